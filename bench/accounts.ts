@@ -4,19 +4,19 @@
  */
 import { z } from 'zod';
 import { endAll } from '../test/support/processes.ts';
+import { openBenchCluster, request, warm } from './bench-cluster.ts';
 import { Client } from './client.ts';
-import { openHouse, request, warm } from './house.ts';
 import { quantile } from './stats.ts';
 
 const ROUNDS = 3_000;
 const LIMITS_MS = { none: 0, lists: 0.05, limits: 0.25 };
 
-const house = await openHouse();
+const cluster = await openBenchCluster();
 const make = async (body: object) => {
   const made = z
     .object({ key: z.string() })
-    .parse(await house.gateway.admin('POST', 'keys', { name: 'bench', ...body }));
-  return request({ url: house.gateway.url, key: made.key }, 'unary');
+    .parse(await cluster.gateway.admin('POST', 'keys', { name: 'bench', ...body }));
+  return request({ url: cluster.gateway.url, key: made.key }, 'unary');
 };
 const sides = {
   none: await make({}),
@@ -24,8 +24,8 @@ const sides = {
   limits: await make({ limits: { requests_per_minute: 1_000_000, tokens_per_minute: 1_000_000_000 } }),
 };
 const times = { none: [] as number[], lists: [] as number[], limits: [] as number[] };
-await warm(house.through, 500);
-const client = new Client(house.through);
+await warm(cluster.through, 500);
+const client = new Client(cluster.through);
 await client.open();
 for (let round = -500; round < ROUNDS; round++) {
   for (const name of ['none', 'lists', 'limits'] as const) {

@@ -4,8 +4,8 @@
  * program works less.
  */
 import { endAll } from '../test/support/processes.ts';
+import { openBenchCluster, request, warm } from './bench-cluster.ts';
 import { Client, type Target } from './client.ts';
-import { openHouse, request, warm } from './house.ts';
 import { ranFor } from './ran-for.ts';
 import { download, upload } from './sections/wide.ts';
 import { repeated } from './stats.ts';
@@ -42,14 +42,14 @@ const WAYS: [what: string, unit: string, run: (target: Target) => Promise<number
   ['200 MiB to the engine', 'MiB', (target) => upload(target, BODY_BYTES).then(() => BODY_BYTES / MIB)],
 ];
 
-const house = await openHouse();
-await warm(house.through, 2_000);
-const pids = { gateway: house.gateway.process.pid, agent: house.agent.pid };
+const cluster = await openBenchCluster();
+await warm(cluster.through, 2_000);
+const pids = { gateway: cluster.gateway.process.pid, agent: cluster.agent.pid };
 for (const [what, unit, run] of WAYS) {
   const seen = Object.keys(pids).map((): number[] => []);
   for (let n = 0; n < rounds; n++) {
     const before = Object.values(pids).map(ranFor);
-    const units = await run(house.through);
+    const units = await run(cluster.through);
     for (const [at, pid] of Object.values(pids).entries())
       seen[at]?.push((ranFor(pid) - (before[at] ?? 0)) / NS_PER_US / units);
   }

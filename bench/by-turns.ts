@@ -22,16 +22,17 @@ interface Turn {
 
 async function openSide(directory: string) {
   const part = (path: string) => import(join(resolve(directory), path));
-  const { openHouse, warm }: typeof import('./house.ts') = await part('bench/house.ts');
+  const { openBenchCluster: openHouse, warm }: typeof import('./bench-cluster.ts') =
+    await part('bench/bench-cluster.ts');
   const { wrk }: typeof import('./sections/throughput.ts') = await part('bench/sections/throughput.ts');
   const { endAll }: typeof import('../test/support/processes.ts') = await part('test/support/processes.ts');
-  const house = await openHouse();
-  await warm(house.through, WARM_REQUESTS);
-  const pids = [house.gateway.process.pid, house.agent.pid];
+  const cluster = await openHouse();
+  await warm(cluster.through, WARM_REQUESTS);
+  const pids = [cluster.gateway.process.pid, cluster.agent.pid];
   const turns: Turn[] = [];
   const turn = async (connections: number, seconds: number) => {
     const before = pids.map(ranFor);
-    const { perSecond } = await wrk(house.through, connections, seconds);
+    const { perSecond } = await wrk(cluster.through, connections, seconds);
     const [gateway = 0, agent = 0] = pids.map(
       (pid, at) => (ranFor(pid) - (before[at] ?? 0)) / NS_PER_US / (perSecond * seconds),
     );

@@ -4,13 +4,13 @@
  * this machine.
  */
 import type { EngineRequest } from '../test/support/engine.ts';
-import { chatBody, type House, openHouse } from '../test/support/house.ts';
 import { endAll } from '../test/support/processes.ts';
 import { dial, postBytes } from '../test/support/raw.ts';
+import { chatBody, openTestCluster, type TestCluster } from '../test/support/test-cluster.ts';
 import { median } from './stats.ts';
 
 const ROUNDS = 30;
-/** After this time a small answer is fetched instead of called for; see gateway/tunnel/attempts.ts. */
+/** After this time a small answer is fetched instead of called for; see gateway/tunnel/session-attempts.ts. */
 const LATER_MS = 500;
 
 const SLOW = { tokens: 10_000, tokensPerSecond: 20 };
@@ -24,17 +24,17 @@ const PHASES: Record<string, { body: object; reached(request: EngineRequest): bo
   'a unary answer, later': { body: chatBody(SLOW), reached: ({ arrivedAt }) => Date.now() - arrivedAt > LATER_MS },
 };
 
-async function leave(house: House, { body, reached }: (typeof PHASES)[string]): Promise<number> {
-  const before = house.engine.requests.at(-1)?.id ?? 0;
-  const url = `${house.gateway.url}/v1/chat/completions`;
-  const socket = await dial(house.gateway.url);
+async function leave(cluster: TestCluster, { body, reached }: (typeof PHASES)[string]): Promise<number> {
+  const before = cluster.engine.requests.at(-1)?.id ?? 0;
+  const url = `${cluster.gateway.url}/v1/chat/completions`;
+  const socket = await dial(cluster.gateway.url);
   socket.on('error', () => undefined).resume();
-  socket.write(postBytes(url, { authorization: `Bearer ${house.key}` }, body));
-  const mine = await house.engine.when(({ id }) => id > before, 5_000, 'the request');
+  socket.write(postBytes(url, { authorization: `Bearer ${cluster.key}` }, body));
+  const mine = await cluster.engine.when(({ id }) => id > before, 5_000, 'the request');
   while (!reached(mine)) await new Promise((resolve) => setTimeout(resolve, 3));
   const leftAt = Date.now();
   socket.end();
-  const aborted = await house.engine.when(
+  const aborted = await cluster.engine.when(
     ({ id, abortedAt }) => id === mine.id && abortedAt !== undefined,
     5_000,
     'it',
@@ -43,11 +43,11 @@ async function leave(house: House, { body, reached }: (typeof PHASES)[string]): 
   return (aborted.abortedAt ?? Number.POSITIVE_INFINITY) - leftAt;
 }
 
-const house = await openHouse();
+const cluster = await openTestCluster();
 console.log('| client leaves | median | most |\n| --- | --- | --- |');
 for (const [name, phase] of Object.entries(PHASES)) {
   const took: number[] = [];
-  for (let round = 0; round < ROUNDS; round++) took.push(await leave(house, phase));
+  for (let round = 0; round < ROUNDS; round++) took.push(await leave(cluster, phase));
   console.log(`| ${name} | ${median(took)} ms | ${Math.max(...took)} ms |`);
 }
 await endAll();

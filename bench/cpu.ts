@@ -3,7 +3,7 @@
  * Small unary requests on 16 connections; the gateway's processor seconds divided by the responses of each round.
  */
 import { endAll } from '../test/support/processes.ts';
-import { type House, openHouse, warm } from './house.ts';
+import { type BenchCluster, openBenchCluster, warm } from './bench-cluster.ts';
 import { ranFor } from './ran-for.ts';
 import { wrk } from './sections/throughput.ts';
 import { repeated } from './stats.ts';
@@ -13,19 +13,19 @@ const SECONDS = 4;
 const NS_PER_US = 1_000;
 const rounds = Number(process.argv[2] ?? 3);
 
-async function round(house: House) {
-  const { pid } = house.gateway.process;
+async function round(cluster: BenchCluster) {
+  const { pid } = cluster.gateway.process;
   const before = ranFor(pid);
-  const { perSecond } = await wrk(house.through, CONNECTIONS, SECONDS);
+  const { perSecond } = await wrk(cluster.through, CONNECTIONS, SECONDS);
   return { gateway: (ranFor(pid) - before) / NS_PER_US / (perSecond * SECONDS), perSecond };
 }
 
 const WAYS = ['off', 'all'] as const;
-const houses = await Promise.all(WAYS.map((way) => openHouse(undefined, { env: { REQUEST_LOG: way } })));
+const houses = await Promise.all(WAYS.map((way) => openBenchCluster(undefined, { env: { REQUEST_LOG: way } })));
 for (const { through } of houses) await warm(through, 2_000);
 const results = WAYS.map((): Awaited<ReturnType<typeof round>>[] => []);
 for (let n = 0; n < rounds; n++) {
-  for (const [at, house] of houses.entries()) results[at]?.push(await round(house));
+  for (const [at, cluster] of houses.entries()) results[at]?.push(await round(cluster));
 }
 for (const [at, way] of WAYS.entries()) {
   const of = (name: 'gateway' | 'perSecond') => {

@@ -8,7 +8,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ROOT } from '../test/support/where.ts';
-import { openHouse, peak, resident, warm } from './house.ts';
+import { openBenchCluster, peak, resident, warm } from './bench-cluster.ts';
 import { aboutMachine, watchMachine } from './machine.ts';
 import { judged, type Row, table } from './report.ts';
 import { run } from './run.ts';
@@ -33,17 +33,17 @@ const seconds = Number(values.seconds);
 
 async function main(): Promise<number> {
   const measuredOn = watchMachine();
-  const house = await openHouse();
-  await warm(house.through, 2_000);
-  const before = resident(house);
+  const cluster = await openBenchCluster();
+  await warm(cluster.through, 2_000);
+  const before = resident(cluster);
   const rows: Row[] = [];
   const add = (row: Row) => void rows.push(row);
   for (const rate of values.rates.split(',').map(Number)) {
     const sides = { direct: [] as Seen[], through: [] as Seen[] };
-    const memory = await peak(house, async () => {
+    const memory = await peak(cluster, async () => {
       for (let n = 0; n < Number(values.repeats); n++) {
-        sides.direct.push(await crowd(house.direct, { streams, seconds, rate, seed: n }));
-        sides.through.push(await crowd(house.through, { streams, seconds, rate, seed: n }));
+        sides.direct.push(await crowd(cluster.direct, { streams, seconds, rate, seed: n }));
+        sides.through.push(await crowd(cluster.through, { streams, seconds, rate, seed: n }));
       }
     });
     const at = `${streams} streams at ${rate} tokens/s`;

@@ -4,8 +4,8 @@
  * every token.
  */
 import { parseArgs } from 'node:util';
+import { openBenchCluster, request, resident } from './bench-cluster.ts';
 import { Client } from './client.ts';
-import { openHouse, request, resident } from './house.ts';
 import { run } from './run.ts';
 
 const { values } = parseArgs({ options: { minutes: { type: 'string', default: '20' } } });
@@ -13,13 +13,13 @@ const seconds = Number(values.minutes) * 60;
 const RATES = [1, 50];
 
 async function main(): Promise<number> {
-  const house = await openHouse();
-  console.log(`resident MiB before: ${JSON.stringify(resident(house))}`);
+  const cluster = await openBenchCluster();
+  console.log(`resident MiB before: ${JSON.stringify(resident(cluster))}`);
   const results = await Promise.all(
     RATES.map(async (rate) => {
-      const client = new Client(house.through, (seconds + 120) * 1000);
+      const client = new Client(cluster.through, (seconds + 120) * 1000);
       let tokens = 0;
-      const bytes = request(house.through, `stream ${seconds * rate} ${rate}`, { stream: true });
+      const bytes = request(cluster.through, `stream ${seconds * rate} ${rate}`, { stream: true });
       const timing = await client.ask(bytes, (piece) => {
         tokens += piece.toString('latin1').split('"content"').length - 1;
       });
@@ -31,7 +31,7 @@ async function main(): Promise<number> {
       return whole;
     }),
   );
-  console.log(`resident MiB after: ${JSON.stringify(resident(house))}`);
+  console.log(`resident MiB after: ${JSON.stringify(resident(cluster))}`);
   return results.every(Boolean) ? 0 : 1;
 }
 

@@ -8,8 +8,8 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { endAll } from '../test/support/processes.ts';
 import { ROOT } from '../test/support/where.ts';
+import { type BenchCluster, type Memory, openBenchCluster, resident, warm } from './bench-cluster.ts';
 import { type Counter, startCounter } from './counter.ts';
-import { type House, type Memory, openHouse, resident, warm } from './house.ts';
 import { aboutMachine, watchMachine } from './machine.ts';
 import { wrkVersion } from './programs.ts';
 import { type Row, table } from './report.ts';
@@ -51,12 +51,12 @@ function memoryRow(at: string, memory: Memory): Row[] {
   }));
 }
 
-async function section(name: Section, house: House, counter: Counter): Promise<Row[] | string> {
+async function section(name: Section, cluster: BenchCluster, counter: Counter): Promise<Row[] | string> {
   switch (name) {
     case 'latency':
-      return latency(house, latencyPlan);
+      return latency(cluster, latencyPlan);
     case 'throughput': {
-      const { rows, loaded } = await throughput(house, {
+      const { rows, loaded } = await throughput(cluster, {
         repeats: quick ? 1 : 3,
         seconds: quick ? 2 : 8,
         connections: [1, 16, 64, 256],
@@ -64,7 +64,7 @@ async function section(name: Section, house: House, counter: Counter): Promise<R
       return [...rows, ...memoryRow('peak under wrk', loaded)];
     }
     case 'tokens': {
-      const { rows, loaded } = await tokens(house, {
+      const { rows, loaded } = await tokens(cluster, {
         seed,
         repeats,
         tokens: quick ? 500 : 4_000,
@@ -73,7 +73,7 @@ async function section(name: Section, house: House, counter: Counter): Promise<R
       return [...rows, ...memoryRow('peak under 64 and 256 streams', loaded)];
     }
     case 'tunnel':
-      return tunnel(house, counter, quick ? 100 : 1_000);
+      return tunnel(cluster, counter, quick ? 100 : 1_000);
     case 'fairness':
     case 'wide':
       return 'runs last, in a network of its own';
@@ -97,23 +97,23 @@ async function loopback(wanted: Section[], rows: Row[], skipped: string[]): Prom
   if (wanted.length === 0) return;
   let counter: Counter | undefined;
   // The agent dials the counter only in the tunnel's section; elsewhere it would distort the figures.
-  const plain = await openHouse();
+  const plain = await openBenchCluster();
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   rows.push(...of('idle', memoryRow('idle, just started', resident(plain))));
   for (const target of [plain.direct, plain.through]) await warm(target, quick ? 400 : 4_000);
   for (const name of wanted) {
     console.error(`bench: ${name}`);
-    let house = plain;
+    let cluster = plain;
     if (name === 'tunnel') {
       await endAll();
-      house = await openHouse(async (port) => {
+      cluster = await openBenchCluster(async (port) => {
         counter = await startCounter(port);
         return counter.url;
       });
     }
     const result = await section(
       name,
-      house,
+      cluster,
       counter ?? { url: '', take: () => ({ out: 0, back: 0 }), close: () => undefined },
     );
     if (typeof result === 'string') skipped.push(`${name}: ${result}`);

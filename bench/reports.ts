@@ -9,8 +9,8 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { endAll } from '../test/support/processes.ts';
 import { fillHour } from '../test/support/usage-rows.ts';
+import { type BenchCluster, openBenchCluster, request, warm } from './bench-cluster.ts';
 import { Client, type Target } from './client.ts';
-import { type House, openHouse, request, warm } from './house.ts';
 import { aboutMachine, watchMachine } from './machine.ts';
 import { judged, table } from './report.ts';
 import { run } from './run.ts';
@@ -76,7 +76,7 @@ async function tokens(target: Target): Promise<number> {
  * Reads reports one after the other until the signal, with curl, because this process measures. Resolves with the
  * number of complete reads.
  */
-async function read({ gateway }: House, paths: readonly string[], signal: AbortSignal): Promise<number> {
+async function read({ gateway }: BenchCluster, paths: readonly string[], signal: AbortSignal): Promise<number> {
   let whole = 0;
   for (let n = 0; !signal.aborted; n++) {
     const url = `${gateway.url}/admin/${paths[n % paths.length]}`;
@@ -93,7 +93,7 @@ async function read({ gateway }: House, paths: readonly string[], signal: AbortS
 }
 
 /** A finished hour with all the records. */
-async function fill({ gateway }: House): Promise<string> {
+async function fill({ gateway }: BenchCluster): Promise<string> {
   const at = Math.floor(Date.now() / HOUR_MS) * HOUR_MS - HOUR_MS;
   const hour = new Date(at).toISOString().slice(0, 13);
   await gateway.stop();
@@ -107,19 +107,19 @@ async function fill({ gateway }: House): Promise<string> {
 
 async function main(): Promise<number> {
   const measuredOn = watchMachine();
-  const house = await openHouse(undefined, { env: { OTELA_RUNTIME: 'node' } });
-  const trace = await fill(house);
-  await warm(house.through, 2_000);
+  const cluster = await openBenchCluster(undefined, { env: { OTELA_RUNTIME: 'node' } });
+  const trace = await fill(cluster);
+  await warm(cluster.through, 2_000);
   const sides = { calm: [] as number[], reading: [] as number[] };
   let whole = 0;
   for (let n = 0; n < Number(values.repeats); n++) {
-    sides.calm.push(await tokens(house.through));
+    sides.calm.push(await tokens(cluster.through));
     const ended = new AbortController();
     const reports = Promise.all([
-      read(house, [trace], ended.signal),
-      read(house, ['me/requests?hours=3&failed=1', 'me/hours?hours=3', 'usage', 'workload?window=3h'], ended.signal),
+      read(cluster, [trace], ended.signal),
+      read(cluster, ['me/requests?hours=3&failed=1', 'me/hours?hours=3', 'usage', 'workload?window=3h'], ended.signal),
     ]);
-    sides.reading.push(await tokens(house.through));
+    sides.reading.push(await tokens(cluster.through));
     ended.abort();
     whole += (await reports).reduce((sum, count) => sum + count, 0);
   }

@@ -12,7 +12,7 @@ export class FactoryError extends Error {
 }
 
 /** A sentence of any error, cut to what a report may hold. */
-export function said(error: unknown, max = 280): string {
+export function errorText(error: unknown, max = 280): string {
   const text = error instanceof Error ? error.message : String(error);
   return text.replace(/\s+/g, ' ').trim().slice(0, max);
 }

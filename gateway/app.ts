@@ -1,7 +1,7 @@
 /** The app: routes mounted, and nothing else. What its host adds is in `hosts/`. */
 import { Hono } from 'hono';
 import { ApiError, methodNotAllowed } from '../shared/openai/errors.ts';
-import { quoted } from '../shared/openai/quoted.ts';
+import { quoteForMessage } from '../shared/openai/quote-for-message.ts';
 import { deviceRoutes } from './accounts/login/device-routes.ts';
 import { loginRoutes } from './accounts/login/login-routes.ts';
 import { openApiRoutes } from './admin/openapi/document.ts';
@@ -9,14 +9,15 @@ import { adminRoutes } from './admin/routes.ts';
 import { batchAgentRoutes } from './batch/leases/agent-routes.ts';
 import { batchRoutes } from './batch/routes.ts';
 import { connectCircuit } from './circuit/connect.ts';
-import { dashboardRoutes } from './dashboard.ts';
 import type { Env } from './env.ts';
-import { errorResponse } from './error-response.ts';
 import { factoryRoutes } from './factory/exchange-route.ts';
 import { fileRoutes } from './files/routes.ts';
 import { uploadRoutes } from './files/upload-routes.ts';
-import { healthRoutes } from './health.ts';
-import { responseOf } from './http.ts';
+import { dashboardRoutes } from './http/dashboard-routes.ts';
+import { errorResponse } from './http/error-response.ts';
+import { responseOf } from './http/http-request.ts';
+import { requestIdOf } from './http/request-id.ts';
+import { healthRoutes } from './observe/health-routes.ts';
 import { metricsRoutes } from './observe/routes.ts';
 import { discardRequest, handleOpenAI } from './openai/handle.ts';
 import { readRoutes } from './openai/read-routes.ts';
@@ -25,7 +26,6 @@ import { agentGatewayRoutes } from './registry/agent-gateways.ts';
 import { agentLeftRoutes } from './registry/agent-left.ts';
 import { connectGossip } from './registry/gossip/connect-gossip.ts';
 import { agentLogRoutes } from './registry/views/agent-logs.ts';
-import { requestIdOf } from './request-id.ts';
 import { connectAgent } from './tunnel/connect.ts';
 
 export const app = new Hono<{ Bindings: Env }>();
@@ -57,7 +57,7 @@ for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs']
     throw methodNotAllowed(c.req.method, path, ['GET', 'HEAD']);
   });
 app.notFound((c) => {
-  const error = new ApiError('not_found', `There is no ${quoted(c.req.path)} here.`);
+  const error = new ApiError('not_found', `There is no ${quoteForMessage(c.req.path)} here.`);
   return errorResponse(error, requestIdOf(c.req.raw));
 });
 app.onError(async (error, c) => {

@@ -7,13 +7,13 @@ import type { Env } from './env.ts';
 import { FactoryObject as Factory } from './factory/object.ts';
 import { isResourcePath } from './files/paths.ts';
 import { FileSweepObject as FileSweep } from './files/sweep-object.ts';
-import { durable } from './hosts/worker/durable.ts';
-import { withFiles } from './hosts/worker/files.ts';
-import { responseOf } from './http.ts';
+import { toDurableObject } from './hosts/worker/durable.ts';
+import { withFileStore } from './hosts/worker/files.ts';
+import { responseOf } from './http/http-request.ts';
 import { ObserveObject as Observe } from './observe/object.ts';
 import { handleOpenAI } from './openai/handle.ts';
 import { QueueObject as Queue } from './queue/object.ts';
-import { RegistryRelay as Relay } from './registry/gossip/relay.ts';
+import { RegistryRelay as Relay } from './registry/gossip/snapshot-cache-object.ts';
 import { RegistryObject as Registry } from './registry/object.ts';
 import { TunnelObject as Tunnel } from './tunnel/object.ts';
 import { UsageObject as Usage } from './usage/object.ts';
@@ -28,7 +28,7 @@ function pathOf(url: string): string {
 /** Requests to models are most of the traffic and need nothing of the router: they go past it. */
 export default {
   async fetch(request: Request, env: Env, ctx: ExecutionContext): Promise<Response> {
-    withFiles(env);
+    withFileStore(env);
     if (request.method !== 'POST') return app.fetch(request, env, ctx);
     const pathname = pathOf(request.url);
     if (!pathname.startsWith('/v1/') || isResourcePath(pathname)) return app.fetch(request, env, ctx);
@@ -36,14 +36,14 @@ export default {
   },
 };
 /** Their names stand in wrangler.toml. */
-export class BatchObject extends durable(Batch) {}
-export class BatchQueueObject extends durable(BatchQueue) {}
-export class FactoryObject extends durable(Factory) {}
-export class FileSweepObject extends durable(FileSweep) {}
-export class LimitsObject extends durable(Limits) {}
-export class ObserveObject extends durable(Observe) {}
-export class QueueObject extends durable(Queue) {}
-export class RegistryObject extends durable(Registry) {}
-export class RegistryRelay extends durable(Relay) {}
-export class TunnelObject extends durable(Tunnel) {}
-export class UsageObject extends durable(Usage) {}
+export class BatchObject extends toDurableObject(Batch) {}
+export class BatchQueueObject extends toDurableObject(BatchQueue) {}
+export class FactoryObject extends toDurableObject(Factory) {}
+export class FileSweepObject extends toDurableObject(FileSweep) {}
+export class LimitsObject extends toDurableObject(Limits) {}
+export class ObserveObject extends toDurableObject(Observe) {}
+export class QueueObject extends toDurableObject(Queue) {}
+export class RegistryObject extends toDurableObject(Registry) {}
+export class RegistryRelay extends toDurableObject(Relay) {}
+export class TunnelObject extends toDurableObject(Tunnel) {}
+export class UsageObject extends toDurableObject(Usage) {}

@@ -11,9 +11,9 @@ import * as z from 'zod';
 import {
   MANIFEST_FILE,
   MANIFEST_MAX_CHARS,
-  type Manifest,
   PLATFORMS,
   type Platform,
+  type ReleaseManifest,
   releaseMessage,
   SIGNATURE_FILE,
   singleFileName,
@@ -25,8 +25,24 @@ import { nodeBinary } from './node-binaries.ts';
 import { type Project, packed, projectSchema, stageCommands, stageSeal } from './npm-packages.ts';
 import { bundledPackages, licences, writeBom } from './parts.ts';
 import { newestNeeded, seaBlob, singleFile, startMs } from './single-file.ts';
-import { sourceDate } from './source-date.ts';
 import { wheel } from './wheel.ts';
+
+/** When what is released was last changed: files carry this date, so that two runs give the same bytes. https://reproducible-builds.org/specs/source-date-epoch/ */
+
+/** A copy without git has no date: the one that npm gives the files of its packages. */
+const WITHOUT_GIT_S = 499_162_500;
+
+/** Seconds since 1970: SOURCE_DATE_EPOCH, or that of the last commit. */
+function sourceDate(root: string): number {
+  const given = process.env.SOURCE_DATE_EPOCH;
+  if (given !== undefined && /^\d{1,11}$/.test(given)) return Number(given);
+  try {
+    const git = ['-C', root, 'log', '-1', '--format=%ct'];
+    return Number(execFileSync('git', git, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim());
+  } catch {
+    return WITHOUT_GIT_S;
+  }
+}
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const CACHE = join(ROOT, 'node_modules/.cache/otela');
@@ -199,7 +215,7 @@ async function writeManifest({ out, stage, project, date }: Making, key: Release
         .filter(wanted)
         .map(async (path) => ({ path, sha256: await sha256OfFile(join(directory, path)) })),
     );
-  const manifest: Manifest = {
+  const manifest: ReleaseManifest = {
     otela_release: 1,
     version: project.version,
     built_at: new Date(date * 1_000).toISOString(),

@@ -80,7 +80,7 @@ export const PROMISES: readonly Promised[] = [
     promise: 'a batch in danger of its deadline goes first',
     file: 'shared/batch/batch',
     test: 'which batch gets the next lease > is one in danger of its deadline, before all others',
-    breaks: { file: 'shared/batch/share.ts', line: 'inDanger(batch, nowMs) ?', broken: 'nowMs < 0 ?' },
+    breaks: { file: 'shared/batch/next-batch.ts', line: 'inDanger(batch, nowMs) ?', broken: 'nowMs < 0 ?' },
   },
   {
     promise: "batches leave a tenth of an engine's slots free",

@@ -17,7 +17,7 @@ import { environmentOf, filesOf, type Job, jobsOf } from './support/jobs.ts';
 import { LONG_VARIABLE } from './support/long-form.ts';
 import { Reach } from './support/reach.ts';
 import { failureLines } from './support/reporter.ts';
-import { Tally, together } from './support/tally.ts';
+import { TestTally, together } from './support/tally.ts';
 import { command, filesToTryAgain, type Outcome, vitestRun } from './support/vitest-run.ts';
 import { BUILT_VARIABLE, COMPILE_CACHE, ROOT } from './support/where.ts';
 import { isShort, PARTS } from './tiers.ts';
@@ -113,7 +113,11 @@ async function runAll(
 }
 
 /** Runs these files by part, those that failed a second time. */
-async function runFiles(files: ReadonlyMap<string, readonly string[]>, directory: string, tally: Tally): Promise<void> {
+async function runFiles(
+  files: ReadonlyMap<string, readonly string[]>,
+  directory: string,
+  tally: TestTally,
+): Promise<void> {
   const able = new Map(
     [...files].filter(([part]) => {
       const reason = cannotRun(part);
@@ -149,7 +153,7 @@ async function secondTry(part: string, { failures }: Outcome, directory: string)
 }
 
 /** Each is one thread for most of its life. */
-async function runChecks(checks: Record<string, string[]>, directory: string, tally: Tally): Promise<void> {
+async function runChecks(checks: Record<string, string[]>, directory: string, tally: TestTally): Promise<void> {
   const left = Object.entries(checks);
   const lane = async () => {
     for (let check = left.shift(); check !== undefined; check = left.shift()) {
@@ -164,7 +168,7 @@ async function runChecks(checks: Record<string, string[]>, directory: string, ta
 }
 
 /** Tests then start the programs from dist/. @throws Error where one cannot be built */
-async function buildPrograms(tally: Tally): Promise<void> {
+async function buildPrograms(tally: TestTally): Promise<void> {
   const { code, cpuSeconds } = await command(['node', 'build.ts'], env);
   if (code !== 0) throw new Error('the programs cannot be built: no test was run');
   tally.spent('build', cpuSeconds);
@@ -225,7 +229,7 @@ async function main(argv: string[]): Promise<number> {
     return wanted.changed ? 0 : 2;
   }
   if (all || ci) env[LONG_VARIABLE] = '1';
-  const tally = new Tally();
+  const tally = new TestTally();
   const directory = mkdtempSync(join(tmpdir(), 'otela-report-'));
   try {
     await Promise.all([buildPrograms(tally), ...(checks ? [runChecks(CHECKS, directory, tally)] : [])]);

@@ -21,7 +21,7 @@ export class FailureLog {
 }
 
 /** Twice as long after each failure, less a quarter at most: agents that lost one gateway together do not come back together. */
-export class Backoff {
+export class LoggedBackoff {
   readonly #firstMs: number;
   readonly #mostMs: number;
   #nextMs: number;

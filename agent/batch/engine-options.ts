@@ -16,7 +16,7 @@ export interface LineOptions {
 }
 
 /** `tellsQueue`: its metrics say how many requests wait. */
-export function lineOptions(
+export function readLineOptions(
   command: readonly string[] | undefined,
   maxRunning: number | undefined,
   tellsQueue: boolean,

@@ -8,10 +8,10 @@ import {
   CLOCK_HEADER,
   writeBatchSignature,
 } from '../../shared/batch/agent-request.ts';
-import type { HeldContexts } from '../../shared/batch/function.ts';
+import type { NodeContexts } from '../../shared/batch/function.ts';
 import {
-  type Committed,
-  committed,
+  type CommitCounts,
+  commitCountsSchema,
   type GrantedLease,
   grantedLease,
   type LeaseState,
@@ -25,7 +25,7 @@ import { parseJson } from '../../shared/text/json.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 
-export interface Speaker {
+export interface SessionCredentials {
   ticket: Ticket;
   key: Signer;
 }
@@ -38,15 +38,15 @@ const CONNECTIONS_MAX = 4;
 
 export class BatchGateway {
   readonly #url: URL;
-  readonly #speaker: () => Speaker | undefined;
+  readonly #credentials: () => SessionCredentials | undefined;
   readonly #dispatcher: Dispatcher;
   /** How far its clock is ahead of this one's, as it said last. */
   #aheadMs = 0;
 
-  /** @param speaker the session that speaks for this agent now */
-  constructor(url: URL, speaker: () => Speaker | undefined, proxy: URL | undefined) {
+  /** @param credentials the session that speaks for this agent now */
+  constructor(url: URL, credentials: () => SessionCredentials | undefined, proxy: URL | undefined) {
     this.#url = url;
-    this.#speaker = speaker;
+    this.#credentials = credentials;
     const options = { connections: CONNECTIONS_MAX, headersTimeout: ANSWER_MS, bodyTimeout: ANSWER_MS };
     this.#dispatcher = proxy === undefined ? new Agent(options) : new ProxyAgent({ uri: proxy.href, ...options });
   }
@@ -65,7 +65,7 @@ export class BatchGateway {
 
   /** Lines for functions. @param functions the contexts that are here, and whose functions may run */
   async leaseFunction(
-    functions: HeldContexts & { owners?: readonly string[] },
+    functions: NodeContexts & { owners?: readonly string[] },
     waitMs: number,
     signal: AbortSignal,
   ): Promise<GrantedLease | undefined> {
@@ -86,8 +86,8 @@ export class BatchGateway {
   }
 
   /** @throws Error */
-  async commit(lease: GrantedLease, results: readonly LineResult[]): Promise<Committed> {
-    return parsed(committed, await this.#post('commit', { ...refOf(lease), results }));
+  async commit(lease: GrantedLease, results: readonly LineResult[]): Promise<CommitCounts> {
+    return parsed(commitCountsSchema, await this.#post('commit', { ...refOf(lease), results }));
   }
 
   /** @throws Error */
@@ -116,9 +116,9 @@ export class BatchGateway {
   }
 
   async #ask(verb: string, body: Buffer, signal: AbortSignal | undefined) {
-    const speaker = this.#speaker();
-    if (speaker === undefined) throw new Error('no session speaks for this agent');
-    const { ticket, key } = speaker;
+    const credentials = this.#credentials();
+    if (credentials === undefined) throw new Error('no session speaks for this agent');
+    const { ticket, key } = credentials;
     const path = `${this.#url.pathname.replace(/\/+$/, '')}/agent/batch/${verb}`;
     const stamp = { at: Date.now() + this.#aheadMs, nonce: randomBytes(12).toString('base64url') };
     const asked = { ...stamp, session: ticket.session, audience: this.#url.host, path: `/agent/batch/${verb}` };

@@ -1,8 +1,8 @@
 import type { GrantedLease, LeaseState } from '../../shared/batch/granted-lease.ts';
 import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
-import { bodyOf, requestOf } from '../../shared/batch/line-body.ts';
+import { engineRequest, lineBody } from '../../shared/batch/line-body.ts';
 import { LineSplitter } from '../../shared/batch/line-splitter.ts';
-import { orderByPrefix, prefixOf } from '../../shared/batch/prefix.ts';
+import { orderByPrefix, promptPrefixHash } from '../../shared/batch/prefix.ts';
 import type { LineResult } from '../../shared/batch/results.ts';
 import { parseJson } from '../../shared/text/json.ts';
 import { type BatchGateway, GatewayRefusal } from './gateway-client.ts';
@@ -116,10 +116,10 @@ export class LeaseWork {
   /** Undefined where it cannot be read. */
   #requestOf(line: Uint8Array, priority: number | undefined): { body: string; prefix: number } | undefined {
     try {
-      const body = bodyOf(line);
+      const body = lineBody(line);
       if (body === undefined) return undefined;
-      const text = requestOf(body, { priority, thinkingTokens: this.lease.reasoningTokens });
-      return { body: text, prefix: prefixOf(parseJson(text) as Record<string, unknown>) };
+      const text = engineRequest(body, { priority, thinkingTokens: this.lease.reasoningTokens });
+      return { body: text, prefix: promptPrefixHash(parseJson(text) as Record<string, unknown>) };
     } catch {
       return undefined;
     }

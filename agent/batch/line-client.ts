@@ -2,9 +2,9 @@ import { Pool } from 'undici';
 import { RESULT_MAX_BYTES } from '../../shared/batch/results.ts';
 import { enginePathAt, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { isAborted } from '../../shared/openai/usage.ts';
-import { jsonOf } from '../../shared/text/json.ts';
+import { tryParseJson } from '../../shared/text/json.ts';
 import type { EngineTarget } from '../engine/address.ts';
-import { patience } from '../patience.ts';
+import { waitClock } from '../wait-clock.ts';
 
 /** uvicorn closes idle connections after 5 s: leave before it does. */
 const KEEP_ALIVE_MS = 4_000;
@@ -65,7 +65,7 @@ export class LineClient {
       });
       const text = await textOf(response.body);
       if (text === undefined) return { kind: 'failed', why: `the answer has more than ${RESULT_MAX_BYTES} bytes` };
-      const answer = response.statusCode < 400 ? jsonOf(text) : {};
+      const answer = response.statusCode < 400 ? tryParseJson(text) : {};
       if (answer === undefined) return { kind: 'failed', why: 'the answer is no JSON, or is nested too deeply' };
       if (isAborted(answer)) return { kind: 'failed', why: 'the engine gave the answer up' };
       return { kind: 'answered', status: response.statusCode, body: text };
@@ -85,7 +85,7 @@ export class LineClient {
     let passed = 0;
     let stop = () => {};
     const look = () => {
-      stop = patience.after(LOOK_MS, () => {
+      stop = waitClock.after(LOOK_MS, () => {
         passed += LOOK_MS;
         const computedAt = this.#computedAt();
         const silent =

@@ -5,9 +5,9 @@ import { WHY_MAX } from '../../shared/batch/function.ts';
 import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import { type EngineReading, LineWindow } from '../../shared/batch/window.ts';
 import type { EngineTarget } from '../engine/address.ts';
-import { Backoff, FailureLog } from './backoff.ts';
+import { FailureLog, LoggedBackoff } from './backoff.ts';
 import type { LineOptions } from './engine-options.ts';
-import { BatchGateway, type Speaker } from './gateway-client.ts';
+import { BatchGateway, type SessionCredentials } from './gateway-client.ts';
 import { BatchGateways } from './gateways.ts';
 import { LeaseWork, type PendingLine, UNCOMMITTED_MAX_BYTES } from './lease-work.ts';
 import { LineClient } from './line-client.ts';
@@ -17,7 +17,7 @@ export interface BatchRunnerOptions {
   gateways(): readonly URL[];
   proxy(gateway: URL): URL | undefined;
   /** Undefined while no gateway has admitted this agent. */
-  speaker(): Speaker | undefined;
+  speaker(): SessionCredentials | undefined;
   /** Undefined while no engine answers. */
   engine(): EngineTarget | undefined;
   /** Models that the engine has ready. */
@@ -121,7 +121,7 @@ export class BatchRunner {
 
   /** Takes leases of one gateway for as long as the agent works for it. */
   async #lease(gateway: BatchGateway, signal: AbortSignal): Promise<void> {
-    const backoff = new Backoff(AGAIN_MS);
+    const backoff = new LoggedBackoff(AGAIN_MS);
     const failures = new FailureLog(this.#options.log);
     while (!signal.aborted && !this.#draining) {
       if (!this.#wants()) {
@@ -144,9 +144,9 @@ export class BatchRunner {
 
   /** Lines wait here, so that the engine never waits for the gateway. */
   #wants(): boolean {
-    const { engine, models, speaker } = this.#options;
+    const { engine, models, speaker: credentials } = this.#options;
     if (this.#isBroken && performance.now() < this.#restsUntil) return false;
-    if (engine() === undefined || speaker() === undefined || models().length === 0) return false;
+    if (engine() === undefined || credentials() === undefined || models().length === 0) return false;
     return this.#queue.length <= this.#ahead && this.#uncommitted() < UNCOMMITTED_MAX_BYTES;
   }
 

@@ -2,20 +2,20 @@
 import { EXIT_DONE, EXIT_USAGE, type Program } from '../../shared/command-line/index.ts';
 import { EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED } from '../config/exit.ts';
 import { AGENT_VERSION } from '../host/agent-version.ts';
-import { CONFIG } from './config.ts';
-import type { Context } from './context.ts';
-import { DOCTOR } from './doctor/doctor.ts';
-import { DRAIN } from './drain.ts';
-import { LOGS } from './logs.ts';
-import { METRICS } from './metrics.ts';
-import { MODELS } from './models.ts';
-import { SBATCH } from './sbatch.ts';
-import { START } from './start.ts';
-import { STATUS } from './status.ts';
-import { VOUCH } from './vouch.ts';
-import { WEIGHTS } from './weights.ts';
+import type { CommandContext } from './command-context.ts';
+import { CONFIG_COMMAND } from './config.ts';
+import { AGENT_DOCTOR_COMMAND } from './doctor/doctor.ts';
+import { DRAIN_COMMAND } from './drain.ts';
+import { AGENT_LOGS_COMMAND } from './logs.ts';
+import { METRICS_COMMAND } from './metrics.ts';
+import { MODELS_COMMAND } from './models.ts';
+import { SBATCH_COMMAND } from './sbatch.ts';
+import { START_COMMAND } from './start.ts';
+import { STATUS_COMMAND } from './status.ts';
+import { VOUCH_COMMAND } from './vouch.ts';
+import { WEIGHTS_COMMAND } from './weights.ts';
 
-export const PROGRAM: Program<Context> = {
+export const AGENT_PROGRAM: Program<CommandContext> = {
   name: 'otela-agent',
   version: AGENT_VERSION,
   about: `otela-agent serves a model engine on this machine to OpenTela gateways. It needs outbound 443 only.
@@ -25,16 +25,16 @@ export const PROGRAM: Program<Context> = {
 Every command but start takes --json.`,
   exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_USAGE} wrong use or configuration, ${EXIT_REFUSED} refused by the gateway, ${EXIT_ENGINE} engine failed, ${EXIT_SIGNALLED} ended by a signal after draining.`,
   commands: {
-    start: START,
-    status: STATUS,
-    models: MODELS,
-    logs: LOGS,
-    metrics: METRICS,
-    drain: DRAIN,
-    doctor: DOCTOR,
-    sbatch: SBATCH,
-    config: CONFIG,
-    vouch: VOUCH,
-    weights: WEIGHTS,
+    start: START_COMMAND,
+    status: STATUS_COMMAND,
+    models: MODELS_COMMAND,
+    logs: AGENT_LOGS_COMMAND,
+    metrics: METRICS_COMMAND,
+    drain: DRAIN_COMMAND,
+    doctor: AGENT_DOCTOR_COMMAND,
+    sbatch: SBATCH_COMMAND,
+    config: CONFIG_COMMAND,
+    vouch: VOUCH_COMMAND,
+    weights: WEIGHTS_COMMAND,
   },
 };

@@ -1,13 +1,13 @@
 /** `otela-agent config`: every setting, its value, and where that came from. Takes the flags of `start`. */
 
 import { type Command, EXIT_DONE, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
+import { readSettingValues } from '../config/setting-sources.ts';
 import { SETTINGS, START_FLAGS, settingName } from '../config/settings.ts';
-import { readSettings } from '../config/sources.ts';
-import type { Context } from './context.ts';
+import type { CommandContext } from './command-context.ts';
 
 const FLAGS = { ...START_FLAGS, ...JSON_FLAG };
 
-export const CONFIG: Command<Context> = {
+export const CONFIG_COMMAND: Command<CommandContext> = {
   summary: 'every setting and where its value came from',
   examples: `[flags of start] [--json]
 
@@ -22,12 +22,12 @@ The file (--config, OTELA_CONFIG, else ~/.config/otela-agent/config) has one set
   run: configCommand,
 };
 
-function configCommand(argv: readonly string[], { env, io }: Context): number {
+function configCommand(argv: readonly string[], { env, io }: CommandContext): number {
   const {
     given,
     values: { json },
   } = parseLine(argv, FLAGS);
-  const { values, warnings } = readSettings(given, env);
+  const { values, warnings } = readSettingValues(given, env);
   const rows = SETTINGS.map((setting) => {
     const found = values.get(settingName(setting));
     const secret = 'secret' in setting;

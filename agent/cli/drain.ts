@@ -2,8 +2,8 @@
 
 import { type Command, EXIT_DONE, type Flags, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
 import { ask } from '../host/control-client.ts';
-import { NAMED_BY_SESSION, oneAgent, SESSION_FLAG } from './choose.ts';
-import type { Context } from './context.ts';
+import type { CommandContext } from './command-context.ts';
+import { SESSION_FLAG, SESSION_HINT, selectOneAgent } from './select-agents.ts';
 
 const FLAGS = {
   ...SESSION_FLAG,
@@ -11,7 +11,7 @@ const FLAGS = {
   ...JSON_FLAG,
 } as const satisfies Flags;
 
-export const DRAIN: Command<Context> = {
+export const DRAIN_COMMAND: Command<CommandContext> = {
   summary: 'finish what runs, then leave',
   examples: `[--session PREFIX] [--wait] [--json]
 
@@ -21,9 +21,9 @@ The agent takes no new requests, lets the running ones finish, ends the engine a
   run: drainCommand,
 };
 
-async function drainCommand(argv: readonly string[], { env, io }: Context): Promise<number> {
-  const { values } = parseLine(argv, FLAGS, NAMED_BY_SESSION);
-  const { session, directory } = await oneAgent(values.session, env);
+async function drainCommand(argv: readonly string[], { env, io }: CommandContext): Promise<number> {
+  const { values } = parseLine(argv, FLAGS, SESSION_HINT);
+  const { session, directory } = await selectOneAgent(values.session, env);
   for await (const _accepted of ask(directory, { op: 'drain' }, 0)) {
     if (!values.json) io.out(`${session} is draining`);
     else if (!values.wait) io.out(JSON.stringify({ session, state: 'draining' }));

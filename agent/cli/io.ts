@@ -6,7 +6,7 @@ import { printable } from '../../shared/terminal/printable.ts';
 /** A gateway or an engine may say more. */
 const LINE_MAX_CHARS = 2_000;
 
-export interface Io {
+export interface AgentIo {
   stdout: Writable;
   stderr: Writable;
   /** Colours for stdout, where it is a terminal. */
@@ -17,11 +17,11 @@ export interface Io {
   log(line: string): void;
 }
 
-export function makeIo(
+export function makeAgentIo(
   stdout: Writable & { isTTY?: boolean },
   stderr: Writable,
   env: Readonly<Record<string, string | undefined>> = {},
-): Io {
+): AgentIo {
   // A reader that has gone (`… | head`) must not end the agent.
   for (const stream of [stdout, stderr]) stream.on('error', () => {});
   return {
@@ -37,7 +37,7 @@ export function makeIo(
 }
 
 /** Resolves when the reader has taken what was written, or has gone. */
-export function flushed(stream: Writable): Promise<void> {
+export function waitForFlush(stream: Writable): Promise<void> {
   return new Promise((resolve) => {
     if (stream.writable) stream.write('', () => resolve());
     else resolve();

@@ -3,8 +3,8 @@
 import { type Command, EXIT_DONE, type Flags, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
 import { LineReader } from '../engine/lines.ts';
 import { ask } from '../host/control-client.ts';
-import { NAMED_BY_SESSION, oneAgent, SESSION_FLAG } from './choose.ts';
-import type { Context } from './context.ts';
+import type { CommandContext } from './command-context.ts';
+import { SESSION_FLAG, SESSION_HINT, selectOneAgent } from './select-agents.ts';
 
 /** Without --follow the agent answers and closes. */
 const SILENCE_MS = 5000;
@@ -15,7 +15,7 @@ const FLAGS = {
   ...JSON_FLAG,
 } as const satisfies Flags;
 
-export const LOGS: Command<Context> = {
+export const AGENT_LOGS_COMMAND: Command<CommandContext> = {
   summary: "the engine's last output",
   examples: `[--session PREFIX] [--follow] [--json]
 
@@ -25,9 +25,9 @@ The engine's last 256 KiB of output, byte for byte; with --follow also what come
   run: logsCommand,
 };
 
-async function logsCommand(argv: readonly string[], { env, io }: Context): Promise<number> {
-  const { values } = parseLine(argv, FLAGS, NAMED_BY_SESSION);
-  const { session, directory } = await oneAgent(values.session, env);
+async function logsCommand(argv: readonly string[], { env, io }: CommandContext): Promise<number> {
+  const { values } = parseLine(argv, FLAGS, SESSION_HINT);
+  const { session, directory } = await selectOneAgent(values.session, env);
   const { follow } = values;
   const lines = values.json ? new LineReader((line) => io.out(JSON.stringify({ session, line }))) : undefined;
   let readerGone = false;

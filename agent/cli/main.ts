@@ -5,35 +5,35 @@ import type { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { EXIT_DONE, runProgram } from '../../shared/command-line/index.ts';
 import { EXIT_ENGINE } from '../config/exit.ts';
-import type { Env } from '../config/sources.ts';
-import { within } from '../life/wait.ts';
-import { deliverWill } from '../tunnel/last-will.ts';
-import { PROGRAM } from './commands.ts';
-import { flushed, makeIo } from './io.ts';
-import type { Outside } from './start.ts';
+import type { Env } from '../config/setting-sources.ts';
+import { settlesWithin } from '../life/deferred.ts';
+import { deliverLastWill } from '../tunnel/last-will.ts';
+import { AGENT_PROGRAM } from './commands.ts';
+import { makeAgentIo, waitForFlush } from './io.ts';
+import type { AgentDependencies } from './start.ts';
 import { neverBlocking } from './terminal-output.ts';
 
 /** Not for people: what an agent that was killed had to say, on standard input. */
 const LAST_WILL = 'last-will';
 
 /** Replaced in tests; a process has its own. */
-export interface MainOptions extends Partial<Outside> {
+export interface MainOptions extends Partial<AgentDependencies> {
   stdout?: Writable;
   stderr?: Writable;
 }
 
 /** `argv` begins after the program's name. Resolves with the exit code and never rejects. */
 export async function main(argv: readonly string[], env: Env, options: MainOptions = {}): Promise<number> {
-  const io = makeIo(options.stdout ?? process.stdout, options.stderr ?? process.stderr, env);
+  const io = makeAgentIo(options.stdout ?? process.stdout, options.stderr ?? process.stderr, env);
   const ends = {
     out: io.out,
     complain: (text: string) => void io.stderr.write(`${text}\n`),
     exitOf: () => undefined,
     failed: EXIT_ENGINE,
   };
-  if (argv[0] !== LAST_WILL) return runProgram(PROGRAM, argv, { env, io, outside: options }, ends);
+  if (argv[0] !== LAST_WILL) return runProgram(AGENT_PROGRAM, argv, { env, io, outside: options }, ends);
   try {
-    await deliverWill(await text(process.stdin), env);
+    await deliverLastWill(await text(process.stdin), env);
     return EXIT_DONE;
   } catch (error) {
     ends.complain(error instanceof Error ? `${error.stack}` : String(error));
@@ -50,8 +50,8 @@ async function run(argv: readonly string[]): Promise<void> {
   const streams =
     argv[0] === 'start' ? { stdout: neverBlocking(process.stdout), stderr: neverBlocking(process.stderr) } : {};
   const code = await main(argv, process.env, { willCommand: [...program, LAST_WILL], ...streams });
-  const taken = Promise.all([flushed(process.stdout), flushed(process.stderr)]);
-  if (argv[0] === 'start') await within(OUTPUT_TAKEN_MS, taken);
+  const taken = Promise.all([waitForFlush(process.stdout), waitForFlush(process.stderr)]);
+  if (argv[0] === 'start') await settlesWithin(OUTPUT_TAKEN_MS, taken);
   else await taken;
   process.exit(code);
 }

@@ -2,14 +2,14 @@
 
 import { type Command, EXIT_DONE, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
 import { ask } from '../host/control-client.ts';
-import { NAMED_BY_SESSION, oneAgent, SESSION_FLAG } from './choose.ts';
-import type { Context } from './context.ts';
+import type { CommandContext } from './command-context.ts';
+import { SESSION_FLAG, SESSION_HINT, selectOneAgent } from './select-agents.ts';
 
 const SILENCE_MS = 5000;
 
 const FLAGS = { ...SESSION_FLAG, ...JSON_FLAG };
 
-export const METRICS: Command<Context> = {
+export const METRICS_COMMAND: Command<CommandContext> = {
   summary: "the agent's figures, for Prometheus",
   examples: `[--session PREFIX] [--json]
 
@@ -20,9 +20,9 @@ With --json the same text, as {"session", "metrics"}. Over the network, in clear
   run: metricsCommand,
 };
 
-async function metricsCommand(argv: readonly string[], { env, io }: Context): Promise<number> {
-  const { values } = parseLine(argv, FLAGS, NAMED_BY_SESSION);
-  const { session, directory } = await oneAgent(values.session, env);
+async function metricsCommand(argv: readonly string[], { env, io }: CommandContext): Promise<number> {
+  const { values } = parseLine(argv, FLAGS, SESSION_HINT);
+  const { session, directory } = await selectOneAgent(values.session, env);
   for await (const answer of ask(directory, { op: 'metrics' }, SILENCE_MS)) {
     if (!('ok' in answer && answer.ok && answer.metrics !== undefined)) continue;
     if (values.json) io.out(JSON.stringify({ session, metrics: answer.metrics }));

@@ -1,18 +1,18 @@
 /** `otela-agent models`: what this user's engines on this machine serve. */
 
 import { type Command, EXIT_DONE, parseLine } from '../../shared/command-line/index.ts';
-import { ABOUT_AGENTS, chosenAgents, NAMED_BY_SESSION, NO_AGENT } from './choose.ts';
-import type { Context } from './context.ts';
+import type { CommandContext } from './command-context.ts';
+import { LOCAL_AGENTS_USAGE, NO_AGENT, SESSION_HINT, selectAgents } from './select-agents.ts';
 
-export const MODELS: Command<Context> = {
+export const MODELS_COMMAND: Command<CommandContext> = {
   summary: 'what they serve',
-  ...ABOUT_AGENTS,
+  ...LOCAL_AGENTS_USAGE,
   run: modelsCommand,
 };
 
-async function modelsCommand(argv: readonly string[], { env, io }: Context): Promise<number> {
-  const { values } = parseLine(argv, ABOUT_AGENTS.flags, NAMED_BY_SESSION);
-  const agents = await chosenAgents(values.session, env);
+async function modelsCommand(argv: readonly string[], { env, io }: CommandContext): Promise<number> {
+  const { values } = parseLine(argv, LOCAL_AGENTS_USAGE.flags, SESSION_HINT);
+  const agents = await selectAgents(values.session, env);
   const models = agents.flatMap(({ session, status }) => status.models.map((model) => ({ session, ...model })));
   if (values.json) {
     io.out(JSON.stringify(models, null, 2));

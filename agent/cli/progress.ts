@@ -4,7 +4,7 @@ const CELLS = 24;
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB'];
 
 /** `[######……] 25 %  1.2 GB of 4.8 GB  hub:org/name@main`, with what it came from. */
-export function bar({ source, bytes, total, state, from_source, from_peers, trouble }: PullStatus): string {
+export function progressBar({ source, bytes, total, state, from_source, from_peers, trouble }: PullStatus): string {
   if (state === 'failed') return `${source}  failed: ${trouble}`;
   if (state === 'listing') return `${source}  asking which files it has`;
   if (state === 'unpacking') return `${source}  ${bytesText(total)} are here, unpacking`;

@@ -5,9 +5,9 @@ import { resolve as absolute } from 'node:path';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { gpuRequest } from '../../shared/slurm/gres.ts';
 import {
-  directive,
+  directiveExpression,
+  directiveWord,
   ENGINE_ARGUMENTS_MAX,
-  expression,
   JOB_CONTAINERS,
   JOB_ENGINES,
   type JobRequest,
@@ -16,9 +16,9 @@ import {
 } from '../../shared/slurm/job-script.ts';
 import { EXIT_ENGINE } from '../config/exit.ts';
 import { gatewayUrl } from '../config/gateways-config.ts';
+import { type Env, readSettingValues } from '../config/setting-sources.ts';
 import { COMMAND_FLAG } from '../config/settings.ts';
-import { type Env, readSettings } from '../config/sources.ts';
-import type { Context } from './context.ts';
+import type { CommandContext } from './command-context.ts';
 
 const FLAGS = {
   model: { value: 'NAME', help: 'as the engine knows it' },
@@ -54,7 +54,7 @@ const FLAGS = {
 /** What sbatch says is a line. */
 const SAID_MAX_BYTES = 64 * 1024;
 
-export const SBATCH: Command<Context> = {
+export const SBATCH_COMMAND: Command<CommandContext> = {
   summary: 'a ready job script; --submit hands it to Slurm',
   examples: `--model NAME [flags] [-- ENGINE FLAGS…]
 
@@ -65,7 +65,7 @@ Prints a job script; look at it, then submit it:
   run: sbatchCommand,
 };
 
-async function sbatchCommand(argv: readonly string[], { env, io }: Context): Promise<number> {
+async function sbatchCommand(argv: readonly string[], { env, io }: CommandContext): Promise<number> {
   const { given, values, command } = parseLine(argv, FLAGS);
   const script = jobScript({ ...requested(given, env), engineArguments: engineArguments(command ?? []) });
   if (!values.submit) {
@@ -85,7 +85,7 @@ async function sbatchCommand(argv: readonly string[], { env, io }: Context): Pro
 /** @throws UsageError: what would fail in the job fails here, before it has waited in a queue. */
 function requested(given: ReadonlyMap<string, readonly string[]>, env: Env): JobRequest {
   const one = (name: keyof typeof FLAGS) => given.get(name)?.at(-1)?.trim();
-  const settings = readSettings(new Map([...given].filter(([name]) => SETTINGS_TAKEN.includes(name))), env).values;
+  const settings = readSettingValues(new Map([...given].filter(([name]) => SETTINGS_TAKEN.includes(name))), env).values;
   const gateways = settings.get('gateway')?.values ?? [];
   if (gateways.length === 0) throw new UsageError('which gateway? say --gateway URL or set OTELA_GATEWAY');
   for (const gateway of gateways) gatewayUrl(gateway);
@@ -122,7 +122,7 @@ type PlaceFlag = 'partition' | 'account' | 'qos' | 'constraint' | 'mem' | 'cpus'
 
 /** Where the job may run and on whose account. Throws UsageError. */
 function place(one: (name: PlaceFlag) => string | undefined) {
-  const word = (name: PlaceFlag, what: string, cleaned = directive) => {
+  const word = (name: PlaceFlag, what: string, cleaned = directiveWord) => {
     const text = one(name) ?? '';
     if (cleaned(text) !== text) throw new UsageError(`--${name}: "${text}" is not ${what}`);
     return text;
@@ -137,7 +137,7 @@ function place(one: (name: PlaceFlag) => string | undefined) {
     partition: word('partition', 'the name of a partition'),
     account: word('account', 'the name of an account'),
     qos: word('qos', 'the name of a QOS'),
-    constraint: word('constraint', "one word in Slurm's form, such as a100|h100", expression),
+    constraint: word('constraint', "one word in Slurm's form, such as a100|h100", directiveExpression),
     memory: memory ?? '',
     ...(cpus === undefined ? {} : { cpusPerTask: Number(cpus) }),
   };
@@ -148,7 +148,7 @@ function sbatchOptions(given: readonly string[]): string[] {
   if (given.length > SBATCH_OPTIONS_MAX) throw new UsageError(`--sbatch-option: more than ${SBATCH_OPTIONS_MAX}`);
   return given.map((text) => {
     const word = text.trim().replace(/^-+/, '');
-    if (!/^[a-z]/.test(word) || expression(word) !== word)
+    if (!/^[a-z]/.test(word) || directiveExpression(word) !== word)
       throw new UsageError(`--sbatch-option: "${text}" is not one word such as reservation=maint or exclusive`);
     return word;
   });

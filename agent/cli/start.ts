@@ -2,23 +2,23 @@
 
 import { type Command, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { EXIT_ENGINE } from '../config/exit.ts';
+import { readSettingValues } from '../config/setting-sources.ts';
 import { START_FLAGS } from '../config/settings.ts';
-import { readSettings } from '../config/sources.ts';
 import { startConfig } from '../config/start-config.ts';
-import { becomeInstalled } from '../host/own-program.ts';
+import { reexecInstalled } from '../host/installed-program.ts';
 import { type FaultSource, processFaults } from '../life/faults.ts';
 import { Lifecycle } from '../life/lifecycle.ts';
 import { processSignals, type SignalSource } from '../life/signals.ts';
-import { type Admission, type AdmissionOptions, admit } from '../tunnel/admission.ts';
+import { type AdmissionOptions, requestAdmission, type TunnelAdmission } from '../tunnel/admission.ts';
 import { openTunnel } from '../tunnel/tunnel.ts';
 import type { Tunnel, TunnelOptions } from '../tunnel/types.ts';
-import type { Context } from './context.ts';
-import { flushed } from './io.ts';
+import type { CommandContext } from './command-context.ts';
+import { waitForFlush } from './io.ts';
 
 /** What connects the agent with the outside; handed in so that a test can stand in for a gateway. */
-export interface Outside {
+export interface AgentDependencies {
   openTunnel(options: TunnelOptions): Tunnel;
-  admit(options: AdmissionOptions): Promise<Admission>;
+  admit(options: AdmissionOptions): Promise<TunnelAdmission>;
   signals: SignalSource;
   faults: FaultSource;
   /** Until an engine that is not our child and does not listen counts as stopped. */
@@ -29,9 +29,9 @@ export interface Outside {
   joinMesh?: boolean;
 }
 
-const REAL: Outside = { openTunnel, admit, signals: processSignals, faults: processFaults };
+const REAL: AgentDependencies = { openTunnel, admit: requestAdmission, signals: processSignals, faults: processFaults };
 
-export const START: Command<Context> = {
+export const START_COMMAND: Command<CommandContext> = {
   summary: 'run an engine (or find one that runs) and join the gateways',
   examples: `[flags] [-- COMMAND…]
 
@@ -75,12 +75,12 @@ Ending
   run: startCommand,
 };
 
-async function startCommand(argv: readonly string[], { env, io, outside }: Context): Promise<number> {
+async function startCommand(argv: readonly string[], { env, io, outside }: CommandContext): Promise<number> {
   const hint = (words: readonly string[]) =>
     `; the engine's command comes after --, as in: otela-agent start -- ${words.join(' ')}`;
   const { given, command } = parseLine(argv, START_FLAGS, { hint });
   if (command?.length === 0) throw new UsageError('no command after -- (leave the -- out to join without an engine)');
-  const config = startConfig(readSettings(given, env), command, env);
+  const config = startConfig(readSettingValues(given, env), command, env);
   for (const warning of config.warnings) io.log(`warning: ${warning}`);
   const lifecycle = new Lifecycle({
     ...REAL,
@@ -93,8 +93,8 @@ async function startCommand(argv: readonly string[], { env, io, outside }: Conte
   });
   const code = await lifecycle.run();
   if (!lifecycle.restarts) return code;
-  await Promise.all([flushed(io.stdout), flushed(io.stderr)]);
-  const why = becomeInstalled(env);
+  await Promise.all([waitForFlush(io.stdout), waitForFlush(io.stderr)]);
+  const why = reexecInstalled(env);
   io.log(`could not begin anew: ${why.message}`);
   return EXIT_ENGINE;
 }

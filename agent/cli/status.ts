@@ -5,19 +5,19 @@ import { formatDuration } from '../config/duration.ts';
 import { askNetwork } from '../host/control-client.ts';
 import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
 import { networkTable } from '../life/network-table.ts';
-import { ABOUT_AGENTS, chosenAgents, NAMED_BY_SESSION, NO_AGENT } from './choose.ts';
-import type { Context } from './context.ts';
-import { bar } from './progress.ts';
+import type { CommandContext } from './command-context.ts';
+import { progressBar } from './progress.ts';
+import { LOCAL_AGENTS_USAGE, NO_AGENT, SESSION_HINT, selectAgents } from './select-agents.ts';
 
-export const STATUS: Command<Context> = {
+export const STATUS_COMMAND: Command<CommandContext> = {
   summary: 'what your agents on this machine are doing',
-  ...ABOUT_AGENTS,
+  ...LOCAL_AGENTS_USAGE,
   run: statusCommand,
 };
 
-async function statusCommand(argv: readonly string[], { env, io }: Context): Promise<number> {
-  const { values } = parseLine(argv, ABOUT_AGENTS.flags, NAMED_BY_SESSION);
-  const agents = await chosenAgents(values.session, env);
+async function statusCommand(argv: readonly string[], { env, io }: CommandContext): Promise<number> {
+  const { values } = parseLine(argv, LOCAL_AGENTS_USAGE.flags, SESSION_HINT);
+  const agents = await selectAgents(values.session, env);
   const known = await Promise.all(
     agents.map(async (agent) => ({ status: agent.status, network: await askNetwork(agent) })),
   );
@@ -69,7 +69,7 @@ function describe(status: AgentStatus, now: number): string[] {
   if (status.weights) {
     const { directory, uploads, pulls } = status.weights;
     lines.push(`  weights   ${directory}, sent to ${uploads} nodes now`);
-    for (const pull of pulls) if (pull.state !== 'done') lines.push(`            ${bar(pull)}`);
+    for (const pull of pulls) if (pull.state !== 'done') lines.push(`            ${progressBar(pull)}`);
   }
   for (const { id, state } of status.models) lines.push(`  model     ${id}  ${state}`);
   if (status.hardware) {

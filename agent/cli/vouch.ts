@@ -15,8 +15,8 @@ import { ID_PATTERN } from '../../shared/lattice/node.ts';
 import { DELEGATE_LIFE_MAX_S } from '../../shared/seal/vouch.ts';
 import { nodeSigner } from '../host/crypto.ts';
 import { DelegateKey } from '../seal/delegate-key.ts';
-import type { Context } from './context.ts';
-import type { Io } from './io.ts';
+import type { CommandContext } from './command-context.ts';
+import type { AgentIo } from './io.ts';
 
 const FLAGS = {
   provider: { value: 'NAME', help: 'its name, as the gateway has it' },
@@ -27,7 +27,7 @@ const FLAGS = {
   ...JSON_FLAG,
 } as const satisfies Flags;
 
-export const VOUCH: Command<Context> = {
+export const VOUCH_COMMAND: Command<CommandContext> = {
   summary: 'keys by which clients know your nodes',
   examples: `--provider NAME --new-root FILE | --provider NAME --root FILE --out FILE [--days 90] [--json]
 
@@ -43,7 +43,7 @@ const DAY_S = 86_400;
 const DAYS_MAX = DELEGATE_LIFE_MAX_S / DAY_S;
 
 /** @throws UsageError */
-function vouchCommand(argv: readonly string[], io: Io): number {
+function vouchCommand(argv: readonly string[], io: AgentIo): number {
   const { values } = parseLine(argv, FLAGS);
   const one = (name: Exclude<keyof typeof FLAGS, 'json'>) => values[name]?.trim();
   const provider = one('provider') ?? '';
@@ -61,7 +61,11 @@ function vouchCommand(argv: readonly string[], io: Io): number {
   return tell({ pin: toBase64url(signer.publicKey), provider, file: out, until }, values.json === true, io);
 }
 
-function tell(made: { pin: string; provider: string; file: string; until?: string }, json: boolean, io: Io): number {
+function tell(
+  made: { pin: string; provider: string; file: string; until?: string },
+  json: boolean,
+  io: AgentIo,
+): number {
   const { pin, provider, file, until } = made;
   if (json) io.out(JSON.stringify(made));
   else {

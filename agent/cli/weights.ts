@@ -13,10 +13,10 @@ import { START_FLAGS } from '../config/settings.ts';
 import { SOURCES_MAX } from '../config/weights-config.ts';
 import { ask, type LocalAgent } from '../host/control-client.ts';
 import type { PullStatus, WeightsReport } from '../host/control-protocol.ts';
-import { chosenAgents, SESSION_FLAG } from './choose.ts';
-import type { Context } from './context.ts';
-import { bar, bytesText } from './progress.ts';
-import { START } from './start.ts';
+import type { CommandContext } from './command-context.ts';
+import { bytesText, progressBar } from './progress.ts';
+import { SESSION_FLAG, selectAgents } from './select-agents.ts';
+import { START_COMMAND } from './start.ts';
 
 const VERBS = ['pull', 'serve', 'ls', 'gc'] as const;
 const KINDS = ['hub', 'dir', 's3'] as const;
@@ -44,7 +44,7 @@ const FLAGS = {
   ...JSON_FLAG,
 } as const satisfies Flags;
 
-export const WEIGHTS: Command<Context> = {
+export const WEIGHTS_COMMAND: Command<CommandContext> = {
   summary: 'weights on local disk: pull, list, remove',
   examples: `pull NAME [--from hub|dir|s3] | serve [NAME…] | ls | gc [NAME] [--session PREFIX] [--json]
 
@@ -67,7 +67,7 @@ serve joins as an agent without an engine, on a login node for instance, pulls t
 
 const OWN_FLAGS: Flags = FLAGS;
 
-async function weightsCommand(argv: readonly string[], context: Context): Promise<number> {
+async function weightsCommand(argv: readonly string[], context: CommandContext): Promise<number> {
   if (argv.find((word) => !word.startsWith('-')) === 'serve') return serve(argv, context);
   const { values, words } = parseLine(argv, FLAGS, { words: 2 });
   const [verb, name] = words;
@@ -88,8 +88,8 @@ async function weightsCommand(argv: readonly string[], context: Context): Promis
 }
 
 /** An agent that keeps weights and has no engine. */
-function serve(argv: readonly string[], context: Context): Promise<number> | number {
-  const { given, values, words } = parseLine(argv, WEIGHTS.flags, { words: SOURCES_MAX + 1 });
+function serve(argv: readonly string[], context: CommandContext): Promise<number> | number {
+  const { given, values, words } = parseLine(argv, WEIGHTS_COMMAND.flags, { words: SOURCES_MAX + 1 });
   const from = typeof values.from === 'string' ? values.from : undefined;
   const own = Object.keys(OWN_FLAGS);
   const flags = [...given].flatMap(([name, all]) =>
@@ -99,7 +99,7 @@ function serve(argv: readonly string[], context: Context): Promise<number> | num
   const { OTELA_WEIGHTS: more, OTELA_WEIGHTS_DIR: directory } = context.env;
   if (sources.length === 0 && !given.has('weights-dir') && !more && !directory)
     throw new UsageError('serve what? say a model, or --weights-dir DIR for what others ask of this node');
-  return START.run([...flags, ...sources], context);
+  return START_COMMAND.run([...flags, ...sources], context);
 }
 
 /** As `parseSource` writes it. @throws UsageError */
@@ -115,8 +115,8 @@ function sourceOf(name: string, kind: string | undefined): string {
 }
 
 /** @throws UsageError */
-async function keeper(prefix: string | undefined, { env }: Context): Promise<LocalAgent> {
-  const agents = await chosenAgents(prefix, env);
+async function keeper(prefix: string | undefined, { env }: CommandContext): Promise<LocalAgent> {
+  const agents = await selectAgents(prefix, env);
   const [first, second] = agents.filter(({ status }) => status.weights !== undefined);
   if (first === undefined)
     throw new UsageError('no agent of yours on this machine keeps weights: otela-agent start … --weights-dir DIR');
@@ -132,14 +132,14 @@ async function keeper(prefix: string | undefined, { env }: Context): Promise<Loc
 /** A pull says how far it is every second. */
 const SILENCE_MS = 60_000;
 
-async function pull({ directory }: LocalAgent, source: string, json: boolean, { io }: Context): Promise<number> {
+async function pull({ directory }: LocalAgent, source: string, json: boolean, { io }: CommandContext): Promise<number> {
   let last: PullStatus | undefined;
   const isTerminal = 'isTTY' in io.stderr && io.stderr.isTTY === true;
   try {
     for await (const answer of ask(directory, { op: 'pull', source }, SILENCE_MS)) {
       if (!('ok' in answer && answer.ok) || answer.pull === undefined) continue;
       last = answer.pull;
-      if (isTerminal && !json) io.stderr.write(`\r${bar(last)}\u001b[K`);
+      if (isTerminal && !json) io.stderr.write(`\r${progressBar(last)}\u001b[K`);
     }
   } finally {
     if (isTerminal && !json) io.stderr.write('\n');
@@ -156,7 +156,7 @@ async function pull({ directory }: LocalAgent, source: string, json: boolean, { 
 
 const ANSWER_MS = 15_000;
 
-async function list({ session, directory }: LocalAgent, json: boolean, { io }: Context): Promise<number> {
+async function list({ session, directory }: LocalAgent, json: boolean, { io }: CommandContext): Promise<number> {
   let report: WeightsReport | undefined;
   for await (const answer of ask(directory, { op: 'weights' }, ANSWER_MS))
     if ('ok' in answer && answer.ok) report = answer.weights;
@@ -191,7 +191,7 @@ async function collect(
   { directory }: LocalAgent,
   source: string | undefined,
   json: boolean,
-  { io }: Context,
+  { io }: CommandContext,
 ): Promise<number> {
   for await (const answer of ask(directory, { op: 'collect', ...(source === undefined ? {} : { source }) }, SILENCE_MS))
     if ('ok' in answer && answer.ok && answer.freed !== undefined)

@@ -1,9 +1,9 @@
 /** The engine's command, address and key. */
 import { UsageError } from '../../shared/command-line/index.ts';
-import { type EngineTarget, engineTarget } from '../engine/address.ts';
-import { asUsage } from './as-usage.ts';
-import { rank } from './overruled.ts';
-import { type Env, oneWord, readSecretFile, type Settings } from './sources.ts';
+import { type EngineTarget, parseEngineTarget } from '../engine/address.ts';
+import { sourcePrecedence } from './precedence.ts';
+import { type Env, readSecretFile, requireHeaderWord, type SettingValues } from './setting-sources.ts';
+import { toUsageError } from './to-usage-error.ts';
 
 /** @throws UsageError */
 export function checkCommand(command: string[] | undefined): void {
@@ -20,7 +20,7 @@ export function checkCommand(command: string[] | undefined): void {
 
 /** Undefined: there is none. @throws UsageError */
 export function engineConfig(
-  settings: Settings,
+  settings: SettingValues,
   command: string[] | undefined,
   env: Env,
   warnings: string[],
@@ -37,18 +37,18 @@ export function engineConfig(
   const direct = settings.values.get('OTELA_ENGINE_KEY');
   const file = settings.values.get('engine-key-file');
   let key = direct?.values.at(-1);
-  if (file && (!direct || rank(file.source) >= rank(direct.source))) {
+  if (file && (!direct || sourcePrecedence(file.source) >= sourcePrecedence(direct.source))) {
     const read = readSecretFile('--engine-key-file', file.values.at(-1) ?? '', env);
     warnings.push(...read.warnings);
     key = read.secret;
   }
-  return asUsage(() =>
-    engineTarget({
+  return toUsageError(() =>
+    parseEngineTarget({
       url: url?.values.at(-1),
       port: portNumber(port),
       prefillUrl: settings.values.get('prefill-url')?.values.at(-1),
       bootstrapPort: portNumber(bootstrap),
-      key: key === undefined ? undefined : oneWord('the engine’s key', key),
+      key: key === undefined ? undefined : requireHeaderWord('the engine’s key', key),
       command: command && command.length > 0 ? command : undefined,
     }),
   );

@@ -2,9 +2,9 @@
 import { UsageError } from '../../shared/command-line/index.ts';
 import { proxyFor } from '../host/proxy.ts';
 import { GATEWAYS_MAX } from '../tunnel/admission.ts';
-import { asUsage } from './as-usage.ts';
-import { rank } from './overruled.ts';
-import { type Env, oneWord, readSecretFile, type Settings } from './sources.ts';
+import { sourcePrecedence } from './precedence.ts';
+import { type Env, readSecretFile, requireHeaderWord, type SettingValues } from './setting-sources.ts';
+import { toUsageError } from './to-usage-error.ts';
 
 /** @throws UsageError */
 export function gatewaysConfig(texts: readonly string[], env: Env, warnings: string[]): URL[] {
@@ -15,7 +15,7 @@ export function gatewaysConfig(texts: readonly string[], env: Env, warnings: str
   const urls = new Map<string, URL>();
   for (const text of texts) {
     const url = gatewayUrl(text);
-    asUsage(() => proxyFor(url, env));
+    toUsageError(() => proxyFor(url, env));
     if (url.protocol === 'http:' && !isLoopback(url.hostname)) {
       warnings.push(`${url.href} is not encrypted: the token and every prompt travel in clear`);
     }
@@ -45,13 +45,13 @@ function isLoopback(hostname: string): boolean {
 }
 
 /** @throws UsageError */
-export function joinToken(settings: Settings, env: Env, warnings: string[]): string {
+export function joinToken(settings: SettingValues, env: Env, warnings: string[]): string {
   const direct = settings.values.get('token');
   const file = settings.values.get('token-file');
   if (direct?.source === '--token')
     warnings.push('--token shows in ps to everybody on this node: use --token-file or OTELA_TOKEN');
   // The nearer source wins, as everywhere: a flag that names a file stands above a variable that holds a token.
-  const useFile = file && (!direct || rank(file.source) > rank(direct.source));
+  const useFile = file && (!direct || sourcePrecedence(file.source) > sourcePrecedence(direct.source));
   if (!useFile && !direct) throw new UsageError('no token: say --token-file FILE or set OTELA_TOKEN');
   let value = direct?.values.at(-1) ?? '';
   if (useFile) {
@@ -59,5 +59,5 @@ export function joinToken(settings: Settings, env: Env, warnings: string[]): str
     warnings.push(...read.warnings);
     value = read.secret;
   }
-  return oneWord('the token', value);
+  return requireHeaderWord('the token', value);
 }

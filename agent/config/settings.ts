@@ -1,5 +1,5 @@
 /** Every setting of `otela-agent start`: its flag, its variable, its line in the configuration file. */
-import type { Flag, Flags, Taken } from '../../shared/command-line/index.ts';
+import type { AcceptedValues, Flag, Flags } from '../../shared/command-line/index.ts';
 
 interface Setting {
   /** `--name`, and the same word in the configuration file. Empty: there is no flag, so that it cannot show in `ps`. */
@@ -453,7 +453,7 @@ function flagOf({ kind, value, help, otherwise }: Setting): Flag {
 }
 
 /** Placeholders say what a shell may offer: files, directories, or the words themselves. */
-function takenFor(placeholder: string): Taken {
+function takenFor(placeholder: string): AcceptedValues {
   if (placeholder === 'FILE') return 'file';
   if (placeholder === 'DIR') return 'directory';
   return /^[a-z]+(\|[a-z]+)+$/.test(placeholder) ? placeholder.split('|') : 'word';

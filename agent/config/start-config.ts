@@ -9,16 +9,15 @@ import { EVIDENCE_KIND, EVIDENCE_KINDS_MAX } from '../../shared/seal/evidence.ts
 import { readTemplates, type Templates } from '../deploy/templates.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import { shellWrapped } from '../engine/command.ts';
-import { type Fact, parseFact } from '../engine/facts.ts';
+import { type ModelFact, parseFact } from '../engine/facts.ts';
 import { type FatalPatterns, fatalPatterns } from '../engine/fatal.ts';
 import { type EngineLimits, MAX_WAITING } from '../engine/saturation.ts';
-import { engineSpan, type Span } from '../engine/span.ts';
-import { batchJob } from '../host/jobs/which.ts';
+import { type EngineSpan, engineSpan } from '../engine/span.ts';
+import { detectBatchJob } from '../host/jobs/detect.ts';
 import type { IngressConfig } from '../ingress/service.ts';
 import { DelegateKey } from '../seal/delegate-key.ts';
 import { EvidenceHelper } from '../seal/evidence.ts';
 import type { NodeWeightsConfig } from '../weights/config.ts';
-import { asUsage } from './as-usage.ts';
 import { parseDuration } from './duration.ts';
 import { checkCommand, engineConfig } from './engine-config.ts';
 import { type FunctionsConfig, functionsConfig } from './functions-config.ts';
@@ -27,9 +26,10 @@ import { ingressConfig } from './ingress-config.ts';
 import { labelsConfig } from './labels-config.ts';
 import { type MeshConfig, meshConfig } from './mesh-config.ts';
 import { type MetricsConfig, metricsConfig } from './metrics-config.ts';
-import { withoutOverruled } from './overruled.ts';
+import { resolveConflicts } from './precedence.ts';
+import type { Env, SettingValues } from './setting-sources.ts';
 import type { SettingName } from './settings.ts';
-import type { Env, Settings } from './sources.ts';
+import { toUsageError } from './to-usage-error.ts';
 import { weightsConfig } from './weights-config.ts';
 
 export interface StartConfig {
@@ -38,7 +38,7 @@ export interface StartConfig {
   cluster: string | undefined;
   region: string | undefined;
   tier: 'stable' | 'volatile';
-  facts: Fact[];
+  facts: ModelFact[];
   labels: Record<string, string>;
   /** Ready for exec: a single argument with spaces has become `sh -c`. */
   command: string[] | undefined;
@@ -52,7 +52,7 @@ export interface StartConfig {
   functions: FunctionsConfig | undefined;
   /** Undefined: none are kept here. */
   weights: NodeWeightsConfig | undefined;
-  span: Span;
+  span: EngineSpan;
   /** Lines of the engine's output that end this node. */
   fatal: FatalPatterns;
   /** When the engine is asked for a token, and how long it may take. */
@@ -83,8 +83,8 @@ const PROBE_AFTER_MS = 120_000;
 const PROBE_TIMEOUT_MS = 480_000;
 
 /** Throws UsageError. */
-export function startConfig(given: Settings, command: string[] | undefined, env: Env): StartConfig {
-  const settings = withoutOverruled(given, command);
+export function startConfig(given: SettingValues, command: string[] | undefined, env: Env): StartConfig {
+  const settings = resolveConflicts(given, command);
   const warnings = [...settings.warnings];
   const one = (name: SettingName) => settings.values.get(name)?.values.at(-1);
   const many = (name: SettingName) => settings.values.get(name)?.values ?? [];
@@ -119,7 +119,7 @@ export function startConfig(given: Settings, command: string[] | undefined, env:
     cluster: id('cluster', one('cluster')),
     region: id('region', one('region')),
     tier: tier(one('tier'), env),
-    facts: many('fact').map((text) => asUsage(() => parseFact(text))),
+    facts: many('fact').map((text) => toUsageError(() => parseFact(text))),
     labels: labelsConfig(many('label'), one('accept-deployments') !== undefined),
     command: command && command.length > 0 ? shellWrapped(command) : undefined,
     engine: registers ? engineConfig(settings, command, env, warnings) : undefined,
@@ -138,7 +138,7 @@ export function startConfig(given: Settings, command: string[] | undefined, env:
     }),
     weights,
     span,
-    fatal: asUsage(() => fatalPatterns(many('fatal-pattern'))),
+    fatal: toUsageError(() => fatalPatterns(many('fatal-pattern'))),
     probe: {
       afterMs: duration('engine-probe-after') ?? PROBE_AFTER_MS,
       timeoutMs: duration('engine-probe-timeout') ?? PROBE_TIMEOUT_MS,
@@ -165,15 +165,15 @@ export function startConfig(given: Settings, command: string[] | undefined, env:
   };
 }
 
-function sourceOf(settings: Settings, name: SettingName): string {
+function sourceOf(settings: SettingValues, name: SettingName): string {
   return settings.values.get(name)?.source ?? `--${name}`;
 }
 
-function templates(directory: string | undefined, span: Span): Templates | undefined {
+function templates(directory: string | undefined, span: EngineSpan): Templates | undefined {
   if (directory === undefined) return undefined;
   if (span.role !== 'register' || span.nodes > 1)
     throw new UsageError('--accept-deployments is for engines on one node');
-  return asUsage(() => {
+  return toUsageError(() => {
     try {
       return readTemplates(directory);
     } catch (error) {
@@ -183,7 +183,7 @@ function templates(directory: string | undefined, span: Span): Templates | undef
 }
 
 function delegateKey(path: string | undefined): DelegateKey | undefined {
-  return path === undefined ? undefined : asUsage(() => DelegateKey.read(path));
+  return path === undefined ? undefined : toUsageError(() => DelegateKey.read(path));
 }
 
 /** @throws UsageError */
@@ -194,7 +194,7 @@ function evidenceHelper(file: string | undefined, kinds: string | undefined): Ev
   const listed = kinds.split(',').map((kind) => kind.trim());
   if (listed.length > EVIDENCE_KINDS_MAX || !listed.every((kind) => EVIDENCE_KIND.test(kind)))
     throw new UsageError(`--evidence-kinds: up to ${EVIDENCE_KINDS_MAX} words like tdx,nvidia`);
-  asUsage(() => accessSync(file, constants.X_OK));
+  toUsageError(() => accessSync(file, constants.X_OK));
   return new EvidenceHelper(file, listed);
 }
 
@@ -202,7 +202,7 @@ function releaseDir(directory: string | undefined): string | undefined {
   if (directory === undefined) return undefined;
   for (const file of [MANIFEST_FILE, SIGNATURE_FILE]) {
     if (!existsSync(join(directory, file))) throw new UsageError(`release-dir: there is no ${file} in ${directory}`);
-    asUsage(() => accessSync(join(directory, file), constants.R_OK));
+    toUsageError(() => accessSync(join(directory, file), constants.R_OK));
   }
   return directory;
 }
@@ -237,7 +237,7 @@ function endsAt(value: string | undefined): Date | undefined {
 }
 
 function tier(value: string | undefined, env: Env): 'stable' | 'volatile' {
-  if (value === undefined) return batchJob(env) === undefined ? 'stable' : 'volatile';
+  if (value === undefined) return detectBatchJob(env) === undefined ? 'stable' : 'volatile';
   if (value === 'stable' || value === 'volatile') return value;
   throw new UsageError(`tier: "${value}" is neither stable nor volatile`);
 }

@@ -4,7 +4,7 @@ import { UsageError } from '../../shared/command-line/index.ts';
 import { FANOUT } from '../../shared/weights/coordinator.ts';
 import { parseSource, sourceText } from '../../shared/weights/source.ts';
 import type { NodeWeightsConfig } from '../weights/config.ts';
-import type { Env } from './sources.ts';
+import type { Env } from './setting-sources.ts';
 
 interface Given {
   sources: readonly string[];

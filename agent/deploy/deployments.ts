@@ -3,18 +3,18 @@
  * accepts it hands to the engine's keeper when the answer is on its way, because a deployment begins with the end of the session that
  * was ordered to begin it.
  */
-import type { Deployment, DeploymentAnswer } from '../../shared/deployment/answer.ts';
+import type { DeploymentAnswer, DeploymentState } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
-import { type DeploymentNews, deploymentLabels } from '../../shared/deployment/labels.ts';
-import type { StartWish, StopWish } from '../../shared/deployment/order.ts';
-import { type Launch, launchOf, type Templates } from './templates.ts';
+import { type DeploymentProgress, deploymentLabels } from '../../shared/deployment/labels.ts';
+import type { StartRequest, StopRequest } from '../../shared/deployment/order.ts';
+import { bindTemplate, type EngineLaunch, type Templates } from './templates.ts';
 
 /** Runs what was decided. */
-export interface EngineKeeper {
+export interface EngineRunner {
   /** A port where this engine may listen. @throws DeploymentError cannot_start where there is none */
   port(wanted: number | undefined): Promise<number>;
   /** Ends the idle session and begins one that is this deployment. */
-  begin(deployment: Deployment, launch: Launch): void;
+  begin(deployment: DeploymentState, launch: EngineLaunch): void;
   /** Ends the deployment and its session; resolves when nothing of it runs any more. */
   end(why: string, drainMs: number): Promise<void>;
   /** The session says what deployments it has, and would take, from now on. */
@@ -23,14 +23,14 @@ export interface EngineKeeper {
 
 interface DeploymentsOptions {
   templates: Templates;
-  keeper: EngineKeeper;
+  keeper: EngineRunner;
   /** Milliseconds since 1970. */
   now(): number;
   log(line: string): void;
 }
 
 /** What is said, and what is then done. */
-export interface Reply {
+export interface OrderOutcome {
   answer: DeploymentAnswer;
   act?: () => void;
 }
@@ -39,7 +39,7 @@ export const REASON_MAX = 512;
 
 export class Deployments {
   readonly #options: DeploymentsOptions;
-  #deployment: Deployment | undefined;
+  #deployment: DeploymentState | undefined;
   /** An order is being looked into that needs a moment. */
   #deciding = false;
 
@@ -47,7 +47,7 @@ export class Deployments {
     this.#options = options;
   }
 
-  get current(): Deployment | undefined {
+  get current(): DeploymentState | undefined {
     return this.#deployment;
   }
 
@@ -56,7 +56,7 @@ export class Deployments {
     return deploymentLabels(this.#news);
   }
 
-  get #news(): DeploymentNews {
+  get #news(): DeploymentProgress {
     const one = this.#deployment;
     const failed = one?.reason === undefined ? undefined : { id: one.id, reason: one.reason };
     switch (one?.state) {
@@ -77,23 +77,23 @@ export class Deployments {
   }
 
   /** @throws DeploymentError */
-  decide(wish: StartWish | StopWish): Promise<Reply> | Reply {
-    return wish.action === 'start' ? this.#start(wish) : this.#stop(wish);
+  decide(request: StartRequest | StopRequest): Promise<OrderOutcome> | OrderOutcome {
+    return request.action === 'start' ? this.#start(request) : this.#stop(request);
   }
 
-  async #start(wish: StartWish): Promise<Reply> {
+  async #start(request: StartRequest): Promise<OrderOutcome> {
     const { templates, keeper } = this.#options;
     const before = this.#deployment;
     if (this.#deciding) throw new DeploymentError('busy', 'another deployment begins at this moment');
     if (before?.state === 'stopping') throw new DeploymentError('busy', `deployment ${before.id} still ends here`);
     if (before !== undefined && before.state !== 'failed')
       throw new DeploymentError('busy', `deployment ${before.id} runs here: end it first`);
-    const template = templates.find(wish.template);
-    launchOf(template, wish.parameters, 1); // what is wrong with the parameters is told before a port is looked for
+    const template = templates.find(request.template);
+    bindTemplate(template, request.parameters, 1); // what is wrong with the parameters is told before a port is looked for
     this.#deciding = true;
     try {
-      const launch = launchOf(template, wish.parameters, await keeper.port(template.port));
-      const { id, parameters } = wish;
+      const launch = bindTemplate(template, request.parameters, await keeper.port(template.port));
+      const { id, parameters } = request;
       const deployment = this.#set({ id, template: template.name, parameters, state: 'starting' });
       return {
         answer: { kind: 'accepted', deployment },
@@ -107,7 +107,7 @@ export class Deployments {
     }
   }
 
-  #stop({ id, drain_ms }: StopWish): Reply {
+  #stop({ id, drain_ms }: StopRequest): OrderOutcome {
     const one = this.#deployment;
     if (one === undefined || one.state === 'failed')
       throw new DeploymentError('nothing_deployed', 'nothing was deployed here');
@@ -142,7 +142,7 @@ export class Deployments {
     keeper.tell();
   }
 
-  #set(next: Omit<Deployment, 'since'>): Deployment {
+  #set(next: Omit<DeploymentState, 'since'>): DeploymentState {
     this.#deployment = { ...next, since: new Date(this.#options.now()).toISOString() };
     return this.#deployment;
   }

@@ -1,10 +1,10 @@
 /** Orders of gateways: who may give them, and whether one came before. Every agent drains and restarts; deployments are begun where its operator lets it. */
-import type { DeploymentAnswer, Inspected } from '../../shared/deployment/answer.ts';
+import type { DeploymentAnswer, Inspection } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
-import { openOrder, type Wish } from '../../shared/deployment/order.ts';
+import { type DeploymentRequest, openOrder } from '../../shared/deployment/order.ts';
 import type { Crypto } from '../../shared/lattice/crypto.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
-import { type Deployments, REASON_MAX, type Reply } from './deployments.ts';
+import { type Deployments, type OrderOutcome, REASON_MAX } from './deployments.ts';
 
 interface OrdersOptions {
   /** Undefined: this agent was not started to take deployments. */
@@ -14,7 +14,7 @@ interface OrdersOptions {
   /** Drains, then begins anew as the program that is installed. Rejects with DeploymentError where that is not `version`, or cannot be run. */
   restart(version: string): Promise<{ from: string; act: () => void }>;
   /** What the engine prints, and how busy the GPUs are. */
-  inspect(): Promise<Inspected>;
+  inspect(): Promise<Inspection>;
   /** Requests that run here. */
   inFlight(): number;
   crypto: Crypto;
@@ -44,7 +44,7 @@ export class Orders {
   }
 
   /** To the session of `ticket`. An empty order asks what there is. Never rejects. */
-  async answer(ticket: Ticket, order: Uint8Array): Promise<Reply> {
+  async answer(ticket: Ticket, order: Uint8Array): Promise<OrderOutcome> {
     if (order.length === 0) return { answer: this.#options.deployments()?.described() ?? NO_DEPLOYMENTS };
     try {
       return await this.#decide(this.#open(ticket, order));
@@ -57,33 +57,33 @@ export class Orders {
   }
 
   /** @throws DeploymentError */
-  #decide(wish: Wish): Promise<Reply> | Reply {
+  #decide(request: DeploymentRequest): Promise<OrderOutcome> | OrderOutcome {
     const { deployments, drain, inFlight, inspect, restart } = this.#options;
-    if (wish.action === 'inspect') return inspect().then((answer) => ({ answer }));
-    if (wish.action === 'drain')
+    if (request.action === 'inspect') return inspect().then((answer) => ({ answer }));
+    if (request.action === 'drain')
       return { answer: { kind: 'draining', running: inFlight() }, act: () => drain('an order of its gateway') };
-    if (wish.action === 'restart')
-      return restart(wish.version).then(({ from, act }) => ({
+    if (request.action === 'restart')
+      return restart(request.version).then(({ from, act }) => ({
         answer: { kind: 'restarting', running: inFlight(), from },
         act,
       }));
-    return deployments()?.decide(wish) ?? { answer: NO_DEPLOYMENTS };
+    return deployments()?.decide(request) ?? { answer: NO_DEPLOYMENTS };
   }
 
   /** @throws DeploymentError */
-  #open(ticket: Ticket, bytes: Uint8Array): Wish {
+  #open(ticket: Ticket, bytes: Uint8Array): DeploymentRequest {
     const { crypto, now, revoked } = this.#options;
     const nowS = Math.floor(now() / 1000);
     const { session, issuer } = ticket;
     const context = { session, issuer, nowS, crypto, revoked: (key: string) => revoked(issuer, key) };
-    const { nonce, notAfter, wish } = openOrder(bytes, context);
+    const { nonce, notAfter, wish: request } = openOrder(bytes, context);
     // It changes nothing, and pages ask it every few seconds: remembering each would leave no room for orders that matter.
-    if (wish.action === 'inspect') return wish;
+    if (request.action === 'inspect') return request;
     for (const [known, until] of this.#seen) if (until <= nowS) this.#seen.delete(known);
     if (this.#seen.has(nonce)) throw new DeploymentError('replayed', 'this order came before');
     // Only the holder of the institution's key gets here: so many in ten minutes are a fault on that side.
     if (this.#seen.size >= NONCES_MAX) throw new DeploymentError('busy', 'too many orders; try again in ten minutes');
     this.#seen.set(nonce, notAfter);
-    return wish;
+    return request;
   }
 }

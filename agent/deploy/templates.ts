@@ -5,7 +5,7 @@
 import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
-import { ANSWER_MAX_BYTES, OFFERS_MAX, type Offer } from '../../shared/deployment/answer.ts';
+import { DEPLOYMENT_ANSWER_MAX_BYTES, OFFERS_MAX, type TemplateOffer } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
 import {
   bindParameters,
@@ -17,7 +17,7 @@ import {
 const FILE_MAX_BYTES = 64 * 1024;
 const ARGUMENTS_MAX = 256;
 /** What all templates together tell of themselves travels in one frame. */
-const OFFERS_MAX_BYTES = ANSWER_MAX_BYTES - 8 * 1024;
+const OFFERS_MAX_BYTES = DEPLOYMENT_ANSWER_MAX_BYTES - 8 * 1024;
 
 /** The free port that the agent chose, unless the template names one. */
 const PORT = 'port';
@@ -46,7 +46,7 @@ interface Template extends z.infer<typeof templateSchema> {
 }
 
 /** A command that is ready to be run. */
-export interface Launch {
+export interface EngineLaunch {
   argv: string[];
   port: number;
   readyWithinMs: number;
@@ -67,7 +67,7 @@ export class Templates {
     return [...this.#templates.keys()];
   }
 
-  get offers(): Offer[] {
+  get offers(): TemplateOffer[] {
     return [...this.#templates.values()].map(({ name, parameters }) => ({ template: name, parameters }));
   }
 
@@ -83,7 +83,7 @@ export class Templates {
 }
 
 /** @throws DeploymentError bad_parameters */
-export function launchOf(template: Template, given: Parameters, port: number): Launch {
+export function bindTemplate(template: Template, given: Parameters, port: number): EngineLaunch {
   const values: Record<string, string> = { ...bindParameters(template.parameters, given), [PORT]: String(port) };
   const argv = template.argv.map((argument) =>
     // Every placeholder was found among the names when the template was read.

@@ -40,7 +40,7 @@ interface AddressHints {
 }
 
 /** Throws Error with a sentence for the person at the keyboard. Undefined when there is no engine at all. */
-export function engineTarget(hints: AddressHints): EngineTarget | undefined {
+export function parseEngineTarget(hints: AddressHints): EngineTarget | undefined {
   const { prefillUrl, bootstrapPort = BOOTSTRAP_PORT } = hints;
   const key = hints.key === undefined ? {} : { key: hints.key };
   const address = engineAddress(hints);

@@ -4,11 +4,11 @@ import type { Readable, Writable } from 'node:stream';
 import { childEnvironment } from '../host/child-environment.ts';
 import { spawnSafely } from '../host/spawn.ts';
 import { engineDefaults } from './command.ts';
-import { missingCommand, shieldedFromUsr1 } from './exec.ts';
+import { missingCommand, withUsr1Ignored } from './exec.ts';
 import { endGroup } from './group.ts';
-import { Guard } from './guard.ts';
+import { ProcessGuard } from './guard.ts';
 import { LineReader } from './lines.ts';
-import { Tail } from './tail.ts';
+import { LogTailBuffer } from './tail.ts';
 
 /** How the engine ended. `error`: it never started, e.g. no such command. */
 export type EngineExit =
@@ -30,18 +30,18 @@ interface ChildOptions {
 }
 
 export class EngineChild {
-  readonly tail = new Tail();
+  readonly tail = new LogTailBuffer();
   /** Settles once and never rejects. */
   readonly exited: Promise<EngineExit>;
   readonly #child: ChildProcess;
-  readonly #guard: Guard;
+  readonly #guard: ProcessGuard;
   readonly #listeners = new Set<(chunk: Buffer) => void>();
 
   constructor(options: ChildOptions) {
-    this.#guard = new Guard(options.log);
+    this.#guard = new ProcessGuard(options.log);
     const env = { ...engineDefaults(options.command), ...childEnvironment(options.env) };
     // `detached` is setsid(2): a Ctrl-C at the terminal reaches the agent alone, which can then drain first.
-    const [file = '', ...args] = shieldedFromUsr1(options.command, env);
+    const [file = '', ...args] = withUsr1Ignored(options.command, env);
     this.#child = spawnSafely(file, args, { detached: true, stdio: ['ignore', 'pipe', 'pipe'], env });
     if (this.pid !== undefined) this.#guard.watch(this.pid);
     this.#pass(this.#child.stdout, options.stdout, options.onLine);

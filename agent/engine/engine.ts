@@ -3,8 +3,8 @@ import { connect } from 'node:net';
 import type { Writable } from 'node:stream';
 import type { EngineTarget } from './address.ts';
 import { EngineChild, type EngineExit } from './child.ts';
-import { type Health, UNSEEN } from './health.ts';
-import { EngineProbe, type ProbeResult } from './probe.ts';
+import { type EngineHealth, UNKNOWN_HEALTH } from './health.ts';
+import { EngineProbe, type EngineProbeResult } from './probe.ts';
 import { EngineWatch } from './watch.ts';
 
 export interface EngineOptions {
@@ -17,7 +17,7 @@ export interface EngineOptions {
   log(line: string): void;
   /** Each line of the child's output, cut at 4 KiB. */
   onLine?(line: string): void;
-  onHealth(health: Health): void;
+  onHealth(health: EngineHealth): void;
   /** Milliseconds of a clock that does not jump. */
   now(): number;
 }
@@ -63,7 +63,7 @@ export class Engine {
   }
 
   /** A pair serves while both of its engines answer. */
-  async #look(probe: EngineProbe): Promise<ProbeResult> {
+  async #look(probe: EngineProbe): Promise<EngineProbeResult> {
     const result = await probe.look();
     if (this.#prefillProbe === undefined || result.kind !== 'models') return result;
     const prefill = await this.#prefillProbe.look();
@@ -94,8 +94,8 @@ export class Engine {
     return this.#child?.pid;
   }
 
-  get health(): Health {
-    return this.#watch?.health ?? UNSEEN;
+  get health(): EngineHealth {
+    return this.#watch?.health ?? UNKNOWN_HEALTH;
   }
 
   /** Since when it has been loading; undefined where it is not. */

@@ -16,7 +16,7 @@ const ENV_TIMEOUT_MS = 20_000;
  * engine with its own argv. A shell's trap would do the same, but dash drops what it cannot name from the environment,
  * and with it the `module` function of clusters. coreutils before 8.31 cannot: there the engine is left unshielded.
  */
-export function shieldedFromUsr1(command: readonly string[], env: Env): string[] {
+export function withUsr1Ignored(command: readonly string[], env: Env): string[] {
   const [file = ''] = command;
   // env(1) would take these for an assignment and an option of its own.
   if (file.includes('=') || file.startsWith('-')) return [...command];

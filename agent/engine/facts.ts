@@ -2,7 +2,7 @@
 import { modelSchema, type ServedModel } from '../../shared/lattice/node.ts';
 import { commandWords, engineName, flagValue } from './command.ts';
 
-export interface Fact {
+export interface ModelFact {
   /** Undefined: of every model. */
   model: string | undefined;
   key: FactKey;
@@ -13,7 +13,7 @@ const FACT_KEYS = ['context', 'quantization', 'engine', 'revision'] as const;
 type FactKey = (typeof FACT_KEYS)[number];
 
 /** `quantization=fp8`, `meta/Llama-3:8b:context=32768`. Throws Error with a sentence for the person at the keyboard. */
-export function parseFact(text: string): Fact {
+export function parseFact(text: string): ModelFact {
   const equals = text.indexOf('=');
   if (equals < 1) throw new Error(`--fact: "${text}" is not [MODEL:]KEY=VALUE`);
   // Model names may hold colons (`llama3:8b`), keys may not.
@@ -21,7 +21,11 @@ export function parseFact(text: string): Fact {
   const name = text.slice(colon + 1, equals);
   const key = FACT_KEYS.find((known) => known === (name === 'context_length' ? 'context' : name));
   if (!key) throw new Error(`--fact: unknown key "${name}"; known are ${FACT_KEYS.join(', ')}`);
-  const fact: Fact = { model: colon < 0 ? undefined : text.slice(0, colon), key, value: text.slice(equals + 1).trim() };
+  const fact: ModelFact = {
+    model: colon < 0 ? undefined : text.slice(0, colon),
+    key,
+    value: text.slice(equals + 1).trim(),
+  };
   if (fact.model === '') throw new Error(`--fact: no model before the colon in "${text}"`);
   const checked = modelSchema.safeParse(applied({ id: 'any', state: 'ready' }, fact));
   if (fact.value === '' || !checked.success) throw new Error(`--fact: "${fact.value}" is no value for ${key}`);
@@ -29,7 +33,7 @@ export function parseFact(text: string): Fact {
 }
 
 /** Facts that the command line of a known engine tells. */
-export function commandFacts(command: readonly string[] | undefined): Fact[] {
+export function commandFacts(command: readonly string[] | undefined): ModelFact[] {
   const words = commandWords(command ?? []);
   const engine = engineName(words);
   if (!engine) return [];
@@ -48,10 +52,10 @@ export function commandFacts(command: readonly string[] | undefined): Fact[] {
 }
 
 /** Later facts win, so: the command line's, then the flags; of those, the ones that name a model last. */
-export function withFacts(
+export function applyFacts(
   models: readonly ServedModel[],
-  command: readonly Fact[],
-  flags: readonly Fact[],
+  command: readonly ModelFact[],
+  flags: readonly ModelFact[],
 ): ServedModel[] {
   const general = flags.filter(({ model }) => model === undefined);
   const particular = flags.filter(({ model }) => model !== undefined);
@@ -66,7 +70,7 @@ export function withFacts(
   });
 }
 
-function applied(model: ServedModel, { key, value }: Fact): ServedModel {
+function applied(model: ServedModel, { key, value }: ModelFact): ServedModel {
   switch (key) {
     case 'context':
       return { ...model, context_length: Number(value) };

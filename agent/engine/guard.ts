@@ -17,7 +17,7 @@ read -r word
 [ "$word" = off ] && exit 0
 kill -s KILL -- "-$group"`;
 
-export class Guard {
+export class ProcessGuard {
   readonly #shell: ChildProcess;
   #usable = true;
 

@@ -7,7 +7,7 @@
  */
 
 /** What came of asking for a token. `unknown`: the engine said something else; whether its scheduler runs is not known. */
-export type ProbeResult = 'token' | 'silent' | 'unknown';
+export type TokenProbeResult = 'token' | 'silent' | 'unknown';
 
 export interface HangCheckOptions {
   quietMs: number;
@@ -21,7 +21,7 @@ export interface HangCheckOptions {
   /** It counts what it computes, and the counts are read: else nothing but its bytes tells that it computes. */
   counts(): boolean;
   /** Asks for one token; resolves after `probeMs` at the latest. Never rejects. */
-  probe(): Promise<ProbeResult>;
+  probe(): Promise<TokenProbeResult>;
   /** Once. */
   onHang(silentMs: number): void;
 }

@@ -1,8 +1,8 @@
 /** What the agent believes about its engine after a series of looks. Pure: the clock and the looks are handed in. */
 import type { ServedModel } from '../../shared/lattice/node.ts';
-import type { ProbeResult } from './probe.ts';
+import type { EngineProbeResult } from './probe.ts';
 
-export interface Health {
+export interface EngineHealth {
   /** It has answered with its models at least once: only then is a refused connection a loss. */
   everReady: boolean;
   /** Requests may go to it now. */
@@ -14,12 +14,12 @@ export interface Health {
   trouble?: string;
 }
 
-export const UNSEEN: Health = { everReady: false, answering: false, models: [], refusals: 0 };
+export const UNKNOWN_HEALTH: EngineHealth = { everReady: false, answering: false, models: [], refusals: 0 };
 
 /** One refused connection can be a listen queue that was full for a moment. */
 const REFUSALS_UNTIL_LOADING = 2;
 
-export function nextHealth(health: Health, result: ProbeResult): Health {
+export function nextHealth(health: EngineHealth, result: EngineProbeResult): EngineHealth {
   switch (result.kind) {
     case 'models':
       return { everReady: true, answering: true, models: result.models, refusals: 0 };
@@ -47,7 +47,7 @@ const START_MAX_MS = 1000;
 const STEADY_MS = 3000;
 
 /** How long to wait before the next look: quick while it starts, for every second of it is a GPU-second. */
-export function pauseBeforeNextLook(health: Health, looks: number): number {
+export function nextProbeDelay(health: EngineHealth, looks: number): number {
   if (health.answering) return health.refusals > 0 ? START_MS : STEADY_MS;
   return Math.min(START_MAX_MS, START_MS * 1.1 ** looks);
 }

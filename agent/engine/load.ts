@@ -1,10 +1,10 @@
 /** How busy the engine is, from its `/metrics` where it has one, and from what this agent itself has given it. */
 import { Agent, request } from 'undici';
-import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
 import type { EngineLoad } from '../../shared/routing/load.ts';
-import { patience } from '../patience.ts';
+import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
+import { waitClock } from '../wait-clock.ts';
 import type { EngineTarget } from './address.ts';
-import { metric, metricValues, sum } from './metrics.ts';
+import { metricPattern, metricValues, sum } from './metrics.ts';
 import { type EngineLimits, Saturation } from './saturation.ts';
 import { TokenRate } from './token-rate.ts';
 
@@ -18,7 +18,7 @@ const METRICS = { leastMs: 1_000, mostMs: 20_000 };
 /** vLLM's histograms are some 200 KiB. */
 const METRICS_MAX_BYTES = 4 * 1024 * 1024;
 
-const RUNNING = metric(
+const RUNNING = metricPattern(
   'vllm:num_requests_running',
   'sglang:num_running_reqs',
   'lmdeploy:num_requests_running',
@@ -26,7 +26,7 @@ const RUNNING = metric(
   'llamacpp:requests_processing',
   'tgi_batch_current_size',
 );
-const WAITING = metric(
+const WAITING = metricPattern(
   'vllm:num_requests_waiting',
   'sglang:num_queue_reqs',
   'lmdeploy:num_requests_waiting',
@@ -35,7 +35,7 @@ const WAITING = metric(
   'tgi_queue_size',
 );
 /** From 0 to 1; vLLM's older name of it, too. */
-const KV_USE = metric(
+const KV_USE = metricPattern(
   'vllm:kv_cache_usage_perc',
   'vllm:gpu_cache_usage_perc',
   'sglang:token_usage',
@@ -44,7 +44,7 @@ const KV_USE = metric(
 );
 
 /** Sequences that lost their place in the cache. vLLM counts them; SGLang's gauge says how many wait for it back. */
-const PREEMPTIONS = metric('vllm:num_preemptions(?:_total)?');
+const PREEMPTIONS = metricPattern('vllm:num_preemptions(?:_total)?');
 
 /** Reads Prometheus text; of an engine that runs several times behind one port the sum, and the fullest cache. Undefined: not told. */
 export function readLoad(text: string): EngineLoad | undefined {
@@ -68,7 +68,7 @@ const COMPUTED = [
   'lmdeploy:prompt_tokens_total',
   'lmdeploy:generation_tokens_total',
   'llamacpp:n_decode_total',
-].map((name) => metric(name));
+].map((name) => metricPattern(name));
 
 interface Reading {
   load: EngineLoad;
@@ -230,7 +230,7 @@ export class LoadMeter {
     const own = this.#own;
     const background = this.#background();
     try {
-      const { statusCode, text } = await patience.call(this.#answers, async (signal) => {
+      const { statusCode, text } = await waitClock.call(this.#answers, async (signal) => {
         const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
         const response = await request(`${origin}${pathPrefix}/metrics`, { dispatcher: this.#agent, signal, headers });
         return { statusCode: response.statusCode, text: await textOf(response.body) };

@@ -7,7 +7,7 @@ const VALUE_MAX = 1e15;
  * Lines of Prometheus text with one of `names`, each written as the engine does: `vllm:num_requests_running`. OpenTelemetry's exporters write an
  * underscore for the colon, and Ray puts `ray_` before the name.
  */
-export function metric(...names: readonly string[]): RegExp {
+export function metricPattern(...names: readonly string[]): RegExp {
   const any = names.map((name) => name.replace(':', '[:_]')).join('|');
   return new RegExp(`^((?:ray_)?(?:${any}))(?:\\{.*\\})?[ \\t]+(\\S+)`, 'gm');
 }

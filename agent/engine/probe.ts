@@ -2,13 +2,13 @@
 import { Agent, request } from 'undici';
 import { z } from 'zod';
 import { modelSchema, type ServedModel } from '../../shared/lattice/node.ts';
-import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
-import { jsonOf } from '../../shared/text/json.ts';
-import { patience } from '../patience.ts';
+import { tryParseJson } from '../../shared/text/json.ts';
+import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
+import { waitClock } from '../wait-clock.ts';
 import type { EngineTarget } from './address.ts';
 
 /** What one look showed; `unnameable`: models whose ids no registry takes. Only `refused` says that nothing listens; `unknown` is no evidence of anything. */
-export type ProbeResult =
+export type EngineProbeResult =
   | { kind: 'models'; models: ServedModel[]; unnameable: number }
   /** It lists these and answers no requests yet. */
   | { kind: 'loading'; models: ServedModel[] }
@@ -60,9 +60,9 @@ export class EngineProbe {
   }
 
   /** Never rejects. */
-  async look(): Promise<ProbeResult> {
+  async look(): Promise<EngineProbeResult> {
     try {
-      const answer = await patience.call(this.#answers, (signal) => this.#get('/v1/models', signal));
+      const answer = await waitClock.call(this.#answers, (signal) => this.#get('/v1/models', signal));
       if (answer === undefined) return { kind: 'unknown', reason: 'the list of models is longer than 1 MiB' };
       const found = readAnswer(answer.status, answer.text);
       if (found.result.kind !== 'models') return found.result;
@@ -79,7 +79,7 @@ export class EngineProbe {
   /** By its `/health`, where it has one. */
   async #isLoading(): Promise<boolean> {
     try {
-      const answer = await patience.call(this.#answers, (signal) => this.#get('/health', signal));
+      const answer = await waitClock.call(this.#answers, (signal) => this.#get('/health', signal));
       return answer?.status === 503;
     } catch {
       return false; // no word of it is no word against the list
@@ -112,7 +112,7 @@ export class EngineProbe {
 }
 
 interface ListAnswer {
-  result: ProbeResult;
+  result: EngineProbeResult;
   /** A model has `meta: null`. */
   withoutFacts: boolean;
 }
@@ -127,7 +127,7 @@ function readAnswer(status: number, body: string): ListAnswer {
   if (status === 401 || status === 403)
     return unknown(`the engine wants its API key (${status}): give --engine-key-file`);
   if (status !== 200) return unknown(`the engine answered ${status}`);
-  const parsed = modelListSchema.safeParse(jsonOf(body));
+  const parsed = modelListSchema.safeParse(tryParseJson(body));
   if (!parsed.success) return unknown('the answer is not a list of models');
   const { data } = parsed.data;
   // One such id must not cost the others: a record with it would be refused whole.
@@ -143,11 +143,11 @@ function readAnswer(status: number, body: string): ListAnswer {
     });
   }
   const unnameable = data.length - nameable.length;
-  const result: ProbeResult = { kind: 'models', models: [...models.values()], unnameable };
+  const result: EngineProbeResult = { kind: 'models', models: [...models.values()], unnameable };
   return { result, withoutFacts: data.some(({ meta }) => meta === null) };
 }
 
-function readFailure(error: unknown): ProbeResult {
+function readFailure(error: unknown): EngineProbeResult {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   // A reset connection is also what an engine does that has just begun to listen, or is about to stop.
   if (code === 'ECONNREFUSED') return { kind: 'refused' };

@@ -4,7 +4,7 @@
  */
 import { commandWords, flagValue } from './command.ts';
 
-export interface Span {
+export interface EngineSpan {
   /** `supervise`: this agent registers no engine. It has a session only where it keeps weights: as a node without models and hardware. */
   role: 'register' | 'supervise';
   /** Nodes that the engine runs on. */
@@ -15,13 +15,13 @@ export interface Span {
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-const ALONE: Span = { role: 'register', nodes: 1 };
+const ALONE: EngineSpan = { role: 'register', nodes: 1 };
 
 /**
  * In this order: `--span-nodes` (rank from SLURM_PROCID, one task per node), vLLM's `--headless`, vLLM's and SGLang's
  * `--nnodes N --node-rank R`, `ray start` without `--head`, vLLM on ray inside a job of several nodes.
  */
-export function engineSpan(command: readonly string[] | undefined, env: Env, spanNodes: boolean): Span {
+export function engineSpan(command: readonly string[] | undefined, env: Env, spanNodes: boolean): EngineSpan {
   const words = commandWords(command ?? []);
   const nodes = positive(flagValue(words, '--nnodes')) ?? jobNodes(env);
   if (spanNodes) {

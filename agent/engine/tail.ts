@@ -3,7 +3,7 @@
 /** Enough for a Python traceback of every worker of an 8-GPU engine. */
 const TAIL_MAX_BYTES = 256 * 1024;
 
-export class Tail {
+export class LogTailBuffer {
   readonly #maxBytes: number;
   #chunks: Buffer[] = [];
   #bytes = 0;

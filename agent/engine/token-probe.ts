@@ -1,13 +1,13 @@
 /** Asks an engine for one token: the shortest request that its scheduler has to run. */
 import { Agent, request } from 'undici';
 import type { EngineTarget } from './address.ts';
-import type { ProbeResult } from './hang-check.ts';
+import type { TokenProbeResult } from './hang-check.ts';
 
 /** Of an answer with one token. */
 const ANSWER_MAX_BYTES = 64 * 1024;
 
 /** Never rejects. `timeoutMs`: no answer by then is `silent`. */
-export async function askForToken(target: EngineTarget, model: string, timeoutMs: number): Promise<ProbeResult> {
+export async function probeForToken(target: EngineTarget, model: string, timeoutMs: number): Promise<TokenProbeResult> {
   // Its own connection: a proxy set for the agent's environment must not stand between, nor requests that wait on all others.
   const dispatcher = new Agent({ connections: 1, headersTimeout: 0, bodyTimeout: 0 });
   const signal = AbortSignal.timeout(timeoutMs);

@@ -1,6 +1,6 @@
 /** Tokens that the engine writes per second, as it counts them itself: of all clients, streamed or not, and whatever one event holds. */
 
-import { metric, metricValues, sum } from './metrics.ts';
+import { metricPattern, metricValues, sum } from './metrics.ts';
 
 /** Between two readings that are further apart lies a pause, and the mean says nothing about it. */
 const PAUSE_MS = 5_000;
@@ -8,8 +8,8 @@ const PAUSE_MS = 5_000;
 const LEAST_MS = 200;
 
 /** vLLM's counter grows with every step. SGLang's grows by whole answers, but there is a gauge of what its last steps made per second. */
-const WRITTEN = metric('vllm:generation_tokens_total', 'lmdeploy:generation_tokens_total');
-const PER_SECOND = metric('sglang:gen_throughput');
+const WRITTEN = metricPattern('vllm:generation_tokens_total', 'lmdeploy:generation_tokens_total');
+const PER_SECOND = metricPattern('sglang:gen_throughput');
 
 export class TokenRate {
   #last: { written: number; at: number } | undefined;

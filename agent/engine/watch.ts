@@ -1,11 +1,11 @@
 /** Looks at the engine again and again and tells when what it believes has changed. */
 import { setTimeout as delay } from 'node:timers/promises';
-import { type Health, nextHealth, pauseBeforeNextLook, UNSEEN } from './health.ts';
-import type { ProbeResult } from './probe.ts';
+import { type EngineHealth, nextHealth, nextProbeDelay, UNKNOWN_HEALTH } from './health.ts';
+import type { EngineProbeResult } from './probe.ts';
 
 interface WatchOptions {
-  look(): Promise<ProbeResult>;
-  onChange(health: Health): void;
+  look(): Promise<EngineProbeResult>;
+  onChange(health: EngineHealth): void;
   /** Called now and then while it has never been ready; `waitedMs` since the start. */
   onWaiting(waitedMs: number, trouble: string): void;
   /** Milliseconds of a clock that does not jump. */
@@ -19,7 +19,7 @@ const RAREST_WORD_MS = 60_000;
 const LEAST_PAUSE_MS = 250;
 
 export class EngineWatch {
-  #health: Health = UNSEEN;
+  #health: EngineHealth = UNKNOWN_HEALTH;
   readonly #options: WatchOptions;
   readonly #stop = new AbortController();
   #running: Promise<void> | undefined;
@@ -31,7 +31,7 @@ export class EngineWatch {
     this.#options = options;
   }
 
-  get health(): Health {
+  get health(): EngineHealth {
     return this.#health;
   }
 
@@ -42,7 +42,7 @@ export class EngineWatch {
 
   /** As if it had never answered. */
   forget(): void {
-    this.#health = UNSEEN;
+    this.#health = UNKNOWN_HEALTH;
     this.#since = this.#options.now();
     this.#nextWord = FIRST_WORD_MS;
   }
@@ -85,11 +85,11 @@ export class EngineWatch {
         onWaiting(waited, this.#health.trouble ?? '');
         this.#nextWord = waited + Math.min(RAREST_WORD_MS, waited);
       }
-      await this.#pause(pauseBeforeNextLook(this.#health, looks));
+      await this.#pause(nextProbeDelay(this.#health, looks));
     }
   }
 }
 
-function changed(before: Health, after: Health): boolean {
+function changed(before: EngineHealth, after: EngineHealth): boolean {
   return before.answering !== after.answering || JSON.stringify(before.models) !== JSON.stringify(after.models);
 }

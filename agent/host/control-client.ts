@@ -2,8 +2,8 @@
 import { connect, type Socket } from 'node:net';
 import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { jsonOf } from '../../shared/text/json.ts';
-import { type AgentStatus, answerSchema, type ControlRequest, type NetworkRow } from './control-protocol.ts';
+import { tryParseJson } from '../../shared/text/json.ts';
+import { type AgentStatus, type ControlRequest, controlAnswerSchema, type NetworkRow } from './control-protocol.ts';
 import { withShortPath } from './socket-path.ts';
 import { CONTROL_SOCKET, sessionDirs } from './state-dir.ts';
 
@@ -53,7 +53,7 @@ export async function* ask(directory: string, request: ControlRequest, silenceMs
   socket.write(`${JSON.stringify(request)}\n`);
   try {
     for await (const line of createInterface({ input: socket, crlfDelay: Number.POSITIVE_INFINITY })) {
-      const parsed = answerSchema.safeParse(jsonOf(line));
+      const parsed = controlAnswerSchema.safeParse(tryParseJson(line));
       if (!parsed.success) throw new Error('the agent answered something else than this command understands');
       if ('ok' in parsed.data && !parsed.data.ok) throw new Error(parsed.data.error);
       yield parsed.data;

@@ -15,7 +15,7 @@ import { z } from 'zod';
 import { LIFECYCLE, modelSchema } from '../../shared/lattice/node.ts';
 import { nodePayloadSchema } from '../../shared/lattice/payload.ts';
 
-export const requestSchema = z.discriminatedUnion('op', [
+export const controlRequestSchema = z.discriminatedUnion('op', [
   z.object({ op: z.literal('status') }),
   z.object({ op: z.literal('network') }),
   z.object({ op: z.literal('metrics') }),
@@ -26,7 +26,7 @@ export const requestSchema = z.discriminatedUnion('op', [
   z.object({ op: z.literal('logs'), follow: z.boolean().optional() }),
 ]);
 
-export type ControlRequest = z.infer<typeof requestSchema>;
+export type ControlRequest = z.infer<typeof controlRequestSchema>;
 
 /** A request is one short line. */
 export const REQUEST_MAX_BYTES = 4096;
@@ -47,7 +47,7 @@ export const pullSchema = z.object({
 export type PullStatus = z.infer<typeof pullSchema>;
 
 /** A model that a node has, or is getting. */
-export const heldSchema = z.object({
+export const modelHoldingSchema = z.object({
   source: z.string().max(1024),
   revision: z.string().max(128),
   bytes: z.number(),
@@ -60,17 +60,17 @@ export const heldSchema = z.object({
   /** In use on that node: not evicted. */
   pinned: z.boolean(),
 });
-export type Held = z.infer<typeof heldSchema>;
+export type ModelHolding = z.infer<typeof modelHoldingSchema>;
 
-export const weightsSchema = z.object({
+export const weightsReportSchema = z.object({
   directory: z.string(),
   used: z.number(),
   limit: z.number(),
-  held: z.array(heldSchema),
+  held: z.array(modelHoldingSchema),
   /** The provider's other nodes of the cluster; without `held`: one that did not answer. */
-  elsewhere: z.array(z.object({ session: z.string(), held: z.array(heldSchema).optional() })),
+  elsewhere: z.array(z.object({ session: z.string(), held: z.array(modelHoldingSchema).optional() })),
 });
-export type WeightsReport = z.infer<typeof weightsSchema>;
+export type WeightsReport = z.infer<typeof weightsReportSchema>;
 
 export const statusSchema = z.object({
   /** Without a session, its place: the name of its directory, in the form of one. */
@@ -141,13 +141,13 @@ export type NetworkRow = z.infer<typeof networkRowSchema>;
 
 export type AgentStatus = z.infer<typeof statusSchema>;
 
-export const answerSchema = z.union([
+export const controlAnswerSchema = z.union([
   z.object({
     ok: z.literal(true),
     status: statusSchema.optional(),
     network: z.array(networkRowSchema).optional(),
     metrics: z.string().optional(),
-    weights: weightsSchema.optional(),
+    weights: weightsReportSchema.optional(),
     pull: pullSchema.optional(),
     freed: z.number().optional(),
   }),

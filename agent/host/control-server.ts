@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import {
   type AgentStatus,
   type ControlRequest,
+  controlRequestSchema,
   type NetworkRow,
   type PullStatus,
   REQUEST_MAX_BYTES,
-  requestSchema,
   type WeightsReport,
 } from './control-protocol.ts';
 import { withShortPath } from './socket-path.ts';
@@ -104,7 +104,7 @@ function serve(socket: Socket, handlers: ControlHandlers): void {
 
 function parseRequest(line: string): ControlRequest | undefined {
   try {
-    const parsed = requestSchema.safeParse(JSON.parse(line));
+    const parsed = controlRequestSchema.safeParse(JSON.parse(line));
     return parsed.success ? parsed.data : undefined;
   } catch {
     return undefined;

@@ -1,11 +1,11 @@
 /** NVIDIA devices of this job, asked of `nvidia-smi`. */
 
 import { findGpuClass } from '../../shared/hardware/classes.ts';
-import { described, type Found } from './described.ts';
+import { type GpuRecords, gpuRecords } from './gpu-records.ts';
 import type { RunTool } from './run-tool.ts';
-import { type Device, visibleDevices } from './visible.ts';
+import { type VisibleDevice, visibleDevices } from './visible-devices.ts';
 
-interface NvidiaDevice extends Device<NvidiaDevice> {
+interface NvidiaDevice extends VisibleDevice<NvidiaDevice> {
   name: string;
   /** As told, which need not be an amount. */
   vramMib: number;
@@ -14,7 +14,7 @@ interface NvidiaDevice extends Device<NvidiaDevice> {
 
 const NAME_MAX_CHARS = 128;
 
-export async function nvidiaGpus(run: RunTool, env: Readonly<Record<string, string | undefined>>): Promise<Found> {
+export async function nvidiaGpus(run: RunTool, env: Readonly<Record<string, string | undefined>>): Promise<GpuRecords> {
   const query = ['--query-gpu=index,uuid,name,memory.total', '--format=csv,noheader,nounits'];
   const listed = await run('nvidia-smi', query);
   if (!listed.ok) return { gpus: [], note: listed.reason, absent: listed.absent };
@@ -27,7 +27,7 @@ export async function nvidiaGpus(run: RunTool, env: Readonly<Record<string, stri
     visible.length < devices.length
       ? `CUDA_VISIBLE_DEVICES="${variable}" shows ${visible.length} of ${devices.length} GPUs`
       : undefined;
-  return described(visible, hidden);
+  return gpuRecords(visible, hidden);
 }
 
 /** `0, GPU-5d5b…, NVIDIA A100-SXM4-80GB, 81920` per device. */

@@ -1,10 +1,10 @@
 /** AMD devices of this job, asked of `rocm-smi`. An MI250X card is two dies, each a device of 64 GiB, as engines see them. */
 
-import { described, type Found } from './described.ts';
+import { type GpuRecords, gpuRecords } from './gpu-records.ts';
 import type { RunTool } from './run-tool.ts';
-import { type Device, visibleDevices } from './visible.ts';
+import { type VisibleDevice, visibleDevices } from './visible-devices.ts';
 
-interface AmdDevice extends Device<AmdDevice> {
+interface AmdDevice extends VisibleDevice<AmdDevice> {
   name: string;
   /** As told, which need not be an amount. */
   vramMib: number;
@@ -12,7 +12,7 @@ interface AmdDevice extends Device<AmdDevice> {
 
 const MIB_BYTES = 1024 * 1024;
 
-export async function rocmGpus(run: RunTool, env: Readonly<Record<string, string | undefined>>): Promise<Found> {
+export async function rocmGpus(run: RunTool, env: Readonly<Record<string, string | undefined>>): Promise<GpuRecords> {
   const query = ['--showproductname', '--showuniqueid', '--showmeminfo', 'vram', '--csv'];
   const listed = await run('rocm-smi', query);
   if (!listed.ok) return { gpus: [], note: listed.reason, absent: listed.absent };
@@ -22,10 +22,10 @@ export async function rocmGpus(run: RunTool, env: Readonly<Record<string, string
     seen.length < all.length
       ? `ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES show ${seen.length} of ${all.length} GPUs`
       : undefined;
-  return described(seen, hidden);
+  return gpuRecords(seen, hidden);
 }
 
-export function visibleToRocm<D extends Device<D>>(
+export function visibleToRocm<D extends VisibleDevice<D>>(
   all: readonly D[],
   env: Readonly<Record<string, string | undefined>>,
 ): D[] {

@@ -3,9 +3,9 @@ import * as z from 'zod';
 import type { GpuUse } from '../../shared/deployment/answer.ts';
 import { visibleToRocm } from './rocm.ts';
 import type { RunTool } from './run-tool.ts';
-import type { Device } from './visible.ts';
+import type { VisibleDevice } from './visible-devices.ts';
 
-interface UsedDevice extends Device<UsedDevice> {
+interface UsedDevice extends VisibleDevice<UsedDevice> {
   use: GpuUse;
   slices: UsedDevice[];
 }

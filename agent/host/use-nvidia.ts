@@ -1,9 +1,9 @@
 /** Use of NVIDIA GPUs and their MIG slices, as `nvidia-smi` tells it. */
 import type { GpuUse } from '../../shared/deployment/answer.ts';
 import type { RunTool } from './run-tool.ts';
-import { type Device, visibleDevices } from './visible.ts';
+import { type VisibleDevice, visibleDevices } from './visible-devices.ts';
 
-export interface UsedDevice extends Device<UsedDevice> {
+export interface UsedDevice extends VisibleDevice<UsedDevice> {
   use: GpuUse;
   slices: UsedDevice[];
 }

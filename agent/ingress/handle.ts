@@ -2,34 +2,77 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Endpoint, findEndpoint } from '../../shared/openai/endpoints.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { quoted } from '../../shared/openai/quoted.ts';
+import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
+import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
 import { discardBody } from '../../shared/proxy/discard-body.ts';
 import { errorResponse } from '../../shared/proxy/error-response.ts';
-import { handle as proxy } from '../../shared/proxy/handle.ts';
-import { ownRequestId } from '../../shared/proxy/request-id.ts';
+import { handleRequest as proxy } from '../../shared/proxy/handle.ts';
+import type { ProxyRequest, ProxyResponse } from '../../shared/proxy/message.ts';
+import { clientRequestId } from '../../shared/proxy/request-id.ts';
+import { SEAL_MAX_AGE_S, sealCandidates, sealCandidatesRequest } from '../../shared/proxy/seal-candidates.ts';
+import { serverSink } from '../../shared/proxy/server-sink.ts';
 import type { Trust } from '../../shared/routing/trust.ts';
 import type { IngressHost } from './ingress-host.ts';
 import { IngressRequest } from './ingress-request.ts';
 import type { IngressKey } from './key.ts';
-import type { Registry } from './registry.ts';
-import type { Running } from './running.ts';
-import { answerSeal, SEAL_PATH } from './seal-view.ts';
-import type { Strangers } from './strangers.ts';
+import type { ReadableRegistry } from './registry.ts';
+import type { RegistryWatchers } from './registry-watchers.ts';
+import type { RunningRequests } from './running-requests.ts';
+import type { UnauthenticatedLimit } from './unauthenticated-limit.ts';
 import { answerView, isView } from './views.ts';
-import type { Watchers } from './watchers.ts';
-import { writeResponse } from './write-response.ts';
+
+/** Writes the pipeline's response to its client; resolves when that is over, also where the client has left. */
+async function writeResponse(
+  message: IncomingMessage,
+  response: ServerResponse,
+  { status, headers, body }: ProxyResponse,
+): Promise<void> {
+  const sink = serverSink(response);
+  if (response.destroyed) return typeof body === 'function' ? body(sink) : undefined;
+  // The unread rest of a body would be taken for the next request.
+  if (!message.complete) response.setHeader('connection', 'close');
+  if (body instanceof ReadableStream) throw new Error('the mesh has no bodies of its own kind');
+  if (typeof body === 'function') {
+    response.writeHead(status, headers);
+    return body(sink);
+  }
+  const length = body === null ? {} : { 'content-length': Buffer.byteLength(body) };
+  response.writeHead(status, { ...headers, ...length });
+  response.end(body ?? undefined);
+}
+
+/** `GET /v1/otela/seal` at the ingress: nodes that a client may seal a request to, as a gateway has it. */
+const SEAL_PATH = '/v1/otela/seal';
+
+/** @throws ApiError as a request in clear would be refused */
+function answerSeal(
+  request: ProxyRequest,
+  query: URLSearchParams,
+  host: IngressHost,
+  requestId: string,
+): ProxyResponse {
+  if (request.method !== 'GET') throw methodNotAllowed(request.method, SEAL_PATH, ['GET']);
+  const route = host.resolve(request, host.identify(request), sealCandidatesRequest(query.get('model')));
+  const listed = sealCandidates({ ...route, waitMs: 0 }, host, query.getAll('provider'));
+  const body = Buffer.from(JSON.stringify(listed));
+  const headers = {
+    'content-type': 'application/json',
+    'cache-control': `private, max-age=${SEAL_MAX_AGE_S}`,
+    'x-request-id': requestId,
+  };
+  return { status: 200, headers, body };
+}
 
 /** Of a client that has shown no key, so much of a refused body is read. */
 const STRANGER_MAX_BYTES = 1024 * 1024;
 
 /** What answering a request needs of the ingress. */
-export interface Desk {
+export interface IngressServices {
   key: IngressKey;
-  strangers: Strangers;
-  running: Running;
-  watchers: Watchers;
-  registry: Registry;
+  unauthenticated: UnauthenticatedLimit;
+  running: RunningRequests;
+  watchers: RegistryWatchers;
+  registry: ReadableRegistry;
   host: IngressHost;
   /** Of requests without lists of their own. */
   trust(): Trust;
@@ -37,50 +80,60 @@ export interface Desk {
 }
 
 /** Everything that comes to the ingress takes this path. Never rejects. */
-export async function handle(message: IncomingMessage, response: ServerResponse, desk: Desk): Promise<void> {
+export async function handleIngressRequest(
+  message: IncomingMessage,
+  response: ServerResponse,
+  services: IngressServices,
+): Promise<void> {
   const url = urlOf(message);
   const request = new IngressRequest(message, response, url?.pathname ?? '');
   try {
-    desk.key.require(message.headers); // before anything is said about what there is
-    desk.strangers.greet(message.socket);
-    if (url === null) throw new ApiError('not_found', `There is no ${quoted(message.url ?? '')} here.`);
-    if (isView(url.pathname)) return view(message, response, url, desk, requestIdOf(request));
+    services.key.require(message.headers); // before anything is said about what there is
+    services.unauthenticated.greet(message.socket);
+    if (url === null) throw new ApiError('not_found', `There is no ${quoteForMessage(message.url ?? '')} here.`);
+    if (isView(url.pathname)) return view(message, response, url, services, requestIdOf(request));
     if (url.pathname === SEAL_PATH) {
-      const answer = answerSeal(request, url.searchParams, desk.host, requestIdOf(request));
+      const answer = answerSeal(request, url.searchParams, services.host, requestIdOf(request));
       return await writeResponse(message, response, answer);
     }
-    const over = desk.running.begin();
-    await proxy(request, desk.host)
+    const over = services.running.begin();
+    await proxy(request, services.host)
       .then((answer) => writeResponse(message, response, answer))
       .finally(over);
   } catch (error) {
-    await refuse(error, { message, response, request, desk });
+    await refuse(error, { message, response, request, desk: services });
   }
 }
 
-function view(message: IncomingMessage, response: ServerResponse, url: URL, desk: Desk, requestId: string): void {
-  const { registry, watchers } = desk;
-  answerView(message, response, url, { registry, watchers, requestId, trust: desk.trust(), now: Date.now() });
+function view(
+  message: IncomingMessage,
+  response: ServerResponse,
+  url: URL,
+  services: IngressServices,
+  requestId: string,
+): void {
+  const { registry, watchers } = services;
+  answerView(message, response, url, { registry, watchers, requestId, trust: services.trust(), now: Date.now() });
 }
 
 interface Refused {
   message: IncomingMessage;
   response: ServerResponse;
   request: IngressRequest;
-  desk: Desk;
+  desk: IngressServices;
 }
 
-async function refuse(error: unknown, { message, response, request, desk }: Refused): Promise<void> {
-  if (!(error instanceof ApiError)) desk.log(`ingress: ${error instanceof Error ? error.stack : String(error)}`);
+async function refuse(error: unknown, { message, response, request, desk: services }: Refused): Promise<void> {
+  if (!(error instanceof ApiError)) services.log(`ingress: ${error instanceof Error ? error.stack : String(error)}`);
   const stranger = error instanceof ApiError && error.code === 'invalid_api_key';
-  await discardBody(request.body, desk.host, stranger ? STRANGER_MAX_BYTES : undefined);
+  await discardBody(request.body, services.host, stranger ? STRANGER_MAX_BYTES : undefined);
   // Where the head has gone out there is nothing left to say.
   if (response.headersSent) return void response.destroy();
   await writeResponse(message, response, errorResponse(error, requestIdOf(request), endpointOf(request)));
 }
 
 function requestIdOf(request: IngressRequest): string {
-  return ownRequestId(request) ?? randomUUID();
+  return clientRequestId(request) ?? randomUUID();
 }
 
 /** For the form of an error. */

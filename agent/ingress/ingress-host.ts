@@ -5,33 +5,33 @@ import { BODY_STALL_MS } from '../../shared/proxy/body-pace.ts';
 import type {
   AttemptContext,
   BodyLimits,
-  Clock,
   Host,
+  HostClock,
   NodeMemory,
   QueueRequest,
-  Recorder,
+  RequestRecorder,
   Route,
 } from '../../shared/proxy/host.ts';
 import type { ProxyRequest } from '../../shared/proxy/message.ts';
-import { NO_RECORD } from '../../shared/proxy/no-record.ts';
+import { NULL_RECORDER } from '../../shared/proxy/null-recorder.ts';
 import { KEPT_ALWAYS_BYTES } from '../../shared/proxy/read-body.ts';
-import type { PlaceAnswer } from '../../shared/queue/wait-queue.ts';
-import { castsSuspicion } from '../../shared/routing/attempts.ts';
+import type { TurnResult } from '../../shared/queue/wait-queue.ts';
 import { Breakers } from '../../shared/routing/breaker.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
+import { marksSuspected } from '../../shared/routing/retry-policy.ts';
 import type { AttemptFailure } from '../../shared/upstream/attempt.ts';
 import { AttemptError, apiErrorFor } from '../../shared/upstream/attempt-error.ts';
 import { ByteBudget } from '../../shared/upstream/byte-budget.ts';
-import { openingOf } from '../../shared/upstream/dispatch-context.ts';
-import { bodyOf, type ParsedRequest } from '../../shared/upstream/parsed-request.ts';
+import { openFrameFields } from '../../shared/upstream/dispatch-context.ts';
+import { attemptBody, type ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import type { ResponseStream } from '../../shared/upstream/response.ts';
-import { after } from '../after.ts';
-import type { Requests } from '../mesh/requests/requests.ts';
-import { Avoided, REFUSING_MS, SILENT_MS, UNREACHABLE_MS } from './avoided.ts';
+import type { MeshRequests } from '../mesh/requests/mesh-requests.ts';
+import { startTimer } from '../start-timer.ts';
+import { AvoidedNodes, REFUSING_MS, SILENT_MS, UNREACHABLE_MS } from './avoided-nodes.ts';
 import { IngressRequest } from './ingress-request.ts';
-import type { IngressCaller, Queues } from './queues.ts';
-import { type RouteOptions, resolveRoute, untrusted } from './route.ts';
+import type { IngressCaller, IngressQueues } from './queues.ts';
+import { noTrustedNodeError, type RouteOptions, resolveIngressRoute } from './route.ts';
 
 /** Bytes that all bodies may keep for retries, and streams for going on elsewhere, above the first MiB of each. */
 const BODY_BUDGET_BYTES = 48 * 1024 * 1024;
@@ -40,8 +40,8 @@ const UPLOADS_BYTES = 32 * 1024 * 1024;
 const BODY_MAX_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
 
 interface IngressHostOptions extends RouteOptions {
-  queues: Queues;
-  ask: Requests['ask'];
+  queues: IngressQueues;
+  ask: MeshRequests['ask'];
   pingMs: number;
   bodyStallMs?: number | undefined;
   log(line: string): void;
@@ -49,10 +49,10 @@ interface IngressHostOptions extends RouteOptions {
 
 /** This agent's ingress. Its callers have no accounts: each holds the one key. */
 export class IngressHost implements Host<IngressCaller> {
-  readonly clock: Clock = {
+  readonly clock: HostClock = {
     now: () => Date.now(),
     steadyNow: () => performance.now(),
-    after,
+    after: startTimer,
     random: Math.random,
     newId: () => randomUUID(),
   };
@@ -60,8 +60,8 @@ export class IngressHost implements Host<IngressCaller> {
   readonly memory: NodeMemory;
   readonly pingMs: number;
   readonly #options: IngressHostOptions;
-  readonly #avoided = new Avoided();
-  readonly #record: Recorder;
+  readonly #avoided = new AvoidedNodes();
+  readonly #record: RequestRecorder;
 
   constructor(options: IngressHostOptions) {
     this.#options = options;
@@ -83,14 +83,14 @@ export class IngressHost implements Host<IngressCaller> {
       avoided: (now) => (this.#avoided.size === 0 ? undefined : (node) => this.#avoided.has(node.session, now)),
     };
     this.#record = {
-      ...NO_RECORD,
+      ...NULL_RECORDER,
       // A way to the node was found.
-      answered: (_status, { node }) => this.#avoided.delete(node.session),
+      responseStarted: (_status, { node }) => this.#avoided.delete(node.session),
       refused: (error) => this.#refused(error),
     };
   }
 
-  record(): Recorder {
+  record(): RequestRecorder {
     return this.#record;
   }
 
@@ -107,7 +107,7 @@ export class IngressHost implements Host<IngressCaller> {
   authorize(): void {}
 
   resolve(request: ProxyRequest, _caller: IngressCaller, parsed: ParsedRequest): Route {
-    return resolveRoute(request, parsed, this.#options);
+    return resolveIngressRoute(request, parsed, this.#options);
   }
 
   reserve(): undefined {}
@@ -120,7 +120,7 @@ export class IngressHost implements Host<IngressCaller> {
     return this.#options.queues.position(model, name);
   }
 
-  waitForTurn(queued: QueueRequest<IngressCaller>): Promise<PlaceAnswer> {
+  waitForTurn(queued: QueueRequest<IngressCaller>): Promise<TurnResult> {
     return this.#options.queues.waitForTurn(queued);
   }
 
@@ -128,10 +128,10 @@ export class IngressHost implements Host<IngressCaller> {
   refresh(): void {}
 
   open({ choice, plan, dispatch, request }: AttemptContext<IngressCaller>): Promise<ResponseStream> {
-    const opening = openingOf(dispatch, plan.number, plan.acceptMs, choice.model);
+    const opening = openFrameFields(dispatch, plan.number, plan.acceptMs, choice.model);
     const { movable, moved } = plan;
     const open = { ...opening, movable, moved, model: choice.model };
-    const attempt = this.#options.ask(choice.node.session, open, bodyOf(dispatch.parsed));
+    const attempt = this.#options.ask(choice.node.session, open, attemptBody(dispatch.parsed));
     request.client.on(() => attempt.cancel());
     return attempt.open();
   }
@@ -140,7 +140,7 @@ export class IngressHost implements Host<IngressCaller> {
     const now = this.clock.now();
     if (code === 'refused') this.#avoided.add(session, now + REFUSING_MS);
     else if (code === 'unreachable') this.#avoided.add(session, now + UNREACHABLE_MS);
-    else if (castsSuspicion(code)) this.#avoided.add(session, now + SILENT_MS);
+    else if (marksSuspected(code)) this.#avoided.add(session, now + SILENT_MS);
   }
 
   /** A place of that node may be one that a request waits for. */
@@ -149,7 +149,7 @@ export class IngressHost implements Host<IngressCaller> {
   }
 
   refusal(route: Route, failure: AttemptError | undefined): ApiError {
-    if (failure === undefined) return untrusted(route);
+    if (failure === undefined) return noTrustedNodeError(route);
     if (failure.code !== 'refused') return apiErrorFor(failure);
     // The node's own message helps here: it names the agent and the flag that refuse the request.
     const message = `The node that serves this model refuses: ${failure.message}.`;

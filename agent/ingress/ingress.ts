@@ -6,16 +6,16 @@ import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import type { Policy } from '../../shared/routing/policy.ts';
 import { decideTrust, type Trust } from '../../shared/routing/trust.ts';
 import { listenError } from '../../shared/terminal/listen-error.ts';
-import type { Requests } from '../mesh/requests/requests.ts';
-import { type Desk, handle } from './handle.ts';
+import type { MeshRequests } from '../mesh/requests/mesh-requests.ts';
+import { handleIngressRequest, type IngressServices } from './handle.ts';
 import { IngressHost } from './ingress-host.ts';
 import { INGRESS_KEY_FILE, IngressKey } from './key.ts';
 import { policyOf } from './policies.ts';
-import { QUEUE_LIMITS, type QueueLimits, Queues } from './queues.ts';
-import type { Registry } from './registry.ts';
-import { Running } from './running.ts';
-import { Strangers } from './strangers.ts';
-import { Watchers } from './watchers.ts';
+import { IngressQueues, QUEUE_LIMITS, type QueueLimits } from './queues.ts';
+import type { ReadableRegistry } from './registry.ts';
+import { RegistryWatchers } from './registry-watchers.ts';
+import { RunningRequests } from './running-requests.ts';
+import { UnauthenticatedLimit } from './unauthenticated-limit.ts';
 
 /** A stream that has waited this long is opened with comments: proxies on the way cut what is silent for 100 s. */
 const PING_MS = 15_000;
@@ -37,7 +37,7 @@ interface IngressOptions {
   port: number;
   /** The agent's state directory as it is called now; the key is written there. */
   directory(): string;
-  registry: Registry;
+  registry: ReadableRegistry;
   /** Where we stand: own issuer's local name, and own provider's id. Read for each request. */
   self(): { issuer: string; provider: string };
   /** `--trust`; undefined: our own provider. */
@@ -46,7 +46,7 @@ interface IngressOptions {
   policy?: ShippedPolicy | Policy | undefined;
   /** Who waits, and how long, where no node is free. */
   queue?: QueueLimits;
-  requests: Pick<Requests, 'ask'>;
+  requests: Pick<MeshRequests, 'ask'>;
   /** A stream that has waited this long is opened with comments. Default 15 s. */
   pingMs?: number;
   /** A body that brings next to nothing for so long is given up. Default 30 s. */
@@ -58,10 +58,10 @@ interface IngressOptions {
 export class Ingress {
   readonly #options: IngressOptions;
   readonly #server: Server;
-  readonly #strangers = new Strangers();
-  readonly #running = new Running();
-  readonly #queues: Queues;
-  #desk: Desk | undefined;
+  readonly #unauthenticated = new UnauthenticatedLimit();
+  readonly #running = new RunningRequests();
+  readonly #queues: IngressQueues;
+  #services: IngressServices | undefined;
   #ownTrust: { issuer: string; provider: string; trust: Trust } | undefined;
   #address: { host: string; port: number } | undefined;
   /** Choices of the operator's policy that the default made. */
@@ -70,15 +70,15 @@ export class Ingress {
 
   constructor(options: IngressOptions) {
     this.#options = options;
-    this.#queues = new Queues(options.queue ?? QUEUE_LIMITS);
+    this.#queues = new IngressQueues(options.queue ?? QUEUE_LIMITS);
     this.#server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, headersTimeout: HEADERS_TIMEOUT_MS }, (req, res) => {
       req.on('error', () => {}); // its reader sees the end
       res.on('error', () => {});
-      if (this.#desk !== undefined) void handle(req, res, this.#desk);
+      if (this.#services !== undefined) void handleIngressRequest(req, res, this.#services);
     });
     this.#server.requestTimeout = 0; // bodies of any size stream; those that stall are given up where they are read
     this.#server.maxConnections = CONNECTIONS_MAX;
-    this.#server.on('connection', (socket) => this.#strangers.add(socket));
+    this.#server.on('connection', (socket) => this.#unauthenticated.add(socket));
     this.#server.on('error', (error) => options.log(`ingress: ${error.message}`));
   }
 
@@ -90,7 +90,7 @@ export class Ingress {
   }
 
   get keyFile(): string | undefined {
-    return this.#desk && join(this.#options.directory(), INGRESS_KEY_FILE);
+    return this.#services && join(this.#options.directory(), INGRESS_KEY_FILE);
   }
 
   /** Requests that wait for a free node. */
@@ -109,11 +109,11 @@ export class Ingress {
   /** Writes the key, then listens. Rejects where the address cannot be had. */
   async open(): Promise<void> {
     const { directory, host, port, log, requests, registry } = this.#options;
-    this.#desk = {
+    this.#services = {
       key: IngressKey.make(directory()),
-      strangers: this.#strangers,
+      unauthenticated: this.#unauthenticated,
       running: this.#running,
-      watchers: new Watchers(),
+      watchers: new RegistryWatchers(),
       registry,
       trust: () => this.#trust([]),
       log,

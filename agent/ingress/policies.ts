@@ -1,6 +1,6 @@
 /** How an ingress chooses among nodes: by the policy that its agent was started with, else by load and conversation. */
 import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
-import { guarded, type PolicyFault } from '../../shared/routing/policies/operator-policies.ts';
+import { guardPolicy, type PolicyFault } from '../../shared/routing/policies/operator-policies.ts';
 import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts';
 import { randomPolicy } from '../../shared/routing/policies/random.ts';
 import { roundRobin } from '../../shared/routing/policies/round-robin.ts';
@@ -17,7 +17,7 @@ export function policyOf(
   onFault: (kind: PolicyFault, why: string) => void,
 ): PolicyFor {
   if (typeof name === 'object') {
-    const policy = guarded(name, { fallback: leastLoadPolicy, now: () => performance.now(), cpuMs, onFault });
+    const policy = guardPolicy(name, { fallback: leastLoadPolicy, now: () => performance.now(), cpuMs, onFault });
     return () => policy;
   }
   if (name !== undefined) {

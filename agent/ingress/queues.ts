@@ -2,10 +2,10 @@
 
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { QueueRequest } from '../../shared/proxy/host.ts';
-import { type PlaceAnswer, WaitQueue } from '../../shared/queue/wait-queue.ts';
-import { BusyNodes } from '../../shared/routing/busy.ts';
+import { type TurnResult, WaitQueue } from '../../shared/queue/wait-queue.ts';
+import { BusyNodeMemory } from '../../shared/routing/busy.ts';
 import { AttemptError } from '../../shared/upstream/attempt-error.ts';
-import { after } from '../after.ts';
+import { startTimer } from '../start-timer.ts';
 
 export interface QueueLimits {
   /** The longest waits, milliseconds; 0: none. */
@@ -23,8 +23,8 @@ export interface IngressCaller {
   readonly address: string;
 }
 
-export class Queues {
-  readonly busyNodes = new BusyNodes();
+export class IngressQueues {
+  readonly busyNodes = new BusyNodeMemory();
   readonly #limits: QueueLimits;
   /** By model: those with a waiting request, now or a moment ago. */
   readonly #lines = new Map<string, WaitQueue>();
@@ -56,7 +56,7 @@ export class Queues {
   }
 
   /** One wait for a turn. @throws ApiError 503 where this endpoint is leaving, AttemptError `cancelled` when the client left */
-  async waitForTurn(queued: QueueRequest<IngressCaller>): Promise<PlaceAnswer> {
+  async waitForTurn(queued: QueueRequest<IngressCaller>): Promise<TurnResult> {
     if (this.#closed) throw closing();
     const { name, scope, priority, busy, back, begun, model, until, client, caller } = queued;
     const waitMs = until - performance.now();
@@ -77,7 +77,7 @@ export class Queues {
 
   #lineOf(model: string): WaitQueue {
     for (const [name, line] of this.#lines) if (line.idle) this.#lines.delete(name);
-    const line = this.#lines.get(model) ?? new WaitQueue({ now: () => performance.now(), after });
+    const line = this.#lines.get(model) ?? new WaitQueue({ now: () => performance.now(), after: startTimer });
     this.#lines.set(model, line);
     return line;
   }

@@ -1,7 +1,7 @@
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 
 /** The registry as this agent knows it, its own node included. */
-export interface Registry {
+export interface ReadableRegistry {
   readonly index: NodeIndex;
   /** Changes with everything that is shown. */
   readonly version: number;

@@ -1,5 +1,5 @@
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
-import type { Replica } from '../../shared/lattice/replica.ts';
+import type { RegistryReplica } from '../../shared/lattice/replica.ts';
 import { NodeIndex } from '../../shared/routing/nodes.ts';
 import { registryEntry } from '../../shared/routing/registry-entry.ts';
 
@@ -10,7 +10,7 @@ const LEFT_MAX = 20_000;
 type Liveness = 'alive' | 'suspected' | 'unreachable';
 
 interface ReplicaNodesOptions {
-  replica: Pick<Replica, 'get'>;
+  replica: Pick<RegistryReplica, 'get'>;
   liveness(session: string): Liveness;
   /** Local name of an issuer; undefined for one that is on no list. */
   issuerName(issuer: string): string | undefined;

@@ -1,15 +1,15 @@
 /** What one request to the ingress is routed by. */
 import { ApiError } from '../../shared/openai/errors.ts';
-import { readDemand } from '../../shared/proxy/demand.ts';
 import type { Route } from '../../shared/proxy/host.ts';
+import { readRequirements } from '../../shared/proxy/read-requirements.ts';
 import { routedRequest } from '../../shared/proxy/routed-request.ts';
-import { RETRIES_MAX } from '../../shared/routing/attempts.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
+import { RETRIES_MAX } from '../../shared/routing/retry-policy.ts';
 import { isTrusted, readProviderList, type Trust, trustsNobody } from '../../shared/routing/trust.ts';
 import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import type { PolicyFor } from './policies.ts';
-import type { Queues } from './queues.ts';
+import type { IngressQueues } from './queues.ts';
 
 const TRUST_HEADER = 'x-otela-trusted-providers';
 const TRUST_METADATA = 'otela_trusted_providers';
@@ -19,7 +19,7 @@ export const NO_RECEIPT = '';
 
 export interface RouteOptions {
   nodes: NodeIndex;
-  queues: Pick<Queues, 'longestWait'>;
+  queues: Pick<IngressQueues, 'longestWait'>;
   policyFor: PolicyFor;
   /** `lists`: those that a request brings. */
   trust(lists: readonly (readonly string[])[]): Trust;
@@ -30,7 +30,7 @@ interface Headers {
 }
 
 /** @throws ApiError 400 */
-export function resolveRoute(request: Headers, parsed: ParsedRequest, options: RouteOptions): Route {
+export function resolveIngressRoute(request: Headers, parsed: ParsedRequest, options: RouteOptions): Route {
   const header = (name: string) => request.header(name);
   const trust = options.trust(requestedProviders(request, parsed.metadata));
   const asked = routedRequest(header, parsed, parsed.model, '');
@@ -38,7 +38,7 @@ export function resolveRoute(request: Headers, parsed: ParsedRequest, options: R
   return {
     request: asked,
     fallbacks: [],
-    demand: readDemand(header, parsed.metadata),
+    demand: readRequirements(header, parsed.metadata),
     policyFor: () => policy,
     nodes: options.nodes,
     trust,
@@ -52,7 +52,7 @@ export function resolveRoute(request: Headers, parsed: ParsedRequest, options: R
     restartGraceMs: options.queues.longestWait(true),
     resumes: false,
     // Where a node said no, its own words are worth more than a wait.
-    mayHope: ({ cause }) => !(cause instanceof AttemptError && cause.code === 'refused'),
+    mayWait: ({ cause }) => !(cause instanceof AttemptError && cause.code === 'refused'),
   };
 }
 
@@ -79,7 +79,7 @@ function readProviders(text: string, param: string): string[] {
 }
 
 /** Why no node that serves the model may be asked. */
-export function untrusted({ nodes, trust, request: { model } }: Route): ApiError {
+export function noTrustedNodeError({ nodes, trust, request: { model } }: Route): ApiError {
   const { ready = [], suspected = [] } = nodes.model(model) ?? {};
   const serving = [...ready, ...suspected];
   if (serving.length > 0 && !serving.some((entry) => isTrusted(trust, entry))) {

@@ -1,14 +1,15 @@
 import { join } from 'node:path';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
-import type { Replica } from '../../shared/lattice/replica.ts';
-import { breakerFor } from '../../shared/routing/hang/hang-suspicion.ts';
+import type { RegistryReplica } from '../../shared/lattice/replica.ts';
+import { breakerStateFor } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import type { Policy } from '../../shared/routing/policy.ts';
-import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
-import type { UsageRecord } from '../../shared/usage/usage-record.ts';
+import { LOCAL_ISSUER, PROVIDER_ID_PATTERN } from '../../shared/routing/trust.ts';
+import { type IngressUsage, TOKENS_MAX } from '../../shared/usage/ingress-usage.ts';
+import type { AttemptCourse, UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { Mesh } from '../mesh/mesh.ts';
-import { Requests } from '../mesh/requests/requests.ts';
+import { MeshRequests } from '../mesh/requests/mesh-requests.ts';
 import type { SealOpener } from '../seal/opener.ts';
 import type { LoadCounter } from '../tunnel/load-reports.ts';
 import { Ingress } from './ingress.ts';
@@ -16,7 +17,37 @@ import { ReplicaNodes } from './replica-nodes.ts';
 import { NO_RECEIPT } from './route.ts';
 import { UsageDelivery } from './usage-delivery.ts';
 import { UsageQueue } from './usage-queue.ts';
-import { ingressUsage } from './usage-record.ts';
+
+/** As a gateway stores it; `provider` of the session that served, where the registry still knows it. */
+export function toIngressUsage(record: UsageRecord, provider: string | undefined): IngressUsage {
+  return {
+    request_id: record.requestId,
+    attempt: record.attempt,
+    model: record.receipt,
+    session: record.session,
+    ...(provider !== undefined && PROVIDER_ID_PATTERN.test(provider) ? { provider } : {}),
+    prompt_tokens: tokens(record.prompt),
+    completion_tokens: tokens(record.completion),
+    cached_tokens: tokens(record.cached),
+    reasoning_tokens: tokens(record.reasoning),
+    estimated: record.estimated,
+    complete: record.complete,
+    aborted: record.aborted,
+    answer_bytes: record.answerBytes,
+    ...(record.course === undefined ? {} : { course: courseOf(record.course) }),
+    at: record.at,
+  };
+}
+
+/** An ingress that has forgotten an attempt has no course of it: what it has is known. */
+function courseOf({ endpoint, streamed, status, firstMs, totalMs }: AttemptCourse) {
+  const [first_ms, total_ms] = [Math.round(firstMs ?? 0), Math.round(totalMs ?? 0)];
+  return { endpoint, streamed, status: status ?? 0, first_ms, total_ms };
+}
+
+function tokens(said: number): number {
+  return Math.min(TOKENS_MAX, said);
+}
 
 /** The session of a node that no gateway has admitted yet: known to its own ingress alone. */
 const UNADMITTED_SESSION = 'unadmitted'.padEnd(26, '2');
@@ -39,7 +70,7 @@ export interface IngressConfig {
 interface RequestServiceOptions {
   config: IngressConfig;
   /** Outlives sessions. */
-  replica: Replica;
+  replica: RegistryReplica;
   /** How lists here call an issuer; undefined for the own one. */
   issuerName(issuer: string): string | undefined;
   /** Nodes that LEFT are shown this long. */
@@ -56,7 +87,7 @@ interface RequestServiceOptions {
 }
 
 /** What our node says of itself before any gateway has admitted it. */
-export type UnadmittedFacts = Pick<RegistryEntry, 'tier' | 'labels' | 'models' | 'hardware' | 'agent_version'>;
+export type LocalNodeFacts = Pick<RegistryEntry, 'tier' | 'labels' | 'models' | 'hardware' | 'agent_version'>;
 
 /** Who we are in the mesh now. */
 interface Self {
@@ -70,7 +101,7 @@ interface Self {
  * which one is current, and give `usage` to the tunnels.
  */
 export class RequestService {
-  readonly requests: Requests;
+  readonly requests: MeshRequests;
   readonly usage: UsageDelivery;
   readonly #options: RequestServiceOptions;
   readonly #nodes: ReplicaNodes;
@@ -92,7 +123,7 @@ export class RequestService {
       retentionMs: options.retentionMs,
       now: () => Date.now(),
     });
-    this.requests = new Requests({
+    this.requests = new MeshRequests({
       channels: {
         channelTo: (session) => this.#channelTo(session),
         stalled: (session) => this.#self?.mesh.stalled(session) ?? false,
@@ -102,7 +133,7 @@ export class RequestService {
       load,
       seals,
       onLoad: (session, said) => this.#nodes.index.live.heard(session, { ...said, at: Date.now() }),
-      onHang: (session, pauseMs) => this.#nodes.index.live.setBreaker(session, breakerFor(pauseMs, Date.now())),
+      onHang: (session, pauseMs) => this.#nodes.index.live.setBreaker(session, breakerStateFor(pauseMs, Date.now())),
       serves: (provider) => (config.serveTo ?? [this.#self?.provider]).includes(provider),
       onSilent: (session) => log(`${session} does not answer`),
       onUsage: (records) => this.#keep(records),
@@ -141,7 +172,7 @@ export class RequestService {
   }
 
   /** What our own ingress can be served with while no gateway has admitted us; undefined: nothing. */
-  unadmitted(facts: UnadmittedFacts | undefined): void {
+  unadmitted(facts: LocalNodeFacts | undefined): void {
     if (this.#self !== undefined) return;
     this.#nodes.delete(UNADMITTED_SESSION);
     if (facts === undefined) return;
@@ -177,7 +208,7 @@ export class RequestService {
       return known === UNADMITTED_PROVIDER ? undefined : known;
     };
     const charged = records.filter(({ receipt }) => receipt !== NO_RECEIPT);
-    this.#queue.add(charged.map((record) => ingressUsage(record, provider(record.session))));
+    this.#queue.add(charged.map((record) => toIngressUsage(record, provider(record.session))));
   }
 
   /** Requests that our engine is working on for other agents and our own ingress, and those that others answer for this one. */

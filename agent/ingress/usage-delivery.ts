@@ -1,5 +1,5 @@
 import { type IngressUsage, USAGE_BATCH_MAX } from '../../shared/usage/ingress-usage.ts';
-import type { UsageSender, UsageDelivery as Way } from '../tunnel/types.ts';
+import type { UsageSender, UsageSenderListener as Way } from '../tunnel/types.ts';
 import type { UsageQueue } from './usage-queue.ts';
 
 /** A batch that was stored and not acknowledged: the gateway's object moved, say. It is sent again on the same way. */

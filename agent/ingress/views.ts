@@ -1,10 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
-import { quoted } from '../../shared/openai/quoted.ts';
-import { modelStarting, startOf } from '../../shared/proxy/model-starting.ts';
+import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
+import { findModelStart, modelStartingError } from '../../shared/proxy/model-starting.ts';
 import {
-  isTimed,
+  dependsOnTime,
   parseFilter,
   REGISTRY_VIEWS,
   type RegistryFilter,
@@ -12,18 +12,18 @@ import {
 } from '../../shared/routing/registry-view.ts';
 import { RequirementError } from '../../shared/routing/requirements.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
-import type { Registry } from './registry.ts';
-import type { Watchers } from './watchers.ts';
+import type { ReadableRegistry } from './registry.ts';
+import type { RegistryWatchers } from './registry-watchers.ts';
 
 const MODELS = '/v1/models';
 const REGISTRY = '/v1/registry';
 
 /** What answering a read-only question needs. */
-export interface Showing {
-  registry: Registry;
+export interface ViewServices {
+  registry: ReadableRegistry;
   trust: Trust;
   requestId: string;
-  watchers: Watchers;
+  watchers: RegistryWatchers;
   now: number;
 }
 
@@ -33,19 +33,19 @@ export function isView(path: string): boolean {
 }
 
 /** @throws ApiError 400, 404, 405, 503 */
-export function answerView(request: IncomingMessage, response: ServerResponse, url: URL, showing: Showing): void {
+export function answerView(request: IncomingMessage, response: ServerResponse, url: URL, showing: ViewServices): void {
   const path = url.pathname;
   if (request.method !== 'GET' && request.method !== 'HEAD') {
     throw methodNotAllowed(request.method ?? '', path, ['GET', 'HEAD']);
   }
   if (!path.startsWith(REGISTRY)) return sendJson(request, response, showing, modelsBody(path, showing));
   const name = REGISTRY_VIEWS.find((known) => [known, `${known}/stream`].includes(path.slice(REGISTRY.length + 1)));
-  if (name === undefined) throw new ApiError('not_found', `There is no ${quoted(path)} here.`);
+  if (name === undefined) throw new ApiError('not_found', `There is no ${quoteForMessage(path)} here.`);
   const filter = filterOf(url);
   if (path.endsWith('/stream')) return showing.watchers.open(request, response, { name, filter, showing });
   const { registry, now } = showing;
   // RFC 9110 §8.8.3. Weak: the same registry, not the same bytes; and what depends on the clock has none.
-  const tag = isTimed(filter) ? undefined : `W/"${registry.version}"`;
+  const tag = dependsOnTime(filter) ? undefined : `W/"${registry.version}"`;
   const headers = { 'cache-control': 'private, no-cache', ...(tag === undefined ? {} : { etag: tag }) };
   if (tag !== undefined && matches(request.headers['if-none-match'], tag)) {
     response.writeHead(304, { ...headers, 'x-request-id': showing.requestId }).end();
@@ -75,7 +75,7 @@ interface Model {
 }
 
 /** Models that a request could be served with now, by name. */
-function servedModels({ registry, trust }: Showing): Model[] {
+function servedModels({ registry, trust }: ViewServices): Model[] {
   const models = new Map<string, Model>();
   for (const entry of registry.index.entries()) {
     if (entry.state !== 'SERVING' || entry.suspected || !isTrusted(trust, entry)) continue;
@@ -91,14 +91,14 @@ function secondsOf({ joined_at }: RegistryEntry): number {
   return Math.floor(Date.parse(joined_at) / 1000);
 }
 
-function modelsBody(path: string, showing: Showing): unknown {
+function modelsBody(path: string, showing: ViewServices): unknown {
   const models = servedModels(showing);
   if (path === MODELS) return { object: 'list', data: models };
   const id = decoded(path.slice(MODELS.length + 1));
   const model = models.find((served) => served.id === id);
   if (model !== undefined) return model;
-  const start = startOf(showing.registry.index, [id], showing.trust, showing.now);
-  if (start !== undefined) throw modelStarting(start);
+  const start = findModelStart(showing.registry.index, [id], showing.trust, showing.now);
+  if (start !== undefined) throw modelStartingError(start);
   throw new ApiError('model_not_found', `The model '${id.slice(0, 256)}' does not exist here.`, { param: 'model' });
 }
 
@@ -114,7 +114,7 @@ function decoded(text: string): string {
 function sendJson(
   request: IncomingMessage,
   response: ServerResponse,
-  { requestId }: Showing,
+  { requestId }: ViewServices,
   body: unknown,
   headers: Record<string, string> = {},
 ): void {

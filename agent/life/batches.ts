@@ -1,6 +1,6 @@
 /** Lines of batches beside requests: at this node's engine, and in users' functions. */
 import { tmpdir } from 'node:os';
-import { lineOptions } from '../batch/engine-options.ts';
+import { readLineOptions } from '../batch/engine-options.ts';
 import { FunctionHost } from '../batch/functions/host.ts';
 import { FunctionRunner } from '../batch/functions/runner.ts';
 import { BatchGateway } from '../batch/gateway-client.ts';
@@ -8,14 +8,14 @@ import { BatchRunner } from '../batch/runner.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { LoadMeter } from '../engine/load.ts';
-import type { Network } from './network.ts';
+import type { MeshMembership } from './mesh-membership.ts';
 import type { Session } from './session/session.ts';
-import type { Parts } from './shutdown.ts';
+import type { ShutdownParts } from './shutdown.ts';
 
 interface BatchesOptions {
   config: Pick<StartConfig, 'gateways' | 'limits' | 'functions'>;
-  parts: Parts;
-  network: Pick<Network, 'proxy'>;
+  parts: ShutdownParts;
+  network: Pick<MeshMembership, 'proxy'>;
   env: Readonly<Record<string, string | undefined>>;
   engine(): EngineTarget | undefined;
   /** The engine's, where this agent started it. */
@@ -30,21 +30,21 @@ interface GatewaysOfOptions {
 }
 
 /** What works on lines here. */
-export interface BatchWork {
+export interface BatchService {
   /** Begins nothing; gives leases back when what runs has ended, or at `signal`. */
   drain(signal: AbortSignal): Promise<void>;
   close(): Promise<void>;
 }
 
 /** Those of the configuration, and those of the own institution that have taken the session in. A peer's gateway gives no work. */
-export function gatewaysOf({ config, parts }: GatewaysOfOptions): () => readonly URL[] {
+export function batchGateways({ config, parts }: GatewaysOfOptions): () => readonly URL[] {
   return () => {
     const connected = parts.sessions?.current?.connected ?? [];
     return [...config.gateways, ...connected.flatMap(({ url, own }) => (own ? [url] : []))];
   };
 }
 
-export function openBatches(options: BatchesOptions): BatchWork {
+export function openBatchRunner(options: BatchesOptions): BatchService {
   const lines = openLines(options);
   const functions = openFunctions(options);
   return {
@@ -64,7 +64,7 @@ function openLines(options: BatchesOptions): BatchRunner {
     return sessions?.state === 'SERVING' ? sessions : undefined;
   };
   const runner = new BatchRunner({
-    gateways: gatewaysOf(options),
+    gateways: batchGateways(options),
     proxy: (gateway) => network.proxy?.(gateway),
     speaker: () => serving()?.current,
     engine,
@@ -84,14 +84,14 @@ function openLines(options: BatchesOptions): BatchRunner {
     },
     computedAt: () => (load.counts ? load.heardAt : undefined),
     interactive: () => (parts.sessions?.inFlight ?? 0) + (parts.requests?.inFlight ?? 0),
-    lines: () => lineOptions(command(), config.limits.maxRunning, load.tellsQueue),
+    lines: () => readLineOptions(command(), config.limits.maxRunning, load.tellsQueue),
     log,
   });
   load.leaveOut(() => runner.running);
   return runner;
 }
 
-function openFunctions(options: BatchesOptions): BatchWork | undefined {
+function openFunctions(options: BatchesOptions): BatchService | undefined {
   const { config, parts, network, env, log } = options;
   const { functions } = config;
   if (functions === undefined) return undefined;
@@ -106,7 +106,7 @@ function openFunctions(options: BatchesOptions): BatchWork | undefined {
     log,
   });
   const runner = new FunctionRunner({
-    gateways: gatewaysOf(options),
+    gateways: batchGateways(options),
     open: (url) => new BatchGateway(url, session, network.proxy?.(url)),
     host,
     owners,

@@ -1,10 +1,10 @@
 /** What this agent's own command line may ask of it, at its socket. */
 import type { ControlHandlers } from '../host/control-server.ts';
 import type { SelfReport } from './self-report.ts';
-import type { Parts } from './shutdown.ts';
+import type { ShutdownParts } from './shutdown.ts';
 
 /** `parts` are asked when a command comes: most of them are made later. */
-export function controlHandlers(parts: Parts, report: SelfReport, drain: () => void): ControlHandlers {
+export function controlHandlers(parts: ShutdownParts, report: SelfReport, drain: () => void): ControlHandlers {
   return {
     status: () => report.status(),
     network: () => report.networkRows(),

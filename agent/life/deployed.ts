@@ -2,31 +2,31 @@
 import { createServer } from 'node:net';
 import type { Writable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Deployment } from '../../shared/deployment/answer.ts';
+import type { DeploymentState } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
 import { formatDuration } from '../config/duration.ts';
-import type { Env } from '../config/sources.ts';
+import type { Env } from '../config/setting-sources.ts';
 import type { StartConfig } from '../config/start-config.ts';
-import { Deployments, type EngineKeeper } from '../deploy/deployments.ts';
-import type { Launch, Templates } from '../deploy/templates.ts';
-import { engineTarget } from '../engine/address.ts';
+import { Deployments, type EngineRunner } from '../deploy/deployments.ts';
+import type { EngineLaunch, Templates } from '../deploy/templates.ts';
+import { parseEngineTarget } from '../engine/address.ts';
 import { describeExit } from '../engine/child.ts';
 import { Engine, isOccupied } from '../engine/engine.ts';
-import type { Health } from '../engine/health.ts';
-import type { Parts } from './shutdown.ts';
-import { type Once, within } from './wait.ts';
+import type { EngineHealth } from '../engine/health.ts';
+import { type Deferred, settlesWithin } from './deferred.ts';
+import type { ShutdownParts } from './shutdown.ts';
 
 interface DeployedEngineOptions {
-  parts: Parts;
+  parts: ShutdownParts;
   /** The operator's labels; lines of the engine's output that end it. */
   config: Pick<StartConfig, 'labels' | 'fatal'>;
   env: Env;
   stdout: Writable;
   stderr: Writable;
   log(line: string): void;
-  onHealth(health: Health): void;
+  onHealth(health: EngineHealth): void;
   /** Settled when the agent begins to leave: from then on the shutdown ends the engine. */
-  ending: Pick<Once<unknown>, 'promise' | 'settled'>;
+  ending: Pick<Deferred<unknown>, 'promise' | 'settled'>;
   /** From SIGTERM to SIGKILL. */
   graceMs(): number;
 }
@@ -38,11 +38,11 @@ const WORDS_WAIT_MS = 2000;
 /** How often it is looked whether other agents' requests are done. */
 const LOOK_MS = 100;
 
-export class DeployedEngine implements EngineKeeper {
+export class DeployedEngine implements EngineRunner {
   readonly #options: DeployedEngineOptions;
   /** Undefined: nothing is deployed, or it ends. */
   #engine: Engine | undefined;
-  #launch: Launch | undefined;
+  #launch: EngineLaunch | undefined;
   #readyTimer: NodeJS.Timeout | undefined;
 
   constructor(options: DeployedEngineOptions) {
@@ -65,7 +65,7 @@ export class DeployedEngine implements EngineKeeper {
     throw new DeploymentError('cannot_start', `something answers on port ${port} of this machine already`);
   }
 
-  begin({ id }: Deployment, launch: Launch): void {
+  begin({ id }: DeploymentState, launch: EngineLaunch): void {
     const { parts, log } = this.#options;
     if (this.#isEnding) return;
     void parts.sessions?.becomeIdle(`deployment ${id} begins`, this.#labels());
@@ -78,11 +78,11 @@ export class DeployedEngine implements EngineKeeper {
     log(`deployment ${id} begins on port ${launch.port}`);
   }
 
-  #start({ argv, port }: Launch): void {
+  #start({ argv, port }: EngineLaunch): void {
     const { parts, config, env, stdout, stderr, log } = this.#options;
     const engine: Engine = new Engine({
       command: argv,
-      target: engineTarget({ command: argv, port }),
+      target: parseEngineTarget({ command: argv, port }),
       env,
       stdout,
       stderr,
@@ -104,7 +104,7 @@ export class DeployedEngine implements EngineKeeper {
     });
   }
 
-  #onHealth(engine: Engine, health: Health): void {
+  #onHealth(engine: Engine, health: EngineHealth): void {
     if (this.#engine !== engine) return;
     if (health.everReady) {
       clearTimeout(this.#readyTimer);
@@ -138,7 +138,7 @@ export class DeployedEngine implements EngineKeeper {
     const tail = parts.engine?.tail();
     if (parts.sessions === undefined || tail === undefined || tail.length === 0) return;
     const given = new AbortController();
-    await within(WORDS_WAIT_MS, Promise.race([parts.sessions.leaveLogTail(tail, given.signal), ending.promise]));
+    await settlesWithin(WORDS_WAIT_MS, Promise.race([parts.sessions.leaveLogTail(tail, given.signal), ending.promise]));
     given.abort();
   }
 

@@ -3,22 +3,22 @@ import type { Writable } from 'node:stream';
 import { EXIT_DONE } from '../../shared/command-line/index.ts';
 import { EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED } from '../config/exit.ts';
 import type { EngineExit } from '../engine/child.ts';
-import type { Refusal } from '../tunnel/types.ts';
+import type { TunnelRefusal } from '../tunnel/types.ts';
 import type { DrainCause } from './drain-plan.ts';
-import type { Job } from './job.ts';
+import type { JobWatch } from './job-watch.ts';
 import type { Shutdown } from './shutdown.ts';
 
 /** The first reason is the one that counts. */
-export type Ending =
+export type LifeEnding =
   | { kind: 'drain'; cause: DrainCause; why: string; restart?: true }
   | { kind: 'engine'; exit: EngineExit }
   | { kind: 'fatal'; sign: string }
   /** Of the agent itself. Its engine is well. */
   | { kind: 'fault'; what: string }
-  | { kind: 'refused'; refusal: Refusal };
+  | { kind: 'refused'; refusal: TunnelRefusal };
 
 interface LeaveOptions {
-  job: Job;
+  job: JobWatch;
   shutdown: Shutdown;
   /** False: another rank's agent registers the engine, and tells of its end. */
   registers: boolean;
@@ -28,7 +28,7 @@ interface LeaveOptions {
 }
 
 /** Ends what runs, as `ending` has it. Resolves with the exit code. */
-export async function leave(ending: Ending, options: LeaveOptions): Promise<number> {
+export async function endLife(ending: LifeEnding, options: LeaveOptions): Promise<number> {
   const { job, shutdown, registers, stderr, signalled } = options;
   const { graceMs } = job.plan('signal');
   switch (ending.kind) {

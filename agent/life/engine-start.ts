@@ -1,26 +1,26 @@
 /** The engine of one agent: started by its command, at once or when all that it loads is on local disk. */
 import type { Writable } from 'node:stream';
 import { UsageError } from '../../shared/command-line/index.ts';
-import type { Env } from '../config/sources.ts';
+import type { Env } from '../config/setting-sources.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import { Engine } from '../engine/engine.ts';
-import type { Health } from '../engine/health.ts';
-import type { Ending } from './ending.ts';
-import type { Network } from './network.ts';
-import { NodeWeights, type Prepared } from './node-weights.ts';
-import type { Parts } from './shutdown.ts';
-import type { Once } from './wait.ts';
+import type { EngineHealth } from '../engine/health.ts';
+import type { Deferred } from './deferred.ts';
+import type { LifeEnding } from './ending.ts';
+import type { MeshMembership } from './mesh-membership.ts';
+import { NodeWeights, type PreparedEngine } from './node-weights.ts';
+import type { ShutdownParts } from './shutdown.ts';
 
 interface EngineStartOptions {
   config: Pick<StartConfig, 'command' | 'engine' | 'fatal' | 'weights'>;
   env: Env;
   stdout: Writable;
   stderr: Writable;
-  parts: Parts;
-  network: Network;
-  ending: Once<Ending>;
-  onHealth(health: Health): void;
+  parts: ShutdownParts;
+  network: MeshMembership;
+  ending: Deferred<LifeEnding>;
+  onHealth(health: EngineHealth): void;
   /** The engine runs, or runs again. */
   onStarted(engine: Engine): void;
   log(line: string): void;
@@ -29,7 +29,7 @@ interface EngineStartOptions {
 export class EngineStart {
   readonly #options: EngineStartOptions;
   /** With its weights on local disk; undefined: as it was given. */
-  #prepared: Prepared | undefined;
+  #prepared: PreparedEngine | undefined;
 
   constructor(options: EngineStartOptions) {
     this.#options = options;

@@ -17,7 +17,7 @@ export const processFaults: FaultSource = (handler) => {
 const LOGGED_MAX = 10;
 const TEXT_MAX = 4_096;
 
-export class Faults {
+export class ProcessFaults {
   readonly #log: (line: string) => void;
   #seen = 0;
 

@@ -5,9 +5,9 @@ import type { StartConfig } from '../config/start-config.ts';
 import { type Engine, isOccupied } from '../engine/engine.ts';
 import { HangCheck } from '../engine/hang-check.ts';
 import type { LoadMeter } from '../engine/load.ts';
-import { askForToken } from '../engine/token-probe.ts';
-import type { Parts } from './shutdown.ts';
-import { type Once, within } from './wait.ts';
+import { probeForToken } from '../engine/token-probe.ts';
+import { type Deferred, settlesWithin } from './deferred.ts';
+import type { ShutdownParts } from './shutdown.ts';
 
 const LOOK_MS = 1_000;
 /** An engine that hangs again and again is given up, as a broken one is. */
@@ -22,10 +22,10 @@ const PORT_WAIT_MS = 10_000;
 
 interface HangRestartOptions {
   config: Pick<StartConfig, 'command' | 'probe'>;
-  parts: Parts;
+  parts: ShutdownParts;
   load: Pick<LoadMeter, 'waiting' | 'heardAt' | 'counts' | 'look'>;
   /** Settled when the agent begins to leave. */
-  ending: Pick<Once<unknown>, 'promise' | 'settled'>;
+  ending: Pick<Deferred<unknown>, 'promise' | 'settled'>;
   /** Starts the engine anew. */
   start(): void;
   /** It hung too often. */
@@ -61,7 +61,7 @@ export class HangRestart {
       probe: async () => {
         const model = engine.health.models.find(({ state }) => state === 'ready')?.id;
         const { target } = engine;
-        return target === undefined || model === undefined ? 'unknown' : askForToken(target, model, probeMs);
+        return target === undefined || model === undefined ? 'unknown' : probeForToken(target, model, probeMs);
       },
       onHang: (silentMs) => {
         this.#restarting = this.#restart(engine, `it has answered nothing for ${formatDuration(silentMs)}`);
@@ -100,7 +100,10 @@ export class HangRestart {
     const tail = engine.tail();
     if (parts.sessions === undefined || tail.length === 0) return;
     const given = new AbortController();
-    await within(LOG_TAIL_WAIT_MS, Promise.race([parts.sessions.leaveLogTail(tail, given.signal), ending.promise]));
+    await settlesWithin(
+      LOG_TAIL_WAIT_MS,
+      Promise.race([parts.sessions.leaveLogTail(tail, given.signal), ending.promise]),
+    );
     given.abort();
   }
 

@@ -15,35 +15,35 @@ import { AGENT_VERSION } from '../host/agent-version.ts';
 import { ControlServer } from '../host/control-server.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import { GpuUseReader } from '../host/gpu-use.ts';
+import { requireInstalled } from '../host/installed-program.ts';
 import { type Hardware, inventory } from '../host/inventory.ts';
 import { LastWill } from '../host/last-will.ts';
-import { requireInstalled } from '../host/own-program.ts';
 import { redactor } from '../host/redact.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
 import { removeStale, StateDir } from '../host/state-dir.ts';
 import type { MetricsServer } from '../observe/server.ts';
 import { NodeSeals } from '../seal/node-seals.ts';
-import { willOf } from '../tunnel/last-will.ts';
-import { openBatches } from './batches.ts';
+import { lastWillOf } from '../tunnel/last-will.ts';
+import { openBatchRunner } from './batches.ts';
 import { controlHandlers } from './control-handlers.ts';
+import { Deferred } from './deferred.ts';
 import { acceptDeployments, type DeployedEngine } from './deployed.ts';
-import { closeAll, type Ending, leave } from './ending.ts';
+import { closeAll, endLife, type LifeEnding } from './ending.ts';
 import { EngineStart } from './engine-start.ts';
-import { type FaultSource, Faults } from './faults.ts';
+import { type FaultSource, ProcessFaults } from './faults.ts';
 import { HangRestart } from './hang-restart.ts';
-import { Job } from './job.ts';
+import { JobWatch } from './job-watch.ts';
+import { MeshMembership } from './mesh-membership.ts';
 import { openMetrics } from './metrics-port.ts';
-import { Network } from './network.ts';
 import { RemoteLogs } from './remote-logs.ts';
-import { openRequests } from './requests.ts';
+import { openRequestService } from './request-service.ts';
 import { SelfReport } from './self-report.ts';
 import type { JoinContext, JoinOptions } from './session/join.ts';
 import { newSessions } from './session/new-sessions.ts';
 import type { Session } from './session/session.ts';
 import { SessionHealth } from './session/session-health.ts';
-import { type Parts, Shutdown } from './shutdown.ts';
-import { type EndSignal, SignalReader, type SignalSource } from './signals.ts';
-import { Once } from './wait.ts';
+import { Shutdown, type ShutdownParts } from './shutdown.ts';
+import { SignalReader, type SignalSource, type TerminationSignal } from './signals.ts';
 
 interface LifecycleOptions extends JoinOptions {
   config: StartConfig;
@@ -63,13 +63,13 @@ const NO_HARDWARE: Hardware = { gpus: [], cpus: 0, memory_mib: 0 };
 export class Lifecycle {
   readonly #options: LifecycleOptions;
   readonly #gpuUse: GpuUseReader;
-  readonly #job: Job;
-  readonly #network: Network;
+  readonly #job: JobWatch;
+  readonly #network: MeshMembership;
   readonly #host: string;
   readonly #run: RunTool;
   readonly #report: SelfReport;
-  readonly #ending = new Once<Ending>();
-  readonly #parts: Parts = {};
+  readonly #ending = new Deferred<LifeEnding>();
+  readonly #parts: ShutdownParts = {};
   readonly #logs: RemoteLogs;
   readonly #shutdown: Shutdown;
   readonly #health: SessionHealth;
@@ -105,7 +105,7 @@ export class Lifecycle {
     this.#load = new LoadMeter(() => this.#engineStart.target, config.limits);
     this.#load.onLost(() => this.#parts.engine?.lookSoon());
     this.#seals = new NodeSeals(() => Date.now(), config.delegate, config.evidence, log);
-    this.#job = new Job({
+    this.#job = new JobWatch({
       config,
       env,
       run: this.#run,
@@ -117,7 +117,7 @@ export class Lifecycle {
       log,
     });
     this.#host = this.#job.node ?? hostname().slice(0, 255);
-    this.#network = new Network({ config, env, host: this.#host, log });
+    this.#network = new MeshMembership({ config, env, host: this.#host, log });
     this.#shutdown = new Shutdown(this.#parts, this.#logs, log);
     this.#health = new SessionHealth({
       config,
@@ -176,7 +176,7 @@ export class Lifecycle {
     const { config, env, log, signals, faults, stderr } = this.#options;
     const reader = new SignalReader(() => performance.now());
     const unsubscribe = signals((signal) => this.#onSignal(signal, reader));
-    const told = new Faults(log);
+    const told = new ProcessFaults(log);
     const ignore = faults((error) => this.#ending.settle({ kind: 'fault', what: told.tell(error) }));
     let control: ControlServer | undefined;
     let metrics: MetricsServer | undefined;
@@ -202,7 +202,7 @@ export class Lifecycle {
           load: this.#load,
           seals: this.#seals.opener,
         };
-        this.#parts.requests = await openRequests({ config, ...around, state, log });
+        this.#parts.requests = await openRequestService({ config, ...around, state, log });
       }
       await this.#engineStart.openWeights();
       log(`state in ${state.path}${this.#job.name ? `, ${this.#job.name}` : ''}`);
@@ -211,7 +211,7 @@ export class Lifecycle {
         this.#engineStart.start();
       else void this.#engineStart.startWithWeights();
       const [ending] = await Promise.all([this.#ending.promise, this.#join()]);
-      const code = await leave(ending, {
+      const code = await endLife(ending, {
         job: this.#job,
         shutdown: this.#shutdown,
         registers: this.#registers,
@@ -287,7 +287,7 @@ export class Lifecycle {
     });
     if (this.#parts.engine) this.#health.see(this.#parts.engine.health);
     if (this.#registers)
-      this.#parts.batches = openBatches({
+      this.#parts.batches = openBatchRunner({
         config,
         parts: this.#parts,
         network: this.#network,
@@ -316,7 +316,7 @@ export class Lifecycle {
     this.#options.log(`session ${session.id}, state in ${this.#state?.path}`);
     const { proxy } = this.#network;
     const gateways = this.#network.gateways.map(({ url }) => url);
-    this.#will?.set(willOf({ gateways, proxy, ticket: session.ticket, record: session.will() }));
+    this.#will?.set(lastWillOf({ gateways, proxy, ticket: session.ticket, record: session.will() }));
   }
 
   #nameState(session: string): void {
@@ -328,7 +328,7 @@ export class Lifecycle {
     }
   }
 
-  #onSignal(signal: EndSignal, reader: SignalReader): void {
+  #onSignal(signal: TerminationSignal, reader: SignalReader): void {
     this.#signalled = true;
     const { kind, cause } = reader.read(signal);
     if (kind === 'force') {

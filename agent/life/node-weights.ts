@@ -5,14 +5,14 @@ import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { parseSource } from '../../shared/weights/source.ts';
 import type { PullStatus, WeightsReport } from '../host/control-protocol.ts';
 import type { WeightsHandlers } from '../host/control-server.ts';
-import type { Proven } from '../mesh/channel/accept.ts';
+import type { ProvenConnection } from '../mesh/channel/accept.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 import type { NodeWeightsConfig } from '../weights/config.ts';
 import { packedFormat } from '../weights/environment/archive.ts';
 import type { Environment } from '../weights/environment/environments.ts';
 import { MeshPeers, peerNameOf } from '../weights/mesh-peers.ts';
-import { Weights } from '../weights/weights.ts';
-import { within } from './wait.ts';
+import { WeightsService } from '../weights/weights.ts';
+import { settlesWithin } from './deferred.ts';
 
 /** A node that no gateway admits, or that has no neighbours, reads the source itself. */
 const MESH_WITHIN_MS = 20_000;
@@ -35,7 +35,7 @@ interface NodeWeightsOptions {
 }
 
 /** What an engine is started with. */
-export interface Prepared {
+export interface PreparedEngine {
   command: string[] | undefined;
   env: Env;
 }
@@ -43,7 +43,7 @@ export interface Prepared {
 export class NodeWeights implements WeightsHandlers {
   readonly #options: NodeWeightsOptions;
   readonly #peers: MeshPeers;
-  readonly #weights: Weights;
+  readonly #weights: WeightsService;
   #look: NodeJS.Timeout | undefined;
   #record: NonNullable<NodePayload['weights']> = [];
   #recordedAt = 0;
@@ -52,7 +52,7 @@ export class NodeWeights implements WeightsHandlers {
     const { config, env, issuerName, log } = options;
     this.#options = options;
     this.#peers = new MeshPeers(issuerName);
-    this.#weights = new Weights({ config, peers: this.#peers, env, log });
+    this.#weights = new WeightsService({ config, peers: this.#peers, env, log });
   }
 
   /** @throws Error: the directory cannot be made */
@@ -68,7 +68,7 @@ export class NodeWeights implements WeightsHandlers {
   }
 
   /** Another node's connection for weights. */
-  accept(proven: Proven): void {
+  accept(proven: ProvenConnection): void {
     this.#weights.serve(proven.socket, peerNameOf(proven), () => this.#peers.admits(proven.peer));
   }
 
@@ -126,14 +126,14 @@ export class NodeWeights implements WeightsHandlers {
   }
 
   async #ready(): Promise<void> {
-    await within(MESH_WITHIN_MS, this.#peers.joined);
+    await settlesWithin(MESH_WITHIN_MS, this.#peers.joined);
   }
 
   /**
    * All that the engine needs is on local disk, as far as it could be had; what could not, it reads from where it is.
    * @throws Error: there is no environment to run it in
    */
-  async prepare(command: readonly string[] | undefined, env: Env): Promise<Prepared> {
+  async prepare(command: readonly string[] | undefined, env: Env): Promise<PreparedEngine> {
     const { config, log } = this.#options;
     await this.#ready();
     const environment = config.environment === undefined ? undefined : await this.#environment(config.environment);

@@ -1,9 +1,9 @@
 /** What of its logs this agent shows to gateways, live and at its end. */
 import { join } from 'node:path';
-import { AGENT_LOG_MAX_BYTES, INSPECTED_LOG_MAX_BYTES, type Inspected } from '../../shared/deployment/answer.ts';
+import { AGENT_LOG_MAX_BYTES, INSPECTED_LOG_MAX_BYTES, type Inspection } from '../../shared/deployment/answer.ts';
 import { LOG_TAIL_MAX_BYTES } from '../../shared/wire/limits.ts';
 import type { Engine } from '../engine/engine.ts';
-import { Tail } from '../engine/tail.ts';
+import { LogTailBuffer } from '../engine/tail.ts';
 import type { GpuUseReader } from '../host/gpu-use.ts';
 import { keepLog } from './kept-log.ts';
 
@@ -24,7 +24,7 @@ const OWN_AT_END_BYTES = LOG_TAIL_MAX_BYTES / 4;
 
 export class RemoteLogs {
   readonly #options: RemoteLogsOptions;
-  readonly #own = new Tail(OWN_AT_END_BYTES);
+  readonly #own = new LogTailBuffer(OWN_AT_END_BYTES);
 
   constructor(options: RemoteLogsOptions) {
     this.#options = options;
@@ -41,7 +41,7 @@ export class RemoteLogs {
     return this.#options.sealed() ? 'sealed' : undefined;
   }
 
-  async inspect(gpuUse: GpuUseReader): Promise<Inspected> {
+  async inspect(gpuUse: GpuUseReader): Promise<Inspection> {
     const gpus = await gpuUse.read();
     const { withheld } = this;
     if (withheld !== undefined) return { kind: 'inspected', log: '', gpus, withheld };

@@ -2,16 +2,16 @@ import type { EngineLoad } from '../../shared/routing/load.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
 import { agentPage } from '../observe/page.ts';
-import type { Job } from './job.ts';
-import type { Network } from './network.ts';
+import { componentStatus } from './component-status.ts';
+import type { JobWatch } from './job-watch.ts';
+import type { MeshMembership } from './mesh-membership.ts';
 import { networkRows } from './network-table.ts';
-import { partsStatus } from './parts-status.ts';
-import type { Parts } from './shutdown.ts';
+import type { ShutdownParts } from './shutdown.ts';
 
 interface SelfReportOptions {
-  parts: Parts;
-  job: Pick<Job, 'record'>;
-  network: Pick<Network, 'issuerName'>;
+  parts: ShutdownParts;
+  job: Pick<JobWatch, 'record'>;
+  network: Pick<MeshMembership, 'issuerName'>;
   /** Undefined while no engine answers. */
   load(): EngineLoad | undefined;
   /** Of its state directory: the session, once there is one. */
@@ -52,7 +52,7 @@ export class SelfReport {
     return {
       session: name(),
       started_at: this.#startedAt.toISOString(),
-      ...partsStatus(parts),
+      ...componentStatus(parts),
       ...job.record(),
     };
   }

@@ -7,16 +7,16 @@ import { describeExit, type EngineExit } from '../engine/child.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { JobFate } from '../host/jobs/batch-job.ts';
 import type { RequestService } from '../ingress/service.ts';
-import type { BatchWork } from './batches.ts';
+import type { BatchService } from './batches.ts';
+import { Deferred, settlesWithin } from './deferred.ts';
 import type { DrainPlan } from './drain-plan.ts';
-import type { Warning } from './job.ts';
+import type { SignalWarning } from './job-watch.ts';
 import type { NodeWeights } from './node-weights.ts';
 import type { RemoteLogs } from './remote-logs.ts';
 import type { Sessions } from './session/sessions.ts';
-import { Once, within } from './wait.ts';
 
 /** What a shutdown has to close. An agent that ends early has only some of it. */
-export interface Parts {
+export interface ShutdownParts {
   engine?: Engine;
   sessions?: Sessions;
   /** Orders of gateways. */
@@ -28,7 +28,7 @@ export interface Parts {
   /** Weights that this node keeps. */
   weights?: NodeWeights;
   /** Lines of batches. */
-  batches?: BatchWork;
+  batches?: BatchService;
 }
 
 /** What the batch system says after a signal. */
@@ -36,7 +36,7 @@ interface Told {
   /** Of the job's end; it counts before the reason that the signal gives. */
   fate?: Promise<JobFate | undefined> | undefined;
   /** The job runs on. */
-  warning?: Promise<Warning | undefined> | undefined;
+  warning?: Promise<SignalWarning | undefined> | undefined;
 }
 
 /** Answers already on their way when the engine died are passed on; nothing new can come. */
@@ -63,15 +63,15 @@ const LAST_LINES = 12;
 const never = new Promise<never>(() => {});
 
 export class Shutdown {
-  readonly #parts: Parts;
+  readonly #parts: ShutdownParts;
   readonly #logs: Pick<RemoteLogs, 'atEnd'>;
   readonly #log: (line: string) => void;
   /** A gateway was not told of the end: the last will is to be delivered. */
   untold = false;
-  readonly #forced = new Once<void>();
-  readonly #shortened = new Once<void>();
+  readonly #forced = new Deferred<void>();
+  readonly #shortened = new Deferred<void>();
 
-  constructor(parts: Parts, logs: Pick<RemoteLogs, 'atEnd'>, log: (line: string) => void) {
+  constructor(parts: ShutdownParts, logs: Pick<RemoteLogs, 'atEnd'>, log: (line: string) => void) {
     this.#parts = parts;
     this.#logs = logs;
     this.#log = log;
@@ -83,7 +83,7 @@ export class Shutdown {
   }
 
   /** A drain in progress waits no longer than `plan` has it from now. */
-  async shorten(plan: DrainPlan, warning?: Promise<Warning | undefined>): Promise<void> {
+  async shorten(plan: DrainPlan, warning?: Promise<SignalWarning | undefined>): Promise<void> {
     await this.#wait(never, plan, warning);
     this.#shortened.settle();
   }
@@ -99,7 +99,7 @@ export class Shutdown {
     const done = Promise.race([Promise.all([this.#drained(), lines]), this.#sooner()]);
     const { graceMs } = await this.#wait(done, plan, warning);
     batches.abort();
-    const given = within(BATCHES_WAIT_MS, lines ?? Promise.resolve());
+    const given = settlesWithin(BATCHES_WAIT_MS, lines ?? Promise.resolve());
     const left = this.inFlight;
     if (left > 0) this.#log(`${left} requests still running; leaving all the same`);
     await Promise.race([told, this.#forced.promise]);
@@ -109,7 +109,11 @@ export class Shutdown {
   }
 
   /** Waits for `done`, at most as `plan` has it, or as a warning's plan has it once the batch system has told it. That plan counts from then on. */
-  async #wait(done: Promise<unknown>, plan: DrainPlan, warning?: Promise<Warning | undefined>): Promise<DrainPlan> {
+  async #wait(
+    done: Promise<unknown>,
+    plan: DrainPlan,
+    warning?: Promise<SignalWarning | undefined>,
+  ): Promise<DrainPlan> {
     const from = performance.now();
     let counts = plan;
     let until = from + plan.drainMs;
@@ -124,9 +128,9 @@ export class Shutdown {
       this.#log(`the batch system lets the job run on: waiting at most ${formatDuration(counts.drainMs)}`);
       this.#parts.sessions?.down(found.reason);
     });
-    await within(plan.drainMs, Promise.race([ended, told]));
+    await settlesWithin(plan.drainMs, Promise.race([ended, told]));
     const restMs = Math.round(until - performance.now());
-    if (!over && restMs > 0) await within(restMs, ended);
+    if (!over && restMs > 0) await settlesWithin(restMs, ended);
     return counts;
   }
 
@@ -150,7 +154,7 @@ export class Shutdown {
   }
 
   /** A part of an engine on another rank: the requests that rank 0 waits for are computed here as well. */
-  async keep(plan: DrainPlan, why: string, warning?: Promise<Warning | undefined>): Promise<void> {
+  async keep(plan: DrainPlan, why: string, warning?: Promise<SignalWarning | undefined>): Promise<void> {
     this.#log(`${why}: keeping this part of the engine for up to ${formatDuration(plan.drainMs)}`);
     const { graceMs } = await this.#wait(this.#sooner(), plan, warning);
     await this.#leave(graceMs);
@@ -164,7 +168,7 @@ export class Shutdown {
     this.#log(describeExit(exit));
     this.#repeatLastLines(stderr);
     const upload = this.#uploadLogTail();
-    await within(LAST_ANSWERS_MS, Promise.race([this.#drained(), this.#forced.promise]));
+    await settlesWithin(LAST_ANSWERS_MS, Promise.race([this.#drained(), this.#forced.promise]));
     await upload;
     await Promise.race([told, this.#forced.promise]);
     await this.#leave(graceMs);
@@ -180,7 +184,7 @@ export class Shutdown {
     sessions?.giveUp();
     const broken = requests?.close();
     this.#log(`the engine is broken, this node gives itself up: ${sign}`);
-    await within(LAST_OUTPUT_MS, Promise.race([engine?.exited ?? never, this.#forced.promise]));
+    await settlesWithin(LAST_OUTPUT_MS, Promise.race([engine?.exited ?? never, this.#forced.promise]));
     this.#repeatLastLines(stderr);
     await broken;
     const upload = this.#uploadLogTail();
@@ -198,7 +202,7 @@ export class Shutdown {
     const { tail, kept } = this.#logs.atEnd(session);
     const given = new AbortController();
     const uploaded = tail === undefined ? undefined : sessions.leaveLogTail(tail, given.signal);
-    await within(LOG_TAIL_WAIT_MS, Promise.race([Promise.all([kept, uploaded]), this.#forced.promise]));
+    await settlesWithin(LOG_TAIL_WAIT_MS, Promise.race([Promise.all([kept, uploaded]), this.#forced.promise]));
     given.abort();
   }
 
@@ -220,7 +224,7 @@ export class Shutdown {
       await requests?.close(); // what still runs is told so over the meshes, which end with their sessions
       this.untold = (await sessions?.leave()) === false;
     })();
-    const hurried = this.#forced.promise.then(() => within(FORCED_LEAVE_MS, goodbye));
+    const hurried = this.#forced.promise.then(() => settlesWithin(FORCED_LEAVE_MS, goodbye));
     const ended = this.#forced.settled ? engine?.stop(0, this.#forced.promise) : undefined;
     // Until it has come to its end.
     this.untold = true;

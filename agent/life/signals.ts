@@ -1,16 +1,16 @@
 /** Which signals end the agent, and when a repeated one means "now". */
-import { END_SIGNALS, type EndSignal } from '../../shared/lattice/departure.ts';
+import { TERMINATION_SIGNALS, type TerminationSignal } from '../../shared/lattice/departure.ts';
 import type { DrainCause } from './drain-plan.ts';
 
-export type { EndSignal };
+export type { TerminationSignal };
 
 /** Subscribes to the process's signals; returns how to stop. Injected in tests. */
-export type SignalSource = (handler: (signal: EndSignal) => void) => () => void;
+export type SignalSource = (handler: (signal: TerminationSignal) => void) => () => void;
 
 export const processSignals: SignalSource = (handler) => {
-  for (const signal of END_SIGNALS) process.on(signal, handler);
+  for (const signal of TERMINATION_SIGNALS) process.on(signal, handler);
   return () => {
-    for (const signal of END_SIGNALS) process.off(signal, handler);
+    for (const signal of TERMINATION_SIGNALS) process.off(signal, handler);
   };
 };
 
@@ -36,7 +36,7 @@ export class SignalReader {
     this.#now = now;
   }
 
-  read(signal: EndSignal): SignalOutcome {
+  read(signal: TerminationSignal): SignalOutcome {
     const cause: DrainCause = signal === 'SIGUSR1' ? 'warning' : 'signal';
     if (this.#firstAt === undefined) {
       this.#firstAt = this.#now();

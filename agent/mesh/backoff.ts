@@ -1,5 +1,5 @@
 /** Waiting times that double up to `maxMs`, each ± 20 %: nodes that lost the same peer do not come back as one. */
-export class Backoff {
+export class DialBackoff {
   readonly #minMs: number;
   readonly #maxMs: number;
   readonly #random: () => number;

@@ -1,7 +1,7 @@
 const BANS_MAX = 1024;
 
 /** Peers that broke a rule are neither dialled nor taken in before their time is up. */
-export class Bans {
+export class PeerBans {
   /** At most BANS_MAX; the oldest goes first. Ms of the caller's clock. */
   readonly #until = new Map<string, number>();
 

@@ -1,4 +1,4 @@
-import type { Proven } from './channel/accept.ts';
+import type { ProvenConnection } from './channel/accept.ts';
 import { Channel, type ChannelEvents } from './channel/channel.ts';
 
 /** Full mesh of the largest cluster that is connected in full, ring and random links of larger ones, and requests' channels. */
@@ -7,7 +7,7 @@ const CHANNELS_MAX = 256;
 /** The end that should close the lesser of two channels may be gone. */
 const SPARE_MS = 5_000;
 
-interface ChannelsOptions {
+interface MeshChannelsOptions {
   /** Own session. */
   session: string;
   max?: number;
@@ -35,14 +35,14 @@ interface Pair {
  * that the smaller session dialled. The dialler is the last to know that a channel stands, so the one that dialled the better channel
  * closes the other: at no time does either end see none.
  */
-export class Channels {
-  readonly #options: ChannelsOptions;
+export class MeshChannels {
+  readonly #options: MeshChannelsOptions;
   readonly #max: number;
   /** At most #max. */
   readonly #pairs = new Map<string, Pair>();
   #closed = false;
 
-  constructor(options: ChannelsOptions) {
+  constructor(options: MeshChannelsOptions) {
     this.#options = options;
     this.#max = options.max ?? CHANNELS_MAX;
   }
@@ -60,7 +60,7 @@ export class Channels {
   }
 
   /** Takes a proven connection in. Undefined where there is no room. */
-  add(proven: Proven, dialled: boolean): Channel | undefined {
+  add(proven: ProvenConnection, dialled: boolean): Channel | undefined {
     const pair = this.#pairs.get(proven.peer.session);
     if (this.#closed || (pair === undefined && this.#pairs.size >= this.#max)) {
       proven.socket.destroy();

@@ -1,9 +1,9 @@
-import { Backoff } from './backoff.ts';
-import type { Proven } from './channel/accept.ts';
+import { DialBackoff } from './backoff.ts';
+import type { ProvenConnection } from './channel/accept.ts';
 import type { Channel } from './channel/channel.ts';
 import { ChannelError } from './channel/error.ts';
 import type { Circuits } from './circuit/circuits.ts';
-import type { Dials } from './dials.ts';
+import type { PendingDials } from './pending-dials.ts';
 
 /** The direct way alone is tried for so long: longer than any round trip, shorter than any client waits. */
 export const HEAD_START_MS = 400;
@@ -21,13 +21,13 @@ const IDLE_MS = 30_000;
 const DIRECT_MIN_MS = 5_000;
 const DIRECT_MAX_MS = 60_000;
 
-interface ConnectorOptions {
+interface PeerConnectorOptions {
   circuits: Pick<Circuits, 'dial' | 'mayReach' | 'avoid'>;
-  dials: Pick<Dials, 'dial'>;
+  dials: Pick<PendingDials, 'dial'>;
   addressesOf(session: string): readonly string[];
   channels: Iterable<Channel>;
   /** Makes a channel of what was dialled, or gives the one that serves instead; undefined where there is no room. Owns `proven`. */
-  take(proven: Proven): Channel | undefined;
+  take(proven: ProvenConnection): Channel | undefined;
   /** Requests of either end are open on the channel to it. */
   isUsing(session: string): boolean;
   random(): number;
@@ -35,13 +35,13 @@ interface ConnectorOptions {
 
 interface Relayed {
   usedAt: number;
-  direct: Backoff;
+  direct: DialBackoff;
   directAt: number;
 }
 
 /** Ways to other agents: directly, else through a relay, and directly again as soon as that works. */
-export class Connector {
-  readonly #options: ConnectorOptions;
+export class PeerConnector {
+  readonly #options: PeerConnectorOptions;
   /** At most CONNECTS_MAX. */
   readonly #open = new Map<string, Promise<Channel>>();
   /** When the direct way to a session failed last; at most CONNECTS_MAX, the oldest first. */
@@ -50,7 +50,7 @@ export class Connector {
   readonly #relayed = new Map<Channel, Relayed>();
   readonly #abort = new AbortController();
 
-  constructor(options: ConnectorOptions) {
+  constructor(options: PeerConnectorOptions) {
     this.#options = options;
   }
 
@@ -126,7 +126,11 @@ export class Connector {
       if (channel.through === undefined) continue;
       const { session } = channel;
       const known = this.#relayed.get(channel);
-      const one = known ?? { usedAt: now, direct: new Backoff(DIRECT_MIN_MS, DIRECT_MAX_MS, random), directAt: now };
+      const one = known ?? {
+        usedAt: now,
+        direct: new DialBackoff(DIRECT_MIN_MS, DIRECT_MAX_MS, random),
+        directAt: now,
+      };
       this.#relayed.set(channel, one);
       if (isUsing(session)) one.usedAt = now;
       if (channel.dialled && now - one.usedAt >= IDLE_MS) {

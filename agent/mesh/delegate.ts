@@ -4,13 +4,13 @@ import { WireError } from '../../shared/wire/error.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { Connection, type ConnectionEvents } from '../tunnel/connection.ts';
-import type { Identity } from '../tunnel/types.ts';
+import type { SessionIdentity } from '../tunnel/types.ts';
 import { openWebSocket, type WebSocketOptions } from '../tunnel/websocket.ts';
 import { GOSSIP_SKIP_BYTES } from './channel/limits.ts';
 
 interface DelegateOptions {
   gateway: URL;
-  identity: Identity;
+  identity: SessionIdentity;
   /** Encoded. */
   ticket: Uint8Array;
   env: NodeJS.ProcessEnv;

@@ -1,4 +1,4 @@
-import type { Identity } from '../tunnel/types.ts';
+import type { SessionIdentity } from '../tunnel/types.ts';
 import type { WebSocketOptions } from '../tunnel/websocket.ts';
 import { Delegate } from './delegate.ts';
 
@@ -10,7 +10,7 @@ export interface MeshGateway {
 }
 
 interface DelegatesOptions {
-  identity: Identity;
+  identity: SessionIdentity;
   ticket: Uint8Array;
   env: NodeJS.ProcessEnv;
   proxy?: WebSocketOptions['proxy'];

@@ -1,20 +1,20 @@
 import type { GossipState } from '../../shared/gossip/index.ts';
 import { StepQueue } from '../../shared/gossip/step-queue.ts';
-import type { Action, Event } from '../../shared/gossip/types.ts';
-import { patience } from '../patience.ts';
+import type { GossipAction, GossipEvent } from '../../shared/gossip/types.ts';
+import { waitClock } from '../wait-clock.ts';
 
-interface GossipDriverOptions {
+interface MeshGossipDriverOptions {
   state: GossipState;
-  act(action: Exclude<Action, { type: 'timer' }>): void;
+  act(action: Exclude<GossipAction, { type: 'timer' }>): void;
   random(): number;
 }
 
 /** Runs the gossip core at an agent, and keeps its one timer. */
-export class GossipDriver {
+export class MeshGossipDriver {
   readonly #steps: StepQueue;
   #timer: (() => void) | undefined;
 
-  constructor({ state, act, random }: GossipDriverOptions) {
+  constructor({ state, act, random }: MeshGossipDriverOptions) {
     this.#steps = new StepQueue({
       state,
       now: () => performance.now(),
@@ -23,13 +23,13 @@ export class GossipDriver {
     });
   }
 
-  handle(event: Event): void {
+  handle(event: GossipEvent): void {
     this.#steps.handle(event);
   }
 
   #setTimer(at: number): void {
     this.#timer?.();
-    this.#timer = patience.after(Math.max(0, at - performance.now()), () => this.handle({ type: 'timer' }));
+    this.#timer = waitClock.after(Math.max(0, at - performance.now()), () => this.handle({ type: 'timer' }));
   }
 
   close(): void {

@@ -1,24 +1,24 @@
 import type { Liveness } from '../../shared/gossip/types.ts';
 import type { Entry } from '../../shared/lattice/entry.ts';
-import type { Replica } from '../../shared/lattice/replica.ts';
+import type { RegistryReplica } from '../../shared/lattice/replica.ts';
 
-export interface Seen {
+export interface PeerLiveness {
   entry: Entry;
   liveness: Liveness;
 }
 
 /** `sessions` changed in the replica, or in what this agent thinks of their liveness. */
-export type Watcher = (sessions: readonly string[]) => void;
+export type LivenessWatcher = (sessions: readonly string[]) => void;
 
 /** What this agent sees: the replica and its own liveness table. Tells its watchers of each change. */
 export class LivenessView {
-  readonly #replica: Replica;
+  readonly #replica: RegistryReplica;
   /** Of sessions in the replica, which bounds it; alive is not listed. */
   readonly #liveness = new Map<string, Liveness>();
   /** As many as this program has parts. */
-  readonly #watchers = new Set<Watcher>();
+  readonly #watchers = new Set<LivenessWatcher>();
 
-  constructor(replica: Replica) {
+  constructor(replica: RegistryReplica) {
     this.#replica = replica;
   }
 
@@ -26,12 +26,12 @@ export class LivenessView {
     return this.#liveness.get(session) ?? 'alive';
   }
 
-  *view(): Generator<Seen> {
+  *view(): Generator<PeerLiveness> {
     for (const entry of this.#replica.entries()) yield { entry, liveness: this.liveness(entry.session) };
   }
 
   /** Calls `watcher` after every change until the returned function is called. */
-  watch(watcher: Watcher): () => void {
+  watch(watcher: LivenessWatcher): () => void {
     this.#watchers.add(watcher);
     return () => void this.#watchers.delete(watcher);
   }

@@ -4,30 +4,30 @@
  */
 import type { Socket } from 'node:net';
 import { createGossip, type TunableOptions } from '../../shared/gossip/index.ts';
-import type { Action, Liveness, Verdict } from '../../shared/gossip/types.ts';
+import type { GossipAction, Liveness, PathVerdict } from '../../shared/gossip/types.ts';
 import type { Crypto } from '../../shared/lattice/crypto.ts';
-import type { Replica } from '../../shared/lattice/replica.ts';
+import type { RegistryReplica } from '../../shared/lattice/replica.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import type { Update } from '../../shared/lattice/update.ts';
 import type { WebSocketOptions } from '../tunnel/websocket.ts';
 import { hostAddresses, withPort } from './addresses.ts';
-import { Bans } from './bans.ts';
-import type { Proven } from './channel/accept.ts';
+import { PeerBans } from './bans.ts';
+import type { ProvenConnection } from './channel/accept.ts';
 import type { Channel } from './channel/channel.ts';
-import { type DialOptions, dialChannel } from './channel/dial.ts';
+import { type ChannelDialOptions, dialChannel } from './channel/dial.ts';
 import { ChannelError } from './channel/error.ts';
 import { Listener, type ListenerLimits } from './channel/listener.ts';
 import type { PeerReleases } from './channel/peer-release.ts';
 import { sessionContext } from './channel/secure.ts';
 import type { SessionKey } from './channel/session-key.ts';
-import { Channels } from './channels.ts';
+import { MeshChannels } from './channels.ts';
 import { Circuits } from './circuit/circuits.ts';
-import { Connector } from './connector.ts';
+import { PeerConnector } from './connector.ts';
 import { Delegates, type MeshGateway } from './delegates.ts';
-import { Dials } from './dials.ts';
-import { GossipDriver } from './gossip-driver.ts';
-import { LivenessView, type Seen, type Watcher } from './liveness-view.ts';
-import { RelayQuestions } from './relay-questions.ts';
+import { GatewayProbes } from './gateway-probes.ts';
+import { MeshGossipDriver } from './gossip-driver.ts';
+import { LivenessView, type LivenessWatcher, type PeerLiveness } from './liveness-view.ts';
+import { PendingDials } from './pending-dials.ts';
 import type { RequestChannelEvents } from './requests/types.ts';
 import { Seeds } from './seeds.ts';
 import { Tickets } from './tickets.ts';
@@ -44,7 +44,7 @@ export interface MeshOptions {
   /** Name of this machine, as in the payload. */
   host: string;
   /** Outlives sessions of this agent: a new one begins with what the last one knew. */
-  replica: Replica;
+  replica: RegistryReplica;
   crypto: Crypto;
   /** How lists here call an issuer; undefined for the own one. */
   issuerName(issuer: string): string | undefined;
@@ -58,7 +58,7 @@ export interface MeshOptions {
   env: NodeJS.ProcessEnv;
   proxy?: WebSocketOptions['proxy'];
   /** Asks whether a session answers, through this agent's own tunnels. Rejects or says unknown where none can tell. */
-  askRelay(session: string): Promise<Verdict>;
+  askRelay(session: string): Promise<PathVerdict>;
   /** Of all choices. */
   random?: () => number;
   /** Streams of requests on the channels. */
@@ -68,7 +68,7 @@ export interface MeshOptions {
   /** Agents that cannot reach each other may meet here (`--offer-relay`). */
   offerRelay?: boolean;
   /** Connections of other agents that carry weights. Owns them from then on. */
-  onWeights?(proven: Proven): void;
+  onWeights?(proven: ProvenConnection): void;
   /** This session is over: see shared/gossip. */
   onEnded(reason: 'evicted' | 'cloned'): void;
   log(line: string): void;
@@ -76,22 +76,22 @@ export interface MeshOptions {
 }
 
 export class Mesh {
-  readonly replica: Replica;
-  readonly channels: Channels;
+  readonly replica: RegistryReplica;
+  readonly channels: MeshChannels;
   readonly #options: MeshOptions;
-  readonly #gossip: GossipDriver;
+  readonly #gossip: MeshGossipDriver;
   readonly #listener: Listener;
-  readonly #dials: Dials;
+  readonly #dials: PendingDials;
   readonly circuits: Circuits;
-  readonly #connector: Connector;
-  readonly #credentials: Pick<DialOptions, 'own' | 'openTicket'>;
+  readonly #connector: PeerConnector;
+  readonly #credentials: Pick<ChannelDialOptions, 'own' | 'openTicket'>;
   readonly #seeds: Seeds;
   readonly #delegates: Delegates;
-  readonly #bans = new Bans();
+  readonly #bans = new PeerBans();
   readonly #view: LivenessView;
   /** Of gossip, since the start: bytes as the core wrote them. */
   readonly sent = { messages: 0, bytes: 0 };
-  readonly #relays: RelayQuestions;
+  readonly #relays: GatewayProbes;
   #recheck: NodeJS.Timeout | undefined;
   #port: number | undefined;
   #closed = false;
@@ -102,7 +102,7 @@ export class Mesh {
     this.#options = options;
     this.replica = replica;
     this.#view = new LivenessView(replica);
-    this.#relays = new RelayQuestions((target) => options.askRelay(target));
+    this.#relays = new GatewayProbes((target) => options.askRelay(target));
     const { issuerName, env, proxy, log } = options;
     const banned = (peer: string) => this.#bans.has(peer, performance.now());
     const tickets = new Tickets({ crypto, replica, session, issuerName, banned });
@@ -110,7 +110,7 @@ export class Mesh {
     const own = { context: sessionContext(key), ticket: ticket.bytes, releases: options.releases };
     this.channels = this.#makeChannels(session);
     this.#credentials = { own, openTicket };
-    this.#dials = new Dials({
+    this.#dials = new PendingDials({
       own,
       openTicket,
       ticketOf: (peer) => replica.get(peer)?.ticket.bytes,
@@ -138,7 +138,7 @@ export class Mesh {
       accept: (socket, relay) => this.#listener.acceptThrough(socket, relay),
       random,
     });
-    this.#connector = new Connector({
+    this.#connector = new PeerConnector({
       circuits: this.circuits,
       dials: this.#dials,
       addressesOf: (peer) => replica.get(peer)?.payload?.addresses ?? [],
@@ -166,16 +166,16 @@ export class Mesh {
       log,
     });
     const self = { kind: 'agent', session, cluster: ticket.cluster, host: options.host } as const;
-    this.#gossip = new GossipDriver({
+    this.#gossip = new MeshGossipDriver({
       state: createGossip({ self, replica, crypto, signer: key, options: options.tuned ?? {} }),
       act: (action) => this.#act(action),
       random,
     });
   }
 
-  #makeChannels(session: string): Channels {
+  #makeChannels(session: string): MeshChannels {
     const { requests } = this.#options;
-    return new Channels({
+    return new MeshChannels({
       session,
       onGossip: (channel, bytes) => this.#gossip.handle({ type: 'message', peer: channel.session, bytes }),
       onFrame: (channel, frame) => {
@@ -246,12 +246,12 @@ export class Mesh {
   }
 
   /** All that is known, as seen from here. */
-  view(): Generator<Seen> {
+  view(): Generator<PeerLiveness> {
     return this.#view.view();
   }
 
   /** Calls `watcher` after every change until the returned function is called. */
-  watch(watcher: Watcher): () => void {
+  watch(watcher: LivenessWatcher): () => void {
     return this.#view.watch(watcher);
   }
 
@@ -270,7 +270,7 @@ export class Mesh {
   }
 
   /** A connection for weights, which the caller owns. @throws ChannelError */
-  async connectForWeights(session: string, signal: AbortSignal): Promise<Proven> {
+  async connectForWeights(session: string, signal: AbortSignal): Promise<ProvenConnection> {
     const { ticket, payload } = this.replica.get(session) ?? {};
     const addresses = payload?.addresses ?? [];
     if (ticket === undefined || addresses.length === 0)
@@ -279,7 +279,7 @@ export class Mesh {
     return dialChannel({ ...this.#credentials, ...to });
   }
 
-  #take(proven: Proven): Channel | undefined {
+  #take(proven: ProvenConnection): Channel | undefined {
     const { session } = proven.peer;
     const open = this.channels.get(session);
     if (open?.dialled && (open.through === undefined || proven.through !== undefined)) {
@@ -291,7 +291,7 @@ export class Mesh {
     return this.channels.get(session) ?? channel;
   }
 
-  #act(action: Exclude<Action, { type: 'timer' }>): void {
+  #act(action: Exclude<GossipAction, { type: 'timer' }>): void {
     switch (action.type) {
       case 'send':
         return this.#send(action.peer, action.bytes);

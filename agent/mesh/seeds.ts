@@ -1,4 +1,4 @@
-import { Backoff } from './backoff.ts';
+import { DialBackoff } from './backoff.ts';
 
 const SEED_MIN_MS = 500;
 const SEED_MAX_MS = 30_000;
@@ -19,7 +19,7 @@ interface SeedsOptions {
 
 interface Seed {
   address: string;
-  backoff: Backoff;
+  backoff: DialBackoff;
   reached: boolean;
   told: boolean;
   timer: NodeJS.Timeout | undefined;
@@ -38,7 +38,7 @@ export class Seeds {
     this.#options = options;
     this.#seeds = options.addresses.slice(0, SEEDS_MAX).map((address) => ({
       address,
-      backoff: new Backoff(SEED_MIN_MS, SEED_MAX_MS, options.random),
+      backoff: new DialBackoff(SEED_MIN_MS, SEED_MAX_MS, options.random),
       reached: false,
       told: false,
       timer: undefined,

@@ -1,13 +1,13 @@
 import type { CertificateCache } from '../../shared/lattice/certificate.ts';
 import type { Crypto } from '../../shared/lattice/crypto.ts';
-import type { Replica } from '../../shared/lattice/replica.ts';
+import type { RegistryReplica } from '../../shared/lattice/replica.ts';
 import { decodeTicket, type Ticket, verifyTicket } from '../../shared/lattice/ticket.ts';
-import type { Peer } from './channel/channel.ts';
+import type { ChannelPeer } from './channel/channel.ts';
 import { ChannelError } from './channel/error.ts';
 
 interface TicketsOptions {
   crypto: Crypto;
-  replica: Replica;
+  replica: RegistryReplica;
   /** Own session: no peer comes with it. */
   session: string;
   /** How lists here call an issuer; undefined for the own one. */
@@ -25,7 +25,7 @@ export class Tickets {
   }
 
   /** @throws ChannelError, LatticeError: it is not */
-  open(bytes: Uint8Array): Peer {
+  open(bytes: Uint8Array): ChannelPeer {
     const { crypto, replica, session, banned } = this.#options;
     const ticket = this.#verified(decodeTicket(new Uint8Array(bytes), crypto));
     if (ticket.session === session) throw new ChannelError('stranger', 'our own ticket');

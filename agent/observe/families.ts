@@ -4,21 +4,29 @@ import type { Family } from '../../shared/metrics/family.ts';
 const counter = (name: string, help: string, ...labels: string[]): Family => ({ kind: 'counter', name, help, labels });
 const gauge = (name: string, help: string, ...labels: string[]): Family => ({ kind: 'gauge', name, help, labels });
 
-export const STATE = gauge('otela_agent_state', '1 for the state of its session.', 'state');
-export const START = gauge('otela_agent_start_timestamp_seconds', 'When it started.');
+export const AGENT_STATE = gauge('otela_agent_state', '1 for the state of its session.', 'state');
+export const AGENT_START_TIME = gauge('otela_agent_start_timestamp_seconds', 'When it started.');
 export const JOB_END = gauge('otela_agent_job_end_timestamp_seconds', 'When its job ends.');
-export const ENGINE = gauge('otela_agent_engine_answering', '1 while requests may go to its engine.');
-export const ENGINE_REQUESTS = gauge(
+export const ENGINE_ANSWERING = gauge('otela_agent_engine_answering', '1 while requests may go to its engine.');
+export const AGENT_ENGINE_REQUESTS = gauge(
   'otela_agent_engine_requests',
   'Requests in the engine, by its own word and what came and went since.',
   'state',
 );
 export const KV_USE = gauge('otela_agent_engine_kv_use_ratio', "Share of the engine's KV cache that is in use.");
-export const MODELS = gauge('otela_agent_models', 'Models that the engine lists, by state.', 'state');
-export const TUNNEL = gauge('otela_agent_tunnel_connected', '1 while the tunnel to this gateway is open.', 'gateway');
-export const IN_FLIGHT = gauge('otela_agent_requests_in_flight', 'Requests, by where they came from.', 'from');
-export const CHANNELS = gauge('otela_agent_mesh_channels', 'Open channels to other agents.');
-export const KNOWN = gauge(
+export const AGENT_MODELS = gauge('otela_agent_models', 'Models that the engine lists, by state.', 'state');
+export const TUNNEL_CONNECTED = gauge(
+  'otela_agent_tunnel_connected',
+  '1 while the tunnel to this gateway is open.',
+  'gateway',
+);
+export const AGENT_REQUESTS_IN_FLIGHT = gauge(
+  'otela_agent_requests_in_flight',
+  'Requests, by where they came from.',
+  'from',
+);
+export const MESH_CHANNELS = gauge('otela_agent_mesh_channels', 'Open channels to other agents.');
+export const KNOWN_NODES = gauge(
   'otela_agent_known_nodes',
   'Sessions in its replica that are not LEFT.',
   'state',
@@ -26,31 +34,34 @@ export const KNOWN = gauge(
 );
 export const GOSSIP_MESSAGES = counter('otela_agent_gossip_messages_total', 'Messages of gossip that it sent.');
 export const GOSSIP_BYTES = counter('otela_agent_gossip_bytes_total', 'Bytes of them.');
-export const USAGE = gauge('otela_agent_usage_waiting', "Records of its ingress's use that no gateway has yet.");
-export const POLICY_FAULTS = counter(
+export const INGRESS_USAGE_WAITING = gauge(
+  'otela_agent_usage_waiting',
+  "Records of its ingress's use that no gateway has yet.",
+);
+export const AGENT_POLICY_FAULTS = counter(
   'otela_agent_policy_faults_total',
   "Choices of the ingress's own policy (--policy FILE) that threw, were slow, or named no candidate.",
 );
-export const RSS = gauge('otela_agent_resident_memory_bytes', 'Resident memory of the agent itself.');
-export const CPU = counter('otela_agent_cpu_seconds_total', 'Processor time of the agent itself.');
+export const AGENT_RESIDENT_BYTES = gauge('otela_agent_resident_memory_bytes', 'Resident memory of the agent itself.');
+export const AGENT_CPU_SECONDS = counter('otela_agent_cpu_seconds_total', 'Processor time of the agent itself.');
 
 /** In the order of the page. */
 export const AGENT_FAMILIES: readonly Family[] = [
-  STATE,
-  START,
+  AGENT_STATE,
+  AGENT_START_TIME,
   JOB_END,
-  ENGINE,
-  ENGINE_REQUESTS,
+  ENGINE_ANSWERING,
+  AGENT_ENGINE_REQUESTS,
   KV_USE,
-  MODELS,
-  TUNNEL,
-  IN_FLIGHT,
-  CHANNELS,
-  KNOWN,
+  AGENT_MODELS,
+  TUNNEL_CONNECTED,
+  AGENT_REQUESTS_IN_FLIGHT,
+  MESH_CHANNELS,
+  KNOWN_NODES,
   GOSSIP_MESSAGES,
   GOSSIP_BYTES,
-  USAGE,
-  POLICY_FAULTS,
-  RSS,
-  CPU,
+  INGRESS_USAGE_WAITING,
+  AGENT_POLICY_FAULTS,
+  AGENT_RESIDENT_BYTES,
+  AGENT_CPU_SECONDS,
 ];

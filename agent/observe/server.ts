@@ -4,7 +4,7 @@ import { CONTENT_TYPE } from '../../shared/metrics/exposition.ts';
 import { errorBody, toApiError } from '../../shared/openai/errors.ts';
 import { listenError } from '../../shared/terminal/listen-error.ts';
 import type { IngressKey } from '../ingress/key.ts';
-import { Strangers } from '../ingress/strangers.ts';
+import { UnauthenticatedLimit } from '../ingress/unauthenticated-limit.ts';
 
 /** One or two Prometheus servers; what comes above is turned away by the kernel's queue. */
 const CONNECTIONS_MAX = 16;
@@ -22,7 +22,7 @@ interface MetricsServerOptions {
 export class MetricsServer {
   readonly #options: MetricsServerOptions;
   readonly #server: Server;
-  readonly #strangers = new Strangers();
+  readonly #strangers = new UnauthenticatedLimit();
 
   constructor(options: MetricsServerOptions) {
     this.#options = options;

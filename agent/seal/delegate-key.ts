@@ -11,7 +11,7 @@ import {
   vouchMessage,
   writeVouch,
 } from '../../shared/seal/vouch.ts';
-import { jsonOf } from '../../shared/text/json.ts';
+import { tryParseJson } from '../../shared/text/json.ts';
 import { nodeCrypto, nodeSigner } from '../host/crypto.ts';
 
 const fileSchema = z.object({
@@ -47,7 +47,7 @@ export class DelegateKey {
   }
 
   static parse(text: string, path: string): DelegateKey {
-    const file = fileSchema.safeParse(jsonOf(text)).data;
+    const file = fileSchema.safeParse(tryParseJson(text)).data;
     const root = fromBase64url(file?.root ?? '', KEY_BYTES);
     const seed = fromBase64url(file?.delegate ?? '', KEY_BYTES);
     const signature = fromBase64url(file?.signature ?? '', SIGNATURE_BYTES);

@@ -11,7 +11,7 @@ import crypto, {
   generateKeyPairSync,
   type KeyObject,
 } from 'node:crypto';
-import { AEAD_KEY_BYTES, AEAD_NONCE_BYTES, KEY_BYTES, SUITE, TAG_BYTES } from '../../shared/seal/suite.ts';
+import { AEAD_KEY_BYTES, AEAD_NONCE_BYTES, SEAL_KEY_BYTES, SUITE, TAG_BYTES } from '../../shared/seal/suite.ts';
 
 const NOTHING = Buffer.alloc(0);
 const VERSION = Buffer.from('HPKE-v1');
@@ -124,7 +124,7 @@ export function setUpReceiver(
     labeledExtract(suiteId, EMPTY_KEY, 'info_hash', info),
   ]);
   const secret = createSecretKey(labeledExtract(suiteId, shared, 'secret', NOTHING));
-  const exporter = () => createSecretKey(labeledExpand(suiteId, secret, 'exp', context, KEY_BYTES));
+  const exporter = () => createSecretKey(labeledExpand(suiteId, secret, 'exp', context, SEAL_KEY_BYTES));
   return {
     key: labeledExpand(suiteId, secret, 'key', context, keyBytes),
     baseNonce: labeledExpand(suiteId, secret, 'base_nonce', context, AEAD_NONCE_BYTES),

@@ -1,12 +1,12 @@
 /** The keys that clients seal to: in memory alone, a new one every day, the one before for as long as a request may still be sealed to it. */
 import { generateKeyPairSync, hash } from 'node:crypto';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
-import { KEY_BYTES, KID_BYTES, LABEL_KID, LIFE_MAX_S } from '../../shared/seal/suite.ts';
+import { KID_BYTES, LABEL_KID, SEAL_KEY_BYTES, SEALED_LIFE_MAX_S } from '../../shared/seal/suite.ts';
 import type { ReceiverKey } from './hpke.ts';
 
 /** HPKE's base mode has no forward secrecy but this: who takes a node's key later reads a day's recorded requests. */
 export const ROTATE_MS = 24 * 3_600_000;
-const OVERLAP_MS = LIFE_MAX_S * 1000;
+const OVERLAP_MS = SEALED_LIFE_MAX_S * 1000;
 
 export interface SealKey extends ReceiverKey {
   /** base64url of 8 bytes. */
@@ -52,7 +52,7 @@ export class KeyRing {
 
 function newKey(now: number): SealKey {
   const { privateKey, publicKey } = generateKeyPairSync('x25519');
-  const raw = new Uint8Array(publicKey.export({ format: 'der', type: 'spki' }).subarray(-KEY_BYTES));
+  const raw = new Uint8Array(publicKey.export({ format: 'der', type: 'spki' }).subarray(-SEAL_KEY_BYTES));
   return { privateKey, publicKey: raw, kid: kidOf(raw), until: now + ROTATE_MS + OVERLAP_MS };
 }
 

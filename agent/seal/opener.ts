@@ -3,10 +3,10 @@ import { createSecretKey, hash, timingSafeEqual } from 'node:crypto';
 import { ReplayMemory } from '../../shared/collections/replay-memory.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
-import { readEnvelope, readStamp, requestInfo, whyUntimely } from '../../shared/seal/binding.ts';
+import { readEnvelope, readStamp, requestInfo, timingProblem } from '../../shared/seal/binding.ts';
 import { type Headers, readRequestContent } from '../../shared/seal/content.ts';
 import { SealError } from '../../shared/seal/error.ts';
-import { unpadded } from '../../shared/seal/padding.ts';
+import { removePadding } from '../../shared/seal/padding.ts';
 import { splitChunks } from '../../shared/seal/request-body.ts';
 import { ChunkNonces } from '../../shared/seal/sequence.ts';
 import {
@@ -31,8 +31,8 @@ import type { HeaderList } from '../../shared/wire/headers.ts';
 import type { EvidenceHelper } from './evidence.ts';
 import { expand, extract, openChunk, setUpReceiver } from './hpke.ts';
 import type { KeyRing } from './key-ring.ts';
-import { AnswerSealer, type AnswerSecret } from './sealer.ts';
-import { openSent, type SentStream } from './sent-stream.ts';
+import { openReplayedStream, type ReplayedStream } from './replayed-stream.ts';
+import { type AnswerExportSecret, AnswerSealer } from './sealer.ts';
 
 /** As the gateway says it. */
 export interface SealedOpening {
@@ -52,7 +52,7 @@ export interface OpenedRequest {
   /** Another candidate may go on with its stream. */
   resume: boolean;
   /** What the client has of the stream that is to go on here. */
-  sent: SentStream | undefined;
+  sent: ReplayedStream | undefined;
   /** No answer came of it: it may be sent again. */
   unanswered(): void;
 }
@@ -105,7 +105,7 @@ export class SealOpener {
   #open({ headers, endpoint, streaming }: SealedOpening, given: Uint8Array): OpenedRequest {
     const value = (wanted: string) => headers.find(([name]) => name === wanted)?.[1] ?? '';
     const stamp = readStamp(value(SEAL_HEADER));
-    const untimely = whyUntimely(stamp, this.#now() / 1000);
+    const untimely = timingProblem(stamp, this.#now() / 1000);
     if (untimely !== undefined) throw new SealError('not_opened', untimely);
     const name = toBase64url(stamp.nonce);
     // Before any key is made: a gateway that repeats a request with a long beginning of its answer costs the node next to nothing.
@@ -124,10 +124,10 @@ export class SealOpener {
     const cek = inside.subarray(0, CEK_BYTES);
     const opened = readRequestContent(openBody(cek, stamp.nonce, body));
     const shared = () => expand(extract(stamp.nonce, cek), LABEL_RESUMABLE, RESPONSE_NONCE_BYTES);
-    const secret: AnswerSecret = resume
+    const secret: AnswerExportSecret = resume
       ? { kid, salt: kid, secret: shared() }
       : { kid, salt: enc, secret: context.export(LABEL_RESPONSE, RESPONSE_NONCE_BYTES) };
-    const sent = frames === undefined ? undefined : openSent(frames, secret.secret);
+    const sent = frames === undefined ? undefined : openReplayedStream(frames, secret.secret);
     // Last: what cannot be opened takes no room here.
     if (!this.#replay.take(name, stamp.until * 1000)) throw new SealError('not_opened', 'it came before');
     this.used = true;
@@ -161,6 +161,6 @@ function openBody(cek: Uint8Array, salt: Uint8Array, body: Uint8Array): Buffer {
   const sealed = splitChunks(body);
   const last = sealed.length - 1;
   return Buffer.concat(
-    sealed.map((chunk, at) => unpadded(openChunk(key, nonces.next(), at === last ? AAD_FINAL : AAD_CHUNK, chunk))),
+    sealed.map((chunk, at) => removePadding(openChunk(key, nonces.next(), at === last ? AAD_FINAL : AAD_CHUNK, chunk))),
   );
 }

@@ -1,10 +1,10 @@
 /** Seals one answer: a SEGMENT, chunks, a final one. */
 import { createCipheriv, createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
-import type { JoinedStream } from '../../shared/openai/continuation/joined.ts';
-import { concat } from '../../shared/seal/bytes.ts';
-import { ANSWER_HEADERS, type Continued, withHead } from '../../shared/seal/content.ts';
-import { answerSize, CONTENT_MAX_BYTES, pad } from '../../shared/seal/padding.ts';
-import { FRAME, frame, frameBytes, writeFrame } from '../../shared/seal/response-frames.ts';
+import type { SplicedStream } from '../../shared/openai/continuation/spliced-stream.ts';
+import { concatBytes } from '../../shared/seal/bytes.ts';
+import { ANSWER_HEADERS, type ContinuationPoint, prependHead } from '../../shared/seal/content.ts';
+import { CONTENT_MAX_BYTES, paddedAnswerSize, padInPlace } from '../../shared/seal/padding.ts';
+import { buildFrame, FRAME, frameBytes, writeSealFrame } from '../../shared/seal/response-frames.ts';
 import { ChunkNonces } from '../../shared/seal/sequence.ts';
 import {
   AAD_FINAL,
@@ -39,7 +39,7 @@ const OUTSIDE: ReadonlySet<string> = new Set([
 ]);
 
 /** What an answer's keys are made of. Client and node have it; of a stream that may go on elsewhere the other candidates, too. */
-export interface AnswerSecret {
+export interface AnswerExportSecret {
   kid: Uint8Array;
   /** `enc`, or the `kid` where other candidates can make the keys as well. */
   salt: Uint8Array;
@@ -47,8 +47,8 @@ export interface AnswerSecret {
 }
 
 /** As RFC 9458 §4.4 makes them. */
-export function answerKeys({ salt, secret }: AnswerSecret, nonce: Uint8Array): AnswerKeys {
-  const prk = extract(concat(salt, nonce), secret);
+export function answerKeys({ salt, secret }: AnswerExportSecret, nonce: Uint8Array): AnswerKeys {
+  const prk = extract(concatBytes(salt, nonce), secret);
   const nonces = new ChunkNonces(expand(prk, LABEL_NONCE, AEAD_NONCE_BYTES));
   return { key: createSecretKey(expand(prk, LABEL_KEY, AEAD_KEY_BYTES)), nonces };
 }
@@ -61,25 +61,25 @@ export interface AnswerKeys {
 export class AnswerSealer {
   readonly #key: KeyObject;
   readonly #nonces: ChunkNonces;
-  readonly #continues: Continued | undefined;
+  readonly #continues: ContinuationPoint | undefined;
   #begun: Uint8Array;
   #head: Uint8Array = NOTHING;
   /** Read of the engine in this task; at most what one read of its socket gives. */
   #gathered: Uint8Array[] = [];
   /** Gives whole events alone, and those of an engine that goes on as the first one would have said them. */
-  #joined: JoinedStream | undefined;
+  #joined: SplicedStream | undefined;
 
-  constructor(secret: AnswerSecret, continues?: Continued, random = randomBytes) {
+  constructor(secret: AnswerExportSecret, continues?: ContinuationPoint, random = randomBytes) {
     const nonce = random(RESPONSE_NONCE_BYTES);
     const { key, nonces } = answerKeys(secret, nonce);
     this.#key = key;
     this.#nonces = nonces;
     this.#continues = continues;
-    this.#begun = frame(FRAME.segment, secret.kid, nonce);
+    this.#begun = buildFrame(FRAME.segment, secret.kid, nonce);
   }
 
   /** From now on what is gathered goes through it. */
-  joins(joined: JoinedStream): void {
+  joins(joined: SplicedStream): void {
     this.#joined = joined;
   }
 
@@ -92,7 +92,7 @@ export class AnswerSealer {
   head(status: number, headers: HeaderList, streams: boolean): HeaderList {
     const inside = headers.filter(([name, value]) => ANSWER_HEADERS.has(name) && PLAIN.test(value));
     const continues = this.#continues;
-    this.#head = withHead({ status, headers: inside, ...(continues !== undefined && { continues }) }, NOTHING);
+    this.#head = prependHead({ status, headers: inside, ...(continues !== undefined && { continues }) }, NOTHING);
     const type = ['content-type', streams ? SEALED_STREAM_TYPE : SEALED_TYPE] as const;
     return [type, ...headers.filter(([name]) => OUTSIDE.has(name))];
   }
@@ -117,35 +117,35 @@ export class AnswerSealer {
 
   /** What is left, and where the answer is whole the frame that says so. */
   last(whole: boolean): Uint8Array {
-    return whole ? concat(this.gathered(), this.final()) : this.gathered();
+    return whole ? concatBytes(this.gathered(), this.final()) : this.gathered();
   }
 
   /** Frames for a piece of the answer: one chunk for each 16 KiB of it. */
   chunk(content: Uint8Array): Uint8Array {
-    const whole = this.#head.length === 0 ? content : concat(this.#head, content);
+    const whole = this.#head.length === 0 ? content : concatBytes(this.#head, content);
     this.#head = NOTHING;
     const frames = [this.#begun];
     this.#begun = NOTHING;
     for (let at = 0; at < whole.length; at += CONTENT_MAX_BYTES)
       frames.push(this.#seal(FRAME.chunk, whole.subarray(at, at + CONTENT_MAX_BYTES)));
-    return frames.length === 2 && frames[0] === NOTHING && frames[1] !== undefined ? frames[1] : concat(...frames);
+    return frames.length === 2 && frames[0] === NOTHING && frames[1] !== undefined ? frames[1] : concatBytes(...frames);
   }
 
   /** The whole answer came: without this frame no client takes it for complete. */
   final(): Uint8Array {
     const before = this.#head.length > 0 || this.#begun.length > 0 ? this.chunk(NOTHING) : NOTHING;
-    return concat(before, this.#seal(FRAME.final, NOTHING));
+    return concatBytes(before, this.#seal(FRAME.final, NOTHING));
   }
 
   #seal(type: typeof FRAME.chunk | typeof FRAME.final, content: Uint8Array): Uint8Array {
     const cipher = createCipheriv('aes-256-gcm', this.#key, this.#nonces.next(), GCM);
     if (type === FRAME.final) cipher.setAAD(AAD_FINAL);
-    const plain = PLAIN_ROOM.subarray(0, answerSize(content.length));
-    pad(content, plain);
+    const plain = PLAIN_ROOM.subarray(0, paddedAnswerSize(content.length));
+    padInPlace(content, plain);
     const sealed = cipher.update(plain);
     cipher.final();
     const bytes = Buffer.allocUnsafe(frameBytes(plain.length + TAG_BYTES));
-    writeFrame(bytes, type, [sealed, cipher.getAuthTag()]);
+    writeSealFrame(bytes, type, [sealed, cipher.getAuthTag()]);
     return bytes;
   }
 }

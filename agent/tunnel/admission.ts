@@ -10,26 +10,26 @@ import { KEY_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
 import { sessionSchema } from '../../shared/lattice/node.ts';
 import { openTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
 import { attestationMessage } from '../../shared/release/release.ts';
-import { jsonOf } from '../../shared/text/json.ts';
+import { tryParseJson } from '../../shared/text/json.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { AGENT_VERSION } from '../host/agent-version.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import type { OwnRelease } from '../host/release.ts';
-import { gatewayAnswers, patience } from '../patience.ts';
-import { isRefusal, messageOf, postToGateway } from './gateway-request.ts';
-import type { Refusal } from './types.ts';
+import { gatewayTimeout, waitClock } from '../wait-clock.ts';
+import { errorMessageOf, isRefusal, postToGateway } from './gateway-request.ts';
+import type { TunnelRefusal } from './types.ts';
 
-export interface Admission {
+export interface TunnelAdmission {
   ticket: Ticket;
   issuers: { name: string; root: Uint8Array }[];
   /** Other gateways where the session may serve. */
-  gateways: NamedGateway[];
+  gateways: OtherGateway[];
   /** Times of the mesh, as the operator set them. */
   membership: AgentMembership;
 }
 
 /** A gateway that the own institution named. */
-export interface NamedGateway {
+export interface OtherGateway {
   url: URL;
   /** Of the agent's own institution. All others are gateways of peers: they must not see the join token. */
   own: boolean;
@@ -59,12 +59,12 @@ export interface AdmissionOptions {
 }
 
 /** Every gateway refuses, and would again. */
-export class RefusedError extends Error {
+export class AdmissionRefusedError extends Error {
   readonly code = 'refused';
   override readonly name = 'RefusedError';
-  readonly refusal: Refusal;
+  readonly refusal: TunnelRefusal;
 
-  constructor(refusal: Refusal) {
+  constructor(refusal: TunnelRefusal) {
     super(`${refusal.status} ${refusal.message}`);
     this.refusal = refusal;
   }
@@ -87,12 +87,12 @@ const RETRY_AFTER_MAX_MS = 60_000;
 export const GATEWAYS_MAX = 16;
 
 /** A gateway of another version may say something else: then the defaults hold. */
-export const membershipWordSchema = agentMembershipSchema
+export const membershipHintSchema = agentMembershipSchema
   .catch(() => agentMembershipSchema.parse({}))
   .default(() => agentMembershipSchema.parse({}));
 
 /** An older gateway does not say which gateways are its own, and then none is. */
-export const namedGatewaySchema = z.object({
+export const otherGatewaySchema = z.object({
   url: z.url({ protocol: /^https?$/ }),
   own: z.boolean().default(false),
 });
@@ -101,29 +101,29 @@ const answerSchema = z.object({
   ticket: z.string(),
   session: sessionSchema,
   issuers: z.array(z.object({ name: z.string().min(1).max(63), root: z.string() })).max(256),
-  gateways: z.array(namedGatewaySchema).max(64).default([]),
-  membership: membershipWordSchema,
+  gateways: z.array(otherGatewaySchema).max(64).default([]),
+  membership: membershipHintSchema,
 });
 
 /** One try at one gateway. */
 type Outcome =
-  | { kind: 'admitted'; admission: Admission }
-  | { kind: 'refused'; refusal: Refusal }
+  | { kind: 'admitted'; admission: TunnelAdmission }
+  | { kind: 'refused'; refusal: TunnelRefusal }
   | { kind: 'later'; why: string; afterMs: number }
   /** No answer at all. */
   | { kind: 'away'; why: string };
 
-/** Resolves when admitted. Rejects with RefusedError, or with the signal's reason. */
-export async function admit(options: AdmissionOptions): Promise<Admission> {
+/** Resolves when admitted. Rejects with AdmissionRefusedError, or with the signal's reason. */
+export async function requestAdmission(options: AdmissionOptions): Promise<TunnelAdmission> {
   const { gateways, signal, log, random } = options;
-  const refused = new Map<URL, Refusal>();
+  const refused = new Map<URL, TunnelRefusal>();
   for (let failures = 0; ; failures++) {
     const outcomes = await round(options, refused);
     const found = outcomes.find((outcome) => outcome.kind === 'admitted');
     if (found) return found.admission;
     signal.throwIfAborted();
     const last = [...refused.values()].at(-1);
-    if (last !== undefined && gateways.every((gateway) => refused.has(gateway))) throw new RefusedError(last);
+    if (last !== undefined && gateways.every((gateway) => refused.has(gateway))) throw new AdmissionRefusedError(last);
     const asked = Math.max(0, ...outcomes.map((outcome) => (outcome.kind === 'later' ? outcome.afterMs : 0)));
     const own = Math.min(BACKOFF_MAX_MS, BACKOFF_MIN_MS * 2 ** Math.min(failures, 16)) * (0.5 + random());
     const pause = Math.max(own, asked * (1 + 0.2 * random()));
@@ -134,7 +134,7 @@ export async function admit(options: AdmissionOptions): Promise<Admission> {
 }
 
 /** Asks every gateway once, each a moment after the one before it. The first ticket wins. If no gateway answers, takes the detours. */
-async function round(options: AdmissionOptions, refused: Map<URL, Refusal>): Promise<Outcome[]> {
+async function round(options: AdmissionOptions, refused: Map<URL, TunnelRefusal>): Promise<Outcome[]> {
   const open = options.gateways.filter((gateway) => !refused.has(gateway));
   const ways: Way[] = open.map((gateway) => ({ gateway, proxy: options.proxy?.(gateway) }));
   const direct = await race(ways, options, refused);
@@ -155,7 +155,11 @@ interface Way {
   proxy: URL | undefined;
 }
 
-async function race(ways: readonly Way[], options: AdmissionOptions, refused: Map<URL, Refusal>): Promise<Outcome[]> {
+async function race(
+  ways: readonly Way[],
+  options: AdmissionOptions,
+  refused: Map<URL, TunnelRefusal>,
+): Promise<Outcome[]> {
   const won = new AbortController();
   const signal = AbortSignal.any([options.signal, won.signal]);
   const outcomes: Outcome[] = [];
@@ -195,7 +199,7 @@ async function ask(way: Way, options: AdmissionOptions, signal: AbortSignal): Pr
     if (answer.status === 200) {
       return { kind: 'admitted', admission: readAdmission(answer.text, options, gateway) };
     }
-    const message = messageOf(answer);
+    const message = errorMessageOf(answer);
     if (isRefusal(answer)) return { kind: 'refused', refusal: { status: answer.status, message } };
     const afterMs = Math.min(RETRY_AFTER_MAX_MS, 1000 * (Number(answer.retryAfter) || 0));
     return { kind: 'later', why: `${gateway.host}: ${answer.status} ${message}`, afterMs };
@@ -206,7 +210,7 @@ async function ask(way: Way, options: AdmissionOptions, signal: AbortSignal): Pr
 
 function post({ gateway, proxy }: Way, options: AdmissionOptions, more: object, signal: AbortSignal) {
   const { token, cluster, key, jobEndsAt, release, env } = options;
-  return patience.call(gatewayAnswers, (late) =>
+  return waitClock.call(gatewayTimeout, (late) =>
     postToGateway({
       gateway,
       path: '/agent/admit',
@@ -228,7 +232,7 @@ function post({ gateway, proxy }: Way, options: AdmissionOptions, more: object, 
 }
 
 function challengeOf(text: string): string | undefined {
-  return challengeSchema.safeParse(jsonOf(text)).data?.challenge;
+  return challengeSchema.safeParse(tryParseJson(text)).data?.challenge;
 }
 
 /** States which program this is, signed with the session's key. The signature serves no other session and no other challenge. */
@@ -240,8 +244,8 @@ function attest(challenge: string, { release, key }: AdmissionOptions): object {
 }
 
 /** Throws Error if the answer is not a good ticket for our key: a proxy's page, or the answer of a broken gateway. */
-function readAdmission(text: string, { key, issuer }: AdmissionOptions, gateway: URL): Admission {
-  const parsed = answerSchema.safeParse(jsonOf(text));
+function readAdmission(text: string, { key, issuer }: AdmissionOptions, gateway: URL): TunnelAdmission {
+  const parsed = answerSchema.safeParse(tryParseJson(text));
   if (!parsed.success) throw new Error('its answer is no admission');
   const { ticket: encoded, session, issuers, gateways, membership } = parsed.data;
   const bytes = fromBase64url(encoded, TICKET_MAX_BYTES);
@@ -255,11 +259,11 @@ function readAdmission(text: string, { key, issuer }: AdmissionOptions, gateway:
     const raw = fromBase64url(root, KEY_BYTES);
     return raw?.length === KEY_BYTES ? [{ name, root: raw }] : [];
   });
-  return { ticket, issuers: listed, gateways: otherGateways(gateways, gateway), membership };
+  return { ticket, issuers: listed, gateways: selectOtherGateways(gateways, gateway), membership };
 }
 
 /** The gateways that the gateway `by` names. If `by` is asked over TLS, gateways without TLS are left out. */
-export function otherGateways(gateways: readonly z.infer<typeof namedGatewaySchema>[], by: URL): NamedGateway[] {
+export function selectOtherGateways(gateways: readonly z.infer<typeof otherGatewaySchema>[], by: URL): OtherGateway[] {
   return gateways
     .map(({ url, own }) => ({ url: new URL(url), own }))
     .filter(({ url }) => (url.protocol === 'https:' || by.protocol === 'http:') && !url.username && !url.search)

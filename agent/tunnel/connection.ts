@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { WebSocket } from 'ws';
 import { helloMessage } from '../../shared/lattice/session.ts';
-import { CLOSE } from '../../shared/wire/close.ts';
+import { CLOSE_CODES } from '../../shared/wire/close.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
 import { FrameMeter } from '../../shared/wire/frame-limits.ts';
@@ -9,9 +9,9 @@ import type { Frame } from '../../shared/wire/frames.ts';
 import { PING_TEXT } from '../../shared/wire/heartbeat.ts';
 import { SOCKET_WINDOW_BYTES } from '../../shared/wire/limits.ts';
 import { Link } from '../../shared/wire/link.ts';
-import { gatewayAnswers, patience } from '../patience.ts';
+import { gatewayTimeout, waitClock } from '../wait-clock.ts';
 import { socketPort } from './socket-port.ts';
-import type { Identity } from './types.ts';
+import type { SessionIdentity } from './types.ts';
 
 /** NATs of clusters forget idle connections after minutes, some after one. */
 const PING_EVERY_MS = 15_000;
@@ -30,7 +30,7 @@ export interface ConnectionEvents {
 /** One socket's life: challenge, hello, welcome, frames, heartbeat, end. */
 export class Connection {
   readonly #socket: WebSocket;
-  readonly #identity: Identity;
+  readonly #identity: SessionIdentity;
   readonly #generation: number;
   readonly #audience: string;
   readonly #events: ConnectionEvents;
@@ -46,7 +46,7 @@ export class Connection {
   /** `purpose`: set for a socket that is no tunnel. A signature for one purpose and host is worth nothing for another purpose or host. */
   constructor(
     socket: WebSocket,
-    identity: Identity,
+    identity: SessionIdentity,
     generation: number,
     events: ConnectionEvents,
     purpose: '' | 'gossip:' = '',
@@ -64,11 +64,11 @@ export class Connection {
       this.#raw = response.socket;
     });
     socket.on('open', () => {
-      this.#openedAt = patience.now();
+      this.#openedAt = waitClock.now();
       // A gateway that answers pings and nothing else would hold the agent for ever.
-      this.#endWelcomeWait = patience.after(gatewayAnswers.ms, () => {
-        gatewayAnswers.expired();
-        this.close(CLOSE.protocol, 'no welcome');
+      this.#endWelcomeWait = waitClock.after(gatewayTimeout.ms, () => {
+        gatewayTimeout.expired();
+        this.close(CLOSE_CODES.protocol, 'no welcome');
       });
     });
     this.#heartbeat = setInterval(() => this.#ping(), PING_EVERY_MS);
@@ -77,7 +77,7 @@ export class Connection {
   #ping(): void {
     if (this.#socket.readyState !== this.#socket.OPEN) return;
     this.#socket.send(PING_TEXT);
-    this.#endPongWait ??= patience.after(PONG_WITHIN_MS, () => this.#socket.terminate());
+    this.#endPongWait ??= waitClock.after(PONG_WITHIN_MS, () => this.#socket.terminate());
   }
 
   #onMessage(data: Buffer, isBinary: boolean): void {
@@ -92,7 +92,7 @@ export class Connection {
     } catch (error) {
       // A peer that breaks the protocol gets a new socket, not a guess.
       if (!(error instanceof WireError) && !(error instanceof RangeError)) throw error;
-      this.close(CLOSE.protocol, error.message);
+      this.close(CLOSE_CODES.protocol, error.message);
     }
   }
 
@@ -126,7 +126,7 @@ export class Connection {
     );
     this.#link = link;
     this.#endWelcomeWait?.();
-    gatewayAnswers.answered(patience.now() - this.#openedAt);
+    gatewayTimeout.answered(waitClock.now() - this.#openedAt);
     this.#events.onReady(link, gateway);
   }
 

@@ -3,7 +3,7 @@ import { toBase64url } from '../../shared/lattice/base64url.ts';
 import { FRAMES_HEADER, FRAMES_READ, PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { openWebSocket, type WebSocketOptions } from './websocket.ts';
 
-export interface DialOptions {
+export interface TunnelDialOptions {
   gateway: URL;
   ticket: Uint8Array;
   env: NodeJS.ProcessEnv;
@@ -11,7 +11,7 @@ export interface DialOptions {
 }
 
 /** Opens the tunnel's WebSocket to a gateway. */
-export function dial({ gateway, ticket, env, proxy }: DialOptions): Promise<WebSocket> {
+export function dialTunnel({ gateway, ticket, env, proxy }: TunnelDialOptions): Promise<WebSocket> {
   return openWebSocket({
     gateway,
     path: '/agent/connect',

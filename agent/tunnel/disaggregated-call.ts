@@ -5,7 +5,7 @@ import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
 import type { PrefillTarget } from '../engine/address.ts';
-import { decodeRequest, kvTransferParams, prefillRequest, roomRequest } from '../engine/handover.ts';
+import { decodeRequest, kvTransferParams, prefillRequest, sglangRequest } from '../engine/disaggregation.ts';
 import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
 import { readWhole } from './read-whole.ts';
 
@@ -152,7 +152,7 @@ export class DisaggregatedCall implements EngineCall {
     const { pair } = this.#options;
     const { hostname } = new URL(pair.target.origin);
     const room = randomBytes(8).readBigUInt64BE() >> 1n;
-    const request = roomRequest(body, {
+    const request = sglangRequest(body, {
       host: hostname,
       port: pair.target.bootstrapPort,
       room,

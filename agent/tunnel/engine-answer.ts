@@ -1,5 +1,5 @@
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
-import { createMeter, type Meter } from '../../shared/openai/meter.ts';
+import { createUsageMeter, type UsageMeter } from '../../shared/openai/usage-meter.ts';
 import { isEventStreamType } from '../../shared/upstream/response.ts';
 import type { ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
@@ -11,8 +11,8 @@ const AFTER_LAST_MS = 2_000;
 /** Endings that may come after the engine was asked and before it answered: it may have used tokens. */
 const ASKED: ReadonlySet<ResetCode> = new Set<ResetCode>(['cancelled', 'engine_closed', 'first_byte_timeout']);
 
-export type Ending = { kind: 'end' } | { kind: 'reset'; code: ResetCode; message: string };
-export const END: Ending = { kind: 'end' };
+export type EngineAnswerEnd = { kind: 'end' } | { kind: 'reset'; code: ResetCode; message: string };
+export const NORMAL_END: EngineAnswerEnd = { kind: 'end' };
 
 interface AnswerHead {
   status: number;
@@ -24,7 +24,7 @@ interface AnswerHead {
 }
 
 interface Outcome {
-  ending: Ending;
+  ending: EngineAnswerEnd;
   /** Held back until now; goes on before the ending. */
   flush: readonly Uint8Array[];
   usage: ReportedUsage | undefined;
@@ -35,7 +35,7 @@ export class EngineAnswer {
   readonly streams: boolean;
   readonly #status: number;
   readonly #sized: boolean;
-  readonly #meter: Meter;
+  readonly #meter: UsageMeter;
   /** When the stream's last word came. */
   #lastAt: number | undefined;
 
@@ -44,7 +44,7 @@ export class EngineAnswer {
     this.streams = contentType !== undefined && isEventStreamType(contentType);
     this.#status = status;
     this.#sized = sized;
-    this.#meter = createMeter(endpoint, {
+    this.#meter = createUsageMeter(endpoint, {
       streaming: this.streams,
       dropUsageEvent: dropUsage,
       promptBytes,
@@ -66,22 +66,22 @@ export class EngineAnswer {
   }
 
   /** `broken`: what came cannot be believed, whatever its last word was. Call once. */
-  end(said: Ending, broken: boolean): Outcome {
+  end(said: EngineAnswerEnd, broken: boolean): Outcome {
     const { cut = false, aborted: givenUp = false, complete, flush, usage } = this.#meter.end();
     const ending = this.#endingFor(said, givenUp || (cut && !this.#sized), broken);
     const aborted = ending.kind === 'reset' && ending.code === 'cancelled';
     return { ending, flush, usage: { ...usage, complete: ending.kind === 'end' && complete, aborted } };
   }
 
-  #endingFor(said: Ending, cut: boolean, broken: boolean): Ending {
+  #endingFor(said: EngineAnswerEnd, cut: boolean, broken: boolean): EngineAnswerEnd {
     const isWhole = said.kind === 'reset' && said.code !== 'cancelled' && this.#lastAt !== undefined && !broken;
-    if (isWhole) return END; // all of it came, though its connection broke or stayed open
+    if (isWhole) return NORMAL_END; // all of it came, though its connection broke or stayed open
     return cut && this.#status < 400 ? unlessWhole(said) : said;
   }
 }
 
 /** The end of a request that the engine gave no head of an answer to. */
-export function unanswered(said: Ending): Outcome {
+export function failedOutcome(said: EngineAnswerEnd): Outcome {
   const mayHaveUsed = said.kind === 'reset' && ASKED.has(said.code);
   const usage = mayHaveUsed ? { ...NO_USAGE, estimated: true, aborted: said.code === 'cancelled' } : undefined;
   return { ending: said, flush: [], usage };
@@ -97,6 +97,6 @@ function contentTypeOf(headers: HeaderList): string | undefined {
  * An answer without a length ends with its connection, even if the engine died in the middle (RFC 9112 §6.3). A proxy in between
  * makes such an end look like any other.
  */
-function unlessWhole(ending: Ending): Ending {
+function unlessWhole(ending: EngineAnswerEnd): EngineAnswerEnd {
   return ending.kind === 'end' ? { kind: 'reset', code: 'engine_closed', message: 'it ends in the middle' } : ending;
 }

@@ -4,7 +4,7 @@ import { request as httpsRequest } from 'node:https';
 import type { Socket } from 'node:net';
 import { connect as tlsConnect } from 'node:tls';
 import * as z from 'zod';
-import { jsonOf } from '../../shared/text/json.ts';
+import { tryParseJson } from '../../shared/text/json.ts';
 import { proxyFor } from '../host/proxy.ts';
 import { throughProxy } from './websocket.ts';
 
@@ -110,8 +110,8 @@ const envelopeSchema = z.object({
 const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 426]);
 
 /** The message in the gateway's error envelope, or the start of whatever came. */
-export function messageOf({ status, text }: Said): string {
-  return messageSchema.safeParse(jsonOf(text)).data?.error.message ?? (text.slice(0, 300) || `status ${status}`);
+export function errorMessageOf({ status, text }: Said): string {
+  return messageSchema.safeParse(tryParseJson(text)).data?.error.message ?? (text.slice(0, 300) || `status ${status}`);
 }
 
 /**
@@ -129,5 +129,5 @@ export function isSessionOver(answer: Said): boolean {
 
 /** Undefined where it is no answer of a gateway. */
 function codeOf({ text }: Said): string | undefined {
-  return envelopeSchema.safeParse(jsonOf(text)).data?.error.code;
+  return envelopeSchema.safeParse(tryParseJson(text)).data?.error.code;
 }

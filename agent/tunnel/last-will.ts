@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
-import { RECORD_MAX_BYTES } from '../../shared/lattice/record.ts';
+import { REGISTRY_RECORD_MAX_BYTES } from '../../shared/lattice/record.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { postToGateway } from './gateway-request.ts';
@@ -26,7 +26,7 @@ interface Testament {
 }
 
 /** One line of text. */
-export function willOf({ gateways, proxy, ticket, record }: Testament): string {
+export function lastWillOf({ gateways, proxy, ticket, record }: Testament): string {
   const will: z.infer<typeof willSchema> = {
     gateways: gateways.map((gateway) => ({ url: gateway.href, proxy: proxy?.(gateway)?.href })),
     headers: { 'x-otela-protocol': String(PROTOCOL_VERSION), 'x-otela-ticket': toBase64url(ticket.bytes) },
@@ -36,9 +36,9 @@ export function willOf({ gateways, proxy, ticket, record }: Testament): string {
 }
 
 /** Tells each gateway, a few times where it does not answer. @throws Error where `text` is no will */
-export async function deliverWill(text: string, env: NodeJS.ProcessEnv): Promise<void> {
+export async function deliverLastWill(text: string, env: NodeJS.ProcessEnv): Promise<void> {
   const { gateways, headers, record } = willSchema.parse(JSON.parse(text));
-  const body = fromBase64url(record, RECORD_MAX_BYTES) ?? new Uint8Array();
+  const body = fromBase64url(record, REGISTRY_RECORD_MAX_BYTES) ?? new Uint8Array();
   await Promise.all(
     gateways.map(async ({ url, proxy }) => {
       for (const pause of PAUSES_MS) {

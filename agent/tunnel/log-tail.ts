@@ -5,7 +5,7 @@ import { logTailMessage } from '../../shared/lattice/session.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { LOG_TAIL_MAX_BYTES, PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { nodeCrypto } from '../host/crypto.ts';
-import { messageOf, postToGateway } from './gateway-request.ts';
+import { errorMessageOf, postToGateway } from './gateway-request.ts';
 
 export interface LogTailOptions {
   /** Each gets it: an operator asks any of them, and one may be lost by then. */
@@ -20,7 +20,7 @@ export interface LogTailOptions {
 }
 
 /** Never rejects. */
-export async function leaveLogTail(options: LogTailOptions): Promise<void> {
+export async function sendLogTail(options: LogTailOptions): Promise<void> {
   const { gateways, ticket, key, proxy, env, signal, log } = options;
   const tail = options.tail.subarray(-LOG_TAIL_MAX_BYTES);
   const headers = {
@@ -41,7 +41,7 @@ export async function leaveLogTail(options: LogTailOptions): Promise<void> {
         signal,
       });
       if (answer.status < 300) return [gateway.host];
-      log(`${gateway.host} does not take this node's log: ${answer.status} ${messageOf(answer)}`);
+      log(`${gateway.host} does not take this node's log: ${answer.status} ${errorMessageOf(answer)}`);
     } catch (error) {
       log(`${gateway.host} does not take this node's log: ${error instanceof Error ? error.message : error}`);
     }

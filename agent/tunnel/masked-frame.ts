@@ -25,7 +25,7 @@ function newKey(): number {
 }
 
 /** Makes frames in memory that is used again when `release` is called. */
-export class FrameMaker {
+export class MaskedFrameWriter {
   readonly #small: Buffer[] = [];
   readonly #large: Buffer[] = [];
 

@@ -3,19 +3,19 @@ import * as z from 'zod';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
-import { gatewayAnswers, patience } from '../patience.ts';
-import { type Admission, membershipWordSchema, namedGatewaySchema, otherGateways } from './admission.ts';
+import { gatewayTimeout, waitClock } from '../wait-clock.ts';
+import { membershipHintSchema, otherGatewaySchema, selectOtherGateways, type TunnelAdmission } from './admission.ts';
 import { postToGateway } from './gateway-request.ts';
 
 const answerSchema = z.object({
   /** The gateway is of another institution than the ticket, so it names no gateways. */
   peer: z.boolean().default(false),
-  data: z.array(namedGatewaySchema).max(64),
-  membership: membershipWordSchema,
+  data: z.array(otherGatewaySchema).max(64),
+  membership: membershipHintSchema,
 });
 
 /** What a gateway says beside its tunnel. */
-export type GatewayWord = Pick<Admission, 'gateways' | 'membership'>;
+export type GatewayHints = Pick<TunnelAdmission, 'gateways' | 'membership'>;
 
 export interface OtherGatewaysOptions {
   gateway: URL;
@@ -25,7 +25,7 @@ export interface OtherGatewaysOptions {
 }
 
 /** Undefined if the gateway does not answer, or is of another institution: then no gateway is added or dropped. Never rejects. */
-export async function askForGateways(options: OtherGatewaysOptions): Promise<GatewayWord | undefined> {
+export async function pollGateways(options: OtherGatewaysOptions): Promise<GatewayHints | undefined> {
   const { gateway, ticket, proxy, env } = options;
   const headers = {
     'content-type': 'application/json',
@@ -33,7 +33,7 @@ export async function askForGateways(options: OtherGatewaysOptions): Promise<Gat
     'x-otela-ticket': toBase64url(ticket.bytes),
   };
   try {
-    const answer = await patience.call(gatewayAnswers, (signal) =>
+    const answer = await waitClock.call(gatewayTimeout, (signal) =>
       postToGateway({
         gateway,
         path: '/agent/gateways',
@@ -46,7 +46,7 @@ export async function askForGateways(options: OtherGatewaysOptions): Promise<Gat
     );
     if (answer.status !== 200) return undefined;
     const { peer, data, membership } = answerSchema.parse(JSON.parse(answer.text));
-    return peer ? undefined : { gateways: otherGateways(data, gateway), membership };
+    return peer ? undefined : { gateways: selectOtherGateways(data, gateway), membership };
   } catch {
     return undefined;
   }

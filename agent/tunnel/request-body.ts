@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream';
 import { EditedBody } from '../../shared/openai/edits.ts';
+import { copyView } from '../../shared/wire/copy-view.ts';
 import type { BodyEdit } from '../../shared/wire/frames.ts';
-import { Incoming } from '../../shared/wire/incoming.ts';
-import { owned } from '../../shared/wire/owned.ts';
+import { InboundStream } from '../../shared/wire/inbound-stream.ts';
 
 /** Handed to the HTTP client ahead of its socket. */
 const AHEAD_BYTES = 64 * 1024;
@@ -12,8 +12,8 @@ const AHEAD_BYTES = 64 * 1024;
  * the bytes. `onConsumed` gets the bytes that the socket gets
  * credit for.
  */
-export class RequestBody {
-  readonly incoming = new Incoming();
+export class EngineRequestBody {
+  readonly incoming = new InboundStream();
   readonly #edited: EditedBody;
   /** As it came, for another request with other edits. */
   #raw: { chunks: Uint8Array[]; bytes: number; max: number } | undefined;
@@ -41,7 +41,7 @@ export class RequestBody {
     const repeated = bytes.length - fresh.length;
     if (repeated > 0) this.#onConsumed(repeated);
     if (fresh.length === 0) return;
-    const own = owned(fresh);
+    const own = copyView(fresh);
     this.#keepRaw(own);
     const pieces = this.#edited.push(own);
     this.#keep(pieces);

@@ -1,8 +1,8 @@
 /** One sealed request at the engine: collected whole, opened, checked, and given on as if it had come in clear. */
 import { hash } from 'node:crypto';
 import type { Readable } from 'node:stream';
-import { JoinedStream } from '../../shared/openai/continuation/joined.ts';
 import { planContinuation } from '../../shared/openai/continuation/plan.ts';
+import { SplicedStream } from '../../shared/openai/continuation/spliced-stream.ts';
 import { type Edit, EditedBody, withoutUsage } from '../../shared/openai/edits.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, errorBodyFor, toApiError } from '../../shared/openai/errors.ts';
@@ -17,11 +17,11 @@ import { SEAL_TO_HEADER, SEALED_BODY_MAX_BYTES } from '../../shared/seal/suite.t
 import { parseBody, type RequestFields } from '../../shared/upstream/parsed-request.ts';
 import type { OpenFrame } from '../../shared/wire/frames.ts';
 import type { OpenedRequest, SealOpener } from '../seal/opener.ts';
+import type { ReplayedStream } from '../seal/replayed-stream.ts';
 import type { AnswerSealer } from '../seal/sealer.ts';
-import type { SentStream } from '../seal/sent-stream.ts';
 import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
 import { readWhole } from './read-whole.ts';
-import { askEngine, continueSent } from './sealed-continuation.ts';
+import { askEngine, continueReplayed } from './sealed-continuation.ts';
 import { UsageCall } from './usage-call.ts';
 
 /** The same message for every cause. */
@@ -133,16 +133,16 @@ export class SealedCall implements EngineCall {
   /** A stream that may go on elsewhere goes out in whole events. */
   #begin({ resume, body, sealer }: OpenedRequest): Buffer {
     const plan = resume ? planContinuation(this.#options.endpoint, body) : undefined;
-    if (plan !== undefined && !('why' in plan)) sealer.joins(new JoinedStream(plan));
+    if (plan !== undefined && !('why' in plan)) sealer.joins(new SplicedStream(plan));
     return body;
   }
 
   /** The request with which the engine continues the stream. Undefined if the engine is not asked. */
-  async #continue(opened: OpenedRequest, sent: SentStream): Promise<Buffer | undefined> {
+  async #continue(opened: OpenedRequest, sent: ReplayedStream): Promise<Buffer | undefined> {
     const { client, endpoint, events, onOpened } = this.#options;
     const { sealer, body, unanswered } = opened;
     const ask = (id: number, question: Uint8Array) => askEngine(client, this.#options.open, id, question);
-    const next = await continueSent({ endpoint, body, sent, ask });
+    const next = await continueReplayed({ endpoint, body, sent, ask });
     if (this.#over) return undefined;
     if (next.kind === 'ask') sealer.joins(next.joined);
     if (next.kind === 'ask') return next.body;

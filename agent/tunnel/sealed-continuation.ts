@@ -1,13 +1,13 @@
 /** How this node goes on with a sealed stream that broke off at another candidate: as a gateway does with one in clear. */
-import { continuingBody, TOKENS_ANSWER_MAX_BYTES } from '../../shared/openai/continuation/bodies.ts';
-import { JoinedStream } from '../../shared/openai/continuation/joined.ts';
+import { continuationBody, TOKENS_ANSWER_MAX_BYTES } from '../../shared/openai/continuation/bodies.ts';
 import { planContinuation } from '../../shared/openai/continuation/plan.ts';
-import { type AskTokens, countTokens } from '../../shared/openai/continuation/tokens.ts';
+import { SplicedStream } from '../../shared/openai/continuation/spliced-stream.ts';
+import { countTokens, type TokenizerCall } from '../../shared/openai/continuation/tokens.ts';
 import { type Endpoint, endpointById } from '../../shared/openai/endpoints.ts';
 import { estimateTokens } from '../../shared/openai/usage.ts';
 import type { OpenFrame } from '../../shared/wire/frames.ts';
-import { after } from '../after.ts';
-import type { SentStream } from '../seal/sent-stream.ts';
+import type { ReplayedStream } from '../seal/replayed-stream.ts';
+import { startTimer } from '../start-timer.ts';
 import type { EngineClient } from './engine-client.ts';
 
 /** If the tokenizer takes longer, its engine is in trouble. */
@@ -15,7 +15,7 @@ const TOKENS_MS = 5_000;
 
 export type SealedContinuation =
   /** `joined` makes one stream of the part that was sent and the engine's answer. */
-  | { kind: 'ask'; body: Buffer; joined: JoinedStream }
+  | { kind: 'ask'; body: Buffer; joined: SplicedStream }
   /** All of the text is there already. */
   | { kind: 'ending'; rest: Uint8Array[] }
   /** This engine cannot, or reads the text in another way. */
@@ -25,14 +25,14 @@ interface Options {
   endpoint: Endpoint;
   /** As the client made it. */
   body: Buffer;
-  sent: SentStream;
-  ask: AskTokens;
+  sent: ReplayedStream;
+  ask: TokenizerCall;
 }
 
-export async function continueSent({ endpoint, body, sent, ask }: Options): Promise<SealedContinuation> {
+export async function continueReplayed({ endpoint, body, sent, ask }: Options): Promise<SealedContinuation> {
   const plan = planContinuation(endpoint, body);
   if ('why' in plan) return { kind: 'unfit' };
-  const joined = new JoinedStream(plan);
+  const joined = new SplicedStream(plan);
   for (const piece of sent.pieces) joined.push(piece);
   const { text, textEvents } = joined;
   if (joined.done) return { kind: 'ending', rest: [] };
@@ -47,7 +47,7 @@ export async function continueSent({ endpoint, body, sent, ask }: Options): Prom
   if (typeof counted !== 'number') return { kind: 'unfit' };
   const produced = Math.max(textEvents, counted);
   joined.continueWith(produced);
-  return { kind: 'ask', body: Buffer.from(continuingBody(plan, text, produced)), joined };
+  return { kind: 'ask', body: Buffer.from(continuationBody(plan, text, produced)), joined };
 }
 
 /** Asks the engine of `client` a question beside the request of `open`. Never rejects. Undefined if no answer came in time. */
@@ -75,7 +75,7 @@ export function askEngine(
     onEnd: () => end(answers ? Buffer.concat(pieces) : undefined),
     onError: () => end(undefined),
   });
-  const stop = after(TOKENS_MS, () => end(undefined));
+  const stop = startTimer(TOKENS_MS, () => end(undefined));
   function end(answer: Uint8Array | undefined): void {
     stop();
     if (answer === undefined) call.abort();

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { WebSocket } from 'ws';
 import type { LinkPort } from '../../shared/wire/link.ts';
-import { FrameMaker } from './masked-frame.ts';
+import { MaskedFrameWriter } from './masked-frame.ts';
 
 /** Above this the socket counts as busy: frames wait and merge instead of queueing one by one. */
 const BUSY_BYTES = 256 * 1024;
@@ -14,7 +14,7 @@ const LAZY_MS = 5;
  * like), so that no frame ever stands inside another. `onDrain` is called when a busy socket takes bytes again.
  */
 export function socketPort(socket: WebSocket, raw: Socket, onDrain: () => void): LinkPort {
-  const frames = new FrameMaker();
+  const frames = new MaskedFrameWriter();
   let busy = false;
   let lazy: NodeJS.Timeout | undefined;
   const written = (): void => {

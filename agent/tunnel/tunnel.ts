@@ -1,18 +1,31 @@
 import type { IncomingMessage } from 'node:http';
 import type { WebSocket } from 'ws';
 import type { DeploymentAnswer } from '../../shared/deployment/answer.ts';
-import { CLOSE } from '../../shared/wire/close.ts';
+import { PendingReplies } from '../../shared/upstream/pending-replies.ts';
+import { CLOSE_CODES } from '../../shared/wire/close.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import { FRAMES_HEADER } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
-import { patience } from '../patience.ts';
+import { waitClock } from '../wait-clock.ts';
 import { Connection } from './connection.ts';
-import { dial } from './dial.ts';
-import { isRefusal, isSessionOver, messageOf } from './gateway-request.ts';
-import type { OriginRequest } from './origin-request.ts';
-import { OriginRequests } from './origin-requests.ts';
-import { Probes } from './probes.ts';
-import type { Refusal, Tunnel, TunnelOptions, UsageSender } from './types.ts';
+import { dialTunnel } from './dial.ts';
+import type { EngineAttempt } from './engine-attempt.ts';
+import { EngineAttempts } from './engine-attempts.ts';
+import { errorMessageOf, isRefusal, isSessionOver } from './gateway-request.ts';
+import type { Tunnel, TunnelOptions, TunnelRefusal, UsageSender } from './types.ts';
+
+/** A gateway asks another agent and waits for it itself. */
+const ANSWER = { leastMs: 2_000, mostMs: 20_000 };
+
+/** The mesh asks on suspicion only; more at once is a storm that no answer helps against. */
+const OPEN_MAX = 64;
+
+/** Questions about other sessions that this agent has put to one gateway. */
+class PendingGatewayProbes extends PendingReplies<ProbeVerdict> {
+  constructor() {
+    super({ max: OPEN_MAX, wait: ANSWER, late: 'unknown', unknown: 'unknown', patience: waitClock });
+  }
+}
 
 const BACKOFF_MIN_MS = 250;
 
@@ -48,7 +61,7 @@ export function openTunnel(options: TunnelOptions): Tunnel {
 /** The tunnel to one gateway: dials, and dials again for ever; attempts outlive the sockets. */
 class GatewayTunnel implements Tunnel {
   readonly #options: TunnelOptions;
-  readonly #requests: OriginRequests;
+  readonly #requests: EngineAttempts;
   #connection: Connection | undefined;
   #link: Link | undefined;
   #generation = 0;
@@ -61,12 +74,12 @@ class GatewayTunnel implements Tunnel {
   #sequence = 0;
   /** Waits for the newest record to be stored. */
   #unstored: PromiseWithResolvers<void> | undefined;
-  #touched = new Set<OriginRequest>();
-  readonly #probes = new Probes();
+  #touched = new Set<EngineAttempt>();
+  readonly #probes = new PendingGatewayProbes();
 
   constructor(options: TunnelOptions) {
     this.#options = options;
-    this.#requests = new OriginRequests(options.engine, options.log, options.load, options.seals);
+    this.#requests = new EngineAttempts(options.engine, options.log, options.load, options.seals);
   }
 
   get connected(): boolean {
@@ -79,14 +92,14 @@ class GatewayTunnel implements Tunnel {
 
   open(): void {
     if (this.#ticking !== undefined || this.#closed) return;
-    this.#ticking = setInterval(() => this.#requests.tick(patience.now()), TICK_MS);
+    this.#ticking = setInterval(() => this.#requests.tick(waitClock.now()), TICK_MS);
     void this.#dial();
   }
 
   async #dial(): Promise<void> {
     const { gateway, ticket, proxy } = this.#options;
     try {
-      const socket = await dial({ gateway, ticket, proxy, env: process.env });
+      const socket = await dialTunnel({ gateway, ticket, proxy, env: process.env });
       // Closed meanwhile: no time-out of this tunnel runs any more, and nothing would close the socket.
       if (this.#closed) socket.terminate();
       else this.#watch(socket);
@@ -97,7 +110,7 @@ class GatewayTunnel implements Tunnel {
 
   #watch(socket: WebSocket): void {
     let why = '';
-    let refusal: Refusal | undefined;
+    let refusal: TunnelRefusal | undefined;
     let reads = 0;
     socket.on('upgrade', ({ headers }) => {
       reads = Number(headers[FRAMES_HEADER]) || 0;
@@ -109,7 +122,7 @@ class GatewayTunnel implements Tunnel {
       const status = response.statusCode ?? 0;
       why = `status ${status}`;
       const answer = { status, text: await textOf(response) };
-      const message = messageOf(answer);
+      const message = errorMessageOf(answer);
       why = `${status} ${message}`;
       if (isRefusal(answer)) refusal = { status, message };
       if (isSessionOver(answer)) this.#over(message);
@@ -126,7 +139,7 @@ class GatewayTunnel implements Tunnel {
     });
   }
 
-  #refused(refusal: Refusal): void {
+  #refused(refusal: TunnelRefusal): void {
     if (this.#closed) return;
     this.#options.onRefused(refusal);
     if (this.#closed) return; // by the owner
@@ -193,11 +206,11 @@ class GatewayTunnel implements Tunnel {
     }
     if (this.#closed) return;
     if (performance.now() - this.#readyAt >= STABLE_MS) this.#failures = 0;
-    if (code === CLOSE.refused) return this.#refused({ status: FORBIDDEN, message: reason });
-    if (code === CLOSE.replaced)
+    if (code === CLOSE_CODES.refused) return this.#refused({ status: FORBIDDEN, message: reason });
+    if (code === CLOSE_CODES.replaced)
       return this.#refused({ status: 409, message: `another agent holds this session: ${reason}` });
-    if (code === CLOSE.over) return this.#over(reason);
-    this.#again(`${reason || 'closed'} (${code})`, code === CLOSE.resync || code === CLOSE.silent);
+    if (code === CLOSE_CODES.over) return this.#over(reason);
+    this.#again(`${reason || 'closed'} (${code})`, code === CLOSE_CODES.resync || code === CLOSE_CODES.silent);
   }
 
   #again(why: string, atOnce = false): void {

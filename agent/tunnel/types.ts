@@ -1,13 +1,13 @@
 /** What the tunnel needs from the rest of the agent, and what it gives back. */
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
-import type { Reply } from '../deploy/deployments.ts';
+import type { OrderOutcome } from '../deploy/deployments.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { SealOpener } from '../seal/opener.ts';
 import type { LoadCounter } from './load-reports.ts';
 import type { WebSocketOptions } from './websocket.ts';
 
 /** Why the gateway will not have this agent: retrying cannot help, the process ends with 69. */
-export interface Refusal {
+export interface TunnelRefusal {
   status: number;
   message: string;
 }
@@ -16,7 +16,7 @@ export interface TunnelOptions {
   gateway: URL;
   /** The session's ticket, encoded. Every gateway that lists its issuer takes it. */
   ticket: Uint8Array;
-  identity: Identity;
+  identity: SessionIdentity;
   /** The session's present record, an encoded update. Read whenever it is published. */
   update(): Uint8Array;
   /** An HTTP proxy for this gateway, before those that the environment names. */
@@ -29,7 +29,7 @@ export interface TunnelOptions {
   seals?: SealOpener | undefined;
   log(line: string): void;
   /** This gateway refuses this agent. After a 403 the agent asks again, seldom, unless the tunnel is closed: the list may change. */
-  onRefused(refusal: Refusal): void;
+  onRefused(refusal: TunnelRefusal): void;
   /** Final: the gateway says that this session has ended (evicted, or its ticket has ended). It admits a new session. */
   onOver?(why: string): void;
   /** The gateway has stored the newest record. */
@@ -38,11 +38,11 @@ export interface TunnelOptions {
   onConnected?(gateway: string): void;
   onDisconnected?(): void;
   /** Answers an order and then carries it out. Absent: this agent takes no orders. */
-  order?: (order: Uint8Array) => Promise<Reply>;
+  order?: (order: Uint8Array) => Promise<OrderOutcome>;
   /** An agent without a way to this one waits at this circuit of this gateway. */
   circuit?: (gateway: URL, name: string) => void;
   /** Brings the use of our ingress to a gateway. This tunnel is one way to bring it. */
-  usage?: UsageDelivery;
+  usage?: UsageSenderListener;
 }
 
 /** The way to one gateway, while it is open. */
@@ -51,14 +51,14 @@ export interface UsageSender {
   send(sequence: number, json: string): void;
 }
 
-export interface UsageDelivery {
+export interface UsageSenderListener {
   connected(sender: UsageSender): void;
   disconnected(sender: UsageSender): void;
   stored(sender: UsageSender, sequence: number): void;
 }
 
 /** The key pair of a session: see agent/tunnel/identity.ts. */
-export interface Identity {
+export interface SessionIdentity {
   session: string;
   publicKey: Uint8Array;
   sign(message: Uint8Array): Uint8Array;

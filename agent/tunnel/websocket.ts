@@ -5,7 +5,7 @@ import { connect as tlsConnect } from 'node:tls';
 import { WebSocket } from 'ws';
 import { MESSAGE_MAX_BYTES } from '../../shared/wire/limits.ts';
 import { proxyAuthorization, proxyFor } from '../host/proxy.ts';
-import { gatewayAnswers, patience } from '../patience.ts';
+import { gatewayTimeout, waitClock } from '../wait-clock.ts';
 
 /** What `ws` says where no answer came within its `handshakeTimeout`. */
 const UPGRADE_LATE = 'Opening handshake has timed out';
@@ -26,7 +26,7 @@ export async function openWebSocket(options: WebSocketOptions): Promise<WebSocke
   const proxy = options.proxy?.(url) ?? proxyFor(options.gateway, options.env);
   const tunnel = proxy === undefined ? undefined : await throughProxy(proxy, url);
   const secure = url.protocol === 'wss:';
-  const [askedAt, waitMs] = [patience.now(), gatewayAnswers.ms];
+  const [askedAt, waitMs] = [waitClock.now(), gatewayTimeout.ms];
   const socket = new WebSocket(url, {
     headers: options.headers,
     perMessageDeflate: false,
@@ -36,10 +36,10 @@ export async function openWebSocket(options: WebSocketOptions): Promise<WebSocke
       ? {}
       : { createConnection: () => (secure ? tlsConnect({ socket: tunnel, servername: url.hostname }) : tunnel) }),
   });
-  const learn = () => gatewayAnswers.answered(patience.now() - askedAt);
+  const learn = () => gatewayTimeout.answered(waitClock.now() - askedAt);
   socket.once('upgrade', learn);
   socket.once('error', ({ message }) => {
-    if (message === UPGRADE_LATE) gatewayAnswers.expired();
+    if (message === UPGRADE_LATE) gatewayTimeout.expired();
   });
   return socket;
 }
@@ -68,7 +68,7 @@ export function throughProxy(proxy: URL, target: URL): Promise<Socket> {
       method: 'CONNECT',
       path: authority(target),
       headers: { host: authority(target), ...(pass === undefined ? {} : { 'proxy-authorization': pass }) },
-      timeout: gatewayAnswers.ms,
+      timeout: gatewayTimeout.ms,
     });
     connect.on('connect', (response, socket) => {
       if (response.statusCode === 200) return resolve(socket);

@@ -1,8 +1,8 @@
 /** Decides which node may have which blob. */
-import type { KeptManifest } from './manifests.ts';
+import type { StoredManifest } from './manifests.ts';
 import type { PeerName } from './peers.ts';
 
-export class Access {
+export class WeightsAccess {
   readonly #own: () => PeerName | undefined;
   /** Allowed clusters besides the own one. */
   readonly #clusters: ReadonlySet<string>;
@@ -15,7 +15,7 @@ export class Access {
   }
 
   /** Replaces the manifests by the store's current ones. */
-  setManifests(kept: readonly Pick<KeptManifest, 'manifest'>[]): void {
+  setManifests(kept: readonly Pick<StoredManifest, 'manifest'>[]): void {
     const open = kept.filter(({ manifest }) => manifest.public).flatMap(({ manifest }) => manifest.files);
     this.#public = new Set(open.filter(({ exact }) => exact).map(({ key }) => key));
   }

@@ -1,6 +1,6 @@
 /** Pulls one blob, from the node that its coordinator names or from the source. */
 import { setTimeout as delay } from 'node:timers/promises';
-import { type Answer, LEASE_MS, type Question } from '../../shared/weights/coordinator.ts';
+import { BLOB_LEASE_MS, type CoordinatorAnswer, type CoordinatorQuestion } from '../../shared/weights/coordinator.ts';
 import type { ManifestFile } from '../../shared/weights/manifest.ts';
 import type { PeerBlocklist } from '../../shared/weights/peer-blocklist.ts';
 import { pieceSpan } from '../../shared/weights/pieces.ts';
@@ -9,13 +9,13 @@ import type { WeightsClient } from './client.ts';
 import type { PullLimits } from './config.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import type { Hasher } from './hasher.ts';
-import { PieceReader } from './piece-stream.ts';
+import { PieceStreamReader } from './piece-stream.ts';
 import { PieceWriter } from './piece-writer.ts';
 import type { BlobSource } from './sources/source.ts';
 import type { Store } from './store.ts';
 import { TransferWatch } from './transfer-watch.ts';
 
-const RENEW_MS = LEASE_MS / 3;
+const RENEW_MS = BLOB_LEASE_MS / 3;
 const SENDERS_PATIENCE = 4;
 /**
  * When a pull returns to a node that it left as too slow, it accepts a quarter of the rate: on a slow link the pull
@@ -41,7 +41,7 @@ export interface BlobPullOptions {
   blocklist: PeerBlocklist;
   limits: PullLimits;
   /** Asks the blob's coordinator. Never rejects. */
-  ask(question: Omit<Question, 'blob'>): Promise<Answer>;
+  ask(question: Omit<CoordinatorQuestion, 'blob'>): Promise<CoordinatorAnswer>;
   /** The coordinator said to wait for longer than a pull waits. */
   inVain(): void;
   /** There is no other node to ask. */
@@ -156,18 +156,18 @@ export class BlobPull {
     }
   }
 
-  async #answer(silentMs: number): Promise<Answer> {
+  async #answer(silentMs: number): Promise<CoordinatorAnswer> {
     const { limits, ask, alone, inVain } = this.#options;
     if (this.#compared !== undefined || this.#falseBlobs >= FALSE_MAX) return { kind: 'read' };
     if (alone() && this.#cannotRead) return { kind: 'read' };
     if (silentMs > limits.sourceAfterMs * 2) this.#cannotRead = false;
     const said = await ask({ role: this.#cannotRead ? 'cannot' : 'wants', avoid: this.#avoid() });
     // A coordinator may name a node again that it was told to avoid.
-    const answer: Answer = said.kind === 'peer' && this.#liars.has(said.session) ? { kind: 'wait' } : said;
+    const answer: CoordinatorAnswer = said.kind === 'peer' && this.#liars.has(said.session) ? { kind: 'wait' } : said;
     if (this.#cannotRead || answer.kind === 'read') return answer;
     // With the same limit for all, a source that stalls for a while would be read by all nodes together.
-    const patience = limits.sourceAfterMs * (answer.kind === 'wait' ? 1 : SENDERS_PATIENCE);
-    if (silentMs <= patience) return answer;
+    const waitClock = limits.sourceAfterMs * (answer.kind === 'wait' ? 1 : SENDERS_PATIENCE);
+    if (silentMs <= waitClock) return answer;
     if (answer.kind === 'wait') inVain();
     await ask({ role: 'reads' });
     return { kind: 'read' };
@@ -254,7 +254,7 @@ export class BlobPull {
     const stop = new AbortController();
     const of = { bytes: 0, sinceMs: performance.now() };
     const writer = new PieceWriter(blob, hasher, this.#whole);
-    const reader: PieceReader = new PieceReader(
+    const reader: PieceStreamReader = new PieceStreamReader(
       () => (writer.next < blob.pieces ? pieceSpan(blob, writer.next).length : -1),
       {
         onProgress: (bytes) => {

@@ -7,9 +7,9 @@ import { pieceCount, pieceSpan } from '../../shared/weights/pieces.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import type { Hasher } from './hasher.ts';
 
-export const DIGEST_BYTES = 32;
+export const BLOB_DIGEST_BYTES = 32;
 
-export interface BlobPlace {
+export interface BlobLocation {
   /** Path of the complete blob. */
   path: string;
   /** Path while it grows. */
@@ -22,7 +22,7 @@ export class Blob {
   readonly key: string;
   readonly size: number;
   readonly pieceBytes: number;
-  readonly #place: BlobPlace;
+  readonly #place: BlobLocation;
   /** SHA-256 of each verified piece. */
   #digests: Buffer[] = [];
   #file: FileHandle;
@@ -36,7 +36,7 @@ export class Blob {
   private constructor(
     key: string,
     cut: { size: number; pieceBytes: number },
-    place: BlobPlace,
+    place: BlobLocation,
     files: { file: FileHandle; digestFile: FileHandle; complete: boolean },
   ) {
     this.key = key;
@@ -49,7 +49,7 @@ export class Blob {
   }
 
   /** The complete blob. @throws Error ENOENT */
-  static async whole(key: string, cut: { size: number; pieceBytes: number }, place: BlobPlace): Promise<Blob> {
+  static async whole(key: string, cut: { size: number; pieceBytes: number }, place: BlobLocation): Promise<Blob> {
     const file = await open(place.path, 'r');
     const digestFile = await open(place.digestsPath, 'r').catch(async (error: unknown) => {
       await file.close();
@@ -72,7 +72,7 @@ export class Blob {
   static async partial(
     key: string,
     cut: { size: number; pieceBytes: number },
-    place: BlobPlace,
+    place: BlobLocation,
     hashing: { hasher: Hasher; whole: number },
   ): Promise<Blob> {
     const file = await open(place.partPath, 'a+', 0o600).then(async (made) => {
@@ -101,7 +101,7 @@ export class Blob {
       this.#digests.push(digest);
     }
     await this.#file.truncate(Math.min(this.size, this.have * this.pieceBytes));
-    await this.#digestFile.truncate(this.have * DIGEST_BYTES);
+    await this.#digestFile.truncate(this.have * BLOB_DIGEST_BYTES);
   }
 
   get pieces(): number {
@@ -135,7 +135,7 @@ export class Blob {
   async append(bytes: Uint8Array, digest: Buffer): Promise<void> {
     try {
       await writeAll(this.#file, bytes, this.have * this.pieceBytes);
-      await writeAll(this.#digestFile, digest, this.have * DIGEST_BYTES);
+      await writeAll(this.#digestFile, digest, this.have * BLOB_DIGEST_BYTES);
     } catch (error) {
       throw asWeightsError(error);
     }
@@ -225,6 +225,6 @@ async function writeAll(file: FileHandle, bytes: Uint8Array, position: number): 
 }
 
 function split(digests: Buffer): Buffer[] {
-  const count = Math.floor(digests.length / DIGEST_BYTES);
-  return Array.from({ length: count }, (_, i) => digests.subarray(i * DIGEST_BYTES, (i + 1) * DIGEST_BYTES));
+  const count = Math.floor(digests.length / BLOB_DIGEST_BYTES);
+  return Array.from({ length: count }, (_, i) => digests.subarray(i * BLOB_DIGEST_BYTES, (i + 1) * BLOB_DIGEST_BYTES));
 }

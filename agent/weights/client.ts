@@ -2,9 +2,13 @@
 import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import * as z from 'zod';
-import { type Answer, answerSchema, type Question } from '../../shared/weights/coordinator.ts';
-import { MANIFEST_MAX_BYTES, type Manifest, manifestSchema } from '../../shared/weights/manifest.ts';
-import { type Held, heldSchema } from '../host/control-protocol.ts';
+import {
+  type CoordinatorAnswer,
+  type CoordinatorQuestion,
+  coordinatorAnswerSchema,
+} from '../../shared/weights/coordinator.ts';
+import { MANIFEST_MAX_BYTES, type WeightsManifest, weightsManifestSchema } from '../../shared/weights/manifest.ts';
+import { type ModelHolding, modelHoldingSchema } from '../host/control-protocol.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import type { Peers } from './peers.ts';
 import { ROWS_MAX } from './server.ts';
@@ -23,7 +27,7 @@ const SOCKETS_PER_NODE = 4;
  */
 const HEAD_MS = 20_000;
 
-const manifestAnswerSchema = z.object({ manifest: manifestSchema, readAt: z.number() });
+const manifestAnswerSchema = z.object({ manifest: weightsManifestSchema, readAt: z.number() });
 
 export class WeightsClient {
   readonly #peers: Peers;
@@ -37,23 +41,27 @@ export class WeightsClient {
   /** @throws WeightsError */
   async coordinate(
     session: string,
-    questions: readonly Question[],
+    questions: readonly CoordinatorQuestion[],
     own: boolean,
     signal: AbortSignal,
-  ): Promise<Answer[]> {
+  ): Promise<CoordinatorAnswer[]> {
     const path = own ? '/v1/coordinate/own' : '/v1/coordinate';
     const text = await this.#text(session, 'POST', path, signal, JSON.stringify(questions));
-    return parse(z.array(answerSchema).max(ROWS_MAX), text);
+    return parse(z.array(coordinatorAnswerSchema).max(ROWS_MAX), text);
   }
 
   /** @throws WeightsError */
-  async manifest(session: string, id: string, signal: AbortSignal): Promise<{ manifest: Manifest; readAt: number }> {
+  async manifest(
+    session: string,
+    id: string,
+    signal: AbortSignal,
+  ): Promise<{ manifest: WeightsManifest; readAt: number }> {
     return parse(manifestAnswerSchema, await this.#text(session, 'GET', `/v1/manifests/${id}`, signal));
   }
 
   /** @throws WeightsError */
-  async held(session: string, signal: AbortSignal): Promise<Held[]> {
-    return parse(z.array(heldSchema).max(HELD_MAX), await this.#text(session, 'GET', '/v1/held', signal));
+  async held(session: string, signal: AbortSignal): Promise<ModelHolding[]> {
+    return parse(z.array(modelHoldingSchema).max(HELD_MAX), await this.#text(session, 'GET', '/v1/held', signal));
   }
 
   /** A blob's pieces in the format of piece-stream.ts. @throws WeightsError */

@@ -1,8 +1,13 @@
 /** Asks the nodes that coordinate blobs (this node may be one of them), and tells them what this node holds. */
-import { type Answer, Coordinator, FANOUT, type Question } from '../../shared/weights/coordinator.ts';
+import {
+  Coordinator,
+  type CoordinatorAnswer,
+  type CoordinatorQuestion,
+  FANOUT,
+} from '../../shared/weights/coordinator.ts';
 import { PeerBlocklist } from '../../shared/weights/peer-blocklist.ts';
 import { coordinatorOf } from '../../shared/weights/rendezvous.ts';
-import type { Access } from './access.ts';
+import type { WeightsAccess } from './access.ts';
 import type { WeightsClient } from './client.ts';
 import { asWeightsError } from './error.ts';
 import type { Peers } from './peers.ts';
@@ -27,7 +32,7 @@ const SHARD_DIGITS = 1;
 
 export interface CoordinationOptions {
   peers: Peers;
-  access: Access;
+  access: WeightsAccess;
   client: WeightsClient;
   fanout?: number;
   settleMs?: number;
@@ -106,7 +111,7 @@ export class Coordination {
   }
 
   /** Answers others. `own`: concerns data for the provider's own nodes only, and the asking node is one of them. */
-  answer(session: string, questions: readonly Question[], own: boolean): Answer[] {
+  answer(session: string, questions: readonly CoordinatorQuestion[], own: boolean): CoordinatorAnswer[] {
     const now = performance.now();
     const coordinator = own ? this.#private : this.#shared;
     return questions.map((question) => coordinator.answer(session, question, now, this.#settled(question.blob, now)));
@@ -126,7 +131,7 @@ export class Coordination {
    * node may coordinate a public blob or claim to hold it. This node decides itself from which nodes it accepts bytes.
    * `own`: only nodes of its provider coordinate the key, and bytes come only from them.
    */
-  async ask(question: Question, own: boolean): Promise<Answer> {
+  async ask(question: CoordinatorQuestion, own: boolean): Promise<CoordinatorAnswer> {
     const answer = await this.#answerTo(question, own);
     if (answer.kind !== 'peer') return answer;
     const { peers, access } = this.#options;
@@ -150,7 +155,7 @@ export class Coordination {
       this.#coordinators.failed(coordinator, performance.now());
   }
 
-  async #answerTo(question: Question, own: boolean): Promise<Answer> {
+  async #answerTo(question: CoordinatorQuestion, own: boolean): Promise<CoordinatorAnswer> {
     const self = this.#options.peers.own()?.session;
     if (self === undefined) return { kind: question.role === 'wants' ? 'read' : 'wait' };
     for (;;) {
@@ -191,7 +196,7 @@ export class Coordination {
   async #announce(role: 'holds' | 'drops', blobs: readonly string[], own: boolean): Promise<void> {
     const self = this.#options.peers.own()?.session;
     if (self === undefined) return;
-    const rows = new Map<string, Question[]>();
+    const rows = new Map<string, CoordinatorQuestion[]>();
     for (const blob of blobs) {
       const coordinator = this.#coordinatorOf(blob, self, own);
       rows.set(coordinator, [...(rows.get(coordinator) ?? []), { blob, role }]);

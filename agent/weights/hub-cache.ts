@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { link, mkdir, readlink, rename, rm, rmdir, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
-import type { Manifest } from '../../shared/weights/manifest.ts';
+import type { WeightsManifest } from '../../shared/weights/manifest.ts';
 import { asWeightsError } from './error.ts';
 
 interface SnapshotOptions {
@@ -10,7 +10,7 @@ interface SnapshotOptions {
   folder: string;
   /** `main`, a tag or a commit: the name that engines use. */
   revision: string;
-  manifest: Manifest;
+  manifest: WeightsManifest;
   blobPath(key: string): string;
 }
 
@@ -45,7 +45,7 @@ export async function linkSnapshot({ folder, revision, manifest, blobPath }: Sna
 }
 
 interface Linked {
-  manifest: Manifest;
+  manifest: WeightsManifest;
   revision: string;
 }
 
@@ -75,7 +75,7 @@ function foldersOf(paths: readonly string[]): string[] {
   return [...folders].sort((a, b) => depth(b) - depth(a));
 }
 
-const blobName = ({ key, etag }: Manifest['files'][number]) => etag ?? key;
+const blobName = ({ key, etag }: WeightsManifest['files'][number]) => etag ?? key;
 
 function ignoring(code: string) {
   return (error: unknown) => {

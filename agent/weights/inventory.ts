@@ -1,8 +1,8 @@
 /** Models on this node's disk, and the keys by which nodes request lists and blobs. */
-import { blobsOf, type Manifest, type ManifestFile, sizeOf } from '../../shared/weights/manifest.ts';
-import type { Held } from '../host/control-protocol.ts';
-import { isFresh, type KeptManifest } from './manifests.ts';
-import { digestOf } from './sources/keys.ts';
+import { blobsOf, type ManifestFile, manifestBytes, type WeightsManifest } from '../../shared/weights/manifest.ts';
+import type { ModelHolding } from '../host/control-protocol.ts';
+import { isFresh, type StoredManifest } from './manifests.ts';
+import { contentDigest } from './sources/keys.ts';
 import type { Store } from './store.ts';
 
 export class Inventory {
@@ -23,7 +23,7 @@ export class Inventory {
    * provider.
    */
   manifestKey(source: string): string {
-    return digestOf(`manifest ${this.#provider() ?? ''} ${source}`);
+    return contentDigest(`manifest ${this.#provider() ?? ''} ${source}`);
   }
 
   /**
@@ -31,12 +31,12 @@ export class Inventory {
    * read it.
    */
   olderManifestKey(source: string): string {
-    return digestOf(`older manifest ${this.#provider() ?? ''} ${source}`);
+    return contentDigest(`older manifest ${this.#provider() ?? ''} ${source}`);
   }
 
   /** A public blob is the same for everybody; others are requested only from the provider's own nodes. */
-  blobKey(manifest: Pick<Manifest, 'public'>, { key, exact }: ManifestFile): string {
-    return manifest.public && exact ? key : digestOf(`blob ${this.#provider() ?? ''} ${key}`);
+  blobKey(manifest: Pick<WeightsManifest, 'public'>, { key, exact }: ManifestFile): string {
+    return manifest.public && exact ? key : contentDigest(`blob ${this.#provider() ?? ''} ${key}`);
   }
 
   /** Keys of all lists here, and of all complete blobs. */
@@ -52,17 +52,17 @@ export class Inventory {
   }
 
   /** Models here. */
-  async held(): Promise<Held[]> {
+  async held(): Promise<ModelHolding[]> {
     return Promise.all((await this.#store.manifests.all()).map((kept) => this.#heldOf(kept)));
   }
 
-  async #heldOf({ manifest, usedAt, pinned }: KeptManifest): Promise<Held> {
+  async #heldOf({ manifest, usedAt, pinned }: StoredManifest): Promise<ModelHolding> {
     let here = 0;
     for (const file of blobsOf(manifest)) here += await this.#store.bytesHere(file);
     return {
       source: manifest.source,
       revision: manifest.revision,
-      bytes: sizeOf(manifest),
+      bytes: manifestBytes(manifest),
       here,
       used_at: new Date(usedAt).toISOString(),
       public: manifest.public,

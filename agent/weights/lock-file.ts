@@ -6,14 +6,14 @@ import { randomUUID } from 'node:crypto';
 import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { asWeightsError, WeightsError } from './error.ts';
-import { holderOf, type Presence } from './presence.ts';
+import { type Presence, parseHolder } from './presence.ts';
 
 /** How often a lock held by another process is checked. */
 const LOOK_MS = 250;
 /** A wait of this length is reported once; most locks are held for moments. */
 const TOLD_AFTER_MS = 10_000;
 
-export interface Locking {
+export interface LockOptions {
   presence: Presence;
   log(line: string): void;
 }
@@ -27,7 +27,7 @@ export async function takeLock(
   path: string,
   until: () => Promise<boolean>,
   signal: AbortSignal,
-  { presence, log }: Locking,
+  { presence, log }: LockOptions,
 ): Promise<(() => Promise<void>) | undefined> {
   for (let waitedMs = 0; ; waitedMs += LOOK_MS) {
     if (await until()) return undefined;
@@ -43,7 +43,7 @@ export async function takeLock(
 }
 
 function waitingFor(path: string, text: string): string {
-  const holder = holderOf(text);
+  const holder = parseHolder(text);
   const who = holder === undefined ? 'another process' : `process ${holder.pid} of ${holder.host}`;
   const then = holder !== undefined && holder.elsewhere === undefined ? 'remove the file' : 'wait 3 minutes';
   return `weights: ${path} is held by ${who}; if that is gone for good, ${then}`;
@@ -94,7 +94,7 @@ function textOf(path: string): Promise<string | undefined> {
 }
 
 /** False if the file does not exist; true if it cannot be read. */
-export async function holderLives(path: string, presence: Presence): Promise<boolean> {
+export async function isHolderAlive(path: string, presence: Presence): Promise<boolean> {
   try {
     return await presence.lives(await readFile(path, 'utf8'));
   } catch (error) {

@@ -3,7 +3,7 @@
  * source.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Manifest } from '../../shared/weights/manifest.ts';
+import type { WeightsManifest } from '../../shared/weights/manifest.ts';
 import { type Source, sourceText } from '../../shared/weights/source.ts';
 import type { WeightsClient } from './client.ts';
 import type { PullLimits } from './config.ts';
@@ -37,7 +37,10 @@ export interface ManifestPullOptions {
 }
 
 /** Restarts a pull with a new list if its source has changed since it was listed. */
-export async function listingAnew<T>(log: (line: string) => void, pull: (anew: boolean) => Promise<T>): Promise<T> {
+export async function retryWithNewListing<T>(
+  log: (line: string) => void,
+  pull: (anew: boolean) => Promise<T>,
+): Promise<T> {
   for (let lists = 1; ; lists++) {
     try {
       return await pull(lists > 1);
@@ -50,7 +53,7 @@ export async function listingAnew<T>(log: (line: string) => void, pull: (anew: b
 }
 
 /** @throws WeightsError */
-export async function pullManifest(options: ManifestPullOptions, signal: AbortSignal): Promise<Manifest> {
+export async function pullManifest(options: ManifestPullOptions, signal: AbortSignal): Promise<WeightsManifest> {
   const { id, source, store, anew, now, log } = options;
   if (anew) {
     const manifest = await listOf(options, signal);
@@ -75,7 +78,7 @@ export async function pullManifest(options: ManifestPullOptions, signal: AbortSi
 }
 
 /** @throws WeightsError */
-async function listOf({ source, reader, limits }: ManifestPullOptions, signal: AbortSignal): Promise<Manifest> {
+async function listOf({ source, reader, limits }: ManifestPullOptions, signal: AbortSignal): Promise<WeightsManifest> {
   const { listWithinMs } = limits;
   const late = AbortSignal.timeout(listWithinMs);
   return reader.list(AbortSignal.any([signal, late])).catch((error: unknown) => {
@@ -85,7 +88,7 @@ async function listOf({ source, reader, limits }: ManifestPullOptions, signal: A
 }
 
 interface Listed {
-  manifest: Manifest;
+  manifest: WeightsManifest;
   readAt: number;
 }
 

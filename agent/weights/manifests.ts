@@ -3,29 +3,29 @@ import { randomUUID } from 'node:crypto';
 import { cp, mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
-import { type Manifest, manifestSchema } from '../../shared/weights/manifest.ts';
+import { type WeightsManifest, weightsManifestSchema } from '../../shared/weights/manifest.ts';
 import { parseSource } from '../../shared/weights/source.ts';
 import { asWeightsError, WeightsError } from './error.ts';
-import { holderLives } from './lock-file.ts';
+import { isHolderAlive } from './lock-file.ts';
 import type { Presence } from './presence.ts';
-import { digestOf } from './sources/keys.ts';
+import { contentDigest } from './sources/keys.ts';
 
 /** A list that may change is read again after this. */
 const FRESH_MS = 10 * 60_000;
 
 /** A negative age means that the clock was set back. A commit of the hub never changes. */
-export function isFresh({ manifest, readAt }: Pick<KeptManifest, 'manifest' | 'readAt'>, now: number): boolean {
+export function isFresh({ manifest, readAt }: Pick<StoredManifest, 'manifest' | 'readAt'>, now: number): boolean {
   const source = parseSource(manifest.source);
   const age = now - readAt;
   return (source?.kind === 'hub' && /^[0-9a-f]{40}$/.test(source.revision)) || (age >= 0 && age < FRESH_MS);
 }
 
 /** A stored manifest, with the time when it was read. */
-const keptSchema = z.object({ manifest: manifestSchema, readAt: z.number() });
+const keptSchema = z.object({ manifest: weightsManifestSchema, readAt: z.number() });
 
-export interface KeptManifest {
+export interface StoredManifest {
   id: string;
-  manifest: Manifest;
+  manifest: WeightsManifest;
   /** When the source was asked for its list, in milliseconds since 1970. */
   readAt: number;
   usedAt: number;
@@ -62,7 +62,7 @@ export class Manifests {
    * If the existing manifest has other files, it is kept under a new id, because an engine may run from it. @throws
    * WeightsError
    */
-  async save(id: string, manifest: Manifest, readAt: number): Promise<void> {
+  async save(id: string, manifest: WeightsManifest, readAt: number): Promise<void> {
     const path = this.#path(id);
     const before = await this.get(id);
     const written = `${path}.${randomUUID()}`; // Process ids are the same in each container.
@@ -76,19 +76,19 @@ export class Manifests {
     }
   }
 
-  async #retire({ id, manifest }: KeptManifest): Promise<void> {
-    const retired = digestOf(`${id} ${manifest.revision} ${manifest.files.length}`);
+  async #retire({ id, manifest }: StoredManifest): Promise<void> {
+    const retired = contentDigest(`${id} ${manifest.revision} ${manifest.files.length}`);
     const pins = join(this.#directory, 'pins');
     await cp(join(pins, id), join(pins, retired), { recursive: true }).catch(() => {}); // None: nothing uses it.
     await rename(this.#path(id), this.#path(retired));
   }
 
   /** Also undefined if it cannot be read. */
-  get(id: string): Promise<KeptManifest | undefined> {
+  get(id: string): Promise<StoredManifest | undefined> {
     return this.#load(id).catch(() => undefined);
   }
 
-  async #load(id: string): Promise<KeptManifest> {
+  async #load(id: string): Promise<StoredManifest> {
     const { mtimeMs, ino, size } = await stat(this.#path(id));
     const read = await this.#read(id, `${mtimeMs} ${ino} ${size}`);
     return { id, ...read, usedAt: mtimeMs, pinned: await this.#isPinned(id) };
@@ -104,7 +104,7 @@ export class Manifests {
   }
 
   /** Readable manifests of complete and incomplete models. */
-  async all(): Promise<KeptManifest[]> {
+  async all(): Promise<StoredManifest[]> {
     const ids = await this.#ids().catch((): string[] => []);
     for (const id of this.#checked.keys()) if (!ids.includes(id)) this.#checked.delete(id);
     return (await Promise.all(ids.map((id) => this.get(id)))).filter((one) => one !== undefined);
@@ -114,7 +114,7 @@ export class Manifests {
    * `all`, for deleting blobs. @throws WeightsError refused: one cannot be read, for example from another version, and
    * may refer to any blob
    */
-  async every(): Promise<KeptManifest[]> {
+  async every(): Promise<StoredManifest[]> {
     const load = (id: string) =>
       this.#load(id).catch((cause: unknown) => {
         if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return [];
@@ -171,14 +171,14 @@ export class Manifests {
     if (this.#pins.has(id)) return true;
     const folder = join(this.#directory, 'pins', id);
     for (const name of await readdir(folder).catch(() => [])) {
-      if (await holderLives(join(folder, name), this.#presence)) return true;
+      if (await isHolderAlive(join(folder, name), this.#presence)) return true;
       await rm(join(folder, name), { force: true });
     }
     return false;
   }
 }
 
-function hasOthers(before: Manifest, { revision, files }: Manifest): boolean {
+function hasOthers(before: WeightsManifest, { revision, files }: WeightsManifest): boolean {
   const paths = new Set(files.map(({ path }) => path));
   return before.revision !== revision || before.files.some(({ path }) => !paths.has(path));
 }

@@ -3,7 +3,7 @@ import type { Liveness } from '../../shared/gossip/types.ts';
 import type { Entry } from '../../shared/lattice/entry.ts';
 import { decodeTicket, type Ticket } from '../../shared/lattice/ticket.ts';
 import { nodeCrypto } from '../host/crypto.ts';
-import type { Proven } from '../mesh/channel/accept.ts';
+import type { ProvenConnection } from '../mesh/channel/accept.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 import type { PeerName, Peers } from './peers.ts';
 
@@ -79,7 +79,7 @@ export class MeshPeers implements Peers {
   }
 
   /** True if its ticket is valid now: a session that was evicted, or has left, gets nothing more. */
-  admits({ ticket }: Pick<Proven['peer'], 'ticket'>): boolean {
+  admits({ ticket }: Pick<ProvenConnection['peer'], 'ticket'>): boolean {
     return this.#mesh?.replica.ticketState(decodeTicket(new Uint8Array(ticket), nodeCrypto)) === 'good';
   }
 
@@ -96,7 +96,7 @@ export class MeshPeers implements Peers {
 }
 
 /** The node at the other end of a connection. */
-export function peerNameOf({ peer }: Pick<Proven, 'peer'>): PeerName {
+export function peerNameOf({ peer }: Pick<ProvenConnection, 'peer'>): PeerName {
   const { cluster } = decodeTicket(new Uint8Array(peer.ticket), nodeCrypto);
   return { session: peer.session, provider: peer.provider, cluster };
 }

@@ -30,7 +30,7 @@ export interface PieceEvents {
 }
 
 /** Splits the received bytes into pieces. @throws WeightsError wrong: an invalid length */
-export class PieceReader {
+export class PieceStreamReader {
   readonly #events: PieceEvents;
   /** Length of the next piece; 0 if there is none. */
   readonly #expected: () => number;

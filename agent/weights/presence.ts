@@ -68,7 +68,7 @@ interface Holder {
 }
 
 /** Undefined if the text was truncated by a full disk. */
-export function holderOf(text: string): Holder | undefined {
+export function parseHolder(text: string): Holder | undefined {
   const [, pid, host = '', name, machine, start, beats] =
     /^(\d+) (\S+)(?: (\S+)(?: ([\w-]+) ([\w-]+) ([\w-]{36}))?)?\n$/.exec(text) ?? [];
   if (pid === undefined) return undefined;
@@ -107,12 +107,12 @@ export class Presence {
   }
 
   release(text: string): void {
-    held.delete(holderOf(text)?.name ?? '');
+    held.delete(parseHolder(text)?.name ?? '');
   }
 
   /** Also true if it cannot be determined: a living process must not be considered gone. */
   async lives(text: string): Promise<boolean> {
-    const holder = holderOf(text);
+    const holder = parseHolder(text);
     // Truncated by a full disk: alive for a while would mean forever.
     if (holder === undefined) return false;
     const { pid, host, name = '', elsewhere } = holder;

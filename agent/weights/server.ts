@@ -10,12 +10,16 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import * as z from 'zod';
-import { jsonOf } from '../../shared/text/json.ts';
-import { type Answer, type Question, questionSchema } from '../../shared/weights/coordinator.ts';
+import { tryParseJson } from '../../shared/text/json.ts';
+import {
+  type CoordinatorAnswer,
+  type CoordinatorQuestion,
+  coordinatorQuestionSchema,
+} from '../../shared/weights/coordinator.ts';
 import { BLOB_MAX_BYTES, digestSchema } from '../../shared/weights/manifest.ts';
 import { pieceCount, pieceSpan } from '../../shared/weights/pieces.ts';
-import type { Held } from '../host/control-protocol.ts';
-import type { Access } from './access.ts';
+import type { ModelHolding } from '../host/control-protocol.ts';
+import type { WeightsAccess } from './access.ts';
 import type { Blob } from './blob.ts';
 import { asWeightsError } from './error.ts';
 import type { PeerName } from './peers.ts';
@@ -24,7 +28,7 @@ import type { Store } from './store.ts';
 import type { Transfer, Uploads } from './uploads.ts';
 
 /** One read from the disk and one write to the socket; the agent's thread encrypts it in 0.2 ms. */
-export const CHUNK_BYTES = 256 * 1024;
+export const SEND_CHUNK_BYTES = 256 * 1024;
 /** A slow reader takes this much within STALL_MS. */
 const TRICKLE_CHUNK_BYTES = 16 * 1024;
 export const ROWS_MAX = 512;
@@ -42,7 +46,7 @@ const SWEEP_MS = 5_000;
 /** Longer than a pull takes to request its next blob. */
 const IDLE_MS = 60_000;
 
-export const rowsSchema = z.array(questionSchema).max(ROWS_MAX);
+export const rowsSchema = z.array(coordinatorQuestionSchema).max(ROWS_MAX);
 const blobQuerySchema = z.object({
   key: digestSchema,
   size: z.coerce.number().int().nonnegative().max(BLOB_MAX_BYTES),
@@ -52,13 +56,13 @@ const blobQuerySchema = z.object({
 
 export interface ServerOptions {
   store: Store;
-  access: Access;
+  access: WeightsAccess;
   uploads: Uploads;
   /** A pull is running here, so a missing blob may arrive. */
   expects(): boolean;
   /** `own`: asked by a node of the same provider, about data that only those may have. */
-  coordinate(session: string, questions: readonly Question[], own: boolean): Answer[];
-  held(): Promise<Held[]>;
+  coordinate(session: string, questions: readonly CoordinatorQuestion[], own: boolean): CoordinatorAnswer[];
+  held(): Promise<ModelHolding[]>;
   stallMs?: number;
   log(line: string): void;
 }
@@ -129,7 +133,7 @@ export class WeightsServer {
       if (bytes > BODY_MAX_BYTES) return refuse(response, 413, `more than ${BODY_MAX_BYTES} bytes`);
       parts.push(part);
     }
-    const rows = rowsSchema.safeParse(jsonOf(Buffer.concat(parts).toString('utf8')));
+    const rows = rowsSchema.safeParse(tryParseJson(Buffer.concat(parts).toString('utf8')));
     if (!rows.success) return refuse(response, 400, z.prettifyError(rows.error));
     json(response, this.#options.coordinate(peer.session, rows.data, own));
   }
@@ -184,7 +188,7 @@ export class WeightsServer {
       const { offset, length } = pieceSpan(blob, index);
       await written(response, pieceHead(length, blob.digest(index) ?? Buffer.alloc(32)), stallMs);
       for (let done = 0; done < length; ) {
-        const most = transfer.trickles ? TRICKLE_CHUNK_BYTES : CHUNK_BYTES;
+        const most = transfer.trickles ? TRICKLE_CHUNK_BYTES : SEND_CHUNK_BYTES;
         const buffer = Buffer.allocUnsafe(Math.min(most, length - done));
         const bytes = await blob.read(buffer, offset + done);
         if (bytes === 0) throw new Error(`${blob.key} is shorter than it was`);

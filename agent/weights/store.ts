@@ -5,18 +5,18 @@
  */
 import { lstat, mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { blobsOf, type Manifest, type ManifestFile } from '../../shared/weights/manifest.ts';
+import { blobsOf, type ManifestFile, type WeightsManifest } from '../../shared/weights/manifest.ts';
 import { pieceCount } from '../../shared/weights/pieces.ts';
 import { cacheFolder, parseSource, type Source } from '../../shared/weights/source.ts';
-import { Blob, type BlobPlace, DIGEST_BYTES } from './blob.ts';
+import { BLOB_DIGEST_BYTES, Blob, type BlobLocation } from './blob.ts';
+import { DiskQuota } from './disk-quota.ts';
 import { Environments } from './environment/environments.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import type { Hasher } from './hasher.ts';
 import { linkSnapshot, unlinkSnapshot } from './hub-cache.ts';
-import { holderLives, type Locking, takeLock } from './lock-file.ts';
-import { type KeptManifest, Manifests } from './manifests.ts';
+import { isHolderAlive, type LockOptions, takeLock } from './lock-file.ts';
+import { Manifests, type StoredManifest } from './manifests.ts';
 import { Presence } from './presence.ts';
-import { Room } from './room.ts';
 
 /** Root owns the host's mount points; in a user namespace without a mapping for root it is user 65534. */
 const ROOT_UIDS = [0, 65_534];
@@ -41,8 +41,8 @@ export class Store {
   readonly #awaited = new Map<string, Set<() => void>>();
   readonly manifests: Manifests;
   readonly environments: Environments;
-  readonly room: Room;
-  readonly locking: Locking;
+  readonly room: DiskQuota;
+  readonly locking: LockOptions;
 
   constructor(options: StoreOptions) {
     this.options = options;
@@ -50,7 +50,7 @@ export class Store {
     this.locking = { presence, log: options.log };
     this.manifests = new Manifests(this.inside, presence);
     this.environments = new Environments(this.#inside('environments'), this.locking);
-    this.room = new Room(this);
+    this.room = new DiskQuota(this);
   }
 
   get directory(): string {
@@ -89,7 +89,7 @@ export class Store {
     return join(this.inside, ...parts);
   }
 
-  placeOf(key: string): BlobPlace {
+  placeOf(key: string): BlobLocation {
     const path = this.#inside('blobs', key);
     return { path, partPath: `${path}.part`, digestsPath: `${path}.digests` };
   }
@@ -98,7 +98,7 @@ export class Store {
     const { path, digestsPath } = this.placeOf(key);
     const [found, digests] = await Promise.all([path, digestsPath].map((one) => stat(one).catch(() => undefined)));
     // Without its digests it cannot be sent to other nodes, so it is fetched again.
-    const wanted = pieceCount({ size, pieceBytes: this.options.pieceBytes }) * DIGEST_BYTES;
+    const wanted = pieceCount({ size, pieceBytes: this.options.pieceBytes }) * BLOB_DIGEST_BYTES;
     return found?.size === size && digests !== undefined && digests.size >= wanted;
   }
 
@@ -178,7 +178,7 @@ export class Store {
   }
 
   /** Creates the snapshot for engines. All blobs are here. Returns its path. @throws WeightsError */
-  async link(id: string, manifest: Manifest): Promise<string> {
+  async link(id: string, manifest: WeightsManifest): Promise<string> {
     const source = parseSource(manifest.source);
     if (source === undefined) throw new WeightsError('wrong', `"${manifest.source}" is not a source`);
     const folder = join(this.options.directory, cacheFolder(source));
@@ -207,7 +207,7 @@ export class Store {
   /**
    * Removes a model, with the blobs and environments that no other model uses. Called by `room`. @throws WeightsError
    */
-  async remove({ id, manifest }: Pick<KeptManifest, 'id' | 'manifest'>): Promise<void> {
+  async remove({ id, manifest }: Pick<StoredManifest, 'id' | 'manifest'>): Promise<void> {
     const source = parseSource(manifest.source);
     const rest = (await this.manifests.every()).filter((one) => one.id !== id);
     if (source !== undefined) {
@@ -244,7 +244,7 @@ export class Store {
     const named = new Set(manifests.flatMap((one) => one.manifest.files.map(({ key }) => key)));
     for (const name of blobs) {
       const [key = ''] = name.split('.');
-      const locked = await holderLives(this.#inside('blobs', `${key}.lock`), this.locking.presence);
+      const locked = await isHolderAlive(this.#inside('blobs', `${key}.lock`), this.locking.presence);
       if (!named.has(key) && !locked && !this.#open.has(key)) await rm(this.#inside('blobs', name), { force: true });
     }
     for (const key of environments) if (!named.has(key)) await this.environments.remove(key);

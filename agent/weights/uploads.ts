@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { Bucket } from '../../shared/collections/bucket.ts';
+import { TokenBucket } from '../../shared/collections/token-bucket.ts';
 
 /** A place becomes free when a transfer ends; beyond this wait another sender is better. */
 const WAIT_MS = 5_000;
@@ -103,7 +103,7 @@ interface Waiting {
 export class Uploads {
   readonly max: number;
   readonly #rate: number | undefined;
-  readonly #bucket: Bucket | undefined;
+  readonly #bucket: TokenBucket | undefined;
   readonly #burst: number;
   readonly #limits: ReaderLimits;
   /** At most `max`. */
@@ -132,7 +132,7 @@ export class Uploads {
     this.#rate = bytesPerS;
     this.#limits = limits;
     this.#burst = Math.max(chunkBytes, (bytesPerS ?? 0) * BURST_S);
-    this.#bucket = bytesPerS === undefined ? undefined : new Bucket(bytesPerS, this.#burst, performance.now());
+    this.#bucket = bytesPerS === undefined ? undefined : new TokenBucket(bytesPerS, this.#burst, performance.now());
   }
 
   get active(): number {

@@ -1,11 +1,11 @@
 /** Weights of one agent: what it stores, sends to its neighbors, and pulls from them. Outlives the agent's sessions. */
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
-import { blobsOf, type Manifest, type ManifestFile, sizeOf } from '../../shared/weights/manifest.ts';
+import { blobsOf, type ManifestFile, manifestBytes, type WeightsManifest } from '../../shared/weights/manifest.ts';
 import { PIECE_BYTES } from '../../shared/weights/pieces.ts';
 import { sourceText } from '../../shared/weights/source.ts';
-import type { Held, PullStatus } from '../host/control-protocol.ts';
-import { Access } from './access.ts';
+import type { ModelHolding, PullStatus } from '../host/control-protocol.ts';
+import { WeightsAccess } from './access.ts';
 import type { Blob } from './blob.ts';
 import { BlobPull } from './blob-pull.ts';
 import { WeightsClient } from './client.ts';
@@ -15,12 +15,12 @@ import type { Environment } from './environment/environments.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import { Hasher } from './hasher.ts';
 import { Inventory } from './inventory.ts';
-import { listingAnew, pullManifest } from './manifest-pull.ts';
-import type { KeptManifest } from './manifests.ts';
+import { pullManifest, retryWithNewListing } from './manifest-pull.ts';
+import type { StoredManifest } from './manifests.ts';
 import type { PeerName, Peers } from './peers.ts';
 import { PullList } from './pull-list.ts';
-import { CHUNK_BYTES, WeightsServer } from './server.ts';
-import { digestOf } from './sources/keys.ts';
+import { SEND_CHUNK_BYTES, WeightsServer } from './server.ts';
+import { contentDigest } from './sources/keys.ts';
 import { type BlobSource, openSource, readSource } from './sources/source.ts';
 import { Store } from './store.ts';
 import { type ReaderLimits, Uploads } from './uploads.ts';
@@ -40,24 +40,24 @@ export interface WeightsOptions {
   now?: () => number;
 }
 
-export interface Pulled {
+export interface PullResult {
   /** The snapshot's directory. */
   path: string;
-  manifest: Manifest;
+  manifest: WeightsManifest;
   status: PullStatus;
 }
 
-export class Weights {
+export class WeightsService {
   readonly store: Store;
   readonly uploads: Uploads;
   readonly #options: WeightsOptions;
   readonly #hasher = new Hasher();
   readonly #inventory: Inventory;
-  readonly #access: Access;
+  readonly #access: WeightsAccess;
   readonly #client: WeightsClient;
   readonly #server: WeightsServer;
   readonly #coordination: Coordination;
-  readonly #pulls = new PullList<Pulled>();
+  readonly #pulls = new PullList<PullResult>();
   /** Sources that must be kept for an engine, from the command line. */
   readonly #keep = new Set<string>();
   /** Sources of `#keep` that are complete here and used by the engine. */
@@ -70,8 +70,8 @@ export class Weights {
     this.#options = options;
     this.store = new Store({ directory, limitBytes, pieceBytes, hasher: this.#hasher, log });
     this.#inventory = new Inventory(this.store, () => peers.own()?.provider, options.now ?? Date.now);
-    this.uploads = new Uploads(uploads, rate, CHUNK_BYTES, options.readers);
-    this.#access = new Access(() => peers.own(), clusters);
+    this.uploads = new Uploads(uploads, rate, SEND_CHUNK_BYTES, options.readers);
+    this.#access = new WeightsAccess(() => peers.own(), clusters);
     this.#client = new WeightsClient(peers);
     this.#coordination = new Coordination({
       peers,
@@ -114,11 +114,11 @@ export class Weights {
    * The models of a source, complete on this node's disk. `keep`: not evicted while this process lives. @throws
    * WeightsError
    */
-  pull(text: string, keep = false): Promise<Pulled> {
+  pull(text: string, keep = false): Promise<PullResult> {
     const source = sourceText(readSource(text));
     if (keep) this.#keep.add(source);
     const pulling = this.#pulls.run(source, (status) =>
-      listingAnew(this.#options.log, (anew) => this.#pull(source, status, anew)).catch((error: unknown) => {
+      retryWithNewListing(this.#options.log, (anew) => this.#pull(source, status, anew)).catch((error: unknown) => {
         this.#keep.delete(source);
         throw error;
       }),
@@ -128,11 +128,11 @@ export class Weights {
     return pulling.then((pulled) => (this.#inUse.has(source) ? pulled : this.pull(text, true)));
   }
 
-  async #pull(text: string, status: PullStatus, anew: boolean): Promise<Pulled> {
+  async #pull(text: string, status: PullStatus, anew: boolean): Promise<PullResult> {
     const { env, log, limits = PULL_LIMITS, now = Date.now, openSource: opened = openSource } = this.#options;
     const source = readSource(text);
     const reader = opened(source, env);
-    const id = digestOf(text);
+    const id = contentDigest(text);
     const { signal } = this.#stop;
     const manifest = await pullManifest(
       {
@@ -155,7 +155,7 @@ export class Weights {
     status.bytes = 0;
     await this.#refresh();
     void this.#coordination.announce('holds', [this.#inventory.manifestKey(text)]);
-    status.total = sizeOf(manifest);
+    status.total = manifestBytes(manifest);
     status.state = 'pulling';
     await this.store.room.forModel(id, manifest, signal);
     try {
@@ -179,7 +179,7 @@ export class Weights {
         );
   }
 
-  async #removeKept(kept: KeptManifest): Promise<void> {
+  async #removeKept(kept: StoredManifest): Promise<void> {
     const keys = blobsOf(kept.manifest).map((file) => this.#inventory.blobKey(kept.manifest, file));
     await this.store.room.remove(kept, this.#stop.signal);
     const stays = new Set(await this.#inventory.keys());
@@ -203,7 +203,7 @@ export class Weights {
         file: join(path, file.path),
         env: this.#options.env,
         room: (bytes, noted, note) =>
-          this.store.room.forEnvironment(digestOf(source), { source, bytes, noted, note }, signal),
+          this.store.room.forEnvironment(contentDigest(source), { source, bytes, noted, note }, signal),
         signal,
       });
       return { ...environment, status: { ...status, state: 'done', path: environment.path } };
@@ -211,7 +211,7 @@ export class Weights {
   }
 
   async #pullBlob(
-    manifest: Manifest,
+    manifest: WeightsManifest,
     file: ManifestFile,
     source: BlobSource,
     status: PullStatus,
@@ -255,12 +255,12 @@ export class Weights {
   }
 
   /** Models here. */
-  held(): Promise<Held[]> {
+  held(): Promise<ModelHolding[]> {
     return this.#inventory.held();
   }
 
   /** Models on other nodes of the provider, by session; undefined if a node did not answer. */
-  async heldElsewhere(): Promise<{ session: string; held: Held[] | undefined }[]> {
+  async heldElsewhere(): Promise<{ session: string; held: ModelHolding[] | undefined }[]> {
     const { peers } = this.#options;
     const own = peers.others().filter((peer) => this.#access.isOwn(peer));
     return Promise.all(

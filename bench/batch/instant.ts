@@ -1,6 +1,6 @@
 import { median } from '../stats.ts';
 import type { Options, Row } from './main.ts';
-import { direct, linesOf, memoryDuring, openBatchHouse, through, upload } from './setup.ts';
+import { direct, linesOf, memoryDuring, openBatchCluster, through, upload } from './setup.ts';
 
 const AGENTS = 4;
 /** Requests in flight at each engine in the direct measurement: the window that agents may reach. */
@@ -8,13 +8,13 @@ const IN_FLIGHT = 64;
 
 /** Engines that answer immediately: the cost of the gateway and the agents. */
 export async function instant({ lines, rounds }: Options): Promise<Row[]> {
-  const house = await openBatchHouse(AGENTS);
-  const file = await upload(house.client, linesOf(lines, 'unary'));
+  const cluster = await openBatchCluster(AGENTS);
+  const file = await upload(cluster.client, linesOf(lines, 'unary'));
   const rates: { direct: number[]; batch: number[] } = { direct: [], batch: [] };
-  const { before, most } = await memoryDuring(house.gateway, async () => {
+  const { before, most } = await memoryDuring(cluster.gateway, async () => {
     for (let round = 0; round < rounds; round++) {
-      rates.direct.push(await direct(house.urls, lines, { bench: 'unary', inFlight: IN_FLIGHT }));
-      rates.batch.push(await through(house.client, file, lines));
+      rates.direct.push(await direct(cluster.urls, lines, { bench: 'unary', inFlight: IN_FLIGHT }));
+      rates.batch.push(await through(cluster.client, file, lines));
     }
   });
   const [straight, batch] = [median(rates.direct), median(rates.batch)];

@@ -1,8 +1,8 @@
 import { Pool } from 'undici';
-import { chat, PATH } from '../house.ts';
+import { chat, PATH } from '../bench-cluster.ts';
 import { arrivals, quantile } from '../stats.ts';
 import type { Options, Row } from './main.ts';
-import { type BatchHouse, begin, linesOf, openBatchHouse, upload, watch } from './setup.ts';
+import { type BatchCluster, begin, linesOf, openBatchCluster, upload, watch } from './setup.ts';
 
 const SLOTS = 16;
 const BENCH = `paced ${SLOTS} 50`;
@@ -12,17 +12,17 @@ const REQUESTS = 300;
 
 /** Requests at an engine that a batch keeps full: their time to the first byte, compared with no batch. */
 export async function latency({ lines, rounds }: Options): Promise<Row[]> {
-  const house = await openBatchHouse(1, ['--max-running', String(SLOTS)]);
-  const file = await upload(house.client, linesOf(lines, BENCH));
+  const cluster = await openBatchCluster(1, ['--max-running', String(SLOTS)]);
+  const file = await upload(cluster.client, linesOf(lines, BENCH));
   const [calm, beside]: [number[], number[]] = [[], []];
   let refused = 0;
   for (let round = 0; round < rounds; round++) {
-    const alone = await measured(house);
-    const id = await begin(house.client, file);
-    await watch(house.client, id, (batch) => (batch.request_counts?.completed ?? 0) >= 500);
-    const busy = await measured(house);
-    await house.client.batches.cancel(id);
-    await watch(house.client, id, ({ status }) => status === 'cancelled');
+    const alone = await measured(cluster);
+    const id = await begin(cluster.client, file);
+    await watch(cluster.client, id, (batch) => (batch.request_counts?.completed ?? 0) >= 500);
+    const busy = await measured(cluster);
+    await cluster.client.batches.cancel(id);
+    await watch(cluster.client, id, ({ status }) => status === 'cancelled');
     calm.push(...alone.times);
     beside.push(...busy.times);
     refused += busy.refused;
@@ -39,7 +39,7 @@ export async function latency({ lines, rounds }: Options): Promise<Row[]> {
   ];
 }
 
-async function measured({ gateway, key }: BatchHouse): Promise<{ times: number[]; refused: number }> {
+async function measured({ gateway, key }: BatchCluster): Promise<{ times: number[]; refused: number }> {
   const pool = new Pool(gateway.url, { connections: 64, pipelining: 1 });
   const body = JSON.stringify(chat(BENCH));
   const headers = { 'content-type': 'application/json', authorization: `Bearer ${key}` };

@@ -1,5 +1,5 @@
 import type { Options, Row } from './main.ts';
-import { begin, isOver, linesOf, openBatchHouse, upload, watch } from './setup.ts';
+import { begin, isOver, linesOf, openBatchCluster, upload, watch } from './setup.ts';
 
 const AGENTS = 4;
 const SLOTS = 16;
@@ -7,24 +7,26 @@ const BENCH = `paced ${SLOTS} 50`;
 
 /** One of four agents is killed in the middle: how much longer the batch takes, and how many lines run twice. */
 export async function lost({ lines }: Options): Promise<Row[]> {
-  const house = await openBatchHouse(AGENTS, ['--max-running', String(SLOTS)]);
-  const file = await upload(house.client, linesOf(lines, BENCH));
+  const cluster = await openBatchCluster(AGENTS, ['--max-running', String(SLOTS)]);
+  const file = await upload(cluster.client, linesOf(lines, BENCH));
   const asked = async () => {
-    const counts = await Promise.all(house.urls.map(async (url) => Number(await (await fetch(`${url}/asked`)).text())));
+    const counts = await Promise.all(
+      cluster.urls.map(async (url) => Number(await (await fetch(`${url}/asked`)).text())),
+    );
     return counts.reduce((sum, count) => sum + count, 0);
   };
   const run = async (half: () => void) => {
     const startedAt = performance.now();
     const before = await asked();
-    const id = await begin(house.client, file);
-    await watch(house.client, id, (batch) => (batch.request_counts?.completed ?? 0) >= lines / 2);
+    const id = await begin(cluster.client, file);
+    await watch(cluster.client, id, (batch) => (batch.request_counts?.completed ?? 0) >= lines / 2);
     half();
-    const batch = await watch(house.client, id, isOver);
+    const batch = await watch(cluster.client, id, isOver);
     if (batch.request_counts?.completed !== lines) throw new Error(`not all lines: ${JSON.stringify(batch)}`);
     return { tookMs: performance.now() - startedAt, twice: (await asked()) - before - lines };
   };
   const calm = await run(() => {});
-  const killed = await run(() => house.agents[0]?.signal('SIGKILL'));
+  const killed = await run(() => cluster.agents[0]?.signal('SIGKILL'));
   // Lines at the engine, and results of the last second that were not committed: 16 slots and 20 rounds of them.
   const inFlight = SLOTS + SLOTS * 20;
   const factor = killed.tookMs / calm.tookMs;

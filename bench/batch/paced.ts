@@ -1,6 +1,6 @@
 import { median } from '../stats.ts';
 import type { Options, Row } from './main.ts';
-import { direct, linesOf, openBatchHouse, through, upload } from './setup.ts';
+import { direct, linesOf, openBatchCluster, through, upload } from './setup.ts';
 
 const AGENTS = 4;
 const SLOTS = 16;
@@ -8,12 +8,12 @@ const BENCH = `paced ${SLOTS} 50`;
 
 /** Engines with 16 slots and 50 ms per line: are their slots kept full? */
 export async function paced({ lines, rounds }: Options): Promise<Row[]> {
-  const house = await openBatchHouse(AGENTS, ['--max-running', String(SLOTS)]);
-  const file = await upload(house.client, linesOf(lines, BENCH));
+  const cluster = await openBatchCluster(AGENTS, ['--max-running', String(SLOTS)]);
+  const file = await upload(cluster.client, linesOf(lines, BENCH));
   const shares: number[] = [];
   for (let round = 0; round < rounds; round++) {
-    const straight = await direct(house.urls, lines, { bench: BENCH, inFlight: SLOTS });
-    shares.push((await through(house.client, file, lines)) / straight);
+    const straight = await direct(cluster.urls, lines, { bench: BENCH, inFlight: SLOTS });
+    shares.push((await through(cluster.client, file, lines)) / straight);
   }
   const share = median(shares);
   const what = `${lines} lines at ${AGENTS} engines of ${SLOTS} slots and 50 ms, of direct`;

@@ -4,12 +4,12 @@ import { Pool } from 'undici';
 import { startAgent } from '../../test/support/agent.ts';
 import { Gateway } from '../../test/support/gateway.ts';
 import { freePort, type Managed } from '../../test/support/processes.ts';
+import { chat, PATH, startEngine } from '../bench-cluster.ts';
 import { MODEL } from '../engine-answers.ts';
-import { chat, PATH, startEngine } from '../house.ts';
 
 const READY_MS = 60_000;
 
-export interface BatchHouse {
+export interface BatchCluster {
   gateway: Gateway;
   client: OpenAI;
   key: string;
@@ -19,10 +19,10 @@ export interface BatchHouse {
   engines: Managed[];
 }
 
-export async function openBatchHouse(nodes: number, agentArgs: string[] = []): Promise<BatchHouse> {
+export async function openBatchCluster(nodes: number, agentArgs: string[] = []): Promise<BatchCluster> {
   const gateway = await Gateway.start({ port: await freePort() });
   const [key, token] = await Promise.all([gateway.createKey('bench'), gateway.createJoinToken()]);
-  const house: BatchHouse = {
+  const cluster: BatchCluster = {
     gateway,
     key,
     token,
@@ -31,18 +31,18 @@ export async function openBatchHouse(nodes: number, agentArgs: string[] = []): P
     agents: [],
     engines: [],
   };
-  for (let i = 0; i < nodes; i++) await startNode(house, agentArgs);
-  return house;
+  for (let i = 0; i < nodes; i++) await startNode(cluster, agentArgs);
+  return cluster;
 }
 
 /** Adds an agent with its own engine. */
-export async function startNode(house: BatchHouse, args: string[] = []): Promise<void> {
-  const { gateway, token } = house;
+export async function startNode(cluster: BatchCluster, args: string[] = []): Promise<void> {
+  const { gateway, token } = cluster;
   const { url, process } = await startEngine();
-  house.urls.push(url);
-  house.engines.push(process);
-  house.agents.push(await startAgent({ gateways: [gateway.url], token, engineUrl: url, args }));
-  await gateway.serving(house.agents.length, READY_MS, MODEL);
+  cluster.urls.push(url);
+  cluster.engines.push(process);
+  cluster.agents.push(await startAgent({ gateways: [gateway.url], token, engineUrl: url, args }));
+  await gateway.serving(cluster.agents.length, READY_MS, MODEL);
 }
 
 /** @param bench what the engine must do; see bench/engine.ts */

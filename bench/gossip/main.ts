@@ -12,9 +12,9 @@ import { ROOT } from '../../test/support/where.ts';
 import { aboutMachine, watchMachine } from '../machine.ts';
 import { type Row, table } from '../report.ts';
 import { run } from '../run.ts';
+import { GossipCluster } from './gossip-cluster.ts';
 import { churn, hung, idle, killed, spread } from './measures.ts';
 import { inOwnNetwork } from './network.ts';
-import { Village } from './village.ts';
 
 const { values } = parseArgs({
   options: {
@@ -33,7 +33,7 @@ async function size(agents: number, rows: Row[], skipped: string[]): Promise<voi
   const random = seeded(Number(values.seed) * 1_000 + agents);
   const processes = agents > 32 ? 4 : agents;
   const startedAt = performance.now();
-  const village = await Village.open(processes, agents / processes, random);
+  const village = await GossipCluster.open(processes, agents / processes, random);
   await village.together();
   const together = (performance.now() - startedAt) / 1_000;
   rows.push({

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { judged, type Row } from '../report.ts';
 import { median, quantile } from '../stats.ts';
+import type { GossipCluster, Seen } from './gossip-cluster.ts';
 import { noTraffic, traffic } from './network.ts';
 import { processorMs } from './processor.ts';
-import type { Seen, Village } from './village.ts';
 
 /** Interval between updates, long enough that the previous one has reached every agent. */
 const BETWEEN_MS = 200;
@@ -24,7 +24,7 @@ interface Spent {
   seen: Seen[];
 }
 
-async function spent(village: Village): Promise<Spent> {
+async function spent(village: GossipCluster): Promise<Spent> {
   const { sent, seen } = await village.report();
   const { messages, bytes } = sent;
   const pids = village.processes.map(({ pid }) => pid);
@@ -40,7 +40,7 @@ async function spent(village: Village): Promise<Spent> {
 /**
  * The cost of `updates` updates per agent, from `begin` to `end`, minus what an idle village spends in the same time.
  */
-function costs(village: Village, updates: number, rest: [Spent, Spent], wave: [Spent, Spent]): Row[] {
+function costs(village: GossipCluster, updates: number, rest: [Spent, Spent], wave: [Spent, Spent]): Row[] {
   const share = (wave[1].at - wave[0].at) / (rest[1].at - rest[0].at);
   const at = `${village.size} agents, ${updates} updates`;
   const row = (what: string, of: 'processorMs' | 'messages' | 'bytes', unit: string) => {
@@ -55,7 +55,7 @@ function costs(village: Village, updates: number, rest: [Spent, Spent], wave: [S
 }
 
 /** How an update spreads: from the call that publishes it until each other agent has merged it. */
-export async function spread(village: Village, updates: number): Promise<Row[]> {
+export async function spread(village: GossipCluster, updates: number): Promise<Row[]> {
   const idle = await spent(village);
   await sleep(REST_MS);
   const begin = await spent(village);
@@ -108,7 +108,7 @@ interface Sent {
   wire: { bytes: number; packets: number } | undefined;
 }
 
-async function sentPerAgent(village: Village, act: () => Promise<void>): Promise<Sent> {
+async function sentPerAgent(village: GossipCluster, act: () => Promise<void>): Promise<Sent> {
   const before = (await village.report()).sent;
   const wire = traffic();
   const startedAt = performance.now();
@@ -136,7 +136,7 @@ function wireRow(sent: Sent, at: string, skipped: string[]): Row[] {
 }
 
 /** What a settled agent sends. */
-export async function idle(village: Village, ms: number, skipped: string[]): Promise<Row[]> {
+export async function idle(village: GossipCluster, ms: number, skipped: string[]): Promise<Row[]> {
   const sent = await sentPerAgent(village, () => sleep(ms));
   const at = `${village.size} agents, ${ms / 1_000} s`;
   const row = { what: 'idle traffic per agent', at, value: sent.gossip, unit: 'B/s' };
@@ -144,7 +144,12 @@ export async function idle(village: Village, ms: number, skipped: string[]): Pro
 }
 
 /** All agents leave and return as new sessions, each every `everyMs`. */
-export async function churn(village: Village, everyMs: number, rounds: number, skipped: string[]): Promise<Row[]> {
+export async function churn(
+  village: GossipCluster,
+  everyMs: number,
+  rounds: number,
+  skipped: string[],
+): Promise<Row[]> {
   const stepMs = everyMs / village.size;
   const startedAt = performance.now();
   const sent = await sentPerAgent(village, async () => {
@@ -161,7 +166,7 @@ export async function churn(village: Village, everyMs: number, rounds: number, s
 
 /** Stops process `which` with `signal`. Returns when each other agent stopped routing to it, in ms after the signal. */
 async function stopped(
-  village: Village,
+  village: GossipCluster,
   signal: 'SIGKILL' | 'SIGSTOP',
   which: number,
   waitMs: number,
@@ -197,7 +202,7 @@ async function stopped(
  * A process hangs with open sockets, `times` times: measures until no other agent would route to it. Another process
  * each time, because a session that was suspected repeatedly is trusted again later and later.
  */
-export async function hung(village: Village, times: number): Promise<Row[]> {
+export async function hung(village: GossipCluster, times: number): Promise<Row[]> {
   const last: number[] = [];
   for (let n = 0; n < times; n++) {
     last.push(Math.max(...(await stopped(village, 'SIGSTOP', 0, 6_000))));
@@ -210,7 +215,7 @@ export async function hung(village: Village, times: number): Promise<Row[]> {
 }
 
 /** A process is killed: measures until no other agent would route to it. */
-export async function killed(village: Village): Promise<Row[]> {
+export async function killed(village: GossipCluster): Promise<Row[]> {
   const row = { at: `${village.size} agents`, unit: 'ms' };
   const times = await stopped(village, 'SIGKILL', 0, 5_000);
   return [

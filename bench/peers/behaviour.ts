@@ -4,8 +4,8 @@
  */
 import type { Engine, EngineRequest } from '../../test/support/engine.ts';
 import { dial } from '../../test/support/raw.ts';
+import { PATH } from '../bench-cluster.ts';
 import { post, type Target } from '../client.ts';
-import { PATH } from '../house.ts';
 import { MODEL } from './peer.ts';
 
 /** A peer that keeps the engine's request for this long after the client left counts as never ending it. */

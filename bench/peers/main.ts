@@ -10,11 +10,11 @@ import { parseArgs } from 'node:util';
 import { startEngine as startStandIn } from '../../test/support/engine.ts';
 import { atEnd, endAll } from '../../test/support/processes.ts';
 import { ROOT } from '../../test/support/where.ts';
+import { request, startEngine, warm } from '../bench-cluster.ts';
 import type { Target } from '../client.ts';
-import { request, startEngine, warm } from '../house.ts';
 import { aboutMachine, watchMachine } from '../machine.ts';
 import { wrkVersion } from '../programs.ts';
-import { memoryRow, openHouse } from '../required/house.ts';
+import { memoryRow, openComparisonCluster } from '../required/comparison-cluster.ts';
 import { type Required, requiredTable } from '../required/row.ts';
 import { added, requests } from '../required/side-by-side.ts';
 import { run } from '../run.ts';
@@ -108,8 +108,8 @@ async function measured(peer: Peer): Promise<Result> {
 
 /** Our requirements relative to the original: alternating, with one engine. Empty without its program. */
 async function besideOriginal(): Promise<Required[]> {
-  const house = await openHouse([]);
-  const { sides } = house;
+  const cluster = await openComparisonCluster([]);
+  const { sides } = cluster;
   if (sides.original === undefined) return [];
   for (const target of [sides.direct, sides.ours, sides.original]) await warm(target, plan.warm);
   const turns = {
@@ -119,7 +119,7 @@ async function besideOriginal(): Promise<Required[]> {
     seed: Number(values.seed),
   };
   const rows = [...(await added(sides, turns)), ...(await requests(sides, turns))];
-  return [...rows, memoryRow('RSS after that (original: its head)', house)];
+  return [...rows, memoryRow('RSS after that (original: its head)', cluster)];
 }
 
 async function main(): Promise<number> {

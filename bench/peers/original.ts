@@ -7,8 +7,8 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { eventually, freePort, Managed, temporaryDirectory } from '../../test/support/processes.ts';
+import { PATH, request } from '../bench-cluster.ts';
 import type { Target } from '../client.ts';
-import { PATH, request } from '../house.ts';
 import { versionOf } from '../programs.ts';
 import type { Peer } from './peer.ts';
 

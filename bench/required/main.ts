@@ -9,13 +9,13 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { endAll, freePort, Managed, memoryOf } from '../../test/support/processes.ts';
 import { ROOT } from '../../test/support/where.ts';
-import { warm } from '../house.ts';
+import { warm } from '../bench-cluster.ts';
 import { aboutMachine, watchMachine } from '../machine.ts';
 import { wrkVersion } from '../programs.ts';
 import { run } from '../run.ts';
 import { wide } from '../sections/wide.ts';
 import { median } from '../stats.ts';
-import { memoryRow, openHouse, rest } from './house.ts';
+import { memoryRow, openComparisonCluster, rest } from './comparison-cluster.ts';
 import { isMet, type Required, requiredTable } from './row.ts';
 import { added, type Plan, requests } from './side-by-side.ts';
 import { crowdOfStreams, pacedStreams, unpacedStreams } from './streams.ts';
@@ -41,10 +41,10 @@ const plan: Plan = {
 };
 
 async function loopback(rows: Required[], notes: string[]): Promise<void> {
-  const house = await openHouse(notes);
-  const { sides } = house;
+  const cluster = await openComparisonCluster(notes);
+  const { sides } = cluster;
   await rest();
-  rows.push(memoryRow('RSS of the gateway, idle (original: its head)', house, IDLE_MOST_MIB));
+  rows.push(memoryRow('RSS of the gateway, idle (original: its head)', cluster, IDLE_MOST_MIB));
   for (const target of [sides.direct, sides.ours, sides.original])
     if (target !== undefined) await warm(target, quick ? 200 : 4_000);
   console.error('bench: added latency');
@@ -55,11 +55,11 @@ async function loopback(rows: Required[], notes: string[]): Promise<void> {
   rows.push(await unpacedStreams(sides, { rounds: quick ? 1 : 5, tokens: quick ? 200 : 2_000 }));
   rows.push(await pacedStreams(sides, { rounds: quick ? 1 : 3, tokens: quick ? 50 : 400, seed }));
   await rest();
-  rows.push(memoryRow('RSS of the gateway after wrk and 256 streams', house, AFTER_MOST_MIB));
-  const pids = { agent: house.agent.pid, 'original’s worker': house.original?.worker.pid };
+  rows.push(memoryRow('RSS of the gateway after wrk and 256 streams', cluster, AFTER_MOST_MIB));
+  const pids = { agent: cluster.agent.pid, 'original’s worker': cluster.original?.worker.pid };
   for (const [name, pid] of Object.entries(pids))
     if (pid !== undefined) notes.push(`RSS of the ${name} after that: ${memoryOf(pid).rssMib.toFixed(0)} MiB`);
-  await Promise.all([house.original?.head.stop(), house.original?.worker.stop()]);
+  await Promise.all([cluster.original?.head.stop(), cluster.original?.worker.stop()]);
   console.error('bench: a thousand streams');
   rows.push(await crowdOfStreams(sides.ours, { rounds: quick ? 1 : 5, seconds: quick ? 2 : 10 }));
   await endAll();

@@ -1,6 +1,7 @@
 /** Our gateway and the original before one engine, alternating: the cost of a request, and the throughput. */
+
+import { request } from '../bench-cluster.ts';
 import type { Target } from '../client.ts';
-import { request } from '../house.ts';
 import { interleaved, Pool, type Side } from '../sections/latency.ts';
 import { wrk } from '../sections/throughput.ts';
 import { median } from '../stats.ts';

@@ -1,7 +1,7 @@
 /** Many concurrent streams: how much time the path adds between two tokens. */
 import { seeded } from '../../test/support/random.ts';
+import { request } from '../bench-cluster.ts';
 import { Client, type Target } from '../client.ts';
-import { request } from '../house.ts';
 
 /** Streams start within this time; the measurement begins when all are flowing. */
 const RAMP_MS = 4_000;

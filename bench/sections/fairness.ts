@@ -8,9 +8,9 @@ import { engineCommand, startAgent } from '../../test/support/agent.ts';
 import { Gateway } from '../../test/support/gateway.ts';
 import { Managed } from '../../test/support/processes.ts';
 import { seeded } from '../../test/support/random.ts';
+import { PATH, request, startEngine, warm } from '../bench-cluster.ts';
 import { Client, post, type Target } from '../client.ts';
 import { MODEL } from '../engine-answers.ts';
-import { PATH, request, startEngine, warm } from '../house.ts';
 import { judged, type Row } from '../report.ts';
 import { arrivals, quantile } from '../stats.ts';
 

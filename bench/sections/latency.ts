@@ -4,8 +4,8 @@
  */
 
 import { seeded } from '../../test/support/random.ts';
+import { type BenchCluster, request } from '../bench-cluster.ts';
 import { Client, type Target } from '../client.ts';
-import { type House, request } from '../house.ts';
 import { judged, type Row } from '../report.ts';
 import { arrivals, median, quantile, repeated } from '../stats.ts';
 
@@ -77,16 +77,16 @@ export async function interleaved(
   await Promise.all(running);
 }
 
-async function at(house: House, kind: 'unary' | 'TTFT', perSecond: number, plan: Plan): Promise<Row> {
+async function at(cluster: BenchCluster, kind: 'unary' | 'TTFT', perSecond: number, plan: Plan): Promise<Row> {
   const make = (target: Target) =>
     kind === 'unary' ? request(target, 'unary') : request(target, 'stream 16 0', { stream: true });
-  const pools = { direct: new Pool(house.direct), through: new Pool(house.through) };
+  const pools = { direct: new Pool(cluster.direct), through: new Pool(cluster.through) };
   const added: number[] = [];
   const all = { direct: [] as number[], through: [] as number[] };
   let failed = 0;
   for (let n = 0; n < plan.repeats; n++) {
-    const direct: Side = { pool: pools.direct, bytes: make(house.direct), times: [], failed: 0 };
-    const through: Side = { pool: pools.through, bytes: make(house.through), times: [], failed: 0 };
+    const direct: Side = { pool: pools.direct, bytes: make(cluster.direct), times: [], failed: 0 };
+    const through: Side = { pool: pools.through, bytes: make(cluster.through), times: [], failed: 0 };
     await interleaved([direct, through], perSecond, plan.requests(perSecond), plan.seed + n * 10, kind === 'TTFT');
     added.push(median(through.times) - median(direct.times));
     all.direct.push(...direct.times);
@@ -112,10 +112,10 @@ async function at(house: House, kind: 'unary' | 'TTFT', perSecond: number, plan:
   );
 }
 
-export async function latency(house: House, plan: Plan): Promise<Row[]> {
+export async function latency(cluster: BenchCluster, plan: Plan): Promise<Row[]> {
   const rows: Row[] = [];
   for (const kind of ['unary', 'TTFT'] as const) {
-    for (const perSecond of [1, 4, 16]) rows.push(await at(house, kind, perSecond, plan));
+    for (const perSecond of [1, 4, 16]) rows.push(await at(cluster, kind, perSecond, plan));
   }
   return rows;
 }

@@ -2,8 +2,8 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { ROOT } from '../../test/support/where.ts';
+import { type BenchCluster, chat, type Memory, PATH, peak } from '../bench-cluster.ts';
 import type { Target } from '../client.ts';
-import { chat, type House, type Memory, PATH, peak } from '../house.ts';
 import { judged, type Row } from '../report.ts';
 import { median, repeated } from '../stats.ts';
 
@@ -64,15 +64,15 @@ export interface Plan {
   connections: number[];
 }
 
-export async function throughput(house: House, plan: Plan): Promise<{ rows: Row[]; loaded: Memory }> {
+export async function throughput(cluster: BenchCluster, plan: Plan): Promise<{ rows: Row[]; loaded: Memory }> {
   const rows: Row[] = [];
-  const loaded = await peak(house, async () => {
+  const loaded = await peak(cluster, async () => {
     for (const connections of plan.connections) {
       const direct: WrkResult[] = [];
       const through: WrkResult[] = [];
       for (let n = 0; n < plan.repeats; n++) {
-        direct.push(await wrk(house.direct, connections, plan.seconds));
-        through.push(await wrk(house.through, connections, plan.seconds));
+        direct.push(await wrk(cluster.direct, connections, plan.seconds));
+        through.push(await wrk(cluster.through, connections, plan.seconds));
       }
       const { median: value, least, most } = repeated(through.map((result) => result.perSecond));
       const row = {

@@ -1,8 +1,8 @@
 /** Streams: throughput without pacing, and the cost of each token's path with pacing. */
 
 import { seeded } from '../../test/support/random.ts';
+import { type BenchCluster, type Memory, peak, request } from '../bench-cluster.ts';
 import { Client, type Target } from '../client.ts';
-import { type House, type Memory, peak, request } from '../house.ts';
 import { judged, type Row } from '../report.ts';
 import { median, quantile, repeated } from '../stats.ts';
 
@@ -44,11 +44,11 @@ interface Throughput {
   through: number[];
 }
 
-async function inTurns(house: House, repeats: number, tokens: number): Promise<Throughput> {
+async function inTurns(cluster: BenchCluster, repeats: number, tokens: number): Promise<Throughput> {
   const seen: Throughput = { direct: [], through: [] };
   for (let n = 0; n < repeats; n++) {
-    seen.direct.push(await unpaced(house.direct, tokens));
-    seen.through.push(await unpaced(house.through, tokens));
+    seen.direct.push(await unpaced(cluster.direct, tokens));
+    seen.through.push(await unpaced(cluster.through, tokens));
   }
   return seen;
 }
@@ -123,12 +123,12 @@ export async function paced(target: Target, streams: number, tokens: number, see
   return result;
 }
 
-async function perToken(house: House, streams: number, plan: Plan): Promise<Row[]> {
+async function perToken(cluster: BenchCluster, streams: number, plan: Plan): Promise<Row[]> {
   const direct: Paced[] = [];
   const through: Paced[] = [];
   for (let n = 0; n < plan.repeats; n++) {
-    direct.push(await paced(house.direct, streams, plan.paced, plan.seed + n));
-    through.push(await paced(house.through, streams, plan.paced, plan.seed + n));
+    direct.push(await paced(cluster.direct, streams, plan.paced, plan.seed + n));
+    through.push(await paced(cluster.through, streams, plan.paced, plan.seed + n));
   }
   const at = `${streams} stream${streams === 1 ? '' : 's'} at 50 tokens/s`;
   const of = (side: Paced[], pick: (one: Paced) => number) => side.map(pick);
@@ -163,16 +163,16 @@ async function perToken(house: House, streams: number, plan: Plan): Promise<Row[
   ];
 }
 
-export async function tokens(house: House, plan: Plan): Promise<{ rows: Row[]; loaded: Memory }> {
+export async function tokens(cluster: BenchCluster, plan: Plan): Promise<{ rows: Row[]; loaded: Memory }> {
   const rows: Row[] = [];
-  const loaded = await peak(house, async () => {
+  const loaded = await peak(cluster, async () => {
     // Streams are cold here, as small requests were before their warm-up: the first pair is reported, and not used
     // otherwise.
-    const cold = await inTurns(house, 1, plan.tokens);
+    const cold = await inTurns(cluster, 1, plan.tokens);
     rows.push(throughputRow(`${STREAMS} unpaced streams, the first since the start`, cold));
-    const warm = await inTurns(house, plan.repeats, plan.tokens);
+    const warm = await inTurns(cluster, plan.repeats, plan.tokens);
     rows.push(judged(throughputRow(`${STREAMS} unpaced streams`, warm), { least: RATIO_LIMIT }));
-    for (const streams of [1, 256]) rows.push(...(await perToken(house, streams, plan)));
+    for (const streams of [1, 256]) rows.push(...(await perToken(cluster, streams, plan)));
   });
   return { rows, loaded };
 }

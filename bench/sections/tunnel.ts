@@ -3,10 +3,11 @@
  * headers, minus the body that the engine received and the body that it sent. Sequential requests on one client
  * connection, after some that are not counted.
  */
+
+import { type BenchCluster, chat, request } from '../bench-cluster.ts';
 import { Client } from '../client.ts';
 import type { Counter } from '../counter.ts';
 import { UNARY_BYTES } from '../engine-answers.ts';
-import { chat, type House, request } from '../house.ts';
 import { judged, type Row } from '../report.ts';
 
 const OUT_BYTES = 200;
@@ -27,9 +28,9 @@ async function ask(client: Client, bytes: Buffer, times: number): Promise<void> 
   }
 }
 
-export async function tunnel(house: House, counter: Counter, requests: number): Promise<Row[]> {
-  const client = new Client(house.through);
-  const unary = request(house.through, 'unary');
+export async function tunnel(cluster: BenchCluster, counter: Counter, requests: number): Promise<Row[]> {
+  const client = new Client(cluster.through);
+  const unary = request(cluster.through, 'unary');
   await ask(client, unary, BEFORE);
   await settled(counter);
   const idle = await settled(counter);
@@ -38,7 +39,7 @@ export async function tunnel(house: House, counter: Counter, requests: number): 
   const bodyOut = Buffer.byteLength(JSON.stringify(chat('unary')));
   const each = (bytes: number, quiet: number, body: number) => (bytes - quiet) / requests - body;
   const TOKENS = 200;
-  const stream = request(house.through, `stream ${TOKENS} 50`, { stream: true });
+  const stream = request(cluster.through, `stream ${TOKENS} 50`, { stream: true });
   let streamed = 0;
   const timing = await client.ask(stream, (piece) => {
     streamed += piece.length;

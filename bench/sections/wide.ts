@@ -11,9 +11,9 @@ import { startAgent } from '../../test/support/agent.ts';
 import { Gateway } from '../../test/support/gateway.ts';
 import { Managed } from '../../test/support/processes.ts';
 import { NODE, ROOT } from '../../test/support/where.ts';
+import { request, startEngine, warm } from '../bench-cluster.ts';
 import { Client, post, type Target } from '../client.ts';
 import { MODEL } from '../engine-answers.ts';
-import { request, startEngine, warm } from '../house.ts';
 import { judged, type Row } from '../report.ts';
 import { median, repeated } from '../stats.ts';
 

@@ -10,14 +10,14 @@ import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
-import type { Proven } from '../../agent/mesh/channel/accept.ts';
+import type { ProvenConnection } from '../../agent/mesh/channel/accept.ts';
 import { Channel, type ChannelEvents } from '../../agent/mesh/channel/channel.ts';
 import { dialChannel } from '../../agent/mesh/channel/dial.ts';
 import { Listener } from '../../agent/mesh/channel/listener.ts';
 import { sessionContext } from '../../agent/mesh/channel/secure.ts';
-import { CHUNK_BYTES } from '../../agent/weights/server.ts';
+import { SEND_CHUNK_BYTES } from '../../agent/weights/server.ts';
 import { DATA_MAX_BYTES, STREAM_WINDOW_MAX_BYTES } from '../../shared/wire/limits.ts';
-import { Outgoing } from '../../shared/wire/outgoing.ts';
+import { OutboundStream } from '../../shared/wire/outbound-stream.ts';
 import { identity, NO_RELEASES, openTicket } from '../../test/agent/mesh/node.ts';
 import { atEnd, endAll } from '../../test/support/processes.ts';
 import { median, quantile } from '../stats.ts';
@@ -65,9 +65,9 @@ function eventsOf(onFrame: ChannelEvents['onFrame']): ChannelEvents {
 
 /** The child: sends tokens continuously, and blobs when told to. */
 async function send(): Promise<void> {
-  const chunk = Buffer.alloc(CHUNK_BYTES, 1);
+  const chunk = Buffer.alloc(SEND_CHUNK_BYTES, 1);
   const channels: Channel[] = [];
-  const sockets: Proven['socket'][] = [];
+  const sockets: ProvenConnection['socket'][] = [];
   const listener = new Listener({
     own: credentials,
     openTicket,
@@ -79,7 +79,7 @@ async function send(): Promise<void> {
       );
       channel.start();
       channels.push(channel);
-      const tokens = new Outgoing();
+      const tokens = new OutboundStream();
       channel.link.attach(TOKENS, { outgoing: tokens, ending: () => [] });
       setInterval(() => {
         const token = Buffer.alloc(TOKEN_BYTES);
@@ -105,10 +105,11 @@ async function send(): Promise<void> {
 
 function overChannel(channel: Channel | undefined, bytes: number, chunk: Uint8Array): Promise<void> {
   return new Promise((resolve) => {
-    const outgoing = new Outgoing();
+    const outgoing = new OutboundStream();
     let left = bytes;
     const refill = () => {
-      for (; left > 0 && outgoing.unsent < CHUNK_BYTES; left -= chunk.length) outgoing.push(chunk.subarray(0, left));
+      for (; left > 0 && outgoing.unsent < SEND_CHUNK_BYTES; left -= chunk.length)
+        outgoing.push(chunk.subarray(0, left));
       if (left <= 0 && !outgoing.ended) outgoing.finish();
     };
     const ending = () => {

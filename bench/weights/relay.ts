@@ -16,7 +16,7 @@ import { parseArgs } from 'node:util';
 import * as z from 'zod';
 import { WeightsClient } from '../../agent/weights/client.ts';
 import type { Peers } from '../../agent/weights/peers.ts';
-import { Weights } from '../../agent/weights/weights.ts';
+import { WeightsService } from '../../agent/weights/weights.ts';
 import { PIECE_BYTES } from '../../shared/weights/pieces.ts';
 import { hubFolder, sha256 } from '../../test/agent/weights/cluster.ts';
 import { selfSigned } from '../../test/support/certificate.ts';
@@ -74,9 +74,9 @@ async function named(socket: TLSSocket): Promise<string> {
   return String(socket.read(26));
 }
 
-function weightsOf(peers: Peers, directory: string): Weights {
+function weightsOf(peers: Peers, directory: string): WeightsService {
   const config = { directory, limitBytes: 2 ** 50, uploads: 2, rate: undefined, clusters: [] };
-  return new Weights({ config, peers, env: {}, log: () => {}, pieceBytes: PIECE_BYTES, settleMs: 0 });
+  return new WeightsService({ config, peers, env: {}, log: () => {}, pieceBytes: PIECE_BYTES, settleMs: 0 });
 }
 
 /** The child: relays one blob, and reports the processor time. */

@@ -6,8 +6,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { type Pins, type SaidUsage, SealClientError, sealedFetch } from '../seal/index.ts';
-import type { Out } from './main.ts';
-import { reach } from './unreachable.ts';
+import { fetchOrExplain } from './fetch-or-explain.ts';
+import type { Output } from './main.ts';
 
 export interface CanaryOptions {
   gateway: string;
@@ -44,12 +44,12 @@ interface Sum {
 }
 
 /** Resolves with the exit code. @throws Error for what could not be asked */
-export async function canaryCommand(options: CanaryOptions, out: Out): Promise<number> {
+export async function canaryCommand(options: CanaryOptions, out: Output): Promise<number> {
   const { gateway, model, times, key, pins } = options;
   const headers = { authorization: `Bearer ${key}` };
   const query = new URLSearchParams({ model });
   for (const provider of Object.keys(pins ?? {})) query.append('provider', provider);
-  const listed = await reach(`${gateway}/v1/otela/seal?${query}`, { headers });
+  const listed = await fetchOrExplain(`${gateway}/v1/otela/seal?${query}`, { headers });
   if (!listed.ok)
     throw new Error(`the gateway lists no nodes: ${listed.status} ${(await listed.text()).slice(0, 300)}`);
   const nodes = listSchema.parse(await listed.json()).data;
@@ -138,7 +138,9 @@ function askOf(session: string, { gateway, pins, key, model }: CanaryOptions) {
 async function booked({ gateway, key, model }: CanaryOptions): Promise<Sum> {
   const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
   const query = new URLSearchParams({ from: day(-1), to: day(0), group_by: 'model', model });
-  const response = await reach(`${gateway}/admin/usage?${query}`, { headers: { authorization: `Bearer ${key}` } });
+  const response = await fetchOrExplain(`${gateway}/admin/usage?${query}`, {
+    headers: { authorization: `Bearer ${key}` },
+  });
   if (!response.ok)
     throw new Error(`the key cannot read its usage: ${response.status} ${(await response.text()).slice(0, 300)}`);
   const [row] = totalsSchema.parse(await response.json()).data;

@@ -5,12 +5,12 @@ import { homedir, hostname, userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
-import type { After } from '../../shared/collections/timer.ts';
+import type { StartTimer } from '../../shared/collections/timer.ts';
 import { UsageError } from '../../shared/command-line/index.ts';
-import { toldWait } from '../../shared/patience/told-wait.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import type { Out } from './main.ts';
-import { reach, UnreachableError } from './unreachable.ts';
+import { waitWithProgress } from '../../shared/timing/wait-with-progress.ts';
+import { fetchOrExplain, UnreachableError } from './fetch-or-explain.ts';
+import type { Output } from './main.ts';
 
 const GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 /** Longer than any machine needs for an answer. Before that the command says every now and then that it waits. */
@@ -40,7 +40,7 @@ export function keyFile(given: string | undefined): string {
   return join(XDG_CONFIG_HOME || join(homedir(), '.config'), 'otela', 'key');
 }
 
-export async function loginCommand({ gateway, file }: { gateway: string; file: string }, out: Out): Promise<void> {
+export async function loginCommand({ gateway, file }: { gateway: string; file: string }, out: Output): Promise<void> {
   const client_id = `${userInfo().username}@${hostname()}`.replace(/[^\x20-\x7e]/g, '?').slice(0, 100);
   await requireRoom(file);
   const started = startedSchema.safeParse(
@@ -65,12 +65,12 @@ export async function loginCommand({ gateway, file }: { gateway: string; file: s
   out.print(`export OPENAI_BASE_URL=${gateway}/v1 OPENAI_API_KEY="$(cat ${quotedPath(file)})"`);
 }
 
-function patiently<T>(work: Promise<T>, gateway: string, out: Out): Promise<T> {
-  const after: After = (ms, ring) => {
+function patiently<T>(work: Promise<T>, gateway: string, out: Output): Promise<T> {
+  const after: StartTimer = (ms, ring) => {
     const timer = setTimeout(ring, ms);
     return () => clearTimeout(timer);
   };
-  return toldWait(work, after, (seconds) =>
+  return waitWithProgress(work, after, (seconds) =>
     out.complain(`otela: ${gateway} has not answered for ${seconds} s; waiting`),
   );
 }
@@ -119,7 +119,7 @@ async function granted(
 
 /** An answer that is not an error of the gateway's own. @throws UsageError with the gateway's words; UnreachableError where it is away */
 async function post(url: string, form: Record<string, string>, withinMs = ASK_MS): Promise<unknown> {
-  const answer = await reach(url, {
+  const answer = await fetchOrExplain(url, {
     method: 'POST',
     body: new URLSearchParams(form),
     redirect: 'error', // the device code is for this gateway alone

@@ -14,16 +14,16 @@ import {
   UsageError,
 } from '../../shared/command-line/index.ts';
 import { canaryCommand, EXIT_DIFFERS } from './canary-command.ts';
+import { UnreachableError } from './fetch-or-explain.ts';
 import { keyFile, loginCommand } from './login-command.ts';
 import { sealCommand } from './seal-command.ts';
-import { UnreachableError } from './unreachable.ts';
 import { VerifierCommand } from './verifier-command.ts';
 
 const PORT_DEFAULT = '8199';
 /** As of the other programs. */
 const EXIT_UNREACHABLE = 69;
 
-export interface Out {
+export interface Output {
   print(line: string): void;
   complain(line: string): void;
 }
@@ -36,7 +36,7 @@ const FLAGS = {
   port: { value: 'PORT', default: PORT_DEFAULT, help: 'where it listens on 127.0.0.1' },
 } as const satisfies Flags;
 
-const SEAL: Command<Out> = {
+const SEAL: Command<Output> = {
   summary: 'an OpenAI endpoint on this machine that seals what it gets',
   examples: `--gateway URL [--pin PROVIDER=KEY]… [--port 8199]
 
@@ -63,7 +63,7 @@ const CANARY_FLAGS = {
   times: { value: 'N', default: '3', help: 'prompts for each node, 1 to 100' },
 } as const satisfies Flags;
 
-const CANARY: Command<Out> = {
+const CANARY: Command<Output> = {
   summary: 'known prompts, sealed to each node of a model, compared with what was booked',
   examples: `--gateway URL --model MODEL [--pin PROVIDER=KEY]… [--times N]
 
@@ -91,7 +91,7 @@ const LOGIN_FLAGS = {
   insecure: { help: 'a gateway at http:// on another machine: all between read the key' },
 } as const satisfies Flags;
 
-const LOGIN: Command<Out> = {
+const LOGIN: Command<Output> = {
   summary: 'a key for this machine, let in from a browser on another one',
   examples: `--gateway URL [--key-file FILE]
 
@@ -108,7 +108,7 @@ Prints a code. Enter it in the gateway's dashboard, logged in as yourself, and o
   },
 };
 
-export const PROGRAM: Program<Out> = {
+export const OTELA_PROGRAM: Program<Output> = {
   name: 'otela',
   version: project.version,
   about: 'otela is for people who call models through OpenTela gateways.',
@@ -117,8 +117,8 @@ export const PROGRAM: Program<Out> = {
 };
 
 /** `argv` begins after the program's name. Resolves with the exit code; what it serves keeps the process alive. */
-export function main(argv: readonly string[], out: Out): Promise<number> {
-  return runProgram(PROGRAM, argv, out, {
+export function main(argv: readonly string[], out: Output): Promise<number> {
+  return runProgram(OTELA_PROGRAM, argv, out, {
     out: out.print,
     complain: out.complain,
     exitOf: (error) => (error instanceof UnreachableError ? EXIT_UNREACHABLE : EXIT_USAGE),
@@ -151,7 +151,7 @@ function pinsOf(given: readonly string[]): Record<string, string> | undefined {
   );
 }
 
-function verifierOf(file: string | undefined, { print }: Out): VerifierCommand | undefined {
+function verifierOf(file: string | undefined, { print }: Output): VerifierCommand | undefined {
   if (file === undefined) return undefined;
   try {
     accessSync(file, constants.X_OK);

@@ -74,7 +74,7 @@ export const PAGE_HEADERS = {
 const escaped = (text: string) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
 /** `providers`: those that are pinned; undefined where none is. */
-export function page(gateway: string, providers: readonly string[] | undefined): string {
+export function pageText(gateway: string, providers: readonly string[] | undefined): string {
   const trust =
     providers === undefined
       ? 'No provider is pinned: a gateway that lies about keys can read along.'

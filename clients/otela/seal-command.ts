@@ -4,8 +4,8 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { printable } from '../../shared/terminal/printable.ts';
 import { type EvidenceVerifier, type Pins, SealClientError, type SealNode, sealedFetch } from '../seal/index.ts';
-import type { Out } from './main.ts';
-import { PAGE_HEADERS, page } from './page.ts';
+import type { Output } from './main.ts';
+import { PAGE_HEADERS, pageText } from './page.ts';
 
 export interface SealCommandOptions {
   /** Up to `/v1`. */
@@ -35,7 +35,7 @@ const NO_PAGE = [
 /** Resolves when it listens; serves until the process ends. */
 export async function sealCommand(
   { gateway, pins, port, aliases = false, verifier }: SealCommandOptions,
-  out: Out,
+  out: Output,
 ): Promise<{ port: number; close(): void }> {
   const told = new Set<string>();
   const onAnswer = ({ session, provider, mode, kid }: SealNode) => {
@@ -46,7 +46,7 @@ export async function sealCommand(
     out.print(line);
   };
   const fetch = sealedFetch({ pins, aliases, onAnswer, verifier });
-  const html = page(gateway, pins && Object.keys(pins));
+  const html = pageText(gateway, pins && Object.keys(pins));
   const server = createServer((request, response) => void serve(request, response, { gateway, fetch, html }));
   server.maxConnections = CONNECTIONS_MAX;
   await new Promise<void>((resolve, reject) => {

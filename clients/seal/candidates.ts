@@ -1,18 +1,18 @@
 /** Nodes that a request may be sealed to: asked of the gateway, believed as far as the pins allow. */
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
-import { concat } from '../../shared/seal/bytes.ts';
+import { concatBytes } from '../../shared/seal/bytes.ts';
 import { isRecord } from '../../shared/seal/json.ts';
 import { readSealCandidates, type SealCandidate } from '../../shared/seal/node-seal.ts';
-import { KEY_BYTES, KID_BYTES, LABEL_KID } from '../../shared/seal/suite.ts';
+import { KID_BYTES, LABEL_KID, SEAL_KEY_BYTES } from '../../shared/seal/suite.ts';
 import {
   DELEGATE_LIFE_MAX_S,
   delegationMessage,
-  ownNameOf,
+  localProviderName,
   readVouch,
   type Vouch,
   vouchMessage,
 } from '../../shared/seal/vouch.ts';
-import { jsonOf } from '../../shared/text/json.ts';
+import { tryParseJson } from '../../shared/text/json.ts';
 import { SealClientError } from './error.ts';
 
 /** `pinned`: the provider's own root vouches for the key. `registry`: the gateway's word alone. */
@@ -75,7 +75,7 @@ export class Candidates {
   /** @throws RangeError for a pin that is no key: nothing would ever be vouched for by it */
   constructor(options: CandidatesOptions) {
     for (const [provider, pin] of Object.entries(options.pins ?? {}))
-      if (fromBase64url(pin, KEY_BYTES)?.length !== KEY_BYTES)
+      if (fromBase64url(pin, SEAL_KEY_BYTES)?.length !== SEAL_KEY_BYTES)
         throw new RangeError(`pins: '${provider}' has no key as otela-agent vouch prints it`);
     this.#options = options;
   }
@@ -110,12 +110,12 @@ export class Candidates {
     const url = `${base}/v1/otela/seal?${query}`;
     const response = await fetch(url, { headers: own, signal, redirect: 'error' });
     if (!response.ok) throw await refusalOf(response);
-    const answer = jsonOf(await textWithin(response));
+    const answer = tryParseJson(await textWithin(response));
     const listed = readSealCandidates(answer);
     const model = isRecord(answer) ? answer.model : undefined;
     if (listed === undefined || typeof model !== 'string')
       throw new SealClientError('no_discovery', 'The gateway names no nodes to seal to.');
-    const believed = await Promise.all(listed.map((one) => believe(one, pins, now() / 1000)));
+    const believed = await Promise.all(listed.map((one) => verifyCandidate(one, pins, now() / 1000)));
     const nodes = believed.filter((node) => node !== undefined).slice(0, count);
     if (nodes.length === 0) throw new SealClientError('no_candidate', whyNone(model, listed, pins));
     return { model, nodes };
@@ -137,7 +137,7 @@ async function refusalOf(response: Response): Promise<SealClientError | Response
   if (response.status !== 404) return response;
   const text = await textWithin(response);
   return text.includes('model_not_found')
-    ? Response.json(jsonOf(text), { status: response.status })
+    ? Response.json(tryParseJson(text), { status: response.status })
     : new SealClientError('no_discovery', 'This gateway does not know sealed requests; nothing was sent.');
 }
 
@@ -154,7 +154,7 @@ async function textWithin({ body }: Response): Promise<string> {
     }
     pieces.push(value);
   }
-  return new TextDecoder().decode(concat(...pieces));
+  return new TextDecoder().decode(concatBytes(...pieces));
 }
 
 function whyNone(model: string, listed: readonly SealCandidate[], pins: Pins | undefined): string {
@@ -165,18 +165,18 @@ function whyNone(model: string, listed: readonly SealCandidate[], pins: Pins | u
 }
 
 /** Undefined for a node that is not believed. */
-export async function believe(
+export async function verifyCandidate(
   { session, provider, key: text, kid, until, vouch, evidence }: SealCandidate,
   pins: Pins | undefined,
   now: number,
 ): Promise<SealNode | undefined> {
-  const key = fromBase64url(text, KEY_BYTES);
-  if (key?.length !== KEY_BYTES || until <= now || kid !== (await kidOf(key))) return undefined;
+  const key = fromBase64url(text, SEAL_KEY_BYTES);
+  if (key?.length !== SEAL_KEY_BYTES || until <= now || kid !== (await kidOf(key))) return undefined;
   const mode: SealMode = pins === undefined ? 'registry' : 'pinned';
   const node: SealNode = { session, provider, mode, kid, key: new Uint8Array(key), until, evidence };
   if (pins === undefined) return node;
-  const pin = fromBase64url(Object.hasOwn(pins, provider) ? (pins[provider] ?? '') : '', KEY_BYTES);
-  if (pin?.length !== KEY_BYTES || vouch === undefined) return undefined;
+  const pin = fromBase64url(Object.hasOwn(pins, provider) ? (pins[provider] ?? '') : '', SEAL_KEY_BYTES);
+  if (pin?.length !== SEAL_KEY_BYTES || vouch === undefined) return undefined;
   return (await isVouched(node, vouch, pin, now)) ? node : undefined;
 }
 
@@ -189,7 +189,7 @@ async function isVouched({ session, provider, key }: SealNode, text: string, pin
   }
   const { delegate, notAfter, signature, until, keySignature } = vouch;
   if (now >= until || now >= notAfter || notAfter - now > DELEGATE_LIFE_MAX_S) return false;
-  const named = { provider: ownNameOf(provider), session, encryptionKey: key, until };
+  const named = { provider: localProviderName(provider), session, encryptionKey: key, until };
   const [delegated, vouched] = await Promise.all([
     verifies(pin, delegationMessage(named.provider, vouch), signature),
     verifies(delegate, vouchMessage(named), keySignature),
@@ -208,6 +208,6 @@ async function verifies(key: Uint8Array, message: Uint8Array<ArrayBuffer>, signa
 }
 
 async function kidOf(key: Uint8Array): Promise<string> {
-  const digest = await globalThis.crypto.subtle.digest('SHA-256', concat(LABEL_KID, key));
+  const digest = await globalThis.crypto.subtle.digest('SHA-256', concatBytes(LABEL_KID, key));
   return toBase64url(new Uint8Array(digest, 0, KID_BYTES));
 }

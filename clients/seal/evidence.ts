@@ -65,7 +65,7 @@ interface Asking {
   headers: Record<string, string>;
 }
 
-export class JudgedNodes {
+export class VerdictCache {
   readonly #verifier: EvidenceVerifier;
   readonly #fetch: typeof globalThis.fetch;
   readonly #now: () => number;

@@ -1,18 +1,18 @@
 /** A request under the model's own name, where its caller named it otherwise. */
-import { EditedBody, renaming } from '../../shared/openai/edits.ts';
+import { EditedBody, modelNameEdit } from '../../shared/openai/edits.ts';
 import { scanJson } from '../../shared/openai/scan.ts';
-import { concat } from '../../shared/seal/bytes.ts';
+import { concatBytes } from '../../shared/seal/bytes.ts';
 import { SealClientError } from './error.ts';
 import type { ClearRequest } from './seal.ts';
 
 /** @throws SealClientError alias, not_sealable: nothing was sent */
-export function named(clear: ClearRequest, model: string, believes: boolean): ClearRequest {
+export function withModelName(clear: ClearRequest, model: string, believes: boolean): ClearRequest {
   if (model === clear.model) return clear;
   const says = `'${clear.model}' is another name of '${model}', says the gateway, and no one signed that`;
   if (!believes)
     throw new SealClientError('alias', `${says}: name the model itself, or allow aliases. Nothing was sent.`);
   const { model: at } = scanJson(clear.body);
   if (at === undefined) throw new SealClientError('not_sealable', `${says}; this form cannot be given that name.`);
-  const edited = new EditedBody([renaming(at, model)]);
-  return { ...clear, model, body: concat(...edited.push(clear.body), ...edited.end()) };
+  const edited = new EditedBody([modelNameEdit(at, model)]);
+  return { ...clear, model, body: concatBytes(...edited.push(clear.body), ...edited.end()) };
 }

@@ -1,9 +1,9 @@
 /** Opens a sealed answer as it comes. */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
-import { concat, textOf } from '../../shared/seal/bytes.ts';
-import { type AnswerHead, type Continued, readAnswerContent } from '../../shared/seal/content.ts';
+import { concatBytes, utf8Text } from '../../shared/seal/bytes.ts';
+import { type AnswerHead, type ContinuationPoint, readAnswerContent } from '../../shared/seal/content.ts';
 import { SealError } from '../../shared/seal/error.ts';
-import { unpadded } from '../../shared/seal/padding.ts';
+import { removePadding } from '../../shared/seal/padding.ts';
 import { FRAME, FrameSplitter, frameBytes, type ResponseFrame } from '../../shared/seal/response-frames.ts';
 import { ChunkNonces } from '../../shared/seal/sequence.ts';
 import {
@@ -25,7 +25,7 @@ import type { AnswerSecret, SealedRequest } from './seal.ts';
 const { subtle } = globalThis.crypto;
 
 /** The end, a piece of the answer, or what the gateway says in its own name. */
-export type Opened =
+export type OpenedPart =
   | { kind: 'head'; head: AnswerHead; node: SealNode }
   /** Another node goes on where the one before it broke off. */
   | { kind: 'continued'; node: SealNode }
@@ -38,13 +38,13 @@ export class AnswerOpener {
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   readonly #splitter = new FrameSplitter();
   /** Of the pieces read so far: at most what one of them holds. */
-  #opened: Opened[] = [];
+  #opened: OpenedPart[] = [];
   /** Told once what came before it is taken. */
   #failed: SealClientError | undefined;
   readonly #resume: boolean;
   #part: Part | undefined;
   /** Where the part before this one ended. */
-  #before: Continued | undefined;
+  #before: ContinuationPoint | undefined;
   /** Of nodes that sealed a part: each answers a request once, so that there are no more parts than nodes. */
   readonly #answered = new Set<string>();
   /** Frames so far, as gateways count them. */
@@ -58,7 +58,7 @@ export class AnswerOpener {
   }
 
   /** All that came in one piece is one piece again. @throws SealClientError not_opened, cut; what the connection throws */
-  async next(): Promise<Opened> {
+  async next(): Promise<OpenedPart> {
     for (;;) {
       const opened = this.#opened.shift();
       if (opened !== undefined) return opened;
@@ -79,7 +79,7 @@ export class AnswerOpener {
       if (contents.length > 0)
         this.#opened.push({
           kind: 'data',
-          bytes: contents.length === 1 && contents[0] ? contents[0] : concat(...contents),
+          bytes: contents.length === 1 && contents[0] ? contents[0] : concatBytes(...contents),
         });
       contents.length = 0;
     };
@@ -88,7 +88,7 @@ export class AnswerOpener {
         if (type !== FRAME.note) this.#bytes += frameBytes(payload.length);
         if (type === FRAME.chunk) {
           const opening = this.#decrypt(AAD_CHUNK, payload);
-          const content = this.#content(unpadded(opening instanceof Promise ? await opening : opening));
+          const content = this.#content(removePadding(opening instanceof Promise ? await opening : opening));
           if (content.length > 0) contents.push(content);
           continue;
         }
@@ -104,10 +104,10 @@ export class AnswerOpener {
   async #other({ type, payload }: ResponseFrame): Promise<void> {
     if (type === FRAME.segment) return this.#begin(payload);
     if (type === FRAME.note) {
-      if (payload.length > 0) this.#opened.push({ kind: 'note', text: textOf(payload) });
+      if (payload.length > 0) this.#opened.push({ kind: 'note', text: utf8Text(payload) });
       return;
     }
-    if (unpadded(await this.#decrypt(AAD_FINAL, payload)).length > 0 || !this.#part?.chunks)
+    if (removePadding(await this.#decrypt(AAD_FINAL, payload)).length > 0 || !this.#part?.chunks)
       throw new SealError('malformed', 'a last chunk with content');
     this.#ended = true;
     this.#opened.push({ kind: 'end' });
@@ -127,7 +127,7 @@ export class AnswerOpener {
     this.#answered.add(kid);
     this.#before = before && { segment: before.segment, chunks: before.chunks };
     const base = await subtle.importKey('raw', new Uint8Array(secret.secret), 'HKDF', false, ['deriveBits']);
-    const salt = concat(secret.salt, nonce);
+    const salt = concatBytes(secret.salt, nonce);
     const bits = async (info: Uint8Array, bytes: number) => {
       const hkdf = { name: 'HKDF', hash: 'SHA-256', salt, info: new Uint8Array(info) };
       return new Uint8Array(await subtle.deriveBits(hkdf, base, bytes * 8));

@@ -2,9 +2,9 @@
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_X25519_HKDF_SHA256 } from 'hpke';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { type Binding, requestInfo, writeEnvelope, writeStamp } from '../../shared/seal/binding.ts';
-import { concat } from '../../shared/seal/bytes.ts';
-import { type Headers as SealedHeaders, withHead } from '../../shared/seal/content.ts';
-import { chunksOf } from '../../shared/seal/padding.ts';
+import { concatBytes } from '../../shared/seal/bytes.ts';
+import { prependHead, type Headers as SealedHeaders } from '../../shared/seal/content.ts';
+import { splitIntoChunks } from '../../shared/seal/padding.ts';
 import { joinChunks } from '../../shared/seal/request-body.ts';
 import { ChunkNonces } from '../../shared/seal/sequence.ts';
 import {
@@ -16,13 +16,13 @@ import {
   LABEL_BODY_NONCE,
   LABEL_RESPONSE,
   LABEL_RESUMABLE,
-  LIFE_MAX_S,
   MODEL_HEADER,
   NONCE_BYTES,
   RESPONSE_NONCE_BYTES,
   RESUME_HEADER,
   SEAL_HEADER,
   SEAL_TO_HEADER,
+  SEALED_LIFE_MAX_S,
   SEALED_TYPE,
   STREAM_HEADER,
 } from '../../shared/seal/suite.ts';
@@ -61,7 +61,7 @@ export interface ClearRequest {
 /** How long a request may be answered: nodes that it can be retried on need no more than minutes. */
 const LIFE_S = 10 * 60;
 /** One whose stream may go on elsewhere is to be answered there for as long as nodes take it. */
-const RESUMABLE_LIFE_S = LIFE_MAX_S;
+const RESUMABLE_LIFE_S = SEALED_LIFE_MAX_S;
 
 /** `now`: seconds since 1970. */
 export async function seal(clear: ClearRequest, nodes: readonly SealNode[], now: number): Promise<SealedRequest> {
@@ -79,11 +79,11 @@ export async function seal(clear: ClearRequest, nodes: readonly SealNode[], now:
     until: at + (resume ? RESUMABLE_LIFE_S : LIFE_S),
   };
   const cek = random(new Uint8Array(CEK_BYTES));
-  const body = await sealBody(cek, binding.nonce, withHead(clear.headers, clear.body));
+  const body = await sealBody(cek, binding.nonce, prependHead(clear.headers, clear.body));
   const digest = new Uint8Array(await subtle.digest('SHA-256', body));
   const info = requestInfo(binding);
   const shared = resume ? await resumableSecret(cek, binding.nonce) : undefined;
-  const wrapped = await Promise.all(nodes.map((node) => wrap(node, info, concat(cek, digest), shared)));
+  const wrapped = await Promise.all(nodes.map((node) => wrap(node, info, concatBytes(cek, digest), shared)));
   return {
     headers: {
       'content-type': SEALED_TYPE,
@@ -127,7 +127,7 @@ export async function sealBody(cek: Uint8Array<ArrayBuffer>, salt: Uint8Array, c
   const key = await subtle.deriveKey(hkdf(new Uint8Array(LABEL_BODY_KEY)), base, gcm, false, ['encrypt']);
   const bits = await subtle.deriveBits(hkdf(new Uint8Array(LABEL_BODY_NONCE)), base, AEAD_NONCE_BYTES * 8);
   const nonces = new ChunkNonces(new Uint8Array(bits));
-  const chunks = chunksOf(content);
+  const chunks = splitIntoChunks(content);
   const sealed: Uint8Array[] = [];
   for (const [at, chunk] of chunks.entries()) {
     const additionalData = new Uint8Array(at === chunks.length - 1 ? AAD_FINAL : AAD_CHUNK);

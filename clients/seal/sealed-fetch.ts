@@ -8,9 +8,9 @@ import { isRecord } from '../../shared/seal/json.ts';
 import { isSealedType, RESUME_HEADER } from '../../shared/seal/suite.ts';
 import { Candidates, type Pins, type SealNode } from './candidates.ts';
 import { SealClientError } from './error.ts';
-import { type EvidenceVerifier, JudgedNodes } from './evidence.ts';
-import { named } from './model.ts';
-import { AnswerOpener, type Opened } from './open.ts';
+import { type EvidenceVerifier, VerdictCache } from './evidence.ts';
+import { withModelName } from './model.ts';
+import { AnswerOpener, type OpenedPart } from './open.ts';
 import { type ClearRequest, type SealedRequest, seal } from './seal.ts';
 import { type SaidUsage, UsageReader } from './usage.ts';
 
@@ -67,7 +67,7 @@ export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch 
   if (!Number.isInteger(candidates) || candidates < 1 || candidates > CANDIDATES_MAX)
     throw new RangeError(`candidates: a whole number from 1 to ${CANDIDATES_MAX}`);
   const { verifier } = options;
-  const judged = verifier && new JudgedNodes(verifier, fetch, now);
+  const judged = verifier && new VerdictCache(verifier, fetch, now);
   const known = new Candidates({ pins, count: judged === undefined ? candidates : CANDIDATES_MAX, fetch, now });
   return async (input, init) => {
     const request = new Request(input, init);
@@ -81,7 +81,7 @@ export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch 
     const send = async (fresh: boolean) => {
       // Other requests may wait for the same list: an abort of this one does not end it.
       const { model, nodes } = await unlessAborted(choose(fresh), request.signal);
-      const sealed = await seal(named(clear, model, options.aliases ?? false), nodes, now() / 1000);
+      const sealed = await seal(withModelName(clear, model, options.aliases ?? false), nodes, now() / 1000);
       const response = await fetch(request.url, {
         method: 'POST',
         headers: { ...outside(headers), ...sealed.headers },
@@ -265,7 +265,7 @@ function bodyOf(opener: AnswerOpener, { reader, continued, said }: BodyEvents): 
   );
 }
 
-function brokenBy(next: Opened): SealClientError {
+function brokenBy(next: OpenedPart): SealClientError {
   if (next.kind !== 'note') return new SealClientError('not_opened', 'The answer is not what a node sealed.');
   return new SealClientError('gateway', `The gateway says, and no one signed: ${next.text.slice(0, 500)}`);
 }

@@ -30,12 +30,12 @@ export class UsageReader {
 
   /** Of what was pushed. */
   get said(): SaidUsage {
-    return usageIn(new TextDecoder().decode(this.#tail));
+    return readAnswerUsage(new TextDecoder().decode(this.#tail));
   }
 }
 
 /** The last `"usage": {…}` of a text. Words in an answer have escaped quotes, so that none of them looks like it. */
-export function usageIn(text: string): SaidUsage {
+export function readAnswerUsage(text: string): SaidUsage {
   const [, inside = ''] = [...text.matchAll(/"usage"\s*:\s*\{([\s\S]{0,2000})/g)].at(-1) ?? [];
   const count = (names: readonly string[]) => {
     const found = new RegExp(`"(?:${names.join('|')})"\\s*:\\s*(\\d{1,9})\\b`).exec(inside);

@@ -1,6 +1,6 @@
 /** The gateway's OpenAPI document, as far as the reference shows it. */
 import * as z from 'zod/mini';
-import { ask } from '../api/client.ts';
+import { askGateway } from '../api/client.ts';
 
 /** JSON Schema 2020-12, the members that are shown. */
 export interface Schema {
@@ -76,7 +76,7 @@ export type Operation = z.infer<typeof operationSchema> & { method: string; path
 
 /** By tag, in the document's order. */
 export async function readOperations(signal: AbortSignal): Promise<Map<string, Operation[]>> {
-  const { paths } = await ask(documentSchema, '/openapi.json', signal);
+  const { paths } = await askGateway(documentSchema, '/openapi.json', signal);
   const all = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ ...operation, method, path })),
   );

@@ -3,7 +3,7 @@ import { t } from '../texts/index.ts';
 import { Button } from '../ui/button.tsx';
 import { Failure, Tag } from '../ui/feedback.tsx';
 import { Field, Input, Textarea } from '../ui/field.tsx';
-import { Filled } from '../ui/filled.ts';
+import { FilledFields } from '../ui/filled.ts';
 import { WIDE } from '../ui/form.tsx';
 import { Code } from '../ui/page.tsx';
 import type { Operation, Parameter } from './document.ts';
@@ -49,9 +49,9 @@ export function TryIt({ operation, apiKey }: TryItProps) {
         form !== undefined
           ? formBodyOf(form, fields)
           : json !== undefined
-            ? new Filled(fields).text('body')
+            ? new FilledFields(fields).text('body')
             : undefined;
-      const request = requestOf(operation, new Filled(fields), apiKey, body);
+      const request = requestOf(operation, new FilledFields(fields), apiKey, body);
       await send(request, abort, setAnswer);
     } catch (cause) {
       if (!abort.signal.aborted) setError(cause);
@@ -112,7 +112,12 @@ function ParameterField({ of: { name, in: place, required = false, description, 
   );
 }
 
-function requestOf(operation: Operation, filled: Filled, apiKey: string, body: string | FormData | undefined): Request {
+function requestOf(
+  operation: Operation,
+  filled: FilledFields,
+  apiKey: string,
+  body: string | FormData | undefined,
+): Request {
   const { method, path, parameters = [] } = operation;
   const headers = new Headers();
   const url = new URL(path, location.origin);

@@ -94,12 +94,12 @@ export function problemOf(status: number, body: unknown): Problem {
 export const gateway = createClient<paths>({ baseUrl: location.origin, fetch: (request) => sendOnce(request) });
 
 /** @throws Problem; ZodError where the gateway is of another version. */
-export async function ask<T>(schema: z.ZodMiniType<T>, path: string, signal?: AbortSignal): Promise<T> {
+export async function askGateway<T>(schema: z.ZodMiniType<T>, path: string, signal?: AbortSignal): Promise<T> {
   const response = await send(path, signal === undefined ? {} : { signal });
   return schema.parse(await response.json());
 }
 
-export async function tell<T>(
+export async function changeGateway<T>(
   schema: z.ZodMiniType<T>,
   method: 'POST' | 'PATCH' | 'PUT' | 'DELETE',
   path: string,

@@ -1,6 +1,6 @@
 /** A file of this machine to the gateway, in parts: whatever its size, memory holds none of it, and a part that is lost is sent again. */
 import * as z from 'zod/mini';
-import { Problem, send, tell } from './client.ts';
+import { changeGateway, Problem, send } from './client.ts';
 
 /** Small enough for a bad line and for proxies that take no large body; of 1,000 parts, 512 MB need 128. */
 const PART_BYTES = 4 * 1024 * 1024;
@@ -20,7 +20,7 @@ export interface UploadOptions {
 /** @returns the file's id. @throws Problem; AbortError. What was sent is deleted where it throws. */
 export async function uploadFile(file: File, { purpose, onProgress, signal }: UploadOptions): Promise<string> {
   const declared = { filename: file.name, purpose, bytes: file.size, mime_type: 'application/jsonl' };
-  const upload = await tell(madeSchema, 'POST', '/v1/uploads', declared);
+  const upload = await changeGateway(madeSchema, 'POST', '/v1/uploads', declared);
   const path = `/v1/uploads/${upload.id}`;
   try {
     const parts: string[] = [];
@@ -30,7 +30,7 @@ export async function uploadFile(file: File, { purpose, onProgress, signal }: Up
       onProgress(end);
     }
     signal.throwIfAborted();
-    const { file: stored } = await tell(doneSchema, 'POST', `${path}/complete`, { part_ids: parts });
+    const { file: stored } = await changeGateway(doneSchema, 'POST', `${path}/complete`, { part_ids: parts });
     return stored.id;
   } catch (error) {
     await send(`${path}/cancel`, { method: 'POST' }).catch(() => {});

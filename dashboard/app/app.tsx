@@ -3,7 +3,7 @@ import { Tooltip } from '@base-ui/react/tooltip';
 import { QueryClient, QueryClientProvider, useQuery } from '@tanstack/react-query';
 import { Component, lazy, type ReactNode, Suspense } from 'react';
 import { Redirect, Route, Router, Switch } from 'wouter';
-import { ask, Problem, send } from '../api/client.ts';
+import { askGateway, Problem, send } from '../api/client.ts';
 import { type Me, meSchema } from '../api/schemas.ts';
 import { LoginPage } from '../pages/login.tsx';
 import { SessionProvider } from '../parts/session.tsx';
@@ -43,7 +43,7 @@ export function App() {
 const isOut = (error: Error | null) => error instanceof Problem && (error.status === 401 || error.status === 403);
 
 function Door() {
-  const me = useQuery({ queryKey: ['me'], queryFn: ({ signal }) => ask(meSchema, '/admin/me', signal) });
+  const me = useQuery({ queryKey: ['me'], queryFn: ({ signal }) => askGateway(meSchema, '/admin/me', signal) });
   if (isOut(me.error)) return <LoginPage entered={() => void me.refetch()} />;
   if (me.data === undefined)
     return (

@@ -19,7 +19,7 @@ import {
   withTurn,
 } from './conversation.ts';
 import { merged } from './merged.ts';
-import { SEALED, type Settings } from './settings.ts';
+import { type ChatSettings, SEALED } from './settings.ts';
 import type { ConversationStore } from './store.ts';
 
 /** What came is on disk no later than this, should the tab be closed. */
@@ -37,7 +37,7 @@ export function newId(): string {
   return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-export function newConversation(models: readonly string[], settings: Settings): Conversation {
+export function newConversation(models: readonly string[], settings: ChatSettings): Conversation {
   const now = Date.now();
   const threads = (models.length === 0 ? [''] : models).map(emptyThread);
   return { id: newId(), title: '', createdAt: now, updatedAt: now, settings, threads };
@@ -139,7 +139,7 @@ export class ConversationModel {
     this.#saveSoon();
   }
 
-  setSettings(settings: Settings): void {
+  setSettings(settings: ChatSettings): void {
     this.#set({ settings });
     this.#saveSoon();
   }

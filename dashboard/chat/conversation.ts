@@ -1,6 +1,6 @@
 /** A conversation and what happens to it: pure, so that branches, edits and stops can be tested without a browser. */
 import type { AnswerFacts, ChatMessage, Part, ToolCallDelta, Waiting } from '../api/chat.ts';
-import { type Settings, samplingOf } from './settings.ts';
+import { type ChatSettings, samplingOf } from './settings.ts';
 
 export type Attachment =
   | { kind: 'image'; name: string /** A data URL. */; url: string }
@@ -56,7 +56,7 @@ export interface Conversation {
   titled?: true;
   createdAt: number;
   updatedAt: number;
-  settings: Settings;
+  settings: ChatSettings;
   /** One; two while models are compared. */
   threads: readonly Thread[];
 }
@@ -141,7 +141,7 @@ export function withToolCall(calls: readonly ToolCall[], delta: ToolCallDelta): 
 }
 
 /** What the engine is sent. Answers that failed before they said anything are left out. */
-export function requestOf(model: string, turns: readonly Turn[], settings: Settings) {
+export function requestOf(model: string, turns: readonly Turn[], settings: ChatSettings) {
   const said = turns.filter(({ role, text }) => role === 'user' || text !== '');
   const messages = said.map((turn): ChatMessage => ({ role: turn.role, content: contentOf(turn) }));
   const system: ChatMessage[] =

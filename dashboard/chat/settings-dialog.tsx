@@ -5,22 +5,22 @@ import { Copy } from '../ui/copy.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { Field, Input, Textarea } from '../ui/field.tsx';
 import { Trash2 } from '../ui/icons.ts';
-import { linkQuery, SEALED, type Settings } from './settings.ts';
+import { type ChatSettings, linkQuery, SEALED } from './settings.ts';
 import type { ConversationStore, Preset } from './store.ts';
 
 const texts = t.chat.settings;
 
 interface SettingsDialogProps {
-  settings: Settings;
+  settings: ChatSettings;
   models: readonly string[];
   store: ConversationStore;
-  change: (settings: Settings) => void;
+  change: (settings: ChatSettings) => void;
   apply: (preset: Preset) => void;
   close: () => void;
 }
 
 export function SettingsDialog({ settings, models, store, change, apply, close }: SettingsDialogProps) {
-  const set = (name: keyof Settings) => (event: ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) =>
+  const set = (name: keyof ChatSettings) => (event: ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) =>
     change({ ...settings, [name]: event.currentTarget.value });
   const link = () => `${location.origin}/#/chat?${linkQuery(models, settings)}`;
   return (

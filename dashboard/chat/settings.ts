@@ -1,5 +1,5 @@
 /** How a conversation is asked. As typed; what is empty is the engine's own. */
-export interface Settings {
+export interface ChatSettings {
   system: string;
   temperature: string;
   topP: string;
@@ -12,14 +12,14 @@ export interface Settings {
 
 export const SEALED = 'sealed';
 
-export const NO_SETTINGS: Settings = { system: '', temperature: '', topP: '', maxTokens: '', trusted: '' };
+export const NO_CHAT_SETTINGS: ChatSettings = { system: '', temperature: '', topP: '', maxTokens: '', trusted: '' };
 
-export function isDefault(settings: Settings): boolean {
+export function isDefault(settings: ChatSettings): boolean {
   return Object.values(settings).every((value) => value.trim() === '');
 }
 
 /** The numbers of the form; what is empty or no number is the engine's own. */
-export function samplingOf(settings: Settings): { temperature?: number; top_p?: number; max_tokens?: number } {
+export function samplingOf(settings: ChatSettings): { temperature?: number; top_p?: number; max_tokens?: number } {
   const number = (text: string) => (text.trim() === '' || Number.isNaN(Number(text)) ? undefined : Number(text));
   const [temperature, top_p, max_tokens] = [settings.temperature, settings.topP, settings.maxTokens].map(number);
   return {
@@ -30,7 +30,7 @@ export function samplingOf(settings: Settings): { temperature?: number; top_p?: 
 }
 
 /** Names in a link, which others keep: never change them. */
-const IN_LINK: Readonly<Record<keyof Settings, string>> = {
+const IN_LINK: Readonly<Record<keyof ChatSettings, string>> = {
   system: 'system',
   temperature: 'temperature',
   topP: 'top_p',
@@ -43,7 +43,7 @@ const IN_LINK: Readonly<Record<keyof Settings, string>> = {
 const SYSTEM_MAX_CHARS = 8_000;
 
 /** `model=…&system=…`: what a shared link sets. */
-export function linkQuery(models: readonly string[], settings: Settings): string {
+export function linkQuery(models: readonly string[], settings: ChatSettings): string {
   const query = new URLSearchParams();
   for (const model of models) query.append('model', model);
   for (const [name, key] of entriesOf(IN_LINK)) {
@@ -53,8 +53,8 @@ export function linkQuery(models: readonly string[], settings: Settings): string
   return query.toString();
 }
 
-export function settingsOfLink(query: URLSearchParams): { models: string[]; settings: Settings } {
-  const settings = { ...NO_SETTINGS };
+export function settingsOfLink(query: URLSearchParams): { models: string[]; settings: ChatSettings } {
+  const settings = { ...NO_CHAT_SETTINGS };
   for (const [name, key] of entriesOf(IN_LINK)) settings[name] = (query.get(key) ?? '').slice(0, SYSTEM_MAX_CHARS);
   return { models: query.getAll('model').slice(0, 2), settings };
 }

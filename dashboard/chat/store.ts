@@ -2,7 +2,7 @@
 import { type DBSchema, type IDBPDatabase, openDB } from 'idb';
 import type { Conversation } from './conversation.ts';
 import { merged } from './merged.ts';
-import type { Settings } from './settings.ts';
+import type { ChatSettings } from './settings.ts';
 
 /** What the list shows. */
 export interface Summary {
@@ -16,7 +16,7 @@ export interface Summary {
 export interface Preset {
   name: string;
   model: string;
-  settings: Settings;
+  settings: ChatSettings;
 }
 
 interface Schema extends DBSchema {

@@ -1,6 +1,6 @@
 /** Models as the registry's nodes serve them. */
 import type { Node } from '../api/schemas.ts';
-import type { Startable } from './startable.ts';
+import type { StartableView } from './startable.ts';
 
 export interface CatalogueModel {
   id: string;
@@ -11,7 +11,7 @@ export interface CatalogueModel {
   contextLength: number | undefined;
   quantizations: string[];
   /** Of one that no node serves, and a question starts. */
-  start?: Startable;
+  start?: StartableView;
 }
 
 /** One that no node has any more. */
@@ -43,7 +43,10 @@ export function catalogue(nodes: Iterable<Node>): CatalogueModel[] {
 }
 
 /** With those that a question starts behind them. */
-export function withStartable(models: readonly CatalogueModel[], startable: readonly Startable[]): CatalogueModel[] {
+export function withStartable(
+  models: readonly CatalogueModel[],
+  startable: readonly StartableView[],
+): CatalogueModel[] {
   const starts = new Map(startable.filter(({ mayStart }) => mayStart).map((one) => [one.id, one]));
   const known = models.map((model) => {
     const start = starts.get(model.id);

@@ -1,20 +1,20 @@
 import { t } from '../texts/index.ts';
 import { Field, Input, Select, Textarea } from '../ui/field.tsx';
-import type { Filled } from '../ui/filled.ts';
+import type { FilledFields } from '../ui/filled.ts';
 import { Checkbox, Fields, MoreFields, WIDE } from '../ui/form.tsx';
-import { LIMITS, type Limited, type Narrowed, NO_TIER, TIERS } from './narrowing.ts';
+import { LIMIT_FIELDS, NO_TIER, type Restricted, TIERS, type WithLimits } from './narrowing.ts';
 import { PolicySelect, policyFrom } from './policy-select.tsx';
 
 const texts = t.narrowing;
 
 interface NarrowingProps {
-  of: Narrowed | undefined;
+  of: Restricted | undefined;
 }
 
-export function LimitFields({ of, hint = texts.limitsHint }: { of: Limited | undefined; hint?: string }) {
+export function LimitFields({ of, hint = texts.limitsHint }: { of: WithLimits | undefined; hint?: string }) {
   return (
     <Fields legend={texts.limitsTitle} hint={hint}>
-      {LIMITS.map((name) => (
+      {LIMIT_FIELDS.map((name) => (
         <Field key={name} label={texts.limits[name]}>
           {(id) => <Input id={id} name={name} type="number" min="1" defaultValue={of?.limits?.[name] ?? ''} />}
         </Field>
@@ -108,7 +108,7 @@ function lines(record: Readonly<Record<string, string | string[]>> | undefined):
 }
 
 /** @throws Error for a line that names no value */
-export function servingFrom(filled: Filled) {
+export function servingFrom(filled: FilledFields) {
   const [policy, aliases, fallbacks] = [policyFrom(filled), filled.pairs('aliases'), filled.pairs('fallbacks')];
   const routing = {
     ...(policy !== null && { policy }),

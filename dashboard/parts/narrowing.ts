@@ -1,17 +1,17 @@
 /** What keys and projects may use: from a form's fields to the gateway's body. */
 import type { Project } from '../api/resources.ts';
 import { t } from '../texts/index.ts';
-import type { Filled } from '../ui/filled.ts';
+import type { FilledFields } from '../ui/filled.ts';
 
 const texts = t.narrowing;
 
 /** What a key and a project have in common; absent while one is made. */
-export type Narrowed = Pick<
+export type Restricted = Pick<
   Project,
   'limits' | 'models' | 'trusted_providers' | 'regions' | 'tiers' | 'no_track' | 'resume' | 'routing'
 >;
-export type Limited = Pick<Narrowed, 'limits'>;
-export const LIMITS = [
+export type WithLimits = Pick<Restricted, 'limits'>;
+export const LIMIT_FIELDS = [
   'requests_per_minute',
   'tokens_per_minute',
   'concurrent_requests',
@@ -23,8 +23,8 @@ export const TIERS = ['stable', 'volatile'] as const;
 export const NO_TIER = 'none';
 
 /** With the limits of models that `before` has: no field shows them. */
-export function limitsFrom(filled: Filled, before: Limited | undefined) {
-  const set = LIMITS.flatMap((name) => {
+export function limitsFrom(filled: FilledFields, before: WithLimits | undefined) {
+  const set = LIMIT_FIELDS.flatMap((name) => {
     const value = filled.number(name);
     return value === null ? [] : [[name, value] as const];
   });
@@ -33,7 +33,7 @@ export function limitsFrom(filled: Filled, before: Limited | undefined) {
   return { limits: Object.keys(limits).length === 0 ? null : limits };
 }
 
-export function narrowingFrom(filled: Filled) {
+export function narrowingFrom(filled: FilledFields) {
   return {
     models: filled.allowed('models'),
     trusted_providers: filled.allowed('trusted_providers'),
@@ -47,8 +47,8 @@ function tiersFrom(chosen: string) {
 }
 
 /** In a few words, for a table. */
-export function limitWords(limits: Narrowed['limits']): string {
-  const words = LIMITS.flatMap((name) => {
+export function limitWords(limits: Restricted['limits']): string {
+  const words = LIMIT_FIELDS.flatMap((name) => {
     const value = limits?.[name];
     return value === undefined ? [] : [texts.limitWords[name](value)];
   });

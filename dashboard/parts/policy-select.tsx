@@ -1,7 +1,7 @@
 import { SHIPPED_POLICIES, type ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import { t } from '../texts/index.ts';
 import { Field, Select } from '../ui/field.tsx';
-import type { Filled } from '../ui/filled.ts';
+import type { FilledFields } from '../ui/filled.ts';
 
 interface PolicySelectProps {
   name: string;
@@ -32,7 +32,7 @@ export function PolicySelect({ name, defaultValue, none }: PolicySelectProps) {
 }
 
 /** Null: none is set. */
-export function policyFrom(filled: Filled): ShippedPolicy | null {
+export function policyFrom(filled: FilledFields): ShippedPolicy | null {
   const name = filled.text('policy');
   return isPolicy(name) ? name : null;
 }

@@ -1,7 +1,7 @@
 /** Models that no node serves and a factory of jobs starts, for the catalogue and the chat. */
 import { useQuery } from '@tanstack/react-query';
 import * as z from 'zod/mini';
-import { ask } from '../api/client.ts';
+import { askGateway } from '../api/client.ts';
 import { t } from '../texts/index.ts';
 import { about } from './format.ts';
 
@@ -19,7 +19,7 @@ const modelSchema = z.object({
   may_start: z.optional(z.boolean()),
 });
 
-export interface Startable {
+export interface StartableView {
   id: string;
   state: (typeof STATES)[number];
   /** Milliseconds; null: not known. */
@@ -30,7 +30,7 @@ export interface Startable {
 }
 
 interface AllModels {
-  startable: readonly Startable[];
+  startable: readonly StartableView[];
   /** Of models that nodes load, milliseconds, by how long earlier starts took. */
   readyIn: ReadonlyMap<string, number>;
 }
@@ -42,7 +42,7 @@ export function useAllModels(someAreLoading: boolean): AllModels {
   const { data } = useQuery({
     queryKey: ['all-models'],
     queryFn: async ({ signal }) => {
-      const { data: all } = await ask(z.object({ data: z.array(modelSchema) }), '/v1/models?state=all', signal);
+      const { data: all } = await askGateway(z.object({ data: z.array(modelSchema) }), '/v1/models?state=all', signal);
       return {
         startable: all.flatMap(startableOf),
         readyIn: new Map(all.flatMap(({ id, ready_in_ms: ms }) => (ms == null ? [] : [[id, ms] as const]))),
@@ -57,7 +57,13 @@ export function useAllModels(someAreLoading: boolean): AllModels {
 }
 
 /** Without a word on who may start it, it is one that a node loads, and no factory. */
-function startableOf({ id, state, may_start, ready_in_ms, loaded_percent }: z.infer<typeof modelSchema>): Startable[] {
+function startableOf({
+  id,
+  state,
+  may_start,
+  ready_in_ms,
+  loaded_percent,
+}: z.infer<typeof modelSchema>): StartableView[] {
   const known = STATES.find((one) => one === state);
   if (known === undefined || may_start === undefined) return [];
   return [
@@ -67,7 +73,7 @@ function startableOf({ id, state, may_start, ready_in_ms, loaded_percent }: z.in
 
 const texts = t.startable;
 
-export function startableWords({ state, readyInMs, loadedPercent }: Startable): string {
+export function startableWords({ state, readyInMs, loadedPercent }: StartableView): string {
   const words = state === 'loading' && loadedPercent !== null ? texts.loading(loadedPercent) : texts.states[state];
   return readyInMs === null || state === 'resting' ? words : `${words}, ${texts.within(about(readyInMs))}`;
 }

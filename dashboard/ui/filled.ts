@@ -1,7 +1,7 @@
 import { t } from '../texts/index.ts';
 
 /** What was typed into a form, by the names of its fields. */
-export class Filled {
+export class FilledFields {
   readonly #form: FormData;
   readonly #loaded: FormData;
 
@@ -15,8 +15,8 @@ export class Filled {
    * The members of a body whose fields the person changed. The others are left out: a form cannot show every stored value, and another
    * window may have changed what this one has not.
    */
-  changes<Body extends object>(bodyOf: (filled: Filled) => Body): Partial<Body> {
-    const before = new Map(Object.entries(bodyOf(new Filled(this.#loaded))));
+  changes<Body extends object>(bodyOf: (filled: FilledFields) => Body): Partial<Body> {
+    const before = new Map(Object.entries(bodyOf(new FilledFields(this.#loaded))));
     const members = Object.entries(bodyOf(this));
     const changed = members.filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before.get(name)));
     return Object.fromEntries(changed) as Partial<Body>;
@@ -27,12 +27,12 @@ export class Filled {
    * and taken out. `stored` is asked if anything changed.
    */
   async changesOver<Body extends object>(
-    bodyOf: (filled: Filled) => Body,
+    bodyOf: (filled: FilledFields) => Body,
     stored: () => Promise<object | undefined>,
   ): Promise<Partial<Body>> {
     const changes = this.changes(bodyOf);
     if (!hasMembers(changes)) return changes;
-    const before = new Map(Object.entries(bodyOf(new Filled(this.#loaded))));
+    const before = new Map(Object.entries(bodyOf(new FilledFields(this.#loaded))));
     const now = new Map(Object.entries((await stored()) ?? {}));
     const members = Object.entries(changes).map(([name, value]) => [
       name,

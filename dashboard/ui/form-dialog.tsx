@@ -1,7 +1,7 @@
 import type { ReactNode } from 'react';
 import { t } from '../texts/index.ts';
 import { Dialog } from './dialog.tsx';
-import type { Filled } from './filled.ts';
+import type { FilledFields } from './filled.ts';
 import { Form } from './form.tsx';
 
 interface FormDialogProps {
@@ -9,7 +9,7 @@ interface FormDialogProps {
   /** On its button; absent: “Save”. */
   action?: string;
   /** What it throws is shown in the form, and what was typed stays. */
-  submit: (filled: Filled) => Promise<unknown>;
+  submit: (filled: FilledFields) => Promise<unknown>;
   /** Called after it: what shows the thing asks for it again. */
   saved?: () => unknown;
   close: () => void;
@@ -19,7 +19,7 @@ interface FormDialogProps {
 
 /** A form over the page. It closes when all is through. */
 export function FormDialog({ title, action = t.common.save, submit, saved, close, size, children }: FormDialogProps) {
-  const submitAll = async (filled: Filled) => {
+  const submitAll = async (filled: FilledFields) => {
     await submit(filled);
     await saved?.();
   };

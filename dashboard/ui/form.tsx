@@ -3,13 +3,13 @@ import { type FormEvent, type ReactNode, useRef, useState } from 'react';
 import { t } from '../texts/index.ts';
 import { Button } from './button.tsx';
 import { Failure } from './feedback.tsx';
-import { Filled } from './filled.ts';
+import { FilledFields } from './filled.ts';
 
 interface FormProps {
   /** What it does: on the button. */
   action: string;
   /** What it throws is shown in the form, and what was typed stays. */
-  submit: (filled: Filled) => Promise<unknown>;
+  submit: (filled: FilledFields) => Promise<unknown>;
   /** Absent: there is nothing to close. */
   close?: (() => void) | undefined;
   children: ReactNode;
@@ -26,7 +26,7 @@ export function Form({ action, submit, close, children }: FormProps) {
   const onSubmit = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget);
-    const filled = new Filled(form, loaded.current);
+    const filled = new FilledFields(form, loaded.current);
     setBusy(true);
     setError(undefined);
     try {

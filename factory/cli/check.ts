@@ -1,19 +1,19 @@
 /** `otela-factory check`: the file, the token, the state directory, and each place of each model by the cluster's own word. */
 import { EXIT_DONE } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
-import { placesOf } from '../config/places.ts';
-import { readConfig } from '../config/read.ts';
+import { placementsOf } from '../config/placements.ts';
+import { readFactoryConfig } from '../config/read.ts';
 import type { FactoryConfig } from '../config/schema.ts';
 import { readToken } from '../demand/gateway-exchange.ts';
-import { said } from '../errors.ts';
+import { errorText } from '../errors.ts';
 import type { Launcher } from '../launchers/launcher.ts';
 import { makeLauncher } from '../launchers/make.ts';
-import { contextId, contextOf } from '../recipes/context.ts';
+import { jobContext, jobContextId } from '../recipes/job-context.ts';
 import { scriptBody } from '../recipes/script.ts';
 import { EXIT_FOUND } from './exit.ts';
 
-export async function checkCommand(path: string, offline: boolean, io: Io): Promise<number> {
-  const config = readConfig(path);
+export async function factoryCheckCommand(path: string, offline: boolean, io: Io): Promise<number> {
+  const config = readFactoryConfig(path);
   io.out(
     `${path}: ${config.models.length} models, ${config.recipes.size} recipes, ${config.clusters.length} clusters, revision ${config.revision}`,
   );
@@ -23,7 +23,7 @@ export async function checkCommand(path: string, offline: boolean, io: Io): Prom
     io.out(`${ok ? 'good' : 'bad '}  ${text}`);
   };
   for (const model of config.models) {
-    const places = placesOf(config, model).map(
+    const places = placementsOf(config, model).map(
       ({ cluster, pool, engine }) =>
         `${cluster.id}/${pool.name} (${engine.gpus} × ${pool.gpu}, ${engine.engine ?? (engine.template === undefined ? 'its own command' : `template ${engine.template}`)})`,
     );
@@ -34,7 +34,7 @@ export async function checkCommand(path: string, offline: boolean, io: Io): Prom
       readToken(config.token_file);
       tell(true, `the token ${config.token_file}`);
     } catch (error) {
-      tell(false, said(error));
+      tell(false, errorText(error));
     }
     const launchers = new Map(config.clusters.map((cluster) => [cluster.id, makeLauncher(cluster, config)]));
     await askClusters(config, launchers, tell);
@@ -49,14 +49,14 @@ async function askClusters(
 ): Promise<void> {
   const asked = new Set<string>();
   for (const model of config.models)
-    for (const place of placesOf(config, model)) {
+    for (const place of placementsOf(config, model)) {
       const { cluster, pool, engine } = place;
       const where = `${cluster.id}/${pool.name} with ${engine.gpus} GPUs`;
       const launcher = launchers.get(cluster.id);
       // Models that ask for the same are one question.
       if (launcher === undefined || asked.has(where)) continue;
       asked.add(where);
-      const context = contextOf(model.id, place);
+      const context = jobContext(model.id, place);
       try {
         const body = scriptBody({
           factory: config.factory,
@@ -64,7 +64,7 @@ async function askClusters(
           cluster,
           gpu: pool.gpu,
           context,
-          contextId: contextId(context),
+          contextId: jobContextId(context),
           jobId: launcher.jobId,
         });
         const { ok, text } = await launcher.check({
@@ -79,7 +79,7 @@ async function askClusters(
         });
         tell(ok, `${where}: ${text}`);
       } catch (error) {
-        tell(false, `${where}: ${said(error)}`);
+        tell(false, `${where}: ${errorText(error)}`);
       }
     }
 }

@@ -10,7 +10,7 @@ import {
 } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
 import { ENGINES } from '../config/schema.ts';
-import { checkCommand } from './check.ts';
+import { factoryCheckCommand } from './check.ts';
 import { EXIT_BUSY, EXIT_FAILED, EXIT_FOUND, EXIT_GATEWAY } from './exit.ts';
 import { recipeCommand } from './recipe.ts';
 import { dryRun, runCommand } from './run.ts';
@@ -28,7 +28,7 @@ const RECIPE = {
   context: { value: 'TOKENS', otherwise: 'as many as the model has, up to 32768', help: 'longest prompt and answer' },
 } as const satisfies Flags;
 
-export const PROGRAM: Program<Io> = {
+export const FACTORY_PROGRAM: Program<Io> = {
   name: 'otela-factory',
   version: manifest.version,
   about: 'otela-factory: jobs on clusters, as many as requests and batches ask for',
@@ -49,7 +49,7 @@ export const PROGRAM: Program<Io> = {
       flags: CHECK,
       run: (args, io) => {
         const { values } = parseLine(args, CHECK);
-        return checkCommand(values.config, values.offline, io);
+        return factoryCheckCommand(values.config, values.offline, io);
       },
     },
     status: {

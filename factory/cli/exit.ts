@@ -10,7 +10,7 @@ export const EXIT_FAILED = 70;
 /** EX_TEMPFAIL: another factory has the lease. */
 export const EXIT_BUSY = 75;
 
-export function exitOf(code: FactoryErrorCode): number {
+export function factoryExitCode(code: FactoryErrorCode): number {
   switch (code) {
     case 'config':
       return EXIT_USAGE;

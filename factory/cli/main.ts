@@ -3,15 +3,15 @@
 import { runProgram } from '../../shared/command-line/index.ts';
 import { type Io, makeIo } from '../../shared/terminal/io.ts';
 import { FactoryError } from '../errors.ts';
-import { PROGRAM } from './commands.ts';
-import { EXIT_FAILED, exitOf } from './exit.ts';
+import { FACTORY_PROGRAM } from './commands.ts';
+import { EXIT_FAILED, factoryExitCode } from './exit.ts';
 
 /** `argv` begins after the program's name. Resolves with the exit code and never rejects. */
 export function main(argv: readonly string[], io: Io = makeIo(process.stdout, process.stderr)): Promise<number> {
-  return runProgram(PROGRAM, argv, io, {
+  return runProgram(FACTORY_PROGRAM, argv, io, {
     out: io.out,
     complain: io.log,
-    exitOf: (error) => (error instanceof FactoryError ? exitOf(error.code) : undefined),
+    exitOf: (error) => (error instanceof FactoryError ? factoryExitCode(error.code) : undefined),
     failed: EXIT_FAILED,
   });
 }

@@ -3,9 +3,9 @@ import * as z from 'zod';
 import { EXIT_DONE } from '../../shared/command-line/index.ts';
 import { parseAnswer } from '../../shared/factory/exchange.ts';
 import type { Io } from '../../shared/terminal/io.ts';
-import { readConfig } from '../config/read.ts';
+import { readFactoryConfig } from '../config/read.ts';
 import type { FactoryConfig } from '../config/schema.ts';
-import type { GatewaySource, Heard } from '../demand/demand-source.ts';
+import type { DemandReading, GatewaySource } from '../demand/demand-source.ts';
 import { GatewayExchange } from '../demand/gateway-exchange.ts';
 import { FactoryError } from '../errors.ts';
 import { Factory } from '../life/factory.ts';
@@ -26,7 +26,7 @@ function exchangeOf(config: FactoryConfig, refused: (why: string) => void): Gate
 }
 
 export async function runCommand(configPath: string, io: Io): Promise<number> {
-  const config = readConfig(configPath);
+  const config = readFactoryConfig(configPath);
   let refusal: string | undefined;
   const log = (line: string) => io.log(`${new Date().toISOString()} ${line}`);
   // A token may come back; what serves goes on, and nothing begins without demand.
@@ -48,7 +48,7 @@ export async function runCommand(configPath: string, io: Io): Promise<number> {
 
 /** One round that asks the clusters and does nothing. Demand is what a factory that runs was told last: a second exchange would end its own. */
 export async function dryRun(configPath: string, io: Io): Promise<number> {
-  const config = readConfig(configPath);
+  const config = readFactoryConfig(configPath);
   const heard = lastHeard(config);
   if (heard.nodes === undefined)
     io.out(
@@ -66,12 +66,12 @@ export async function dryRun(configPath: string, io: Io): Promise<number> {
   return EXIT_DONE;
 }
 
-function lastHeard(config: FactoryConfig): Heard {
+function lastHeard(config: FactoryConfig): DemandReading {
   const value = new StateFiles(config.state).read('status.json');
   const read = z
     .object({ at: z.iso.datetime(), heard: z.object({ demand: z.unknown(), nodes: z.unknown() }) })
     .safeParse(value);
-  const nothing: Heard = { demand: new Map(), nodes: undefined };
+  const nothing: DemandReading = { demand: new Map(), nodes: undefined };
   if (!read.success || Date.now() - Date.parse(read.data.at) > HEARD_MS || read.data.heard.nodes === undefined)
     return nothing;
   const { demand, nodes } = parseAnswer({ version: 1, revision: 'dry-run', ...read.data.heard });

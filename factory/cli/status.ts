@@ -3,8 +3,8 @@ import * as z from 'zod';
 import { EXIT_DONE, UsageError } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
 import { printableJson } from '../../shared/terminal/printable.ts';
-import { nearest } from '../../shared/text/nearest.ts';
-import { readConfig } from '../config/read.ts';
+import { nearestName } from '../../shared/text/nearest.ts';
+import { readFactoryConfig } from '../config/read.ts';
 import { formatMs } from '../config/values.ts';
 import { FactoryError } from '../errors.ts';
 import { StateFiles } from '../life/state-files.ts';
@@ -80,7 +80,7 @@ type Status = z.infer<typeof statusSchema>;
 
 /** @throws FactoryError config where no factory has written there */
 function readStatus(configPath: string): { status: Status; ageMs: number } {
-  const { state } = readConfig(configPath);
+  const { state } = readFactoryConfig(configPath);
   const value = new StateFiles(state).read('status.json');
   if (value === undefined) throw new FactoryError('config', `no factory has run with ${state}`);
   const read = statusSchema.safeParse(value);
@@ -173,7 +173,7 @@ export function explainCommand(configPath: string, model: string | undefined, js
   const ids = status.report.models.map(({ id }) => id);
   const found = status.report.models.find(({ id }) => id === model);
   if (model === undefined || found === undefined) {
-    const meant = model === undefined ? undefined : nearest(model, ids);
+    const meant = model === undefined ? undefined : nearestName(model, ids);
     throw new UsageError(
       `which model? ${meant === undefined ? `there are ${ids.join(', ')}` : `did you mean ${meant}?`}`,
     );

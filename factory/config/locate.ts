@@ -9,7 +9,7 @@ function keyParts(text: string): string[] {
  * From 1. The longest part of `path` that has a line of its own: a value in an inline table is found at the table's key, and what is missing at the
  * table that lacks it.
  */
-export function lineOf(text: string, path: readonly PropertyKey[]): number {
+export function lineOfPath(text: string, path: readonly PropertyKey[]): number {
   const wanted = path.map(String);
   const arrays = new Map<string, number>();
   let table: string[] = [];

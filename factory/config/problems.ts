@@ -1,18 +1,18 @@
 /** What a well-formed file asks for and cannot get, each with the nearest that it could. */
 import { findGpuClass, GPU_CLASSES, gpuClass } from '../../shared/hardware/classes.ts';
-import { nearest } from '../../shared/text/nearest.ts';
+import { nearestName } from '../../shared/text/nearest.ts';
 import { parseSource } from '../../shared/weights/source.ts';
-import { placesOf, runsOn } from './places.ts';
+import { placementsOf, runsOn } from './placements.ts';
 import type { ClusterConfig, FactoryConfig, ModelConfig, RecipeConfig } from './schema.ts';
 import { formatMs, timeLimitMs } from './values.ts';
 
-export interface Problem {
+export interface ConfigProblem {
   /** Of the value that is at fault. */
   path: (string | number)[];
   text: string;
 }
 
-export function problemsOf(config: FactoryConfig): Problem[] {
+export function findProblems(config: FactoryConfig): ConfigProblem[] {
   return [
     ...config.clusters.flatMap(clusterProblems),
     ...[...config.recipes].flatMap(([name, recipe]) => recipeProblems(name, recipe, config)),
@@ -23,13 +23,13 @@ export function problemsOf(config: FactoryConfig): Problem[] {
 }
 
 const didYouMean = (name: string, known: readonly string[]) => {
-  const meant = nearest(name, known);
+  const meant = nearestName(name, known);
   return meant === undefined ? `there are ${known.join(', ') || 'none'}` : `did you mean ${meant}?`;
 };
 
-function clusterProblems(cluster: ClusterConfig): Problem[] {
+function clusterProblems(cluster: ClusterConfig): ConfigProblem[] {
   const path = ['clusters', cluster.id];
-  const found: Problem[] = [];
+  const found: ConfigProblem[] = [];
   if (cluster.launcher === 'kubernetes')
     for (const key of ['server', 'namespace', 'token_file'] as const)
       if (cluster[key] === undefined) found.push({ path, text: `clusters.${cluster.id}: kubernetes needs ${key}` });
@@ -50,11 +50,11 @@ function clusterProblems(cluster: ClusterConfig): Problem[] {
   return found;
 }
 
-function recipeProblems(name: string, recipe: RecipeConfig, config: FactoryConfig): Problem[] {
+function recipeProblems(name: string, recipe: RecipeConfig, config: FactoryConfig): ConfigProblem[] {
   const pools = config.clusters.flatMap(({ pools: own }) => own);
   return recipe.engines.flatMap((engine, n) => {
     const path = ['recipes', name, 'engines', n];
-    const found: Problem[] = [];
+    const found: ConfigProblem[] = [];
     const needsImage = config.clusters.some(
       ({ launcher, pools: own }) => launcher === 'kubernetes' && own.some((pool) => runsOn(engine, pool.gpu)),
     );
@@ -92,7 +92,7 @@ function recipeProblems(name: string, recipe: RecipeConfig, config: FactoryConfi
   });
 }
 
-function modelProblems(model: ModelConfig, config: FactoryConfig): Problem[] {
+function modelProblems(model: ModelConfig, config: FactoryConfig): ConfigProblem[] {
   const path = ['models', model.id];
   const recipe = config.recipes.get(model.recipe);
   if (recipe === undefined)
@@ -109,13 +109,13 @@ function modelProblems(model: ModelConfig, config: FactoryConfig): Problem[] {
       path: [...path, 'clusters'],
       text: `${model.id}: no cluster ${name}; ${didYouMean(name, names)}`,
     }));
-  const found: Problem[] = [];
+  const found: ConfigProblem[] = [];
   if (model.min > model.max)
     found.push({ path: [...path, 'min'], text: `${model.id}: min ${model.min} is above max ${model.max}` });
   for (const [n, { jobs }] of model.warm.entries())
     if (jobs > model.max)
       found.push({ path: [...path, 'warm', n], text: `${model.id}: ${jobs} warm jobs are above max ${model.max}` });
-  const places = placesOf(config, model);
+  const places = placementsOf(config, model);
   if (places.length === 0) return [...found, { path, text: nowhere(model, recipe, config) }];
   const room = places.reduce((sum, { cluster, engine, pool }) => {
     const gpus = Math.min(cluster.max_gpus ?? Number.POSITIVE_INFINITY, pool.gpus ?? Number.POSITIVE_INFINITY);
@@ -158,10 +158,10 @@ function nowhere(model: ModelConfig, recipe: RecipeConfig, config: FactoryConfig
 const FACTORY_MAX_CHARS = 32;
 
 /** A node says which deployment it is and not of which cluster: there is one of idle agents. */
-function agentsProblems({ factory, clusters }: FactoryConfig): Problem[] {
+function agentsProblems({ factory, clusters }: FactoryConfig): ConfigProblem[] {
   const [first, second] = clusters.filter(({ launcher }) => launcher === 'agents');
   if (first === undefined) return [];
-  const found: Problem[] = [];
+  const found: ConfigProblem[] = [];
   if (second !== undefined)
     found.push({ path: ['clusters', second.id], text: `${first.id} has the idle agents already: give it all pools` });
   if (factory.length > FACTORY_MAX_CHARS)
@@ -173,7 +173,7 @@ function agentsProblems({ factory, clusters }: FactoryConfig): Problem[] {
 }
 
 /** An engine serves one model's name: a second model of the same recipe would get jobs that do not know it. */
-function shared(models: readonly ModelConfig[]): Problem[] {
+function shared(models: readonly ModelConfig[]): ConfigProblem[] {
   return models.flatMap((model, n) => {
     const first = models.findIndex(({ recipe }) => recipe === model.recipe);
     const other = models[first];

@@ -5,10 +5,10 @@ import { homedir } from 'node:os';
 import { dirname, resolve } from 'node:path';
 import { parse, TomlError } from 'smol-toml';
 import * as z from 'zod';
-import { nearest } from '../../shared/text/nearest.ts';
-import { FactoryError, said } from '../errors.ts';
-import { lineOf } from './locate.ts';
-import { problemsOf } from './problems.ts';
+import { nearestName } from '../../shared/text/nearest.ts';
+import { errorText, FactoryError } from '../errors.ts';
+import { lineOfPath } from './locate.ts';
+import { findProblems } from './problems.ts';
 import { type FactoryConfig, fileSchema } from './schema.ts';
 
 const FILE_MAX_BYTES = 1024 * 1024;
@@ -16,19 +16,19 @@ const FILE_MAX_BYTES = 1024 * 1024;
 const FAULTS_MAX = 20;
 
 /** One fault of the file. */
-export interface Fault {
+export interface ConfigFault {
   line: number;
   text: string;
 }
 
 /** @throws FactoryError config, one line for each fault: `factory.toml:12: …` */
-export function readConfig(path: string): FactoryConfig {
+export function readFactoryConfig(path: string): FactoryConfig {
   let text: string;
   try {
     if (statSync(path).size > FILE_MAX_BYTES) throw new Error(`larger than ${FILE_MAX_BYTES} bytes`);
     text = readFileSync(path, 'utf8');
   } catch (cause) {
-    throw new FactoryError('config', `cannot read ${path}: ${said(cause)}`, { cause });
+    throw new FactoryError('config', `cannot read ${path}: ${errorText(cause)}`, { cause });
   }
   const read = parseConfig(text);
   if ('faults' in read)
@@ -50,7 +50,7 @@ export function readConfig(path: string): FactoryConfig {
 }
 
 /** Faults are at most 20, in the order of lines. Paths stay as written. */
-export function parseConfig(text: string): { config: FactoryConfig } | { faults: Fault[] } {
+export function parseConfig(text: string): { config: FactoryConfig } | { faults: ConfigFault[] } {
   let value: unknown;
   try {
     value = parse(text);
@@ -72,20 +72,20 @@ export function parseConfig(text: string): { config: FactoryConfig } | { faults:
     models: Object.entries(models).map(([id, one]) => ({ id, ...one })),
     recipes: new Map(Object.entries(recipes)),
   };
-  const problems = problemsOf(config).map(({ path, text: fault }) => ({ line: lineOf(text, path), text: fault }));
+  const problems = findProblems(config).map(({ path, text: fault }) => ({ line: lineOfPath(text, path), text: fault }));
   return problems.length === 0 ? { config } : { faults: problems.slice(0, FAULTS_MAX) };
 }
 
-function faultsOf(text: string, issue: z.core.$ZodIssue): Fault[] {
+function faultsOf(text: string, issue: z.core.$ZodIssue): ConfigFault[] {
   const where = issue.path.map(String).join('.');
   if (issue.code !== 'unrecognized_keys')
-    return [{ line: lineOf(text, issue.path), text: `${where === '' ? '' : `${where}: `}${issue.message}` }];
+    return [{ line: lineOfPath(text, issue.path), text: `${where === '' ? '' : `${where}: `}${issue.message}` }];
   const known = keysAt(issue.path);
   return issue.keys.map((key) => {
-    const meant = nearest(key, known);
+    const meant = nearestName(key, known);
     const help = meant === undefined ? `there are ${known.join(', ')}` : `did you mean ${meant}?`;
     return {
-      line: lineOf(text, [...issue.path, key]),
+      line: lineOfPath(text, [...issue.path, key]),
       text: `${where === '' ? '' : `${where}: `}unknown key ${key}; ${help}`,
     };
   });

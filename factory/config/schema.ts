@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { parametersSchema, templateNameSchema } from '../../shared/deployment/parameters.ts';
 import { LAUNCHERS } from '../../shared/factory/exchange.ts';
 import { parseSource } from '../../shared/weights/source.ts';
-import { directory, duration, id, oneLine, timeLimitMs, word } from './values.ts';
+import { directory, durationSchema, nameSchema, oneLineSchema, oneWordSchema, timeLimitMs } from './values.ts';
 
 export const ENGINES = ['vllm', 'sglang', 'lmdeploy'] as const;
 export type EngineKind = (typeof ENGINES)[number];
@@ -12,7 +12,7 @@ const CONTAINERS = ['none', 'apptainer', 'enroot'] as const;
 const count = z.number().int().nonnegative().max(10_000);
 const positive = z.number().int().positive().max(10_000);
 const gpu = z.string().min(1).max(64);
-const environment = z.record(z.string().regex(/^[A-Za-z_]\w{0,63}$/, 'no name of a variable'), oneLine);
+const environment = z.record(z.string().regex(/^[A-Za-z_]\w{0,63}$/, 'no name of a variable'), oneLineSchema);
 
 /** How a guest behaves, over all clusters. */
 const guest = z.strictObject({
@@ -22,21 +22,21 @@ const guest = z.strictObject({
   switches_per_hour: count.default(6),
   max_jobs: positive.default(100),
   /** A job that ended within this time of its begin lived too short: the next one waits. */
-  short_lived: duration.prefault('2m'),
+  short_lived: durationSchema.prefault('2m'),
   /** Failed starts of one recipe on one cluster, in a row, before it rests. */
   failed_starts: positive.default(3),
   /** First rest; it doubles up to a day. */
-  rest: duration.prefault('1h'),
+  rest: durationSchema.prefault('1h'),
   /** How often schedulers are asked. */
-  every: duration.prefault('15s'),
+  every: durationSchema.prefault('15s'),
 });
 
 const pool = z.strictObject({
   /** Slurm's partition; the queue of Grid Engine, PBS, LSF and Flux. */
-  name: word,
+  name: oneWordSchema,
   gpu,
   /** Slurm's name of the GPU in --gres where jobs must say it. */
-  gres: word.optional(),
+  gres: oneWordSchema.optional(),
   gpus_per_node: positive.max(64),
   /** GPUs of the whole pool; absent: not known. */
   gpus: positive.optional(),
@@ -45,39 +45,39 @@ const pool = z.strictObject({
     .string()
     .refine((text) => timeLimitMs(text) !== undefined, 'no time limit such as 04:00:00 or 1-12:00:00')
     .default('04:00:00'),
-  account: word.optional(),
-  qos: word.optional(),
-  constraint: word.optional(),
-  memory: word.optional(),
+  account: oneWordSchema.optional(),
+  qos: oneWordSchema.optional(),
+  constraint: oneWordSchema.optional(),
+  memory: oneWordSchema.optional(),
   cpus: positive.optional(),
   /** Jobs of others may take these GPUs away. */
   preemptable: z.boolean().default(false),
   /** Further options of the submission, one word each, without dashes where the batch system has them. */
-  options: z.array(word).max(32).default([]),
+  options: z.array(oneWordSchema).max(32).default([]),
   /** Kubernetes: labels of the node. */
   node_selector: z.record(z.string().max(253), z.string().max(63)).optional(),
 });
-export type Pool = z.infer<typeof pool>;
+export type PoolConfig = z.infer<typeof pool>;
 
 const cluster = z.strictObject({
   launcher: z.enum(LAUNCHERS),
   /** The agent's program and its first arguments, as a job finds them. */
-  agent: z.array(oneLine).min(1).max(16).default(['otela-agent']),
+  agent: z.array(oneLineSchema).min(1).max(16).default(['otela-agent']),
   /** The join token's file, as a job sees it; `~/` is the home there. */
-  join_token_file: oneLine.default('~/.otela-token'),
+  join_token_file: oneLineSchema.default('~/.otela-token'),
   /** The cluster's name at the gateway, where the join token does not say it. */
-  cluster: id.optional(),
+  cluster: nameSchema.optional(),
   max_jobs: positive.default(20),
   /** Jobs that wait, of all models: a pool grows as far as the scheduler lets it, never by a flood. */
   max_pending: positive.default(4),
   max_gpus: positive.optional(),
   /** Lines of the job's script before the agent: `module load cuda`. */
-  setup: z.array(oneLine).max(64).default([]),
+  setup: z.array(oneLineSchema).max(64).default([]),
   environment: environment.default({}),
   /** Directories that containers see under the same path, `~/` for the home there. HF_HOME and what the agent pulls are among them anyway. */
   mounts: z.array(directory).max(32).default([]),
   /** Slurm: --clusters. One of them: each numbers its jobs by itself, and scancel ends the jobs of one number on all. */
-  clusters: word
+  clusters: oneWordSchema
     .refine(
       (text) => !text.includes(',') && text.toLowerCase() !== 'all',
       'one cluster; each further one is a [clusters.X] of its own',
@@ -85,14 +85,14 @@ const cluster = z.strictObject({
     .optional(),
   /** Kubernetes: the API server, its namespace, the files of its token and certificate authority, the image with agent and engine. */
   server: z.url({ protocol: /^https?$/ }).optional(),
-  namespace: id.optional(),
-  token_file: oneLine.optional(),
-  ca_file: oneLine.optional(),
-  service_account: word.optional(),
+  namespace: nameSchema.optional(),
+  token_file: oneLineSchema.optional(),
+  ca_file: oneLineSchema.optional(),
+  service_account: oneWordSchema.optional(),
   /** Kubernetes: the secret that holds the join token as `token`; it is mounted at /var/run/otela. */
-  secret: word.optional(),
+  secret: oneWordSchema.optional(),
   /** Idle agents: an operator's key, mode 0600. */
-  key_file: oneLine.optional(),
+  key_file: oneLineSchema.optional(),
   pools: z.array(pool).min(1).max(32),
 });
 export type ClusterConfig = z.infer<typeof cluster> & { id: string };
@@ -109,35 +109,35 @@ const engine = z.strictObject({
   gpus: positive.max(64),
   /** The command is written for these; `command` replaces it. */
   engine: z.enum(ENGINES).optional(),
-  arguments: z.array(oneLine).max(128).default([]),
+  arguments: z.array(oneLineSchema).max(128).default([]),
   /** Word by word; {{port}}, {{weights}}, {{environment}}, {{model}} and {{gpus}} are filled in. */
-  command: z.array(oneLine).min(1).max(128).optional(),
+  command: z.array(oneLineSchema).min(1).max(128).optional(),
   container: z.enum(CONTAINERS).default('none'),
   /** Of idle agents, which have the command themselves; `model` is the model's id where `parameters` lacks it. */
   template: templateNameSchema.optional(),
   parameters: parametersSchema.default({}),
   /** Of the container; a source is pulled to local disk by the agent. */
-  image: oneLine.refine(isNoBrokenSource, SOURCES).optional(),
+  image: oneLineSchema.refine(isNoBrokenSource, SOURCES).optional(),
   /** A packed venv or conda environment, which the agent pulls to local disk and unpacks there; without a container. */
-  packed_environment: oneLine.refine((text) => parseSource(text) !== undefined, SOURCES).optional(),
+  packed_environment: oneLineSchema.refine((text) => parseSource(text) !== undefined, SOURCES).optional(),
   environment: environment.default({}),
 });
 export type EngineConfig = z.infer<typeof engine>;
 
 const recipe = z.strictObject({
   /** A repository's name or a path, for the engine; or a source that the agent pulls to local disk: `hub:…`, `dir:/…`, `s3://…`. */
-  weights: oneLine.refine(isNoBrokenSource, SOURCES),
+  weights: oneLineSchema.refine(isNoBrokenSource, SOURCES),
   /** From the job's begin to the first answer, until a start has been measured. */
-  load: duration.prefault('5m'),
+  load: durationSchema.prefault('5m'),
   /** An engine that has not served by then has failed. */
-  ready_within: duration.prefault('1h'),
+  ready_within: durationSchema.prefault('1h'),
   environment: environment.default({}),
   engines: z.array(engine).min(1).max(16),
 });
 export type RecipeConfig = z.infer<typeof recipe>;
 
 const DAYS = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'] as const;
-export type Day = (typeof DAYS)[number];
+export type Weekday = (typeof DAYS)[number];
 const clock = z.string().regex(/^([01]\d|2[0-3]):[0-5]\d$|^24:00$/, 'no time of day such as 08:00');
 
 const model = z.strictObject({
@@ -145,7 +145,7 @@ const model = z.strictObject({
   min: count.default(0),
   max: positive.default(1),
   /** A replica ends after so much time without a request. */
-  idle: duration.prefault('10m'),
+  idle: durationSchema.prefault('10m'),
   /** The higher one gets the GPUs. */
   priority: z.number().int().min(-1_000).max(1_000).default(0),
   /** Projects and keys whose requests may start it; absent: all that may use it. */
@@ -172,7 +172,7 @@ const model = z.strictObject({
     .max(32)
     .default([]),
   /** Clusters that it may run on; absent: all with an engine for their GPUs. */
-  clusters: z.array(id).max(32).optional(),
+  clusters: z.array(nameSchema).max(32).optional(),
   /** Lines of batches that make one more replica worth its start. */
   lines_per_job: positive.default(100),
   /** One more replica where the busy share of those that are ready is above. */
@@ -182,9 +182,9 @@ export type ModelConfig = z.infer<typeof model> & { id: string };
 
 const plan = z.strictObject({
   /** The output of `otela-plan plan --json`, the file of `otela-plan watch --plan`, or the state of `watch --forecast`. */
-  file: oneLine,
+  file: oneLineSchema,
   /** After it the file is not followed any more. */
-  max_age: duration.prefault('24h'),
+  max_age: durationSchema.prefault('24h'),
 });
 
 const named = <T extends z.ZodType>(key: z.ZodString, value: T, max: number, what: string) =>
@@ -192,13 +192,13 @@ const named = <T extends z.ZodType>(key: z.ZodString, value: T, max: number, wha
 
 export const fileSchema = z.strictObject({
   /** The factory's name: in the names of its jobs and at the gateway. */
-  factory: id,
+  factory: nameSchema,
   gateway: z.url({ protocol: /^https?$/ }),
   /** The factory's own token, mode 0600. */
-  token_file: oneLine,
-  ca_file: oneLine.optional(),
+  token_file: oneLineSchema,
+  ca_file: oneLineSchema.optional(),
   /** A directory on a file system that jobs can write, too: what it remembers, and what jobs print. */
-  state: oneLine,
+  state: oneLineSchema,
   /** IANA's name, for warm hours. */
   timezone: z
     .string()
@@ -207,7 +207,7 @@ export const fileSchema = z.strictObject({
   guest: guest.prefault({}),
   /** A planner's replicas, kept as if each model's min said so. */
   plan: plan.optional(),
-  clusters: named(id, cluster, 32, 'clusters'),
+  clusters: named(nameSchema, cluster, 32, 'clusters'),
   recipes: named(z.string().min(1).max(128), recipe, 200, 'recipes'),
   models: named(z.string().min(1).max(256), model, 200, 'models'),
 });

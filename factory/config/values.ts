@@ -14,7 +14,7 @@ export function durationMs(text: string): number | undefined {
   return total > LONGEST_MS ? undefined : total;
 }
 
-export const duration = z.string().transform((text, context) => {
+export const durationSchema = z.string().transform((text, context) => {
   const ms = durationMs(text);
   if (ms !== undefined) return ms;
   context.addIssue({ code: 'custom', message: `"${text}" is not a duration such as 90s, 10m or 1h30m, at most 24d` });
@@ -43,9 +43,11 @@ export function timeLimitMs(text: string): number | undefined {
 }
 
 /** What Slurm, PBS or a shell would read as more than one word is refused where it is written, not cleaned. */
-export const word = z.string().regex(/^[\w.:,@/=+%&|*()[\]!<>-]{1,200}$/, 'one word without blanks and quotes');
+export const oneWordSchema = z
+  .string()
+  .regex(/^[\w.:,@/=+%&|*()[\]!<>-]{1,200}$/, 'one word without blanks and quotes');
 /** A shell reads it quoted; a line break would begin another line of the job's script. */
-export const oneLine = z
+export const oneLineSchema = z
   .string()
   .min(1)
   .max(4_096)
@@ -55,7 +57,7 @@ export const oneLine = z
 export const directory = z
   .string()
   .regex(/^(~\/|\/)[^\s:,]{0,1000}$/, 'an absolute path without blanks, commas and colons');
-export const id = z
+export const nameSchema = z
   .string()
   .max(32)
   .regex(/^[a-z0-9]+(?:-[a-z0-9]+)*$/, 'small letters, digits and single dashes, at most 32');

@@ -1,5 +1,5 @@
 /** When a recipe may be tried again on a cluster: Parsl's users were banned for blocks that were resubmitted in a loop (parsl #2851). */
-import type { FactoryConfig, Pool } from '../config/schema.ts';
+import type { FactoryConfig, PoolConfig } from '../config/schema.ts';
 import { formatMs } from '../config/values.ts';
 import { type BackOff, type Memory, refusalKey, startKey } from './memory.ts';
 import type { PlacedEngine, PlacedModel } from './world.ts';
@@ -24,7 +24,7 @@ interface Failure {
   model: string;
   cluster: string;
   /** Of a refusal. */
-  pool?: Pick<Pool, 'name' | 'gpu'>;
+  pool?: Pick<PoolConfig, 'name' | 'gpu'>;
   context: string;
   reason: string;
   log_tail?: string;
@@ -88,12 +88,12 @@ export function backOffsOf(
 }
 
 /** It served for longer than a short life: what was before is forgotten. */
-export function recovered(memory: Memory, model: string, cluster: string, context: string): void {
+export function recordRecovery(memory: Memory, model: string, cluster: string, context: string): void {
   delete memory.back_offs[startKey(model, cluster, context)];
 }
 
 /** A pool took a job. */
-export function accepted(memory: Memory, model: string, cluster: string, pool: Pool): void {
+export function recordAcceptance(memory: Memory, model: string, cluster: string, pool: PoolConfig): void {
   delete memory.back_offs[refusalKey(model, cluster, pool)];
 }
 

@@ -1,23 +1,23 @@
 /** Who is there: jobs that are believed alive, and submissions whose jobs have not shown yet. */
 import type { ServingNode } from '../../shared/factory/exchange.ts';
-import { type JobMemory, type Memory, unseen } from './memory.ts';
+import { type JobMemory, type Memory, unseenJobs } from './memory.ts';
 import { nodesByJob } from './observe.ts';
-import type { World } from './world.ts';
+import type { FactoryWorld } from './world.ts';
 
-export interface Present extends JobMemory {
+export interface CountedJob extends JobMemory {
   key: string;
   node?: ServingNode;
   /** Of no model of the file, or of a recipe that was edited since. */
   outdated: boolean;
 }
 
-export interface Census {
-  jobs: Present[];
+export interface JobCensus {
+  jobs: CountedJob[];
   /** Jobs that may come of submissions without word, all of them taken for alive. */
   coming: { model: string; cluster: string; gpus: number; count: number }[];
 }
 
-export function countJobs(memory: Memory, world: World, now: number): Census {
+export function countJobs(memory: Memory, world: FactoryWorld, now: number): JobCensus {
   const current = new Map(
     world.models.map(({ model, places }) => [model.id, new Set(places.map(({ context }) => context))]),
   );
@@ -29,7 +29,7 @@ export function countJobs(memory: Memory, world: World, now: number): Census {
       return { ...job, key, outdated, ...(node === undefined ? {} : { node }) };
     }),
     coming: memory.submissions.flatMap((submission) => {
-      const count = unseen(submission, now);
+      const count = unseenJobs(submission, now);
       const { model, cluster, gpus } = submission;
       return count === 0 ? [] : [{ model, cluster, gpus, count }];
     }),
@@ -39,11 +39,11 @@ export function countJobs(memory: Memory, world: World, now: number): Census {
 export const isPending = ({ state }: Pick<JobMemory, 'state'>) => state === 'pending';
 
 /** Jobs of a model that will serve: those that were told to end are not among them. */
-export const supply = ({ jobs, coming }: Census, model: string): number =>
+export const countSupply = ({ jobs, coming }: JobCensus, model: string): number =>
   jobs.filter((job) => job.model === model && job.asked === undefined && !job.outdated && job.state !== 'draining')
     .length + coming.filter((one) => one.model === model).reduce((sum, { count }) => sum + count, 0);
 
 /** All of a model, until they are over. */
-export const present = ({ jobs, coming }: Census, model: string): number =>
+export const countPresent = ({ jobs, coming }: JobCensus, model: string): number =>
   jobs.filter((job) => job.model === model).length +
   coming.filter((one) => one.model === model).reduce((sum, { count }) => sum + count, 0);

@@ -2,47 +2,76 @@
 import type { ModelConfig } from '../config/schema.ts';
 import { formatMs } from '../config/values.ts';
 import { forgetBackOffs } from './back-off.ts';
-import { type Census, countJobs, supply } from './census.ts';
+import { type CountedJob, countJobs, countSupply, isPending, type JobCensus } from './census.ts';
 import { jobKey, jobName, type Memory, type SubmissionMemory } from './memory.ts';
-import { starts } from './starts.ts';
-import { stops } from './stops.ts';
-import { switches } from './switches.ts';
-import { type Ready, type Wanted, wantedOf } from './wanted.ts';
-import type { Action, World } from './world.ts';
-import { yields } from './yields.ts';
+import { decideStarts } from './starts.ts';
+import { decideStops, ending } from './stops.ts';
+import { decideSwitches } from './switches.ts';
+import { computeWanted, type ReadyReplicas, type WantedReplicas } from './wanted.ts';
+import type { FactoryAction, FactoryWorld } from './world.ts';
+
+/** A job that only waits gives its place below the caps to the first replica of a model that people wait for. */
+
+/**
+ * At most one a round: the newest pending job of a lower priority, or of a model that has another job.
+ * @param capped by model, the clusters whose caps hold its first replica back
+ */
+function decideYields(
+  census: JobCensus,
+  capped: ReadonlyMap<string, ReadonlySet<string>>,
+  world: FactoryWorld,
+): FactoryAction[] {
+  // The place of one that was cancelled is not free yet.
+  if (census.jobs.some((job) => isPending(job) && job.asked !== undefined)) return [];
+  const priorityOf = (model: string) => world.models.find((one) => one.model.id === model)?.model.priority ?? 0;
+  const order = [...capped].sort(([a], [b]) => priorityOf(b) - priorityOf(a));
+  for (const [model, clusters] of order) {
+    const mayYield = (job: CountedJob) =>
+      isPending(job) &&
+      clusters.has(job.cluster) &&
+      job.model !== undefined &&
+      job.model !== model &&
+      (priorityOf(job.model) < priorityOf(model) || countSupply(census, job.model) > 1);
+    const [newest] = census.jobs.filter(mayYield).sort((a, b) => b.seen_at - a.seen_at);
+    if (newest !== undefined) return [ending(newest, `it waits, and so does the first replica of ${model}`)];
+  }
+  return [];
+}
 
 const SWITCHES_KEPT_MS = 3_600_000;
 
 export interface Decisions {
-  actions: Action[];
-  wanted: Map<string, Wanted>;
+  actions: FactoryAction[];
+  wanted: Map<string, WantedReplicas>;
   /** By model: why it has fewer than it wants. */
   held: Map<string, string>;
 }
 
-export function decide(memory: Memory, world: World, now: number): Decisions {
+export function decide(memory: Memory, world: FactoryWorld, now: number): Decisions {
   forgetBackOffs(memory, world.models);
   const before = countJobs(memory, world, now);
-  const wanted = new Map<string, Wanted>();
+  const wanted = new Map<string, WantedReplicas>();
   for (const { model } of world.models) {
-    const asked = wantedOf(model, world.demand.get(model.id), readyOf(model.id, before, now), world.config, now);
-    const want = withGrowth(asked, model, supply(before, model.id), memory, now);
+    const asked = computeWanted(model, world.demand.get(model.id), readyOf(model.id, before, now), world.config, now);
+    const want = withGrowth(asked, model, countSupply(before, model.id), memory, now);
     wanted.set(model.id, want);
     if (want.jobs > 0) memory.wanted_at[model.id] = now;
   }
   // A gateway that cannot be asked knows more of what is idle and of who waits: nothing is ended then, and only what is kept anyway begins.
   const blind = world.nodes === undefined;
   if (blind) for (const [model, want] of wanted) wanted.set(model, { ...want, jobs: want.floor });
-  const ends = blind ? [] : stops(before, wanted, memory.wanted_at, world, now);
+  const ends = blind ? [] : decideStops(before, wanted, memory.wanted_at, world, now);
   const reachable = ends.filter(
     (action) => action.kind !== 'cancel' || world.clusters.get(action.cluster)?.reachable === true,
   );
   for (const action of reachable) asked(memory, action, now);
-  const begin = starts(countJobs(memory, world, now), wanted, memory, world, now);
-  const yielded = blind ? [] : yields(countJobs(memory, world, now), begin.capped, world);
+  const begin = decideStarts(countJobs(memory, world, now), wanted, memory, world, now);
+  const yielded = blind ? [] : decideYields(countJobs(memory, world, now), begin.capped, world);
   for (const action of yielded) asked(memory, action, now);
   const given =
-    world.nodes === undefined ? [] : switches(countJobs(memory, world, now), wanted, begin.held, memory, world, now);
+    world.nodes === undefined
+      ? []
+      : decideSwitches(countJobs(memory, world, now), wanted, begin.held, memory, world, now);
   for (const action of given) {
     asked(memory, action, now);
     memory.switches.push(now);
@@ -55,7 +84,13 @@ export function decide(memory: Memory, world: World, now: number): Decisions {
  * Replicas are crowded in one moment and not in the next. A job that was submitted for it keeps its place in the scheduler's queue for the
  * model's idle time: cancelled at each quiet moment it would never get to the front.
  */
-function withGrowth(want: Wanted, model: ModelConfig, there: number, memory: Memory, now: number): Wanted {
+function withGrowth(
+  want: WantedReplicas,
+  model: ModelConfig,
+  there: number,
+  memory: Memory,
+  now: number,
+): WantedReplicas {
   if (want.grows) memory.growth[model.id] = { at: now, jobs: want.jobs };
   const growth = memory.growth[model.id];
   if (growth === undefined || now - growth.at >= model.idle) {
@@ -67,13 +102,13 @@ function withGrowth(want: Wanted, model: ModelConfig, there: number, memory: Mem
   return { ...want, jobs, why: `${want.why}; crowded ${formatMs(now - growth.at)} ago` };
 }
 
-function readyOf(model: string, { jobs }: Census, now: number): Ready {
+function readyOf(model: string, { jobs }: JobCensus, now: number): ReadyReplicas {
   const ready = jobs.filter((job) => job.model === model && job.state === 'ready');
   const since = Math.max(...ready.map((job) => job.ready_at ?? 0));
   return ready.length === 0 ? { count: 0 } : { count: ready.length, newestMs: Math.max(0, now - since) };
 }
 
-function asked(memory: Memory, action: Action, now: number): void {
+function asked(memory: Memory, action: FactoryAction, now: number): void {
   if (action.kind === 'submit') return;
   for (const id of action.kind === 'drain' ? [action.job] : action.jobs) {
     const job = memory.jobs[jobKey(action.cluster, id)];
@@ -82,9 +117,9 @@ function asked(memory: Memory, action: Action, now: number): void {
 }
 
 /** Remembered, and stored, before the scheduler is asked. */
-export function intended(
+export function withIntendedSubmissions(
   memory: Memory,
-  { model, place, count }: Extract<Action, { kind: 'submit' }>,
+  { model, place, count }: Extract<FactoryAction, { kind: 'submit' }>,
   factory: string,
   now: number,
 ): SubmissionMemory {

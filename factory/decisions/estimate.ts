@@ -1,9 +1,9 @@
 /** When a model could answer, as far as one can say. */
 import type { ModelReport, ModelState } from '../../shared/factory/exchange.ts';
 import { backOffsOf } from './back-off.ts';
-import type { Census, Present } from './census.ts';
+import type { CountedJob, JobCensus } from './census.ts';
 import type { Memory } from './memory.ts';
-import type { Wanted } from './wanted.ts';
+import type { WantedReplicas } from './wanted.ts';
 import type { ClusterView, PlacedModel } from './world.ts';
 
 /** Of a queue without a known wait: a scheduler looks every half minute. */
@@ -12,15 +12,18 @@ const WAIT_UNKNOWN_MS = 30_000;
 const LEAST_MS = 5_000;
 
 interface Told {
-  census: Census;
+  census: JobCensus;
   memory: Memory;
   clusters: ReadonlyMap<string, ClusterView>;
-  wanted: Wanted | undefined;
+  wanted: WantedReplicas | undefined;
   held: string | undefined;
   now: number;
 }
 
-export function modelReport({ model, places }: PlacedModel, { census, memory, wanted, held, now }: Told): ModelReport {
+export function buildModelReport(
+  { model, places }: PlacedModel,
+  { census, memory, wanted, held, now }: Told,
+): ModelReport {
   const jobs = census.jobs.filter((job) => job.model === model.id);
   const coming = census.coming.filter((one) => one.model === model.id).reduce((sum, { count }) => sum + count, 0);
   const pending = jobs.filter(({ state }) => state === 'pending').length + coming;
@@ -56,12 +59,12 @@ export function modelReport({ model, places }: PlacedModel, { census, memory, wa
 }
 
 const ORDER = ['ready', 'loading', 'starting', 'pending', 'draining'];
-const bestOf = (jobs: readonly Present[]) =>
+const bestOf = (jobs: readonly CountedJob[]) =>
   [...jobs].sort(
     (a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state) || (a.began_at ?? a.seen_at) - (b.began_at ?? b.seen_at),
   )[0];
 
-function stateOf(best: Present | undefined, coming: number, rests: boolean): ModelState {
+function stateOf(best: CountedJob | undefined, coming: number, rests: boolean): ModelState {
   switch (best?.state) {
     case 'ready':
     case 'loading':
@@ -74,13 +77,17 @@ function stateOf(best: Present | undefined, coming: number, rests: boolean): Mod
   }
 }
 
-function remaining(job: Present, load: number, wait: number, now: number): number {
+function remaining(job: CountedJob, load: number, wait: number, now: number): number {
   if (job.state === 'ready') return 0;
   if (job.began_at === undefined) return Math.max(LEAST_MS, wait - (now - job.seen_at)) + load;
   return Math.max(LEAST_MS, load - (now - job.began_at));
 }
 
-function reasonOf(best: Present | undefined, wanted: Wanted | undefined, held: string | undefined): string | undefined {
+function reasonOf(
+  best: CountedJob | undefined,
+  wanted: WantedReplicas | undefined,
+  held: string | undefined,
+): string | undefined {
   if (best?.state === 'ready') return held === undefined ? wanted?.why : `${wanted?.why ?? ''}; ${held}`;
   if (best === undefined) return held ?? wanted?.why;
   const where = `job ${best.id} on ${best.cluster}${best.pool === undefined ? '' : `/${best.pool}`}`;

@@ -137,7 +137,7 @@ const SETTLE_MS = 120_000;
 const UNCLEAR_MS = 300_000;
 const SETTLE_LISTS = 3;
 
-export function unseen(submission: SubmissionMemory, now: number): number {
+export function unseenJobs(submission: SubmissionMemory, now: number): number {
   const { outcome, count, seen } = submission;
   return outcome === 'refused' || isSettled(submission, now) ? 0 : Math.max(0, count - seen.length);
 }
@@ -157,6 +157,6 @@ export function contextIn(name: string, factory: string): string | undefined {
 }
 
 /** Mean of what was measured, the newest third. */
-export function learned(known: number | undefined, measured: number): number {
+export function updatedMean(known: number | undefined, measured: number): number {
   return known === undefined ? measured : Math.round(known + (measured - known) / 3);
 }

@@ -3,9 +3,17 @@ import { DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
 import { JOB_LABEL, jobNamePrefix, type ServingNode } from '../../shared/factory/exchange.ts';
 import { formatMs } from '../config/values.ts';
 import type { ListedJob } from '../launchers/launcher.ts';
-import { type FailureKind, recordFailure, recovered } from './back-off.ts';
-import { contextIn, isSettled, type JobMemory, jobKey, learned, type Memory, type SubmissionMemory } from './memory.ts';
-import type { Note, World } from './world.ts';
+import { type FailureKind, recordFailure, recordRecovery } from './back-off.ts';
+import {
+  contextIn,
+  isSettled,
+  type JobMemory,
+  jobKey,
+  type Memory,
+  type SubmissionMemory,
+  updatedMean,
+} from './memory.ts';
+import type { DecisionNote, FactoryWorld } from './world.ts';
 
 /** A job that its scheduler no longer names is gone after so long, and so many lists: a controller that restarts shows empty ones. */
 const GONE_AFTER_MS = 120_000;
@@ -17,15 +25,19 @@ const SUBMISSIONS_KEPT_MS = 3_600_000;
 const WATCHED_ROUNDS = 4;
 
 /** A job that is over, so that its log can be read. */
-export interface Ended {
+export interface EndedJob {
   job: JobMemory;
   how: ListedJob['ended'] | 'vanished' | 'late';
   reason?: string;
 }
 
 /** Changes `memory`. A job of an unreachable cluster stays as it was. */
-export function observe(memory: Memory, world: World, now: number): { ended: Ended[]; notes: Note[] } {
-  const [ended, notes]: [Ended[], Note[]] = [[], []];
+export function observeJobs(
+  memory: Memory,
+  world: FactoryWorld,
+  now: number,
+): { ended: EndedJob[]; notes: DecisionNote[] } {
+  const [ended, notes]: [EndedJob[], DecisionNote[]] = [[], []];
   const nodes = nodesByJob(world);
   for (const [cluster, view] of world.clusters) {
     if (!view.reachable) continue;
@@ -80,7 +92,7 @@ export function observe(memory: Memory, world: World, now: number): { ended: End
 }
 
 /** By the order that it obeys, or the label of its job; where the gateway tells no labels, by the cluster and the id that the agent found. */
-function keyOfNode(node: ServingNode, { factory, clusters }: World['config']): string | undefined {
+function keyOfNode(node: ServingNode, { factory, clusters }: FactoryWorld['config']): string | undefined {
   const deployment = node.labels?.[DEPLOYMENT_LABEL];
   const agents = clusters.find(({ launcher }) => launcher === 'agents');
   if (deployment?.startsWith(jobNamePrefix(factory)) === true && agents !== undefined)
@@ -91,7 +103,7 @@ function keyOfNode(node: ServingNode, { factory, clusters }: World['config']): s
   return cluster === undefined || node.job === undefined ? undefined : jobKey(cluster.id, node.job);
 }
 
-export function nodesByJob({ nodes, config }: World): Map<string, ServingNode> {
+export function nodesByJob({ nodes, config }: FactoryWorld): Map<string, ServingNode> {
   const known = new Map<string, ServingNode>();
   for (const node of nodes ?? []) {
     const key = keyOfNode(node, config);
@@ -111,10 +123,10 @@ function settle(memory: Memory, cluster: string, job: ListedJob): boolean {
 }
 
 /** Jobs that were taken and that no list has named: they were over before one came, or were lost. */
-function neverListed(submission: SubmissionMemory, nodes: ReadonlyMap<string, ServingNode>, now: number): Ended[] {
+function neverListed(submission: SubmissionMemory, nodes: ReadonlyMap<string, ServingNode>, now: number): EndedJob[] {
   const { cluster, name, context, model, pool, gpus, ids, seen, at, unwatched } = submission;
   if (submission.outcome !== 'accepted' || !isSettled(submission, now)) return [];
-  return ids.flatMap((id): Ended[] => {
+  return ids.flatMap((id): EndedJob[] => {
     if (seen.includes(id) || nodes.has(jobKey(cluster, id))) return [];
     seen.push(id);
     const times = { state: 'pending' as const, since: at, seen_at: at, ...(unwatched === true && { unwatched }) };
@@ -123,7 +135,13 @@ function neverListed(submission: SubmissionMemory, nodes: ReadonlyMap<string, Se
 }
 
 /** A job of this factory's name that it does not remember: of a submission that it knows, or of a factory that was killed. */
-function adopted(memory: Memory, world: World, cluster: string, { id, name }: ListedJob, now: number): JobMemory {
+function adopted(
+  memory: Memory,
+  world: FactoryWorld,
+  cluster: string,
+  { id, name }: ListedJob,
+  now: number,
+): JobMemory {
   const submission = memory.submissions.find((one) => one.cluster === cluster && one.name === name);
   const context = submission?.context ?? contextIn(name, world.config.factory) ?? '';
   const found = world.models
@@ -145,7 +163,7 @@ function adopted(memory: Memory, world: World, cluster: string, { id, name }: Li
   };
 }
 
-function adoption(job: JobMemory, memory: Memory): Note[] {
+function adoption(job: JobMemory, memory: Memory): DecisionNote[] {
   if (memory.submissions.some(({ name }) => name === job.name)) return [];
   const of = job.model === undefined ? 'a recipe that the file no longer has' : job.model;
   return [
@@ -160,7 +178,7 @@ function adoption(job: JobMemory, memory: Memory): Note[] {
  * True where no list came yet: then nothing of this factory was there to be missed. True of consecutive rounds, however long they took:
  * where each sbatch takes half a minute, a recipe that fails would else be unwatched for ever and never rest.
  */
-function isWatched(memory: Memory, cluster: string, { config, before: round }: World, now: number): boolean {
+function isWatched(memory: Memory, cluster: string, { config, before: round }: FactoryWorld, now: number): boolean {
   const before = memory.listed_at[cluster];
   return before === undefined || before === round || now - before < WATCHED_ROUNDS * config.guest.every;
 }
@@ -181,17 +199,23 @@ function heard(memory: Memory, job: JobMemory, { state, reason }: ListedJob, now
   job.began_at = now;
   if (job.pool !== undefined) {
     const place = jobKey(job.cluster, job.pool);
-    memory.waits[place] = learned(memory.waits[place], now - job.seen_at);
+    memory.waits[place] = updatedMean(memory.waits[place], now - job.seen_at);
   }
 }
 
-function placeNode(memory: Memory, job: JobMemory, node: ServingNode | undefined, world: World, now: number): void {
+function placeNode(
+  memory: Memory,
+  job: JobMemory,
+  node: ServingNode | undefined,
+  world: FactoryWorld,
+  now: number,
+): void {
   if (job.began_at === undefined) return;
   const state = node === undefined ? unseenState(job, world) : node.state === 'joining' ? 'loading' : node.state;
   if (state !== job.state) {
     if (state === 'ready' && job.ready_at === undefined) {
       job.ready_at = now;
-      memory.loads[job.context] = learned(memory.loads[job.context], now - job.began_at);
+      memory.loads[job.context] = updatedMean(memory.loads[job.context], now - job.began_at);
     }
     job.state = state;
     job.since = now;
@@ -199,17 +223,17 @@ function placeNode(memory: Memory, job: JobMemory, node: ServingNode | undefined
   const { model, cluster } = job;
   const served =
     job.ready_at !== undefined && job.state === 'ready' && now - job.ready_at >= world.config.guest.short_lived;
-  if (served && model !== undefined) recovered(memory, model, cluster, job.context);
+  if (served && model !== undefined) recordRecovery(memory, model, cluster, job.context);
 }
 
 /** A gateway that cannot be asked says nothing of a job; one that does not know it any more says that it serves no longer. */
-function unseenState(job: JobMemory, world: World): JobMemory['state'] {
+function unseenState(job: JobMemory, world: FactoryWorld): JobMemory['state'] {
   if (world.nodes === undefined && job.state !== 'pending') return job.state;
   return job.asked?.what === 'drain' ? 'draining' : 'starting';
 }
 
 /** Jobs that began and do not serve in time: they are cancelled, and that is a failed start. */
-export function late(job: JobMemory, world: World, now: number): string | undefined {
+export function startTimeoutReason(job: JobMemory, world: FactoryWorld, now: number): string | undefined {
   if (job.began_at === undefined || job.asked !== undefined || job.state === 'ready' || world.nodes === undefined)
     return undefined;
   if (job.ready_at !== undefined) {
@@ -223,18 +247,18 @@ export function late(job: JobMemory, world: World, now: number): string | undefi
 
 /** What follows of a job's end. Changes `memory`. */
 export function assessEnd(
-  { job, how, reason }: Ended,
+  { job, how, reason }: EndedJob,
   logTail: string | undefined,
   memory: Memory,
-  world: World,
+  world: FactoryWorld,
   now: number,
-): Note {
+): DecisionNote {
   const { model, cluster, context } = job;
   // A job that its scheduler forgot is over since it was missing first.
   const over = how === 'vanished' ? (job.missing?.since ?? now) : now;
   const lived = job.began_at === undefined ? 0 : over - job.began_at;
   const about = `job ${job.id} on ${cluster} ${ending(how, reason)} after ${formatMs(lived)}`;
-  const note = (text: string): Note => ({ ...(model === undefined ? {} : { model }), text });
+  const note = (text: string): DecisionNote => ({ ...(model === undefined ? {} : { model }), text });
   if (model === undefined || (job.asked !== undefined && how !== 'late'))
     return note(`${about}${job.asked === undefined ? '' : `: ${job.asked.why}`}`);
   const short = lived < world.config.guest.short_lived;
@@ -248,10 +272,10 @@ export function assessEnd(
 /** Undefined where nothing is held against the recipe: it served, or had time to. */
 function failureOf(
   job: JobMemory,
-  how: Ended['how'],
+  how: EndedJob['how'],
   short: boolean,
   over: number,
-  world: World,
+  world: FactoryWorld,
 ): FailureKind | undefined {
   const served = job.ready_at !== undefined && over - job.ready_at >= world.config.guest.short_lived;
   if (job.unwatched === true && job.ready_at === undefined && how !== 'cancelled') return 'unwatched';
@@ -273,7 +297,7 @@ function failureOf(
   }
 }
 
-function ending(how: Ended['how'], reason: string | undefined): string {
+function ending(how: EndedJob['how'], reason: string | undefined): string {
   const words = reason === undefined ? '' : ` (${reason})`;
   switch (how) {
     case 'preempted':

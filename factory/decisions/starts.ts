@@ -1,16 +1,16 @@
 /** Which jobs begin, where, and what holds back the others. */
 import { formatMs } from '../config/values.ts';
 import { backOffsOf } from './back-off.ts';
-import { type Census, isPending, present, supply } from './census.ts';
+import { countPresent, countSupply, isPending, type JobCensus } from './census.ts';
 import type { Memory } from './memory.ts';
-import type { Wanted } from './wanted.ts';
-import type { Action, PlacedEngine, PlacedModel, World } from './world.ts';
+import type { WantedReplicas } from './wanted.ts';
+import type { FactoryAction, FactoryWorld, PlacedEngine, PlacedModel } from './world.ts';
 
 const MINUTE_MS = 60_000;
 /** Of one call: as many as one array may have here. */
 const ARRAY_MAX = 20;
 
-type Submit = Extract<Action, { kind: 'submit' }>;
+type Submit = Extract<FactoryAction, { kind: 'submit' }>;
 
 export interface Starts {
   actions: Submit[];
@@ -30,11 +30,11 @@ interface Room {
   idle: Map<string, number>;
 }
 
-export function starts(
-  census: Census,
-  wanted: ReadonlyMap<string, Wanted>,
+export function decideStarts(
+  census: JobCensus,
+  wanted: ReadonlyMap<string, WantedReplicas>,
   memory: Memory,
-  world: World,
+  world: FactoryWorld,
   now: number,
 ): Starts {
   const room = roomOf(census, memory, world, now);
@@ -69,12 +69,12 @@ export function starts(
 
 function units(
   placed: PlacedModel,
-  census: Census,
-  want: Wanted | undefined,
+  census: JobCensus,
+  want: WantedReplicas | undefined,
 ): { placed: PlacedModel; nth: number; urgency: number }[] {
   if (want === undefined) return [];
-  const there = supply(census, placed.model.id);
-  const missing = Math.max(0, Math.min(want.jobs - there, placed.model.max - present(census, placed.model.id)));
+  const there = countSupply(census, placed.model.id);
+  const missing = Math.max(0, Math.min(want.jobs - there, placed.model.max - countPresent(census, placed.model.id)));
   return Array.from({ length: missing }, (_, n) => ({
     placed,
     nth: there + n,
@@ -82,7 +82,7 @@ function units(
   }));
 }
 
-function roomOf({ jobs, coming }: Census, memory: Memory, { config, clusters }: World, now: number): Room {
+function roomOf({ jobs, coming }: JobCensus, memory: Memory, { config, clusters }: FactoryWorld, now: number): Room {
   const recent = memory.submissions.filter(({ at }) => now - at < MINUTE_MS).reduce((sum, { count }) => sum + count, 0);
   const count = <T>(list: readonly T[], of: (one: T) => number) => list.reduce((sum, one) => sum + of(one), 0);
   const [jobsLeft, pending, gpus, idle] = [
@@ -132,9 +132,9 @@ interface NoPlace {
 function choose(
   placed: PlacedModel,
   begun: number,
-  census: Census,
+  census: JobCensus,
   memory: Memory,
-  world: World,
+  world: FactoryWorld,
   room: Room,
   now: number,
 ): PlacedEngine | NoPlace {
@@ -166,9 +166,9 @@ function obstacleOf(
   place: PlacedEngine,
   { model }: PlacedModel,
   begun: number,
-  census: Census,
+  census: JobCensus,
   memory: Memory,
-  world: World,
+  world: FactoryWorld,
   now: number,
 ): string | undefined {
   const { cluster, pool, engine } = place;

@@ -1,8 +1,8 @@
 /** Which jobs end: waiting ones before those that run, and those that run by a drain. */
 import { formatMs } from '../config/values.ts';
-import { type Census, isPending, type Present, supply } from './census.ts';
-import type { Wanted } from './wanted.ts';
-import type { Action, World } from './world.ts';
+import { type CountedJob, countSupply, isPending, type JobCensus } from './census.ts';
+import type { WantedReplicas } from './wanted.ts';
+import type { FactoryAction, FactoryWorld } from './world.ts';
 
 /** A drained engine finishes what runs; a stream of a day does not hold a GPU for ever. */
 export const DRAIN_MAX_MS = 900_000;
@@ -11,13 +11,13 @@ const DRAINED_MS = 30_000;
 /** A cancelled job is gone within its scheduler's grace; the word may have been lost. */
 const CANCEL_AGAIN_MS = 90_000;
 
-export function stops(
-  census: Census,
-  wanted: ReadonlyMap<string, Wanted>,
+export function decideStops(
+  census: JobCensus,
+  wanted: ReadonlyMap<string, WantedReplicas>,
   wantedAt: Readonly<Record<string, number>>,
-  world: World,
+  world: FactoryWorld,
   now: number,
-): Action[] {
+): FactoryAction[] {
   return [
     ...again(census, now),
     ...strays(census, world),
@@ -43,24 +43,24 @@ export function stops(
 }
 
 /** By a drain where a gateway knows its node; a job without one has nothing to finish. */
-export function ending(job: Present, why: string): Action {
+export function ending(job: CountedJob, why: string): FactoryAction {
   const of = job.model === undefined ? {} : { model: job.model };
   if (job.node === undefined || isPending(job))
     return { kind: 'cancel', cluster: job.cluster, jobs: [job.id], ...of, why };
   return { kind: 'drain', cluster: job.cluster, job: job.id, session: job.node.session, ...of, why };
 }
 
-function cancels(jobs: readonly Present[], why: string): Action[] {
+function cancels(jobs: readonly CountedJob[], why: string): FactoryAction[] {
   return jobs.map((job) => ending(job, why));
 }
 
 /** What was asked and has not happened. */
-function again({ jobs }: Census, now: number): Action[] {
-  return jobs.flatMap((job): Action[] => {
+function again({ jobs }: JobCensus, now: number): FactoryAction[] {
+  return jobs.flatMap((job): FactoryAction[] => {
     if (job.asked === undefined) return [];
     const { at, what, why } = job.asked;
     const of = job.model === undefined ? {} : { model: job.model };
-    const cancel = (because: string): Action => ({
+    const cancel = (because: string): FactoryAction => ({
       kind: 'cancel',
       cluster: job.cluster,
       jobs: [job.id],
@@ -76,7 +76,7 @@ function again({ jobs }: Census, now: number): Action[] {
 }
 
 /** Of recipes that the file no longer has: they finish what they do. */
-function strays({ jobs }: Census, world: World): Action[] {
+function strays({ jobs }: JobCensus, world: FactoryWorld): FactoryAction[] {
   return jobs.flatMap((job) => {
     if (!job.outdated || job.asked !== undefined) return [];
     const known = world.models.some(({ model }) => model.id === job.model);
@@ -88,26 +88,31 @@ function strays({ jobs }: Census, world: World): Action[] {
   });
 }
 
-function surplusPending(census: Census, ours: readonly Present[], model: string, want: Wanted): Present[] {
-  const surplus = supply(census, model) - Math.max(want.jobs, want.floor);
+function surplusPending(
+  census: JobCensus,
+  ours: readonly CountedJob[],
+  model: string,
+  want: WantedReplicas,
+): CountedJob[] {
+  const surplus = countSupply(census, model) - Math.max(want.jobs, want.floor);
   if (surplus <= 0) return [];
   const waiting = ours.filter((job) => isPending(job) && !job.outdated);
   // The newest has waited least.
   return waiting.sort((a, b) => b.seen_at - a.seen_at).slice(0, surplus);
 }
 
-function idleMs(job: Present, wantedAt: number | undefined, now: number): number {
+function idleMs(job: CountedJob, wantedAt: number | undefined, now: number): number {
   if (job.state === 'ready' && job.node !== undefined) return job.node.idle_ms;
   return Math.min(now - (job.began_at ?? now), wantedAt === undefined ? Number.POSITIVE_INFINITY : now - wantedAt);
 }
 
 function idleOnes(
-  ours: readonly Present[],
-  want: Wanted,
+  ours: readonly CountedJob[],
+  want: WantedReplicas,
   idle: number,
   wantedAt: number | undefined,
   now: number,
-): Present[] {
+): CountedJob[] {
   const running = ours.filter((job) => !isPending(job) && job.state !== 'draining');
   const spare = running.length - want.floor;
   // Requests wait, or the lines of batches are worth more jobs: the running jobs stay.
@@ -119,8 +124,8 @@ function idleOnes(
 }
 
 /** After an edit of the file, or where jobs came back that were taken for lost. */
-function overMax(ours: readonly Present[], max: number): Present[] {
-  const order = (job: Present) => (isPending(job) ? 0 : job.state === 'ready' ? 2 : 1);
+function overMax(ours: readonly CountedJob[], max: number): CountedJob[] {
+  const order = (job: CountedJob) => (isPending(job) ? 0 : job.state === 'ready' ? 2 : 1);
   return [...ours]
     .sort((a, b) => order(a) - order(b) || (b.node?.idle_ms ?? 0) - (a.node?.idle_ms ?? 0) || b.seen_at - a.seen_at)
     .slice(0, Math.max(0, ours.length - max));

@@ -1,10 +1,10 @@
 /** An unused engine gives its GPUs to a model that is wanted more. */
 import { formatMs } from '../config/values.ts';
-import type { Census, Present } from './census.ts';
+import type { CountedJob, JobCensus } from './census.ts';
 import type { Memory } from './memory.ts';
 import { ending } from './stops.ts';
-import type { Wanted } from './wanted.ts';
-import type { Action, PlacedModel, World } from './world.ts';
+import type { WantedReplicas } from './wanted.ts';
+import type { FactoryAction, FactoryWorld, PlacedModel } from './world.ts';
 
 const HOUR_MS = 3_600_000;
 /** Between two requests of one conversation. */
@@ -17,14 +17,14 @@ const PENDING_LEAST_MS = 120_000;
  * while, no pool has idle GPUs for one of them, and the engines that may end have enough.
  * Idle engines of the same or a lower priority go first. Then busy engines of a lower priority go; they drain.
  */
-export function switches(
-  census: Census,
-  wanted: ReadonlyMap<string, Wanted>,
+export function decideSwitches(
+  census: JobCensus,
+  wanted: ReadonlyMap<string, WantedReplicas>,
   held: ReadonlyMap<string, string>,
   memory: Memory,
-  world: World,
+  world: FactoryWorld,
   now: number,
-): Action[] {
+): FactoryAction[] {
   const lately = memory.switches.filter((at) => now - at < HOUR_MS).length;
   if (lately >= world.config.guest.switches_per_hour) return [];
   // What was drained for it has not ended yet.
@@ -48,8 +48,8 @@ export function switches(
 /** Wanted, and without one job that runs. */
 function starved(
   { model }: PlacedModel,
-  census: Census,
-  wanted: ReadonlyMap<string, Wanted>,
+  census: JobCensus,
+  wanted: ReadonlyMap<string, WantedReplicas>,
   held: ReadonlyMap<string, string>,
   now: number,
 ): boolean {
@@ -60,7 +60,11 @@ function starved(
 }
 
 /** Pools in which `candidates` and what is idle have GPUs enough for one job; none if some pool has them idle. */
-function roomyPools({ places }: PlacedModel, candidates: readonly Present[], { clusters }: World): Set<string> {
+function roomyPools(
+  { places }: PlacedModel,
+  candidates: readonly CountedJob[],
+  { clusters }: FactoryWorld,
+): Set<string> {
   const pools = new Set<string>();
   for (const { cluster, pool, engine } of places) {
     const view = clusters.get(cluster.id);
@@ -75,10 +79,10 @@ function roomyPools({ places }: PlacedModel, candidates: readonly Present[], { c
 
 function victimFor(
   placed: PlacedModel,
-  census: Census,
-  wanted: ReadonlyMap<string, Wanted>,
-  world: World,
-): Present | undefined {
+  census: JobCensus,
+  wanted: ReadonlyMap<string, WantedReplicas>,
+  world: FactoryWorld,
+): CountedJob | undefined {
   const { model, places } = placed;
   const where = new Set(places.map(({ cluster, pool }) => `${cluster.id}/${pool.name}`));
   const priorities = new Map(world.models.map((one) => [one.model.id, one.model.priority]));
@@ -95,7 +99,7 @@ function victimFor(
   // Without a job of its own it is a limit that holds the model back, and any engine's end makes room below it.
   const waits = census.jobs.some((job) => job.model === model.id);
   const roomy = waits ? roomyPools(placed, candidates, world) : where;
-  const idle = (job: Present) => job.node?.idle_ms ?? 0;
+  const idle = (job: CountedJob) => job.node?.idle_ms ?? 0;
   return candidates
     .filter((job) => roomy.has(`${job.cluster}/${job.pool ?? ''}`))
     .sort(

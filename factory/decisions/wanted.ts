@@ -1,9 +1,9 @@
 /** How many replicas a model should have, and because of what. */
 import type { ModelDemand } from '../../shared/factory/exchange.ts';
-import type { Day, FactoryConfig, ModelConfig } from '../config/schema.ts';
+import type { FactoryConfig, ModelConfig, Weekday } from '../config/schema.ts';
 import { formatMs } from '../config/values.ts';
 
-export interface Wanted {
+export interface WantedReplicas {
   /** Within the model's max. */
   jobs: number;
   /** Kept without requests: min, warm hours, a plan. */
@@ -22,7 +22,7 @@ interface Reason {
 }
 
 /** Replicas of this factory that serve. */
-export interface Ready {
+export interface ReadyReplicas {
   count: number;
   /** Since the newest one serves; undefined: none does. */
   newestMs?: number;
@@ -32,13 +32,13 @@ export interface Ready {
 const NEWEST_MS = 15_000;
 
 /** `demand` undefined: none. */
-export function wantedOf(
+export function computeWanted(
   model: ModelConfig,
   demand: ModelDemand | undefined,
-  ready: Ready,
+  ready: ReadyReplicas,
   config: Pick<FactoryConfig, 'timezone'>,
   now: number,
-): Wanted {
+): WantedReplicas {
   const kept: Reason[] = [
     ...(model.min > 0 ? [{ jobs: model.min, why: `min is ${model.min}` }] : []),
     ...warmOf(model, config.timezone, now),
@@ -60,7 +60,11 @@ export function wantedOf(
 
 const most = (reasons: readonly Reason[]) => Math.max(0, ...reasons.map(({ jobs }) => jobs));
 
-function requests(model: ModelConfig, demand: ModelDemand, { count: ready, newestMs = NEWEST_MS }: Ready): Reason[] {
+function requests(
+  model: ModelConfig,
+  demand: ModelDemand,
+  { count: ready, newestMs = NEWEST_MS }: ReadyReplicas,
+): Reason[] {
   const { waiting, oldest_wait_ms, asked_ms_ago, queued, busy, ready_replicas } = demand;
   const reasons: Reason[] = [];
   if (waiting > 0)
@@ -104,10 +108,10 @@ function warmOf({ warm }: ModelConfig, timezone: string, now: number): Reason[] 
 const within = (minute: number, from: number, to: number) =>
   from <= to ? minute >= from && minute < to : minute >= from || minute < to;
 const minutes = (clock: string) => Number(clock.slice(0, 2)) * 60 + Number(clock.slice(3));
-const DAYS: readonly Day[] = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'];
-const dayBefore = (day: Day): Day => DAYS[(DAYS.indexOf(day) + 6) % 7] ?? 'mon';
+const DAYS: readonly Weekday[] = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'];
+const dayBefore = (day: Weekday): Weekday => DAYS[(DAYS.indexOf(day) + 6) % 7] ?? 'mon';
 
-function localTime(timeZone: string, now: number): { day: Day; minute: number } {
+function localTime(timeZone: string, now: number): { day: Weekday; minute: number } {
   const format = new Intl.DateTimeFormat('en-GB', {
     timeZone,
     weekday: 'short',

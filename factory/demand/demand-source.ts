@@ -1,7 +1,7 @@
 /** Where demand comes from. A gateway is one source; a plan or a forecast would be others. */
 import type { FactoryReport, ModelDemand, ServingNode } from '../../shared/factory/exchange.ts';
 
-export interface Heard {
+export interface DemandReading {
   demand: ReadonlyMap<string, ModelDemand>;
   /** Undefined: no gateway could be asked lately. */
   nodes: readonly ServingNode[] | undefined;
@@ -9,7 +9,7 @@ export interface Heard {
 
 export interface DemandSource {
   /** What is known now, without waiting. */
-  latest(now: number): Heard;
+  latest(now: number): DemandReading;
 }
 
 /** A source that is told what the factory does, and wakes it when something changed. */
@@ -22,16 +22,16 @@ export interface GatewaySource extends DemandSource {
 }
 
 /** Plans and forecasts of all sources beside the gateway's own demand: the factory takes the most of them. */
-export function joined(gateway: Heard, others: readonly Heard[]): Heard {
+export function mergeDemand(gateway: DemandReading, others: readonly DemandReading[]): DemandReading {
   const demand = new Map(gateway.demand);
   for (const { demand: more } of others)
     for (const [model, { wanted = [] }] of more) {
-      const known = demand.get(model) ?? none(model);
+      const known = demand.get(model) ?? noDemand(model);
       demand.set(model, { ...known, wanted: [...(known.wanted ?? []), ...wanted].slice(0, 8) });
     }
   return { demand, nodes: gateway.nodes };
 }
 
-export function none(model: string): ModelDemand {
+export function noDemand(model: string): ModelDemand {
   return { model, waiting: 0, oldest_wait_ms: 0, queued: 0, in_flight: 0, busy: 0, ready_replicas: 0 };
 }

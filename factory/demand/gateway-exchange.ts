@@ -16,8 +16,8 @@ import {
   NODES_MAX,
   parseAnswer,
 } from '../../shared/factory/exchange.ts';
-import { FactoryError, said } from '../errors.ts';
-import type { GatewaySource, Heard } from './demand-source.ts';
+import { errorText, FactoryError } from '../errors.ts';
+import type { DemandReading, GatewaySource } from './demand-source.ts';
 
 /** Beyond the time that the gateway may hold it. */
 const PATIENCE_MS = EXCHANGE_WAIT_MAX_MS + 20_000;
@@ -48,7 +48,7 @@ export function readToken(path: string): string {
     if ((statSync(path).mode & 0o077) !== 0) throw new Error('others may read it: chmod 600');
     text = readFileSync(path, 'utf8').trim();
   } catch (cause) {
-    throw new FactoryError('config', `the factory's token ${path}: ${said(cause)}`, { cause });
+    throw new FactoryError('config', `the factory's token ${path}: ${errorText(cause)}`, { cause });
   }
   if (!FACTORY_TOKEN_PATTERN.test(text))
     throw new FactoryError('config', `${path} holds no factory token (otf_ and 43 letters)`);
@@ -82,7 +82,7 @@ export class GatewayExchange implements GatewaySource {
     this.#loop = this.#run(changed);
   }
 
-  latest(now: number): Heard {
+  latest(now: number): DemandReading {
     const fresh = this.#answer !== undefined && now - this.#heardAt < STALE_MS;
     return {
       demand: new Map((this.#answer?.demand ?? []).map((one) => [one.model, one])),
@@ -135,7 +135,7 @@ export class GatewayExchange implements GatewaySource {
         await pause(Math.max(0, LEAST_MS - (this.#heardAt - begun)), this.#closed.signal);
       } catch (error) {
         const first = this.#fault === undefined;
-        this.#fault = said(error);
+        this.#fault = errorText(error);
         if (error instanceof FactoryError && error.code === 'gateway') this.#options.refused(this.#fault);
         if (first) changed();
         await pause(wait, this.#closed.signal);

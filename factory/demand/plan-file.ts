@@ -2,8 +2,8 @@
 import { readFileSync, statSync } from 'node:fs';
 import * as z from 'zod';
 import type { ModelDemand } from '../../shared/factory/exchange.ts';
-import { said } from '../errors.ts';
-import { type DemandSource, type Heard, none } from './demand-source.ts';
+import { errorText } from '../errors.ts';
+import { type DemandReading, type DemandSource, noDemand } from './demand-source.ts';
 
 const FILE_MAX_BYTES = 16 * 1024 * 1024;
 /** Of a plan for all clusters of an installation; the factory takes those of its own models. */
@@ -39,7 +39,7 @@ export class PlanFile implements DemandSource {
     this.#options = options;
   }
 
-  latest(now: number): Heard {
+  latest(now: number): DemandReading {
     this.#look();
     const { path, maxAge } = this.#options;
     const left = maxAge - (now - this.#writtenAt);
@@ -49,7 +49,7 @@ export class PlanFile implements DemandSource {
     }
     const demand = [...this.#wanted].map(([model, replicas]): [string, ModelDemand] => [
       model,
-      { ...none(model), wanted: [{ from: FROM, replicas, for_ms: left }] },
+      { ...noDemand(model), wanted: [{ from: FROM, replicas, for_ms: left }] },
     ]);
     return { demand: new Map(demand), nodes: undefined };
   }
@@ -72,7 +72,7 @@ export class PlanFile implements DemandSource {
       if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
         [this.#wanted, this.#stamp] = [new Map(), ''];
       // One that is being written is whole at the next round; until then the former one counts, and it ages.
-      this.#say(`the plan ${path} cannot be read: ${said(error)}`);
+      this.#say(`the plan ${path} cannot be read: ${errorText(error)}`);
     }
   }
 

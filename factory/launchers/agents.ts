@@ -4,8 +4,8 @@ import { offerSchema } from '../../shared/deployment/answer.ts';
 import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/deployment/labels.ts';
 import { bindParameters } from '../../shared/deployment/parameters.ts';
 import { gpuClass } from '../../shared/hardware/classes.ts';
-import type { ClusterConfig, Pool } from '../config/schema.ts';
-import { said } from '../errors.ts';
+import type { ClusterConfig, PoolConfig } from '../config/schema.ts';
+import { errorText } from '../errors.ts';
 import { type AdminApi, AdminRefusal } from './admin-api.ts';
 import { type Launcher, LauncherError, type ListedJob, type Submission } from './launcher.ts';
 
@@ -50,14 +50,14 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
       const { data } = nodesSchema.parse(await api.get(REGISTRY));
       return data.filter(({ state }) => state !== 'LEFT');
     } catch (cause) {
-      throw new LauncherError('unreachable', said(cause), { cause });
+      throw new LauncherError('unreachable', errorText(cause), { cause });
     }
   };
   const latest = (): Promise<Node[]> => {
     if (asked === undefined || now() - asked.at > NODES_FRESH_MS) asked = { at: now(), nodes: nodes() };
     return asked.nodes;
   };
-  const idleOf = (pool: Pool, all: readonly Node[]): Node[] => {
+  const idleOf = (pool: PoolConfig, all: readonly Node[]): Node[] => {
     for (const [session, at] of given) if (now() - at > GIVEN_MS) given.delete(session);
     return all
       .filter((node) => isIdle(node) && !given.has(node.session) && isOf(node, pool, cluster))
@@ -74,7 +74,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
         return await api.put(deploymentOf(session), { id, ...deployment });
       } catch (error) {
         // Without an answer the agent may have taken it: the registry shows it by its id.
-        if (!(error instanceof AdminRefusal)) throw new LauncherError('unclear', said(error), { cause: error });
+        if (!(error instanceof AdminRefusal)) throw new LauncherError('unclear', errorText(error), { cause: error });
         given.delete(session);
         refusals.push(`node ${session.slice(0, 8)}: ${error.message}`);
       }
@@ -90,7 +90,9 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
       await api.delete(`${deploymentOf(node.session)}?drain_ms=${drainMs}`);
     } catch (error) {
       if (error instanceof AdminRefusal && error.status === 404) return;
-      throw new LauncherError(error instanceof AdminRefusal ? 'refused' : 'unreachable', said(error), { cause: error });
+      throw new LauncherError(error instanceof AdminRefusal ? 'refused' : 'unreachable', errorText(error), {
+        cause: error,
+      });
     }
   };
 
@@ -142,7 +144,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
         bindParameters(offer.parameters, deployment.parameters);
         return { ok: true, text: `template ${offer.template} takes it` };
       } catch (error) {
-        return { ok: false, text: said(error) };
+        return { ok: false, text: errorText(error) };
       }
     },
   };
@@ -151,7 +153,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
 const isIdle = ({ state, suspected, labels }: Node): boolean =>
   state !== 'DOWN' && !suspected && labels[ACCEPTS_LABEL] !== undefined;
 
-function isOf({ cluster: where, hardware }: Node, { gpu, gpus_per_node }: Pool, cluster: ClusterConfig): boolean {
+function isOf({ cluster: where, hardware }: Node, { gpu, gpus_per_node }: PoolConfig, cluster: ClusterConfig): boolean {
   if (cluster.cluster !== undefined && cluster.cluster !== where) return false;
   const count = hardware.gpus.reduce((sum, one) => sum + one.count, 0);
   return count === gpus_per_node && hardware.gpus.every((one) => gpuClass(one.class) === gpuClass(gpu));

@@ -102,7 +102,7 @@ function told(result: CommandResult, away: RegExp, submits: boolean): string {
 }
 
 /** Systems without a word for the job's id in the name of its output write there themselves. */
-export function logged({ body, log }: Submission, jobId: string): string {
+export function withLogRedirect({ body, log }: Submission, jobId: string): string {
   const [before = '', after = ''] = log.split('%j');
   return `exec >>${quoted(before)}"$(printf %s "${jobId}" | tr -c 'A-Za-z0-9_.-' _)"${quoted(after)} 2>&1\n${body}`;
 }

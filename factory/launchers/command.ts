@@ -1,6 +1,6 @@
 /** Programs of batch systems, run with bounds. */
 import { spawn } from 'node:child_process';
-import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
+import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 
 /** A scheduler that answers slower than this is not there, unless it answered slowly before. */
 const PATIENCE_MS = 30_000;

@@ -1,6 +1,6 @@
 /** Flux 0.60 and later: flux-submit(1), flux-jobs(1), flux-cancel(1). Tried by hand with 0.88 without GPUs, which its own scheduler does not hand out. */
 import type { ClusterConfig } from '../config/schema.ts';
-import { type BatchSystem, logged, minutesOf } from './batch-system.ts';
+import { type BatchSystem, minutesOf, withLogRedirect } from './batch-system.ts';
 import type { ListedJob, Submission } from './launcher.ts';
 
 /** In letters that file names and labels may have. */
@@ -30,7 +30,7 @@ export function flux(_cluster: ClusterConfig): BatchSystem {
     // The script is the job's argument: it names files of secrets, and holds none.
     submit: (submission) => ({
       file: 'flux',
-      args: ['submit', ...flags(submission), 'bash', '-c', logged(submission, JOB_ID)],
+      args: ['submit', ...flags(submission), 'bash', '-c', withLogRedirect(submission, JOB_ID)],
       input: '',
     }),
     idIn: (out) => /^(?:ƒ|f)?([1-9A-HJ-NP-Za-km-z]+)$/m.exec(out.trim())?.[0].replace(/^ƒ/, 'f'),

@@ -1,7 +1,7 @@
 /** Grid Engine (8.1.9 of Debian was run; Altair's and Open Cluster Scheduler take the same flags): qsub(1), qstat(1), qhost(1), qdel(1). */
 import { dirname } from 'node:path';
 import type { ClusterConfig } from '../config/schema.ts';
-import { type BatchSystem, logged, wallTime } from './batch-system.ts';
+import { type BatchSystem, wallTime, withLogRedirect } from './batch-system.ts';
 import type { Capacity, ListedJob, Submission } from './launcher.ts';
 
 /** The complex that counts GPUs, where a pool names none. */
@@ -48,7 +48,7 @@ export function gridEngine(cluster: ClusterConfig): BatchSystem {
     submit: (submission) => ({
       file: 'qsub',
       args: ['-terse', ...flags(submission)],
-      input: `#!/bin/bash\n${logged(submission, JOB_ID)}`,
+      input: `#!/bin/bash\n${withLogRedirect(submission, JOB_ID)}`,
     }),
     idIn: (out) => /^(\d+)/m.exec(out.trim())?.[1],
     // Ended jobs are not told; what is missing for a while is over.

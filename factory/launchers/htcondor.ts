@@ -1,7 +1,7 @@
 /** HTCondor 10 and later: condor_submit(1), condor_q(1) with -json, condor_rm(1). Run with 23.9: test/soak/htcondor.ts. */
 import * as z from 'zod';
 import type { ClusterConfig } from '../config/schema.ts';
-import { type BatchSystem, logged, minutesOf } from './batch-system.ts';
+import { type BatchSystem, minutesOf, withLogRedirect } from './batch-system.ts';
 import type { Capacity, ListedJob, Submission } from './launcher.ts';
 
 const JOB_ID = '$OTELA_CONDOR_ID';
@@ -12,7 +12,7 @@ const TIME_OVER = 47;
 
 function description(submission: Submission): string {
   const { name, pool, gpus } = submission;
-  const script = logged(submission, JOB_ID);
+  const script = withLogRedirect(submission, JOB_ID);
   return [
     'universe = vanilla',
     `batch_name = ${name}`,

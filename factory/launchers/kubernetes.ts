@@ -7,10 +7,10 @@ import type { Job } from 'kubernetes-types/batch/v1.d.ts';
 import { Agent, fetch } from 'undici';
 import * as z from 'zod';
 import { findGpuClass } from '../../shared/hardware/classes.ts';
-import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
+import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import { timeLimitMs } from '../config/values.ts';
-import { said } from '../errors.ts';
+import { errorText } from '../errors.ts';
 import { type CheckFinding, type Launcher, LauncherError, type ListedJob, type Submission } from './launcher.ts';
 
 const ANSWER = { leastMs: 30_000, mostMs: 120_000 };
@@ -205,7 +205,9 @@ class Api {
       ({ status, text } = await this.#answers.bound(() => performance.now(), ask));
       if (text.length > ANSWER_MAX_BYTES) throw new Error(`an answer of more than ${ANSWER_MAX_BYTES} bytes`);
     } catch (cause) {
-      throw new LauncherError(method === 'POST' ? 'unclear' : 'unreachable', `${server}: ${said(cause)}`, { cause });
+      throw new LauncherError(method === 'POST' ? 'unclear' : 'unreachable', `${server}: ${errorText(cause)}`, {
+        cause,
+      });
     }
     if (status >= 500 || status === 429)
       throw new LauncherError(method === 'POST' ? 'unclear' : 'unreachable', `${status} ${message(text)}`);

@@ -1,6 +1,6 @@
 /** What a factory asks of a batch system: five calls, the same for all. */
-import type { ClusterConfig, Pool } from '../config/schema.ts';
-import type { Deployment } from '../recipes/context.ts';
+import type { ClusterConfig, PoolConfig } from '../config/schema.ts';
+import type { Deployment } from '../recipes/job-context.ts';
 
 /**
  * `refused`: the scheduler said no; no job came of it. `unreachable`: it could not be asked; nothing is known. `unclear`: it was asked and did not
@@ -23,7 +23,7 @@ export interface Submission {
   name: string;
   /** Jobs that are alike. */
   count: number;
-  pool: Pool;
+  pool: PoolConfig;
   gpus: number;
   /** The script below the directives; `jobId` of this launcher stands in it. */
   body: string;

@@ -1,7 +1,7 @@
 /** LSF 10.1, by the output that IBM's command reference shows: bsub(1), bjobs(1) with -json, bkill(1). Not run. */
 import * as z from 'zod';
 import type { ClusterConfig } from '../config/schema.ts';
-import { type BatchSystem, logged, minutesOf } from './batch-system.ts';
+import { type BatchSystem, minutesOf, withLogRedirect } from './batch-system.ts';
 import type { ListedJob, Submission } from './launcher.ts';
 
 const JOB_ID = '$LSB_JOBID';
@@ -36,7 +36,7 @@ export function lsf(_cluster: ClusterConfig): BatchSystem {
     submit: (submission) => ({
       file: 'bsub',
       args: flags(submission),
-      input: `#!/bin/bash\n${logged(submission, JOB_ID)}`,
+      input: `#!/bin/bash\n${withLogRedirect(submission, JOB_ID)}`,
     }),
     idIn: (out) => /Job <(\d+)> is submitted/.exec(out)?.[1],
     list: { file: 'bjobs', args: ['-a', '-json', '-o', 'jobid job_name stat exit_reason pend_reason'] },

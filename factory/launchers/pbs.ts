@@ -1,7 +1,7 @@
 /** PBS Professional and OpenPBS 20 and later, by the output that their reference guide shows: qsub(1B), qstat(1B) with -F json, qdel(1B). Not run. */
 import * as z from 'zod';
 import type { ClusterConfig } from '../config/schema.ts';
-import { type BatchSystem, logged, wallTime } from './batch-system.ts';
+import { type BatchSystem, wallTime, withLogRedirect } from './batch-system.ts';
 import type { Capacity, ListedJob, Submission } from './launcher.ts';
 
 // biome-ignore lint/suspicious/noTemplateCurlyInString: the shell's braces
@@ -51,7 +51,7 @@ export function pbs(_cluster: ClusterConfig): BatchSystem {
     submit: (submission) => ({
       file: 'qsub',
       args: flags(submission),
-      input: `#!/bin/bash\n${logged(submission, JOB_ID)}`,
+      input: `#!/bin/bash\n${withLogRedirect(submission, JOB_ID)}`,
     }),
     idIn: (out) => /^\d+\.[\w.-]+$/m.exec(out.trim())?.[0],
     list: { file: 'sh', args: ['-c', LIST_OWN] },

@@ -2,7 +2,7 @@
 import { gpuClass } from '../../shared/hardware/classes.ts';
 import { freeGpus, isGpuSlice } from '../../shared/slurm/gres.ts';
 import { takesJobs } from '../../shared/slurm/node-state.ts';
-import type { ClusterConfig, Pool } from '../config/schema.ts';
+import type { ClusterConfig, PoolConfig } from '../config/schema.ts';
 import type { CommandResult, RunCommand } from './command.ts';
 import {
   type Capacity,
@@ -141,7 +141,7 @@ function parseJobs(out: string, prefix: string): ListedJob[] {
   });
 }
 
-function parseNodes(out: string, pools: readonly Pool[]): Capacity[] {
+function parseNodes(out: string, pools: readonly PoolConfig[]): Capacity[] {
   const idle = new Map(pools.map(({ name }) => [name, 0]));
   for (const line of out.split('\n')) {
     const [, partition = '', state = '', gres = '', used = ''] = line.split('|').map((cell) => cell.trim());
@@ -155,7 +155,7 @@ function parseNodes(out: string, pools: readonly Pool[]): Capacity[] {
 }
 
 /** A part of a GPU is of a pool only where the pool names it. */
-function isOfPool(type: string | undefined, pool: Pool): boolean {
+function isOfPool(type: string | undefined, pool: PoolConfig): boolean {
   if (type === undefined) return true;
   return pool.gres === undefined ? !isGpuSlice(type) && gpuClass(type) === gpuClass(pool.gpu) : type === pool.gres;
 }

@@ -3,21 +3,51 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { readConfig } from '../config/read.ts';
+import { readFactoryConfig } from '../config/read.ts';
 import type { FactoryConfig } from '../config/schema.ts';
 import type { Memory } from '../decisions/memory.ts';
 import { type PlacedModel, placedModels } from '../decisions/world.ts';
-import { type GatewaySource, joined } from '../demand/demand-source.ts';
+import { type GatewaySource, mergeDemand } from '../demand/demand-source.ts';
 import { PlanFile } from '../demand/plan-file.ts';
-import { said } from '../errors.ts';
+import { errorText } from '../errors.ts';
 import type { Launcher } from '../launchers/launcher.ts';
 import { makeLauncher } from '../launchers/make.ts';
 import { Journal } from './journal.ts';
 import { HEARTBEAT_MS, Lease } from './lease.ts';
-import { dayPoint, factoryReport } from './report.ts';
-import { type RoundResult, round } from './round.ts';
-import { RoundPace } from './round-pace.ts';
+import { buildDayPoint, buildFactoryReport } from './report.ts';
+import { type RoundResult, runRound } from './round.ts';
 import { StateFiles } from './state-files.ts';
+
+/** How soon the next round may follow: each one is a question to every scheduler, and squeue in a loop is what administrators ban users for. */
+
+/** After a quiet time so many rounds may follow each other at once: a cold start is a request, a job, a node that joins and one that serves. */
+const BURST = 5;
+/** Then one in so many ms, however often the gateway has news. */
+const REFILL_MS = 5_000;
+/** News that come in one breath are one round. */
+const LEAST_MS = 300;
+
+export class RoundPace {
+  #left = BURST;
+  #countedAt: number;
+
+  constructor(now: number) {
+    this.#countedAt = now;
+  }
+
+  /**
+   * Call it after each round; ms to wait at least before the next one.
+   * @param every ms between rounds without any news: news never make them rarer than that
+   */
+  rest(every: number, now: number): number {
+    const refillMs = Math.min(REFILL_MS, every);
+    // A clock that was set back gives nothing.
+    const gained = Math.max(0, now - this.#countedAt) / refillMs;
+    this.#left = Math.min(BURST, this.#left + gained) - 1;
+    this.#countedAt = now;
+    return Math.max(LEAST_MS, -this.#left * refillMs);
+  }
+}
 
 const TIDY_EVERY_MS = 3_600_000;
 /** Of the file: a factory has them from its start to its end. The files that they name may change. */
@@ -98,7 +128,7 @@ export class Factory {
   async rehearse(): Promise<string[]> {
     const lines: string[] = [];
     const memory = structuredClone(this.#memory);
-    const { actions, wanted, held, world } = await round({
+    const { actions, wanted, held, world } = await runRound({
       ...this.#parts(),
       memory,
       dry: true,
@@ -127,12 +157,12 @@ export class Factory {
   async #round(): Promise<void> {
     this.#reread();
     try {
-      const result = await round(this.#parts());
+      const result = await runRound(this.#parts());
       this.#lookedAt = result.at;
       this.#tell(result);
     } catch (error) {
       // A full disk, most likely: nothing was asked of a scheduler that is not remembered.
-      this.#options.log(`this round failed: ${said(error)}`);
+      this.#options.log(`this round failed: ${errorText(error)}`);
     }
     const now = this.#now();
     if (now - this.#tidied < TIDY_EVERY_MS) return;
@@ -148,7 +178,7 @@ export class Factory {
       memory: this.#memory,
       before: this.#lookedAt,
       heard: (now: number) =>
-        joined(
+        mergeDemand(
           this.#options.gateway.latest(now),
           [this.#plan].flatMap((one) => one?.latest(now) ?? []),
         ),
@@ -162,8 +192,8 @@ export class Factory {
 
   #tell(result: RoundResult): void {
     const now = this.#now();
-    const fresh = this.#journal.point(dayPoint({ result, memory: this.#memory, now }));
-    const report = factoryReport({
+    const fresh = this.#journal.point(buildDayPoint({ result, memory: this.#memory, now }));
+    const report = buildFactoryReport({
       result,
       memory: this.#memory,
       launchers: this.#launchers,
@@ -191,7 +221,7 @@ export class Factory {
     try {
       if (!lease.beat()) this.#wake.resolve();
     } catch (error) {
-      this.#options.log(`the lease cannot be written: ${said(error)}`);
+      this.#options.log(`the lease cannot be written: ${errorText(error)}`);
     }
   }
 
@@ -200,7 +230,7 @@ export class Factory {
     const before = this.#configStamp;
     if (this.#stamp() === before) return;
     try {
-      const config = readConfig(this.#options.configPath);
+      const config = readFactoryConfig(this.#options.configPath);
       if (config.revision === this.#config.revision) return;
       const fixed = FIXED_KEYS.filter((key) => config[key] !== this.#config[key]);
       if (fixed.length > 0) throw new Error(`${fixed.join(', ')}: a change takes a restart`);
@@ -211,7 +241,7 @@ export class Factory {
       this.#plan = this.#planOf(config);
       this.#journal.note({ text: `reads its file anew: revision ${config.revision}` }, this.#now());
     } catch (error) {
-      this.#journal.note({ text: `keeps its former file: ${said(error)}` }, this.#now());
+      this.#journal.note({ text: `keeps its former file: ${errorText(error)}` }, this.#now());
     }
   }
 

@@ -7,7 +7,7 @@ import {
   type DecisionReport,
   TEXT_MAX,
 } from '../../shared/factory/exchange.ts';
-import type { Note } from '../decisions/world.ts';
+import type { DecisionNote } from '../decisions/world.ts';
 
 const POINT_MS = 300_000;
 /** The same sentence again within this time is one line. */
@@ -49,7 +49,7 @@ export class Journal {
     this.day = read.data.day.map(({ idle, ...rest }) => ({ ...rest, ...(idle === undefined ? {} : { idle }) }));
   }
 
-  note({ model, text }: Note, now: number): void {
+  note({ model, text }: DecisionNote, now: number): void {
     const cut = text.length > TEXT_MAX ? `${text.slice(0, TEXT_MAX - 1)}…` : text;
     const last = this.decisions.findLast((one) => one.model === model);
     if (last?.text === cut && now - Date.parse(last.at) < REPEATED_MS) return;

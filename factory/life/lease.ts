@@ -10,20 +10,20 @@ import * as z from 'zod';
 
 export const HEARTBEAT_MS = 5_000;
 /** Of no change. A file system that hides writes for 30 s, as NFS does, is no reason to take over. */
-export const LEASE_MS = 60_000;
-/** Of a file that cannot be read. Another one sees no beat meanwhile, and takes over after LEASE_MS. */
-const UNREAD_MS = LEASE_MS / 2;
+export const FACTORY_LEASE_MS = 60_000;
+/** Of a file that cannot be read. Another one sees no beat meanwhile, and takes over after FACTORY_LEASE_MS. */
+const UNREAD_MS = FACTORY_LEASE_MS / 2;
 /** After taking it: two that took it at one time see here who was last. */
 const SETTLE_MS = 1_000;
 
 const holderSchema = z.object({ host: z.string(), pid: z.number(), token: z.string(), beat: z.number() });
-export type Holder = z.infer<typeof holderSchema>;
+export type LeaseHolder = z.infer<typeof holderSchema>;
 
 type Sleep = (ms: number, signal: AbortSignal) => Promise<void>;
 
 export class Lease {
   readonly #path: string;
-  readonly #own: Holder;
+  readonly #own: LeaseHolder;
   #now: () => number = Date.now;
   #heldAt = Number.NEGATIVE_INFINITY;
 
@@ -39,7 +39,7 @@ export class Lease {
 
   /** Resolves when it is held, or false when `signal` ended the wait. `waiting` is told once of each holder. */
   async acquire(
-    waiting: (holder: Holder) => void,
+    waiting: (holder: LeaseHolder) => void,
     sleep: Sleep,
     signal: AbortSignal,
     now: () => number,
@@ -57,7 +57,7 @@ export class Lease {
         continue;
       }
       if (text !== seen) [seen, since] = [text ?? '', now()];
-      else if (now() - since >= LEASE_MS) {
+      else if (now() - since >= FACTORY_LEASE_MS) {
         this.#write();
         continue;
       }
@@ -94,7 +94,7 @@ export class Lease {
     if (this.held()) unlinkSync(this.#path);
   }
 
-  #read(): { text?: string; holder?: Holder } {
+  #read(): { text?: string; holder?: LeaseHolder } {
     try {
       const text = readFileSync(this.#path, 'utf8').slice(0, 4_096);
       try {
@@ -133,7 +133,7 @@ export class Lease {
 }
 
 /** On this machine one can look. */
-function dead({ host, pid }: Holder): boolean {
+function dead({ host, pid }: LeaseHolder): boolean {
   if (host !== hostname()) return false;
   try {
     process.kill(pid, 0);

@@ -9,8 +9,8 @@ import {
   type JobReport,
   TEXT_MAX,
 } from '../../shared/factory/exchange.ts';
-import { type Census, countJobs, isPending } from '../decisions/census.ts';
-import { modelReport } from '../decisions/estimate.ts';
+import { countJobs, isPending, type JobCensus } from '../decisions/census.ts';
+import { buildModelReport } from '../decisions/estimate.ts';
 import type { FailedJob, Memory } from '../decisions/memory.ts';
 import type { Launcher } from '../launchers/launcher.ts';
 import type { RoundResult } from './round.ts';
@@ -27,7 +27,7 @@ interface Parts {
   now: number;
 }
 
-export function factoryReport({ result, memory, launchers, decisions, now }: Parts): FactoryReport {
+export function buildFactoryReport({ result, memory, launchers, decisions, now }: Parts): FactoryReport {
   const { world, drains } = result;
   const seen = countJobs(memory, world, now);
   return {
@@ -36,7 +36,7 @@ export function factoryReport({ result, memory, launchers, decisions, now }: Par
     config_revision: world.config.revision,
     wait_ms: Math.min(EXCHANGE_WAIT_MAX_MS, world.config.guest.every),
     models: world.models.map((placed) =>
-      modelReport(placed, {
+      buildModelReport(placed, {
         census: seen,
         memory,
         clusters: world.clusters,
@@ -52,7 +52,7 @@ export function factoryReport({ result, memory, launchers, decisions, now }: Par
   };
 }
 
-function jobsOf({ jobs }: Census, { world }: RoundResult, now: number): JobReport[] {
+function jobsOf({ jobs }: JobCensus, { world }: RoundResult, now: number): JobReport[] {
   return jobs.map((job) => {
     const pool = world.config.clusters
       .find(({ id }) => id === job.cluster)
@@ -86,7 +86,7 @@ function failedOf(failed: readonly FailedJob[], now: number): JobReport[] {
 }
 
 function clustersOf(
-  { jobs, coming }: Census,
+  { jobs, coming }: JobCensus,
   { world }: RoundResult,
   launchers: ReadonlyMap<string, Launcher>,
 ): ClusterReport[] {
@@ -109,7 +109,7 @@ function clustersOf(
 }
 
 /** What the day's picture has of one moment. */
-export function dayPoint({ result, memory, now }: Pick<Parts, 'result' | 'memory' | 'now'>): DayPoint {
+export function buildDayPoint({ result, memory, now }: Pick<Parts, 'result' | 'memory' | 'now'>): DayPoint {
   const jobs = Object.values(memory.jobs);
   const gpus = (of: (state: string) => boolean) =>
     jobs.filter(({ state }) => of(state)).reduce((sum, one) => sum + one.gpus, 0);

@@ -1,25 +1,25 @@
 /** One round: asks the schedulers, decides, does it, and remembers each step before it is taken. */
 import { jobNamePrefix } from '../../shared/factory/exchange.ts';
 import type { FactoryConfig } from '../config/schema.ts';
-import { accepted, recordFailure } from '../decisions/back-off.ts';
-import { type Decisions, decide, intended } from '../decisions/decide.ts';
+import { recordAcceptance, recordFailure } from '../decisions/back-off.ts';
+import { type Decisions, decide, withIntendedSubmissions } from '../decisions/decide.ts';
 import { FAILED_MAX, type Memory } from '../decisions/memory.ts';
-import { assessEnd, type Ended, late, nodesByJob, observe } from '../decisions/observe.ts';
+import { assessEnd, type EndedJob, nodesByJob, observeJobs, startTimeoutReason } from '../decisions/observe.ts';
 import { DRAIN_MAX_MS } from '../decisions/stops.ts';
-import type { Action, ClusterView, Note, PlacedModel, World } from '../decisions/world.ts';
-import type { Heard } from '../demand/demand-source.ts';
-import { said } from '../errors.ts';
+import type { ClusterView, DecisionNote, FactoryAction, FactoryWorld, PlacedModel } from '../decisions/world.ts';
+import type { DemandReading } from '../demand/demand-source.ts';
+import { errorText } from '../errors.ts';
 import { type Launcher, LauncherError } from '../launchers/launcher.ts';
-import { contextOf } from '../recipes/context.ts';
+import { jobContext } from '../recipes/job-context.ts';
 import { scriptBody } from '../recipes/script.ts';
 
-export interface RoundParts {
+export interface RoundDependencies {
   config: FactoryConfig;
   models: readonly PlacedModel[];
   /** By cluster. */
   launchers: ReadonlyMap<string, Launcher>;
   memory: Memory;
-  heard(now: number): Heard;
+  heard(now: number): DemandReading;
   now(): number;
   /** `at` of the round before, of this process. */
   before?: number | undefined;
@@ -28,7 +28,7 @@ export interface RoundParts {
   logTail(cluster: string, id: string): Promise<string | undefined>;
   /** Where the job's output goes; `%j` is its id. */
   logPath(cluster: string): string;
-  note(note: Note): void;
+  note(note: DecisionNote): void;
   /** Only says what it would do. */
   dry?: boolean;
 }
@@ -36,18 +36,18 @@ export interface RoundParts {
 export interface RoundResult extends Decisions {
   /** When its schedulers had answered. */
   at: number;
-  world: World;
+  world: FactoryWorld;
   /** Sessions that the gateway is to drain, with the reason. */
   drains: { session: string; why: string }[];
 }
 
-export async function round(parts: RoundParts): Promise<RoundResult> {
+export async function runRound(parts: RoundDependencies): Promise<RoundResult> {
   const { memory, config } = parts;
   const clusters = await views(parts);
   const now = parts.now();
   const before = parts.before === undefined ? {} : { before: parts.before };
-  const world: World = { config, models: parts.models, clusters, ...parts.heard(now), ...before };
-  const { ended, notes } = observe(memory, world, now);
+  const world: FactoryWorld = { config, models: parts.models, clusters, ...parts.heard(now), ...before };
+  const { ended, notes } = observeJobs(memory, world, now);
   for (const one of notes) parts.note(one);
   for (const one of ended) await end(parts, one, world, now);
   const lates = lateJobs(memory, world, now);
@@ -65,7 +65,7 @@ export async function round(parts: RoundParts): Promise<RoundResult> {
 }
 
 /** All clusters at once; one that does not answer is a view of its own, not a fault. */
-async function views({ config, launchers }: RoundParts): Promise<Map<string, ClusterView>> {
+async function views({ config, launchers }: RoundDependencies): Promise<Map<string, ClusterView>> {
   const prefix = jobNamePrefix(config.factory);
   const one = async (id: string): Promise<[string, ClusterView]> => {
     const launcher = launchers.get(id);
@@ -78,13 +78,13 @@ async function views({ config, launchers }: RoundParts): Promise<Map<string, Clu
       ]);
       return [id, { reachable: true, jobs, ...(capacity === undefined ? {} : { capacity }) }];
     } catch (error) {
-      return [id, { reachable: false, reason: said(error) }];
+      return [id, { reachable: false, reason: errorText(error) }];
     }
   };
   return new Map(await Promise.all(config.clusters.map(({ id }) => one(id))));
 }
 
-async function end(parts: RoundParts, ended: Ended, world: World, now: number): Promise<void> {
+async function end(parts: RoundDependencies, ended: EndedJob, world: FactoryWorld, now: number): Promise<void> {
   const { job, how } = ended;
   const interesting = how !== 'preempted' && how !== 'node' && how !== 'cancelled';
   const tail = interesting && job.asked === undefined ? await parts.logTail(job.cluster, job.id) : undefined;
@@ -100,11 +100,11 @@ async function end(parts: RoundParts, ended: Ended, world: World, now: number): 
   parts.memory.failed = [...parts.memory.failed, failed].slice(-FAILED_MAX);
 }
 
-function lateJobs(memory: Memory, world: World, now: number): { ended: Ended; action: Action }[] {
+function lateJobs(memory: Memory, world: FactoryWorld, now: number): { ended: EndedJob; action: FactoryAction }[] {
   return Object.values(memory.jobs).flatMap((job) => {
-    const reason = late(job, world, now);
+    const reason = startTimeoutReason(job, world, now);
     if (reason === undefined || world.clusters.get(job.cluster)?.reachable !== true) return [];
-    const ended: Ended = { job: { ...job }, how: 'late', reason };
+    const ended: EndedJob = { job: { ...job }, how: 'late', reason };
     job.asked = { at: now, what: 'cancel', why: reason };
     const of = job.model === undefined ? {} : { model: job.model };
     return [{ ended, action: { kind: 'cancel' as const, cluster: job.cluster, jobs: [job.id], ...of, why: reason } }];
@@ -112,12 +112,12 @@ function lateJobs(memory: Memory, world: World, now: number): { ended: Ended; ac
 }
 
 /** The order is repeated in every round until the node drains. */
-async function drain({ launchers, note }: RoundParts, { cluster, job, model, why }: Draining): Promise<void> {
+async function drain({ launchers, note }: RoundDependencies, { cluster, job, model, why }: Draining): Promise<void> {
   try {
     await launchers.get(cluster)?.drain?.(job, DRAIN_MAX_MS);
   } catch (error) {
     const of = model === undefined ? {} : { model };
-    note({ ...of, text: `cannot drain ${job} on ${cluster} (${why}): ${said(error)}` });
+    note({ ...of, text: `cannot drain ${job} on ${cluster} (${why}): ${errorText(error)}` });
   }
 }
 
@@ -130,7 +130,7 @@ interface Draining {
 }
 
 /** Jobs that were asked to drain and that do not drain yet. */
-function draining(memory: Memory, world: World): Draining[] {
+function draining(memory: Memory, world: FactoryWorld): Draining[] {
   const nodes = nodesByJob(world);
   return Object.entries(memory.jobs).flatMap(([key, job]) => {
     const node = nodes.get(key);
@@ -140,7 +140,7 @@ function draining(memory: Memory, world: World): Draining[] {
   });
 }
 
-async function act(parts: RoundParts, action: Action): Promise<void> {
+async function act(parts: RoundDependencies, action: FactoryAction): Promise<void> {
   const of = action.model === undefined ? {} : { model: action.model };
   if (action.kind === 'drain')
     return parts.note({ ...of, text: `drains job ${action.job} on ${action.cluster}: ${action.why}` });
@@ -150,22 +150,25 @@ async function act(parts: RoundParts, action: Action): Promise<void> {
     parts.note({ ...of, text: `cancels job ${action.jobs.join(', ')} on ${action.cluster}: ${action.why}` });
   } catch (error) {
     // It is asked again: `asked` stays, and its time runs.
-    parts.note({ ...of, text: `cannot cancel job ${action.jobs.join(', ')} on ${action.cluster}: ${said(error)}` });
+    parts.note({
+      ...of,
+      text: `cannot cancel job ${action.jobs.join(', ')} on ${action.cluster}: ${errorText(error)}`,
+    });
   }
 }
 
-async function submit(parts: RoundParts, action: Extract<Action, { kind: 'submit' }>): Promise<void> {
+async function submit(parts: RoundDependencies, action: Extract<FactoryAction, { kind: 'submit' }>): Promise<void> {
   const { memory, config, launchers } = parts;
   const { place, model, count, why } = action;
   const { cluster, pool, engine, context } = place;
   const launcher = launchers.get(cluster.id);
   if (launcher === undefined) return;
-  const submission = intended(memory, action, config.factory, parts.now());
+  const submission = withIntendedSubmissions(memory, action, config.factory, parts.now());
   parts.remember(memory);
   const where = `${cluster.id}/${pool.name}`;
   const jobs = count === 1 ? 'a job' : `${count} jobs`;
   try {
-    const contents = contextOf(model, place);
+    const contents = jobContext(model, place);
     const body = scriptBody({
       factory: config.factory,
       gateway: config.gateway,
@@ -187,13 +190,13 @@ async function submit(parts: RoundParts, action: Extract<Action, { kind: 'submit
     });
     submission.outcome = 'accepted';
     submission.ids = ids.slice(0, 100);
-    accepted(memory, model, cluster.id, pool);
+    recordAcceptance(memory, model, cluster.id, pool);
     parts.note({ model, text: `submits ${jobs} to ${where}${ids.length === 0 ? '' : ` (${ids.join(', ')})`}: ${why}` });
   } catch (error) {
     // Any other outcome is unknown: the submission stays as sent.
     if (!(error instanceof LauncherError)) throw error;
     submission.outcome = error.code === 'unclear' ? 'unclear' : 'refused';
-    const reason = `${where}: ${said(error)}`;
+    const reason = `${where}: ${errorText(error)}`;
     const follows = recordFailure(
       memory,
       'refused',

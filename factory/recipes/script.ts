@@ -3,7 +3,7 @@ import { CONTEXT_LABEL, FACTORY_LABEL, JOB_LABEL } from '../../shared/factory/ex
 import { findGpuClass } from '../../shared/hardware/classes.ts';
 import { parseSource } from '../../shared/weights/source.ts';
 import type { ClusterConfig } from '../config/schema.ts';
-import type { Context } from './context.ts';
+import type { JobContext } from './job-context.ts';
 
 export interface ScriptRequest {
   factory: string;
@@ -11,7 +11,7 @@ export interface ScriptRequest {
   cluster: ClusterConfig;
   /** Kind of the pool's GPUs. */
   gpu: string;
-  context: Context;
+  context: JobContext;
   contextId: string;
   /** A word of shell that is the job's id there: `$SLURM_JOB_ID`. */
   jobId: string;
@@ -80,7 +80,7 @@ function engineWord(word: string): string {
 const PULLED = ['"$SLURM_TMPDIR"', '"$TMPDIR"', '/tmp', '/dev/shm'];
 
 /** Makes the options of `wrapped` that mount what is there of these directories: the job's `$@`. */
-function mounted({ container, mounts = [], environment, weights, packed }: Context): string[] {
+function mounted({ container, mounts = [], environment, weights, packed }: JobContext): string[] {
   if (container === 'none') return [];
   const isPulled = parseSource(weights) !== undefined || packed !== undefined;
   const places = [
@@ -99,7 +99,7 @@ function mounted({ container, mounts = [], environment, weights, packed }: Conte
   ];
 }
 
-function wrapped({ container, image = '', environment, engine }: Context, gpu: string): string[] {
+function wrapped({ container, image = '', environment, engine }: JobContext, gpu: string): string[] {
   if (container === 'apptainer') {
     const drivers = { nvidia: ['--nv'], amd: ['--rocm'], intel: [] }[findGpuClass(gpu)?.vendor ?? 'nvidia'];
     return ['apptainer', 'exec', ...drivers, '"$@"', quotedPath(image)];

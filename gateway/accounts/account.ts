@@ -3,7 +3,7 @@
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { DataPolicy } from '../../shared/routing/trust.ts';
-import type { HttpRequest } from '../http.ts';
+import type { HttpRequest } from '../http/http-request.ts';
 import type { Limits } from './limits/limits.ts';
 import type { OwnRouting } from './routing-settings.ts';
 import { ROLES, type Role } from './schema.ts';
@@ -12,11 +12,11 @@ import { ROLES, type Role } from './schema.ts';
  * What a key is for. `inference`: /v1 but the registry; `registry`: /v1/registry; `usage`: what it or its user used;
  * `admin:read` and `admin`: /admin, as far as its role goes.
  */
-export const SCOPES = ['inference', 'registry', 'usage', 'admin:read', 'admin'] as const;
-export type Scope = (typeof SCOPES)[number];
+export const ACCOUNT_SCOPES = ['inference', 'registry', 'usage', 'admin:read', 'admin'] as const;
+export type AccountScope = (typeof ACCOUNT_SCOPES)[number];
 
 /** How long an isolate believes in one. Changes reach the snapshot within seconds and stay in it for longer (CHANGES_KEPT_MS). */
-export const CACHED_MS = 10 * 60_000;
+export const ACCOUNT_CACHED_MS = 10 * 60_000;
 
 /** What one row narrows; undefined narrows nothing. */
 export interface Restrictions {
@@ -38,7 +38,7 @@ export interface Account {
   projectId: string | undefined;
   /** Of the person, as access lists name them. */
   groups: readonly string[];
-  scopes: readonly Scope[] | undefined;
+  scopes: readonly AccountScope[] | undefined;
   /** The key's, then its project's. */
   restrictions: readonly Restrictions[];
   /** Undefined where neither the key nor its project has any: then no request of it asks the limits' object. */
@@ -73,28 +73,28 @@ export interface AccountLimits {
   userId?: string | undefined;
 }
 
-export function atLeast(role: Role, wanted: Role): boolean {
+export function isRoleAtLeast(role: Role, wanted: Role): boolean {
   return ROLES.indexOf(role) >= ROLES.indexOf(wanted);
 }
 
 /** The lower of two roles: a key never does more than its user. */
 export function lowerRole(a: Role, b: Role): Role {
-  return atLeast(a, b) ? b : a;
+  return isRoleAtLeast(a, b) ? b : a;
 }
 
 /** @throws ApiError 403 permission_denied */
-export function requireScope({ scopes }: Pick<Account, 'scopes'>, ...anyOf: Scope[]): void {
+export function requireScope({ scopes }: Pick<Account, 'scopes'>, ...anyOf: AccountScope[]): void {
   if (scopes === undefined || anyOf.some((scope) => scopes.includes(scope))) return;
   throw new ApiError('permission_denied', `This key lacks the scope "${anyOf.at(-1)}".`);
 }
 
 /** The name of an endpoint in allow-lists: its path without `/v1/`. */
-export function endpointName({ path }: Pick<Endpoint, 'path'>): string {
+export function endpointPathName({ path }: Pick<Endpoint, 'path'>): string {
   return path.slice('/v1/'.length);
 }
 
 export function mayCall({ restrictions }: Pick<Account, 'restrictions'>, endpoint: Pick<Endpoint, 'path'>): boolean {
-  const name = endpointName(endpoint);
+  const name = endpointPathName(endpoint);
   return restrictions.every(({ endpoints }) => endpoints === undefined || endpoints.includes(name));
 }
 
@@ -108,7 +108,7 @@ export function requireEndpoint(
 }
 
 export function mayUseModel({ restrictions }: Pick<Account, 'restrictions'>, model: string): boolean {
-  for (const { models } of restrictions) if (models !== undefined && !matchesAny(models, model)) return false;
+  for (const { models } of restrictions) if (models !== undefined && !matchesModelPattern(models, model)) return false;
   return true;
 }
 
@@ -116,7 +116,7 @@ export function mayUseModel({ restrictions }: Pick<Account, 'restrictions'>, mod
  * Asked before anything is said about whether the model exists. `unseen`: the model is what a header says, and the body could
  * name another one to the engine, so it is good for no key with a list. @throws ApiError 403 model_not_allowed
  */
-export function requireModel(account: Pick<Account, 'restrictions'>, model: string, unseen: boolean): void {
+export function requireModelAccess(account: Pick<Account, 'restrictions'>, model: string, unseen: boolean): void {
   if (unseen && account.restrictions.some(({ models }) => models !== undefined)) {
     const message = 'This key has a list of models, so the body must be looked into: leave x-otela-model out.';
     throw new ApiError('model_not_allowed', message, { param: 'x-otela-model' });
@@ -126,7 +126,7 @@ export function requireModel(account: Pick<Account, 'restrictions'>, model: stri
 }
 
 /** Whether a list of model names holds `model`: a name that ends in `*` stands for all that begin so. */
-export function matchesAny(patterns: readonly string[], model: string): boolean {
+export function matchesModelPattern(patterns: readonly string[], model: string): boolean {
   return patterns.some((one) => matches(one, model));
 }
 
@@ -140,7 +140,7 @@ const NO_TRACK_HEADER = 'x-otela-no-track';
  * Whether a request is to be counted and not recorded.
  * @throws ApiError 403 where the key may not ask for that, 400 for another word than 1: a wish like this one is not passed over
  */
-export function optsOut({ mayOptOut }: Pick<Account, 'mayOptOut'>, request: HttpRequest): boolean {
+export function isRecordingDeclined({ mayOptOut }: Pick<Account, 'mayOptOut'>, request: HttpRequest): boolean {
   const wish = request.headers.get(NO_TRACK_HEADER);
   if (wish === null || wish === '0') return false;
   if (wish !== '1')
@@ -150,7 +150,7 @@ export function optsOut({ mayOptOut }: Pick<Account, 'mayOptOut'>, request: Http
 }
 
 /** Of the operator key in the environment: everything, whatever D1 says. */
-export const BOOTSTRAP: Account = {
+export const BOOTSTRAP_ACCOUNT: Account = {
   keyId: 'bootstrap',
   grantedBy: undefined,
   role: 'operator',

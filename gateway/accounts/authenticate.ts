@@ -3,15 +3,15 @@
 import { timingSafeEqual } from 'node:crypto';
 import type { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
-import type { HttpRequest } from '../http.ts';
-import { type Account, BOOTSTRAP, CACHED_MS, unauthorized } from './account.ts';
+import type { HttpRequest } from '../http/http-request.ts';
+import { ACCOUNT_CACHED_MS, type Account, BOOTSTRAP_ACCOUNT, unauthorized } from './account.ts';
+import { findKey, type KeyRefusal } from './find-key.ts';
 import { keyOfSession } from './login/key-session.ts';
 import type { OidcIssuer } from './login/oidc-config.ts';
 import { hasSession, sessionAccount } from './login/session.ts';
 import { isToken, tokenAccount } from './login/token.ts';
-import { findKey, type Refusal } from './look-up.ts';
 import { isSecret, KEY_PREFIX, sha256Hex } from './secrets.ts';
-import { isStale, readSettings, type Settings } from './settings.ts';
+import { type GatewaySettings, isAccountStale, readGatewaySettings } from './settings.ts';
 
 type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> & Partial<Pick<Env, 'REGISTRY' | 'INSTITUTION'>>;
 
@@ -41,7 +41,7 @@ function isKept({ until }: Expiring<unknown>, ms: number, now: number): boolean 
  */
 const accounts = new Map<string, Expiring<Account>>();
 /** Kept apart from the accounts, so that a flood of wrong keys evicts nothing but wrong keys. */
-const refused = new Map<string, Expiring<Refusal>>();
+const refused = new Map<string, Expiring<KeyRefusal>>();
 
 /**
  * The account of a request's key. Answers at once, without a promise, when this isolate knows the key and nothing that the
@@ -51,7 +51,7 @@ const refused = new Map<string, Expiring<Refusal>>();
 export function authenticate(
   env: AuthEnv,
   request: HttpRequest,
-  settings: Settings,
+  settings: GatewaySettings,
   now: number,
 ): Account | Promise<Account> {
   const account = accountOf(env, request, settings, now);
@@ -64,12 +64,18 @@ function accepted(request: HttpRequest, account: Account): Account {
   return account;
 }
 
-function accountOf(env: AuthEnv, request: HttpRequest, settings: Settings, now: number): Account | Promise<Account> {
+function accountOf(
+  env: AuthEnv,
+  request: HttpRequest,
+  settings: GatewaySettings,
+  now: number,
+): Account | Promise<Account> {
   const key = presentedKey(request);
   if (key === undefined && hasSession(request)) return browserAccount(env, request, now);
   requireKey(key);
   const known = accounts.get(cacheName(key));
-  if (known !== undefined && isKept(known, CACHED_MS, now) && !isStale(settings, known.value)) return known.value;
+  if (known !== undefined && isKept(known, ACCOUNT_CACHED_MS, now) && !isAccountStale(settings, known.value))
+    return known.value;
   const hash = sha256Hex(key);
   const wrong = refused.get(hash);
   if (wrong !== undefined && isKept(wrong, REFUSED_MS, now)) throw refusal(wrong.value);
@@ -78,7 +84,7 @@ function accountOf(env: AuthEnv, request: HttpRequest, settings: Settings, now: 
 }
 
 /** As `authenticate`, but asks D1 each time: what administrators do is rare and powerful. */
-export async function authenticateAnew(env: AuthEnv, request: HttpRequest, now: number): Promise<Account> {
+export async function authenticateUncached(env: AuthEnv, request: HttpRequest, now: number): Promise<Account> {
   return accepted(request, await accountAnew(env, request, now));
 }
 
@@ -86,7 +92,7 @@ async function accountAnew(env: AuthEnv, request: HttpRequest, now: number): Pro
   const key = presentedKey(request);
   if (key === undefined && hasSession(request)) return browserAccount(env, request, now);
   requireKey(key);
-  if (isToken(key)) return tokenAccount(env, (await readSettings(env, now)).oidc, key, now);
+  if (isToken(key)) return tokenAccount(env, (await readGatewaySettings(env, now)).oidc, key, now);
   return lookUp(env, key, sha256Hex(key), now);
 }
 
@@ -111,7 +117,7 @@ async function lookUpToken(env: AuthEnv, issuers: readonly OidcIssuer[], token: 
 }
 
 async function lookUp(env: AuthEnv, key: string, hash: string, now: number): Promise<Account> {
-  if (isBootstrap(env, hash)) return BOOTSTRAP;
+  if (isBootstrap(env, hash)) return BOOTSTRAP_ACCOUNT;
   if (!isSecret(key, KEY_PREFIX)) throw refusal('unknown');
   // Concurrent look-ups of one key are not shared: the promise of a request that goes away would never settle.
   const answer = await findKey(env, { hash }, now);
@@ -125,7 +131,7 @@ async function lookUp(env: AuthEnv, key: string, hash: string, now: number): Pro
 }
 
 function remember(key: string, account: Account, now: number): Account {
-  const until = Math.min(now + CACHED_MS, account.expiresAt ?? Number.POSITIVE_INFINITY);
+  const until = Math.min(now + ACCOUNT_CACHED_MS, account.expiresAt ?? Number.POSITIVE_INFINITY);
   keep(accounts, CACHED_MAX, cacheName(key), { value: account, until });
   return account;
 }
@@ -165,7 +171,7 @@ function requireKey(key: string | undefined): asserts key is string {
   if (key.length > KEY_MAX_CHARS && !isToken(key)) throw refusal('unknown');
 }
 
-const REFUSALS: Readonly<Record<Refusal, string>> = {
+const REFUSALS: Readonly<Record<KeyRefusal, string>> = {
   unknown: 'This API key is not known here.',
   revoked: 'This API key has been revoked.',
   expired: 'This API key has expired.',
@@ -174,6 +180,6 @@ const REFUSALS: Readonly<Record<Refusal, string>> = {
     'This API key rests until its owner logs in again: their identity provider has not vouched for them for long.',
 };
 
-function refusal(reason: Refusal): ApiError {
+function refusal(reason: KeyRefusal): ApiError {
   return unauthorized(REFUSALS[reason]);
 }

@@ -1,7 +1,7 @@
 /** What operators say of a model that holds for requests: who may use it, whether it is always there, and when it ends. Pure. */
 import { ApiError } from '../../shared/openai/errors.ts';
-import { headerSafe } from '../../shared/openai/headers.ts';
-import { quoted } from '../../shared/openai/quoted.ts';
+import { encodeHeaderValue } from '../../shared/openai/headers.ts';
+import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
 import type { Account } from './account.ts';
 
 /** As it travels with the snapshot: only what is set. Times are milliseconds since the epoch. */
@@ -14,74 +14,76 @@ export interface CatalogueEntry {
   successor?: string;
 }
 
-export type Catalogue = Readonly<Record<string, CatalogueEntry>>;
+export type ModelCatalogue = Readonly<Record<string, CatalogueEntry>>;
 
 interface Has {
-  readonly catalogue: Catalogue;
+  readonly catalogue: ModelCatalogue;
 }
 
 /** Asks of models; undefined is who comes without a key. */
 type Viewer = Pick<Account, 'role' | 'keyId' | 'userId' | 'projectId' | 'groups'> | undefined;
 
 /** Before the name of a group: it is no id of a key, a user or a project. */
-export const GROUP = 'group:';
+export const GROUP_PREFIX = 'group:';
 
 const NOTHING_SAID: CatalogueEntry = {};
 
 /** The model's name is a client's word. */
-export function catalogued({ catalogue }: Has, model: string): CatalogueEntry {
+export function catalogueEntryOf({ catalogue }: Has, model: string): CatalogueEntry {
   return Object.hasOwn(catalogue, model) ? (catalogue[model] ?? NOTHING_SAID) : NOTHING_SAID;
 }
 
 /** Whether the model is there for this account. Operators could let themselves in anyway. */
 export function hasAccess(settings: Has, account: Viewer, model: string): boolean {
-  const { access } = catalogued(settings, model);
+  const { access } = catalogueEntryOf(settings, model);
   if (access === undefined || account?.role === 'operator') return true;
   if (account === undefined) return false;
   const { keyId, userId, projectId, groups } = account;
-  return [keyId, userId, projectId, ...groups.map((name) => `${GROUP}${name}`)].some(
+  return [keyId, userId, projectId, ...groups.map((name) => `${GROUP_PREFIX}${name}`)].some(
     (id) => id !== undefined && access.includes(id),
   );
 }
 
 export function isRetired(settings: Has, model: string, now: number): boolean {
-  return (catalogued(settings, model).sunset_at ?? Number.POSITIVE_INFINITY) <= now;
+  return (catalogueEntryOf(settings, model).sunset_at ?? Number.POSITIVE_INFINITY) <= now;
 }
 
 /** Whether a node should serve it now, whatever its access list. */
 export function isAlwaysOn(settings: Has, model: string, now: number): boolean {
-  return catalogued(settings, model).always_on === true && !isRetired(settings, model, now);
+  return catalogueEntryOf(settings, model).always_on === true && !isRetired(settings, model, now);
 }
 
 /** @throws ApiError 404: a model that is not for this account is as one that does not exist, and one past its date says what comes after */
 export function requireListed(settings: Has, account: Viewer, model: string, now: number): void {
-  if (!hasAccess(settings, account, model)) throw unknownModel(model);
+  if (!hasAccess(settings, account, model)) throw unknownModelError(model);
   if (!isRetired(settings, model, now)) return;
-  const { sunset_at: at = 0, successor } = catalogued(settings, model);
-  const instead = successor === undefined ? '' : ` Use '${quoted(successor)}' instead.`;
-  const message = `The model '${quoted(model)}' was retired on ${new Date(at).toISOString().slice(0, 10)}.${instead}`;
-  throw new ApiError('model_not_found', message, { param: 'model', headers: lifeHeaders(settings, model) });
+  const { sunset_at: at = 0, successor } = catalogueEntryOf(settings, model);
+  const instead = successor === undefined ? '' : ` Use '${quoteForMessage(successor)}' instead.`;
+  const message = `The model '${quoteForMessage(model)}' was retired on ${new Date(at).toISOString().slice(0, 10)}.${instead}`;
+  throw new ApiError('model_not_found', message, { param: 'model', headers: lifecycleHeaders(settings, model) });
 }
 
-export function unknownModel(model: string): ApiError {
-  return new ApiError('model_not_found', `The model '${quoted(model)}' does not exist here.`, { param: 'model' });
+export function unknownModelError(model: string): ApiError {
+  return new ApiError('model_not_found', `The model '${quoteForMessage(model)}' does not exist here.`, {
+    param: 'model',
+  });
 }
 
 /** `deprecation` (RFC 9745), `sunset` (RFC 8594) and the successor's link (RFC 5829), where the model has an end. */
-export function lifeHeaders(settings: Has, model: string): Record<string, string> {
-  const { deprecated_at, sunset_at, successor } = catalogued(settings, model);
+export function lifecycleHeaders(settings: Has, model: string): Record<string, string> {
+  const { deprecated_at, sunset_at, successor } = catalogueEntryOf(settings, model);
   return {
     ...(deprecated_at !== undefined && { deprecation: `@${Math.floor(deprecated_at / 1_000)}` }),
     ...(sunset_at !== undefined && { sunset: new Date(sunset_at).toUTCString() }),
     ...(successor !== undefined && {
-      link: `</v1/models/${headerSafe(successor.split('/').map(encodeURIComponent).join('/'))}>; rel="successor-version"`,
+      link: `</v1/models/${encodeHeaderValue(successor.split('/').map(encodeURIComponent).join('/'))}>; rel="successor-version"`,
     }),
   };
 }
 
 /** What `/v1/models` says of a model's life, for clients that read no headers. */
-export function lifeOf(settings: Has, model: string) {
-  const { always_on, deprecated_at, sunset_at, successor } = catalogued(settings, model);
+export function modelLifecycle(settings: Has, model: string) {
+  const { always_on, deprecated_at, sunset_at, successor } = catalogueEntryOf(settings, model);
   const time = (ms: number) => new Date(ms).toISOString();
   return {
     ...(always_on === true && { always_on }),

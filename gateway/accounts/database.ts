@@ -1,7 +1,7 @@
 import { drizzle } from 'drizzle-orm/d1';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
-import { storageHealth } from '../storage/health.ts';
+import { storageHealth } from '../platform/storage/health.ts';
 import * as schema from './schema.ts';
 
 export function database(env: Pick<Env, 'DB'>) {
@@ -22,7 +22,7 @@ export function requireWritable(): void {
 }
 
 /** A gateway that follows another one changes nothing. @throws ApiError 503 with the address of the first */
-export function requireFirst({ INSTITUTION }: Pick<Env, 'INSTITUTION'>): void {
+export function requirePrimary({ INSTITUTION }: Pick<Env, 'INSTITUTION'>): void {
   const first = INSTITUTION?.first;
   if (first === undefined) return;
   const message = `This gateway follows ${first}: make changes there.`;
@@ -30,7 +30,7 @@ export function requireFirst({ INSTITUTION }: Pick<Env, 'INSTITUTION'>): void {
 }
 
 /** Awaits a query. A store that cannot be asked is 503, never "wrong key" or "not found": the client may try again. */
-export async function asked<T>(query: PromiseLike<T>): Promise<T> {
+export async function queryOrUnavailable<T>(query: PromiseLike<T>): Promise<T> {
   try {
     return await query;
   } catch (cause) {

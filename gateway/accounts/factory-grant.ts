@@ -2,7 +2,7 @@
 import { eq } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
-import { asked, database } from './database.ts';
+import { database, queryOrUnavailable } from './database.ts';
 import { factoryTokens } from './schema.ts';
 import { FACTORY_PREFIX, isSecret, sha256Hex } from './secrets.ts';
 
@@ -19,7 +19,7 @@ export async function readFactoryGrant(
 ): Promise<FactoryGrant> {
   if (token === undefined) throw refused('No factory token was given. Send it as "Authorization: Bearer otf_…".');
   if (!isSecret(token, FACTORY_PREFIX)) throw refused('This factory token is not known here.');
-  const [found] = await asked(
+  const [found] = await queryOrUnavailable(
     database(env)
       .select()
       .from(factoryTokens)

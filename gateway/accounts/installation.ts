@@ -1,7 +1,7 @@
 /** The installation's own secret: made once, kept in D1, never shown. */
 import { eq } from 'drizzle-orm';
 import type { Env } from '../env.ts';
-import { asked, database } from './database.ts';
+import { database, queryOrUnavailable } from './database.ts';
 import { settings } from './schema.ts';
 import { newInstallationSecret } from './secrets.ts';
 
@@ -15,7 +15,7 @@ export async function installationSecret(env: Pick<Env, 'DB'>): Promise<string> 
   if (known !== undefined) return known;
   const db = database(env);
   const row = { name: NAME, value: newInstallationSecret(), updatedAt: Date.now() };
-  const [, [stored]] = await asked(
+  const [, [stored]] = await queryOrUnavailable(
     db.batch([
       db.insert(settings).values(row).onConflictDoNothing(),
       db.select().from(settings).where(eq(settings.name, NAME)),

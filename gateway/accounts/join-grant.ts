@@ -2,7 +2,7 @@
 import { and, eq, isNull, sql } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
-import { asked, database } from './database.ts';
+import { database, queryOrUnavailable } from './database.ts';
 import { joinTokens, providers } from './schema.ts';
 import { isSecret, sha256Hex, TOKEN_PREFIX } from './secrets.ts';
 
@@ -29,7 +29,7 @@ export async function readJoinGrant(
   now: number,
 ): Promise<JoinGrant> {
   if (!isSecret(token, TOKEN_PREFIX)) throw unknownToken();
-  const [found] = await asked(
+  const [found] = await queryOrUnavailable(
     database(env)
       .select({ token: joinTokens, providerNodesMax: providers.maxNodes })
       .from(joinTokens)
@@ -55,7 +55,7 @@ export async function countJoin(env: Pick<Env, 'DB'>, tokenId: string): Promise<
     .set({ joined: sql`${joinTokens.joined} + 1` })
     .where(and(eq(joinTokens.id, tokenId), isNull(joinTokens.revokedAt)))
     .returning({ id: joinTokens.id });
-  return (await asked(counted)).length > 0;
+  return (await queryOrUnavailable(counted)).length > 0;
 }
 
 export function revokedToken(): ApiError {

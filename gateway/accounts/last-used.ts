@@ -1,6 +1,6 @@
 /** When each key was used last, to the minute: written in batches, beside requests, never in their way. */
 import type { Env } from '../env.ts';
-import { storageHealth } from '../storage/health.ts';
+import { storageHealth } from '../platform/storage/health.ts';
 import type { Account } from './account.ts';
 
 /** An isolate writes once in so long. */
@@ -13,7 +13,7 @@ const BATCH = 1_000;
 const waiting = new Map<string, number>();
 let flushedAt = Number.NEGATIVE_INFINITY;
 
-export function touch(
+export function recordLastUse(
   { keyId, userId }: Pick<Account, 'keyId' | 'userId'>,
   env: Pick<Env, 'DB'>,
   ctx: { waitUntil(work: Promise<unknown>): void },

@@ -23,14 +23,14 @@ const MAC_CHARS = 22;
 const encoder = new TextEncoder();
 
 /** What is opened where. */
-export interface Opening extends Omit<ProvenOpening, 'openedAt' | 'expiresAt'> {
+export interface AttemptOpening extends Omit<ProvenOpening, 'openedAt' | 'expiresAt'> {
   session: string;
   requestId: string;
   attempt: number;
 }
 
 /** The proof, to be sent in front of the receipt. */
-export function proveOpening(secret: string, opening: Opening, now: number): string {
+export function signOpening(secret: string, opening: AttemptOpening, now: number): string {
   const { endpoint, streamed, bound } = opening;
   const facts = [now + OPENING_LIFE_MS, endpoint, streamed ? 1 : 0, bound.prompt, bound.completion];
   const said = [VERSION, ...facts.map((fact) => fact.toString(RADIX))].join('.');
@@ -38,7 +38,7 @@ export function proveOpening(secret: string, opening: Opening, now: number): str
 }
 
 /** The opening that a named report of this session proves; undefined where it proves none, or none that has not expired. */
-export function provenOpening(
+export function verifyOpening(
   secret: string,
   session: string,
   { requestId, attempt, receipt: sent }: ReportName,
@@ -66,7 +66,7 @@ function macBytes(text: string): Uint8Array {
   return bytes.length === MAC_CHARS ? bytes : new Uint8Array(MAC_CHARS);
 }
 
-type Named = Pick<Opening, 'session' | 'requestId' | 'attempt' | 'receipt'>;
+type Named = Pick<AttemptOpening, 'session' | 'requestId' | 'attempt' | 'receipt'>;
 
 function macOf(secret: string, said: string, { session, requestId, attempt, receipt }: Named): string {
   const { inner, outer } = padsOf(secret);

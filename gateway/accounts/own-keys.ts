@@ -2,7 +2,7 @@
 import { and, count, eq, getTableColumns, gt, isNull, or, type SQL, sql } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import type { Env } from '../env.ts';
-import { asked, database } from './database.ts';
+import { database, queryOrUnavailable } from './database.ts';
 import { apiKeys, auditLog, deviceLogins, memberLimits, projectMembers, users } from './schema.ts';
 
 export const OWN_KEYS_MAX = 50;
@@ -13,13 +13,15 @@ function working(userId: string, now: number): SQL | undefined {
 }
 
 /** @throws ApiError 503 when D1 cannot say */
-export async function hasRoom(env: Pick<Env, 'DB'>, userId: string, now: number): Promise<boolean> {
-  const [all] = await asked(database(env).select({ n: count() }).from(apiKeys).where(working(userId, now)));
+export async function isBelowKeyLimit(env: Pick<Env, 'DB'>, userId: string, now: number): Promise<boolean> {
+  const [all] = await queryOrUnavailable(
+    database(env).select({ n: count() }).from(apiKeys).where(working(userId, now)),
+  );
   return (all?.n ?? 0) < OWN_KEYS_MAX;
 }
 
 /** The name of a key that is inserted: NULL, which the table refuses, where the person has as many as they may. */
-export function nameWhereRoom(name: string | SQL<string>, userId: string, now: number): SQL<string> {
+export function nameIfBelowLimit(name: string | SQL<string>, userId: string, now: number): SQL<string> {
   const taken = sql`(SELECT count(*) FROM ${apiKeys} WHERE ${working(userId, now)})`;
   return sql<string>`CASE WHEN ${taken} < ${OWN_KEYS_MAX} THEN ${name} END`;
 }
@@ -27,7 +29,7 @@ export function nameWhereRoom(name: string | SQL<string>, userId: string, now: n
 type Key = typeof apiKeys.$inferSelect;
 
 /** Whether the key is as it was read, its last use aside: what is made of it must not outlive its revocation, nor be wider than it is now. */
-export function isAsRead(key: Key): SQL<boolean> {
+export function isUnchanged(key: Key): SQL<boolean> {
   const { lastUsedAt: _, ...columns } = getTableColumns(apiKeys);
   const same = Object.entries(columns).map(
     ([name, column]) => sql`${column} IS ${sql.param(key[name as keyof typeof columns], column)}`,
@@ -36,13 +38,13 @@ export function isAsRead(key: Key): SQL<boolean> {
 }
 
 /** NULL where another key has taken the old one's place, or the old one was changed: of two rotations at once the second fails. */
-export function nameWhereNext(old: Key): SQL<string> {
+export function nameIfUnchanged(old: Key): SQL<string> {
   const next = sql`(SELECT 1 FROM ${apiKeys} WHERE ${eq(apiKeys.rotatedFrom, old.id)})`;
-  return sql<string>`CASE WHEN NOT EXISTS ${next} AND ${isAsRead(old)} THEN ${old.name} END`;
+  return sql<string>`CASE WHEN NOT EXISTS ${next} AND ${isUnchanged(old)} THEN ${old.name} END`;
 }
 
 /** Whether the person works in the project, as its member or because it is their own. */
-export function worksIn(userId: string, projectId: string): SQL<boolean> {
+export function isMemberOf(userId: string, projectId: string): SQL<boolean> {
   const own = sql`SELECT 1 FROM ${users} WHERE ${and(eq(users.id, userId), eq(users.projectId, projectId))}`;
   const member = sql`SELECT 1 FROM ${projectMembers} WHERE ${eq(projectMembers.id, `${projectId}/${userId}`)}`;
   return sql<boolean>`(EXISTS (${own}) OR EXISTS (${member}))`;

@@ -1,6 +1,6 @@
 /** Who waits for a node, how long, and with what weight: one setting of the gateway. */
 import * as z from 'zod';
-import { recordOf } from '../described.ts';
+import { boundedRecord } from '../http/schema-parts.ts';
 
 /** Proxies and people give a silent unary request up after about so long; a stream is pinged meanwhile. */
 const UNARY_MS = 60_000;
@@ -19,7 +19,7 @@ export const queueSchema = z.strictObject({
   /** Requests that may wait for one model. */
   places: z.number().int().min(1).max(10_000).default(PLACES),
   /** Turns by project id, relative to the 1 of all others. */
-  weights: recordOf(z.string().max(64), z.number().min(0.01).max(100), WEIGHTS_MAX).default({}),
+  weights: boundedRecord(z.string().max(64), z.number().min(0.01).max(100), WEIGHTS_MAX).default({}),
 });
 
 export type QueueSettings = z.infer<typeof queueSchema>;

@@ -3,9 +3,9 @@
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { BUDGET_KEY } from '../../shared/openai/reasoning.ts';
-import type { Demand } from '../../shared/routing/candidates.ts';
+import type { NodeRequirements } from '../../shared/routing/candidates.ts';
 import type { Requirement } from '../../shared/routing/requirements.ts';
-import type { HttpRequest } from '../http.ts';
+import type { HttpRequest } from '../http/http-request.ts';
 import type { Account, AccountLimits } from './account.ts';
 
 const HEADER = 'x-otela-reasoning-budget';
@@ -43,7 +43,7 @@ function allowedTokens(limits: Account['limits']): number[] {
  * What a request with a limit demands of a node: to hold it, where it can be written into the body, or to have no reasoning at all. Without
  * this the limit of a key would be skipped in silence. `writable`: the body has a place for it.
  */
-export function budgetDemand(demand: Demand, writable: boolean): Demand {
+export function budgetDemand(demand: NodeRequirements, writable: boolean): NodeRequirements {
   const values = writable ? [BUDGET_KEY, NO_REASONING] : [NO_REASONING];
   const one: Requirement = { key: 'reasoning_budget', operator: '=', values };
   return { ...demand, require: [...demand.require, one], words: `${demand.words} reasoning ${values.length}` };

@@ -5,9 +5,9 @@
 import * as z from 'zod';
 import { SAMPLING_NAMES, type Sampling } from '../../shared/openai/sampling.ts';
 import { KIND_NAME_MAX_CHARS } from '../../shared/routing/kinds/kind.ts';
-import { seal, unseal } from './seal.ts';
+import { decryptText, encryptText } from './encrypt-text.ts';
 
-export interface Identity {
+export interface ReceiptIdentity {
   keyId: string;
   userId: string;
   projectId: string;
@@ -21,7 +21,7 @@ export interface Identity {
   counted: { user: boolean; model: boolean; gpu: boolean };
 }
 
-export interface Receipt extends Identity {
+export interface Receipt extends ReceiptIdentity {
   model: string;
   /** Where the request said something of it. */
   sampling: Sampling | undefined;
@@ -33,7 +33,7 @@ export interface Receipt extends Identity {
 
 /** Of the operator key of the environment, and of whatever else is not sealed. */
 const NOTHING_COUNTED = { user: false, model: false, gpu: false };
-const UNSEALED: Identity = {
+const UNSEALED: ReceiptIdentity = {
   keyId: '',
   userId: '',
   projectId: '',
@@ -49,12 +49,12 @@ const SUBJECT_SHIFT = 5;
 const SUBJECTS = ['', 'key', 'user', 'project'];
 
 /** Short: it travels with every request. */
-export function sealIdentity(secret: string, identity: Identity): Promise<string> {
+export function sealIdentity(secret: string, identity: ReceiptIdentity): Promise<string> {
   const { keyId, userId, projectId, subject, traced, prefixes, counted } = identity;
   const said = { ...counted, traced, prefixes };
   let flags = SUBJECTS.indexOf(subject.split(':', 1)[0] ?? '') << SUBJECT_SHIFT;
   for (const [name, bit] of Object.entries(FLAGS)) if (said[name as keyof typeof FLAGS]) flags |= bit;
-  return seal(secret, 'receipt', JSON.stringify([keyId, userId, projectId, flags]));
+  return encryptText(secret, 'receipt', JSON.stringify([keyId, userId, projectId, flags]));
 }
 
 interface Said {
@@ -70,14 +70,14 @@ export function receiptOf(identity: string, model: string, untracked: boolean, {
 }
 
 /** `identity` is what `openIdentity` made of the receipt's seal. */
-export function readReceipt(receipt: string, identity: Identity): Receipt {
+export function readReceipt(receipt: string, identity: ReceiptIdentity): Receipt {
   const [, text = '', ...model] = receipt.split('\n');
   const { sampling, kind } = text.length > 1 ? readSaid(text.slice(1)) : {};
   return { ...identity, model: model.join('\n'), untracked: text.startsWith('-'), sampling, kind };
 }
 
 /** The same for all that a key asks until it is looked up again. */
-export function sealOf(receipt: string): string {
+export function receiptSealOf(receipt: string): string {
   return receipt.slice(0, Math.max(0, receipt.indexOf('\n')));
 }
 
@@ -96,8 +96,8 @@ function readSaid(text: string): Said {
   }
 }
 
-export async function openIdentity(secret: string, sealed: string): Promise<Identity> {
-  const text = await unseal(secret, 'receipt', sealed);
+export async function openIdentity(secret: string, sealed: string): Promise<ReceiptIdentity> {
+  const text = await decryptText(secret, 'receipt', sealed);
   if (text === undefined) return UNSEALED; // forged, or of a gateway with another secret
   const [keyId, userId, projectId, flags, ...more] = JSON.parse(text);
   if (typeof flags === 'string') {

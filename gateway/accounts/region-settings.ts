@@ -6,17 +6,17 @@ import {
   PLAN_REGIONS_MAX,
   type RegionPlan,
 } from '../../shared/routing/region-shares.ts';
-import { recordOf } from '../described.ts';
+import { boundedRecord } from '../http/schema-parts.ts';
 
 /** As nodes name it; empty: those that name none. */
 const region = z.string().max(64);
 const share = z.number().min(0).max(1);
-const shares = recordOf(region, share, PLAN_REGIONS_MAX);
+const shares = boundedRecord(region, share, PLAN_REGIONS_MAX);
 
 const modelSharesSchema = z.strictObject({
   shares,
   /** Where the share of a region goes that has no node any more, by that region; left out: to the others in proportion. */
-  spill: recordOf(region, shares, PLAN_REGIONS_MAX).optional(),
+  spill: boundedRecord(region, shares, PLAN_REGIONS_MAX).optional(),
 });
 
 /** What a planner sends. */
@@ -27,7 +27,7 @@ export const planBodySchema = z.strictObject({
   sequence: z.int().min(1),
   /** The plan is over so long after it was taken, unless a newer one comes. */
   holds_ms: z.int().min(1_000).max(PLAN_HOLDS_MAX_MS),
-  models: recordOf(z.string().min(1).max(256), modelSharesSchema, PLAN_MODELS_MAX),
+  models: boundedRecord(z.string().min(1).max(256), modelSharesSchema, PLAN_MODELS_MAX),
   /** Contexts that are to be kept warm, for people to see: factories read their own files. */
   warm: z
     .array(z.strictObject({ region, model: z.string().min(1).max(256), replicas: z.int().min(0).max(10_000) }))

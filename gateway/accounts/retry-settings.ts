@@ -1,7 +1,7 @@
 /** How often an attempt that failed is tried on another node. */
 import * as z from 'zod';
-import { RETRIES_MAX } from '../../shared/routing/attempts.ts';
 import { RETRY_SHARE } from '../../shared/routing/retry-budget.ts';
+import { RETRIES_MAX } from '../../shared/routing/retry-policy.ts';
 
 /** Attempts after the first; 0: none. */
 export const maxRetriesSchema = z.int().min(0).max(10);

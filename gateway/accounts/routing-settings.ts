@@ -4,7 +4,7 @@ import { idSchema, SESSION_PATTERN } from '../../shared/lattice/node.ts';
 import { START_WAIT_MAX_MS } from '../../shared/proxy/cold-model.ts';
 import { KIND_NAME_MAX_CHARS, KINDS_MAX, type RequestKind } from '../../shared/routing/kinds/kind.ts';
 import { REQUEST_CLASSES, type WeightRule } from '../../shared/routing/policies/weights.ts';
-import { recordOf } from '../described.ts';
+import { boundedRecord } from '../http/schema-parts.ts';
 import type { ModelClass } from './model-classes.ts';
 
 const modelName = z.string().min(1).max(256);
@@ -17,7 +17,7 @@ export const fallbacksSchema = z.array(modelName).max(4);
 /** Other names of a model. */
 export const aliasesSchema = z.array(modelName).max(32);
 
-const few = <T extends z.ZodType>(value: T) => recordOf(modelName, value, 32);
+const few = <T extends z.ZodType>(value: T) => boundedRecord(modelName, value, 32);
 
 /** Of a key or a project: counts before what the installation says. */
 export const ownRoutingSchema = z.strictObject({

@@ -6,7 +6,7 @@ import { sql } from 'drizzle-orm';
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core';
 import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
 import type { WeightRule } from '../../shared/routing/policies/weights.ts';
-import type { Scope } from './account.ts';
+import type { AccountScope } from './account.ts';
 import type { Limits } from './limits/limits.ts';
 import { MODEL_CLASSES } from './model-classes.ts';
 import type { OwnRouting } from './routing-settings.ts';
@@ -50,7 +50,7 @@ export const apiKeys = sqliteTable(
     userId: text('user_id'),
     projectId: text('project_id'),
     /** NULL: all that its role allows. */
-    scopes: text('scopes', { mode: 'json' }).$type<Scope[]>(),
+    scopes: text('scopes', { mode: 'json' }).$type<AccountScope[]>(),
     ...restrictions(),
     /** The key that this one replaces. */
     rotatedFrom: text('rotated_from'),

@@ -5,9 +5,9 @@ import { MEMBERSHIP_DEFAULTS, type MembershipSettings, membershipSchema } from '
 import { VERSION } from '../../shared/release/release.ts';
 import type { RegionPlan } from '../../shared/routing/region-shares.ts';
 import type { Env } from '../env.ts';
-import { type Account, CACHED_MS, matchesAny } from './account.ts';
-import type { Catalogue, CatalogueEntry } from './catalogue.ts';
-import { asked, database } from './database.ts';
+import { ACCOUNT_CACHED_MS, type Account, matchesModelPattern } from './account.ts';
+import type { CatalogueEntry, ModelCatalogue } from './catalogue.ts';
+import { database, queryOrUnavailable } from './database.ts';
 import { FILE_LIMITS, type FileLimits, fileLimitsSchema } from './file-limits.ts';
 import { type Limits, limitsSchema, USER_LIMITS } from './limits/limits.ts';
 import { issuersSchema, type OidcIssuer } from './login/oidc-config.ts';
@@ -24,11 +24,11 @@ interface ProviderSettings {
   models?: readonly string[];
 }
 
-export interface Settings {
+export interface GatewaySettings {
   /** False until the store was read once. Until then no provider is known to be trusted, and requests get 503. */
   known: boolean;
   models: Record<string, ModelSettings>;
-  catalogue: Catalogue;
+  catalogue: ModelCatalogue;
   /** Policy and time-outs where a model has none of its own. */
   routing: RoutingSettings;
   /** Shares by region that a planner gave; it says itself how long it holds. */
@@ -58,7 +58,7 @@ export interface Settings {
   changedSince: number;
 }
 
-export const NO_SETTINGS: Settings = {
+export const NO_SETTINGS: GatewaySettings = {
   known: false,
   models: {},
   catalogue: {},
@@ -79,7 +79,7 @@ export const NO_SETTINGS: Settings = {
 };
 
 /** Longer than any isolate caches an account, by more than a snapshot takes to arrive. */
-const CHANGES_KEPT_MS = CACHED_MS + 60_000;
+const CHANGES_KEPT_MS = ACCOUNT_CACHED_MS + 60_000;
 /** Bounds the snapshot: 40 bytes each. */
 const CHANGES_MAX = 2_000;
 /** Bounds the snapshot; the admin face refuses more. */
@@ -94,9 +94,12 @@ export const versionSchema = z.string().regex(VERSION, 'is no version such as 0.
 const OF_ACCOUNTS = /^(key|user|project)\./;
 
 /** Rejects with ApiError 503 when D1 cannot be asked: the registry then keeps what it has. */
-export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now = Date.now()): Promise<Settings> {
+export async function readGatewaySettings(
+  env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>,
+  now = Date.now(),
+): Promise<GatewaySettings> {
   const db = database(env);
-  const [models, weights, listed, known, named, changes] = await asked(
+  const [models, weights, listed, known, named, changes] = await queryOrUnavailable(
     db.batch([
       db.select().from(modelSettings).limit(MODEL_SETTINGS_MAX),
       db.select().from(modelWeights).limit(MODEL_SETTINGS_MAX),
@@ -156,7 +159,7 @@ function catalogueEntry(row: typeof catalogue.$inferSelect): CatalogueEntry {
 }
 
 /** An unknown value means `marked`: a typo must not widen trust. */
-function defaultTrust(value: unknown): Settings['defaultTrust'] {
+function defaultTrust(value: unknown): GatewaySettings['defaultTrust'] {
   const word = typeof value === 'string' ? value.trim().toLowerCase() : value;
   return word === undefined || word === '' || word === 'admitted' ? 'admitted' : 'marked';
 }
@@ -187,18 +190,22 @@ function ofRow(row: ModelRow): ModelSettings {
 const NOTHING_SET: ModelSettings = {};
 
 /** What is set for a model; its name is a client's word. */
-export function settingsOf({ models }: Pick<Settings, 'models'>, model: string): ModelSettings {
+export function settingsOf({ models }: Pick<GatewaySettings, 'models'>, model: string): ModelSettings {
   return Object.hasOwn(models, model) ? (models[model] ?? NOTHING_SET) : NOTHING_SET;
 }
 
 /** Whether the provider was given the name of this model. */
-export function mayPublish({ providers }: Pick<Settings, 'providers'>, provider: string, model: string): boolean {
+export function mayPublish(
+  { providers }: Pick<GatewaySettings, 'providers'>,
+  provider: string,
+  model: string,
+): boolean {
   const given = Object.hasOwn(providers, provider) ? providers[provider]?.models : undefined;
-  return given === undefined || matchesAny(given, model);
+  return given === undefined || matchesModelPattern(given, model);
 }
 
 /** The model's own time-outs, else those of its class, the installation's before those that are shipped. */
-export function timeoutsOf(given: Settings, model: string): { first_byte_ms: number; stall_ms: number } {
+export function timeoutsOf(given: GatewaySettings, model: string): { first_byte_ms: number; stall_ms: number } {
   const { class: kind = 'standard', first_byte_ms, stall_ms } = settingsOf(given, model);
   const ofClass = given.routing.timeouts?.[kind];
   const shipped = CLASS_TIMEOUTS[kind];
@@ -217,9 +224,9 @@ interface SettingsIndex {
   defaults: 'admitted' | readonly string[];
 }
 
-const indexes = new WeakMap<Settings, SettingsIndex>();
+const indexes = new WeakMap<GatewaySettings, SettingsIndex>();
 
-export function indexOf(given: Settings): SettingsIndex {
+export function settingsIndex(given: GatewaySettings): SettingsIndex {
   const known = indexes.get(given);
   if (known !== undefined) return known;
   const all = Object.entries(given.providers);
@@ -238,12 +245,12 @@ export function indexOf(given: Settings): SettingsIndex {
 }
 
 /** Whether something that `account` is made of changed after it was read. */
-export function isStale(
-  given: Settings,
+export function isAccountStale(
+  given: GatewaySettings,
   { keyId, grantedBy, userId, projectId, seen }: Pick<Account, 'keyId' | 'grantedBy' | 'userId' | 'projectId' | 'seen'>,
 ): boolean {
   if (seen < given.changedSince) return true;
-  const { changed } = indexOf(given);
+  const { changed } = settingsIndex(given);
   if (changed.size === 0) return false;
   return [keyId, grantedBy, userId, projectId].some((id) => id !== undefined && (changed.get(id) ?? 0) > seen);
 }

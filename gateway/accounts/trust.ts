@@ -3,16 +3,16 @@
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import {
-  canonical,
+  canonicalProvider,
   decideTrust,
   LOCAL_ISSUER,
   readProviderList,
   type Trust,
   trustsNobody,
 } from '../../shared/routing/trust.ts';
-import type { HttpRequest } from '../http.ts';
+import type { HttpRequest } from '../http/http-request.ts';
 import type { Account } from './account.ts';
-import { indexOf, type Settings } from './settings.ts';
+import { type GatewaySettings, settingsIndex } from './settings.ts';
 
 const TRUST_HEADER = 'x-otela-trusted-providers';
 export const TRUST_METADATA = 'otela_trusted_providers';
@@ -40,14 +40,14 @@ function readList(text: string, param: string): string[] {
 }
 
 interface Made {
-  settings: Settings;
+  settings: GatewaySettings;
   trust: Trust;
 }
 
 /** For requests without lists of their own: the same until the account or the settings are new. */
 const made = new WeakMap<Account, Made>();
 
-export function trustOf(account: Account, requested: RequestedTrust, settings: Settings): Trust {
+export function trustOf(account: Account, requested: RequestedTrust, settings: GatewaySettings): Trust {
   if (requested.length > 0) return decide(account, requested, settings);
   const known = made.get(account);
   if (known?.settings === settings) return known.trust;
@@ -56,8 +56,8 @@ export function trustOf(account: Account, requested: RequestedTrust, settings: S
   return trust;
 }
 
-function decide({ restrictions }: Account, requested: RequestedTrust, settings: Settings): Trust {
-  const { defaults, deleted } = indexOf(settings);
+function decide({ restrictions }: Account, requested: RequestedTrust, settings: GatewaySettings): Trust {
+  const { defaults, deleted } = settingsIndex(settings);
   return decideTrust({
     own: LOCAL_ISSUER,
     lists: [...requested, ...restrictions.map(({ trustedProviders }) => trustedProviders)],
@@ -69,18 +69,18 @@ function decide({ restrictions }: Account, requested: RequestedTrust, settings: 
 
 /** What a view of the registry says of providers: those of the settings, of the nodes, and the peers that have their own. */
 interface Known {
-  readonly settings: Settings;
+  readonly settings: GatewaySettings;
   readonly nodes: Pick<NodeIndex, 'entries'>;
   readonly issuers: ReadonlyMap<string, { name: string }>;
 }
 
 /** Whether every provider that a request names is one that this gateway knows or knew. */
-export function knowsAll(view: Known, requested: RequestedTrust): boolean {
+export function knowsAllProviders(view: Known, requested: RequestedTrust): boolean {
   return requested.every((list) => list.every((id) => knows(view, id)));
 }
 
 function knows({ settings, nodes, issuers }: Known, named: string): boolean {
-  const id = canonical(named, LOCAL_ISSUER);
+  const id = canonicalProvider(named, LOCAL_ISSUER);
   if (Object.hasOwn(settings.providers, id)) return true;
   // Whom a peer admits is the peer's to know.
   const peer = id.split('@')[1];

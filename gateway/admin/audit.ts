@@ -1,9 +1,9 @@
 import { and, desc, eq, lt } from 'drizzle-orm';
 import * as z from 'zod';
-import { asked, database } from '../accounts/database.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { auditLog } from '../accounts/schema.ts';
-import { listOf } from './fields.ts';
-import { list, rfc3339 } from './list.ts';
+import { listSchema } from './fields.ts';
+import { listPage, rfc3339 } from './list.ts';
 import { type AdminRoute, route } from './route.ts';
 
 const querySchema = z.strictObject({
@@ -32,7 +32,7 @@ export const auditRoutes: readonly AdminRoute[] = [
     path: '/audit',
     summary: 'Who changed what, newest first.',
     query: querySchema,
-    answer: listOf(auditSchema),
+    answer: listSchema(auditSchema),
     run: async ({ env, query: { limit, after, object, actor } }) => {
       const where = and(
         after === undefined ? undefined : lt(auditLog.id, after),
@@ -45,8 +45,8 @@ export const auditRoutes: readonly AdminRoute[] = [
         .where(where)
         .orderBy(desc(auditLog.id))
         .limit(limit + 1);
-      const rows = await asked(query);
-      return list(
+      const rows = await queryOrUnavailable(query);
+      return listPage(
         rows.map(({ at, object: target, ...row }) => ({ ...row, object: 'audit', at: rfc3339(at), target })),
         { limit },
       );

@@ -2,16 +2,16 @@
 import { and, eq, lt } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { asked, database, requireFirst, requireWritable } from '../accounts/database.ts';
+import { database, queryOrUnavailable, requirePrimary, requireWritable } from '../accounts/database.ts';
 import { auditLog, idempotency } from '../accounts/schema.ts';
 import { sha256Hex } from '../accounts/secrets.ts';
 import type { Env } from '../env.ts';
-import { tellRegistry } from '../tell-registry.ts';
-import type { Call } from './route.ts';
+import { notifyRegistry } from '../platform/notify-registry.ts';
+import type { AdminCall } from './route.ts';
 
-type AnyCall = Call<unknown, unknown>;
+type AnyCall = AdminCall<unknown, unknown>;
 
-export interface Change {
+export interface AuditedChange {
   /** `key.create` … */
   action: string;
   /** Id of what is changed. */
@@ -22,12 +22,16 @@ export interface Change {
 }
 
 /** Does what `statements` say and writes it down, both or neither; then every isolate hears of it. */
-export async function change(call: AnyCall, statements: BatchItem<'sqlite'>[], what: Change): Promise<void> {
-  requireFirst(call.env);
+export async function applyChange(
+  call: AnyCall,
+  statements: BatchItem<'sqlite'>[],
+  what: AuditedChange,
+): Promise<void> {
+  requirePrimary(call.env);
   requireWritable();
   // The audit log's line comes last: gateways that follow this one hear of rows in this order, and believe them by its number.
-  await asked(database(call.env).batch(nonEmpty([...statements, auditLine(call, what)])));
-  await tell(call.env);
+  await queryOrUnavailable(database(call.env).batch(nonEmpty([...statements, auditLine(call, what)])));
+  await notifyIsolates(call.env);
 }
 
 type Statements = [BatchItem<'sqlite'>, ...BatchItem<'sqlite'>[]];
@@ -37,18 +41,18 @@ function nonEmpty(statements: BatchItem<'sqlite'>[]): Statements {
 }
 
 /** Told again when a request is repeated: the change may be stored and the registry not know of it. */
-export async function tell(env: Env): Promise<void> {
-  await tellRegistry(env, (registry) => registry.reloadSettings());
+export async function notifyIsolates(env: Env): Promise<void> {
+  await notifyRegistry(env, (registry) => registry.reloadSettings());
 }
 
 /** What is done elsewhere than in D1: the audit log has it before it is done, so that nothing is done without a row. */
-export async function writeDown(call: AnyCall, what: Change): Promise<void> {
-  requireFirst(call.env);
+export async function recordIntent(call: AnyCall, what: AuditedChange): Promise<void> {
+  requirePrimary(call.env);
   requireWritable();
-  await asked(auditLine(call, what));
+  await queryOrUnavailable(auditLine(call, what));
 }
 
-function auditLine(call: AnyCall, { action, object, before = null, after = null }: Change) {
+function auditLine(call: AnyCall, { action, object, before = null, after = null }: AuditedChange) {
   const row = { at: call.now, actor: call.actor, action, object, before, after };
   return database(call.env).insert(auditLog).values(row);
 }
@@ -58,7 +62,7 @@ const IDEMPOTENT_MS = 24 * 60 * 60_000;
 /** As long as Stripe's, of what a header may hold (RFC 9110 §5.5); white space around it is no part of it, and an empty one is none. */
 export const IDEMPOTENCY_KEY = /^[\t\x20-\x7e]{0,255}$/;
 
-interface Creation extends Change {
+interface Creation extends AuditedChange {
   statements: BatchItem<'sqlite'>[];
   /** The answer: what was made, with its secret. */
   shown: object;
@@ -89,11 +93,11 @@ export async function createOnce(call: AnyCall, creation: Creation): Promise<Res
       db.insert(idempotency).values({ actor: call.actor, key, request, object: creation.object, createdAt: call.now }),
     );
   }
-  requireFirst(call.env);
+  requirePrimary(call.env);
   requireWritable();
   await creation.check?.();
   try {
-    await asked(db.batch(nonEmpty([...once, ...creation.statements, auditLine(call, creation)])));
+    await queryOrUnavailable(db.batch(nonEmpty([...once, ...creation.statements, auditLine(call, creation)])));
   } catch (error) {
     // Two at once: the other one was first.
     const again = key === undefined ? undefined : await replay(call, key, request, creation);
@@ -101,12 +105,12 @@ export async function createOnce(call: AnyCall, creation: Creation): Promise<Res
     await creation.check?.();
     throw isTaken(error) ? new ApiError('unprocessable_content', `"${creation.object}" exists already.`) : error;
   }
-  await tell(call.env);
+  await notifyIsolates(call.env);
   return call.c.json(creation.shown, creation.status ?? 201, { 'cache-control': 'no-store' });
 }
 
 async function replay(call: AnyCall, key: string, request: string, { find }: Creation): Promise<Response | undefined> {
-  const [known] = await asked(
+  const [known] = await queryOrUnavailable(
     database(call.env)
       .select()
       .from(idempotency)
@@ -118,7 +122,7 @@ async function replay(call: AnyCall, key: string, request: string, { find }: Cre
   }
   const found = await find(known.object);
   if (found === undefined) return undefined;
-  await tell(call.env);
+  await notifyIsolates(call.env);
   return call.c.json(found, 200, { 'cache-control': 'no-store', 'idempotent-replayed': 'true' });
 }
 

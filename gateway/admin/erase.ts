@@ -1,6 +1,6 @@
 /** Deletion of a person: who they are goes at once, what is on record of them day by day, and sums stay without them. */
 import { and, countDistinct, desc, eq, inArray, isNull, like, or, sql } from 'drizzle-orm';
-import { asked, database } from '../accounts/database.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
 import {
   accessRequests,
   apiKeys,
@@ -17,10 +17,10 @@ import {
   users,
 } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
-import { HOURS_PER_DAY, shardOf, shardsOf } from '../usage/row.ts';
 import { foldUser } from '../usage/totals.ts';
-import { change } from './change.ts';
-import type { Call } from './route.ts';
+import { HOURS_PER_DAY, shardsOf, usageShardOf } from '../usage/usage-row.ts';
+import { applyChange } from './change.ts';
+import type { AdminCall } from './route.ts';
 
 /** Of a day each hour's object is asked: within one call as many as a Worker may ask. */
 const DAYS_PER_CALL = 4;
@@ -31,24 +31,24 @@ const GONE = 'deleted';
 const ERASE = 'user.erase';
 
 /** One step; again until nothing is left. Whatever breaks off is done again from where it was. @returns days that are left, 0: nothing is */
-export async function eraseUser(call: Call<unknown, unknown>, row: typeof users.$inferSelect): Promise<number> {
+export async function eraseUser(call: AdminCall<unknown, unknown>, row: typeof users.$inferSelect): Promise<number> {
   const { id: user } = row;
   const { env, now } = call;
   if (!(await isForgotten(call, row))) await forgetWho(call, user);
   const batchesLeft = await forgetFiles(call, user);
   // Of the last minutes totals may not have arrived in D1: these hours are asked whatever it says.
-  await forgetHours(env, user, [shardOf(now - HOUR_MS), shardOf(now)]);
+  await forgetHours(env, user, [usageShardOf(now - HOUR_MS), usageShardOf(now)]);
   const days = usageTotals.day;
   const mine = eq(usageTotals.user, user);
   const db = database(env);
-  const found = await asked(
+  const found = await queryOrUnavailable(
     db.selectDistinct({ day: days }).from(usageTotals).where(mine).orderBy(days).limit(DAYS_PER_CALL),
   );
   for (const { day } of found) {
     await forgetHours(env, user, shardsOf(day));
-    await asked(foldUser(env, user, day));
+    await queryOrUnavailable(foldUser(env, user, day));
   }
-  const [left] = await asked(
+  const [left] = await queryOrUnavailable(
     db
       .select({ n: countDistinct(days) })
       .from(usageTotals)
@@ -58,15 +58,15 @@ export async function eraseUser(call: Call<unknown, unknown>, row: typeof users.
 }
 
 /** Whether it was done, and nobody wrote anything about them since: a person may be called what is left of the deleted. */
-async function isForgotten({ env }: Call<unknown, unknown>, row: typeof users.$inferSelect): Promise<boolean> {
+async function isForgotten({ env }: AdminCall<unknown, unknown>, row: typeof users.$inferSelect): Promise<boolean> {
   if (row.name !== GONE || row.disabledAt === null || row.email !== null || row.subject !== null) return false;
   const { id, object, action } = auditLog;
   const erased = and(eq(object, row.id), eq(action, ERASE));
-  return (await asked(database(env).select({ id }).from(auditLog).where(erased).limit(1))).length > 0;
+  return (await queryOrUnavailable(database(env).select({ id }).from(auditLog).where(erased).limit(1))).length > 0;
 }
 
 /** Name, address and login; the names of their keys, and what the audit log says of both. The ids stay: they name nobody now. */
-async function forgetWho(call: Call<unknown, unknown>, user: string): Promise<void> {
+async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promise<void> {
   const db = database(call.env);
   const { now } = call;
   const nobody = {
@@ -103,14 +103,14 @@ async function forgetWho(call: Call<unknown, unknown>, user: string): Promise<vo
     db.delete(memberLimits).where(eq(memberLimits.userId, user)),
     db.delete(deviceLogins).where(eq(deviceLogins.userId, user)),
   ];
-  await change(call, statements, { action: ERASE, object: user });
+  await applyChange(call, statements, { action: ERASE, object: user });
 }
 
 /**
  * Files and batches of their own, those of projects stay. A batch that runs ends at once and leaves no results. The bytes go with the next
  * sweep. @returns whether batches are left
  */
-async function forgetFiles({ env, now }: Call<unknown, unknown>, user: string): Promise<boolean> {
+async function forgetFiles({ env, now }: AdminCall<unknown, unknown>, user: string): Promise<boolean> {
   const db = database(env);
   const keys = db
     .select({ owner: sql`'key:' || ${apiKeys.id}` })
@@ -120,11 +120,11 @@ async function forgetFiles({ env, now }: Call<unknown, unknown>, user: string): 
     owner: typeof files.owner | typeof deletedFiles.owner | typeof uploads.owner | typeof batches.owner,
   ) => or(eq(owner, `user:${user}`), inArray(owner, keys));
   const theirs = db.select({ id: batches.id }).from(batches).where(isTheirs(batches.owner));
-  const some = await asked(theirs.orderBy(desc(batches.open)).limit(BATCHES_PER_CALL));
+  const some = await queryOrUnavailable(theirs.orderBy(desc(batches.open)).limit(BATCHES_PER_CALL));
   const ids = some.map(({ id }) => id);
   // The rows last: what has one is asked again, should this break off.
-  await asked(Promise.all(ids.map((id) => env.BATCH.getByName(id).forget())));
-  await asked(
+  await queryOrUnavailable(Promise.all(ids.map((id) => env.BATCH.getByName(id).forget())));
+  await queryOrUnavailable(
     db.batch([
       db.delete(batches).where(inArray(batches.id, ids)),
       db.update(files).set({ filename: GONE, expiresAt: now }).where(isTheirs(files.owner)),
@@ -137,5 +137,5 @@ async function forgetFiles({ env, now }: Call<unknown, unknown>, user: string): 
 
 async function forgetHours(env: Env, user: string, hours: readonly string[]): Promise<void> {
   if (hours.length > HOURS_PER_DAY) throw new RangeError('more than a day');
-  await asked(Promise.all(hours.map((shard) => env.USAGE.getByName(shard).forget(user))));
+  await queryOrUnavailable(Promise.all(hours.map((shard) => env.USAGE.getByName(shard).forget(user))));
 }

@@ -3,16 +3,16 @@ import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { idSchema } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { asked, database } from '../accounts/database.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { factoryTokens } from '../accounts/schema.ts';
 import { FACTORY_PREFIX, newId, newSecret } from '../accounts/secrets.ts';
-import { nameSchema } from '../described.ts';
-import { FACTORY_NAME } from '../factory/name.ts';
-import { change, createOnce } from './change.ts';
-import { expiryMs, expirySchema, listOf, pageOf, time } from './fields.ts';
+import { FACTORY_OBJECT_NAME } from '../factory/name.ts';
+import { nameSchema } from '../http/schema-parts.ts';
+import { applyChange, createOnce } from './change.ts';
+import { expiryMs, expirySchema, isoTime, listSchema, readPage } from './fields.ts';
 import { pageSchema, rfc3339 } from './list.ts';
 import { requireProvider } from './references.ts';
-import { type AdminRoute, type Call, route } from './route.ts';
+import { type AdminCall, type AdminRoute, route } from './route.ts';
 
 type FactoryToken = typeof factoryTokens.$inferSelect;
 
@@ -53,8 +53,8 @@ export const factoryTokenRoutes: readonly AdminRoute[] = [
     path: '/factory-tokens',
     summary: 'Factory tokens, newest first.',
     query: pageSchema,
-    answer: listOf(factoryTokenSchema),
-    run: (call) => pageOf(call.env, factoryTokens, call.query, undefined, view),
+    answer: listSchema(factoryTokenSchema),
+    run: (call) => readPage(call.env, factoryTokens, call.query, undefined, view),
   }),
   route({
     ...OPERATOR,
@@ -74,7 +74,7 @@ export const factoryTokenRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function createToken(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+async function createToken(call: AdminCall<z.infer<typeof createSchema>>): Promise<Response> {
   const { body, env, now } = call;
   const { provider, name = provider } = body;
   await requireProvider(env, provider);
@@ -88,13 +88,15 @@ async function createToken(call: Call<z.infer<typeof createSchema>>): Promise<Re
     statements: [database(env).insert(factoryTokens).values(row)],
     shown: { ...view(row), token: plaintext },
     find: async (id) => {
-      const [token] = await asked(database(env).select().from(factoryTokens).where(eq(factoryTokens.id, id)));
+      const [token] = await queryOrUnavailable(
+        database(env).select().from(factoryTokens).where(eq(factoryTokens.id, id)),
+      );
       return token && view(token);
     },
   });
 }
 
-async function revokeToken(call: Call): Promise<object> {
+async function revokeToken(call: AdminCall): Promise<object> {
   const row = await found(call);
   const after = view({ ...row, revokedAt: row.revokedAt ?? call.now });
   if (row.revokedAt === null) {
@@ -102,25 +104,27 @@ async function revokeToken(call: Call): Promise<object> {
       .update(factoryTokens)
       .set({ revokedAt: call.now })
       .where(eq(factoryTokens.id, row.id));
-    await change(call, [update], { action: 'factory_token.revoke', object: row.id, before: view(row), after });
+    await applyChange(call, [update], { action: 'factory_token.revoke', object: row.id, before: view(row), after });
   }
   await forget(call, row.id);
   return after;
 }
 
 /** Repeating is safe, and reaches an object that could not be told. */
-async function forget({ env }: Call, token: string): Promise<void> {
+async function forget({ env }: AdminCall, token: string): Promise<void> {
   try {
-    await env.FACTORY.getByName(FACTORY_NAME).forget(token);
+    await env.FACTORY.getByName(FACTORY_OBJECT_NAME).forget(token);
   } catch (cause) {
     const message = 'The token is revoked, but its factory’s models are listed for up to 90 s. Repeating is safe.';
     throw new ApiError('server_is_overloaded', message, { cause });
   }
 }
 
-async function found(call: Call): Promise<FactoryToken> {
+async function found(call: AdminCall): Promise<FactoryToken> {
   const id = call.param('id');
-  const [row] = await asked(database(call.env).select().from(factoryTokens).where(eq(factoryTokens.id, id)));
+  const [row] = await queryOrUnavailable(
+    database(call.env).select().from(factoryTokens).where(eq(factoryTokens.id, id)),
+  );
   if (row !== undefined) return row;
   throw new ApiError('not_found', `There is no factory token with id "${id.slice(0, 64)}".`);
 }
@@ -133,7 +137,7 @@ function view(row: FactoryToken): z.infer<typeof factoryTokenSchema> {
     provider: row.provider,
     prefix: row.prefix,
     created_at: rfc3339(row.createdAt),
-    expires_at: time(row.expiresAt),
-    revoked_at: time(row.revokedAt),
+    expires_at: isoTime(row.expiresAt),
+    revoked_at: isoTime(row.revokedAt),
   };
 }

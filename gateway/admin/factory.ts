@@ -9,9 +9,9 @@ import {
   modelReport,
 } from '../../shared/factory/exchange.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { FACTORY_NAME } from '../factory/name.ts';
-import type { ShownFactory } from '../factory/object.ts';
-import { listOf } from './fields.ts';
+import { FACTORY_OBJECT_NAME } from '../factory/name.ts';
+import type { FactoryView } from '../factory/object.ts';
+import { listSchema } from './fields.ts';
 import { rfc3339 } from './list.ts';
 import { type AdminRoute, route } from './route.ts';
 
@@ -43,9 +43,9 @@ export const factoryAdminRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/factory',
     summary: 'Factories of jobs: models, jobs with the ends of their logs, decisions, a day, and the demand.',
-    answer: listOf(factorySchema),
+    answer: listSchema(factorySchema),
     run: async ({ env }) => {
-      const factories = await asking(() => env.FACTORY.getByName(FACTORY_NAME).show());
+      const factories = await asking(() => env.FACTORY.getByName(FACTORY_OBJECT_NAME).show());
       return { object: 'list', data: factories.map(view), has_more: false };
     },
   }),
@@ -60,7 +60,7 @@ async function asking<T>(ask: () => Promise<T>): Promise<T> {
   }
 }
 
-function view(factory: ShownFactory): z.infer<typeof factorySchema> {
+function view(factory: FactoryView): z.infer<typeof factorySchema> {
   const { tokenId, provider, at, silent, configRevision, models, jobs, clusters, decisions, day, demand } = factory;
   return {
     object: 'factory',

@@ -6,13 +6,13 @@ import { FUNCTIONS_ENDPOINT } from '../../shared/batch/function.ts';
 import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trust.ts';
-import { endpointName } from '../accounts/account.ts';
-import { asked, database } from '../accounts/database.ts';
+import { endpointPathName } from '../accounts/account.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { type Limits, limitsSchema } from '../accounts/limits/limits.ts';
 import { type OwnRouting, ownRoutingSchema, startWaitSchema } from '../accounts/routing-settings.ts';
 import type { Env } from '../env.ts';
 import { policyNames } from '../routing/policy-names.ts';
-import { list, older, type Page, requireAfter, rfc3339 } from './list.ts';
+import { listPage, olderThan, type PageQuery, requireAfter, rfc3339 } from './list.ts';
 
 /** RFC 3339, in the future. Kept as milliseconds. */
 export const expirySchema = z.iso.datetime({ offset: true }).nullable();
@@ -26,7 +26,7 @@ export function expiryMs(text: string | null | undefined, now: number): number |
 
 export const providerIdSchema = z.string().regex(PROVIDER_ID_PATTERN);
 const LIST_MAX = 100;
-const endpointNames = [...ENDPOINTS, { path: FUNCTIONS_ENDPOINT }].map(endpointName);
+const endpointNames = [...ENDPOINTS, { path: FUNCTIONS_ENDPOINT }].map(endpointPathName);
 
 /** What a key or a project narrows; null narrows nothing, an empty list allows nothing. */
 export const restrictionsSchema = z.strictObject({
@@ -52,7 +52,7 @@ export const policySchema = z
   });
 
 /** What changes how a request is served, and no rights. */
-export const habitsSchema = z.strictObject({
+export const servingOptionsSchema = z.strictObject({
   /** A stream that breaks goes on at another node, as with `x-otela-resume: 1`. */
   resume: z.boolean(),
   /** How long a request waits for a model that is being started where it has no `x-otela-wait`, milliseconds; null: as the model's settings say. */
@@ -64,7 +64,9 @@ export const habitsSchema = z.strictObject({
 /** What only operators give: who has it could lift what others set. */
 export const grantsSchema = z.strictObject({ limits: limitsSchema.nullable(), no_track: z.boolean() });
 
-type Narrowed = z.infer<typeof restrictionsSchema> & z.infer<typeof grantsSchema> & z.infer<typeof habitsSchema>;
+type Narrowed = z.infer<typeof restrictionsSchema> &
+  z.infer<typeof grantsSchema> &
+  z.infer<typeof servingOptionsSchema>;
 type Columns = { [Name in keyof Narrowed]?: Narrowed[Name] | undefined };
 
 /** As columns; members that are absent stay out, so that a PATCH changes nothing else. */
@@ -124,35 +126,35 @@ export function restrictionView(row: RestrictionRow) {
   };
 }
 
-export const shownRestrictions = restrictionsSchema.extend(grantsSchema.shape).extend(habitsSchema.shape);
+export const restrictionsView = restrictionsSchema.extend(grantsSchema.shape).extend(servingOptionsSchema.shape);
 
-export function time(ms: number | null): string | null {
+export function isoTime(ms: number | null): string | null {
   return ms === null ? null : rfc3339(ms);
 }
 
-export const listOf = (item: z.ZodType) =>
+export const listSchema = (item: z.ZodType) =>
   z.object({ object: z.literal('list'), data: z.array(item), has_more: z.boolean() });
 
 type Table = SQLiteTable & { createdAt: SQLiteColumn; id: SQLiteColumn };
 
 /** One page of `table`, newest first, as `view` shows it. */
-export async function pageOf<T extends Table, V>(
+export async function readPage<T extends Table, V>(
   env: Pick<Env, 'DB'>,
   table: T,
-  page: Page,
+  page: PageQuery,
   where: SQL | undefined,
   view: (row: T['$inferSelect']) => V,
 ) {
-  const rows = await asked(
+  const rows = await queryOrUnavailable(
     database(env)
       .select()
       .from(table as SQLiteTable)
-      .where(and(where, older(table, page)))
+      .where(and(where, olderThan(table, page)))
       .orderBy(desc(table.createdAt), desc(table.id))
       .limit(page.limit + 1),
   );
   if (rows.length === 0) await requireAfter(env, table, page);
-  return list(
+  return listPage(
     rows.map((row) => view(row)),
     page,
   );

@@ -1,7 +1,7 @@
 /** Gateways of this institution: which one is the first, and which follow it. */
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { requireFirst } from '../accounts/database.ts';
+import { requirePrimary } from '../accounts/database.ts';
 import { type AdminRoute, route } from './route.ts';
 
 const gatewaysSchema = z.object({
@@ -45,7 +45,7 @@ export const gatewayRoutes: readonly AdminRoute[] = [
     summary: 'Forgets a follower that is gone: its share of limits comes back, and agents leave it.',
     answer: z.object({ object: z.literal('gateway'), key: z.string(), deleted: z.boolean() }),
     run: async ({ env, param }) => {
-      requireFirst(env);
+      requirePrimary(env);
       if (env.INSTITUTION === undefined) throw new ApiError('not_found', 'No gateway follows one on this host.');
       return { object: 'gateway', key: param('key'), deleted: env.INSTITUTION.remove(param('key')) };
     },

@@ -3,7 +3,7 @@ import { eq, type SQL, sql } from 'drizzle-orm';
 import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { asked, database } from '../accounts/database.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
 
 /** The longest id is a provider's of a peer: `name@peer`. */
@@ -14,24 +14,27 @@ export const pageSchema = z.strictObject({
   /** Id of the last entry of the page before. */
   after: z.string().max(AFTER_MAX_CHARS).optional(),
 });
-export type Page = z.infer<typeof pageSchema>;
+export type PageQuery = z.infer<typeof pageSchema>;
 
 type Listed = SQLiteTable & { createdAt: SQLiteColumn; id: SQLiteColumn };
 
 /** An unknown id is no last page: its caller would take a part for the whole. @throws ApiError 400 where no row has the id `after` */
-export async function requireAfter(env: Pick<Env, 'DB'>, table: Listed, { after }: Page): Promise<void> {
-  if (after === undefined || (await asked(database(env).$count(table, eq(table.id, after)))) > 0) return;
+export async function requireAfter(env: Pick<Env, 'DB'>, table: Listed, { after }: PageQuery): Promise<void> {
+  if (after === undefined || (await queryOrUnavailable(database(env).$count(table, eq(table.id, after)))) > 0) return;
   throw new ApiError('invalid_value', `after: nothing has the id "${after}".`, { param: 'after' });
 }
 
 /** Rows older than the one with id `after`; none where there is no such row. */
-export function older(table: Listed, page: Page): SQL | undefined {
+export function olderThan(table: Listed, page: PageQuery): SQL | undefined {
   if (page.after === undefined) return undefined;
   return sql`(${table.createdAt}, ${table.id}) < (SELECT created_at, id FROM ${table} WHERE id = ${page.after})`;
 }
 
 /** `found` holds one entry more than the page if more follow. */
-export function list<T>(found: T[], page: Pick<Page, 'limit'>): { object: 'list'; data: T[]; has_more: boolean } {
+export function listPage<T>(
+  found: T[],
+  page: Pick<PageQuery, 'limit'>,
+): { object: 'list'; data: T[]; has_more: boolean } {
   return { object: 'list', data: found.slice(0, page.limit), has_more: found.length > page.limit };
 }
 

@@ -2,10 +2,10 @@
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
-import { listOf } from './fields.ts';
+import { listSchema } from './fields.ts';
 import { rfc3339 } from './list.ts';
-import { type AdminRoute, type Call, route } from './route.ts';
-import { asking, SESSION_PARAM, sessionOf } from './session.ts';
+import { type AdminCall, type AdminRoute, route } from './route.ts';
+import { askRegistry, SESSION_PARAM, sessionOf } from './session.ts';
 
 const count = z.number().int().min(0);
 
@@ -26,15 +26,15 @@ export const nodeLoadRoutes: readonly AdminRoute[] = [
     params: SESSION_PARAM,
     summary:
       "What the engine of a node said of itself in the last hour, one entry in 10 s, none while it did nothing. Kept in memory: less after a start of the gateway. Providers see their own nodes'.",
-    answer: listOf(loadSchema),
+    answer: listSchema(loadSchema),
     run: readLoads,
   }),
 ];
 
-async function readLoads(call: Call): Promise<object> {
+async function readLoads(call: AdminCall): Promise<object> {
   const { env, account } = call;
   const session = sessionOf(call);
-  const { nodes } = await asking(env, (registry) => registry.look({ session, limit: 1 }));
+  const { nodes } = await askRegistry(env, (registry) => registry.look({ session, limit: 1 }));
   const entry = nodes[0]?.entry;
   // Others' nodes are not there, rather than forbidden.
   if (entry === undefined || (account.role !== 'operator' && entry.provider !== account.provider))
@@ -45,7 +45,7 @@ async function readLoads(call: Call): Promise<object> {
 }
 
 /** Empty where the object moves at this moment. */
-async function loadsOf(env: Call['env'], session: string): Promise<NodeLoad[]> {
+async function loadsOf(env: AdminCall['env'], session: string): Promise<NodeLoad[]> {
   try {
     return await env.TUNNEL.getByName(session).loads();
   } catch {

@@ -4,17 +4,17 @@ import * as z from 'zod';
 import { idSchema } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
-import { asked, database } from '../accounts/database.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { peers } from '../accounts/schema.ts';
-import { httpUrlSchema } from '../described.ts';
+import { httpUrlSchema } from '../http/schema-parts.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { PEERS_MAX } from '../registry/gossip/peers.ts';
 import { listedIssuer } from '../registry/issuers.ts';
 import { issuersView } from '../registry/views/issuers-view.ts';
-import { change, tell } from './change.ts';
-import { listOf } from './fields.ts';
+import { applyChange, notifyIsolates } from './change.ts';
+import { listSchema } from './fields.ts';
 import { rfc3339 } from './list.ts';
-import { type AdminRoute, type Call, route } from './route.ts';
+import { type AdminCall, type AdminRoute, route } from './route.ts';
 
 type Peer = typeof peers.$inferSelect;
 
@@ -49,9 +49,11 @@ export const peerRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/peers',
     summary: 'Other institutions whose tickets are good here.',
-    answer: listOf(peerSchema),
+    answer: listSchema(peerSchema),
     run: async ({ env }) => {
-      const rows = await asked(database(env).select().from(peers).orderBy(asc(peers.name)).limit(PEERS_MAX));
+      const rows = await queryOrUnavailable(
+        database(env).select().from(peers).orderBy(asc(peers.name)).limit(PEERS_MAX),
+      );
       return { object: 'list', data: rows.map(view), has_more: false };
     },
   }),
@@ -75,7 +77,7 @@ export const peerRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function listPeer(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+async function listPeer(call: AdminCall<z.infer<typeof createSchema>>): Promise<Response> {
   const { name, root, url } = call.body;
   const issuer = listedIssuer(name, root, url ?? undefined, workerdCrypto);
   if (issuer === undefined)
@@ -88,7 +90,7 @@ async function listPeer(call: Call<z.infer<typeof createSchema>>): Promise<Respo
       param: 'root',
     });
   const db = database(call.env);
-  const rows = await asked(db.select().from(peers));
+  const rows = await queryOrUnavailable(db.select().from(peers));
   const known = rows.find((row) => row.name === name);
   if (known !== undefined && known.root !== root) {
     const message = `name: There is a peer "${name}" with another key. Remove it first; its nodes leave with it.`;
@@ -104,18 +106,18 @@ async function listPeer(call: Call<z.infer<typeof createSchema>>): Promise<Respo
   const row = { name, root, url, createdAt: known?.createdAt ?? call.now };
   const write = db.insert(peers).values(row).onConflictDoUpdate({ target: peers.name, set: { url } });
   const what = { action: known === undefined ? 'peer.create' : 'peer.update', object: name, after: view(row) };
-  await change(call, [write], known === undefined ? what : { ...what, before: view(known) });
+  await applyChange(call, [write], known === undefined ? what : { ...what, before: view(known) });
   return call.c.json(view(row), known === undefined ? 201 : 200, { 'cache-control': 'no-store' });
 }
 
-async function removePeer(call: Call): Promise<object> {
+async function removePeer(call: AdminCall): Promise<object> {
   const name = call.param('name');
-  const [row] = await asked(database(call.env).select().from(peers).where(eq(peers.name, name)));
+  const [row] = await queryOrUnavailable(database(call.env).select().from(peers).where(eq(peers.name, name)));
   // Repeating tells a registry that could not be told.
-  if (row === undefined) await tell(call.env);
+  if (row === undefined) await notifyIsolates(call.env);
   else {
     const write = database(call.env).delete(peers).where(eq(peers.name, name));
-    await change(call, [write], { action: 'peer.delete', object: name, before: view(row) });
+    await applyChange(call, [write], { action: 'peer.delete', object: name, before: view(row) });
   }
   return { object: 'peer', name, deleted: row !== undefined };
 }

@@ -2,16 +2,16 @@
 import { and, count, eq, isNull } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { asked, database } from '../accounts/database.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { joinTokens, providers } from '../accounts/schema.ts';
-import { PROVIDERS_MAX, readSettings } from '../accounts/settings.ts';
-import { nameSchema } from '../described.ts';
+import { PROVIDERS_MAX, readGatewaySettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
-import { tellRegistry } from '../tell-registry.ts';
-import { change, createOnce, tell } from './change.ts';
-import { listOf, pageOf, providerIdSchema, time } from './fields.ts';
+import { nameSchema } from '../http/schema-parts.ts';
+import { notifyRegistry } from '../platform/notify-registry.ts';
+import { applyChange, createOnce, notifyIsolates } from './change.ts';
+import { isoTime, listSchema, providerIdSchema, readPage } from './fields.ts';
 import { pageSchema, rfc3339 } from './list.ts';
-import { type AdminRoute, type Call, route } from './route.ts';
+import { type AdminCall, type AdminRoute, route } from './route.ts';
 
 type Provider = typeof providers.$inferSelect;
 
@@ -64,8 +64,8 @@ export const providerRoutes: readonly AdminRoute[] = [
     path: '/providers',
     summary: 'Providers, deleted ones too. Who is no operator sees their own.',
     query: pageSchema,
-    answer: listOf(providerSchema),
-    run: (call) => pageOf(call.env, providers, call.query, own(call), view),
+    answer: listSchema(providerSchema),
+    run: (call) => readPage(call.env, providers, call.query, own(call), view),
   }),
   route({
     role: 'provider',
@@ -96,9 +96,9 @@ export const providerRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function createProvider(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+async function createProvider(call: AdminCall<z.infer<typeof createSchema>>): Promise<Response> {
   const { id, name = id, max_nodes: maxNodes = null, models = null } = call.body;
-  const trustedByDefault = call.body.trusted_by_default ?? (await marksNew(call.env));
+  const trustedByDefault = call.body.trusted_by_default ?? (await marksNewProviders(call.env));
   const known = await findProvider(call.env, id);
   const deleted = known?.deletedAt == null ? undefined : known;
   const set = { name, trustedByDefault, maxNodes, models, deletedAt: null };
@@ -109,7 +109,7 @@ async function createProvider(call: Call<z.infer<typeof createSchema>>): Promise
       ? {
           action: 'provider.create',
           statements: [db.insert(providers).values(row)],
-          check: () => requireRoom(call.env),
+          check: () => requireProviderLimit(call.env),
         }
       : {
           action: 'provider.restore',
@@ -130,18 +130,18 @@ async function createProvider(call: Call<z.infer<typeof createSchema>>): Promise
 }
 
 /** Whether a provider without settings is marked. */
-export async function marksNew(env: Env): Promise<boolean> {
-  return (await readSettings(env)).defaultTrust === 'admitted';
+export async function marksNewProviders(env: Env): Promise<boolean> {
+  return (await readGatewaySettings(env)).defaultTrust === 'admitted';
 }
 
 /** Every isolate holds them all. @throws ApiError 400 */
-export async function requireRoom(env: Pick<Env, 'DB'>): Promise<void> {
-  const [all] = await asked(database(env).select({ n: count() }).from(providers));
+export async function requireProviderLimit(env: Pick<Env, 'DB'>): Promise<void> {
+  const [all] = await queryOrUnavailable(database(env).select({ n: count() }).from(providers));
   if ((all?.n ?? 0) < PROVIDERS_MAX) return;
   throw new ApiError('unprocessable_content', `This gateway knows ${PROVIDERS_MAX} providers already.`);
 }
 
-async function patchProvider(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
+async function patchProvider(call: AdminCall<z.infer<typeof patchSchema>>): Promise<object> {
   const row = await found(call);
   const { name, trusted_by_default: trustedByDefault, max_nodes: maxNodes, models } = call.body;
   const set = {
@@ -153,11 +153,11 @@ async function patchProvider(call: Call<z.infer<typeof patchSchema>>): Promise<o
   return Object.keys(set).length === 0 ? view(row) : update(call, row, set, 'provider.update');
 }
 
-async function deleteProvider(call: Call): Promise<object> {
+async function deleteProvider(call: AdminCall): Promise<object> {
   const row = await found(call);
   const after =
     row.deletedAt === null ? await update(call, row, { deletedAt: call.now }, 'provider.delete') : view(row);
-  if (row.deletedAt !== null) await tell(call.env);
+  if (row.deletedAt !== null) await notifyIsolates(call.env);
   await endSessions(call.env, row.id);
   return after;
 }
@@ -165,11 +165,12 @@ async function deleteProvider(call: Call): Promise<object> {
 /** Agents ask each other too, and hear of an eviction, not of our settings. Repeating is safe. */
 async function endSessions(env: Env, provider: string): Promise<void> {
   const query = database(env).select({ id: joinTokens.id }).from(joinTokens).where(eq(joinTokens.provider, provider));
-  for (const { id } of await asked(query)) await tellRegistry(env, (registry) => registry.revokeToken(id, true));
+  for (const { id } of await queryOrUnavailable(query))
+    await notifyRegistry(env, (registry) => registry.revokeToken(id, true));
 }
 
 async function update(
-  call: Call<unknown, unknown>,
+  call: AdminCall<unknown, unknown>,
   row: Provider,
   set: Partial<Provider>,
   action: string,
@@ -181,7 +182,7 @@ async function update(
     .set({ revokedAt: call.now })
     .where(and(eq(joinTokens.provider, row.id), isNull(joinTokens.revokedAt)));
   const statements = [db.update(providers).set(set).where(eq(providers.id, row.id))];
-  await change(call, set.deletedAt == null ? statements : [...statements, tokens], {
+  await applyChange(call, set.deletedAt == null ? statements : [...statements, tokens], {
     action,
     object: row.id,
     before: view(row),
@@ -190,11 +191,11 @@ async function update(
   return after;
 }
 
-function own({ account }: Call<unknown, unknown>) {
+function own({ account }: AdminCall<unknown, unknown>) {
   return account.role === 'operator' ? undefined : eq(providers.id, account.provider ?? '');
 }
 
-async function found(call: Call<unknown, unknown>): Promise<Provider> {
+async function found(call: AdminCall<unknown, unknown>): Promise<Provider> {
   const id = call.param('id');
   const row = await findProvider(call.env, id);
   const mine = call.account.role === 'operator' || call.account.provider === id;
@@ -203,7 +204,7 @@ async function found(call: Call<unknown, unknown>): Promise<Provider> {
 }
 
 export async function findProvider(env: Pick<Env, 'DB'>, id: string): Promise<Provider | undefined> {
-  const [row] = await asked(database(env).select().from(providers).where(eq(providers.id, id)));
+  const [row] = await queryOrUnavailable(database(env).select().from(providers).where(eq(providers.id, id)));
   return row;
 }
 
@@ -216,6 +217,6 @@ function view(row: Provider): z.infer<typeof providerSchema> {
     max_nodes: row.maxNodes,
     models: row.models,
     created_at: rfc3339(row.createdAt),
-    deleted_at: time(row.deletedAt),
+    deleted_at: isoTime(row.deletedAt),
   };
 }

@@ -1,27 +1,27 @@
 /** Things that one object names of another: they must be there and in use. */
 import { eq } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { asked, database } from '../accounts/database.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { projects, providers, users } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 
 type Store = Pick<Env, 'DB'>;
 
 export async function requireUser(env: Store, id: string): Promise<typeof users.$inferSelect> {
-  const [row] = await asked(database(env).select().from(users).where(eq(users.id, id)));
+  const [row] = await queryOrUnavailable(database(env).select().from(users).where(eq(users.id, id)));
   if (row !== undefined && row.disabledAt === null) return row;
   throw missing('user_id', `There is no enabled user "${id.slice(0, 64)}".`);
 }
 
 export async function requireProject(env: Store, id: string): Promise<typeof projects.$inferSelect> {
-  const [row] = await asked(database(env).select().from(projects).where(eq(projects.id, id)));
+  const [row] = await queryOrUnavailable(database(env).select().from(projects).where(eq(projects.id, id)));
   if (row !== undefined && row.disabledAt === null) return row;
   throw missing('project_id', `There is no enabled project "${id.slice(0, 64)}".`);
 }
 
 export async function requireProvider(env: Store, id: string | null): Promise<typeof providers.$inferSelect> {
   if (id === null) throw missing('provider', 'The role provider needs a provider.');
-  const [row] = await asked(database(env).select().from(providers).where(eq(providers.id, id)));
+  const [row] = await queryOrUnavailable(database(env).select().from(providers).where(eq(providers.id, id)));
   if (row !== undefined && row.deletedAt === null) return row;
   throw missing('provider', `There is no provider "${id.slice(0, 130)}".`);
 }

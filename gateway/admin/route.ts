@@ -2,24 +2,24 @@
 import type { Context } from 'hono';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { type Account, atLeast, requireScope } from '../accounts/account.ts';
-import { touch } from '../accounts/last-used.ts';
+import { type Account, isRoleAtLeast, requireScope } from '../accounts/account.ts';
+import { recordLastUse } from '../accounts/last-used.ts';
 import type { Role } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
-import { parse, readBody, readQuery } from '../json-body.ts';
-import { callerOf } from './caller.ts';
+import { parseWithSchema, readParsedBody, readQuery } from '../http/parse-body.ts';
+import { adminCaller } from './caller.ts';
 
 type AdminContext = Context<{ Bindings: Env }>;
 
 /** Who calls. */
-export interface Caller {
+export interface AdminCaller {
   account: Account;
   /** Logged in by a browser or an identity provider's token, not by a key that programs hold. */
   login: boolean;
 }
 
 /** One call, parsed and permitted. */
-export interface Call<Body = unknown, Query = unknown> extends Caller {
+export interface AdminCall<Body = unknown, Query = unknown> extends AdminCaller {
   c: AdminContext;
   env: Env;
   /** Milliseconds since the epoch. */
@@ -62,7 +62,7 @@ interface Definition<Body, Query> extends Omit<AdminRoute, 'run' | 'body' | 'que
   body?: z.ZodType<Body>;
   query?: z.ZodType<Query>;
   /** Gives what is answered as JSON, or a response. */
-  run(call: Call<Body, Query>): Promise<object | Response>;
+  run(call: AdminCall<Body, Query>): Promise<object | Response>;
 }
 
 export function route<Body = undefined, Query = undefined>(definition: Definition<Body, Query>): AdminRoute {
@@ -71,12 +71,12 @@ export function route<Body = undefined, Query = undefined>(definition: Definitio
 
 async function answer<Body, Query>(c: AdminContext, definition: Definition<Body, Query>): Promise<Response> {
   const now = Date.now();
-  const caller = await callerOf(c.env, c.req.raw, now);
-  touch(caller.account, c.env, c.executionCtx, now);
+  const caller = await adminCaller(c.env, c.req.raw, now);
+  recordLastUse(caller.account, c.env, c.executionCtx, now);
   permit(caller, definition);
   for (const [name, schema] of Object.entries(definition.params ?? {}))
-    parse({ [name]: c.req.param(name) ?? '' }, z.object({ [name]: schema }));
-  const call: Call<Body, Query> = {
+    parseWithSchema({ [name]: c.req.param(name) ?? '' }, z.object({ [name]: schema }));
+  const call: AdminCall<Body, Query> = {
     ...caller,
     c,
     env: c.env,
@@ -84,7 +84,7 @@ async function answer<Body, Query>(c: AdminContext, definition: Definition<Body,
     actor: caller.account.keyId,
     param: (name) => c.req.param(name) ?? '',
     query: (definition.query === undefined ? undefined : readQuery(c.req.raw, definition.query)) as Query,
-    body: (definition.body === undefined ? undefined : await readBody(c, definition.body)) as Body,
+    body: (definition.body === undefined ? undefined : await readParsedBody(c, definition.body)) as Body,
   };
   const result = await definition.run(call);
   return result instanceof Response ? result : c.json(result, 200, { 'cache-control': 'no-store' });
@@ -93,8 +93,8 @@ async function answer<Body, Query>(c: AdminContext, definition: Definition<Body,
 type Permission = Pick<AdminRoute, 'method' | 'role' | 'login' | 'scope'>;
 
 /** @throws ApiError 403 permission_denied */
-function permit({ account, login }: Caller, { method, role, login: byLogin, scope }: Permission): void {
-  if (!atLeast(account.role, role)) {
+function permit({ account, login }: AdminCaller, { method, role, login: byLogin, scope }: Permission): void {
+  if (!isRoleAtLeast(account.role, role)) {
     throw new ApiError('permission_denied', `This needs the role ${role}; yours is ${account.role}.`);
   }
   if (byLogin && !login && account.role !== 'operator') {

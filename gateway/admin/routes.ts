@@ -1,10 +1,10 @@
 /** The admin REST, to be mounted at `/admin`. Errors are thrown: the app that mounts this writes the envelope. */
 import { Hono } from 'hono';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
-import { quoted } from '../../shared/openai/quoted.ts';
+import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
 import type { Env } from '../env.ts';
 import { auditRoutes } from './audit.ts';
-import { callerOf } from './caller.ts';
+import { adminCaller } from './caller.ts';
 import { factoryAdminRoutes } from './factory.ts';
 import { factoryTokenRoutes } from './factory-tokens.ts';
 import { gatewayRoutes } from './gateways.ts';
@@ -26,7 +26,7 @@ import { joinTokenRoutes } from './people/join-tokens.ts';
 import { keyRoutes } from './people/keys.ts';
 import { meRoutes } from './people/me.ts';
 import { memberRoutes } from './people/members.ts';
-import { myUseRoutes } from './people/my-use.ts';
+import { ownUsageRoutes } from './people/own-usage.ts';
 import { projectRoutes } from './people/projects.ts';
 import { userRoutes } from './people/users.ts';
 import { providerRoutes } from './providers.ts';
@@ -44,7 +44,7 @@ import { workloadRoutes } from './usage/workload.ts';
 /** What is served, and to whom: the one list that the router, the 405s, the tests of roles and /openapi.json are made of. */
 export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...meRoutes,
-  ...myUseRoutes,
+  ...ownUsageRoutes,
   ...keyRoutes,
   ...deviceLoginRoutes,
   ...userRoutes,
@@ -87,12 +87,12 @@ for (const [path, routes] of Map.groupBy(ADMIN_ROUTES, (one) => one.path)) {
   for (const { method, run } of routes) adminRoutes.on(method.toUpperCase(), path, (c) => run(c));
   const allowed = routes.map(({ method }) => method.toUpperCase());
   adminRoutes.all(path, async (c) => {
-    await callerOf(c.env, c.req.raw, Date.now());
+    await adminCaller(c.env, c.req.raw, Date.now());
     throw methodNotAllowed(c.req.method, c.req.path, allowed);
   });
 }
 
 adminRoutes.all('*', async (c) => {
-  await callerOf(c.env, c.req.raw, Date.now());
-  throw new ApiError('not_found', `There is nothing at ${quoted(c.req.path)}.`);
+  await adminCaller(c.env, c.req.raw, Date.now());
+  throw new ApiError('not_found', `There is nothing at ${quoteForMessage(c.req.path)}.`);
 });

@@ -3,8 +3,8 @@ import * as z from 'zod';
 import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
-import { REGISTRY_NAME } from '../registry-name.ts';
-import type { Call } from './route.ts';
+import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
+import type { AdminCall } from './route.ts';
 
 /** Of routes about one session. */
 export const SESSION_PARAM = {
@@ -15,16 +15,16 @@ export const SESSION_PARAM = {
 };
 
 /** Of the path of a route with SESSION_PARAM. */
-export function sessionOf(call: Pick<Call, 'param'>): string {
+export function sessionOf(call: Pick<AdminCall, 'param'>): string {
   return call.param('session');
 }
 
 type Registry = ReturnType<Env['REGISTRY']['getByName']>;
 
 /** @throws ApiError 503 */
-export async function asking<T>(env: Env, ask: (registry: Registry) => Promise<T>): Promise<T> {
+export async function askRegistry<T>(env: Env, ask: (registry: Registry) => Promise<T>): Promise<T> {
   try {
-    return await ask(env.REGISTRY.getByName(REGISTRY_NAME));
+    return await ask(env.REGISTRY.getByName(REGISTRY_OBJECT_NAME));
   } catch (cause) {
     throw new ApiError('server_is_overloaded', 'The registry cannot be reached. Try again shortly.', { cause });
   }

@@ -11,12 +11,12 @@ import { queueSchema } from '../accounts/queue-settings.ts';
 import { maxRetriesSchema, retryShareSchema } from '../accounts/retry-settings.ts';
 import { routingSchema } from '../accounts/routing-settings.ts';
 import { settings } from '../accounts/schema.ts';
-import { readSettings, versionSchema } from '../accounts/settings.ts';
-import { httpUrlSchema } from '../described.ts';
+import { readGatewaySettings, versionSchema } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
-import { change } from './change.ts';
+import { httpUrlSchema } from '../http/schema-parts.ts';
+import { applyChange } from './change.ts';
 import { policySchema } from './fields.ts';
-import { type AdminRoute, type Call, route } from './route.ts';
+import { type AdminCall, type AdminRoute, route } from './route.ts';
 
 const patchSchema = z.strictObject({
   /** Providers trusted by requests that name none; null: what the environment says. */
@@ -79,7 +79,7 @@ export const settingsRoutes: readonly AdminRoute[] = [
 
 async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
   const { defaultTrust, publicUrl, oidc, queue, userLimits, files, routing, retries, membership, minimumAgentVersion } =
-    await readSettings(env);
+    await readGatewaySettings(env);
   const { maxRetries: max_retries, retryShare: retry_share } = retries;
   const read = {
     default_trust: defaultTrust,
@@ -97,7 +97,7 @@ async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
   return { object: 'settings', ...read };
 }
 
-async function patch(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
+async function patch(call: AdminCall<z.infer<typeof patchSchema>>): Promise<object> {
   const { env, body, now } = call;
   const before = await read(env);
   const db = database(env);
@@ -113,6 +113,6 @@ async function patch(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
     ];
   });
   if (writes.length === 0) return before;
-  await change(call, writes, { action: 'settings.update', object: 'settings', before, after: body });
+  await applyChange(call, writes, { action: 'settings.update', object: 'settings', before, after: body });
   return read(env);
 }

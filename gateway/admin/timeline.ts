@@ -2,11 +2,11 @@
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { KIND_NAME_MAX_CHARS, KINDS_MAX } from '../../shared/routing/kinds/kind.ts';
-import { recordOf } from '../described.ts';
-import { FACTORY_NAME } from '../factory/name.ts';
+import { FACTORY_OBJECT_NAME } from '../factory/name.ts';
 import { type ModelTimeline, TIMELINE_SLOTS } from '../factory/timeline.ts';
-import { listOf } from './fields.ts';
-import { type AdminRoute, type Call, route } from './route.ts';
+import { boundedRecord } from '../http/schema-parts.ts';
+import { listSchema } from './fields.ts';
+import { type AdminCall, type AdminRoute, route } from './route.ts';
 
 const text = z.string().max(2_000);
 const counts = z.array(z.number().min(0)).max(KINDS_MAX);
@@ -17,7 +17,7 @@ const slotSchema = z.object({
   /** Of the next slot, by kind, with the interval that holds four of five. */
   expected: z.object({ at: z.iso.datetime(), mean: counts, low: counts, high: counts }),
   /** By parallelism. */
-  replicas: recordOf(z.string().max(64), z.number().int().min(0), 32),
+  replicas: boundedRecord(z.string().max(64), z.number().int().min(0), 32),
   decision: z.enum(['keep', 'wait', 'switch']),
   why: text,
   changes: z.array(text).max(64),
@@ -40,9 +40,9 @@ export const timelineRoutes: readonly AdminRoute[] = [
     path: '/timeline',
     summary:
       'Models whose deployment follows a forecast: demand by kind, forecast, replicas, switches and latency of the last slots.',
-    answer: listOf(timelineSchema),
+    answer: listSchema(timelineSchema),
     run: async ({ env }) => {
-      const all = await asking(() => env.FACTORY.getByName(FACTORY_NAME).timelines());
+      const all = await asking(() => env.FACTORY.getByName(FACTORY_OBJECT_NAME).timelines());
       return { object: 'list', data: all.map(view), has_more: false };
     },
   }),
@@ -57,7 +57,7 @@ export const timelineRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function put({ env, body }: Call<z.infer<typeof putSchema>>): Promise<object> {
+async function put({ env, body }: AdminCall<z.infer<typeof putSchema>>): Promise<object> {
   const timelines = body.data.map(
     ({ model, slot_ms, kinds, slots }): ModelTimeline => ({
       model,
@@ -72,7 +72,7 @@ async function put({ env, body }: Call<z.infer<typeof putSchema>>): Promise<obje
       })),
     }),
   );
-  await asking(() => env.FACTORY.getByName(FACTORY_NAME).tellTimelines(timelines));
+  await asking(() => env.FACTORY.getByName(FACTORY_OBJECT_NAME).tellTimelines(timelines));
   return { object: 'timeline', slots: timelines.reduce((sum, { slots }) => sum + slots.length, 0) };
 }
 

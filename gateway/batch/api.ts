@@ -2,8 +2,8 @@
 import * as z from 'zod';
 import { BATCH_ENDPOINTS } from '../../shared/batch/line.ts';
 import { BATCH_STATUSES } from '../../shared/batch/status.ts';
-import type { DescribedRoute } from '../described-route.ts';
 import { listQueryOf, pageSchemaOf } from '../files/api.ts';
+import type { RouteDescription } from '../http/route-description.ts';
 
 const count = z.int().min(0);
 const at = z.int().min(0).nullable().meta({ description: 'Unix seconds; null until then.' });
@@ -69,7 +69,7 @@ export const batchSchema = z.strictObject({
   x_otela: progressSchema.meta({ description: "This gateway's own, beside OpenAI's members." }),
 });
 
-export const BATCH_ROUTES: readonly DescribedRoute[] = [
+export const BATCH_ROUTES: readonly RouteDescription[] = [
   {
     method: 'post',
     path: '/v1/batches',

@@ -1,23 +1,23 @@
 import { isTerminal } from '../../shared/batch/status.ts';
 import type { Env } from '../env.ts';
-import type { ObjectContext } from '../object-context.ts';
-import { BATCH_LINES, BATCH_LINES_NOW, BATCH_REQUEUED, BATCH_WASTED, BATCHES } from '../observe/families.ts';
-import { Reporter } from '../observe/report.ts';
+import { BATCH_LINES, BATCH_LINES_NOW, BATCH_REQUEUED, BATCH_WASTED, OPEN_BATCHES } from '../observe/families.ts';
+import { MetricsReporter } from '../observe/report.ts';
+import type { ObjectContext } from '../platform/object-context.ts';
 import type { BatchRecord } from './batch-record.ts';
 
 /** What /metrics shows of one batch: told every few seconds, as differences to what was told before. */
 export class BatchMetrics {
   readonly #record: BatchRecord;
-  readonly #reporter: Reporter;
+  readonly #reporter: MetricsReporter;
   #told: Totals | undefined;
 
   constructor(record: BatchRecord) {
     this.#record = record;
-    this.#reporter = new Reporter((now) => {
+    this.#reporter = new MetricsReporter((now) => {
       if (record.spec === undefined) return;
       const { status, counts } = record.state;
       if (isTerminal(status)) return;
-      now.set(BATCHES, [status], 1);
+      now.set(OPEN_BATCHES, [status], 1);
       if (counts.total === 0) return;
       const { open, waiting } = record.ledger;
       now.set(BATCH_LINES_NOW, ['waiting'], waiting);

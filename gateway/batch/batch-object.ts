@@ -1,31 +1,31 @@
 import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import type { LeaseRef } from '../../shared/batch/ledger.ts';
 import type { LineErrorCode, LineResult } from '../../shared/batch/results.ts';
-import { type BatchStatus, isTerminal, takesResults } from '../../shared/batch/status.ts';
+import { acceptsResults, type BatchStatus, isTerminal } from '../../shared/batch/status.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import { FileStoreError } from '../files/file-store.ts';
 import { STORE_MESSAGES } from '../files/store-access.ts';
-import { GatewayObject } from '../gateway-object.ts';
-import type { ObjectContext } from '../object-context.ts';
-import { snapshots, type View } from '../registry/snapshot.ts';
+import { GatewayObject } from '../platform/gateway-object.ts';
+import type { ObjectContext } from '../platform/object-context.ts';
+import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot.ts';
 import { BatchMetrics } from './batch-metrics.ts';
-import { BatchRecord, type Committed } from './batch-record.ts';
-import type { BatchObjectJson, BatchSpec, BatchState } from './batch-spec.ts';
+import { BatchRecord, type CommitResult } from './batch-record.ts';
+import type { BatchObjectJson, BatchSpec, StoredBatchState } from './batch-spec.ts';
 import { checkInput } from './check-input.ts';
 import { currentAccount } from './current-account.ts';
-import { dropFiles, NoRoomError, writeFiles } from './finish.ts';
-import { type BatchAdmission, LEASE_MS, leaseOf } from './leases/lease.ts';
+import { discardFiles, FileQuotaError, writeFiles } from './finish.ts';
+import { BATCH_LEASE_MS, type BatchAdmission, leaseOf } from './leases/lease.ts';
 import { LostNodes } from './leases/lost-nodes.ts';
-import { offerOf, tellQueues } from './leases/offer.ts';
+import { notifyQueues, offerOf } from './leases/offer.ts';
 import { CANCELLED_WITHOUT_FILES, INPUT_LOST, NO_TOKENS, STEP_FAILED, stepGivenUp } from './messages.ts';
 import { Obstacle } from './obstacle.ts';
 import { OUTPUT_MAX_BYTES } from './output.ts';
 import { isListed, saveSummary } from './summary.ts';
 import { TokenBudget } from './token-budget.ts';
 
-type CommitAnswer = Omit<Committed, 'tokens'> & { stop: boolean };
+type CommitAnswer = Omit<CommitResult, 'tokens'> & { stop: boolean };
 
 /** While a batch is at work its object looks after it this often, and tells the queues of its models that it wants nodes. */
 const TURN_MS = 5_000;
@@ -145,7 +145,7 @@ export class BatchObject extends GatewayObject {
     if (spec === null) return null;
     const { ledger } = this.#record;
     ledger.expire(this.#now);
-    const grant = ledger.grant(node, this.#now, LEASE_MS, (demands) => allowed.includes(demands), prefix);
+    const grant = ledger.grant(node, this.#now, BATCH_LEASE_MS, (demands) => allowed.includes(demands), prefix);
     this.#record.store();
     if (grant === undefined) return null;
     const model = this.#record.demands[grant.chunk.demands]?.model ?? '';
@@ -168,7 +168,7 @@ export class BatchObject extends GatewayObject {
   /** @returns whether the lease stands: a node whose lease has ended stops the lines that it has not begun */
   renew(ref: LeaseRef): boolean {
     if (!this.#takesResults) return false;
-    const stands = this.#record.ledger.renew(ref, this.#now, LEASE_MS);
+    const stands = this.#record.ledger.renew(ref, this.#now, BATCH_LEASE_MS);
     if (this.#record.ledger.changed.size > 0) this.#record.store();
     return stands;
   }
@@ -186,7 +186,7 @@ export class BatchObject extends GatewayObject {
   }
 
   get #takesResults(): boolean {
-    return !this.#isForgotten && !this.#closed && takesResults(this.#record.state.status);
+    return !this.#isForgotten && !this.#closed && acceptsResults(this.#record.state.status);
   }
 
   /** The file store has failed a node: it gives its lease back, and no node gets another one for some seconds. */
@@ -224,10 +224,10 @@ export class BatchObject extends GatewayObject {
       nextMs = await this.#step(spec, this.#record.state);
       this.#obstacle.passed();
     } catch (error) {
-      if (this.#isForgotten) return dropFiles(this.env, spec.id, this.#now);
+      if (this.#isForgotten) return discardFiles(this.env, spec.id, this.#now);
       await this.#failed(spec.id, error);
     }
-    if (this.#isForgotten) return dropFiles(this.env, spec.id, this.#now);
+    if (this.#isForgotten) return discardFiles(this.env, spec.id, this.#now);
     this.#metrics.tell(this.env, this.ctx, this.#now);
     if (!isTerminal(this.#record.state.status)) await this.ctx.storage.setAlarm(this.#now + nextMs);
     await saveSummary(this.env, spec, this.#shown()).catch(() => {});
@@ -235,7 +235,7 @@ export class BatchObject extends GatewayObject {
 
   async #failed(id: string, error: unknown): Promise<void> {
     const why = error instanceof Error ? error.message : String(error);
-    const ofStore = error instanceof FileStoreError || error instanceof NoRoomError || error instanceof ApiError;
+    const ofStore = error instanceof FileStoreError || error instanceof FileQuotaError || error instanceof ApiError;
     if (!ofStore && this.#obstacle.recurs(why)) {
       console.error(`batch ${id}: ${why}; given up`);
       return this.#giveUp(id, stepGivenUp(why));
@@ -251,11 +251,11 @@ export class BatchObject extends GatewayObject {
     const givenUp = { code: 'engine_failed' as const, why: message };
     if (status === 'in_progress') return void this.#record.move('finalizing', this.#now, { givenUp });
     this.#record.endWithoutFiles(status === 'cancelling' ? 'cancelled' : 'failed', this.#now, message);
-    await dropFiles(this.env, id, this.#now).catch(() => {});
+    await discardFiles(this.env, id, this.#now).catch(() => {});
   }
 
   /** @returns milliseconds until the next step */
-  async #step(spec: BatchSpec, { status, times }: BatchState): Promise<number> {
+  async #step(spec: BatchSpec, { status, times }: StoredBatchState): Promise<number> {
     switch (status) {
       case 'validating':
         await this.#check(spec, times.expires_at * 1_000);
@@ -282,8 +282,8 @@ export class BatchObject extends GatewayObject {
   }
 
   /** Ends the leases of nodes that are gone, by the registry's view of now. */
-  async #releaseLost(): Promise<View> {
-    const view = await snapshots.get(this.env, this.ctx, this.#now, () => true);
+  async #releaseLost(): Promise<RegistrySnapshot> {
+    const view = await snapshotCache.get(this.env, this.ctx, this.#now, () => true);
     this.#lost.release(this.#record.ledger, view, this.#now);
     return view;
   }
@@ -349,7 +349,7 @@ export class BatchObject extends GatewayObject {
   #offer(): void {
     const spec = this.#leasing();
     const offer = spec && offerOf(spec, this.#record, this.#now);
-    if (offer) this.ctx.waitUntil(tellQueues(this.env, offer, this.#now + 3 * TURN_MS));
+    if (offer) this.ctx.waitUntil(notifyQueues(this.env, offer, this.#now + 3 * TURN_MS));
   }
 
   #leasing(): BatchSpec | null {
@@ -372,6 +372,6 @@ export class BatchObject extends GatewayObject {
 
 /** What its owner is told of a step that failed; the rest is for the operator's log. */
 function shownOf(error: unknown): string {
-  if (error instanceof NoRoomError) return error.message;
+  if (error instanceof FileQuotaError) return error.message;
   return error instanceof FileStoreError ? STORE_MESSAGES[error.code] : STEP_FAILED;
 }

@@ -1,27 +1,27 @@
 import type { CheckedInput } from '../../shared/batch/input-check.ts';
 import { type LeaseRef, Ledger } from '../../shared/batch/ledger.ts';
 import { isSuccess, type LineErrorCode, type LineResult, RESULT_MAX_BYTES } from '../../shared/batch/results.ts';
-import { type BatchStatus, moved, newTimes } from '../../shared/batch/status.ts';
-import type { ObjectStorage } from '../object-context.ts';
+import { type BatchStatus, initialTimes, transition } from '../../shared/batch/status.ts';
+import type { ObjectStorage } from '../platform/object-context.ts';
 import { BatchRows } from './batch-rows.ts';
 import {
   type BatchFunction,
   type BatchObjectJson,
   type BatchSpec,
-  type BatchState,
-  batchObject,
-  NO_USAGE,
+  batchJson,
+  NO_BATCH_USAGE,
+  type StoredBatchState,
 } from './batch-spec.ts';
 import { Billing } from './billing.ts';
 import type { WrittenFiles } from './finish.ts';
 import { Progress } from './progress.ts';
-import { lineBytes, usageOf } from './usage.ts';
+import { lineBytes, lineUsage } from './usage.ts';
 
 /** A function that failed this many lines and answered none is given up: a file of 50,000 would be tried for days. */
 const GIVE_UP_LINES = 3;
 
 /** What came of a commit. */
-export interface Committed {
+export interface CommitResult {
   /** Whether the lease stands. */
   leased: boolean;
   /** Lines that an engine failed, to be tried again. */
@@ -53,7 +53,7 @@ export class BatchRecord {
     return this.#rows.spec;
   }
 
-  get state(): BatchState {
+  get state(): StoredBatchState {
     const { state } = this.#rows;
     if (state === undefined) throw new Error('no such batch');
     return state;
@@ -85,12 +85,12 @@ export class BatchRecord {
     this.#rows.spec = spec;
     this.#rows.state = {
       status: 'validating',
-      times: newTimes(nowMs / 1_000, spec.windowS),
+      times: initialTimes(nowMs / 1_000, spec.windowS),
       paused: false,
       model: null,
       errors: [],
       counts: { total: 0, completed: 0, failed: 0 },
-      usage: NO_USAGE,
+      usage: NO_BATCH_USAGE,
       outputFileId: null,
       errorFileId: null,
       wastedTokens: 0,
@@ -99,9 +99,9 @@ export class BatchRecord {
   }
 
   /** @returns false where the state does not allow it */
-  move(to: Exclude<BatchStatus, 'validating'>, nowMs: number, change: Partial<BatchState> = {}): boolean {
+  move(to: Exclude<BatchStatus, 'validating'>, nowMs: number, change: Partial<StoredBatchState> = {}): boolean {
     const { state } = this;
-    const next = moved(state.status, to, state.times, nowMs / 1_000);
+    const next = transition(state.status, to, state.times, nowMs / 1_000);
     if (next === undefined) return false;
     this.#rows.state = { ...state, ...change, ...next };
     return true;
@@ -168,7 +168,7 @@ export class BatchRecord {
     ref: LeaseRef,
     results: readonly LineResult[],
     { provider, others, nowMs }: { provider: string; others: boolean; nowMs: number },
-  ): Committed {
+  ): CommitResult {
     const { ledger } = this;
     const again: number[] = [];
     let elsewhere = 0;
@@ -222,7 +222,7 @@ export class BatchRecord {
     const good = counted.filter((result) => result.error === undefined && isSuccess(result)).length;
     const usage = { ...state.usage };
     const before = { input: usage.input, output: usage.output };
-    for (const used of counted.map((result) => usageOf(result, inputBytes))) {
+    for (const used of counted.map((result) => lineUsage(result, inputBytes))) {
       usage.input += used.input;
       usage.cached += used.cached;
       usage.output += used.output;
@@ -235,7 +235,7 @@ export class BatchRecord {
       usage,
       counts: { total, completed: completed + good, failed: bad + counted.length - good },
       resultBytes: counted.reduce((sum, { body }) => sum + body.length, state.resultBytes ?? 0),
-      wastedTokens: state.wastedTokens + wasted.reduce((sum, result) => sum + usageOf(result, inputBytes).output, 0),
+      wastedTokens: state.wastedTokens + wasted.reduce((sum, result) => sum + lineUsage(result, inputBytes).output, 0),
     };
     return usage.input - before.input + usage.output - before.output;
   }
@@ -268,7 +268,7 @@ export class BatchRecord {
     const leases = works ? this.ledger.leases : [];
     const open = state.counts.total - state.counts.completed - state.counts.failed;
     const { requeued } = this;
-    return batchObject(
+    return batchJson(
       spec,
       { ...state, requeued },
       {

@@ -1,11 +1,11 @@
 /** What one batch stores: its chunks, the results of their lines, and its state. */
 
-import type { Demands } from '../../shared/batch/input-check.ts';
-import type { Chunk } from '../../shared/batch/ledger.ts';
+import type { LineRequirements } from '../../shared/batch/input-check.ts';
+import type { ChunkState } from '../../shared/batch/ledger.ts';
 import type { LineResult } from '../../shared/batch/results.ts';
 import { concat } from '../../shared/collections/concat.ts';
-import type { ObjectStorage } from '../object-context.ts';
-import type { BatchFunction, BatchSpec, BatchState } from './batch-spec.ts';
+import type { ObjectStorage } from '../platform/object-context.ts';
+import type { BatchFunction, BatchSpec, StoredBatchState } from './batch-spec.ts';
 
 /** Of a row: Cloudflare allows two million. The text of one commit may have more, with each of its answers as JSON in JSON. */
 const ROW_BYTES = 1_000_000;
@@ -34,19 +34,19 @@ export class BatchRows {
     this.#storage.kv.put('spec', spec);
   }
 
-  get state(): BatchState | undefined {
-    return this.#storage.kv.get<BatchState>('state');
+  get state(): StoredBatchState | undefined {
+    return this.#storage.kv.get<StoredBatchState>('state');
   }
 
-  set state(state: BatchState | undefined) {
+  set state(state: StoredBatchState | undefined) {
     this.#storage.kv.put('state', state);
   }
 
-  get demands(): Demands[] {
-    return this.#storage.kv.get<Demands[]>('demands') ?? [];
+  get demands(): LineRequirements[] {
+    return this.#storage.kv.get<LineRequirements[]>('demands') ?? [];
   }
 
-  set demands(demands: Demands[]) {
+  set demands(demands: LineRequirements[]) {
     this.#storage.kv.put('demands', demands);
   }
 
@@ -59,14 +59,14 @@ export class BatchRows {
     this.#storage.kv.put('function', code);
   }
 
-  chunks(): Chunk[] {
+  chunks(): ChunkState[] {
     const rows = this.#storage.sql.exec<{ row: string; done: ArrayBuffer }>('SELECT row, done FROM chunk ORDER BY id');
     return rows
       .toArray()
-      .map(({ row, done }) => ({ ...(JSON.parse(row) as Omit<Chunk, 'done'>), done: new Uint8Array(done) }));
+      .map(({ row, done }) => ({ ...(JSON.parse(row) as Omit<ChunkState, 'done'>), done: new Uint8Array(done) }));
   }
 
-  store(chunks: Iterable<Chunk>): void {
+  store(chunks: Iterable<ChunkState>): void {
     for (const { done, ...row } of chunks)
       this.#storage.sql.exec(
         'INSERT INTO chunk (id, row, done) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET row = excluded.row, done = excluded.done',

@@ -46,7 +46,7 @@ export interface BatchUsage {
 }
 
 /** What of a batch changes, one stored value. */
-export interface BatchState {
+export interface StoredBatchState {
   status: BatchStatus;
   times: BatchTimes;
   /** On its owner's list for sure. */
@@ -67,7 +67,7 @@ export interface BatchState {
   givenUp?: { code: 'engine_failed' | 'function_load_failed'; why: string };
 }
 
-export const NO_USAGE: BatchUsage = { input: 0, cached: 0, output: 0, reasoning: 0 };
+export const NO_BATCH_USAGE: BatchUsage = { input: 0, cached: 0, output: 0, reasoning: 0 };
 
 /** What is beside OpenAI's fields, under `x_otela`. */
 export interface BatchProgress {
@@ -82,7 +82,7 @@ export interface BatchProgress {
 }
 
 /** OpenAI's batch object, with ours beside it. */
-export function batchObject(spec: BatchSpec, state: BatchState, progress: BatchProgress) {
+export function batchJson(spec: BatchSpec, state: StoredBatchState, progress: BatchProgress) {
   const { input, cached, output, reasoning } = state.usage;
   return {
     id: spec.id,
@@ -119,4 +119,4 @@ export function batchObject(spec: BatchSpec, state: BatchState, progress: BatchP
   };
 }
 
-export type BatchObjectJson = ReturnType<typeof batchObject>;
+export type BatchObjectJson = ReturnType<typeof batchJson>;

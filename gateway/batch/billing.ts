@@ -1,10 +1,10 @@
-import type { Settlement } from '../accounts/limits/limits-object.ts';
+import type { AttemptSettlement } from '../accounts/limits/limits-object.ts';
 import type { Env } from '../env.ts';
-import type { ObjectStorage } from '../object-context.ts';
-import { shardOf, type UsageRow } from '../usage/row.ts';
+import type { ObjectStorage } from '../platform/object-context.ts';
+import { type UsageRow, usageShardOf } from '../usage/usage-row.ts';
 import type { BatchRecord } from './batch-record.ts';
 import type { BatchSpec } from './batch-spec.ts';
-import { lineBytes, usageRow } from './usage.ts';
+import { batchUsageRow, lineBytes } from './usage.ts';
 
 /** Commits that are handed on at a time: 64 KiB of results each, a few hundred records. */
 const TOGETHER = 16;
@@ -63,7 +63,7 @@ export class Billing {
 
 async function handOn(env: Env, spec: BatchSpec, record: BatchRecord, some: readonly Unbilled[]): Promise<void> {
   const shards = new Map<string, UsageRow[]>();
-  const settlements: { position: number; settlement: Settlement }[] = [];
+  const settlements: { position: number; settlement: AttemptSettlement }[] = [];
   for (const { position, chunk, seq, node, provider, at } of some) {
     const lines = record.ledger.chunks[chunk];
     const model = record.demands[lines?.demands ?? 0]?.model ?? '';
@@ -71,10 +71,10 @@ async function handOn(env: Env, spec: BatchSpec, record: BatchRecord, some: read
       .resultsOf(chunk, seq)
       .filter(({ error }) => error === undefined)
       .map((result) =>
-        usageRow({ spec, result, ref: { node, chunk }, provider, at, model, inputBytes: lineBytes(lines) }),
+        batchUsageRow({ spec, result, ref: { node, chunk }, provider, at, model, inputBytes: lineBytes(lines) }),
       );
-    const shard = shards.get(shardOf(at));
-    if (shard === undefined) shards.set(shardOf(at), rows);
+    const shard = shards.get(usageShardOf(at));
+    if (shard === undefined) shards.set(usageShardOf(at), rows);
     else shard.push(...rows);
     settlements.push({ position, settlement: settlementOf(spec, { position, at }, model, rows) });
   }
@@ -91,7 +91,7 @@ export function settlementOf(
   { position, at }: Pick<Unbilled, 'position' | 'at'>,
   model: string,
   rows: readonly UsageRow[],
-): Settlement {
+): AttemptSettlement {
   const { keyId, limits } = spec.account;
   const sets = [limits?.key, limits?.user, limits?.project];
   return {

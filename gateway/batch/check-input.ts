@@ -2,7 +2,7 @@ import { type CheckedInput, InputCheck } from '../../shared/batch/input-check.ts
 import type { BatchError } from '../../shared/batch/line.ts';
 import { mayUseModel } from '../accounts/account.ts';
 import { hasAccess, isRetired } from '../accounts/catalogue.ts';
-import { readSettings } from '../accounts/settings.ts';
+import { readGatewaySettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import { storeOf } from '../files/store-access.ts';
 import type { BatchFunction, BatchSpec } from './batch-spec.ts';
@@ -21,7 +21,7 @@ export async function checkInput(env: Env, spec: BatchSpec, nowMs: number): Prom
   const content = inputExists ? await storeOf(env).read(inputFileId, whole) : undefined;
   if (content === undefined) return { errors: [NO_INPUT], model: null };
   const { account } = spec;
-  const settings = await readSettings(env, nowMs);
+  const settings = await readGatewaySettings(env, nowMs);
   const check = new InputCheck({
     endpoint: spec.endpoint,
     allowsModel: (model) =>

@@ -1,5 +1,5 @@
-import { type Account, BOOTSTRAP } from '../accounts/account.ts';
-import { findKey, findUser, successorOf } from '../accounts/look-up.ts';
+import { type Account, BOOTSTRAP_ACCOUNT } from '../accounts/account.ts';
+import { findKey, findUser, successorOf } from '../accounts/find-key.ts';
 import type { Env } from '../env.ts';
 
 /** Rotations that a batch follows at once. */
@@ -12,7 +12,7 @@ const ROTATIONS_MAX = 16;
  */
 export async function currentAccount(env: Env, known: Account, now: number): Promise<Account | undefined> {
   const { keyId, userId } = known;
-  if (keyId === BOOTSTRAP.keyId) return known;
+  if (keyId === BOOTSTRAP_ACCOUNT.keyId) return known;
   try {
     // A login's batches belong to its user, and it has no key.
     if (keyId === userId) {

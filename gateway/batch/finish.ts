@@ -2,12 +2,12 @@ import { createHash } from 'node:crypto';
 import { inArray } from 'drizzle-orm';
 import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import type { LineErrorCode } from '../../shared/batch/results.ts';
-import { asked, database } from '../accounts/database.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { files } from '../accounts/schema.ts';
-import { readSettings } from '../accounts/settings.ts';
+import { readGatewaySettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
-import { filesOnTheWay } from '../files/on-the-way.ts';
-import { usedRoom } from '../files/quota.ts';
+import { fileBytesInFlight } from '../files/bytes-in-flight.ts';
+import { quotaUse } from '../files/quota.ts';
 import { storeOf } from '../files/store-access.ts';
 import type { BatchRecord } from './batch-record.ts';
 import type { BatchSpec } from './batch-spec.ts';
@@ -37,7 +37,7 @@ interface FinishOptions {
 }
 
 /** Its owner has no room for the results; the message is for the owner. */
-export class NoRoomError extends Error {}
+export class FileQuotaError extends Error {}
 
 export interface WrittenFiles {
   outputFileId: string | null;
@@ -53,7 +53,7 @@ export interface WrittenFiles {
 export async function writeFiles(options: FinishOptions): Promise<WrittenFiles> {
   const { owner } = options.spec;
   const { most, wanted } = await roomOf(options);
-  const end = filesOnTheWay.take(owner, Math.min(most, wanted), options.nowMs);
+  const end = fileBytesInFlight.take(owner, Math.min(most, wanted), options.nowMs);
   try {
     return await writeBoth(options, most);
   } finally {
@@ -70,30 +70,32 @@ async function writeBoth(options: FinishOptions, most: number): Promise<WrittenF
   return { outputFileId: output?.id ?? null, errorFileId: errors?.id ?? null, leftOut: leftOut.size };
 }
 
-/** Bytes that its results may have, and about as many as they have. @throws NoRoomError, ApiError 503 */
+/** Bytes that its results may have, and about as many as they have. @throws FileQuotaError, ApiError 503 */
 async function roomOf({ env, record, spec, mayWait, nowMs }: FinishOptions): Promise<{ most: number; wanted: number }> {
   const { counts, resultBytes = 0 } = record.state;
   const wanted = Math.min(record.maxBytes, resultBytes + counts.total * NAME_BYTES);
   // Without an answer nothing needs room, and a database that is away does not keep a cancelled batch from its end.
   if (resultBytes === 0) return { most: record.maxBytes, wanted };
-  const { files: limits } = await readSettings(env, nowMs);
-  const used = (await usedRoom(env, spec.owner, nowMs)).bytes - (await writtenBytes(env, spec.id));
-  const room = Math.max(0, limits.bytes - used - filesOnTheWay.of(spec.owner, nowMs));
+  const { files: limits } = await readGatewaySettings(env, nowMs);
+  const used = (await quotaUse(env, spec.owner, nowMs)).bytes - (await writtenBytes(env, spec.id));
+  const room = Math.max(0, limits.bytes - used - fileBytesInFlight.of(spec.owner, nowMs));
   if (room >= wanted || !mayWait) return { most: Math.min(record.maxBytes, room), wanted };
-  throw new NoRoomError(`Your files leave no room for its results of ${wanted} bytes: delete some.`);
+  throw new FileQuotaError(`Your files leave no room for its results of ${wanted} bytes: delete some.`);
 }
 
 /** Of its files that a try before this one has written: they are written anew. @throws ApiError 503 */
 async function writtenBytes(env: Env, batch: string): Promise<number> {
   const ids = KINDS.map((kind) => resultFileId(batch, kind));
-  const rows = await asked(database(env).select({ bytes: files.bytes }).from(files).where(inArray(files.id, ids)));
+  const rows = await queryOrUnavailable(
+    database(env).select({ bytes: files.bytes }).from(files).where(inArray(files.id, ids)),
+  );
   return rows.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
 /** Of a batch that was forgotten, maybe while they were written: they go with the next sweep. */
-export async function dropFiles(env: Env, batch: string, nowMs: number): Promise<void> {
+export async function discardFiles(env: Env, batch: string, nowMs: number): Promise<void> {
   const ids = KINDS.map((kind) => resultFileId(batch, kind));
-  await asked(database(env).update(files).set({ expiresAt: nowMs }).where(inArray(files.id, ids)));
+  await queryOrUnavailable(database(env).update(files).set({ expiresAt: nowMs }).where(inArray(files.id, ids)));
 }
 
 function resultFileId(batch: string, kind: (typeof KINDS)[number]): string {
@@ -132,6 +134,6 @@ async function write(
     createdAt: nowMs,
     expiresAt: nowMs + (spec.outputExpiresS ?? OUTPUT_S) * 1_000,
   };
-  await asked(database(env).insert(files).values(row).onConflictDoUpdate({ target: files.id, set: row }));
+  await queryOrUnavailable(database(env).insert(files).values(row).onConflictDoUpdate({ target: files.id, set: row }));
   return { id, bytes };
 }

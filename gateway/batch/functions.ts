@@ -8,7 +8,7 @@ import {
 } from '../../shared/batch/function.ts';
 import type { BatchError } from '../../shared/batch/line.ts';
 import { hex } from '../../shared/lattice/bytes.ts';
-import { asked, database } from '../accounts/database.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { storeOf } from '../files/store-access.ts';
@@ -27,7 +27,7 @@ export async function functionOf(
   if (endpoint !== FUNCTIONS_ENDPOINT) return undefined;
   const asks = readFunctionName(model ?? '');
   if (asks === undefined) return failure('The model of a function is function:FILE or function:FILE:NAME.');
-  const [row] = await asked(
+  const [row] = await queryOrUnavailable(
     database(env)
       .select()
       .from(files)

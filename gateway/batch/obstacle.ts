@@ -1,4 +1,4 @@
-import { within } from '../../shared/collections/within.ts';
+import { isRecent } from '../../shared/collections/is-recent.ts';
 
 /** Leases pause for so long after the file store has failed a node: then one is tried again. */
 const PAUSE_MS = 5_000;
@@ -38,10 +38,10 @@ export class Obstacle {
 
   /** Nothing is to be begun now. */
   blocks(nowMs: number): boolean {
-    return within(PAUSE_MS, this.#at, nowMs);
+    return isRecent(PAUSE_MS, this.#at, nowMs);
   }
 
   shown(nowMs: number): string | null {
-    return within(SHOWN_MS, this.#at, nowMs) ? this.#message : null;
+    return isRecent(SHOWN_MS, this.#at, nowMs) ? this.#message : null;
   }
 }

@@ -2,7 +2,7 @@
 
 import { hasBit } from '../../shared/batch/bitmap.ts';
 import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
-import type { Chunk } from '../../shared/batch/ledger.ts';
+import type { ChunkState } from '../../shared/batch/ledger.ts';
 import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import {
   answeredLine,
@@ -23,7 +23,7 @@ interface OutputOptions {
   batch: string;
   input: string;
   store: FileStore;
-  chunks: readonly Chunk[];
+  chunks: readonly ChunkState[];
   results(chunk: number): Map<number, LineResult>;
   /** Which of the two files: lines with good answers, or all others. */
   successes: boolean;
@@ -77,7 +77,7 @@ function written(
 type CustomIds = (string | null)[];
 
 /** Each chunk with the ids of its lines. */
-async function* namedChunks(options: OutputOptions): AsyncGenerator<[Chunk, CustomIds]> {
+async function* namedChunks(options: OutputOptions): AsyncGenerator<[ChunkState, CustomIds]> {
   for (const run of runsOf(options.chunks)) {
     const ids = await customIds(options, run);
     let from = 0;
@@ -89,8 +89,8 @@ async function* namedChunks(options: OutputOptions): AsyncGenerator<[Chunk, Cust
 }
 
 /** Consecutive chunks that one read returns; only line ends lie between them. */
-function* runsOf(chunks: readonly Chunk[]): Generator<Chunk[]> {
-  let run: Chunk[] = [];
+function* runsOf(chunks: readonly ChunkState[]): Generator<ChunkState[]> {
+  let run: ChunkState[] = [];
   for (const chunk of chunks) {
     const [first] = run;
     if (first !== undefined && chunk.offset + chunk.bytes - first.offset > READ_BYTES) {
@@ -102,7 +102,7 @@ function* runsOf(chunks: readonly Chunk[]): Generator<Chunk[]> {
   if (run.length > 0) yield run;
 }
 
-async function customIds(options: OutputOptions, run: readonly Chunk[]): Promise<CustomIds> {
+async function customIds(options: OutputOptions, run: readonly ChunkState[]): Promise<CustomIds> {
   try {
     return await readCustomIds(options, run);
   } catch (error) {
@@ -113,7 +113,7 @@ async function customIds(options: OutputOptions, run: readonly Chunk[]): Promise
 }
 
 /** @throws FileStoreError */
-async function readCustomIds({ store, input }: OutputOptions, run: readonly Chunk[]): Promise<string[]> {
+async function readCustomIds({ store, input }: OutputOptions, run: readonly ChunkState[]): Promise<string[]> {
   const [first, last] = [run[0], run.at(-1)];
   if (first === undefined || last === undefined) return [];
   const length = last.offset + last.bytes - first.offset;

@@ -1,25 +1,25 @@
 import { and, eq, type SQL, sql } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { asked, database } from '../accounts/database.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { batches } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 
 const openOf = (owner: string) => and(eq(batches.owner, owner), eq(batches.open, true));
 
 /** @throws ApiError 503 */
-export function openBatches(env: Env, owner: string): Promise<number> {
-  return asked(database(env).$count(batches, openOf(owner)));
+export function countOpenBatches(env: Env, owner: string): Promise<number> {
+  return queryOrUnavailable(database(env).$count(batches, openOf(owner)));
 }
 
 /** @throws ApiError 429, 503 */
-export async function requireFewOpen(env: Env, owner: string, most: number): Promise<void> {
-  const open = await openBatches(env, owner);
+export async function requireOpenBelowLimit(env: Env, owner: string, most: number): Promise<void> {
+  const open = await countOpenBatches(env, owner);
   if (open < most) return;
   const message = `You have ${open} batches that are not over: wait for one, or cancel one.`;
   throw new ApiError('insufficient_quota', message);
 }
 
 /** The key of a row that is inserted: NULL, which the table refuses, where too many are open. Counted there, two at once are both counted. */
-export function keyWhereFewOpen(env: Pick<Env, 'DB'>, owner: string, keyId: string, most: number): SQL<string> {
+export function keyIfBelowLimit(env: Pick<Env, 'DB'>, owner: string, keyId: string, most: number): SQL<string> {
   return sql<string>`CASE WHEN (${database(env).$count(batches, openOf(owner))}) < ${most} THEN ${keyId} END`;
 }

@@ -3,20 +3,20 @@ import { randomBytes } from 'node:crypto';
 import { and, eq } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
-import { BATCH_ENDPOINTS, type BatchEndpoint, isObject, type Json } from '../../shared/batch/line.ts';
+import { BATCH_ENDPOINTS, type BatchEndpoint, isJsonObject, type Json } from '../../shared/batch/line.ts';
 import type { BatchStatus } from '../../shared/batch/status.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { type Account, atLeast, requireEndpoint } from '../accounts/account.ts';
-import { asked, database, requireWritable } from '../accounts/database.ts';
+import { type Account, isRoleAtLeast, requireEndpoint } from '../accounts/account.ts';
+import { database, queryOrUnavailable, requireWritable } from '../accounts/database.ts';
 import { batches, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
-import { callerOf } from '../files/owner.ts';
-import { listOf, pageOf, pageOrder } from '../files/paging.ts';
-import { requireRoom } from '../files/quota.ts';
+import { fileCaller } from '../files/owner.ts';
+import { listEnvelope, pageOrder, readFilePage } from '../files/paging.ts';
+import { requireFileQuota } from '../files/quota.ts';
 import { storeOf } from '../files/store-access.ts';
-import { readBody } from '../json-body.ts';
+import { readParsedBody } from '../http/parse-body.ts';
 import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
-import { keyWhereFewOpen, requireFewOpen } from './quota.ts';
+import { keyIfBelowLimit, requireOpenBelowLimit } from './quota.ts';
 
 type Ctx = Context<{ Bindings: Env }>;
 
@@ -27,18 +27,18 @@ const OUTPUT_EXPIRES_S = { least: 3_600, most: 2_592_000 };
 export const batchRoutes = new Hono<{ Bindings: Env }>();
 
 batchRoutes.post('/', async (c) => {
-  const caller = await callerOf(c);
+  const caller = await fileCaller(c);
   const { account, owner, limits } = caller;
   requireWritable();
   storeOf(c.env);
-  const body = await readBody(c, z.looseObject({}));
+  const body = await readParsedBody(c, z.looseObject({}));
   const wanted = wantedOf(body);
   requireEndpoint(account, { path: wanted.endpoint });
   const db = database(c.env);
-  await requireFewOpen(c.env, owner, limits.open_batches);
+  await requireOpenBelowLimit(c.env, owner, limits.open_batches);
   // One file may be the input of many batches, and each batch writes files of its own.
-  await requireRoom(c.env, caller, 1, Date.now());
-  const [input] = await asked(
+  await requireFileQuota(c.env, caller, 1, Date.now());
+  const [input] = await queryOrUnavailable(
     db
       .select()
       .from(files)
@@ -57,13 +57,13 @@ batchRoutes.post('/', async (c) => {
   };
   const batch = c.env.BATCH.getByName(id);
   const shown = await batch.create(spec);
-  const createdBy = keyWhereFewOpen(c.env, owner, account.keyId, limits.open_batches);
+  const createdBy = keyIfBelowLimit(c.env, owner, account.keyId, limits.open_batches);
   const row = { id, owner, createdBy, createdAt: shown.created_at * 1_000, open: true, summary: shown };
   try {
-    await asked(db.insert(batches).values(row).onConflictDoNothing());
+    await queryOrUnavailable(db.insert(batches).values(row).onConflictDoNothing());
   } catch (error) {
     await batch.cancel(); // it may be on the list though its owner is told that there is none
-    await requireFewOpen(c.env, owner, limits.open_batches);
+    await requireOpenBelowLimit(c.env, owner, limits.open_batches);
     throw error;
   }
   await batch.start(spec);
@@ -72,12 +72,12 @@ batchRoutes.post('/', async (c) => {
 
 /** `scope=all`, ours: the batches of all owners, each with its owner. */
 batchRoutes.get('/', async (c) => {
-  const { account, owner } = await callerOf(c);
+  const { account, owner } = await fileCaller(c);
   const ofAll = isOfAll(c.req.query('scope'), account);
-  const { limit, after, ascending } = pageOf((name) => c.req.query(name), { limit: 20, most: 100 });
+  const { limit, after, ascending } = readFilePage((name) => c.req.query(name), { limit: 20, most: 100 });
   const from = after === undefined ? undefined : await rowOf(c.env, { account, owner }, after);
   const { behind, order } = pageOrder(batches, ascending, from);
-  const rows = await asked(
+  const rows = await queryOrUnavailable(
     database(c.env)
       .select()
       .from(batches)
@@ -86,7 +86,7 @@ batchRoutes.get('/', async (c) => {
       .limit(limit + 1),
   );
   return c.json(
-    listOf(
+    listEnvelope(
       rows.map((row) => (ofAll ? withOwner(row.summary as BatchObjectJson, row) : (row.summary as BatchObjectJson))),
       limit,
     ),
@@ -105,7 +105,7 @@ async function changed(
   verb: string,
   act: (batch: BatchStub) => Promise<BatchObjectJson | { refused: BatchStatus }>,
 ): Promise<Response> {
-  const caller = await callerOf(c);
+  const caller = await fileCaller(c);
   requireWritable();
   const { id } = await rowOf(c.env, caller, c.req.param('id') ?? '');
   const answer = await act(c.env.BATCH.getByName(id));
@@ -114,13 +114,13 @@ async function changed(
 }
 
 async function shownOf(c: Ctx, id: string): Promise<BatchObjectJson> {
-  const caller = await callerOf(c);
+  const caller = await fileCaller(c);
   const row = await rowOf(c.env, caller, id);
   const shown = (await c.env.BATCH.getByName(row.id).show()) ?? (row.summary as BatchObjectJson);
   return row.owner === caller.owner ? shown : withOwner(shown, row);
 }
 
-const isOperator = ({ role }: Pick<Account, 'role'>) => atLeast(role, 'operator');
+const isOperator = ({ role }: Pick<Account, 'role'>) => isRoleAtLeast(role, 'operator');
 
 /** @throws ApiError 400, 403 */
 function isOfAll(scope: string | undefined, account: Account): boolean {
@@ -139,7 +139,7 @@ function withOwner(shown: BatchObjectJson, { owner }: { owner: string }) {
  * @throws ApiError 404: batches of others do not exist for this caller
  */
 async function rowOf(env: Env, { account, owner }: { account: Account; owner: string }, id: string) {
-  const [row] = await asked(
+  const [row] = await queryOrUnavailable(
     database(env)
       .select()
       .from(batches)
@@ -178,7 +178,7 @@ function metadataOf(value: unknown): Record<string, string> | null {
     `Invalid type for 'metadata': at most ${METADATA.pairs} strings of ${METADATA.value} characters by names of ${METADATA.name}.`,
     { param: 'metadata' },
   );
-  if (!isObject(value)) throw wrong;
+  if (!isJsonObject(value)) throw wrong;
   const pairs = Object.entries(value);
   if (pairs.length > METADATA.pairs) throw wrong;
   const metadata: Record<string, string> = {};
@@ -191,7 +191,7 @@ function metadataOf(value: unknown): Record<string, string> | null {
 
 function expiresOf(value: unknown): number | null {
   if (value === undefined || value === null) return null;
-  const { anchor, seconds } = isObject(value) ? value : {};
+  const { anchor, seconds } = isJsonObject(value) ? value : {};
   if (anchor === 'created_at' && typeof seconds === 'number' && Number.isInteger(seconds)) {
     if (seconds >= OUTPUT_EXPIRES_S.least && seconds <= OUTPUT_EXPIRES_S.most) return seconds;
   }

@@ -1,17 +1,17 @@
 import { eq } from 'drizzle-orm';
 import { isTerminal } from '../../shared/batch/status.ts';
-import { asked, database } from '../accounts/database.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { batches } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
 
 /** @throws ApiError 503 */
 export async function isListed(env: Env, id: string): Promise<boolean> {
-  return (await asked(database(env).$count(batches, eq(batches.id, id)))) > 0;
+  return (await queryOrUnavailable(database(env).$count(batches, eq(batches.id, id)))) > 0;
 }
 
 /** Writes what lists show. @throws ApiError 503 */
 export async function saveSummary(env: Env, spec: BatchSpec, summary: BatchObjectJson): Promise<void> {
   const open = !isTerminal(summary.status);
-  await asked(database(env).update(batches).set({ summary, open }).where(eq(batches.id, spec.id)));
+  await queryOrUnavailable(database(env).update(batches).set({ summary, open }).where(eq(batches.id, spec.id)));
 }

@@ -2,7 +2,7 @@ import type { ChunkRange } from '../../shared/batch/input-check.ts';
 import type { LeaseRef } from '../../shared/batch/ledger.ts';
 import type { LineResult } from '../../shared/batch/results.ts';
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
-import type { UsageRow } from '../usage/row.ts';
+import type { UsageRow } from '../usage/usage-row.ts';
 import type { BatchSpec, BatchUsage } from './batch-spec.ts';
 
 /** A chat template adds some tokens to each prompt. */
@@ -13,7 +13,7 @@ const TEMPLATE_TOKENS = 1_024;
  * provider cannot charge for more than was sent and came back.
  * @param inputBytes of the line at most: see `lineBytes`
  */
-export function usageOf({ body, error }: Pick<LineResult, 'body' | 'error'>, inputBytes: number): BatchUsage {
+export function lineUsage({ body, error }: Pick<LineResult, 'body' | 'error'>, inputBytes: number): BatchUsage {
   const none = { input: 0, cached: 0, output: 0, reasoning: 0 };
   if (error !== undefined) return none;
   try {
@@ -60,12 +60,12 @@ interface BilledLine {
 }
 
 /** One record of use for each line that an engine answered. The stream number is made of the line, so that it counts once. */
-export function usageRow({ spec, result, ref, provider, at, model, inputBytes }: BilledLine): UsageRow {
-  const { input, cached, output, reasoning } = usageOf(result, inputBytes);
+export function batchUsageRow({ spec, result, ref, provider, at, model, inputBytes }: BilledLine): UsageRow {
+  const { input, cached, output, reasoning } = lineUsage(result, inputBytes);
   const endpoint = findEndpoint('POST', spec.endpoint);
   return {
     session: ref.node,
-    stream: streamOf(spec.id, ref.chunk, result.line),
+    stream: lineStreamNumber(spec.id, ref.chunk, result.line),
     at,
     request: result.request_id,
     attempt: 1,
@@ -95,7 +95,7 @@ export function usageRow({ spec, result, ref, provider, at, model, inputBytes }:
  * A number for one line, the same each time: 52 bits of a hash above 2^52, where no tunnel's stream numbers are. Of a million lines that one
  * node answers in one hour two have the same number with a chance of 1 in 9,000; the later one is then missing from the records.
  */
-export function streamOf(batch: string, chunk: number, line: number): number {
+export function lineStreamNumber(batch: string, chunk: number, line: number): number {
   const name = `${batch}/${chunk}/${line}`;
   let [high, low] = [0x811c9dc5, 0x9747b28c];
   for (let i = 0; i < name.length; i++) {

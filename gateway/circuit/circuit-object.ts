@@ -1,4 +1,4 @@
-import { Bucket } from '../../shared/collections/bucket.ts';
+import { TokenBucket } from '../../shared/collections/token-bucket.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { hex } from '../../shared/lattice/bytes.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
@@ -13,14 +13,14 @@ import {
 import { WireError } from '../../shared/wire/error.ts';
 import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
-import { GatewayObject } from '../gateway-object.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
-import type { ObjectSocket } from '../object-context.ts';
-import { provesSession } from '../registry/gossip/handshake.ts';
+import { GatewayObject } from '../platform/gateway-object.ts';
+import type { ObjectSocket } from '../platform/object-context.ts';
+import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
+import { steadyNow } from '../platform/steady-clock.ts';
+import { verifyHello } from '../registry/gossip/handshake.ts';
 import { AUDIENCE_HEADER } from '../registry/gossip/socket-headers.ts';
 import { TICKET_HEADER } from '../registry/tickets.ts';
-import { REGISTRY_NAME } from '../registry-name.ts';
-import { steadyNow } from '../steady-clock.ts';
 
 /** The callee's session, from the caller. */
 export const CALLEE_HEADER = 'x-otela-callee';
@@ -56,9 +56,9 @@ const open = new Map<CircuitObject, readonly string[]>();
 /** The oldest first, at most UNPROVEN_MAX. */
 const unproven = new Set<CircuitObject>();
 /** Of callers, and of callees. At most CALLERS_MAX each, the oldest first. */
-const calls = new Map<string, Bucket>();
-const rings = new Map<string, Bucket>();
-const everything = new Bucket(GATEWAY_BYTES_PER_S, GATEWAY_BYTES_PER_S, steadyNow());
+const calls = new Map<string, TokenBucket>();
+const rings = new Map<string, TokenBucket>();
+const everything = new TokenBucket(GATEWAY_BYTES_PER_S, GATEWAY_BYTES_PER_S, steadyNow());
 
 interface End {
   readonly socket: ObjectSocket;
@@ -79,7 +79,7 @@ export class CircuitObject extends GatewayObject {
   #called: End | undefined;
   #joined = false;
   #bytes = 0;
-  readonly #pace = new Bucket(CIRCUIT_BYTES_PER_S, CIRCUIT_BYTES_PER_S, steadyNow());
+  readonly #pace = new TokenBucket(CIRCUIT_BYTES_PER_S, CIRCUIT_BYTES_PER_S, steadyNow());
   #idle: () => void = () => {};
   /** They end what is not over by then: cancelled, so that none holds a circuit that is. */
   readonly #timers: (() => void)[] = [];
@@ -139,7 +139,7 @@ export class CircuitObject extends GatewayObject {
       if (frame.type !== 'hello') throw new WireError('bad_state', `${frame.type} before the hello`);
       hello = frame;
     });
-    if (hello === undefined || !provesSession(end.ticket, end, hello))
+    if (hello === undefined || !verifyHello(end.ticket, end, hello))
       throw new WireError('bad_state', 'not this session’s signature');
     end.proven = true;
     unproven.delete(this);
@@ -154,11 +154,11 @@ export class CircuitObject extends GatewayObject {
     const ends = [caller, this.#callee];
     const of = (session: string) => [...open.values()].filter((one) => one.includes(session)).length;
     const full = open.size >= CIRCUITS_MAX || ends.some((session) => of(session) >= CIRCUITS_PER_SESSION_MAX);
-    const may = quotaOf(calls, caller, () => new Bucket(CALLS_PER_S, CALLS_BURST, now)).take(1, now);
-    const rung = () => quotaOf(rings, this.#callee, () => new Bucket(RINGS_PER_S, RINGS_BURST, now)).take(1, now);
+    const may = quotaOf(calls, caller, () => new TokenBucket(CALLS_PER_S, CALLS_BURST, now)).take(1, now);
+    const rung = () => quotaOf(rings, this.#callee, () => new TokenBucket(RINGS_PER_S, RINGS_BURST, now)).take(1, now);
     if (full || !may || !rung()) return this.#end('this gateway carries all that it may');
     open.set(this, ends);
-    const called = this.env.REGISTRY.getByName(REGISTRY_NAME).call(this.#callee, this.ctx.name);
+    const called = this.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).call(this.#callee, this.ctx.name);
     this.ctx.waitUntil(
       called.then(
         (there) => there || this.#end(`${this.#callee} is not connected here`),
@@ -230,7 +230,7 @@ export class CircuitObject extends GatewayObject {
   }
 }
 
-function quotaOf(quotas: Map<string, Bucket>, session: string, make: () => Bucket): Bucket {
+function quotaOf(quotas: Map<string, TokenBucket>, session: string, make: () => TokenBucket): TokenBucket {
   const quota = quotas.get(session) ?? make();
   quotas.delete(session);
   quotas.set(session, quota);

@@ -3,7 +3,7 @@ import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { CIRCUIT_NAME } from '../../shared/wire/circuit.ts';
 import type { Env } from '../env.ts';
-import type { Background } from '../object-context.ts';
+import type { Background } from '../platform/object-context.ts';
 import { audienceOf, checkUpgrade } from '../registry/gossip/connect-gossip.ts';
 import { AUDIENCE_HEADER } from '../registry/gossip/socket-headers.ts';
 import { readTicket, TICKET_HEADER } from '../registry/tickets.ts';

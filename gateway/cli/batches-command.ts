@@ -1,8 +1,16 @@
 /** `otela-gateway batches`: `/v1/batches`, for a shell. */
 import * as z from 'zod';
-import { type Command, type Flags, parseLine, UsageError, type Values } from '../../shared/command-line/index.ts';
+import { type Command, type Flags, type ParsedFlags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { ask, CONNECTION, listOr, print, type Row, refusePassedOver, targetAt } from './client.ts';
+import {
+  askGateway,
+  CONNECTION_FLAGS,
+  type ListRow,
+  listOrGet,
+  printAnswer,
+  refuseIgnoredFlags,
+  targetAt,
+} from './client.ts';
 import { dateOf, putFile } from './files-command.ts';
 
 const VERBS = ['create', 'list', 'get', 'cancel', 'pause', 'resume'] as const;
@@ -15,10 +23,10 @@ const FLAGS = {
     help: 'create: where the lines go, as in chat/completions',
   },
   metadata: { value: 'K=V,…', help: 'create: shown with the batch' },
-  ...CONNECTION,
+  ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
-export const BATCHES: Command = {
+export const BATCHES_COMMAND: Command = {
   summary: 'many prompts from a file, without hurry',
   examples: `create FILE --endpoint E | list | get ID | cancel ID | pause ID | resume ID
 
@@ -53,7 +61,7 @@ const HEAD = ['id', 'status', 'done', 'failed', 'pace', 'end', 'endpoint', 'mode
 const NONE = '–';
 
 /** Of a batch that is over, nothing about its pace. */
-const row: Row = (value) => {
+const row: ListRow = (value) => {
   const {
     id,
     status,
@@ -87,21 +95,22 @@ async function batchesCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, FLAGS, { words: 2 });
   const [verb] = words;
   const target = targetAt('/v1/batches', values);
-  refusePassedOver(verb, { endpoint: [values.endpoint, 'create'], metadata: [values.metadata, 'create'] });
-  const act = async (_: string, path: string) => print(target, row, await ask(target, 'POST', `${path}/${verb}`));
+  refuseIgnoredFlags(verb, { endpoint: [values.endpoint, 'create'], metadata: [values.metadata, 'create'] });
+  const act = async (_: string, path: string) =>
+    printAnswer(target, row, await askGateway(target, 'POST', `${path}/${verb}`));
   const usage = 'batches create FILE --endpoint E|list|get ID|cancel ID|pause ID|resume ID';
-  return listOr(target, { head: HEAD, row }, words, usage, {
+  return listOrGet(target, { head: HEAD, row }, words, usage, {
     cancel: act,
     pause: act,
     resume: act,
-    create: async (file) => print(target, row, await create(target, file, values)),
+    create: async (file) => printAnswer(target, row, await create(target, file, values)),
   });
 }
 
 async function create(
   target: ReturnType<typeof targetAt>,
   file: string,
-  { endpoint, metadata }: Values<typeof FLAGS>,
+  { endpoint, metadata }: ParsedFlags<typeof FLAGS>,
 ): Promise<unknown> {
   if (endpoint === undefined) throw new UsageError('--endpoint is missing, as in --endpoint chat/completions');
   const pairs = metadata === undefined ? undefined : pairsOf(metadata);
@@ -110,7 +119,7 @@ async function create(
     input = z.object({ id: z.string() }).parse(await putFile({ ...target, path: '/v1/files' }, file)).id;
     console.error(printable(`${file} is ${input}`));
   }
-  return ask(target, 'POST', '', {
+  return askGateway(target, 'POST', '', {
     input_file_id: input,
     endpoint: endpoint.startsWith('/') ? endpoint : `/v1/${endpoint}`,
     completion_window: '24h',

@@ -1,7 +1,7 @@
 /** `otela-gateway catalogue …`: who answers for a model, who may use it, whether it is always there, and when it ends. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { ask, CONNECTION, list, print, targetAt, wasDeleted } from './client.ts';
+import { askGateway, CONNECTION_FLAGS, printAnswer, printList, targetAt, wasDeleted } from './client.ts';
 
 const entrySchema = z.object({
   id: z.string(),
@@ -21,10 +21,10 @@ const SAID = {
   sunset: { value: 'DATE|none', help: 'set: from then on requests get 404' },
   successor: { value: 'MODEL|none', help: 'set: what takes its place' },
 } as const satisfies Flags;
-const FLAGS = { ...SAID, ...CONNECTION } as const satisfies Flags;
+const FLAGS = { ...SAID, ...CONNECTION_FLAGS } as const satisfies Flags;
 const USAGE = 'list | set MODEL … | remove MODEL';
 
-export const CATALOGUE: Command = {
+export const CATALOGUE_COMMAND: Command = {
   summary: 'what holds for a model: owner, access, always-on, its end',
   examples: `${USAGE}
 
@@ -47,16 +47,16 @@ async function catalogueCommand(args: readonly string[]): Promise<number> {
   const over = verb === 'set' || verb === undefined ? undefined : [...given.keys()].find((flag) => flag in SAID);
   if (over !== undefined) throw new UsageError(`otela-gateway catalogue ${verb} takes no --${over}`);
   const head = ['model', 'owner', 'access', 'always on', 'deprecated (UTC)', 'sunset (UTC)', 'successor'];
-  if (verb === 'list' && model === undefined) return list(target, { head, row });
+  if (verb === 'list' && model === undefined) return printList(target, { head, row });
   if (model === undefined) throw new UsageError(`usage: otela-gateway catalogue ${USAGE}`);
   const one = `/${encodeURIComponent(model)}`;
   if (verb === 'set') {
     const body = bodyOf(values);
     if (Object.keys(body).length === 0) throw new UsageError('say what to set: otela-gateway help catalogue');
-    return print(target, row, await ask(target, 'PATCH', one, body));
+    return printAnswer(target, row, await askGateway(target, 'PATCH', one, body));
   }
   if (verb !== 'remove') throw new UsageError(`usage: otela-gateway catalogue ${USAGE}`);
-  const deleted = wasDeleted(await ask(target, 'DELETE', one));
+  const deleted = wasDeleted(await askGateway(target, 'DELETE', one));
   if (target.json) console.log(JSON.stringify({ id: model, deleted }));
   else console.log(deleted ? `${model}  removed` : `the catalogue says nothing of ${model}`);
   return EXIT_DONE;

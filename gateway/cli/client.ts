@@ -3,12 +3,12 @@ import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
 import { type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/index.ts';
-import { toldWait } from '../../shared/patience/told-wait.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { jsonOf } from '../../shared/text/json.ts';
-import { after } from '../after.ts';
+import { tryParseJson } from '../../shared/text/json.ts';
+import { waitWithProgress } from '../../shared/timing/wait-with-progress.ts';
 import { CommandError, EXIT_UNREACHABLE } from '../command.ts';
-import { isReaderGone } from './reader.ts';
+import { startTimer } from '../platform/start-timer.ts';
+import { isStdoutClosed } from './stdout.ts';
 import { Table } from './table.ts';
 
 /** The gateway said no: told without a stack. */
@@ -41,7 +41,7 @@ export async function outlasting<T>(work: () => Promise<T>, pauseMs: number): Pr
 /** Longer than any machine needs for an answer. Before that the command says every now and then that it waits: a person can end it. */
 const ANSWER_MAX_MS = 600_000;
 
-export const CONNECTION = {
+export const CONNECTION_FLAGS = {
   url: { default: 'http://127.0.0.1:8787', value: 'URL', help: 'the gateway' },
   'key-file': {
     default: './data/admin.key',
@@ -59,7 +59,7 @@ export interface ApiTarget {
   json: boolean;
 }
 
-/** What `CONNECTION`'s flags say. @throws UsageError */
+/** What `CONNECTION_FLAGS`'s flags say. @throws UsageError */
 export function targetAt(path: string, values: { url: string; 'key-file': string; json: boolean }): ApiTarget {
   if (!URL.canParse(values.url) || !/^https?:$/.test(new URL(values.url).protocol))
     throw new UsageError(`--url ${values.url} is no URL, as in https://gw.example.org`);
@@ -67,9 +67,9 @@ export function targetAt(path: string, values: { url: string; 'key-file': string
   return { path, url: values.url.replace(/\/(v1\/*)?$/, ''), keyFile: values['key-file'], json: values.json };
 }
 
-export type Row = (value: unknown) => string[];
+export type ListRow = (value: unknown) => string[];
 
-export function print(target: ApiTarget, row: Row, answer: unknown): number {
+export function printAnswer(target: ApiTarget, row: ListRow, answer: unknown): number {
   console.log(target.json ? JSON.stringify(answer) : printable(row(answer).join('  ')));
   return 0;
 }
@@ -80,16 +80,16 @@ const pageSchema = z.object({
 });
 
 /** How things of a kind are listed: a name for each column, and the cells of one of them. */
-export interface Listed {
+export interface ListColumns {
   head: readonly string[];
-  row: Row;
+  row: ListRow;
 }
 
 /** Page by page, one line each. */
-export async function list(target: ApiTarget, { head, row }: Listed): Promise<number> {
+export async function printList(target: ApiTarget, { head, row }: ListColumns): Promise<number> {
   const table = new Table(head);
-  for (let after = '', more = true; more && !isReaderGone(); ) {
-    const { data, has_more } = pageSchema.parse(await ask(target, 'GET', after));
+  for (let after = '', more = true; more && !isStdoutClosed(); ) {
+    const { data, has_more } = pageSchema.parse(await askGateway(target, 'GET', after));
     for (const one of data) {
       if (target.json) console.log(JSON.stringify(one));
       else table.add(row(one));
@@ -103,23 +103,23 @@ export async function list(target: ApiTarget, { head, row }: Listed): Promise<nu
 }
 
 /**
- * `list` and `get ID`, which every list of things has; `others` are the verbs of this one, given ID and the path to it.
+ * `printList` and `get ID`, which every list of things has; `others` are the verbs of this one, given ID and the path to it.
  * @throws UsageError with `usage` for anything else
  */
-export function listOr(
+export function listOrGet(
   target: ApiTarget,
-  listed: Listed,
+  listed: ListColumns,
   [verb = '', what]: readonly string[],
   usage: string,
   others: Readonly<Record<string, (what: string, path: string) => Promise<number>>>,
 ): Promise<number> {
-  if (verb === 'list' && what === undefined) return list(target, listed);
+  if (verb === 'list' && what === undefined) return printList(target, listed);
   const other = Object.hasOwn(others, verb) ? others[verb] : undefined;
   if (what === undefined || (other === undefined && verb !== 'get'))
     throw new UsageError(`usage: otela-gateway ${usage}`);
   const path = `/${encodeURIComponent(what)}`;
   if (other !== undefined) return other(what, path);
-  return ask(target, 'GET', path).then((answer) => print({ ...target, json: true }, listed.row, answer));
+  return askGateway(target, 'GET', path).then((answer) => printAnswer({ ...target, json: true }, listed.row, answer));
 }
 
 /** What a header can hold: anything else would be told in an error's words, the key with it. */
@@ -128,7 +128,7 @@ const KEY = /^[\x21-\x7e]+$/;
 const errorSchema = z.object({ error: z.object({ message: z.string() }) });
 
 /** @throws ClientError with the gateway's own words */
-export async function ask(
+export async function askGateway(
   target: ApiTarget,
   method: string,
   path: string,
@@ -138,10 +138,10 @@ export async function ask(
     async (response) => [response, await textOf(response)] as const,
   );
   const { host } = new URL(target.url);
-  const [response, text] = await toldWait(answering, after, (seconds) =>
+  const [response, text] = await waitWithProgress(answering, startTimer, (seconds) =>
     console.error(`${host} has not answered ${method} ${target.path}${path} for ${seconds} s; waiting`),
   );
-  const json = jsonOf(text);
+  const json = tryParseJson(text);
   if (response.ok && json !== undefined) return json;
   throw refusal(response.status, text);
 }
@@ -157,7 +157,7 @@ export async function download(target: ApiTarget, path: string): Promise<Readabl
 export async function upload(target: ApiTarget, path: string, form: FormData): Promise<unknown> {
   const response = await send(target, 'POST', path, form, undefined);
   const text = await response.text();
-  const json = jsonOf(text);
+  const json = tryParseJson(text);
   if (response.ok && json !== undefined) return json;
   throw refusal(response.status, text);
 }
@@ -197,13 +197,13 @@ function textOf(response: Response): Promise<string> {
 }
 
 function refusal(status: number, text: string): ClientError {
-  const said = errorSchema.safeParse(jsonOf(text));
+  const said = errorSchema.safeParse(tryParseJson(text));
   const Kind = status >= 500 || status < 300 ? Failing : ClientError;
   return new Kind(printable(said.success ? said.data.error.message : `${status} ${text.slice(0, 500)}`));
 }
 
 /** @throws UsageError where a flag would be passed over */
-export function refusePassedOver(
+export function refuseIgnoredFlags(
   verb: string | undefined,
   flags: Readonly<Record<string, readonly [given: unknown, of: string]>>,
 ): void {

@@ -3,55 +3,57 @@ import manifest from '../../package.json' with { type: 'json' };
 import { type Command, EXIT_DONE, EXIT_USAGE, type Program } from '../../shared/command-line/index.ts';
 import { EXIT_FAILED, EXIT_UNREACHABLE } from '../command.ts';
 
-import { BACKUP } from '../hosts/node/backup/backup-command.ts';
-import { RESTORE } from '../hosts/node/backup/restore-command.ts';
-import { DOCTOR } from '../hosts/node/doctor/doctor-command.ts';
-import { PROMOTE } from '../hosts/node/following/promote-command.ts';
-import { ISSUER } from '../hosts/node/issuer/issuer-command.ts';
-import { SERVE } from '../hosts/node/serve/serve-command.ts';
-import { BATCHES } from './batches-command.ts';
-import { CATALOGUE } from './catalogue-command.ts';
-import { FACTORY } from './factory-command.ts';
-import { FILES } from './files-command.ts';
-import { GATEWAYS } from './gateways-command.ts';
-import { LOGS } from './logs-command.ts';
-import { NODES } from './nodes-command.ts';
-import { PEERS } from './peers-command.ts';
-import { ACCESS, MEMBERS } from './people-commands.ts';
-import { commandOf } from './resource-command.ts';
+import { BACKUP_COMMAND } from '../hosts/node/backup/backup-command.ts';
+import { RESTORE_COMMAND } from '../hosts/node/backup/restore-command.ts';
+import { GATEWAY_DOCTOR_COMMAND } from '../hosts/node/doctor/doctor-command.ts';
+import { ISSUER_COMMAND } from '../hosts/node/issuer/issuer-command.ts';
+import { PROMOTE_COMMAND } from '../hosts/node/replication/promote-command.ts';
+import { SERVE_COMMAND } from '../hosts/node/serve/serve-command.ts';
+import { BATCHES_COMMAND } from './batches-command.ts';
+import { CATALOGUE_COMMAND } from './catalogue-command.ts';
+import { FACTORY_COMMAND } from './factory-command.ts';
+import { FILES_COMMAND } from './files-command.ts';
+import { GATEWAYS_COMMAND } from './gateways-command.ts';
+import { NODE_LOGS_COMMAND } from './logs-command.ts';
+import { NODES_COMMAND } from './nodes-command.ts';
+import { PEERS_COMMAND } from './peers-command.ts';
+import { ACCESS_COMMAND, MEMBERS_COMMAND } from './people-commands.ts';
+import { buildResourceCommand } from './resource-command.ts';
 import { RESOURCES } from './resources.ts';
-import { ROLLOUT } from './rollout-command.ts';
-import { SETTINGS } from './settings-command.ts';
-import { AUDIT, TRACE, USAGE } from './usage-command.ts';
-import { WHY } from './why-command.ts';
+import { ROLLOUT_COMMAND } from './rollout-command.ts';
+import { SETTINGS_COMMAND } from './settings-command.ts';
+import { AUDIT_COMMAND, TRACE_COMMAND, USAGE_COMMAND } from './usage-command.ts';
+import { WHY_COMMAND } from './why-command.ts';
 
 const COMMANDS: Readonly<Record<string, Command>> = {
-  serve: SERVE,
-  doctor: DOCTOR,
-  backup: BACKUP,
-  restore: RESTORE,
-  ...Object.fromEntries(Object.entries(RESOURCES).map(([name, resource]) => [name, commandOf(name, resource)])),
-  members: MEMBERS,
-  access: ACCESS,
-  catalogue: CATALOGUE,
-  factory: FACTORY,
-  nodes: NODES,
-  logs: LOGS,
-  rollout: ROLLOUT,
-  peers: PEERS,
-  batches: BATCHES,
-  files: FILES,
-  gateways: GATEWAYS,
-  usage: USAGE,
-  why: WHY,
-  trace: TRACE,
-  settings: SETTINGS,
-  audit: AUDIT,
-  issuer: ISSUER,
-  promote: PROMOTE,
+  serve: SERVE_COMMAND,
+  doctor: GATEWAY_DOCTOR_COMMAND,
+  backup: BACKUP_COMMAND,
+  restore: RESTORE_COMMAND,
+  ...Object.fromEntries(
+    Object.entries(RESOURCES).map(([name, resource]) => [name, buildResourceCommand(name, resource)]),
+  ),
+  members: MEMBERS_COMMAND,
+  access: ACCESS_COMMAND,
+  catalogue: CATALOGUE_COMMAND,
+  factory: FACTORY_COMMAND,
+  nodes: NODES_COMMAND,
+  logs: NODE_LOGS_COMMAND,
+  rollout: ROLLOUT_COMMAND,
+  peers: PEERS_COMMAND,
+  batches: BATCHES_COMMAND,
+  files: FILES_COMMAND,
+  gateways: GATEWAYS_COMMAND,
+  usage: USAGE_COMMAND,
+  why: WHY_COMMAND,
+  trace: TRACE_COMMAND,
+  settings: SETTINGS_COMMAND,
+  audit: AUDIT_COMMAND,
+  issuer: ISSUER_COMMAND,
+  promote: PROMOTE_COMMAND,
 };
 
-export const PROGRAM: Program = {
+export const GATEWAY_PROGRAM: Program = {
   name: 'otela-gateway',
   version: manifest.version,
   about: `otela-gateway runs an OpenTela gateway on this machine, and is the shell of any.

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine } from '../../shared/command-line/index.ts';
 import { modelReport } from '../../shared/factory/exchange.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { ask, CONNECTION, targetAt } from './client.ts';
+import { askGateway, CONNECTION_FLAGS, targetAt } from './client.ts';
 
 /** Newest decisions that are shown of each factory; --json has all. */
 const DECISIONS = 5;
@@ -19,19 +19,19 @@ const factorySchema = z.looseObject({
 });
 const listSchema = z.object({ data: z.array(factorySchema) });
 
-export const FACTORY: Command = {
+export const FACTORY_COMMAND: Command = {
   summary: 'what factories of jobs do, and why',
   examples: `
 
   otela-gateway factory                                        models with their state and estimate, the newest decisions
   otela-gateway factory --json | jq '.jobs[] | select(.state == "failed") | .log_tail'`,
-  flags: CONNECTION,
+  flags: CONNECTION_FLAGS,
   run: factoryCommand,
 };
 
 async function factoryCommand(args: readonly string[]): Promise<number> {
-  const target = targetAt('/admin/factory', parseLine(args, CONNECTION).values);
-  const { data } = listSchema.parse(await ask(target, 'GET', ''));
+  const target = targetAt('/admin/factory', parseLine(args, CONNECTION_FLAGS).values);
+  const { data } = listSchema.parse(await askGateway(target, 'GET', ''));
   for (const factory of data) {
     if (target.json) console.log(JSON.stringify(factory));
     else for (const line of linesOf(factory)) console.log(printable(line));

@@ -7,18 +7,18 @@ import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine } from '../../shared/command-line/index.ts';
 import {
   type ApiTarget,
-  ask,
+  askGateway,
   ClientError,
-  CONNECTION,
+  CONNECTION_FLAGS,
   download,
-  listOr,
-  print,
-  type Row,
-  refusePassedOver,
+  type ListRow,
+  listOrGet,
+  printAnswer,
+  refuseIgnoredFlags,
   targetAt,
   upload,
 } from './client.ts';
-import { drained, isReaderGone } from './reader.ts';
+import { isStdoutClosed, waitForStdout } from './stdout.ts';
 
 const PURPOSES = ['batch', 'user_data', 'assistants', 'fine-tune', 'vision', 'evals'];
 const VERBS = ['list', 'get', 'put', 'delete', 'content'] as const;
@@ -26,10 +26,10 @@ const VERBS = ['list', 'get', 'put', 'delete', 'content'] as const;
 const FLAGS = {
   purpose: { value: 'PURPOSE', takes: PURPOSES, help: 'put: what it is for; left out: batch' },
   out: { value: 'FILE', takes: 'file', help: 'content: where to; left out: stdout' },
-  ...CONNECTION,
+  ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
-export const FILES: Command = {
+export const FILES_COMMAND: Command = {
   summary: 'files of batches: uploads and results',
   examples: `list | get ID | put FILE | delete ID | content ID
 
@@ -53,7 +53,7 @@ const fileSchema = z.looseObject({
 });
 
 const HEAD = ['id', 'purpose', 'bytes', 'created', 'kept', 'name'];
-const row: Row = (value) => {
+const row: ListRow = (value) => {
   const { id, bytes, created_at, expires_at, filename, purpose } = fileSchema.parse(value);
   const until = expires_at === undefined ? 'stays' : `until ${dateOf(expires_at)}`;
   return [id, purpose, String(bytes), dateOf(created_at), until, filename];
@@ -67,15 +67,15 @@ export function dateOf(seconds: number): string {
 async function filesCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, FLAGS, { words: 2 });
   const target = targetAt('/v1/files', values);
-  refusePassedOver(words[0], { purpose: [values.purpose, 'put'], out: [values.out, 'content'] });
-  return listOr(target, { head: HEAD, row }, words, 'files list|get ID|put FILE|delete ID|content ID', {
-    put: async (file) => print(target, row, await putFile(target, file, values.purpose)),
-    delete: async (_, path) => print(target, deleted, await ask(target, 'DELETE', path)),
+  refuseIgnoredFlags(words[0], { purpose: [values.purpose, 'put'], out: [values.out, 'content'] });
+  return listOrGet(target, { head: HEAD, row }, words, 'files list|get ID|put FILE|delete ID|content ID', {
+    put: async (file) => printAnswer(target, row, await putFile(target, file, values.purpose)),
+    delete: async (_, path) => printAnswer(target, deleted, await askGateway(target, 'DELETE', path)),
     content: (_, path) => content(target, path, values.out),
   });
 }
 
-const deleted: Row = (answer) => [z.object({ id: z.string() }).parse(answer).id, 'deleted'];
+const deleted: ListRow = (answer) => [z.object({ id: z.string() }).parse(answer).id, 'deleted'];
 
 /** @returns the file's object @throws ClientError */
 export async function putFile(target: ApiTarget, path: string, purpose = 'batch'): Promise<unknown> {
@@ -102,8 +102,8 @@ async function content(target: ApiTarget, one: string, out: string | undefined):
     return EXIT_DONE;
   }
   for await (const piece of body) {
-    if (isReaderGone()) break;
-    if (!process.stdout.write(piece)) await drained();
+    if (isStdoutClosed()) break;
+    if (!process.stdout.write(piece)) await waitForStdout();
   }
   return EXIT_DONE;
 }

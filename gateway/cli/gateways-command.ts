@@ -1,7 +1,7 @@
 /** `otela-gateway gateways …`: the gateways of one institution. One is the first, the others follow it. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { ask, CONNECTION, targetAt, wasDeleted } from './client.ts';
+import { askGateway, CONNECTION_FLAGS, targetAt, wasDeleted } from './client.ts';
 
 const followerSchema = z.object({
   key: z.string(),
@@ -22,7 +22,7 @@ const statusSchema = z.object({
   error: z.string().optional(),
 });
 
-export const GATEWAYS: Command = {
+export const GATEWAYS_COMMAND: Command = {
   summary: 'gateways that follow this one, or the one that it follows',
   examples: `list | remove KEY
 
@@ -31,22 +31,22 @@ export const GATEWAYS: Command = {
 
 How one follows another: docs/gateways.md.`,
   verbs: ['list', 'remove'],
-  flags: CONNECTION,
+  flags: CONNECTION_FLAGS,
   run: gatewaysCommand,
 };
 
 async function gatewaysCommand(args: readonly string[]): Promise<number> {
-  const { values, words } = parseLine(args, CONNECTION, { words: 2 });
+  const { values, words } = parseLine(args, CONNECTION_FLAGS, { words: 2 });
   const target = targetAt('/admin/gateways', values);
   const [verb, key] = words;
   if (verb === 'list' && key === undefined) {
-    const status = statusSchema.parse(await ask(target, 'GET', ''));
+    const status = statusSchema.parse(await askGateway(target, 'GET', ''));
     if (target.json) console.log(JSON.stringify(status));
     else for (const line of told(status)) console.log(line);
     return EXIT_DONE;
   }
   if (verb === 'remove' && key !== undefined) {
-    const gone = await ask(target, 'DELETE', `/${encodeURIComponent(key)}`);
+    const gone = await askGateway(target, 'DELETE', `/${encodeURIComponent(key)}`);
     console.log(target.json ? JSON.stringify(gone) : wasDeleted(gone) ? `${key}  removed` : `${key} was no follower`);
     return EXIT_DONE;
   }

@@ -1,6 +1,6 @@
 /** `GET /admin/nodes`, page after page. */
 import * as z from 'zod';
-import { type ApiTarget, ask } from './client.ts';
+import { type ApiTarget, askGateway } from './client.ts';
 
 /** What every command reads of a node. */
 export const LISTED_NODE = {
@@ -19,7 +19,7 @@ export async function* listedNodes<Node extends { session: string }>(
 ): AsyncGenerator<Node> {
   const pageSchema = z.object({ data: z.array(schema), has_more: z.boolean() });
   for (let more = true; more; ) {
-    const page = pageSchema.parse(await ask(target, 'GET', `?${query}`));
+    const page = pageSchema.parse(await askGateway(target, 'GET', `?${query}`));
     yield* page.data;
     const last = page.data.at(-1);
     more = page.has_more && last !== undefined;

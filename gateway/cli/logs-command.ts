@@ -3,10 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { type ApiTarget, ask, ClientError, CONNECTION, download, outlasting, targetAt } from './client.ts';
+import { type ApiTarget, askGateway, ClientError, CONNECTION_FLAGS, download, outlasting, targetAt } from './client.ts';
 import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
-import { newSince } from './new-since.ts';
-import { isReaderGone } from './reader.ts';
+import { textAfter } from './new-since.ts';
+import { isStdoutClosed } from './stdout.ts';
 
 const telemetrySchema = z.object({
   log: z.string(),
@@ -19,10 +19,10 @@ const nodeSchema = z.looseObject({ ...LISTED_NODE, job: z.looseObject({ node: z.
 const FLAGS = {
   follow: { short: 'f', help: 'and what comes, until the node has left' },
   agent: { help: "the agent's own log in place of the engine's" },
-  ...CONNECTION,
+  ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
-export const LOGS: Command = {
+export const NODE_LOGS_COMMAND: Command = {
   summary: 'what a node prints, or printed last',
   examples: `NODE [--follow] [--agent]
 
@@ -50,17 +50,17 @@ async function logsCommand(args: readonly string[]): Promise<number> {
     say(target, session, await lastWords(target, session));
     return EXIT_DONE;
   }
-  for (let before = ''; !isReaderGone(); await sleep(EVERY_MS)) {
+  for (let before = ''; !isStdoutClosed(); await sleep(EVERY_MS)) {
     const told = await (values.follow
       ? outlasting(() => telemetry(target, session), EVERY_MS)
       : telemetry(target, session));
     if (told === undefined) {
-      say(target, session, newSince(before, await lastWords(target, session)));
+      say(target, session, textAfter(before, await lastWords(target, session)));
       return EXIT_DONE;
     }
     if (told.withheld !== undefined) throw new ClientError(`no log of ${session}: ${WITHHELD[told.withheld]}`);
     const text = values.agent ? (told.agent_log ?? '') : told.log;
-    say(target, session, newSince(before, text));
+    say(target, session, textAfter(before, text));
     if (!values.follow) return EXIT_DONE;
     before = text === '' ? before : text;
   }
@@ -85,7 +85,7 @@ async function nodeOf(target: ApiTarget, name: string): Promise<z.infer<typeof n
 /** Undefined where its agent cannot be asked any more. */
 async function telemetry(target: ApiTarget, session: string): Promise<Telemetry | undefined> {
   try {
-    return telemetrySchema.parse(await ask(target, 'GET', `/${encodeURIComponent(session)}/telemetry`));
+    return telemetrySchema.parse(await askGateway(target, 'GET', `/${encodeURIComponent(session)}/telemetry`));
   } catch (error) {
     const { state } = await nodeOf(target, session);
     if (state === 'LEFT' || state === 'DOWN') return undefined;

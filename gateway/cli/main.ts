@@ -4,13 +4,13 @@ import { runProgram } from '../../shared/command-line/index.ts';
 import { CommandError, EXIT_FAILED } from '../command.ts';
 import { boundYoungGeneration } from '../hosts/node/serve/young-generation.ts';
 import { IssuerError } from '../issuer/issuer.ts';
-import { PROGRAM } from './commands.ts';
-import { watchReader } from './reader.ts';
+import { GATEWAY_PROGRAM } from './commands.ts';
+import { watchStdout } from './stdout.ts';
 
 const argv = process.argv.slice(2);
-watchReader();
+watchStdout();
 if (argv[0] === 'serve') boundYoungGeneration();
-process.exitCode = await runProgram(PROGRAM, argv, undefined, {
+process.exitCode = await runProgram(GATEWAY_PROGRAM, argv, undefined, {
   out: console.log,
   complain: console.error,
   exitOf: (error) => {

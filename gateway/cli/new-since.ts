@@ -7,7 +7,7 @@ const OVERLAP_CHARS = 1_024;
  * The part of `text` that follows the end of `before`, with a mark where output between them is missing. If one line fills all that is
  * compared, repetitions of it may be left out: they look the same as the lines that `before` already had.
  */
-export function newSince(before: string, text: string): string {
+export function textAfter(before: string, text: string): string {
   if (before === '') return text;
   if (text.startsWith(before)) return text.slice(before.length);
   // A tail that moved on begins behind `before`'s beginning: the longest end of `before` that `text` begins with.

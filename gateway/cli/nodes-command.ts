@@ -2,9 +2,9 @@
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printableJson } from '../../shared/terminal/printable.ts';
-import { type ApiTarget, ask, CONNECTION, refusePassedOver, targetAt } from './client.ts';
+import { type ApiTarget, askGateway, CONNECTION_FLAGS, refuseIgnoredFlags, targetAt } from './client.ts';
 import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
-import { isReaderGone } from './reader.ts';
+import { isStdoutClosed } from './stdout.ts';
 import { Table } from './table.ts';
 
 const nodeSchema = z.looseObject({
@@ -38,10 +38,10 @@ const OPTIONS = {
   state: { value: STATES.join('|'), takes: STATES, help: 'list: in that state' },
   model: { value: 'M', help: 'list: that serve it' },
   session: { value: 'S', help: 'history: of that one' },
-  ...CONNECTION,
+  ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
-export const NODES: Command = {
+export const NODES_COMMAND: Command = {
   summary: 'what runs at each node now',
   examples: `list | show SESSION | history | drain SESSION | end SESSION
 
@@ -61,7 +61,7 @@ async function nodesCommand(args: readonly string[]): Promise<number> {
   const target = targetAt('/admin/nodes', values);
   const [verb, session] = words;
   const { state, model } = values;
-  refusePassedOver(verb, { state: [state, 'list'], model: [model, 'list'], session: [values.session, 'history'] });
+  refuseIgnoredFlags(verb, { state: [state, 'list'], model: [model, 'list'], session: [values.session, 'history'] });
   if (verb === 'list' && session === undefined) {
     await listNodes(target, { state, model });
     return EXIT_DONE;
@@ -74,16 +74,16 @@ async function nodesCommand(args: readonly string[]): Promise<number> {
   const path = `/${encodeURIComponent(session)}`;
   switch (verb) {
     case 'show':
-      console.log(printableJson(await ask(target, 'GET', path), target.json ? 0 : 2));
+      console.log(printableJson(await askGateway(target, 'GET', path), target.json ? 0 : 2));
       return EXIT_DONE;
     case 'drain': {
-      const drained = await ask(target, 'POST', `${path}/drain`);
+      const drained = await askGateway(target, 'POST', `${path}/drain`);
       const { running } = drainedSchema.parse(drained);
       console.log(target.json ? JSON.stringify(drained) : `${session} drains: ${running} requests run there`);
       return EXIT_DONE;
     }
     case 'end': {
-      const ended = await ask(target, 'DELETE', path);
+      const ended = await askGateway(target, 'DELETE', path);
       console.log(target.json ? JSON.stringify(ended) : `${session}  ended`);
       return EXIT_DONE;
     }
@@ -103,7 +103,7 @@ async function listNodes(target: ApiTarget, wanted: Record<string, string | unde
   for (const [key, value] of Object.entries(wanted)) if (value !== undefined) query.set(key, value);
   const table = new Table(HEAD);
   for await (const node of listedNodes(target, query, nodeSchema)) {
-    if (isReaderGone()) return;
+    if (isStdoutClosed()) return;
     if (target.json) console.log(JSON.stringify(node));
     else table.add(rowOf(node));
   }
@@ -113,7 +113,7 @@ async function listNodes(target: ApiTarget, wanted: Record<string, string | unde
 /** The newest first, as the API has them and the other lists. */
 async function tellHistory(target: ApiTarget, session: string | undefined): Promise<void> {
   const query = new URLSearchParams({ limit: String(EVENTS), ...(session === undefined ? {} : { session }) });
-  const { data } = historySchema.parse(await ask(target, 'GET', `/history?${query}`));
+  const { data } = historySchema.parse(await askGateway(target, 'GET', `/history?${query}`));
   const table = new Table(['at', 'event', 'session', 'node', 'provider', 'cluster', 'reason']);
   for (const one of data) {
     const { at, event, session: of, node, provider, cluster, reason, cause } = one;

@@ -1,7 +1,7 @@
 /** `otela-gateway peers …`: the issuers whose nodes this gateway takes in beside its own. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { type ApiTarget, ask, CONNECTION, targetAt, wasDeleted } from './client.ts';
+import { type ApiTarget, askGateway, CONNECTION_FLAGS, targetAt, wasDeleted } from './client.ts';
 import { Table } from './table.ts';
 
 const peerSchema = z.object({
@@ -11,7 +11,7 @@ const peerSchema = z.object({
   created_at: z.string(),
 });
 const listSchema = z.object({ data: z.array(peerSchema) });
-export const PEERS: Command = {
+export const PEERS_COMMAND: Command = {
   summary: 'other institutions whose nodes this gateway takes in',
   examples: `add NAME KEY URL | list | remove NAME
 
@@ -19,16 +19,16 @@ export const PEERS: Command = {
   otela-gateway peers list
   otela-gateway peers remove psi`,
   verbs: ['add', 'list', 'remove'],
-  flags: CONNECTION,
+  flags: CONNECTION_FLAGS,
   run: peersCommand,
 };
 
 async function peersCommand(args: readonly string[]): Promise<number> {
-  const { values, words } = parseLine(args, CONNECTION, { words: 4 });
+  const { values, words } = parseLine(args, CONNECTION_FLAGS, { words: 4 });
   const target = targetAt('/admin/peers', values);
   const [verb, name, root, url] = words;
   if (verb === 'list' && name === undefined) {
-    const { data } = listSchema.parse(await ask(target, 'GET', ''));
+    const { data } = listSchema.parse(await askGateway(target, 'GET', ''));
     const table = new Table(['name', 'root key', 'url', 'created']);
     for (const peer of data) {
       if (target.json) say(target, peer);
@@ -38,11 +38,11 @@ async function peersCommand(args: readonly string[]): Promise<number> {
     return EXIT_DONE;
   }
   if (verb === 'add' && name !== undefined && root !== undefined && url !== undefined) {
-    say(target, peerSchema.parse(await ask(target, 'POST', '', { name, root, url })));
+    say(target, peerSchema.parse(await askGateway(target, 'POST', '', { name, root, url })));
     return EXIT_DONE;
   }
   if (verb === 'remove' && name !== undefined && root === undefined) {
-    const gone = await ask(target, 'DELETE', `/${encodeURIComponent(name)}`);
+    const gone = await askGateway(target, 'DELETE', `/${encodeURIComponent(name)}`);
     console.log(target.json ? JSON.stringify(gone) : wasDeleted(gone) ? `${name}  removed` : `${name} was no peer`);
     return EXIT_DONE;
   }

@@ -1,9 +1,9 @@
 /** `otela-gateway members …` and `access …`: a project's members, and requests for membership or for a model. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { ask, CONNECTION, list, print, targetAt, wasDeleted } from './client.ts';
-import { bodyOf, limitsOf, merged } from './resource-command.ts';
-import { LIMITS } from './resources.ts';
+import { askGateway, CONNECTION_FLAGS, printAnswer, printList, targetAt, wasDeleted } from './client.ts';
+import { bodyFromFlags, limitsFromAnswer, mergeLimits } from './resource-command.ts';
+import { LIMIT_FLAGS } from './resources.ts';
 
 const memberSchema = z.object({
   project_id: z.string(),
@@ -18,12 +18,12 @@ const memberSchema = z.object({
 
 const MEMBER_FLAGS: Flags = {
   lead: { value: 'yes|no', takes: ['yes', 'no'], help: 'add, set: lets members in and out, and limits them' },
-  ...LIMITS,
-  ...CONNECTION,
+  ...LIMIT_FLAGS,
+  ...CONNECTION_FLAGS,
 };
 const MEMBERS_USAGE = 'list PROJECT | add PROJECT USER | set PROJECT USER … | remove PROJECT USER';
 
-export const MEMBERS: Command = {
+export const MEMBERS_COMMAND: Command = {
   summary: 'who works in a project, who leads it, and with which limits',
   examples: `${MEMBERS_USAGE}
 
@@ -40,34 +40,39 @@ Members \`by claims\` come and go with the groups of their identity provider, at
 };
 
 async function membersCommand(args: readonly string[]): Promise<number> {
-  const { values, words, given } = parseLine(args, { ...MEMBER_FLAGS, ...CONNECTION }, { words: 3 });
+  const { values, words, given } = parseLine(args, { ...MEMBER_FLAGS, ...CONNECTION_FLAGS }, { words: 3 });
   const [verb, project, user] = words;
   const usage = () => new UsageError(`usage: otela-gateway members ${MEMBERS_USAGE}`);
   if (project === undefined) throw usage();
   const target = targetAt(`/admin/projects/${encodeURIComponent(project)}/members`, values);
-  const taken: Readonly<Record<string, readonly string[]>> = { add: ['lead'], set: ['lead', ...Object.keys(LIMITS)] };
-  const over = [...given.keys()].find((flag) => !(flag in CONNECTION) && taken[verb ?? '']?.includes(flag) !== true);
+  const taken: Readonly<Record<string, readonly string[]>> = {
+    add: ['lead'],
+    set: ['lead', ...Object.keys(LIMIT_FLAGS)],
+  };
+  const over = [...given.keys()].find(
+    (flag) => !(flag in CONNECTION_FLAGS) && taken[verb ?? '']?.includes(flag) !== true,
+  );
   if (over !== undefined) throw new UsageError(`otela-gateway members ${verb} takes no --${over}`);
   const [lead] = given.get('lead') ?? [];
   if (lead !== undefined && lead !== 'yes' && lead !== 'no') throw new UsageError('--lead: yes or no');
   if (verb === 'list' && user === undefined)
-    return list(target, { head: ['user', 'role', 'granted', 'limits', 'since', 'name'], row: memberRow });
+    return printList(target, { head: ['user', 'role', 'granted', 'limits', 'since', 'name'], row: memberRow });
   if (user === undefined) throw usage();
   const one = `/${encodeURIComponent(user)}`;
-  const limits = bodyOf({ flags: LIMITS }, values);
+  const limits = bodyFromFlags({ flags: LIMIT_FLAGS }, values);
   const isLimit = Object.keys(limits).length > 0;
   if (verb === 'add' || (verb === 'set' && (lead !== undefined || isLimit))) {
     let answer: unknown;
     if (verb === 'add' || lead !== undefined)
-      answer = await ask(target, 'PUT', one, lead === undefined ? {} : { lead: lead === 'yes' });
+      answer = await askGateway(target, 'PUT', one, lead === undefined ? {} : { lead: lead === 'yes' });
     if (isLimit) {
-      const before = limitsOf(await ask(target, 'GET', one));
-      answer = await ask(target, 'PATCH', one, noneIfEmpty(merged(limits, before)));
+      const before = limitsFromAnswer(await askGateway(target, 'GET', one));
+      answer = await askGateway(target, 'PATCH', one, noneIfEmpty(mergeLimits(limits, before)));
     }
-    return print(target, memberRow, answer);
+    return printAnswer(target, memberRow, answer);
   }
   if (verb !== 'remove') throw usage();
-  const deleted = wasDeleted(await ask(target, 'DELETE', one));
+  const deleted = wasDeleted(await askGateway(target, 'DELETE', one));
   if (target.json) console.log(JSON.stringify({ project_id: project, user_id: user, deleted }));
   else console.log(deleted ? `${user}  removed` : `${user} was no member`);
   return EXIT_DONE;
@@ -87,7 +92,7 @@ function memberRow(value: unknown): string[] {
 
 /** As flags are called. */
 function limitWords(limits: Record<string, unknown> | null): string {
-  const words = Object.entries(LIMITS).flatMap(([flag, { member }]) => {
+  const words = Object.entries(LIMIT_FLAGS).flatMap(([flag, { member }]) => {
     const value = limits?.[member.slice('limits.'.length)];
     return value === undefined ? [] : [`${flag}=${String(value)}`];
   });
@@ -108,7 +113,7 @@ const requestSchema = z.object({
 
 const ACCESS_USAGE = 'list | approve ID | refuse ID';
 
-export const ACCESS: Command = {
+export const ACCESS_COMMAND: Command = {
   summary: 'requests of people for projects and models',
   examples: `${ACCESS_USAGE}
 
@@ -116,19 +121,19 @@ export const ACCESS: Command = {
   otela-gateway access approve req_5b…                they are let in at once
   otela-gateway access refuse req_5b…`,
   verbs: ['list', 'approve', 'refuse'],
-  flags: CONNECTION,
+  flags: CONNECTION_FLAGS,
   run: accessCommand,
 };
 
 async function accessCommand(args: readonly string[]): Promise<number> {
-  const { values, words } = parseLine(args, CONNECTION, { words: 2 });
+  const { values, words } = parseLine(args, CONNECTION_FLAGS, { words: 2 });
   const [verb, id] = words;
   const target = targetAt('/admin/access-requests', values);
   if (verb === 'list' && id === undefined)
-    return list(target, { head: ['id', 'status', 'who', 'asks for', 'when', 'reason'], row: requestRow });
+    return printList(target, { head: ['id', 'status', 'who', 'asks for', 'when', 'reason'], row: requestRow });
   const status = verb === 'approve' ? 'approved' : verb === 'refuse' ? 'refused' : undefined;
   if (status === undefined || id === undefined) throw new UsageError(`usage: otela-gateway access ${ACCESS_USAGE}`);
-  return print(target, requestRow, await ask(target, 'PATCH', `/${encodeURIComponent(id)}`, { status }));
+  return printAnswer(target, requestRow, await askGateway(target, 'PATCH', `/${encodeURIComponent(id)}`, { status }));
 }
 
 function requestRow(value: unknown): string[] {

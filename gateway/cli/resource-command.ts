@@ -1,17 +1,17 @@
 /** Runs `keys`, `users`, `projects`, `providers` and `tokens` against the admin REST. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { ask, CONNECTION, list, print, type Row, targetAt } from './client.ts';
-import type { Kind, Resource } from './resources.ts';
+import { askGateway, CONNECTION_FLAGS, type ListRow, printAnswer, printList, targetAt } from './client.ts';
+import type { FieldKind, Resource } from './resources.ts';
 
 const DAY_S = 86_400;
 const UNIT_S: Readonly<Record<string, number>> = { m: 60, h: 3_600, d: DAY_S };
 
 /** The command of a row of the table. */
-export function commandOf(name: string, resource: Resource): Command {
+export function buildResourceCommand(name: string, resource: Resource): Command {
   const { summary, examples, verbs } = resource;
   const overlap = { value: '24h', help: 'rotate: the old one works on for so long' };
-  const flags: Flags = { ...resource.flags, ...(verbs.includes('rotate') ? { overlap } : {}), ...CONNECTION };
+  const flags: Flags = { ...resource.flags, ...(verbs.includes('rotate') ? { overlap } : {}), ...CONNECTION_FLAGS };
   return { summary, examples, verbs, flags, run: (args) => resourceCommand(name, resource, flags, args) };
 }
 
@@ -22,7 +22,7 @@ async function resourceCommand(
   flags: Flags,
   args: readonly string[],
 ): Promise<number> {
-  const { values, given: flagsGiven, words } = parseLine(args, { ...flags, ...CONNECTION }, { words: 2 });
+  const { values, given: flagsGiven, words } = parseLine(args, { ...flags, ...CONNECTION_FLAGS }, { words: 2 });
   const { verbs, path, secret, first } = resource;
   const row = rowOf(resource.shown);
   const target = targetAt(path, values);
@@ -32,26 +32,27 @@ async function resourceCommand(
   const named = id !== undefined;
   const one = `/${encodeURIComponent(id ?? '')}`;
   if (verb === 'list' && id === undefined)
-    return list(target, { head: ['id', ...resource.shown.map(columnOf), 'state', 'created', 'name'], row });
-  if (verb === 'show' && named) return print({ ...target, json: true }, row, await ask(target, 'GET', one));
+    return printList(target, { head: ['id', ...resource.shown.map(columnOf), 'state', 'created', 'name'], row });
+  if (verb === 'show' && named)
+    return printAnswer({ ...target, json: true }, row, await askGateway(target, 'GET', one));
   if (verb === 'delete' && named) return erase(target, one);
-  if (verb === 'revoke' && named) return print(target, row, await ask(target, 'DELETE', one));
+  if (verb === 'revoke' && named) return printAnswer(target, row, await askGateway(target, 'DELETE', one));
   if (verb === 'create' && (first === undefined ? id === undefined : named)) {
-    const made = await ask(target, 'POST', '', {
-      ...bodyOf(resource, values),
+    const made = await askGateway(target, 'POST', '', {
+      ...bodyFromFlags(resource, values),
       ...(first === undefined ? {} : { [first]: id }),
     });
-    return secret === undefined ? print(target, row, made) : shownOnce(target.json, made, row, secret);
+    return secret === undefined ? printAnswer(target, row, made) : shownOnce(target.json, made, row, secret);
   }
   if (verb === 'set' && named) {
-    const body = bodyOf(resource, values);
-    const before = 'limits' in body ? limitsOf(await ask(target, 'GET', one)) : {};
-    return print(target, row, await ask(target, 'PATCH', one, merged(body, before)));
+    const body = bodyFromFlags(resource, values);
+    const before = 'limits' in body ? limitsFromAnswer(await askGateway(target, 'GET', one)) : {};
+    return printAnswer(target, row, await askGateway(target, 'PATCH', one, mergeLimits(body, before)));
   }
   if (verb === 'rotate' && named) {
     const [overlap] = flagsGiven.get('overlap') ?? [];
     const body = overlap === undefined ? {} : { overlap_seconds: seconds(overlap) };
-    return shownOnce(target.json, await ask(target, 'POST', `${one}/rotate`, body), row, 'key');
+    return shownOnce(target.json, await askGateway(target, 'POST', `${one}/rotate`, body), row, 'key');
   }
   throw new UsageError(`usage: otela-gateway ${name} ${verbs.join('|')} …`);
 }
@@ -59,7 +60,7 @@ async function resourceCommand(
 /** A flag that would be passed over was meant: `keys list --project P` would show everybody's. @throws UsageError */
 function refusePassedOver(name: string, verb: string, { flags }: Resource, given: readonly string[]): void {
   const taken = verb === 'create' || verb === 'set' ? Object.keys(flags) : verb === 'rotate' ? ['overlap'] : [];
-  const over = given.find((flag) => !(flag in CONNECTION) && !taken.includes(flag));
+  const over = given.find((flag) => !(flag in CONNECTION_FLAGS) && !taken.includes(flag));
   if (over !== undefined) throw new UsageError(`otela-gateway ${name} ${verb} takes no --${over}`);
 }
 
@@ -67,7 +68,7 @@ function refusePassedOver(name: string, verb: string, { flags }: Resource, given
 async function erase(target: ReturnType<typeof targetAt>, one: string): Promise<number> {
   const step = z.object({ id: z.string(), days_left: z.number() });
   for (;;) {
-    const { id, days_left } = step.parse(await ask(target, 'DELETE', one));
+    const { id, days_left } = step.parse(await askGateway(target, 'DELETE', one));
     if (target.json) console.log(JSON.stringify({ id, days_left }));
     else console.log(days_left === 0 ? `${id}  deleted` : `${id}  ${days_left} days of records left`);
     if (days_left === 0) return EXIT_DONE;
@@ -75,7 +76,7 @@ async function erase(target: ReturnType<typeof targetAt>, one: string): Promise<
 }
 
 /** The secret alone goes to stdout, so that `> token` makes a token file. */
-function shownOnce(json: boolean, answer: unknown, row: Row, secret: 'key' | 'token'): number {
+function shownOnce(json: boolean, answer: unknown, row: ListRow, secret: 'key' | 'token'): number {
   if (json) console.log(JSON.stringify(answer));
   else {
     console.error(`${row(answer).join('  ')}\nShown this once:`);
@@ -85,7 +86,7 @@ function shownOnce(json: boolean, answer: unknown, row: Row, secret: 'key' | 'to
 }
 
 /** The members of a body that flags stand for. */
-export function bodyOf(
+export function bodyFromFlags(
   { flags }: Pick<Resource, 'flags'>,
   values: Readonly<Record<string, unknown>>,
 ): Record<string, unknown> {
@@ -102,7 +103,7 @@ export function bodyOf(
   return Object.keys(limits).length === 0 ? body : { ...body, limits };
 }
 
-function parsed(flag: string, kind: Kind, given: string): unknown {
+function parsed(flag: string, kind: FieldKind, given: string): unknown {
   switch (kind) {
     case 'text':
       return given === '' ? null : given;
@@ -139,12 +140,12 @@ function seconds(text: string): number {
   return Number(count) * (UNIT_S[unit] ?? 0);
 }
 
-export function limitsOf(answer: unknown): Record<string, unknown> {
+export function limitsFromAnswer(answer: unknown): Record<string, unknown> {
   return z.object({ limits: z.record(z.string(), z.unknown()).nullish() }).parse(answer).limits ?? {};
 }
 
 /** Limits that no flag names stay: the REST takes them as a whole. */
-export function merged(body: Record<string, unknown>, before: Record<string, unknown>): Record<string, unknown> {
+export function mergeLimits(body: Record<string, unknown>, before: Record<string, unknown>): Record<string, unknown> {
   const given = body.limits;
   if (typeof given !== 'object' || given === null) return body;
   return { ...body, limits: { ...before, ...given } };
@@ -161,7 +162,7 @@ const ended = z.object({
 /** A member's name as a column's. */
 const columnOf = (member: string) => member.replaceAll('_', ' ');
 
-function rowOf(more: readonly string[]): Row {
+function rowOf(more: readonly string[]): ListRow {
   return (value) => {
     const { id, name, created_at } = common.parse(value);
     const other = z.looseObject({}).parse(value);

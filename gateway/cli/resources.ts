@@ -2,10 +2,10 @@
 import type { Flag } from '../../shared/command-line/index.ts';
 
 /** How a flag becomes a member of the body. */
-export type Kind = 'text' | 'list' | 'count' | 'switch' | 'expiry';
+export type FieldKind = 'text' | 'list' | 'count' | 'switch' | 'expiry';
 
 /** `member`: of the body; `limits.` puts it inside. */
-type ResourceFlag = Pick<Flag, 'value' | 'help' | 'takes'> & { member: string; kind: Kind };
+type ResourceFlag = Pick<Flag, 'value' | 'help' | 'takes'> & { member: string; kind: FieldKind };
 
 export interface Resource {
   path: string;
@@ -51,7 +51,7 @@ const expiry = (help: string): ResourceFlag => ({
 });
 const ROLES = ['consumer', 'provider', 'operator'];
 
-export const LIMITS: Resource['flags'] = {
+export const LIMIT_FLAGS: Resource['flags'] = {
   rpm: count('requests_per_minute', 'requests a minute; "none": no limit'),
   tpm: count('tokens_per_minute', 'tokens a minute; "none": no limit'),
   concurrent: count('concurrent_requests', 'requests at once; "none": no limit'),
@@ -74,7 +74,7 @@ const RESTRICTIONS: Resource['flags'] = {
     value: 'MS',
     help: 'milliseconds that requests wait for a model that is being started; "none": as the model’s settings say',
   },
-  ...LIMITS,
+  ...LIMIT_FLAGS,
 };
 
 const CHANGED = ['create', 'list', 'show', 'set'] as const;
@@ -126,7 +126,7 @@ A key is shown once, alone on stdout. List its id with \`keys list\`.`,
       project: text('project_id', 'ID', 'where their keys are made'),
       issuer: text('issuer', 'URL', 'the identity provider that knows them'),
       subject: text('subject', 'SUB', 'and by what name'),
-      ...LIMITS,
+      ...LIMIT_FLAGS,
       disabled: yes('disabled', 'locked out, and their keys with them'),
     },
     shown: ['role', 'provider', 'project_id'],

@@ -6,7 +6,7 @@ import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../.
 import { isOlder, isVersion } from '../../shared/release/release.ts';
 import { durationMs } from '../../shared/routing/facts.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { type ApiTarget, ask, ClientError, CONNECTION, outlasting, targetAt } from './client.ts';
+import { type ApiTarget, askGateway, ClientError, CONNECTION_FLAGS, outlasting, targetAt } from './client.ts';
 import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
 import { cohortOf, isBack, type RolloutNode, type Upgraded, upgradedOf } from './rollout-cohort.ts';
 
@@ -31,10 +31,10 @@ const OPTIONS = {
   cluster: { value: 'C', help: 'nodes of that cluster alone' },
   within: { default: '20m', value: 'TIME', help: 'start: a cohort serves again within it, or the rollout stops' },
   alone: { help: 'start: also the only node of a model, whose requests wait meanwhile' },
-  ...CONNECTION,
+  ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
-export const ROLLOUT: Command = {
+export const ROLLOUT_COMMAND: Command = {
   summary: 'another version of the agent, some nodes at a time',
   examples: `status | start [--to VERSION] [--cohort N|P%] [--cluster C]
 
@@ -76,7 +76,7 @@ async function rolloutCommand(args: readonly string[]): Promise<number> {
 async function status(rollout: Rollout): Promise<number> {
   const nodes = await living(rollout);
   const { to, target } = rollout;
-  const { minimum_agent_version: minimum } = settingsSchema.parse(await ask(rollout.settings, 'GET', ''));
+  const { minimum_agent_version: minimum } = settingsSchema.parse(await askGateway(rollout.settings, 'GET', ''));
   const tooOld = (version: string) => minimum !== null && isOlder(version, minimum);
   const versions = Map.groupBy(nodes, ({ version }) => version);
   if (target.json) {
@@ -114,7 +114,7 @@ async function start(rollout: Rollout): Promise<number> {
     const before = upgradedOf(nodes, to);
     for (const { session } of chosen) {
       const { from, running } = restartedSchema.parse(
-        await ask(target, 'POST', `/${encodeURIComponent(session)}/restart`, { version: to }),
+        await askGateway(target, 'POST', `/${encodeURIComponent(session)}/restart`, { version: to }),
       );
       say(`  ${session}  ${from} to ${to}, ${running} requests run there`, { session, from, to, running });
     }

@@ -1,11 +1,11 @@
 /** `otela-gateway settings`: what holds for the whole gateway. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { nearest } from '../../shared/text/nearest.ts';
-import { ask, CONNECTION, targetAt } from './client.ts';
+import { nearestName } from '../../shared/text/nearest.ts';
+import { askGateway, CONNECTION_FLAGS, targetAt } from './client.ts';
 import { Table } from './table.ts';
 
-export const SETTINGS: Command = {
+export const SETTINGS_COMMAND: Command = {
   summary: 'what holds for the whole gateway',
   examples: `[set NAME VALUE]
 
@@ -13,22 +13,22 @@ export const SETTINGS: Command = {
   otela-gateway settings set default_trust marked              a word or JSON; null is the default
   otela-gateway settings set oidc "$(cat oidc.json)"`,
   verbs: ['set'],
-  flags: CONNECTION,
+  flags: CONNECTION_FLAGS,
   run: settingsCommand,
 };
 
 const settingsSchema = z.looseObject({ object: z.literal('settings') });
 
 async function settingsCommand(args: readonly string[]): Promise<number> {
-  const { values, words } = parseLine(args, CONNECTION, { words: 3 });
+  const { values, words } = parseLine(args, CONNECTION_FLAGS, { words: 3 });
   const target = targetAt('/admin/settings', values);
   const [verb, name, value] = words;
   const sets = verb === 'set' && name !== undefined && value !== undefined;
   if (!sets && verb !== undefined) throw new UsageError('usage: otela-gateway settings | settings set NAME VALUE');
-  const before = settingsOf(await ask(target, 'GET', ''));
+  const before = settingsOf(await askGateway(target, 'GET', ''));
   if (!sets) return show(before, values.json);
   if (!Object.hasOwn(before, name)) throw new UsageError(noSetting(name, Object.keys(before)));
-  const after = settingsOf(await ask(target, 'PATCH', '', { [name]: parsed(value) }));
+  const after = settingsOf(await askGateway(target, 'PATCH', '', { [name]: parsed(value) }));
   if (values.json) return show(after, true);
   const [was, is] = [JSON.stringify(before[name]), JSON.stringify(after[name])];
   console.log(was === is ? `${name}  ${is}, as before` : `${name}  ${was} → ${is}`);
@@ -36,7 +36,7 @@ async function settingsCommand(args: readonly string[]): Promise<number> {
 }
 
 function noSetting(name: string, known: readonly string[]): string {
-  const near = nearest(name, known);
+  const near = nearestName(name, known);
   return `there is no setting "${name}"; ${near === undefined ? `there are ${known.join(', ')}` : `did you mean ${near}?`}`;
 }
 

@@ -6,12 +6,12 @@ import {
   type Command,
   EXIT_DONE,
   type Flags,
+  type ParsedFlags,
   parseLine,
   UsageError,
-  type Values,
 } from '../../shared/command-line/index.ts';
-import { ask, CONNECTION, download, refusePassedOver, targetAt } from './client.ts';
-import { drained, isReaderGone } from './reader.ts';
+import { askGateway, CONNECTION_FLAGS, download, refuseIgnoredFlags, targetAt } from './client.ts';
+import { isStdoutClosed, waitForStdout } from './stdout.ts';
 import { Table } from './table.ts';
 import { eachLine, plotTrace, reasoningModels, sampleNodes } from './trace/plot.ts';
 import { readTraceLine } from './trace/read-line.ts';
@@ -54,10 +54,10 @@ const USAGE_FLAGS = {
   user: only('ID', 'of that person'),
   key: only('ID', 'of that key'),
   provider: only('P', 'by that provider’s nodes'),
-  ...CONNECTION,
+  ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
-export const USAGE: Command = {
+export const USAGE_COMMAND: Command = {
   summary: 'what was used: requests and tokens, by day or by anything else',
   examples: `[--by WHAT,…] [--from DAY] [--to DAY] [filters]
 
@@ -114,7 +114,7 @@ async function pages(
 ): Promise<Record<string, unknown>[]> {
   const all: Record<string, unknown>[] = [];
   for (;;) {
-    const page = pageSchema.parse(await ask(target, 'GET', `?${query}`));
+    const page = pageSchema.parse(await askGateway(target, 'GET', `?${query}`));
     all.push(...page.data);
     const after = next(page);
     if (typeof after !== 'string') return all;
@@ -130,12 +130,12 @@ const TRACE_FLAGS = {
   nodes: { value: 'FILE', takes: 'file', help: 'plot: what trace sample wrote, for idle GPUs, KV cache and energy' },
   reasoning: { value: 'M,…', help: "plot: models of the class; of a gateway's own trace its settings say" },
   every: { value: 'SECONDS', help: 'sample: again and again' },
-  ...CONNECTION,
+  ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 const TRACE_USAGE =
   'usage: otela-gateway trace export --from … --to … | trace stats|plot --from … --to … | trace stats|plot FILE.ndjson | trace sample';
 
-export const TRACE: Command = {
+export const TRACE_COMMAND: Command = {
   summary: 'a line per request of projects that turned it on, without any text',
   examples: `export | stats [FILE.ndjson] | plot [FILE.ndjson] | sample
 
@@ -154,7 +154,7 @@ async function traceCommand(args: readonly string[]): Promise<number> {
   const { values, given, words } = parseLine(args, TRACE_FLAGS, { words: 2 });
   const [verb, file] = words;
   const of = { format: 'export', out: 'plot', nodes: 'plot', reasoning: 'plot', every: 'sample' };
-  refusePassedOver(verb, Object.fromEntries(Object.entries(of).map(([flag, one]) => [flag, [given.get(flag), one]])));
+  refuseIgnoredFlags(verb, Object.fromEntries(Object.entries(of).map(([flag, one]) => [flag, [given.get(flag), one]])));
   if (verb === 'stats') return traceStats(values, file);
   if (verb === 'plot') return tracePlot(values, file);
   if (verb === 'sample' && file === undefined) {
@@ -169,14 +169,14 @@ async function traceCommand(args: readonly string[]): Promise<number> {
     throw new UsageError(TRACE_USAGE);
   const body = await download(targetAt('/admin/trace', values), `?${new URLSearchParams({ from, to, format })}`);
   for await (const chunk of body) {
-    if (isReaderGone()) break;
-    if (!process.stdout.write(chunk)) await drained();
+    if (isStdoutClosed()) break;
+    if (!process.stdout.write(chunk)) await waitForStdout();
   }
   return EXIT_DONE;
 }
 
 /** Of a file that was exported before, or of what the gateway has. */
-async function traceSource(values: Values<typeof TRACE_FLAGS>, file: string | undefined): Promise<Readable> {
+async function traceSource(values: ParsedFlags<typeof TRACE_FLAGS>, file: string | undefined): Promise<Readable> {
   const { from, to } = values;
   const asked = from !== undefined && to !== undefined;
   if (asked === (file !== undefined)) throw new UsageError(TRACE_USAGE);
@@ -185,14 +185,14 @@ async function traceSource(values: Values<typeof TRACE_FLAGS>, file: string | un
     : createReadStream(file ?? '');
 }
 
-async function traceStats(values: Values<typeof TRACE_FLAGS>, file: string | undefined): Promise<number> {
+async function traceStats(values: ParsedFlags<typeof TRACE_FLAGS>, file: string | undefined): Promise<number> {
   const stats = new TraceStats();
   await eachLine(await traceSource(values, file), (line) => stats.add(readTraceLine(line)));
   printStats(stats, values.json);
   return EXIT_DONE;
 }
 
-async function tracePlot(values: Values<typeof TRACE_FLAGS>, file: string | undefined): Promise<number> {
+async function tracePlot(values: ParsedFlags<typeof TRACE_FLAGS>, file: string | undefined): Promise<number> {
   const { nodes, out, reasoning, from } = values;
   const hasTrace = file !== undefined || from !== undefined;
   if (!hasTrace && nodes === undefined) throw new UsageError(TRACE_USAGE);
@@ -263,18 +263,18 @@ function printStats(stats: TraceStats, json: boolean): void {
   if (stats.truncated) console.error('a long trace: arrivals and prefixes are told by its first five million');
 }
 
-export const AUDIT: Command = {
+export const AUDIT_COMMAND: Command = {
   summary: 'who changed what, the latest first',
   examples: `[--json]
 
   otela-gateway audit | head
   otela-gateway audit --json | jq 'select(.action == "key.revoke")'`,
-  flags: CONNECTION,
+  flags: CONNECTION_FLAGS,
   run: auditCommand,
 };
 
 async function auditCommand(args: readonly string[]): Promise<number> {
-  const { values } = parseLine(args, CONNECTION);
+  const { values } = parseLine(args, CONNECTION_FLAGS);
   const line = z.object({ at: z.string(), actor: z.string(), action: z.string(), target: z.string() });
   const row = (value: unknown) => {
     const { at, actor, action, target } = line.parse(value);
@@ -283,8 +283,8 @@ async function auditCommand(args: readonly string[]): Promise<number> {
   const page = z.object({ data: z.array(z.looseObject({ id: z.number() })), has_more: z.boolean() });
   const target = targetAt('/admin/audit', values);
   const table = new Table(['at', 'who', 'action', 'what']);
-  for (let after = '', more = true; more && !isReaderGone(); ) {
-    const { data, has_more } = page.parse(await ask(target, 'GET', after));
+  for (let after = '', more = true; more && !isStdoutClosed(); ) {
+    const { data, has_more } = page.parse(await askGateway(target, 'GET', after));
     for (const one of data) {
       if (values.json) console.log(JSON.stringify(one));
       else table.add(row(one));

@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { ask, CONNECTION, targetAt } from './client.ts';
+import { askGateway, CONNECTION_FLAGS, targetAt } from './client.ts';
 
 const storiesSchema = z.object({
   data: z.array(
@@ -18,10 +18,10 @@ const storiesSchema = z.object({
 const FLAGS = {
   hours: { default: '24', value: 'N', help: 'how far back records are looked through, 48 at most' },
   to: { value: 'TIME', help: 'the end of those hours: 2026-11-01T12:00:00Z [now]' },
-  ...CONNECTION,
+  ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
-export const WHY: Command = {
+export const WHY_COMMAND: Command = {
   summary: "a request's story: waits, attempts, nodes, how it ended",
   examples: `REQUEST_ID [--hours N] [--to TIME]
 
@@ -41,7 +41,7 @@ async function whyCommand(args: readonly string[]): Promise<number> {
   const target = targetAt('/admin/requests', values);
   const { hours, to } = values;
   const query = new URLSearchParams({ hours, ...(to === undefined ? {} : { to }) });
-  const { data } = storiesSchema.parse(await ask(target, 'GET', `/${encodeURIComponent(id)}?${query}`));
+  const { data } = storiesSchema.parse(await askGateway(target, 'GET', `/${encodeURIComponent(id)}?${query}`));
   for (const [n, story] of data.entries()) {
     if (target.json) {
       console.log(JSON.stringify(story));

@@ -43,7 +43,7 @@ export function databaseIdIn(text: string): string | undefined {
 /** Whether it names whose releases are admitted. */
 export const releaseKeysIn = (text: string) => /^RELEASE_KEYS = ".+"$/m.test(text);
 
-export const readConfig = (root: string) => readFile(join(root, 'wrangler.toml'), 'utf8');
+export const readWranglerConfig = (root: string) => readFile(join(root, 'wrangler.toml'), 'utf8');
 
 /** Writes it for as long as `use` runs, and says where. */
 export async function withConfig<T>(root: string, text: string, use: (file: string) => Promise<T>): Promise<T> {

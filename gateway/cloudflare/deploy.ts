@@ -2,12 +2,47 @@
 
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { findOrMakeBucket } from './bucket.ts';
-import { configFor, databaseIdIn, readConfig, withConfig } from './config.ts';
-import { findOrMakeDatabase } from './database.ts';
-import { noteSent, wantedSecrets, withSecretsFile } from './keys.ts';
-import { RefusedError, runs, secretsOf } from './worker.ts';
+import * as z from 'zod';
+import { configFor, databaseIdIn, readWranglerConfig, withConfig } from './config.ts';
+import { recordSentSecrets, wantedSecrets, withSecretsFile } from './keys.ts';
+import { DeployRefusedError, secretsOf, workerExists } from './worker.ts';
 import type { Wrangler } from './wrangler.ts';
+import { jsonFromOutput } from './wrangler.ts';
+
+/** The installation's D1: found by its name, or made. */
+const listSchema = z.array(z.object({ uuid: z.string(), name: z.string() }));
+
+/** Its id; `before` is called before it is made and may throw. Two runs at once would make one each under the same name, which Cloudflare refuses. */
+async function findOrMakeDatabase(
+  wrangler: Wrangler,
+  name: string,
+  jurisdiction: string | undefined,
+  before: () => Promise<void>,
+): Promise<{ id: string; made: boolean }> {
+  const found = await find(wrangler, name);
+  if (found !== undefined) return { id: found, made: false };
+  await before();
+  await wrangler(['d1', 'create', name, ...(jurisdiction === undefined ? [] : ['--jurisdiction', jurisdiction])]);
+  const id = await find(wrangler, name);
+  if (id === undefined) throw new Error(`D1 "${name}" was made and is not in the list; run this again in a minute`);
+  return { id, made: true };
+}
+
+async function find(wrangler: Wrangler, name: string): Promise<string | undefined> {
+  const all = listSchema.parse(jsonFromOutput(await wrangler(['d1', 'list', '--json'])));
+  return all.find((database) => database.name === name)?.uuid;
+}
+
+/** The installation's R2 bucket, for uploaded files and the results of batches: found by its name, or made. */
+
+/** True: it was made. Where data has a jurisdiction, so has the bucket: other jurisdictions do not see it. */
+async function findOrMakeBucket(wrangler: Wrangler, name: string, jurisdiction: string | undefined): Promise<boolean> {
+  const where = jurisdiction === undefined ? [] : ['--jurisdiction', jurisdiction];
+  const listed = await wrangler(['r2', 'bucket', 'list', ...where]);
+  if (new RegExp(`^name:\\s+${name}$`, 'm').test(listed)) return false;
+  await wrangler(['r2', 'bucket', 'create', name, ...where, '--no-update-config']);
+  return true;
+}
 
 /** A new name on workers.dev is known everywhere within a minute. */
 const READY_MS = 90_000;
@@ -41,10 +76,10 @@ interface Deployed {
   adminKeyFile: string | undefined;
 }
 
-/** @throws WranglerError with its words; RefusedError */
+/** @throws WranglerError with its words; DeployRefusedError */
 export async function deploy(options: DeployOptions): Promise<Deployed> {
   const { root, wrangler, name, production, keys, log } = options;
-  const clone = await readConfig(root);
+  const clone = await readWranglerConfig(root);
   const id = databaseIdIn(clone) ?? (await database(options));
   const bucket = { name: `${name}-files`, jurisdiction: options.jurisdiction };
   const made = await findOrMakeBucket(wrangler, bucket.name, bucket.jurisdiction);
@@ -79,8 +114,8 @@ export async function deploy(options: DeployOptions): Promise<Deployed> {
 async function database({ wrangler, name: worker, database: name, jurisdiction, log }: DeployOptions): Promise<string> {
   const { id, made } = await findOrMakeDatabase(wrangler, name, jurisdiction, async () => {
     // It has one with all accounts in it, under another name.
-    if (await runs(wrangler, worker))
-      throw new RefusedError(
+    if (await workerExists(wrangler, worker))
+      throw new DeployRefusedError(
         `Worker ${worker} runs already, and there is no D1 "${name}": say with --database which it has. An empty one: npx wrangler d1 create`,
       );
   });
@@ -94,7 +129,7 @@ async function send({ wrangler, keys, log }: DeployOptions, secrets: Record<stri
   log(names.length === 0 ? 'secrets: all are set' : `secrets: setting ${names.join(', ')}`);
   if (names.length === 0) return wrangler(['deploy', ...where]);
   const said = await withSecretsFile(keys, secrets, (file) => wrangler(['deploy', ...where, '--secrets-file', file]));
-  await noteSent(keys, secrets);
+  await recordSentSecrets(keys, secrets);
   return said;
 }
 

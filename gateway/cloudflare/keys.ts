@@ -11,14 +11,14 @@ import { chmod, mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../accounts/secrets.ts';
-import { readIfThere, writeDurably } from '../hosts/node/data/durable-file.ts';
-import { environment, openIssuer } from '../hosts/node/issuer/issuer-files.ts';
+import { readIfExists, writeDurably } from '../hosts/node/data/durable-file.ts';
+import { openIssuer, workerSecrets } from '../hosts/node/issuer/issuer-files.ts';
 
 const ADMIN_SECRET = 'ADMIN_KEY_SHA256';
 const ISSUER_SECRET = 'OTELA_GATEWAY_KEY';
 const sentSchema = z.record(z.string(), z.string());
 
-export interface Wanted {
+export interface WantedSecrets {
   /** To be sent, by name. */
   secrets: Record<string, string>;
   /** Made by this run: to be shown, once. */
@@ -34,16 +34,16 @@ export async function wantedSecrets(
   dir: string,
   listed: readonly string[],
   { newAdminKey, nowS }: { newAdminKey: boolean; nowS: number },
-): Promise<Wanted> {
+): Promise<WantedSecrets> {
   await mkdir(dir, { recursive: true, mode: 0o700 });
   await chmod(dir, 0o700);
-  const wanted: Wanted = { secrets: {}, notes: [] };
+  const wanted: WantedSecrets = { secrets: {}, notes: [] };
   const sent = await readSent(dir);
   const want = (name: string, value: string) => {
     if (listed.includes(name) ? sent[name] !== sha256Hex(value) : value !== '') wanted.secrets[name] = value;
   };
   const file = join(dir, 'admin.key');
-  const known = newAdminKey ? undefined : await readIfThere(file);
+  const known = newAdminKey ? undefined : await readIfExists(file);
   if (known !== undefined) want(ADMIN_SECRET, sha256Hex(known));
   else if (listed.includes(ADMIN_SECRET) && !newAdminKey)
     wanted.notes.push(`the admin key is set, and is not in ${dir}; --new-admin-key makes another`);
@@ -54,17 +54,17 @@ export async function wantedSecrets(
     want(ADMIN_SECRET, sha256Hex(key));
   }
   const issuer = join(dir, 'issuer');
-  if (listed.includes(ISSUER_SECRET) && (await readIfThere(join(issuer, 'gateway.key'))) === undefined)
+  if (listed.includes(ISSUER_SECRET) && (await readIfExists(join(issuer, 'gateway.key'))) === undefined)
     wanted.notes.push(`the issuer's keys are set, and are not in ${dir}: they stay as they are`);
   else {
     // Renews the certificate where the root key is at hand.
-    for (const [name, value] of Object.entries(environment(await openIssuer(issuer, nowS)))) want(name, value);
+    for (const [name, value] of Object.entries(workerSecrets(await openIssuer(issuer, nowS)))) want(name, value);
   }
   return wanted;
 }
 
 /** Remembers what Cloudflare has taken. */
-export async function noteSent(dir: string, secrets: Readonly<Record<string, string>>): Promise<void> {
+export async function recordSentSecrets(dir: string, secrets: Readonly<Record<string, string>>): Promise<void> {
   const hashes = Object.fromEntries(Object.entries(secrets).map(([name, value]) => [name, sha256Hex(value)]));
   await writeDurably(join(dir, 'sent.json'), JSON.stringify({ ...(await readSent(dir)), ...hashes }, null, 1));
 }
@@ -85,6 +85,6 @@ export async function withSecretsFile<T>(
 }
 
 async function readSent(dir: string): Promise<Record<string, string>> {
-  const text = await readIfThere(join(dir, 'sent.json'));
+  const text = await readIfExists(join(dir, 'sent.json'));
   return text === undefined ? {} : sentSchema.parse(JSON.parse(text));
 }

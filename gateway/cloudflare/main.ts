@@ -1,7 +1,9 @@
 /** `npm run deploy`. */
 
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import * as z from 'zod';
 import {
   EXIT_DONE,
   EXIT_USAGE,
@@ -12,11 +14,45 @@ import {
   UsageError,
 } from '../../shared/command-line/index.ts';
 import { dashboardDirectory } from '../hosts/node/serve/program-files.ts';
-import { databaseIdIn, readConfig, releaseKeysIn } from './config.ts';
+import { databaseIdIn, readWranglerConfig, releaseKeysIn } from './config.ts';
 import { deploy } from './deploy.ts';
-import { recalled, remember } from './remembered.ts';
-import { RefusedError, runs } from './worker.ts';
+import { DeployRefusedError, workerExists } from './worker.ts';
 import { wranglerIn } from './wrangler.ts';
+
+/** What was said of an installation when it was made holds for its upgrades: `installation.json` beside its keys. */
+const schema = z.object({
+  production: z.boolean().optional(),
+  database: z.string().optional(),
+  jurisdiction: z.string().optional(),
+  release_keys: z.string().optional(),
+  url: z.string().optional(),
+});
+type Said = z.infer<typeof schema>;
+
+/**
+ * What is given, else what was given before.
+ * @returns known: this machine has deployed it, or was going to
+ */
+async function recallDeployment(
+  keys: string,
+  given: { [name in keyof Said]: Said[name] | undefined },
+): Promise<{ known: boolean; said: Said }> {
+  const text = await readFile(fileIn(keys), 'utf8').catch((error: unknown) => {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    throw error;
+  });
+  const now = Object.entries(given).filter(([, value]) => value !== undefined);
+  const before = schema.parse(JSON.parse(text ?? '{}'));
+  return { known: text !== undefined, said: schema.parse({ ...before, ...Object.fromEntries(now) }) };
+}
+
+/** For the next time. */
+async function saveDeployment(keys: string, said: Said): Promise<void> {
+  await mkdir(keys, { recursive: true, mode: 0o700 });
+  await writeFile(fileIn(keys), `${JSON.stringify(said, null, 1)}\n`, { mode: 0o600 });
+}
+
+const fileIn = (keys: string) => join(keys, 'installation.json');
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const EXIT_FAILED = 1;
@@ -63,13 +99,13 @@ async function main(args: string[]): Promise<number> {
     release_keys: values['release-keys'],
     url: values.url,
   };
-  const { known, said } = await recalled(keys, given);
+  const { known, said } = await recallDeployment(keys, given);
   const { production = false, database = name, jurisdiction, release_keys, url } = said;
   for (const word of [name, database])
     if (!/^[a-z0-9][a-z0-9-]{0,62}$/.test(word)) return wrongUse(`"${word}" is no name`);
   if (release_keys !== undefined && !/^[\w,-]+$/.test(release_keys))
     return wrongUse('--release-keys: base64url, between commas');
-  const clone = await readConfig(ROOT);
+  const clone = await readWranglerConfig(ROOT);
   if (production && release_keys === undefined && !releaseKeysIn(clone))
     return wrongUse('--production without --release-keys: no agent would be admitted');
   const wrangler = wranglerIn(ROOT, process.env);
@@ -78,12 +114,12 @@ async function main(args: string[]): Promise<number> {
     ...(given.production === undefined ? ['--production or --no-production'] : []),
     ...(given.database === undefined && databaseIdIn(clone) === undefined ? ['--database'] : []),
   ];
-  if (!known && unsaid.length > 0 && (await runs(wrangler, name)))
+  if (!known && unsaid.length > 0 && (await workerExists(wrangler, name)))
     return wrongUse(
       `Worker ${name} runs already and was not deployed from here: say ${unsaid.join(', and ')} as it has them ` +
         `(Cloudflare shows its variables and bindings), or bring ${keys}/ from where it was deployed. Nothing was changed`,
     );
-  await remember(keys, said);
+  await saveDeployment(keys, said);
   const deployed = await deploy({
     root: ROOT,
     wrangler,
@@ -118,7 +154,7 @@ try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
   const message = error instanceof Error ? error.message : String(error);
-  if (error instanceof UsageError || error instanceof RefusedError) process.exitCode = wrongUse(message);
+  if (error instanceof UsageError || error instanceof DeployRefusedError) process.exitCode = wrongUse(message);
   else {
     console.error(`npm run deploy: ${message}\n\nNothing is lost: run it again.`);
     process.exitCode = EXIT_FAILED;

@@ -64,7 +64,7 @@ function mainOf(): string {
 }
 
 /** What it printed as JSON, behind whatever warnings. */
-export function jsonOf(text: string): unknown {
+export function jsonFromOutput(text: string): unknown {
   const at = text.search(/^[[{]/m);
   return JSON.parse(at < 0 ? text : text.slice(at));
 }

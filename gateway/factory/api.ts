@@ -1,8 +1,8 @@
 /** What `/factory/exchange` takes and answers, for `/openapi.json`. */
 import { EXCHANGE_PATH, exchangeAnswer, factoryReport } from '../../shared/factory/exchange.ts';
-import type { DescribedRoute } from '../described-route.ts';
+import type { RouteDescription } from '../http/route-description.ts';
 
-export const FACTORY_ROUTES: readonly DescribedRoute[] = [
+export const FACTORY_ROUTES: readonly RouteDescription[] = [
   {
     method: 'post',
     path: EXCHANGE_PATH,

@@ -1,15 +1,15 @@
-import { within } from '../../shared/collections/within.ts';
+import { isRecent } from '../../shared/collections/is-recent.ts';
 import { FACTORY_SILENT_AFTER_MS } from '../../shared/factory/exchange.ts';
-import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
 import type { ColdModel } from '../../shared/proxy/cold-model.ts';
 import { isTrusted, LOCAL_ISSUER, type Trust } from '../../shared/routing/trust.ts';
+import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import type { Account } from '../accounts/account.ts';
-import { mayPublish, type Settings } from '../accounts/settings.ts';
+import { type GatewaySettings, mayPublish } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
-import type { Background } from '../object-context.ts';
-import { patience, settledWithin } from '../patience.ts';
-import { FACTORY_NAME } from './name.ts';
-import type { Startable } from './startable.ts';
+import type { Background } from '../platform/object-context.ts';
+import { waitAtMost, waitClock } from '../platform/wait-clock.ts';
+import { FACTORY_OBJECT_NAME } from './name.ts';
+import type { StartableModel } from './startable.ts';
 
 /** The object of all factories hears from one isolate this often at most. */
 const FRESH_MS = 1_000;
@@ -27,7 +27,7 @@ interface Context {
 
 /** What one isolate knows of models that factories start. Asked for only by requests that no node can serve, and by lists that show all. */
 class ColdModelCache {
-  #known: readonly Startable[] = [];
+  #known: readonly StartableModel[] = [];
   #knownAt = Number.NEGATIVE_INFINITY;
   #refreshing: { done: Promise<void>; since: number } | undefined;
   readonly #answers = new AdaptiveTimeout(ANSWER);
@@ -39,8 +39,8 @@ class ColdModelCache {
    */
   refresh({ env, ctx }: Context, now: number, wanted: readonly string[] = []): Promise<void> | undefined {
     const isKnown = wanted.length === 0 || this.#known.some(({ id }) => wanted.includes(id));
-    if (isKnown && within(FRESH_MS, this.#knownAt, now)) return undefined;
-    if (within(EAGER_MS, this.#knownAt, now))
+    if (isKnown && isRecent(FRESH_MS, this.#knownAt, now)) return undefined;
+    if (isRecent(EAGER_MS, this.#knownAt, now))
       return pause(this.#knownAt + EAGER_MS - now).then(() => this.#refreshed({ env, ctx }, Date.now()));
     return this.#refreshed({ env, ctx }, now);
   }
@@ -48,7 +48,7 @@ class ColdModelCache {
   /** By a question that is under way, or a new one. */
   #refreshed({ env, ctx }: Context, now: number): Promise<void> {
     // A question whose request was cancelled never settles; another request asks anew.
-    if (this.#refreshing === undefined || !within(this.#answers.ms, this.#refreshing.since, now)) {
+    if (this.#refreshing === undefined || !isRecent(this.#answers.ms, this.#refreshing.since, now)) {
       const refreshing = { done: this.#ask(env, now), since: now };
       this.#refreshing = refreshing;
       ctx.waitUntil(refreshing.done);
@@ -56,23 +56,23 @@ class ColdModelCache {
         if (this.#refreshing === refreshing) this.#refreshing = undefined;
       });
     }
-    return settledWithin(this.#refreshing.done, this.#answers.ms);
+    return waitAtMost(this.#refreshing.done, this.#answers.ms);
   }
 
   async #ask(env: Pick<Env, 'FACTORY'>, now: number): Promise<void> {
-    const from = patience.now();
+    const from = waitClock.now();
     try {
-      this.#known = await env.FACTORY.getByName(FACTORY_NAME).startable();
+      this.#known = await env.FACTORY.getByName(FACTORY_OBJECT_NAME).startable();
       this.#knownAt = now;
       // Also what came too late for those that asked: the next ones wait for it.
-      this.#answers.answered(patience.now() - from);
+      this.#answers.answered(waitClock.now() - from);
     } catch {
       // the object moves
     }
   }
 
   /** All that are known at `now`, with what is left of their estimates, of providers that were given their names. */
-  all(now: number, settings: Pick<Settings, 'providers'>): Startable[] {
+  all(now: number, settings: Pick<GatewaySettings, 'providers'>): StartableModel[] {
     const age = now - this.#knownAt;
     if (!(Math.abs(age) < FACTORY_SILENT_AFTER_MS)) return [];
     const given = this.#known.filter(({ provider, id }) => mayPublish(settings, provider, id));
@@ -85,13 +85,13 @@ class ColdModelCache {
   /** A request that does not wait wants the model; told at once, and once a second at most. */
   ask(model: string, { env, ctx }: Context, now: number): void {
     const before = this.#askedAt.get(model);
-    if (before !== undefined && within(FRESH_MS, before, now)) return;
+    if (before !== undefined && isRecent(FRESH_MS, before, now)) return;
     this.#askedAt.delete(model);
     this.#askedAt.set(model, now);
     const oldest = this.#askedAt.keys().next().value;
     if (this.#askedAt.size > ASKED_MAX && oldest !== undefined) this.#askedAt.delete(oldest);
     ctx.waitUntil(
-      env.FACTORY.getByName(FACTORY_NAME)
+      env.FACTORY.getByName(FACTORY_OBJECT_NAME)
         .asked(model)
         .catch(() => {}),
     );
@@ -109,9 +109,9 @@ function pause(ms: number): Promise<void> {
 const JOB = { issuer: LOCAL_ISSUER, tier: 'volatile' };
 
 /** The model as one caller sees it: of factories whose provider it trusts, the one that is ready first. */
-export function coldFor(
+export function coldModelFor(
   model: string,
-  known: readonly Startable[],
+  known: readonly StartableModel[],
   trust: Trust,
   account: Pick<Account, 'keyId' | 'projectId'>,
 ): ColdModel | undefined {
@@ -125,7 +125,7 @@ export function coldFor(
 }
 
 function coldOf(
-  { id, state, readyInMs, percent, where, wake }: Startable,
+  { id, state, readyInMs, percent, where, wake }: StartableModel,
   { keyId, projectId }: Pick<Account, 'keyId' | 'projectId'>,
 ): ColdModel {
   const mayStart =

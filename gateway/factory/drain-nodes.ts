@@ -4,9 +4,9 @@ import { RATE_FRAME } from '../../shared/wire/limits.ts';
 import { database } from '../accounts/database.ts';
 import { auditLog } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
+import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import type { OrderReply } from '../registry/orders.ts';
-import type { View } from '../registry/snapshot.ts';
-import { REGISTRY_NAME } from '../registry-name.ts';
+import type { RegistrySnapshot } from '../registry/snapshot.ts';
 import type { FactoryIdentity } from './reports.ts';
 
 /** An order that came to nothing is given again after this; the factory asks for it until the node is gone. */
@@ -26,7 +26,12 @@ export class DrainOrders {
    * Gives the orders that a report asks for. A node that is of another provider, or that does not say itself that this factory began
    * it, is passed over: the token is good for its own jobs alone. Never rejects.
    */
-  async give(factory: FactoryIdentity, drain: FactoryReport['drain'], view: View, now: number): Promise<void> {
+  async give(
+    factory: FactoryIdentity,
+    drain: FactoryReport['drain'],
+    view: RegistrySnapshot,
+    now: number,
+  ): Promise<void> {
     for (const [session, at] of this.#orderedAt) if (now - at >= AGAIN_MS) this.#orderedAt.delete(session);
     const due = drain.filter(({ session }) => isOwn(factory, session, view) && !this.#orderedAt.has(session));
     await Promise.all(
@@ -44,7 +49,7 @@ export class DrainOrders {
 
   async #order(factory: FactoryIdentity, session: string, why: string, now: number): Promise<void> {
     const { REGISTRY, TUNNEL } = this.#env;
-    const reply = (await REGISTRY.getByName(REGISTRY_NAME).order(session, { action: 'drain' })) as OrderReply;
+    const reply = (await REGISTRY.getByName(REGISTRY_OBJECT_NAME).order(session, { action: 'drain' })) as OrderReply;
     if (reply.kind !== 'signed') return;
     const tunnel = TUNNEL.getByName(session);
     const status = await tunnel.status();
@@ -56,7 +61,7 @@ export class DrainOrders {
   }
 }
 
-function isOwn({ provider, factory }: FactoryIdentity, session: string, { nodes }: View): boolean {
+function isOwn({ provider, factory }: FactoryIdentity, session: string, { nodes }: RegistrySnapshot): boolean {
   const entry = nodes.get(session);
   if (entry === undefined || entry.provider !== provider || entry.labels[FACTORY_LABEL] !== factory) return false;
   return entry.leaving === undefined && (entry.state === 'JOIN' || entry.state === 'SERVING');

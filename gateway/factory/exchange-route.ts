@@ -12,8 +12,8 @@ import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { presentedKey } from '../accounts/authenticate.ts';
 import { readFactoryGrant } from '../accounts/factory-grant.ts';
 import type { Env } from '../env.ts';
-import { readJson } from '../json-body.ts';
-import { FACTORY_NAME } from './name.ts';
+import { readJson } from '../http/parse-body.ts';
+import { FACTORY_OBJECT_NAME } from './name.ts';
 import type { ExchangeReply } from './object.ts';
 import type { FactoryIdentity } from './reports.ts';
 
@@ -47,7 +47,7 @@ function reportOf(body: unknown): FactoryReport {
 /** @throws ApiError 503 */
 async function exchange(env: Env, identity: FactoryIdentity, report: FactoryReport): Promise<ExchangeReply> {
   try {
-    return (await env.FACTORY.getByName(FACTORY_NAME).exchange(identity, report)) as ExchangeReply;
+    return (await env.FACTORY.getByName(FACTORY_OBJECT_NAME).exchange(identity, report)) as ExchangeReply;
   } catch (cause) {
     throw new ApiError('server_is_overloaded', 'The report could not be taken. Try again shortly.', { cause });
   }

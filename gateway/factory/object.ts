@@ -1,15 +1,15 @@
 import type { ExchangeAnswer, FactoryReport, ModelDemand, ServingNode } from '../../shared/factory/exchange.ts';
 import { isAlwaysOn } from '../accounts/catalogue.ts';
 import type { Env } from '../env.ts';
-import { GatewayObject } from '../gateway-object.ts';
-import type { ObjectContext } from '../object-context.ts';
-import { snapshots, type View } from '../registry/snapshot.ts';
-import { type BacklogSign, DemandSigns, type QueueSign } from './demand-signs.ts';
+import { GatewayObject } from '../platform/gateway-object.ts';
+import type { ObjectContext } from '../platform/object-context.ts';
+import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot.ts';
+import { type BacklogDemand, DemandSignals, type QueueDemand } from './demand-signals.ts';
 import { DrainOrders } from './drain-nodes.ts';
-import { type FactoryIdentity, isSilent, type KnownReport, nameOf, Reports } from './reports.ts';
+import { type FactoryIdentity, FactoryReports, factoryKey, isFactorySilent, type KnownReport } from './reports.ts';
 import { BusyTimes, replicasOf, servingNodes } from './serving-nodes.ts';
-import { type Startable, startables } from './startable.ts';
-import { type ModelTimeline, Timelines } from './timeline.ts';
+import { type StartableModel, startableModels } from './startable.ts';
+import { DemandTimelines, type ModelTimeline } from './timeline.ts';
 
 /** While a factory waits, what it would be told is looked at this often; a request for a cold model does not wait for that. */
 const LOOK_MS = 1_000;
@@ -20,7 +20,7 @@ const LATELY_MS = 60_000;
 export type ExchangeReply = { kind: 'answer'; answer: ExchangeAnswer } | { kind: 'over' };
 
 /** A factory as operators see it. */
-export interface ShownFactory extends KnownReport {
+export interface FactoryView extends KnownReport {
   silent: boolean;
   demand: ModelDemand[];
 }
@@ -43,9 +43,9 @@ interface Told {
  */
 export class FactoryObject extends GatewayObject {
   readonly #epoch = crypto.randomUUID().slice(0, 8);
-  readonly #reports: Reports;
-  readonly #timelines: Timelines;
-  readonly #signs = new DemandSigns();
+  readonly #reports: FactoryReports;
+  readonly #timelines: DemandTimelines;
+  readonly #signs = new DemandSignals();
   readonly #busy = new BusyTimes();
   readonly #drains: DrainOrders;
   /** One per factory. */
@@ -55,14 +55,14 @@ export class FactoryObject extends GatewayObject {
 
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
-    this.#reports = new Reports(ctx);
-    this.#timelines = new Timelines(ctx);
+    this.#reports = new FactoryReports(ctx);
+    this.#timelines = new DemandTimelines(ctx);
     this.#drains = new DrainOrders(env);
   }
 
   /** Takes a report; resolves with the demand when that is news to the factory, or when it has waited as long as it may. */
   async exchange(identity: FactoryIdentity, report: FactoryReport): Promise<ExchangeReply> {
-    const name = nameOf(identity);
+    const name = factoryKey(identity);
     this.#waiting.get(name)?.end();
     const dropped = this.#reports.put(identity, report, this.#now);
     // Each that waits is looked at every second: no more wait than factories are known.
@@ -75,7 +75,7 @@ export class FactoryObject extends GatewayObject {
   }
 
   #hold(identity: FactoryIdentity, report: FactoryReport): Promise<ExchangeReply> {
-    const name = nameOf(identity);
+    const name = factoryKey(identity);
     const { clock } = this.ctx;
     return new Promise((resolve, reject) => {
       const over = () => {
@@ -103,7 +103,7 @@ export class FactoryObject extends GatewayObject {
   }
 
   /** How many requests wait for a model. False: no factory has it, so it need not be told for a while. */
-  queued(model: string, sign: QueueSign): boolean {
+  queued(model: string, sign: QueueDemand): boolean {
     if (!this.#isWanted(model)) return false;
     this.#signs.queued(model, sign, this.#now);
     this.#wake();
@@ -118,7 +118,7 @@ export class FactoryObject extends GatewayObject {
   }
 
   /** Lines of batches for a model. False: as of `queued`. */
-  backlog(model: string, sign: BacklogSign): boolean {
+  backlog(model: string, sign: BacklogDemand): boolean {
     if (!this.#isWanted(model)) return false;
     this.#signs.backlog(model, sign, this.#now);
     this.#wake();
@@ -126,8 +126,8 @@ export class FactoryObject extends GatewayObject {
   }
 
   /** Models that factories start on request, without those that are served and those of silent factories. */
-  startable(): Startable[] {
-    return startables(this.#reports.live(this.#now), this.#now);
+  startable(): StartableModel[] {
+    return startableModels(this.#reports.live(this.#now), this.#now);
   }
 
   /** What a planner that follows a forecast saw and did. */
@@ -140,11 +140,11 @@ export class FactoryObject extends GatewayObject {
   }
 
   /** Everything, for operators. */
-  async show(): Promise<ShownFactory[]> {
+  async show(): Promise<FactoryView[]> {
     const view = await this.#view();
     return this.#reports.all().map((report) => ({
       ...report,
-      silent: isSilent(report, this.#now),
+      silent: isFactorySilent(report, this.#now),
       demand: report.models.map(({ id }) => this.#demandFor(id, view)),
     }));
   }
@@ -170,10 +170,10 @@ export class FactoryObject extends GatewayObject {
     const demand = models.map(({ id }) => this.#demandFor(id, view)).filter(isDemand);
     const own = new Set(models.map(({ id }) => id));
     const nodes = servingNodes(view.nodes, identity, own, this.#busy, now);
-    return { version: 1, revision: this.#revisionOf(nameOf(identity), demand, nodes), demand, nodes };
+    return { version: 1, revision: this.#revisionOf(factoryKey(identity), demand, nodes), demand, nodes };
   }
 
-  #demandFor(model: string, { nodes, settings }: View): ModelDemand {
+  #demandFor(model: string, { nodes, settings }: RegistrySnapshot): ModelDemand {
     const { ready, inFlight, busy } = replicasOf(nodes, model);
     const demand = { ...this.#signs.of(model, ready, this.#now), in_flight: inFlight, busy };
     // Also while another replica serves it: a want that goes once it is met would end what met it.
@@ -194,8 +194,8 @@ export class FactoryObject extends GatewayObject {
     return `${this.#epoch}.${number}`;
   }
 
-  async #view(): Promise<View> {
-    const view = await snapshots.get(this.env, this.ctx, this.#now, () => true);
+  async #view(): Promise<RegistrySnapshot> {
+    const view = await snapshotCache.get(this.env, this.ctx, this.#now, () => true);
     // Else a node's last load, said while a request ran, is believed until the next request comes: it never becomes idle.
     view.nodes.live.expire(this.#now);
     return view;

@@ -1,6 +1,6 @@
 import { type DayPoint, FACTORY_SILENT_AFTER_MS, type FactoryReport } from '../../shared/factory/exchange.ts';
-import type { ObjectContext, ObjectStorage } from '../object-context.ts';
-import type { StorageHealth } from '../storage/health.ts';
+import type { ObjectContext, ObjectStorage } from '../platform/object-context.ts';
+import type { StorageHealth } from '../platform/storage/health.ts';
 
 /** Factories that report here. Where there are more, the token with most of them gives up the one that was silent longest. */
 const FACTORIES_MAX = 32;
@@ -28,12 +28,12 @@ export interface KnownReport extends FactoryIdentity {
 
 type StoredReport = Omit<KnownReport, 'jobs' | 'decisions' | 'day'>;
 
-export function nameOf({ tokenId, factory }: Pick<FactoryIdentity, 'tokenId' | 'factory'>): string {
+export function factoryKey({ tokenId, factory }: Pick<FactoryIdentity, 'tokenId' | 'factory'>): string {
   return `${tokenId}/${factory}`;
 }
 
 /** The last report of each factory. What requests are told of cold models outlives the object's memory. */
-export class Reports {
+export class FactoryReports {
   readonly #storage: ObjectStorage;
   readonly #health: StorageHealth;
   readonly #known = new Map<string, KnownReport>();
@@ -50,7 +50,7 @@ export class Reports {
 
   /** @returns the name of the factory that made room */
   put(identity: FactoryIdentity, report: FactoryReport, now: number): string | undefined {
-    const name = nameOf(identity);
+    const name = factoryKey(identity);
     const { kv } = this.#storage;
     const stored: StoredReport = {
       ...identity,
@@ -99,11 +99,11 @@ export class Reports {
 
   /** Those of factories that are not silent. */
   live(now: number): KnownReport[] {
-    return this.all().filter((report) => !isSilent(report, now));
+    return this.all().filter((report) => !isFactorySilent(report, now));
   }
 }
 
-export function isSilent({ at }: Pick<KnownReport, 'at'>, now: number): boolean {
+export function isFactorySilent({ at }: Pick<KnownReport, 'at'>, now: number): boolean {
   // Far below 0 where the clock was set back: then it is not known how old it is.
   return Math.abs(now - at) >= FACTORY_SILENT_AFTER_MS;
 }

@@ -2,7 +2,7 @@ import type { FactoryReport, LAUNCHERS, ModelReport } from '../../shared/factory
 import type { KnownReport } from './reports.ts';
 
 /** A model that a factory starts when a request wants it, and how far that has come. */
-export interface Startable {
+export interface StartableModel {
   id: string;
   provider: string;
   state: Exclude<ModelReport['state'], 'ready'>;
@@ -32,7 +32,7 @@ const SCHEDULERS: Readonly<Record<(typeof LAUNCHERS)[number], string | undefined
 };
 
 /** The models of these reports that no job serves yet. */
-export function startables(reports: readonly KnownReport[], now: number): Startable[] {
+export function startableModels(reports: readonly KnownReport[], now: number): StartableModel[] {
   return reports.flatMap((report) =>
     report.models.flatMap((model) => {
       const { id, state, estimate_ms: estimate, progress, wake } = model;

@@ -1,5 +1,5 @@
-import type { ObjectContext, ObjectStorage } from '../object-context.ts';
-import type { StorageHealth } from '../storage/health.ts';
+import type { ObjectContext, ObjectStorage } from '../platform/object-context.ts';
+import type { StorageHealth } from '../platform/storage/health.ts';
 
 /** Models whose timeline is kept; the one that was silent longest makes room. */
 const MODELS_MAX = 32;
@@ -34,7 +34,7 @@ export interface ModelTimeline {
 }
 
 /** Timelines of models, for the dashboard. Survives eviction; a full disk leaves them in memory. */
-export class Timelines {
+export class DemandTimelines {
   readonly #storage: ObjectStorage;
   readonly #health: StorageHealth;
   readonly #known = new Map<string, ModelTimeline>();

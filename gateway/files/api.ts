@@ -1,7 +1,7 @@
 /** What `/v1/files` and `/v1/uploads` take and answer, for `/openapi.json`. Tests parse real answers with these schemas. */
 import * as z from 'zod';
 import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
-import type { DescribedRoute } from '../described-route.ts';
+import type { RouteDescription } from '../http/route-description.ts';
 import { FILE_MAX_BYTES, PURPOSES } from './file-object.ts';
 
 const seconds = z.int().min(0).meta({ description: 'Unix seconds.' });
@@ -65,7 +65,7 @@ const expiresAfter = {
 };
 const binary = (description: string) => z.string().meta({ format: 'binary', description });
 
-export const FILE_ROUTES: readonly DescribedRoute[] = [
+export const FILE_ROUTES: readonly RouteDescription[] = [
   {
     method: 'post',
     path: '/v1/files',

@@ -1,6 +1,6 @@
 /** Rows of files that go, and what stays of them for a day: their place in their owner's list. */
 import { and, eq, inArray, lt, sql } from 'drizzle-orm';
-import { asked, database } from '../accounts/database.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { deletedFiles, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 
@@ -16,12 +16,14 @@ export async function deleteRows(env: Pick<Env, 'DB'>, ids: readonly string[], n
     .select({ id, owner, createdAt, deletedAt: sql<number>`${now}`.as('deleted_at') })
     .from(files)
     .where(those);
-  await asked(db.batch([db.insert(deletedFiles).select(places).onConflictDoNothing(), db.delete(files).where(those)]));
+  await queryOrUnavailable(
+    db.batch([db.insert(deletedFiles).select(places).onConflictDoNothing(), db.delete(files).where(those)]),
+  );
 }
 
 /** @throws ApiError 503 */
 export async function forgetPlaces(env: Pick<Env, 'DB'>, now: number): Promise<void> {
-  await asked(
+  await queryOrUnavailable(
     database(env)
       .delete(deletedFiles)
       .where(lt(deletedFiles.deletedAt, now - KEPT_MS)),
@@ -35,7 +37,7 @@ export async function placeOf(
   id: string,
 ): Promise<{ createdAt: number; id: string } | undefined> {
   const db = database(env);
-  const [[kept], [gone]] = await asked(
+  const [[kept], [gone]] = await queryOrUnavailable(
     db.batch([
       db
         .select({ id: files.id, createdAt: files.createdAt })

@@ -1,7 +1,7 @@
 /** A multipart form with one file, read as it comes: clients send the file before or after the fields. */
 import { decodeField, type MultipartError, make } from 'multipasta';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { type BodyContext, piecesOf } from '../body-pieces.ts';
+import { type BodyContext, readBodyPieces } from '../http/read-body.ts';
 
 /** Parts of the form; OpenAI's has five. */
 const PARTS_MAX = 16;
@@ -18,7 +18,7 @@ export interface UploadedForm<T> {
  * `store` takes it: nothing but one piece of it is in memory.
  * @throws ApiError 400 invalid_multipart; 408 where the body stands still; what `store` throws
  */
-export async function readForm<T>(
+export async function readMultipartForm<T>(
   c: BodyContext,
   store: (content: AsyncIterable<Uint8Array>) => Promise<T>,
   part = 'file',
@@ -26,7 +26,7 @@ export async function readForm<T>(
   const type = c.req.raw.headers.get('content-type') ?? '';
   if (!/^multipart\/form-data\b/i.test(type))
     throw new ApiError('invalid_multipart', 'Send multipart/form-data with a file.');
-  const form = new Form(type, piecesOf(c), part);
+  const form = new Form(type, readBodyPieces(c), part);
   try {
     while (form.filename === undefined && (await form.read()));
     if (form.filename === undefined)

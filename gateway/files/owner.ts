@@ -17,7 +17,7 @@ export interface FileCaller {
 }
 
 /** @throws ApiError 401, 403 */
-export async function callerOf(c: Context<{ Bindings: Env }>): Promise<FileCaller> {
+export async function fileCaller(c: Context<{ Bindings: Env }>): Promise<FileCaller> {
   const { account, view } = await readModels(c);
   requireScope(account, 'inference');
   return { account, owner: ownerOf(account), limits: view.settings.files };

@@ -3,17 +3,17 @@ import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import { ApiError } from '../../shared/openai/errors.ts';
 
 /** OpenAI's list parameters: `after` is the id of the last item of the page before. */
-export interface Page {
+export interface FilePage {
   limit: number;
   after: string | undefined;
   ascending: boolean;
 }
 
 /** @throws ApiError 400 */
-export function pageOf(
+export function readFilePage(
   query: (name: string) => string | undefined,
   { limit, most }: { limit: number; most: number },
-): Page {
+): FilePage {
   const wanted = query('limit');
   const count = wanted === undefined ? limit : Number(wanted);
   if (!Number.isInteger(count) || count < 1 || count > most)
@@ -36,7 +36,7 @@ export function pageOrder(
 }
 
 /** `found` has one item more than the page where another page follows. */
-export function listOf<T extends { id: string }>(found: readonly T[], limit: number) {
+export function listEnvelope<T extends { id: string }>(found: readonly T[], limit: number) {
   const data = found.slice(0, limit);
   return {
     object: 'list' as const,

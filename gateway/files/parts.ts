@@ -4,7 +4,7 @@ import { FileTooLarge } from './file-store.ts';
  * Cuts content into pieces of exactly `partBytes`, but for the last: what R2 wants of the parts of an upload. One part is in memory.
  * @throws FileTooLarge above `maxBytes`
  */
-export async function* partsOf(
+export async function* splitIntoParts(
   content: AsyncIterable<Uint8Array>,
   partBytes: number,
   maxBytes: number,

@@ -1,11 +1,11 @@
 /** How many files and bytes an owner may have here, counted where a row is written: two at once are both counted. */
 import { and, count, eq, gt, type SQL, sql } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { asked, database } from '../accounts/database.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
 import type { FileLimits } from '../accounts/file-limits.ts';
 import { files, uploadParts, uploads } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
-import { filesOnTheWay, partsOnTheWay } from './on-the-way.ts';
+import { fileBytesInFlight, partBytesInFlight } from './bytes-in-flight.ts';
 
 /** Of one upload: their ids fit into one body. */
 export const PARTS_MAX = 1_000;
@@ -48,9 +48,11 @@ function takers(env: Pick<Env, 'DB'>, owner: string, now: number) {
 }
 
 /** @throws ApiError 503 */
-export async function usedRoom(env: Pick<Env, 'DB'>, owner: string, now: number): Promise<Limits> {
+export async function quotaUse(env: Pick<Env, 'DB'>, owner: string, now: number): Promise<Limits> {
   const { bytes, count: each } = takers(env, owner, now);
-  const [[stored], [declared], [whole], [begun], [parts]] = await asked(database(env).batch([...bytes, ...each]));
+  const [[stored], [declared], [whole], [begun], [parts]] = await queryOrUnavailable(
+    database(env).batch([...bytes, ...each]),
+  );
   return {
     bytes: (stored?.n ?? 0) + (declared?.n ?? 0),
     count: (whole?.n ?? 0) + (begun?.n ?? 0) + (parts?.n ?? 0),
@@ -58,7 +60,7 @@ export async function usedRoom(env: Pick<Env, 'DB'>, owner: string, now: number)
 }
 
 /** The bytes of a row that is inserted: NULL, which its table refuses, where its owner has no room for them. */
-export function bytesWhereRoom(
+export function bytesIfBelowQuota(
   env: Pick<Env, 'DB'>,
   { owner, limits }: Owner,
   bytes: number,
@@ -74,7 +76,7 @@ function fewFiles({ count: [whole, begun, parts] }: ReturnType<typeof takers>, l
 }
 
 /** Likewise of a part, where its upload takes no more or its owner has too many files. */
-export function bytesWhereWanted(
+export function bytesIfUploadOpen(
   env: Pick<Env, 'DB'>,
   uploadId: string,
   { owner, limits }: Owner,
@@ -96,23 +98,23 @@ export function bytesWhereWanted(
 }
 
 /** @returns how many bytes its owner has room for @throws ApiError 429 */
-export async function requireRoom(
+export async function requireFileQuota(
   env: Pick<Env, 'DB'>,
   { owner, limits }: Owner,
   bytes: number,
   now: number,
 ): Promise<number> {
-  const used = await usedRoom(env, owner, now);
+  const used = await quotaUse(env, owner, now);
   requireFew(used, limits);
-  const room = limits.bytes - used.bytes - filesOnTheWay.of(owner, now);
+  const room = limits.bytes - used.bytes - fileBytesInFlight.of(owner, now);
   if (room >= bytes) return room;
   const message = `Your files and unfinished uploads may have ${limits.bytes} bytes: delete some, or cancel one.`;
   throw new ApiError('insufficient_quota', message);
 }
 
 /** Of the parts of an upload: its bytes were counted when it began. @throws ApiError 429 */
-export async function requireFewFiles(env: Pick<Env, 'DB'>, { owner, limits }: Owner, now: number): Promise<void> {
-  requireFew(await usedRoom(env, owner, now), limits);
+export async function requireFileCount(env: Pick<Env, 'DB'>, { owner, limits }: Owner, now: number): Promise<void> {
+  requireFew(await quotaUse(env, owner, now), limits);
 }
 
 function requireFew({ count: used }: Limits, { count: most }: Limits): void {
@@ -122,7 +124,7 @@ function requireFew({ count: used }: Limits, { count: most }: Limits): void {
 }
 
 /** @returns how many bytes the upload still takes @throws ApiError 400 */
-export async function requireWanted(
+export async function requireUploadSpace(
   env: Pick<Env, 'DB'>,
   upload: { id: string; bytes: number },
   bytes: number,
@@ -132,8 +134,8 @@ export async function requireWanted(
     .select({ bytes: sql<number>`coalesce(sum(${uploadParts.bytes}), 0)`, parts: count() })
     .from(uploadParts)
     .where(eq(uploadParts.uploadId, upload.id));
-  const [stored] = await asked(found);
-  const room = upload.bytes - (stored?.bytes ?? 0) - partsOnTheWay.of(upload.id, now);
+  const [stored] = await queryOrUnavailable(found);
+  const room = upload.bytes - (stored?.bytes ?? 0) - partBytesInFlight.of(upload.id, now);
   if (room >= bytes && (stored?.parts ?? 0) < PARTS_MAX) return room;
   const message = `The parts, with those that are on their way, have all of the ${upload.bytes} bytes that were declared.`;
   throw new ApiError('invalid_request', message, { param: 'data' });

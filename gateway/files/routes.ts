@@ -4,18 +4,18 @@ import { Hono } from 'hono';
 import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import { JsonlSniffer } from '../../shared/batch/jsonl-sniffer.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { asked, database, requireWritable } from '../accounts/database.ts';
+import { database, queryOrUnavailable, requireWritable } from '../accounts/database.ts';
 import { batches, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
+import { fileBytesInFlight, formByteRange } from './bytes-in-flight.ts';
 import { deleteRows, placeOf } from './deleted-files.ts';
 import { BATCH_FILE_MS, FILE_MAX_BYTES, type FileRow, fileObject, newFileId, PURPOSES } from './file-object.ts';
-import { readForm } from './multipart.ts';
-import { bytesOfForm, filesOnTheWay } from './on-the-way.ts';
-import { callerOf, type FileCaller } from './owner.ts';
-import { listOf, pageOf, pageOrder } from './paging.ts';
-import { bytesWhereRoom, requireRoom } from './quota.ts';
+import { readMultipartForm } from './multipart.ts';
+import { type FileCaller, fileCaller } from './owner.ts';
+import { listEnvelope, pageOrder, readFilePage } from './paging.ts';
+import { bytesIfBelowQuota, requireFileQuota } from './quota.ts';
 import { rangeOf } from './range.ts';
-import { storeOf, storing, streamOf } from './store-access.ts';
+import { storeOf, toReadableStream, withStoreErrors } from './store-access.ts';
 import { wakeSweep } from './sweep-object.ts';
 
 const EXPIRES_S = { least: 3_600, most: 2_592_000 };
@@ -24,18 +24,18 @@ const FILENAME_MAX = 255;
 export const fileRoutes = new Hono<{ Bindings: Env }>();
 
 fileRoutes.post('/', async (c) => {
-  const caller = await callerOf(c);
+  const caller = await fileCaller(c);
   const { account, owner } = caller;
   requireWritable();
   const store = storeOf(c.env);
-  const room = await requireRoom(c.env, caller, 1, Date.now());
-  const taken = bytesOfForm(c.req.raw, FILE_MAX_BYTES, room);
-  const end = filesOnTheWay.take(owner, taken.least, Date.now());
+  const room = await requireFileQuota(c.env, caller, 1, Date.now());
+  const taken = formByteRange(c.req.raw, FILE_MAX_BYTES, room);
+  const end = fileBytesInFlight.take(owner, taken.least, Date.now());
   const id = newFileId();
   const sniffer = new JsonlSniffer();
   try {
-    const { fields, filename, stored } = await storing(() =>
-      readForm(c, (content) => store.put(id, sniffed(content, sniffer), taken.most)),
+    const { fields, filename, stored } = await withStoreErrors(() =>
+      readMultipartForm(c, (content) => store.put(id, sniffed(content, sniffer), taken.most)),
     ).finally(end);
     const isJsonl = sniffer.end();
     const { purpose, expiresAt } = checkedFields(fields, stored.bytes, Date.now());
@@ -62,14 +62,14 @@ fileRoutes.post('/', async (c) => {
 });
 
 fileRoutes.get('/', async (c) => {
-  const { owner } = await callerOf(c);
-  const { limit, after, ascending } = pageOf((name) => c.req.query(name), { limit: 10_000, most: 10_000 });
+  const { owner } = await fileCaller(c);
+  const { limit, after, ascending } = readFilePage((name) => c.req.query(name), { limit: 10_000, most: 10_000 });
   const db = database(c.env);
   const from = after === undefined ? undefined : await placeOf(c.env, owner, after);
   if (after !== undefined && from === undefined) throw noFile(after);
   const purpose = c.req.query('purpose');
   const { behind, order } = pageOrder(files, ascending, from);
-  const rows = await asked(
+  const rows = await queryOrUnavailable(
     db
       .select()
       .from(files)
@@ -84,19 +84,19 @@ fileRoutes.get('/', async (c) => {
       .orderBy(...order)
       .limit(limit + 1),
   );
-  return c.json(listOf(rows.map(fileObject), limit));
+  return c.json(listEnvelope(rows.map(fileObject), limit));
 });
 
 fileRoutes.get('/:id', async (c) => {
-  const { owner } = await callerOf(c);
+  const { owner } = await fileCaller(c);
   return c.json(fileObject(await fileOf(c.env, owner, c.req.param('id'))));
 });
 
 fileRoutes.delete('/:id', async (c) => {
-  const { owner } = await callerOf(c);
+  const { owner } = await fileCaller(c);
   requireWritable();
   const { id } = await fileOf(c.env, owner, c.req.param('id'));
-  const users = await asked(
+  const users = await queryOrUnavailable(
     database(c.env).$count(
       batches,
       and(
@@ -108,13 +108,13 @@ fileRoutes.delete('/:id', async (c) => {
   );
   if (users > 0) throw new ApiError('conflict', 'A batch reads this file: wait for its end, or cancel it.');
   // The bytes first: if the store is unavailable, the row remains, and the same request can delete the file later.
-  await storing(() => storeOf(c.env).delete(id));
+  await withStoreErrors(() => storeOf(c.env).delete(id));
   await deleteRows(c.env, [id], Date.now());
   return c.json({ id, object: 'file', deleted: true });
 });
 
 fileRoutes.get('/:id/content', async (c) => {
-  const { owner } = await callerOf(c);
+  const { owner } = await fileCaller(c);
   const row = await fileOf(c.env, owner, c.req.param('id'));
   const { id, bytes } = row;
   const etag = `"${id}-${bytes}"`;
@@ -133,29 +133,29 @@ fileRoutes.get('/:id/content', async (c) => {
   const status = range === undefined ? 200 : 206;
   if (c.req.method === 'HEAD') return new Response(null, { status, headers });
   // As many bytes as the row says: a store that has fewer gives an error, not a broken connection.
-  const content = await storing(() => storeOf(c.env).read(id, { offset, length }));
+  const content = await withStoreErrors(() => storeOf(c.env).read(id, { offset, length }));
   if (content === undefined) throw noFile(id);
-  return new Response(streamOf(content), { status, headers });
+  return new Response(toReadableStream(content), { status, headers });
 });
 
 /** @throws ApiError 429 where others of the owner took the room meanwhile */
 async function inserted(env: Env, row: FileRow, caller: FileCaller): Promise<void> {
   const { bytes, createdAt } = row;
   try {
-    await asked(
+    await queryOrUnavailable(
       database(env)
         .insert(files)
-        .values({ ...row, bytes: bytesWhereRoom(env, caller, bytes, createdAt) }),
+        .values({ ...row, bytes: bytesIfBelowQuota(env, caller, bytes, createdAt) }),
     );
   } catch (error) {
-    await requireRoom(env, caller, bytes, createdAt);
+    await requireFileQuota(env, caller, bytes, createdAt);
     throw error;
   }
 }
 
 /** @throws ApiError 404: files of others do not exist for this caller */
 async function fileOf(env: Env, owner: string, id: string): Promise<FileRow> {
-  const [row] = await asked(
+  const [row] = await queryOrUnavailable(
     database(env)
       .select()
       .from(files)

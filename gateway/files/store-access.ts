@@ -17,7 +17,7 @@ export const STORE_MESSAGES: Readonly<Record<FileStoreError['code'], string>> = 
 };
 
 /** Turns what the store throws into what a client is told. @throws ApiError 413, 503 */
-export async function storing<T>(act: () => Promise<T>): Promise<T> {
+export async function withStoreErrors<T>(act: () => Promise<T>): Promise<T> {
   try {
     return await act();
   } catch (cause) {
@@ -33,7 +33,7 @@ export async function storing<T>(act: () => Promise<T>): Promise<T> {
   }
 }
 
-export function streamOf(content: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
+export function toReadableStream(content: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
   const pieces = content[Symbol.asyncIterator]();
   return new ReadableStream({
     async pull(controller) {

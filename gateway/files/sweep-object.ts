@@ -1,11 +1,11 @@
 /** Deletes expired files, abandoned uploads, and bytes that no row names. */
 import { and, count, eq, gt, inArray, lt, lte, ne, notInArray, or, sql, sum } from 'drizzle-orm';
-import { asked, database } from '../accounts/database.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { batches, files, uploadParts, uploads } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
-import { GatewayObject } from '../gateway-object.ts';
 import { FILES_BYTES, FILES_STORED } from '../observe/families.ts';
-import { Reporter } from '../observe/report.ts';
+import { MetricsReporter } from '../observe/report.ts';
+import { GatewayObject } from '../platform/gateway-object.ts';
 import { deleteRows, forgetPlaces } from './deleted-files.ts';
 import type { FileStore } from './file-store.ts';
 
@@ -27,7 +27,7 @@ const ORPHANS_MAX = 10_000;
 /** One object, with an alarm every ten minutes while there are files. */
 export class FileSweepObject extends GatewayObject {
   #stored: { purpose: string; files: number; bytes: number }[] = [];
-  readonly #reporter = new Reporter((now) => {
+  readonly #reporter = new MetricsReporter((now) => {
     for (const { purpose, files: stored, bytes } of this.#stored) {
       now.set(FILES_STORED, [purpose], stored);
       now.set(FILES_BYTES, [purpose], bytes);
@@ -69,7 +69,7 @@ export class FileSweepObject extends GatewayObject {
     const db = database(this.env);
     const input = sql<string>`json_extract(${batches.summary}, '$.input_file_id')`;
     const read = db.select({ id: input }).from(batches).where(eq(batches.open, true));
-    const expired = await asked(
+    const expired = await queryOrUnavailable(
       db
         .select({ id: files.id })
         .from(files)
@@ -87,7 +87,7 @@ export class FileSweepObject extends GatewayObject {
   async #dropUploads(store: FileStore): Promise<void> {
     const db = database(this.env);
     const over = or(ne(uploads.status, 'pending'), lte(uploads.expiresAt, this.#now));
-    const parts = await asked(
+    const parts = await queryOrUnavailable(
       db
         .select({ id: uploadParts.id, fileId: uploadParts.fileId })
         .from(uploadParts)
@@ -97,14 +97,15 @@ export class FileSweepObject extends GatewayObject {
     );
     for (const { fileId } of parts) await store.delete(fileId);
     for (const some of together(parts.map(({ id }) => id)))
-      await asked(db.delete(uploadParts).where(inArray(uploadParts.id, some)));
-    if (parts.length < ROWS_MAX) await asked(db.delete(uploads).where(lt(uploads.expiresAt, this.#now - DAY_MS)));
+      await queryOrUnavailable(db.delete(uploadParts).where(inArray(uploadParts.id, some)));
+    if (parts.length < ROWS_MAX)
+      await queryOrUnavailable(db.delete(uploads).where(lt(uploads.expiresAt, this.#now - DAY_MS)));
   }
 
   /** A batch whose alarm was lost goes on, and one whose end could not be told tells it. */
   async #nudgeBatches(): Promise<void> {
     const { kv } = this.ctx.storage;
-    const open = await asked(
+    const open = await queryOrUnavailable(
       database(this.env)
         .select({ id: batches.id })
         .from(batches)
@@ -153,7 +154,7 @@ export class FileSweepObject extends GatewayObject {
   async #unknownOf(ids: readonly string[]): Promise<string[]> {
     if (ids.length === 0) return [];
     const db = database(this.env);
-    const [asFiles, asParts] = await asked(
+    const [asFiles, asParts] = await queryOrUnavailable(
       db.batch([
         db.select({ id: files.id }).from(files).where(inArray(files.id, ids)),
         db.select({ id: uploadParts.fileId }).from(uploadParts).where(inArray(uploadParts.fileId, ids)),
@@ -166,7 +167,7 @@ export class FileSweepObject extends GatewayObject {
   /** For /metrics. */
   async #count(): Promise<void> {
     const { purpose, bytes } = files;
-    const rows = await asked(
+    const rows = await queryOrUnavailable(
       database(this.env)
         .select({ purpose, files: count(), bytes: sum(bytes) })
         .from(files)
@@ -178,7 +179,7 @@ export class FileSweepObject extends GatewayObject {
 
   async #hasRows(): Promise<boolean> {
     const db = database(this.env);
-    const [some, others] = await asked(
+    const [some, others] = await queryOrUnavailable(
       db.batch([
         db.select({ id: files.id }).from(files).limit(1),
         db.select({ id: uploads.id }).from(uploads).limit(1),

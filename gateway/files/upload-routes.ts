@@ -6,11 +6,12 @@ import * as z from 'zod';
 import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import type { Json } from '../../shared/batch/line.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { asked, database, requireWritable } from '../accounts/database.ts';
+import { database, queryOrUnavailable, requireWritable } from '../accounts/database.ts';
 import { files, uploadParts, uploads } from '../accounts/schema.ts';
-import { after } from '../after.ts';
 import type { Env } from '../env.ts';
-import { readBody } from '../json-body.ts';
+import { readParsedBody } from '../http/parse-body.ts';
+import { startTimer } from '../platform/start-timer.ts';
+import { fileBytesInFlight, formByteRange, partBytesInFlight } from './bytes-in-flight.ts';
 import {
   BATCH_FILE_MS,
   FILE_MAX_BYTES,
@@ -21,11 +22,17 @@ import {
   PURPOSES,
 } from './file-object.ts';
 import type { FileStore } from './file-store.ts';
-import { readForm } from './multipart.ts';
-import { bytesOfForm, filesOnTheWay, partsOnTheWay } from './on-the-way.ts';
-import { callerOf } from './owner.ts';
-import { bytesWhereRoom, bytesWhereWanted, PARTS_MAX, requireFewFiles, requireRoom, requireWanted } from './quota.ts';
-import { storeOf, storing } from './store-access.ts';
+import { readMultipartForm } from './multipart.ts';
+import { fileCaller } from './owner.ts';
+import {
+  bytesIfBelowQuota,
+  bytesIfUploadOpen,
+  PARTS_MAX,
+  requireFileCount,
+  requireFileQuota,
+  requireUploadSpace,
+} from './quota.ts';
+import { storeOf, withStoreErrors } from './store-access.ts';
 import { wakeSweep } from './sweep-object.ts';
 
 type Ctx = Context<{ Bindings: Env }>;
@@ -41,11 +48,11 @@ const JOIN_LOOK_MS = 200;
 export const uploadRoutes = new Hono<{ Bindings: Env }>();
 
 uploadRoutes.post('/', async (c) => {
-  const caller = await callerOf(c);
+  const caller = await fileCaller(c);
   const { account, owner } = caller;
   requireWritable();
   storeOf(c.env);
-  const { filename, purpose, bytes } = declared(await readBody(c, z.looseObject({})));
+  const { filename, purpose, bytes } = declared(await readParsedBody(c, z.looseObject({})));
   const now = Date.now();
   const row: UploadRow = {
     id: `upload_${randomBytes(12).toString('hex')}`,
@@ -59,15 +66,15 @@ uploadRoutes.post('/', async (c) => {
     createdAt: now,
     expiresAt: now + LIFE_MS,
   };
-  await requireRoom(c.env, caller, bytes, now);
+  await requireFileQuota(c.env, caller, bytes, now);
   try {
-    await asked(
+    await queryOrUnavailable(
       database(c.env)
         .insert(uploads)
-        .values({ ...row, bytes: bytesWhereRoom(c.env, caller, bytes, now) }),
+        .values({ ...row, bytes: bytesIfBelowQuota(c.env, caller, bytes, now) }),
     );
   } catch (error) {
-    await requireRoom(c.env, caller, bytes, now);
+    await requireFileQuota(c.env, caller, bytes, now);
     throw error;
   }
   c.executionCtx.waitUntil(wakeSweep(c.env));
@@ -75,16 +82,16 @@ uploadRoutes.post('/', async (c) => {
 });
 
 uploadRoutes.post('/:id/parts', async (c) => {
-  const caller = await callerOf(c);
+  const caller = await fileCaller(c);
   const upload = await pendingOf(c);
-  await requireFewFiles(c.env, caller, Date.now());
+  await requireFileCount(c.env, caller, Date.now());
   const store = storeOf(c.env);
-  const room = await requireWanted(c.env, upload, 1, Date.now());
-  const taken = bytesOfForm(c.req.raw, PART_MAX_BYTES, room);
-  const end = partsOnTheWay.take(upload.id, taken.least, Date.now());
+  const room = await requireUploadSpace(c.env, upload, 1, Date.now());
+  const taken = formByteRange(c.req.raw, PART_MAX_BYTES, room);
+  const end = partBytesInFlight.take(upload.id, taken.least, Date.now());
   const fileId = newFileId();
   const put = (content: AsyncIterable<Uint8Array>) => store.put(fileId, content, taken.most);
-  const { stored } = await storing(() => readForm(c, put, 'data'))
+  const { stored } = await withStoreErrors(() => readMultipartForm(c, put, 'data'))
     .catch(async (error: unknown) => {
       await store.delete(fileId).catch(() => {}); // the form breaks off behind its part
       throw error;
@@ -97,13 +104,13 @@ uploadRoutes.post('/:id/parts', async (c) => {
     bytes: stored.bytes,
     createdAt: Date.now(),
   };
-  const row = { ...part, bytes: bytesWhereWanted(c.env, upload.id, caller, part.bytes, part.createdAt) };
+  const row = { ...part, bytes: bytesIfUploadOpen(c.env, upload.id, caller, part.bytes, part.createdAt) };
   try {
-    await whilePending(c, () => asked(database(c.env).insert(uploadParts).values(row)));
+    await whilePending(c, () => queryOrUnavailable(database(c.env).insert(uploadParts).values(row)));
   } catch (error) {
     await store.delete(fileId).catch(() => {});
-    await requireWanted(c.env, upload, part.bytes, Date.now());
-    await requireFewFiles(c.env, caller, Date.now());
+    await requireUploadSpace(c.env, upload, part.bytes, Date.now());
+    await requireFileCount(c.env, caller, Date.now());
     throw error;
   }
   const created_at = Math.floor(part.createdAt / 1_000);
@@ -112,10 +119,10 @@ uploadRoutes.post('/:id/parts', async (c) => {
 
 uploadRoutes.post('/:id/complete', async (c) => {
   const { owner, bytes } = await pendingOf(c);
-  const completion = completionOf(await readBody(c, z.looseObject({})));
-  while (filesOnTheWay.of(joining(owner), Date.now()) > 0) await pause(JOIN_LOOK_MS);
+  const completion = completionOf(await readParsedBody(c, z.looseObject({})));
+  while (fileBytesInFlight.of(joining(owner), Date.now()) > 0) await pause(JOIN_LOOK_MS);
   // Joined, the bytes take their room twice, so one upload of an owner is joined at a time.
-  const end = filesOnTheWay.take(joining(owner), bytes, Date.now());
+  const end = fileBytesInFlight.take(joining(owner), bytes, Date.now());
   try {
     return await complete(c, completion);
   } finally {
@@ -124,13 +131,13 @@ uploadRoutes.post('/:id/complete', async (c) => {
 });
 
 const joining = (owner: string) => `join ${owner}`;
-const pause = (ms: number) => new Promise<void>((resolve) => void after(ms, resolve));
+const pause = (ms: number) => new Promise<void>((resolve) => void startTimer(ms, resolve));
 
 async function complete(c: Ctx, { ids, md5 }: { ids: string[]; md5: string | undefined }): Promise<Response> {
   const upload = await pendingOf(c);
   const db = database(c.env);
   const store = storeOf(c.env);
-  const found = await asked(db.select().from(uploadParts).where(eq(uploadParts.uploadId, upload.id)));
+  const found = await queryOrUnavailable(db.select().from(uploadParts).where(eq(uploadParts.uploadId, upload.id)));
   const byId = new Map(found.map((part) => [part.id, part]));
   const parts = ids.map((id) => byId.get(id));
   if (parts.some((part) => part === undefined))
@@ -153,7 +160,7 @@ async function complete(c: Ctx, { ids, md5 }: { ids: string[]; md5: string | und
     expiresAt: upload.purpose === 'batch' ? now + BATCH_FILE_MS : null,
   };
   const hash = createHash('md5');
-  await whilePending(c, () => storing(() => store.put(file.id, joined(store, inOrder, hash), FILE_MAX_BYTES)));
+  await whilePending(c, () => withStoreErrors(() => store.put(file.id, joined(store, inOrder, hash), FILE_MAX_BYTES)));
   if (md5 !== undefined && md5 !== hash.digest('hex')) {
     await store.delete(file.id).catch(() => {});
     throw new ApiError('invalid_request', 'The parts have another MD5.', { param: 'md5' });
@@ -164,7 +171,7 @@ async function complete(c: Ctx, { ids, md5 }: { ids: string[]; md5: string | und
   const stillOwned = sql<string>`CASE WHEN (${status}) = 'pending' THEN ${file.owner} END`;
   try {
     await whilePending(c, () =>
-      asked(
+      queryOrUnavailable(
         db.batch([
           db.insert(files).values({ ...file, owner: stillOwned }),
           db.update(uploads).set(done).where(eq(uploads.id, upload.id)),
@@ -183,7 +190,7 @@ uploadRoutes.post('/:id/cancel', async (c) => {
   const upload = await pendingOf(c);
   const db = database(c.env);
   const cancelled: UploadRow = { ...upload, status: 'cancelled' };
-  const [ended] = await asked(
+  const [ended] = await queryOrUnavailable(
     db
       .update(uploads)
       .set(cancelled)
@@ -191,16 +198,19 @@ uploadRoutes.post('/:id/cancel', async (c) => {
       .returning(),
   );
   if (ended === undefined) await pendingOf(c);
-  await forget(c.env, await asked(db.select().from(uploadParts).where(eq(uploadParts.uploadId, upload.id))));
+  await forget(
+    c.env,
+    await queryOrUnavailable(db.select().from(uploadParts).where(eq(uploadParts.uploadId, upload.id))),
+  );
   return c.json(uploadObject(cancelled));
 });
 
 /** @throws ApiError 404, 409 where it is over */
 async function pendingOf(c: Ctx): Promise<UploadRow> {
-  const { owner } = await callerOf(c);
+  const { owner } = await fileCaller(c);
   requireWritable();
   const id = c.req.param('id') ?? '';
-  const [row] = await asked(
+  const [row] = await queryOrUnavailable(
     database(c.env)
       .select()
       .from(uploads)
@@ -245,7 +255,7 @@ async function forget(env: Env, parts: readonly PartRow[]): Promise<void> {
     );
   // D1 binds 100 values at most.
   for (let at = 0; at < ids.length; at += 90)
-    await asked(
+    await queryOrUnavailable(
       database(env)
         .delete(uploadParts)
         .where(inArray(uploadParts.id, ids.slice(at, at + 90))),

@@ -1,7 +1,7 @@
 /**
  * The gateway's own issuer: what it signs. Its root key is not here, except in an issuer that the gateway had to make for itself.
  */
-import { NONCE_BYTES, ORDER_LIFE_S, signOrder, type Wish } from '../../shared/deployment/order.ts';
+import { type DeploymentRequest, NONCE_BYTES, ORDER_LIFE_S, signOrder } from '../../shared/deployment/order.ts';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import {
   CERTIFICATE_BYTES,
@@ -11,7 +11,7 @@ import {
   openCertificate,
   signCertificate,
 } from '../../shared/lattice/certificate.ts';
-import { openRevocation, REVOCATION_BYTES, type Revocation, signFloor } from '../../shared/lattice/control.ts';
+import { openRevocation, REVOCATION_BYTES, type Revocation, signGcWatermark } from '../../shared/lattice/control.ts';
 import { KEY_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
 import { signEviction } from '../../shared/lattice/eviction.ts';
 import { signTicket, TICKET_LIFE_MAX_S, type Ticket } from '../../shared/lattice/ticket.ts';
@@ -85,12 +85,12 @@ export class GatewayIssuer {
     this.#revoked = gone.has(certificate.keyName) || gone.has(keyName(certificate.root));
   }
 
-  /** A new session's ticket. @throws IssuerError where our key or root was taken back. `floor`: `at` of our key's floor; a clock that once ran ahead left it there, and the ticket must outlive it. */
-  ticket(newcomer: Newcomer, nowS: number, floor = 0): Uint8Array {
+  /** A new session's ticket. @throws IssuerError where our key or root was taken back. `watermark`: `at` of our key's floor; a clock that once ran ahead left it there, and the ticket must outlive it. */
+  ticket(newcomer: Newcomer, nowS: number, watermark = 0): Uint8Array {
     if (this.#revoked) throw new IssuerError('This issuer has been taken back by its root: its tickets count nowhere.');
     const { sessionKey, provider, cluster, jobEndsAt } = newcomer;
     const wanted = jobEndsAt === undefined ? nowS + TICKET_LIFE_S : Math.max(jobEndsAt, nowS) + AFTER_JOB_S;
-    const expires = Math.min(Math.max(wanted, floor + AFTER_JOB_S), nowS + TICKET_LIFE_MAX_S);
+    const expires = Math.min(Math.max(wanted, watermark + AFTER_JOB_S), nowS + TICKET_LIFE_MAX_S);
     const fields = { certificate: this.certificate.bytes, sessionKey, birth: nowS, expires, provider, cluster };
     return signTicket(fields, this.signer, workerdCrypto);
   }
@@ -106,7 +106,7 @@ export class GatewayIssuer {
   }
 
   /** An order to one of the institution's sessions, good for two minutes. @throws IssuerError where our key or root was taken back */
-  order(session: string, wish: Wish, nowS: number): Uint8Array {
+  order(session: string, wish: DeploymentRequest, nowS: number): Uint8Array {
     if (this.#revoked) throw new IssuerError('This issuer has been taken back by its root: its orders count nowhere.');
     const nonce = newSeed().subarray(0, NONCE_BYTES);
     const fields = { certificate: this.certificate.bytes, session, nonce, notAfter: nowS + ORDER_LIFE_S, wish };
@@ -117,7 +117,7 @@ export class GatewayIssuer {
   floors(nowS: number): Update[] {
     return this.#keys.map(({ certificate, signer }) => {
       const at = Math.min(nowS - PARTITION_WINDOW_S, certificate.notAfter + TICKET_LIFE_MAX_S);
-      return { kind: 'floor', floor: signFloor({ certificate: certificate.bytes, at }, signer) };
+      return { kind: 'floor', floor: signGcWatermark({ certificate: certificate.bytes, at }, signer) };
     });
   }
 }
@@ -140,14 +140,14 @@ function listed(text = ''): string[] {
 }
 
 /** For a gateway without any: a root and a key of its own, to be kept in its storage. */
-export function makeIssuer(nowS: number): { root: string; gateway: GatewayKey } {
+export function createIssuer(nowS: number): { root: string; gateway: GatewayKey } {
   const root = newSeed();
   const key = newSeed();
-  return { root: toBase64url(root), gateway: certify(toBase64url(root), toBase64url(key), nowS) };
+  return { root: toBase64url(root), gateway: certifyKey(toBase64url(root), toBase64url(key), nowS) };
 }
 
 /** A certificate for `key` by `root`, both secret and base64url. */
-export function certify(root: string, key: string, nowS: number): GatewayKey {
+export function certifyKey(root: string, key: string, nowS: number): GatewayKey {
   const signer = workerdSigner(secret(key));
   const dates = { notBefore: nowS - CERTIFICATE_SLACK_S, notAfter: nowS + CERTIFICATE_LIFE_S };
   const certificate = signCertificate({ key: signer.publicKey, ...dates }, workerdSigner(secret(root)));
@@ -158,9 +158,9 @@ export function certify(root: string, key: string, nowS: number): GatewayKey {
 const RENEW_S = 0.75 * CERTIFICATE_LIFE_S;
 
 /** `gateway` itself while its certificate lasts for long, else with a new one. */
-export function renewed(root: string, gateway: GatewayKey, nowS: number): GatewayKey {
+export function renewIfNeeded(root: string, gateway: GatewayKey, nowS: number): GatewayKey {
   const left = readKey(gateway).certificate.notAfter - nowS;
-  return left > RENEW_S ? gateway : certify(root, gateway.key, nowS);
+  return left > RENEW_S ? gateway : certifyKey(root, gateway.key, nowS);
 }
 
 function readKey(own: GatewayKey): { certificate: Certificate; signer: Signer } {

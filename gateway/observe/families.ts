@@ -75,14 +75,14 @@ export const POLICY_FAULTS = counter(
   'policy',
   'kind',
 );
-export const BROKEN = counter(
+export const BROKEN_STREAMS = counter(
   'otela_streams_broken_total',
   'Answers that broke off after their head, by why.',
   'reason',
 );
-export const LEFT = counter('otela_clients_left_total', 'Clients that left before their answer was complete.');
+export const CLIENTS_LEFT = counter('otela_clients_left_total', 'Clients that left before their answer was complete.');
 export const SUSPICIONS = counter('otela_suspicions_total', 'Times that an isolate found a node silent.');
-export const CONTINUED = counter(
+export const CONTINUED_STREAMS = counter(
   'otela_streams_continued_total',
   'Attempts to go on with a broken stream at another node, by outcome.',
   'outcome',
@@ -99,7 +99,7 @@ export const QUEUE_WAIT = histogram(
   'gen_ai_request_model',
   'outcome',
 );
-export const REPORTS = counter('otela_reports_total', 'Reports of isolates and objects to this page.');
+export const METRICS_REPORTS = counter('otela_reports_total', 'Reports of isolates and objects to this page.');
 
 // --- counted by batches and by the sweep of files -------------------------------------------------------------------------
 
@@ -121,13 +121,17 @@ export const BATCH_LINES_NOW = gauge(
   'Lines of batches without a result: at nodes, or waiting for one.',
   'state',
 );
-export const BATCHES = gauge('otela_batches', 'Batches that are not over, by status.', 'status');
+export const OPEN_BATCHES = gauge('otela_batches', 'Batches that are not over, by status.', 'status');
 export const FILES_STORED = gauge('otela_files', 'Stored files of /v1/files, counted every ten minutes.', 'purpose');
 export const FILES_BYTES = gauge('otela_files_bytes', 'Their bytes.', 'purpose');
 
 /** As they are now, in all isolates together. */
-export const IN_FLIGHT = gauge('otela_requests_in_flight', 'Requests to /v1 whose answer is not over.');
-export const QUEUED = gauge('otela_queue_waiting', 'Requests that wait for a free node.', 'gen_ai_request_model');
+export const REQUESTS_IN_FLIGHT = gauge('otela_requests_in_flight', 'Requests to /v1 whose answer is not over.');
+export const QUEUE_WAITING = gauge(
+  'otela_queue_waiting',
+  'Requests that wait for a free node.',
+  'gen_ai_request_model',
+);
 
 // --- counted where records of use arrive ----------------------------------------------------------------------------------
 
@@ -145,13 +149,13 @@ export const TOKEN_USAGE = histogram(
   ...GEN_AI,
   'gen_ai_token_type',
 );
-export const FIRST_TOKEN = histogram(
+export const TIME_TO_FIRST_TOKEN = histogram(
   'gen_ai_server_time_to_first_token_seconds',
   'From opening an attempt to the first data of its stream.',
   FIRST_TOKEN_S,
   ...GEN_AI,
 );
-export const PER_TOKEN = histogram(
+export const TIME_PER_OUTPUT_TOKEN = histogram(
   'gen_ai_server_time_per_output_token_seconds',
   'Of streams that came to their end: time after the first token, per token after it.',
   PER_TOKEN_S,
@@ -163,7 +167,7 @@ export const TOKENS_BY_KIND = counter(
   'gen_ai_request_model',
   'kind',
 );
-export const RECORDS = counter(
+export const USAGE_RECORDS = counter(
   'otela_usage_records_total',
   'Records of use: exact, estimated, or of requests that no engine saw.',
   'certainty',
@@ -188,12 +192,15 @@ export const USAGE_LOST = counter(
   'otela_usage_records_lost_total',
   'Records that were given up because the storage could not be written for too long.',
 );
-export const OUTBOX = gauge('otela_usage_outbox_waiting', 'Records that nodes could not hand on when they last tried.');
+export const USAGE_OUTBOX_WAITING = gauge(
+  'otela_usage_outbox_waiting',
+  'Records that nodes could not hand on when they last tried.',
+);
 
 // --- read from the registry's object when Prometheus asks -------------------------------------------------------------------
 
-export const NODES = gauge('otela_registry_nodes', 'Sessions in the registry, by state.', 'state');
-export const SUSPECTED = gauge(
+export const REGISTRY_NODES = gauge('otela_registry_nodes', 'Sessions in the registry, by state.', 'state');
+export const SUSPECTED_NODES = gauge(
   'otela_registry_suspected_nodes',
   'Sessions that are not LEFT and not routed to for now.',
 );
@@ -204,7 +211,10 @@ export const MODEL_NODES = gauge(
   'state',
 );
 export const TUNNELS = gauge('otela_tunnels_open', 'Agents whose tunnel to this gateway is open.');
-export const STREAMS = gauge('otela_streams_in_flight', 'Requests at nodes, as nodes told within the last seconds.');
+export const STREAMS_IN_FLIGHT = gauge(
+  'otela_streams_in_flight',
+  'Requests at nodes, as nodes told within the last seconds.',
+);
 export const ENGINE_REQUESTS = gauge(
   'otela_engine_requests',
   'What engines that were heard within the last seconds say: in their batches, and waiting for them.',
@@ -225,7 +235,7 @@ export const DEPARTURES = counter(
   'Nodes that left since the registry object woke, by cause.',
   'cause',
 );
-export const FROZEN = gauge('otela_frozen_clusters', 'Clusters whose nodes are not evicted for now.');
+export const FROZEN_CLUSTERS = gauge('otela_frozen_clusters', 'Clusters whose nodes are not evicted for now.');
 export const CERTIFICATE_END = gauge('otela_certificate_end_timestamp_seconds', "When the gateway's certificate ends.");
 export const AGENT_VERSIONS = gauge(
   'otela_registry_agent_versions',
@@ -250,8 +260,8 @@ export const REGISTRY_EVENTS = counter(
 
 // --- known to the gateway itself -------------------------------------------------------------------------------------------
 
-export const CLOCK = gauge('otela_clock_timestamp_seconds', "The gateway's clock when it was asked.");
-export const TLS_END = gauge(
+export const CLOCK_TIMESTAMP = gauge('otela_clock_timestamp_seconds', "The gateway's clock when it was asked.");
+export const TLS_CERTIFICATE_END = gauge(
   'otela_tls_certificate_end_timestamp_seconds',
   'When the TLS certificate ends that this gateway shows; absent where something else ends TLS.',
 );
@@ -260,55 +270,55 @@ export const TLS_END = gauge(
 export const FAMILIES: readonly Family[] = [
   SERVER_DURATION,
   CLIENT_DURATION,
-  FIRST_TOKEN,
-  PER_TOKEN,
+  TIME_TO_FIRST_TOKEN,
+  TIME_PER_OUTPUT_TOKEN,
   TOKEN_USAGE,
   REQUESTS,
-  IN_FLIGHT,
+  REQUESTS_IN_FLIGHT,
   ATTEMPTS,
   REGION_ROUND_TRIP,
   REGION_SERVICE,
   RETRIES,
   POLICY_FAULTS,
-  BROKEN,
-  CONTINUED,
-  LEFT,
+  BROKEN_STREAMS,
+  CONTINUED_STREAMS,
+  CLIENTS_LEFT,
   SUSPICIONS,
   RATE_LIMITED,
-  QUEUED,
+  QUEUE_WAITING,
   QUEUE_WAIT,
   TOKENS_BY_KIND,
-  RECORDS,
+  USAGE_RECORDS,
   RECORD_DELAY,
   USAGE_ANOMALIES,
   STORAGE_FAILING,
   USAGE_HELD,
   USAGE_LOST,
-  OUTBOX,
-  NODES,
-  SUSPECTED,
+  USAGE_OUTBOX_WAITING,
+  REGISTRY_NODES,
+  SUSPECTED_NODES,
   MODEL_NODES,
   TUNNELS,
-  STREAMS,
+  STREAMS_IN_FLIGHT,
   ENGINE_REQUESTS,
   BREAKERS,
   DOUBLES,
   DELEGATES,
   DEPARTURES,
-  FROZEN,
+  FROZEN_CLUSTERS,
   CERTIFICATE_END,
-  TLS_END,
-  CLOCK,
+  TLS_CERTIFICATE_END,
+  CLOCK_TIMESTAMP,
   AGENT_VERSIONS,
   MODEL_ALWAYS_ON,
   MODEL_SUNSET,
   REGISTRY_EVENTS,
-  REPORTS,
+  METRICS_REPORTS,
   BATCH_LINES,
   BATCH_REQUEUED,
   BATCH_WASTED,
   BATCH_LINES_NOW,
-  BATCHES,
+  OPEN_BATCHES,
   FILES_STORED,
   FILES_BYTES,
 ];

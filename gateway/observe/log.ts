@@ -1,8 +1,8 @@
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { LEFT_ERROR } from '../../shared/proxy/client-disconnect.ts';
 import type { Env } from '../env.ts';
-import { telemetry } from '../telemetry-sink.ts';
-import { endpointName } from './names.ts';
+import { telemetrySink } from '../platform/telemetry-sink.ts';
+import { endpointLabel } from './names.ts';
 import type { RequestLog } from './request-log.ts';
 
 /** A client chooses the model's name: longer ones are cut. */
@@ -32,7 +32,7 @@ export function logLine(
     request_id: requestId,
     usage_id: name === requestId ? undefined : name,
     trace_id: log.traceId,
-    endpoint: endpointName(endpointById(endpoint)) || undefined,
+    endpoint: endpointLabel(endpointById(endpoint)) || undefined,
     model: model.slice(0, MODEL_MAX) || undefined,
     served_model: log.served === '' || log.served === model ? undefined : log.served,
     stream: streamed,
@@ -47,7 +47,7 @@ export function logLine(
     first_ms: firstMs,
     total_ms: totalMs,
   };
-  telemetry.sink?.event(line);
+  telemetrySink.sink?.event(line);
   console.log(JSON.stringify(line));
 }
 

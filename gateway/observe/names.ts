@@ -1,7 +1,7 @@
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 
 /** Of an endpoint in labels and logs: its path without `/v1/`; empty for paths that are none. */
-export function endpointName(endpoint: Pick<Endpoint, 'path'> | undefined): string {
+export function endpointLabel(endpoint: Pick<Endpoint, 'path'> | undefined): string {
   return endpoint === undefined ? '' : endpoint.path.slice('/v1/'.length);
 }
 
@@ -14,7 +14,7 @@ const OPERATIONS: Readonly<Record<string, string>> = {
   embeddings: 'embeddings',
 };
 
-export function operationName(endpoint: Pick<Endpoint, 'path'> | undefined): string {
-  const name = endpointName(endpoint);
+export function operationLabel(endpoint: Pick<Endpoint, 'path'> | undefined): string {
+  const name = endpointLabel(endpoint);
   return OPERATIONS[name] ?? name;
 }

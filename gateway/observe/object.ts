@@ -1,12 +1,12 @@
-import { Book, type BookState } from '../../shared/metrics/book.ts';
+import { type MetricState, MetricStore } from '../../shared/metrics/metric-store.ts';
 import type { Env } from '../env.ts';
-import { GatewayObject } from '../gateway-object.ts';
-import type { ObjectContext } from '../object-context.ts';
-import { writeIfPossible } from '../storage/health.ts';
-import { OUTBOX, REPORTS } from './families.ts';
-import type { Report } from './report.ts';
-import { Stories, type Whose } from './stories.ts';
-import type { Story } from './story.ts';
+import { GatewayObject } from '../platform/gateway-object.ts';
+import type { ObjectContext } from '../platform/object-context.ts';
+import { writeIfPossible } from '../platform/storage/health.ts';
+import { METRICS_REPORTS, USAGE_OUTBOX_WAITING } from './families.ts';
+import type { MetricsReport } from './report.ts';
+import type { RequestTimeline } from './request-timeline.ts';
+import { type RecordOwner, TimelineStore } from './timeline-store.ts';
 
 /** Places that report; the one that was silent longest makes room. */
 const SOURCES_MAX = 4_000;
@@ -22,7 +22,7 @@ const PREFIX = 'counts/';
 
 interface Source {
   sequence: number;
-  gauges: BookState;
+  gauges: MetricState;
   at: number;
 }
 
@@ -31,10 +31,10 @@ interface Source {
  * gate sends a count out only once it is on disk, so no reader ever sees a counter run backwards.
  */
 export class ObserveObject extends GatewayObject {
-  readonly #book = new Book();
-  readonly #stories: Stories;
+  readonly #metrics = new MetricStore();
+  readonly #timelines: TimelineStore;
   /** Stories that wait for a disk that is full: the newest. */
-  #untold: readonly Story[] = [];
+  #untold: readonly RequestTimeline[] = [];
   /** In the order of their last word. */
   readonly #sources = new Map<string, Source>();
   readonly #outboxes = new Map<string, number>();
@@ -43,24 +43,24 @@ export class ObserveObject extends GatewayObject {
 
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
-    this.#stories = new Stories(ctx.storage);
-    for (const [key, samples] of ctx.storage.kv.list<BookState[string]>({ prefix: PREFIX }))
-      this.#book.merge({ [key.slice(PREFIX.length)]: samples });
+    this.#timelines = new TimelineStore(ctx.storage);
+    for (const [key, samples] of ctx.storage.kv.list<MetricState[string]>({ prefix: PREFIX }))
+      this.#metrics.merge({ [key.slice(PREFIX.length)]: samples });
   }
 
   /** Each report counts once, however often it comes. */
-  add({ source, sequence, counts, gauges, stories = [] }: Report): void {
+  add({ source, sequence, counts, gauges, stories: timelines = [] }: MetricsReport): void {
     if (sequence <= (this.#sources.get(source)?.sequence ?? 0)) return;
     this.#sources.delete(source);
     this.#sources.set(source, { sequence, gauges, at: Date.now() });
     const silent = this.#sources.keys().next().value;
     if (this.#sources.size > SOURCES_MAX && silent !== undefined) this.#sources.delete(silent);
-    this.#book.merge(counts);
+    this.#metrics.merge(counts);
     // A disk that is full costs no counts, and no stories but those above the bound.
-    const untold = [...this.#untold, ...stories].slice(-UNTOLD_MAX);
-    this.#untold = writeIfPossible(() => this.#stories.add(untold, Date.now())) ? [] : untold;
-    this.#book.count(REPORTS, []);
-    for (const name of [...Object.keys(counts), REPORTS.name]) this.#unsaved.add(name);
+    const untold = [...this.#untold, ...timelines].slice(-UNTOLD_MAX);
+    this.#untold = writeIfPossible(() => this.#timelines.add(untold, Date.now())) ? [] : untold;
+    this.#metrics.count(METRICS_REPORTS, []);
+    for (const name of [...Object.keys(counts), METRICS_REPORTS.name]) this.#unsaved.add(name);
     this.#saving ??= this.ctx.clock.after(SAVE_MS, () => this.#save());
   }
 
@@ -71,29 +71,29 @@ export class ObserveObject extends GatewayObject {
   }
 
   /** Requests by the client's id or ours, the newest first; of `whose` alone. */
-  stories(id: string, whose?: Whose): Story[] {
-    return this.#stories.find(id, Date.now(), whose);
+  stories(id: string, whose?: RecordOwner): RequestTimeline[] {
+    return this.#timelines.find(id, Date.now(), whose);
   }
 
   /** All that was ever counted, and what is so now. */
-  read(): BookState {
+  read(): MetricState {
     this.#save();
-    const now = new Book();
+    const now = new MetricStore();
     const since = Date.now() - BELIEVED_MS;
     for (const { gauges, at } of this.#sources.values()) if (at >= since) now.merge(gauges);
     now.set(
-      OUTBOX,
+      USAGE_OUTBOX_WAITING,
       [],
       [...this.#outboxes.values()].reduce((sum, waiting) => sum + waiting, 0),
     );
-    return { ...this.#book.state(), ...now.state() };
+    return { ...this.#metrics.state(), ...now.state() };
   }
 
   #save(): void {
     this.#saving?.();
     this.#saving = undefined;
     if (this.#unsaved.size === 0) return;
-    const state = this.#book.state();
+    const state = this.#metrics.state();
     for (const name of this.#unsaved) this.ctx.storage.kv.put(PREFIX + name, state[name] ?? []);
     this.#unsaved.clear();
   }

@@ -1,6 +1,6 @@
-import { Book, type BookState } from '../../shared/metrics/book.ts';
+import { type MetricState, MetricStore } from '../../shared/metrics/metric-store.ts';
 import type { Env } from '../env.ts';
-import type { Story } from './story.ts';
+import type { RequestTimeline } from './request-timeline.ts';
 
 /** There is one object that counts per gateway. */
 export const OBSERVE_NAME = 'observe';
@@ -11,15 +11,15 @@ const TOGETHER_MS = 1_000;
 const STUCK_MS = 3_000;
 
 /** What one place counted since its last report. */
-export interface Report {
+export interface MetricsReport {
   /** Names the place while it lives; its reports are numbered. */
   source: string;
   sequence: number;
-  counts: BookState;
+  counts: MetricState;
   /** As they stand there now: they replace those of the source's report before. */
-  gauges: BookState;
+  gauges: MetricState;
   /** Of requests that are over. */
-  stories?: readonly Story[];
+  stories?: readonly RequestTimeline[];
 }
 
 /** Stories that wait for a report; of more, those that come later go untold. */
@@ -33,19 +33,19 @@ interface Context {
  * Counts in memory and tells the object that adds up, once a second while there is something to tell. Nothing on the way of a
  * request waits for it. A place that dies takes the counts of its last second along.
  */
-export class Reporter {
-  readonly counts = new Book();
-  readonly #gauges: (now: Book) => void;
+export class MetricsReporter {
+  readonly counts = new MetricStore();
+  readonly #gauges: (now: MetricStore) => void;
   /** Not at start: a Worker has no randomness before its first request. */
-  #stories: Story[] = [];
+  #timelines: RequestTimeline[] = [];
   #source = '';
   #sequence = 0;
   #reportingSince = Number.NEGATIVE_INFINITY;
   /** Not known to have arrived: sent again as it was, so that it counts once. */
-  #unsure: Report | undefined;
+  #unsure: MetricsReport | undefined;
 
   /** `gauges` writes down what is so at that moment, for each report. */
-  constructor(gauges: (now: Book) => void = () => {}) {
+  constructor(gauges: (now: MetricStore) => void = () => {}) {
     this.#gauges = gauges;
   }
 
@@ -60,8 +60,8 @@ export class Reporter {
   }
 
   /** Travels with the next report. */
-  tell(story: Story): void {
-    if (this.#stories.length < STORIES_MAX) this.#stories.push(story);
+  tell(timeline: RequestTimeline): void {
+    if (this.#timelines.length < STORIES_MAX) this.#timelines.push(timeline);
   }
 
   async #report(env: Env): Promise<void> {
@@ -76,17 +76,17 @@ export class Reporter {
     if (this.#unsure === undefined) await this.#send(env, this.#next());
   }
 
-  #next(): Report {
+  #next(): MetricsReport {
     if (this.#source === '') this.#source = crypto.randomUUID();
-    const now = new Book();
+    const now = new MetricStore();
     this.#gauges(now);
-    const stories = this.#stories;
-    this.#stories = [];
+    const timelines = this.#timelines;
+    this.#timelines = [];
     const counts = this.counts.take();
-    return { source: this.#source, sequence: ++this.#sequence, counts, gauges: now.state(), stories };
+    return { source: this.#source, sequence: ++this.#sequence, counts, gauges: now.state(), stories: timelines };
   }
 
-  async #send(env: Env, report: Report): Promise<void> {
+  async #send(env: Env, report: MetricsReport): Promise<void> {
     this.#unsure = report;
     try {
       await env.OBSERVE.getByName(OBSERVE_NAME).add(report);

@@ -1,28 +1,28 @@
 /** What is recorded of one request while it runs: for the counters and for its line in the log. Never a prompt, a key or an answer. */
 
-import type { Book } from '../../shared/metrics/book.ts';
+import type { MetricStore } from '../../shared/metrics/metric-store.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { ApiError, toApiError } from '../../shared/openai/errors.ts';
-import { traceIdOf } from '../../shared/openai/traceparent.ts';
+import { readTraceId } from '../../shared/openai/traceparent.ts';
 import { type ClientDisconnect, LEFT_ERROR, LEFT_STATUS } from '../../shared/proxy/client-disconnect.ts';
-import type { Reached, Recorder, RequestInfo } from '../../shared/proxy/host.ts';
+import type { AttemptTimings, RequestInfo, RequestRecorder } from '../../shared/proxy/host.ts';
 import type { ProxyRequest } from '../../shared/proxy/message.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
-import { storageHealth } from '../storage/health.ts';
-import { telemetry } from '../telemetry-sink.ts';
+import { storageHealth } from '../platform/storage/health.ts';
+import { telemetrySink } from '../platform/telemetry-sink.ts';
 import {
   ATTEMPTS,
-  BROKEN,
-  CONTINUED,
-  IN_FLIGHT,
-  LEFT,
+  BROKEN_STREAMS,
+  CLIENTS_LEFT,
+  CONTINUED_STREAMS,
   QUEUE_WAIT,
-  QUEUED,
+  QUEUE_WAITING,
   RATE_LIMITED,
   REGION_ROUND_TRIP,
   REGION_SERVICE,
   REQUESTS,
+  REQUESTS_IN_FLIGHT,
   RETRIES,
   SERVER_DURATION,
   STORAGE_FAILING,
@@ -30,22 +30,22 @@ import {
   USAGE_HELD,
 } from './families.ts';
 import { logLine } from './log.ts';
-import { endpointName, operationName } from './names.ts';
-import { Reporter } from './report.ts';
-import { isWorthTelling, STEPS_MAX, type Step, type Story } from './story.ts';
+import { endpointLabel, operationLabel } from './names.ts';
+import { MetricsReporter } from './report.ts';
+import { needsTimeline, type RequestTimeline, TIMELINE_STEPS_MAX, type TimelineStep } from './request-timeline.ts';
 
 interface Context {
   waitUntil(work: Promise<unknown>): void;
 }
 
 /** One per isolate. */
-export const reporter = new Reporter((now) => {
-  now.set(IN_FLIGHT, [], inFlight);
+export const metricsReporter = new MetricsReporter((now) => {
+  now.set(REQUESTS_IN_FLIGHT, [], inFlight);
   noteStorage(now);
-  for (const [model, waiting] of queued) now.set(QUEUED, [model], waiting);
+  for (const [model, waiting] of queued) now.set(QUEUE_WAITING, [model], waiting);
 });
 /** How the storage is, as this isolate knows it. */
-export function noteStorage(now: Book): void {
+export function noteStorage(now: MetricStore): void {
   now.set(STORAGE_FAILING, [], storageHealth.isFailing(Date.now()) ? 1 : 0);
   now.set(USAGE_HELD, [], storageHealth.held);
 }
@@ -56,7 +56,7 @@ const queued = new Map<string, number>();
 /** What is known of a request by now. */
 export type LoggedRequest = RequestInfo<{ readonly account: Account; readonly untracked: boolean }>;
 
-export class RequestLog implements Recorder {
+export class RequestLog implements RequestRecorder {
   readonly seen: Readonly<LoggedRequest>;
   readonly traceId: string | undefined;
   readonly #traceparent: string | undefined;
@@ -74,11 +74,11 @@ export class RequestLog implements Recorder {
   /** Where the gateway itself failed: the error's class and its first frames. Messages may hold a piece of a prompt. */
   failedAt: string | undefined;
   queuedMs = 0;
-  readonly #steps: Step[] = [];
+  readonly #steps: TimelineStep[] = [];
   /** How the last attempt went. */
   #failed = '';
   /** Where the last attempt that came to an engine did. */
-  #reached: Reached | undefined;
+  #reached: AttemptTimings | undefined;
   #firstAt = 0;
   #endWait: ((outcome: 'turn' | 'full' | 'late' | 'left') => void) | undefined;
   #over = false;
@@ -94,31 +94,31 @@ export class RequestLog implements Recorder {
     this.#ctx = ctx;
     this.#client = client;
     const traceparent = request.header('traceparent') ?? undefined;
-    this.#traceparent = telemetry.sink && traceparent;
-    this.traceId = traceparent && traceIdOf(traceparent);
+    this.#traceparent = telemetrySink.sink && traceparent;
+    this.traceId = traceparent && readTraceId(traceparent);
     inFlight++;
     // The runtime may end all that a request was doing then, wherever it stands.
-    client.on(() => this.left());
+    client.on(() => this.clientDisconnected());
   }
 
   /** One attempt came to an engine's head with this status, or failed on its way with this code. */
-  attempt(outcome: number | string, node = '', reached?: Reached): void {
+  attempt(outcome: number | string, node = '', reached?: AttemptTimings): void {
     this.#step({ at: this.#age, kind: 'attempt', node, outcome: String(outcome) });
-    if (this.attempts++ > 0) reporter.counts.count(RETRIES, [this.#failed]);
+    if (this.attempts++ > 0) metricsReporter.counts.count(RETRIES, [this.#failed]);
     this.#failed = typeof outcome === 'number' ? `${Math.floor(outcome / 100)}xx` : outcome;
-    reporter.counts.count(ATTEMPTS, [this.#model, this.#failed]);
-    if (this.#firstAt !== 0) reporter.counts.count(CONTINUED, [this.#failed]);
+    metricsReporter.counts.count(ATTEMPTS, [this.#model, this.#failed]);
+    if (this.#firstAt !== 0) metricsReporter.counts.count(CONTINUED_STREAMS, [this.#failed]);
     this.#reached = reached;
     if (reached !== undefined)
-      reporter.counts.observe(REGION_ROUND_TRIP, [reached.region ?? ''], reached.forwardMs / 1000);
+      metricsReporter.counts.observe(REGION_ROUND_TRIP, [reached.region ?? ''], reached.forwardMs / 1000);
   }
 
   suspected(): void {
-    reporter.counts.count(SUSPICIONS, []);
+    metricsReporter.counts.count(SUSPICIONS, []);
   }
 
   /** It waits for a free node. Returns what is to be called when the wait has ended, and how; a client that leaves ends it too. */
-  queues(): (outcome: 'turn' | 'full' | 'late' | 'left') => void {
+  queueEntered(): (outcome: 'turn' | 'full' | 'late' | 'left') => void {
     const from = Date.now();
     this.#queued(1);
     const end = (outcome: 'turn' | 'full' | 'late' | 'left') => {
@@ -127,7 +127,7 @@ export class RequestLog implements Recorder {
       this.#queued(-1);
       this.queuedMs += Date.now() - from;
       this.#step({ at: this.#age, kind: 'wait', ms: Date.now() - from, outcome });
-      reporter.counts.observe(QUEUE_WAIT, [this.#model, outcome], (Date.now() - from) / 1000);
+      metricsReporter.counts.observe(QUEUE_WAIT, [this.#model, outcome], (Date.now() - from) / 1000);
     };
     this.#endWait = end;
     return end;
@@ -140,7 +140,10 @@ export class RequestLog implements Recorder {
   }
 
   /** The engine's answer goes out from now on. */
-  answered(status: number, { node, model }: { node: { session: string; provider: string }; model: string }): void {
+  responseStarted(
+    status: number,
+    { node, model }: { node: { session: string; provider: string }; model: string },
+  ): void {
     this.#firstAt = Date.now();
     this.status = status;
     this.node = node.session;
@@ -150,39 +153,39 @@ export class RequestLog implements Recorder {
 
   /** Refused or failed, before anything went out. */
   refused(error: unknown): void {
-    if (this.#client.left) return this.left(); // and that is why it failed
+    if (this.#client.left) return this.clientDisconnected(); // and that is why it failed
     const { code, status } = toApiError(error);
     if (!(error instanceof ApiError)) this.failedAt = framesOf(error);
     this.status = status;
     this.error = code;
-    if (status === 429) reporter.counts.count(RATE_LIMITED, [code]);
-    this.over();
+    if (status === 429) metricsReporter.counts.count(RATE_LIMITED, [code]);
+    this.responseEnded();
   }
 
   /** A stream that was opened before an engine answered, and then none did: 200 has gone out. */
   refusedLate({ code }: ApiError, _cause: unknown): void {
     this.status = 200;
-    this.broke('no_engine', code);
+    this.responseBroke('no_engine', code);
   }
 
   /** The answer broke off after its head; `code` is what the client is told, in-band. */
-  broke(reason: string, code: string): void {
+  responseBroke(reason: string, code: string): void {
     if (this.#over) return;
     this.error = code;
-    reporter.counts.count(BROKEN, [reason]);
-    this.over();
+    metricsReporter.counts.count(BROKEN_STREAMS, [reason]);
+    this.responseEnded();
   }
 
-  left(): void {
+  clientDisconnected(): void {
     if (this.#over) return;
     this.error = LEFT_ERROR;
     if (this.status === 0) this.status = LEFT_STATUS;
-    reporter.counts.count(LEFT, []);
-    this.over();
+    metricsReporter.counts.count(CLIENTS_LEFT, []);
+    this.responseEnded();
   }
 
   /** The last byte went out, or none will any more. Idempotent. */
-  over(): void {
+  responseEnded(): void {
     if (this.#over) return;
     this.#over = true;
     this.#client.over();
@@ -191,30 +194,30 @@ export class RequestLog implements Recorder {
     const { status, error, seen } = this;
     const endpoint = endpointById(seen.endpoint ?? 0);
     inFlight--;
-    reporter.counts.count(REQUESTS, [endpointName(endpoint), String(status), error]);
+    metricsReporter.counts.count(REQUESTS, [endpointLabel(endpoint), String(status), error]);
     if (this.#model !== '') {
       const type = error === '' && status >= 400 ? String(status) : error;
-      const labels = [operationName(endpoint), this.provider, this.#model, type];
-      reporter.counts.observe(SERVER_DURATION, labels, (now - seen.startedAt) / 1000);
+      const labels = [operationLabel(endpoint), this.provider, this.#model, type];
+      metricsReporter.counts.observe(SERVER_DURATION, labels, (now - seen.startedAt) / 1000);
     }
     // What an engine refused, or what ended early, took next to nothing: a planner would send all requests to that region.
     if (this.#reached !== undefined && this.#firstAt !== 0 && status < 400 && error === '') {
       const { region = '', model, engineMs } = this.#reached;
-      reporter.counts.observe(REGION_SERVICE, [region, model], (engineMs + now - this.#firstAt) / 1000);
+      metricsReporter.counts.observe(REGION_SERVICE, [region, model], (engineMs + now - this.#firstAt) / 1000);
     }
     const { requestId: id, name } = seen;
-    if (isWorthTelling({ id, name, status, error, steps: this.#steps })) reporter.tell(this.#story(now));
-    telemetry.sink?.request({
-      ...this.#story(now),
-      operation: operationName(endpoint),
+    if (needsTimeline({ id, name, status, error, steps: this.#steps })) metricsReporter.tell(this.#timeline(now));
+    telemetrySink.sink?.request({
+      ...this.#timeline(now),
+      operation: operationLabel(endpoint),
       traceparent: this.#traceparent,
     });
-    if (error !== LEFT_ERROR) reporter.touch(this.#env, this.#ctx, now);
+    if (error !== LEFT_ERROR) metricsReporter.touch(this.#env, this.#ctx, now);
     logLine(this.#env, this, now - seen.startedAt, this.#firstAt === 0 ? undefined : this.#firstAt - seen.startedAt);
   }
 
-  #step(step: Step): void {
-    if (this.#steps.length < STEPS_MAX) this.#steps.push(step);
+  #step(step: TimelineStep): void {
+    if (this.#steps.length < TIMELINE_STEPS_MAX) this.#steps.push(step);
   }
 
   /** Milliseconds since it came. */
@@ -222,13 +225,13 @@ export class RequestLog implements Recorder {
     return Date.now() - this.seen.startedAt;
   }
 
-  #story(now: number): Story {
+  #timeline(now: number): RequestTimeline {
     const { requestId, name, startedAt, model = '', caller, endpoint = 0 } = this.seen;
     return {
       id: requestId,
       name,
       at: startedAt,
-      endpoint: endpointName(endpointById(endpoint)),
+      endpoint: endpointLabel(endpointById(endpoint)),
       model: model.slice(0, MODEL_MAX),
       served: this.served,
       key: caller?.account.keyId ?? '',

@@ -2,13 +2,13 @@ import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import type { ApiError } from '../../shared/openai/errors.ts';
 import { BodyMemory } from '../../shared/proxy/body-memory.ts';
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
-import { coldOf, modelResting } from '../../shared/proxy/cold-model.ts';
-import { noCapacity } from '../../shared/proxy/filter.ts';
+import { findColdModel, modelNotRunningError } from '../../shared/proxy/cold-model.ts';
+import { noCapacityError } from '../../shared/proxy/filter.ts';
 import type {
   AttemptContext,
   BodyLimits,
-  Clock,
   Host,
+  HostClock,
   NodeMemory,
   QueueRequest,
   ReserveRequest,
@@ -16,37 +16,88 @@ import type {
 } from '../../shared/proxy/host.ts';
 import type { ProxyRequest } from '../../shared/proxy/message.ts';
 import { KEPT_ALWAYS_BYTES } from '../../shared/proxy/read-body.ts';
-import type { PlaceAnswer } from '../../shared/queue/wait-queue.ts';
-import { castsSuspicion, type Ending } from '../../shared/routing/attempts.ts';
+import type { TurnResult } from '../../shared/queue/wait-queue.ts';
+import { Breakers } from '../../shared/routing/breaker.ts';
+import { BusyNodeMemory } from '../../shared/routing/busy.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
 import type { BreakerState } from '../../shared/routing/load.ts';
+import { RetryBudget } from '../../shared/routing/retry-budget.ts';
+import { marksSuspected, type RequestOutcome } from '../../shared/routing/retry-policy.ts';
 import type { AttemptFailure } from '../../shared/upstream/attempt.ts';
 import { type AttemptError, apiErrorFor } from '../../shared/upstream/attempt-error.ts';
 import { ByteBudget } from '../../shared/upstream/byte-budget.ts';
 import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import type { ResponseStream } from '../../shared/upstream/response.ts';
-import { type Account, optsOut, requireEndpoint } from '../accounts/account.ts';
+import { type Account, isRecordingDeclined, requireEndpoint } from '../accounts/account.ts';
 import { authenticate } from '../accounts/authenticate.ts';
-import { touch } from '../accounts/last-used.ts';
-import { forecastOf, type LimitReservation, reserve } from '../accounts/limits/limit-reservation.ts';
+import { recordLastUse } from '../accounts/last-used.ts';
+import { forecastTokens, type LimitReservation, reserve } from '../accounts/limits/limit-reservation.ts';
 import { isCounted } from '../accounts/reasoning.ts';
-import type { Settings } from '../accounts/settings.ts';
-import { bodyStallMs } from '../body-pieces.ts';
+import type { GatewaySettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import { coldModels } from '../factory/cold-models.ts';
-import type { HttpRequest } from '../http.ts';
-import type { Background } from '../object-context.ts';
+import type { HttpRequest } from '../http/http-request.ts';
+import { bodyStallMs } from '../http/read-body.ts';
 import type { LoggedRequest } from '../observe/request-log.ts';
-import { patience } from '../patience.ts';
-import { busyNodes } from '../queue/busy.ts';
+import { RequestLog } from '../observe/request-log.ts';
+import type { Background } from '../platform/object-context.ts';
+import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
+import { steadyNow } from '../platform/steady-clock.ts';
+import { waitClock } from '../platform/wait-clock.ts';
+import { localWaiters } from '../queue/local-waiters.ts';
 import { waitForTurn } from '../queue/wait-for-turn.ts';
-import { waitingHere } from '../queue/waiting-here.ts';
-import { snapshots } from '../registry/snapshot.ts';
-import { breakers, retryBudget, tellBreaker } from '../routing/node-memory.ts';
-import { steadyNow } from '../steady-clock.ts';
-import { GatewayRecord } from './gateway-record.ts';
+import { snapshotCache } from '../registry/snapshot.ts';
+import { recordRefusal } from '../usage/refusal-writer.ts';
 import { openAttempt } from './open-attempt.ts';
-import { type GatewayRoute, resolveRoute, servesAny } from './resolve-route.ts';
+import { type GatewayRoute, resolveModelRoute, servesAny } from './resolve-route.ts';
+
+/** What this isolate found out about nodes by asking them, and how much it may repeat. */
+const retryBudget = new RetryBudget();
+
+const breakers = new Breakers(snapshotCache.view.nodes.live);
+
+/** All isolates hear of it with their next snapshot. */
+function publishBreaker(session: string, breaker: BreakerState, { env, ctx }: { env: Env; ctx: Background }): void {
+  // A registry that is just moving does not hear it: the other isolates find out for themselves.
+  const told = env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).live(session, { breaker });
+  ctx.waitUntil(Promise.resolve(told).catch(() => {}));
+}
+
+/** One per isolate. */
+const busyNodes = new BusyNodeMemory();
+
+interface Context {
+  env: Env;
+  ctx: Background;
+}
+
+/** Counters and log as `RequestLog` keeps them, and the usage row of a request that no engine saw. */
+class GatewayRecord extends RequestLog {
+  readonly #request: ProxyRequest;
+  readonly #context: Context;
+
+  constructor(seen: Readonly<LoggedRequest>, request: ProxyRequest, context: Context) {
+    super(seen, request, request.client, context);
+    this.#request = request;
+    this.#context = context;
+  }
+
+  override refused(error: unknown): void {
+    super.refused(error);
+    this.#recordRefusal(error);
+  }
+
+  override refusedLate(told: ApiError, cause: unknown): void {
+    super.refusedLate(told, cause);
+    this.#recordRefusal(cause);
+  }
+
+  /** Of a client that left, the queue or its node keeps the record. */
+  #recordRefusal(error: unknown): void {
+    const { env, ctx } = this.#context;
+    if (!this.#request.client.left) recordRefusal(this.seen, error, this.queuedMs, env, ctx);
+  }
+}
 
 const BUDGET_DEFAULT_BYTES = 48 * 1024 * 1024;
 const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
@@ -62,10 +113,10 @@ const RESUMABLE_MAX_BYTES = 16 * 1024 * 1024;
 /** A stream that has waited this long is opened with comments: proxies on the way cut what is silent for 100 s. */
 const PING_MS = 15_000;
 
-export const clock: Clock = {
+export const hostClock: HostClock = {
   now: () => Date.now(),
   steadyNow,
-  after: patience.after,
+  after: waitClock.after,
   random: Math.random,
   newId: () => crypto.randomUUID(),
 };
@@ -77,16 +128,16 @@ const resumable = new ByteBudget(RESUMABLE_MAX_BYTES);
 let uploads: BodyMemory | undefined;
 
 /** Whose request it is, and the settings that it began with. */
-export interface Caller {
+export interface ModelCaller {
   readonly account: Account;
-  readonly settings: Settings;
+  readonly settings: GatewaySettings;
   /** Its use is counted and not recorded. */
   untracked: boolean;
 }
 
 /** This gateway, for one request: on Workers background work and bindings belong to a request. */
-export class GatewayHost implements Host<Caller> {
-  readonly clock = clock;
+export class GatewayHost implements Host<ModelCaller> {
+  readonly clock = hostClock;
   readonly memory = memory;
   readonly pingMs = PING_MS;
   readonly #http: HttpRequest;
@@ -121,39 +172,39 @@ export class GatewayHost implements Host<Caller> {
     return this.#record;
   }
 
-  identify(): Caller | Promise<Caller> {
-    snapshots.locate(this.#http);
-    const view = snapshots.get(this.#env, this.#background, Date.now(), () => true);
+  identify(): ModelCaller | Promise<ModelCaller> {
+    snapshotCache.locate(this.#http);
+    const view = snapshotCache.get(this.#env, this.#background, Date.now(), () => true);
     return view instanceof Promise ? view.then(({ settings }) => this.#caller(settings)) : this.#caller(view.settings);
   }
 
-  #caller(settings: Settings): Caller | Promise<Caller> {
+  #caller(settings: GatewaySettings): ModelCaller | Promise<ModelCaller> {
     const found = authenticate(this.#env, this.#http, settings, Date.now());
     const callerOf = (account: Account) => ({ account, settings, untracked: false });
     return found instanceof Promise ? found.then(callerOf) : callerOf(found);
   }
 
-  authorize(_request: ProxyRequest, caller: Caller, endpoint: Endpoint): void {
+  authorize(_request: ProxyRequest, caller: ModelCaller, endpoint: Endpoint): void {
     requireEndpoint(caller.account, endpoint);
-    touch(caller.account, this.#env, this.#background, Date.now());
-    caller.untracked = optsOut(caller.account, this.#http);
+    recordLastUse(caller.account, this.#env, this.#background, Date.now());
+    caller.untracked = isRecordingDeclined(caller.account, this.#http);
   }
 
-  resolve(_request: ProxyRequest, caller: Caller, parsed: ParsedRequest): Route | Promise<Route> {
-    return resolveRoute(this.#http, caller, parsed, { env: this.#env, ctx: this.#background });
+  resolve(_request: ProxyRequest, caller: ModelCaller, parsed: ParsedRequest): Route | Promise<Route> {
+    return resolveModelRoute(this.#http, caller, parsed, { env: this.#env, ctx: this.#background });
   }
 
-  reserve(reserved: ReserveRequest<Caller>): undefined | Promise<LimitReservation> {
+  reserve(reserved: ReserveRequest<ModelCaller>): undefined | Promise<LimitReservation> {
     const { limits, keyId } = reserved.caller.account;
     if (limits === undefined || !isCounted(limits)) return undefined;
     const { name, model, endpoint, parsed, attempts } = reserved;
-    const forecast = forecastOf(this.#http, endpoint, parsed);
+    const forecast = forecastTokens(this.#http, endpoint, parsed);
     const context = { env: this.#env, ctx: this.#background };
     return reserve(context, { limits, keyId }, { forecast, name, model, client: this.#client, attempts });
   }
 
   isQueued(model: string, scope: () => string): boolean {
-    return waitingHere.has(model, scope);
+    return localWaiters.has(model, scope);
   }
 
   async positionInQueue(model: string, name: string): Promise<number | undefined> {
@@ -161,19 +212,19 @@ export class GatewayHost implements Host<Caller> {
     return told ?? undefined;
   }
 
-  waitForTurn(queued: QueueRequest<Caller>): Promise<PlaceAnswer> {
+  waitForTurn(queued: QueueRequest<ModelCaller>): Promise<TurnResult> {
     const { settings } = (queued.route as GatewayRoute).view;
     return waitForTurn(queued, { env: this.#env, settings: settings.queue, signal: this.#http.signal });
   }
 
   refresh(models: readonly string[]): undefined | Promise<void> {
-    const view = snapshots.get(this.#env, this.#background, Date.now(), (now) => servesAny(now.nodes, models));
+    const view = snapshotCache.get(this.#env, this.#background, Date.now(), (now) => servesAny(now.nodes, models));
     if (!(view instanceof Promise)) return undefined;
     const cold = coldModels.refresh({ env: this.#env, ctx: this.#background }, Date.now());
     return Promise.all([view, cold]).then(() => {});
   }
 
-  open(attempt: AttemptContext<Caller>): Promise<ResponseStream> {
+  open(attempt: AttemptContext<ModelCaller>): Promise<ResponseStream> {
     const http = this.#http;
     return openAttempt(attempt, {
       env: this.#env,
@@ -185,18 +236,18 @@ export class GatewayHost implements Host<Caller> {
   }
 
   onAttemptFailed({ session }: Candidate, code: AttemptFailure): void {
-    if (!castsSuspicion(code)) return;
-    snapshots.suspect(session, Date.now(), code === 'gone');
+    if (!marksSuspected(code)) return;
+    snapshotCache.suspect(session, Date.now(), code === 'gone');
     this.#record?.suspected();
   }
 
-  onAttemptEnded(session: string, _ending: Ending, breaker: BreakerState | undefined): void {
-    if (breaker !== undefined) tellBreaker(session, breaker, { env: this.#env, ctx: this.#background });
+  onAttemptEnded(session: string, _ending: RequestOutcome, breaker: BreakerState | undefined): void {
+    if (breaker !== undefined) publishBreaker(session, breaker, { env: this.#env, ctx: this.#background });
   }
 
   refusal(route: Route, failure: AttemptError | undefined): ApiError {
     if (failure !== undefined) return apiErrorFor(failure);
-    const cold = coldOf(route);
-    return cold?.state === 'resting' ? modelResting(cold.model) : noCapacity(route.request.model);
+    const cold = findColdModel(route);
+    return cold?.state === 'resting' ? modelNotRunningError(cold.model) : noCapacityError(route.request.model);
   }
 }

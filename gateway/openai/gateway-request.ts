@@ -1,7 +1,7 @@
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import type { BodyReader, BodySource, ProxyRequest } from '../../shared/proxy/message.ts';
 import { PieceReader } from '../../shared/upstream/piece-reader.ts';
-import type { HttpRequest } from '../http.ts';
+import type { HttpRequest } from '../http/http-request.ts';
 
 /** A request of this gateway's carriers, as the pipeline reads it. */
 export class GatewayRequest implements ProxyRequest, BodySource {

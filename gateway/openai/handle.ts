@@ -1,12 +1,12 @@
 /** `/v1/*` for models: the pipeline of `shared/proxy` on this gateway. */
 import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import { discardBody } from '../../shared/proxy/discard-body.ts';
-import { handle } from '../../shared/proxy/handle.ts';
+import { handleRequest } from '../../shared/proxy/handle.ts';
 import type { ProxyResponse } from '../../shared/proxy/message.ts';
 import type { Env } from '../env.ts';
-import type { HttpRequest } from '../http.ts';
-import type { Background } from '../object-context.ts';
-import { clock, GatewayHost } from './gateway-host.ts';
+import type { HttpRequest } from '../http/http-request.ts';
+import type { Background } from '../platform/object-context.ts';
+import { GatewayHost, hostClock } from './gateway-host.ts';
 import { GatewayRequest } from './gateway-request.ts';
 
 /** Never rejects: errors are responses. `path`: without the query. */
@@ -19,11 +19,11 @@ export async function handleOpenAI(
   const client = http.client ?? new ClientDisconnect(http.signal);
   let { whole } = http;
   if (whole === undefined && http.body === null) whole = new Uint8Array(await http.arrayBuffer());
-  return handle(new GatewayRequest(http, path, client, whole), new GatewayHost(http, client, env, background));
+  return handleRequest(new GatewayRequest(http, path, client, whole), new GatewayHost(http, client, env, background));
 }
 
 /** Reads the rest of a request that another route refused; see `discardBody`. */
 export function discardRequest(http: HttpRequest): Promise<void> {
   const request = new GatewayRequest(http, '', new ClientDisconnect(), undefined);
-  return discardBody(request.body, { clock });
+  return discardBody(request.body, { clock: hostClock });
 }

@@ -1,12 +1,12 @@
-import { modelStarting, startOf } from '../../shared/proxy/model-starting.ts';
-import { loads, modelStart, remainingMs } from '../../shared/routing/model-start.ts';
+import { findModelStart, modelStartingError } from '../../shared/proxy/model-starting.ts';
+import { isLoading, modelStart, remainingMs } from '../../shared/routing/model-start.ts';
 import { isTrusted } from '../../shared/routing/trust.ts';
 import { type Account, mayUseModel } from '../accounts/account.ts';
-import { hasAccess, isRetired, lifeOf, requireListed, unknownModel } from '../accounts/catalogue.ts';
+import { hasAccess, isRetired, modelLifecycle, requireListed, unknownModelError } from '../accounts/catalogue.ts';
 import { trustOf } from '../accounts/trust.ts';
-import { coldFor } from '../factory/cold-models.ts';
-import type { Startable } from '../factory/startable.ts';
-import type { View } from '../registry/snapshot.ts';
+import { coldModelFor } from '../factory/cold-models.ts';
+import type { StartableModel } from '../factory/startable.ts';
+import type { RegistrySnapshot } from '../registry/snapshot.ts';
 import { aliasesOf } from '../routing/alias.ts';
 
 interface Model {
@@ -41,12 +41,12 @@ interface ColdModel extends Omit<Model, 'state'> {
 }
 
 /** Whether the model is there for this account: on its lists, not kept for others, not past its date. */
-function isListed({ settings }: View, account: Account, id: string): boolean {
+function isListed({ settings }: RegistrySnapshot, account: Account, id: string): boolean {
   return mayUseModel(account, id) && hasAccess(settings, account, id) && !isRetired(settings, id, Date.now());
 }
 
 /** Models that this account may use and that some node it trusts serves now, by name; also by the other names that it has for them. */
-function servedModels(view: View, account: Account): Model[] {
+function servedModels(view: RegistrySnapshot, account: Account): Model[] {
   const trust = trustOf(account, [], view.settings);
   const served = new Map<string, Model>();
   for (const entry of view.nodes.entries()) {
@@ -62,17 +62,17 @@ function servedModels(view: View, account: Account): Model[] {
     const meant = served.get(model);
     if (meant !== undefined && isListed(view, account, model)) models.set(id, { ...meant, id });
   }
-  for (const [id, model] of models) models.set(id, { ...model, ...lifeOf(view.settings, id) });
+  for (const [id, model] of models) models.set(id, { ...model, ...modelLifecycle(view.settings, id) });
   return [...models.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
 }
 
 /** Models that no node serves yet and one loads, by name. */
-function loadingModels(view: View, account: Account, now: number): LoadingModel[] {
+function loadingModels(view: RegistrySnapshot, account: Account, now: number): LoadingModel[] {
   const trust = trustOf(account, [], view.settings);
   const found: LoadingModel[] = [];
   for (const [id, nodes] of view.nodes.models()) {
     const start = isListed(view, account, id) ? modelStart(nodes, trust, now) : undefined;
-    const first = start && nodes.all.find((entry) => loads(entry, id) && isTrusted(trust, entry));
+    const first = start && nodes.all.find((entry) => isLoading(entry, id) && isTrusted(trust, entry));
     if (start === undefined || first === undefined) continue;
     const created = Math.floor(Date.parse(first.joined_at) / 1000);
     const estimate = { loading_ms: start.runningMs, ready_in_ms: remainingMs(start) ?? null };
@@ -81,11 +81,11 @@ function loadingModels(view: View, account: Account, now: number): LoadingModel[
   return found;
 }
 
-function coldModels(view: View, account: Account, known: readonly Startable[]): ColdModel[] {
+function coldModels(view: RegistrySnapshot, account: Account, known: readonly StartableModel[]): ColdModel[] {
   const trust = trustOf(account, [], view.settings);
   const ids = new Set(known.map(({ id }) => id).filter((id) => isListed(view, account, id)));
   return [...ids].flatMap((id) => {
-    const cold = coldFor(id, known, trust, account);
+    const cold = coldModelFor(id, known, trust, account);
     const owner = known.find((one) => one.id === id)?.provider ?? '';
     if (cold === undefined) return [];
     const { state, readyInMs, percent, mayStart } = cold;
@@ -96,9 +96,9 @@ function coldModels(view: View, account: Account, known: readonly Startable[]): 
 
 /** `GET /v1/models`; `startable`: with `?state=all`, models that are being loaded, and these that a factory starts. */
 export function listModels(
-  view: View,
+  view: RegistrySnapshot,
   account: Account,
-  startable: readonly Startable[] | undefined,
+  startable: readonly StartableModel[] | undefined,
 ): { object: 'list'; data: (Model | LoadingModel | ColdModel)[] } {
   const served = servedModels(view, account);
   if (startable === undefined) return { object: 'list', data: served };
@@ -113,20 +113,20 @@ export function listModels(
 
 /** `GET /v1/models/{id}`; ids may hold slashes. @throws ApiError model_not_found, model_starting */
 export function retrieveModel(
-  view: View,
+  view: RegistrySnapshot,
   account: Account,
   id: string,
-  startable: readonly Startable[],
+  startable: readonly StartableModel[],
 ): Model | ColdModel {
   const model = servedModels(view, account).find((served) => served.id === id);
   if (model === undefined) {
     const cold = coldModels(view, account, startable).find((one) => one.id === id);
     if (cold !== undefined) return cold;
     const start =
-      isListed(view, account, id) && startOf(view.nodes, [id], trustOf(account, [], view.settings), Date.now());
-    if (start) throw modelStarting(start);
+      isListed(view, account, id) && findModelStart(view.nodes, [id], trustOf(account, [], view.settings), Date.now());
+    if (start) throw modelStartingError(start);
     requireListed(view.settings, account, id, Date.now());
-    throw unknownModel(id);
+    throw unknownModelError(id);
   }
   return model;
 }

@@ -1,16 +1,16 @@
 /** Asks the tunnel's object of a session for one attempt. */
 import type { AttemptContext } from '../../shared/proxy/host.ts';
 import type { AttemptBody, AttemptRequest } from '../../shared/upstream/attempt.ts';
-import { openingOf } from '../../shared/upstream/dispatch-context.ts';
-import { bodyFailure, bodyOf, type ParsedRequest } from '../../shared/upstream/parsed-request.ts';
+import { openFrameFields } from '../../shared/upstream/dispatch-context.ts';
+import { attemptBody, bodyFailure, type ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import type { ResponseStream } from '../../shared/upstream/response.ts';
 import { tokenBound } from '../../shared/upstream/token-bound.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';
-import { proveOpening } from '../accounts/opening.ts';
+import { signOpening } from '../accounts/opening.ts';
 import { takesBudget } from '../accounts/reasoning.ts';
-import { askTunnel, type RequestScope } from '../tunnel/call/ask.ts';
-import type { Caller } from './gateway-host.ts';
+import { callTunnel, type RequestScope } from '../tunnel/call/call-tunnel.ts';
+import type { ModelCaller } from './gateway-host.ts';
 import type { GatewayRoute } from './resolve-route.ts';
 import { TunnelResponse } from './tunnel-response.ts';
 
@@ -21,12 +21,12 @@ interface AttemptScope extends RequestScope {
 }
 
 /** @throws AttemptError when no engine's head came */
-export function openAttempt(attempt: AttemptContext<Caller>, scope: AttemptScope): Promise<ResponseStream> {
+export function openAttempt(attempt: AttemptContext<ModelCaller>, scope: AttemptScope): Promise<ResponseStream> {
   const { choice, dispatch } = attempt;
   const { session } = choice.node;
   const { parsed } = dispatch;
   const open = requestOf(attempt, scope);
-  const body = bodyOf(parsed);
+  const body = attemptBody(parsed);
   // A claim sends a kept body again, in case the agent never got it. Of a body that streams the agent has what it had.
   const claimed: AttemptBody = parsed.body.kind === 'opaque' ? null : body;
   // Of a body that its client does not send on there is nothing to claim either.
@@ -36,20 +36,20 @@ export function openAttempt(attempt: AttemptContext<Caller>, scope: AttemptScope
     },
   };
   return TunnelResponse.open((offset) => {
-    if (offset === undefined) return askTunnel(scope, session, open, body);
+    if (offset === undefined) return callTunnel(scope, session, open, body);
     const claim = { ...open, resume: true, offload: false, answerOffset: offset, acceptMs: RESUME_WINDOW_MS };
-    return askTunnel(scope, session, claim, claimed);
+    return callTunnel(scope, session, claim, claimed);
   }, client);
 }
 
-function requestOf(attempt: AttemptContext<Caller>, scope: AttemptScope): AttemptRequest {
+function requestOf(attempt: AttemptContext<ModelCaller>, scope: AttemptScope): AttemptRequest {
   const { choice, plan, dispatch, caller, waitedMs, continues } = attempt;
   const { view, reasoningBudget } = attempt.route as GatewayRoute;
   const entry = view.nodes.get(choice.node.session);
   const budget = entry !== undefined && takesBudget(entry) ? reasoningBudget : undefined;
   const context = entry?.models.find(({ id }) => id === choice.model)?.context_length;
   const open: AttemptRequest = {
-    ...openingOf(dispatch, plan.number, plan.acceptMs, choice.model, budget),
+    ...openFrameFields(dispatch, plan.number, plan.acceptMs, choice.model, budget),
     waitedMs,
     ...(plan.movable && { movable: true }),
     ...(plan.moved && { moved: true }),
@@ -76,7 +76,7 @@ function proven(open: AttemptRequest, session: string, { env, ctx }: AttemptScop
   }
   const { requestId, attempt, receipt, endpoint, streaming: streamed, bound } = open;
   const opening = { session, requestId, attempt, receipt, endpoint, streamed, bound };
-  return { ...open, proof: proveOpening(secret, opening, Date.now()) };
+  return { ...open, proof: signOpening(secret, opening, Date.now()) };
 }
 
 function ignore(): void {}

@@ -1,17 +1,32 @@
 /** `GET` under /v1: the models and the registry, from the isolate's view. */
 import { type Context, Hono } from 'hono';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { lifeHeaders } from '../accounts/catalogue.ts';
-import { modelParam } from '../described-route.ts';
+import { noCapacityError } from '../../shared/proxy/filter.ts';
+import { SEAL_MAX_AGE_S, sealCandidates, sealCandidatesRequest } from '../../shared/proxy/seal-candidates.ts';
+import { lifecycleHeaders } from '../accounts/catalogue.ts';
 import type { Env } from '../env.ts';
 import { coldModels } from '../factory/cold-models.ts';
-import type { Startable } from '../factory/startable.ts';
-import { readModels } from '../registry/access.ts';
+import type { StartableModel } from '../factory/startable.ts';
+import { requestIdOf } from '../http/request-id.ts';
+import { modelParam } from '../http/route-description.ts';
+import { type ReadContext, readModels } from '../registry/access.ts';
 import { registryRoutes } from '../registry/routes.ts';
-import type { View } from '../registry/snapshot.ts';
-import { requestIdOf } from '../request-id.ts';
+import type { RegistrySnapshot } from '../registry/snapshot.ts';
+import { hostClock } from './gateway-host.ts';
 import { listModels, retrieveModel } from './models.ts';
-import { answerSeal } from './seal-route.ts';
+import { resolveModelRoute } from './resolve-route.ts';
+
+/** `GET /v1/otela/seal`: whom a client may seal a request to. */
+async function answerSeal(c: ReadContext): Promise<Response> {
+  const { view, account } = await readModels(c);
+  const parsed = sealCandidatesRequest(c.req.query('model'));
+  const caller = { account, settings: view.settings, untracked: true };
+  const route = await resolveModelRoute(c.req.raw, caller, parsed, { env: c.env, ctx: c.executionCtx });
+  const refusal = () => noCapacityError(route.request.model);
+  const headers = { 'cache-control': `private, max-age=${SEAL_MAX_AGE_S}` };
+  const providers = c.req.queries('provider') ?? [];
+  return c.json(sealCandidates({ ...route, waitMs: 0 }, { clock: hostClock, refusal }, providers), 200, headers);
+}
 
 export const readRoutes = new Hono<{ Bindings: Env }>();
 
@@ -28,12 +43,20 @@ readRoutes.get('/models', async (c) => {
 readRoutes.get(`/models/${modelParam('id')}`, async (c) => {
   const { view, account } = await readModels(c);
   const id = c.req.param('id') ?? '';
-  return c.json(retrieveModel(view, account, id, await startable(c, view, id)), 200, lifeHeaders(view.settings, id));
+  return c.json(
+    retrieveModel(view, account, id, await startable(c, view, id)),
+    200,
+    lifecycleHeaders(view.settings, id),
+  );
 });
 readRoutes.get('/otela/seal', answerSeal);
 readRoutes.route('/registry', registryRoutes);
 
-async function startable(c: Context<{ Bindings: Env }>, { settings }: View, ...wanted: string[]): Promise<Startable[]> {
+async function startable(
+  c: Context<{ Bindings: Env }>,
+  { settings }: RegistrySnapshot,
+  ...wanted: string[]
+): Promise<StartableModel[]> {
   await coldModels.refresh({ env: c.env, ctx: c.executionCtx }, Date.now(), wanted);
   return coldModels.all(Date.now(), settings);
 }

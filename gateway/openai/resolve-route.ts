@@ -1,20 +1,23 @@
 /** From a request's model and headers to its route: aliases, trust, requirements, and the view of the registry that knows them. */
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { quoted } from '../../shared/openai/quoted.ts';
+import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
 import { readStartWait } from '../../shared/proxy/cold-model.ts';
 import type { ColdModels, Route } from '../../shared/proxy/host.ts';
+import { readRequirements } from '../../shared/proxy/read-requirements.ts';
+import { routedRequest } from '../../shared/proxy/routed-request.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
+import type { RoutingQuery } from '../../shared/routing/choose.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
 import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import type { Account } from '../accounts/account.ts';
-import { catalogued, hasAccess, lifeHeaders } from '../accounts/catalogue.ts';
+import { catalogueEntryOf, hasAccess, lifecycleHeaders } from '../accounts/catalogue.ts';
 import { budgetDemand, reasoningBudget } from '../accounts/reasoning.ts';
 import { receiptOf } from '../accounts/receipt.ts';
-import { type Settings, settingsOf, timeoutsOf } from '../accounts/settings.ts';
+import { type GatewaySettings, settingsOf, timeoutsOf } from '../accounts/settings.ts';
 import {
-  knowsAll,
+  knowsAllProviders,
   type RequestedTrust,
   requestedTrust,
   requireTrust,
@@ -22,18 +25,42 @@ import {
   trustOf,
 } from '../accounts/trust.ts';
 import type { Env } from '../env.ts';
-import { coldFor, coldModels } from '../factory/cold-models.ts';
-import type { HttpRequest } from '../http.ts';
-import type { Background } from '../object-context.ts';
+import { coldModelFor, coldModels } from '../factory/cold-models.ts';
+import type { HttpRequest } from '../http/http-request.ts';
+import type { Background } from '../platform/object-context.ts';
 import { longestWait } from '../queue/wait-for-turn.ts';
-import { snapshots, type View } from '../registry/snapshot.ts';
-import { type Chain, chainOf, hasOwnLimits } from '../routing/alias.ts';
-import { routeOf } from '../routing/route.ts';
-import type { Caller } from './gateway-host.ts';
+import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot.ts';
+import { type FallbackChain, fallbackChain, hasOwnLimits } from '../routing/alias.ts';
+import { Policies } from '../routing/policies.ts';
+import { kindAtArrival } from '../routing/request-kinds.ts';
+import type { ModelCaller } from './gateway-host.ts';
+
+/** What one request is routed by: what its headers and body say, and what the operator set for its model and its key. */
+
+/** Of this isolate. */
+const policies = new Policies();
+
+type RoutingCriteria = Pick<RoutingQuery, 'request' | 'fallbacks' | 'demand' | 'policyFor'>;
+
+/** @throws ApiError 400 invalid_requirement */
+function routingCriteria(
+  request: HttpRequest,
+  parsed: ParsedRequest,
+  { model, fallbacks }: FallbackChain,
+  account: Account,
+  settings: GatewaySettings,
+): RoutingCriteria {
+  const header = (name: string) => request.headers.get(name);
+  const plain = routedRequest(header, parsed, model, account.projectId ?? `key ${account.keyId}`);
+  const kind = kindAtArrival(settings, plain, request, account.keyId);
+  const asked = kind === undefined ? plain : { ...plain, kind };
+  const policyFor = (served: string) => policies.for(settings, account, asked, served);
+  return { request: asked, fallbacks, demand: readRequirements(header, parsed.metadata), policyFor };
+}
 
 /** As the gateway's attempts need it, too. */
 export interface GatewayRoute extends Route {
-  readonly view: View;
+  readonly view: RegistrySnapshot;
   /** Tokens that an answer's reasoning may take, where the engine can be told. */
   readonly reasoningBudget: number | undefined;
 }
@@ -44,14 +71,14 @@ interface Context {
 }
 
 /** @throws ApiError 400, 403 */
-export function resolveRoute(
+export function resolveModelRoute(
   request: HttpRequest,
-  caller: Caller,
+  caller: ModelCaller,
   parsed: ParsedRequest,
   { env, ctx }: Context,
 ): GatewayRoute | Promise<GatewayRoute> {
   const { account, settings } = caller;
-  const chain = chainOf(account, settings, parsed, Date.now());
+  const chain = fallbackChain(account, settings, parsed, Date.now());
   const asked: Asked = {
     settings,
     chain,
@@ -61,14 +88,19 @@ export function resolveRoute(
   };
   const models = [chain.model, ...chain.fallbacks];
   // A view that lacks the model or a provider is refreshed once: they may just have come.
-  const enough = (view: View) => servesAny(view.nodes, models) && knowsAll(view, asked.trust);
-  const view = snapshots.get(env, ctx, Date.now(), enough);
-  const routed = (found: View) => withCold(routeIn(found, request, caller, parsed, asked), caller, { env, ctx });
+  const enough = (view: RegistrySnapshot) => servesAny(view.nodes, models) && knowsAllProviders(view, asked.trust);
+  const view = snapshotCache.get(env, ctx, Date.now(), enough);
+  const routed = (found: RegistrySnapshot) =>
+    withCold(routeIn(found, request, caller, parsed, asked), caller, { env, ctx });
   return view instanceof Promise ? view.then(routed) : routed(view);
 }
 
 /** The route with the models that are started for it, where no node serves one of its own. */
-function withCold(route: GatewayRoute, { account }: Caller, context: Context): GatewayRoute | Promise<GatewayRoute> {
+function withCold(
+  route: GatewayRoute,
+  { account }: ModelCaller,
+  context: Context,
+): GatewayRoute | Promise<GatewayRoute> {
   const { nodes, trust, view } = route;
   const models = [route.request.model, ...route.fallbacks];
   if (models.some((model) => isServedTo(nodes, model, trust))) return route;
@@ -76,7 +108,7 @@ function withCold(route: GatewayRoute, { account }: Caller, context: Context): G
     find: (model) =>
       isServedTo(nodes, model, trust)
         ? undefined
-        : coldFor(model, coldModels.all(Date.now(), view.settings), trust, account),
+        : coldModelFor(model, coldModels.all(Date.now(), view.settings), trust, account),
     ask: (model) => coldModels.ask(model, context, Date.now()),
   };
   const refreshed = coldModels.refresh(context, Date.now(), models);
@@ -88,28 +120,28 @@ function isServedTo(nodes: Pick<NodeIndex, 'model'>, model: string, trust: Trust
 }
 
 interface Asked {
-  settings: Settings;
+  settings: GatewaySettings;
   /** As these settings have it. */
-  chain: Chain;
+  chain: FallbackChain;
   trust: RequestedTrust;
   reasoningBudget: number | undefined;
   startWaitMs: number | undefined;
 }
 
 function routeIn(
-  view: View,
+  view: RegistrySnapshot,
   request: HttpRequest,
-  { account, untracked }: Caller,
+  { account, untracked }: ModelCaller,
   parsed: ParsedRequest,
   asked: Asked,
 ): GatewayRoute {
   const { settings, nodes } = view;
   // The view may have brought what was just set.
-  const chain = settings === asked.settings ? asked.chain : chainOf(account, settings, parsed, Date.now());
+  const chain = settings === asked.settings ? asked.chain : fallbackChain(account, settings, parsed, Date.now());
   const opaque = parsed.unseen && parsed.sealed === undefined;
   if (opaque) requireOpenNodes(view, account, chain.model);
   const trust = trustOf(account, asked.trust, settings);
-  const own = routeOf(request, parsed, chain, account, settings);
+  const own = routingCriteria(request, parsed, chain, account, settings);
   const limited = asked.reasoningBudget !== undefined && generates(request);
   const demand = limited ? budgetDemand(own.demand, parsed.budgetAt !== undefined) : own.demand;
   // A fallback model has kinds of its own, by which this request was not judged.
@@ -127,8 +159,8 @@ function routeIn(
     nodes,
     trust,
     requireTrust: () => requireTrust(view, asked.trust, trust),
-    expects: (model) => Object.hasOwn(settings.models, model) || catalogued(settings, model).always_on === true,
-    headers: { ...lifeHeaders(settings, parsed.model), ...lifeHeaders(settings, chain.model) },
+    expects: (model) => Object.hasOwn(settings.models, model) || catalogueEntryOf(settings, model).always_on === true,
+    headers: { ...lifecycleHeaders(settings, parsed.model), ...lifecycleHeaders(settings, chain.model) },
     retriesMax: settingsOf(settings, chain.model).max_retries ?? settings.retries.maxRetries,
     retryShare: settings.retries.retryShare,
     timeoutsFor: (model) => timeoutsOf(settings, model),
@@ -152,19 +184,19 @@ function generates({ method, url }: HttpRequest): boolean {
  * others or counted by itself.
  * @throws ApiError 403 model_not_allowed
  */
-function requireOpenNodes({ nodes, settings }: View, account: Account, model: string): void {
+function requireOpenNodes({ nodes, settings }: RegistrySnapshot, account: Account, model: string): void {
   const all = nodes.model(model)?.ready ?? [];
   if (all.every(({ models }) => models.every(({ id }) => mayBeNamed(settings, account, model, id)))) return;
-  const message = `Nodes of '${quoted(model)}' serve models that are not yours or have limits of their own, too, so the body must be looked into: leave x-otela-model out.`;
+  const message = `Nodes of '${quoteForMessage(model)}' serve models that are not yours or have limits of their own, too, so the body must be looked into: leave x-otela-model out.`;
   throw new ApiError('model_not_allowed', message, { param: 'x-otela-model' });
 }
 
 /** Nodes come while a request waits, and those whose path is lost are asked where no other is there. */
-function isOpenNode({ nodes, settings }: View, account: Account, model: string, session: string): boolean {
+function isOpenNode({ nodes, settings }: RegistrySnapshot, account: Account, model: string, session: string): boolean {
   return nodes.get(session)?.models.every(({ id }) => mayBeNamed(settings, account, model, id)) ?? false;
 }
 
-function mayBeNamed(settings: Settings, account: Account, model: string, other: string): boolean {
+function mayBeNamed(settings: GatewaySettings, account: Account, model: string, other: string): boolean {
   return other === model || (hasAccess(settings, account, other) && !hasOwnLimits(account, other));
 }
 

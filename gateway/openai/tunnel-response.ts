@@ -2,9 +2,9 @@ import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import type { AttemptHead } from '../../shared/upstream/attempt.ts';
 import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import { PieceReader } from '../../shared/upstream/piece-reader.ts';
-import type { Offload, ResponseStream } from '../../shared/upstream/response.ts';
-import { patience } from '../patience.ts';
-import type { AttemptReply } from '../tunnel/call/ask.ts';
+import type { ResponseOffloadHandle, ResponseStream } from '../../shared/upstream/response.ts';
+import { waitClock } from '../platform/wait-clock.ts';
+import type { AttemptReply } from '../tunnel/call/call-tunnel.ts';
 
 /** How long a broken answer is claimed from the session's next object; the agent keeps it 10 s behind a lost socket. */
 const CLAIM_MS = 15_000;
@@ -86,7 +86,7 @@ export class TunnelResponse implements ResponseStream {
   }
 
   /** The rest is offloaded, unless it is read here. */
-  get offload(): Offload | undefined {
+  get offload(): ResponseOffloadHandle | undefined {
     const { offloaded } = this.#reply;
     if (offloaded === undefined) return undefined;
     return { rest: offloaded.number, over: () => offloaded.over() };
@@ -116,14 +116,14 @@ function headOf(reply: AttemptReply): Head {
 
 /** An object that throws is being replaced: its successor is asked, until claiming is hopeless. */
 async function persist(ask: () => Promise<AttemptReply>, client: Client): Promise<AttemptReply> {
-  const deadline = patience.now() + CLAIM_MS;
+  const deadline = waitClock.now() + CLAIM_MS;
   while (!client.left) {
     try {
       return await ask();
     } catch (error) {
       if (client.left) break; // its requests fail, the object is well
       if (isOverloaded(error)) throw new AttemptError('overloaded', 'the tunnel takes no more requests');
-      if (patience.now() > deadline) throw new AttemptError('lost', 'the tunnel is gone');
+      if (waitClock.now() > deadline) throw new AttemptError('lost', 'the tunnel is gone');
       await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));
     }
   }

@@ -1,17 +1,56 @@
-import { LATE, type PlaceAnswer, type PlaceRequest, WaitQueue } from '../../shared/queue/wait-queue.ts';
-import { Teller } from '../factory/teller.ts';
-import { GatewayObject } from '../gateway-object.ts';
-import { steadyNow } from '../steady-clock.ts';
-import { leftRow, Refusals } from '../usage/refused.ts';
-import type { UsageRow } from '../usage/row.ts';
-import { Waiters } from './waiters.ts';
+import { type TurnRequest, type TurnResult, WAIT_TIMED_OUT, WaitQueue } from '../../shared/queue/wait-queue.ts';
+import { DemandNotifier } from '../factory/demand-notifier.ts';
+import { GatewayObject } from '../platform/gateway-object.ts';
+import { steadyNow } from '../platform/steady-clock.ts';
+import { abandonedRow, RefusalWriter } from '../usage/refusal-writer.ts';
+import type { UsageRow } from '../usage/usage-row.ts';
+
+/** A turn without a report by then has found a node. */
+const TRIES_MS = 2_000;
+
+interface Waiter {
+  since: number;
+  /** It was let try, and waits no more if it is not back by then. */
+  until: number;
+}
+
+/** Who waits in one model's queue, those included that try just now. Bounded by the queue's places. */
+class QueueWaiters {
+  /** By name. */
+  readonly #known = new Map<string, Waiter>();
+
+  /** It waits, maybe again. */
+  enter(name: string, since: number): { tries(now: number): void; leave(): void } {
+    const waiter: Waiter = { since, until: Number.POSITIVE_INFINITY };
+    this.#known.set(name, waiter);
+    return {
+      tries: (now) => {
+        waiter.until = now + TRIES_MS;
+      },
+      // Another question of the same request may have taken its place.
+      leave: () => {
+        if (this.#known.get(name) === waiter) this.#known.delete(name);
+      },
+    };
+  }
+
+  /** `oldestMs`: how long the one waits that began first. */
+  count(now: number): { waiting: number; oldestMs: number } {
+    let first = now;
+    for (const [name, { since, until }] of this.#known) {
+      if (until <= now) this.#known.delete(name);
+      else if (since < first) first = since;
+    }
+    return { waiting: this.#known.size, oldestMs: now - first };
+  }
+}
 
 /** Busy nodes whose ends are listened for at once. */
 const WATCHED_MAX = 64;
 /** A node's object that cannot be asked is asked again after this. */
 const WATCH_AGAIN_MS = 1_000;
 
-export interface QueuePlace extends PlaceRequest {
+export interface QueuedTurnRequest extends TurnRequest {
   /** What is to be on record should its client leave. */
   ifLeft?: UsageRow | undefined;
   /** In queues before. */
@@ -33,12 +72,12 @@ interface QueueDepth {
  */
 export class QueueObject extends GatewayObject {
   readonly #line = new WaitQueue({ now: steadyNow, after: (ms, ring) => this.ctx.clock.after(ms, ring) });
-  readonly #refusals = new Refusals();
+  readonly #refusals = new RefusalWriter();
   /** Sessions; at most WATCHED_MAX. */
   readonly #watched = new Set<string>();
-  readonly #waiters = new Waiters();
+  readonly #waiters = new QueueWaiters();
   /** A factory may have to start a node, or another one. */
-  readonly #teller = new Teller({
+  readonly #notifier = new DemandNotifier({
     env: this.env,
     clock: { now: steadyNow, after: (ms, ring) => this.ctx.clock.after(ms, ring) },
     tell: (factory) => factory.queued(this.ctx.name, this.#waiters.count(steadyNow())),
@@ -46,24 +85,24 @@ export class QueueObject extends GatewayObject {
   });
 
   async fetch(request: Request): Promise<Response> {
-    const asked = (await request.json()) as QueuePlace;
+    const asked = (await request.json()) as QueuedTurnRequest;
     const { signal } = request;
     const enteredAt = steadyNow();
-    if (signal.aborted) return Response.json(LATE);
+    if (signal.aborted) return Response.json(WAIT_TIMED_OUT);
     const waiter = this.#waiters.enter(asked.name, enteredAt - (asked.queuedMs ?? 0));
     const onLeft = () => {
       waiter.leave();
-      this.#teller.news();
+      this.#notifier.news();
       this.#left(asked, steadyNow() - enteredAt);
     };
     signal.addEventListener('abort', onLeft);
-    if (!asked.back) this.#teller.news();
+    if (!asked.back) this.#notifier.news();
     try {
       const answer = await this.#wait(asked, signal);
       if (answer.kind === 'turn') waiter.tries(steadyNow());
       else {
         waiter.leave();
-        this.#teller.news();
+        this.#notifier.news();
       }
       return Response.json(answer);
     } finally {
@@ -72,9 +111,9 @@ export class QueueObject extends GatewayObject {
   }
 
   /** Its client is gone, and with it the isolate's part of the request: what is to be on record is written from here. */
-  #left({ ifLeft, queuedMs = 0 }: QueuePlace, waitedMs: number): void {
+  #left({ ifLeft, queuedMs = 0 }: QueuedTurnRequest, waitedMs: number): void {
     if (ifLeft === undefined) return;
-    this.#refusals.add(leftRow(ifLeft, queuedMs + waitedMs, Date.now()), this.env, this.ctx);
+    this.#refusals.add(abandonedRow(ifLeft, queuedMs + waitedMs, Date.now()), this.env, this.ctx);
   }
 
   /** Null: it does not wait here now. */
@@ -86,7 +125,7 @@ export class QueueObject extends GatewayObject {
     return { ...this.#line.depth, watched: this.#watched.size };
   }
 
-  #wait(asked: PlaceRequest, signal: AbortSignal): Promise<PlaceAnswer> {
+  #wait(asked: TurnRequest, signal: AbortSignal): Promise<TurnResult> {
     const answer = this.#line.wait(asked, (leave) => {
       signal.addEventListener('abort', leave, { once: true });
       return () => signal.removeEventListener('abort', leave);

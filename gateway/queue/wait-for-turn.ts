@@ -1,15 +1,15 @@
 /** The gateway's queues: one object for each model, asked by requests that find no free node. */
-import { coldOf } from '../../shared/proxy/cold-model.ts';
+import { findColdModel } from '../../shared/proxy/cold-model.ts';
 import type { QueueRequest } from '../../shared/proxy/host.ts';
-import type { PlaceAnswer } from '../../shared/queue/wait-queue.ts';
+import type { TurnResult } from '../../shared/queue/wait-queue.ts';
 import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import type { Account } from '../accounts/account.ts';
 import type { QueueSettings } from '../accounts/queue-settings.ts';
 import type { Env } from '../env.ts';
-import { steadyNow } from '../steady-clock.ts';
-import { rowIfLeft } from '../usage/refused.ts';
-import type { QueuePlace } from './object.ts';
-import { waitingHere } from './waiting-here.ts';
+import { steadyNow } from '../platform/steady-clock.ts';
+import { abandonedRowDraft } from '../usage/refusal-writer.ts';
+import { localWaiters } from './local-waiters.ts';
+import type { QueuedTurnRequest } from './object.ts';
 
 /** Starts take minutes: of the places of a model that is being started one key has so much at most. */
 const KEY_SHARE = 0.5;
@@ -35,8 +35,8 @@ export interface QueuedCaller {
 }
 
 /** One wait in the queue, from entering to what ends it. @throws AttemptError `cancelled` when the client left */
-export async function waitForTurn(queued: QueueRequest<QueuedCaller>, waiting: Waiting): Promise<PlaceAnswer> {
-  const leave = waitingHere.enter(queued.model, queued.scope, queued.bytes);
+export async function waitForTurn(queued: QueueRequest<QueuedCaller>, waiting: Waiting): Promise<TurnResult> {
+  const leave = localWaiters.enter(queued.model, queued.scope, queued.bytes);
   if (leave === undefined) return { kind: 'full', retryAfterMs: 1_000 };
   // A client that leaves ends its request where it stands: no `finally` runs then, this does.
   const { signal } = waiting;
@@ -49,16 +49,16 @@ export async function waitForTurn(queued: QueueRequest<QueuedCaller>, waiting: W
   }
 }
 
-async function answerOf(queued: QueueRequest<QueuedCaller>, { env, signal, settings }: Waiting): Promise<PlaceAnswer> {
+async function answerOf(queued: QueueRequest<QueuedCaller>, { env, signal, settings }: Waiting): Promise<TurnResult> {
   const place = placeOf(queued, settings);
   for (let { back } = queued; ; back = false) {
     const waitMs = queued.until - steadyNow();
     if (waitMs <= 0) return { kind: 'late' };
-    const asked: QueuePlace = { ...place, waitMs, back };
+    const asked: QueuedTurnRequest = { ...place, waitMs, back };
     try {
       const init = { method: 'POST', body: JSON.stringify(asked), signal };
       const response = await env.QUEUE.getByName(queued.model).fetch('https://queue/', init);
-      return (await response.json()) as PlaceAnswer;
+      return (await response.json()) as TurnResult;
     } catch {
       if (signal.aborted) throw new AttemptError('cancelled', 'the client left');
       await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_MS));
@@ -69,7 +69,7 @@ async function answerOf(queued: QueueRequest<QueuedCaller>, { env, signal, setti
 function placeOf(
   queued: QueueRequest<QueuedCaller>,
   { weights, places }: QueueSettings,
-): Omit<QueuePlace, 'waitMs' | 'back'> {
+): Omit<QueuedTurnRequest, 'waitMs' | 'back'> {
   const { name, scope, priority, busy, begun, queuedMs, caller, info } = queued;
   const { keyId, projectId } = caller.account;
   const weight = projectId !== undefined && Object.hasOwn(weights, projectId) ? weights[projectId] : 1;
@@ -82,9 +82,9 @@ function placeOf(
     weight: weight ?? 1,
     busy,
     places,
-    ...(coldOf(queued.route) !== undefined && { placesOfKey: Math.max(1, Math.floor(places * KEY_SHARE)) }),
+    ...(findColdModel(queued.route) !== undefined && { placesOfKey: Math.max(1, Math.floor(places * KEY_SHARE)) }),
     begun,
-    ifLeft: begun ? undefined : rowIfLeft(info), // of a stream, what its first node gave is on record
+    ifLeft: begun ? undefined : abandonedRowDraft(info), // of a stream, what its first node gave is on record
     queuedMs,
   };
 }

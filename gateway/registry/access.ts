@@ -1,9 +1,9 @@
 import type { Context } from 'hono';
 import { type Account, requireScope } from '../accounts/account.ts';
 import { authenticate, presentedKey } from '../accounts/authenticate.ts';
-import { touch } from '../accounts/last-used.ts';
+import { recordLastUse } from '../accounts/last-used.ts';
 import type { Env } from '../env.ts';
-import { snapshots, type View } from './snapshot.ts';
+import { type RegistrySnapshot, snapshotCache } from './snapshot.ts';
 
 export type ReadContext = Context<{ Bindings: Env }>;
 
@@ -11,7 +11,10 @@ export type ReadContext = Context<{ Bindings: Env }>;
  * The current view, for a caller with a key, or for everybody where `open`; the account of the key, where one is given.
  * Rejects with ApiError 401 or 503, as `authenticate`, and 403 where the key is not for this.
  */
-export async function readView(c: ReadContext, open: boolean): Promise<{ view: View; account: Account | undefined }> {
+export async function readView(
+  c: ReadContext,
+  open: boolean,
+): Promise<{ view: RegistrySnapshot; account: Account | undefined }> {
   const view = await current(c);
   if (open && presentedKey(c.req.raw) === undefined) return { view, account: undefined };
   const account = await accountOf(c, view);
@@ -20,21 +23,21 @@ export async function readView(c: ReadContext, open: boolean): Promise<{ view: V
 }
 
 /** The same for a client that asks for models. It always needs a key. */
-export async function readModels(c: ReadContext): Promise<{ view: View; account: Account }> {
+export async function readModels(c: ReadContext): Promise<{ view: RegistrySnapshot; account: Account }> {
   const view = await current(c);
   const account = await accountOf(c, view);
   requireScope(account, 'inference');
   return { view, account };
 }
 
-async function accountOf(c: ReadContext, { settings }: View): Promise<Account> {
+async function accountOf(c: ReadContext, { settings }: RegistrySnapshot): Promise<Account> {
   const now = Date.now();
   const account = await authenticate(c.env, c.req.raw, settings, now);
-  touch(account, c.env, c.executionCtx, now);
+  recordLastUse(account, c.env, c.executionCtx, now);
   return account;
 }
 
-async function current(c: ReadContext): Promise<View> {
-  snapshots.locate(c.req.raw);
-  return snapshots.get(c.env, c.executionCtx, Date.now(), () => true);
+async function current(c: ReadContext): Promise<RegistrySnapshot> {
+  snapshotCache.locate(c.req.raw);
+  return snapshotCache.get(c.env, c.executionCtx, Date.now(), () => true);
 }

@@ -1,6 +1,6 @@
 /** Limits how many nodes one join token and one provider may have, and how fast they join: none may fill the shared registry. */
-import { Bucket } from '../../shared/collections/bucket.ts';
-import type { Admissions, Counted } from './admissions.ts';
+import { TokenBucket } from '../../shared/collections/token-bucket.ts';
+import type { AdmissionCounter, Admissions } from './admissions.ts';
 
 /** Nodes of a provider for which the operator set no number. */
 const PROVIDER_NODES_DEFAULT = 2_000;
@@ -18,7 +18,7 @@ export type QuotaRefusal =
   | { refused: 'rate'; waitMs: number }
   | { refused: 'token' | 'provider' | 'tickets'; max: number };
 
-export interface QuotaAsked {
+export interface AdmissionRequest {
   provider: string;
   tokenId: string;
   /** Null: as many as the provider may have. */
@@ -31,7 +31,7 @@ export class AdmissionQuota {
   readonly #admissions: Admissions;
   readonly #present: (session: string) => boolean;
   /** By provider. */
-  readonly #buckets = new Map<string, Bucket>();
+  readonly #buckets = new Map<string, TokenBucket>();
 
   /** `present`: the session is here and not suspected. */
   constructor(admissions: Admissions, present: (session: string) => boolean) {
@@ -40,7 +40,10 @@ export class AdmissionQuota {
   }
 
   /** Why one more node may not join; undefined: it may. `now`: milliseconds since the epoch. */
-  refusal({ provider, tokenId, tokenNodesMax, providerNodesMax }: QuotaAsked, now: number): QuotaRefusal | undefined {
+  refusal(
+    { provider, tokenId, tokenNodesMax, providerNodesMax }: AdmissionRequest,
+    now: number,
+  ): QuotaRefusal | undefined {
     const bucket = this.#bucket(provider, now);
     if (!bucket.take(1, now)) return { refused: 'rate', waitMs: bucket.waitMs(1) };
     const ofProvider = providerNodesMax ?? PROVIDER_NODES_DEFAULT;
@@ -53,16 +56,16 @@ export class AdmissionQuota {
   }
 
   /** Places that are taken; counted exactly where there are `enough` sessions. */
-  places(counted: Counted, enough: number, now: number): number {
+  places(counted: AdmissionCounter, enough: number, now: number): number {
     return this.#admissions.places(counted, enough, now, this.#present);
   }
 
-  #bucket(provider: string, now: number): Bucket {
+  #bucket(provider: string, now: number): TokenBucket {
     const known = this.#buckets.get(provider);
     if (known !== undefined) return known;
     const oldest = this.#buckets.keys().next().value;
     if (this.#buckets.size >= BUCKETS_MAX && oldest !== undefined) this.#buckets.delete(oldest);
-    const bucket = new Bucket(ADMISSIONS_PER_SECOND, ADMISSIONS_BURST, now);
+    const bucket = new TokenBucket(ADMISSIONS_PER_SECOND, ADMISSIONS_BURST, now);
     this.#buckets.set(provider, bucket);
     return bucket;
   }

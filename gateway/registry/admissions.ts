@@ -1,8 +1,8 @@
 import { decodeTicket } from '../../shared/lattice/ticket.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { PARTITION_WINDOW_S } from '../issuer/issuer.ts';
-import type { ObjectStorage, Sql } from '../object-context.ts';
-import { writeIfPossible } from '../storage/health.ts';
+import type { ObjectStorage, Sql } from '../platform/object-context.ts';
+import { writeIfPossible } from '../platform/storage/health.ts';
 import { buffer } from './archive.ts';
 
 /** Admissions remembered at most; the first to expire go first. A token's revocation ends the sessions that are still in here. */
@@ -12,7 +12,7 @@ const SESSIONS_OF_A_TOKEN_MAX = 50_000;
 /** An admitted agent connects at once. After this time its first record comes too late, and its place is free again. */
 const JOIN_WINDOW_MS = 10 * 60_000;
 
-export interface Admission {
+export interface CountedAdmission {
   session: string;
   token: string;
   provider: string;
@@ -22,7 +22,7 @@ export interface Admission {
 }
 
 /** Which admissions are counted: those of one join token, or of one provider. */
-export type Counted = { token: string } | { provider: string };
+export type AdmissionCounter = { token: string } | { provider: string };
 
 /** Which join token admitted which session. Stored with the ticket, so a session that never sent a record can be ended too. */
 export class Admissions {
@@ -55,7 +55,7 @@ export class Admissions {
   }
 
   /** `now`: milliseconds since the epoch. */
-  add({ session, token, provider, ticket, expires }: Admission, now: number): void {
+  add({ session, token, provider, ticket, expires }: CountedAdmission, now: number): void {
     this.#sql.exec(
       `INSERT OR REPLACE INTO admissions (session, token, provider, ticket, expires, at, spoke, ended)
        VALUES (?, ?, ?, ?, ?, ?, 0, 0)`,
@@ -101,7 +101,7 @@ export class Admissions {
    * How many places are taken: by sessions that are `present`, and by those that were admitted a moment ago and have not spoken. Each
    * session is looked at only where there are `enough` of them.
    */
-  places(counted: Counted, enough: number, now: number, present: (session: string) => boolean): number {
+  places(counted: AdmissionCounter, enough: number, now: number, present: (session: string) => boolean): number {
     const [where, value] = 'token' in counted ? ['token', counted.token] : ['provider', counted.provider];
     const query = `FROM admissions WHERE ${where} = ? AND ended = 0 AND (spoke = 1 OR at > ?)`;
     const since = now - JOIN_WINDOW_MS;

@@ -10,16 +10,16 @@ import { presentedKey } from '../accounts/authenticate.ts';
 import { requireWritable } from '../accounts/database.ts';
 import { countJoin, readJoinGrant, revokedToken, unknownToken } from '../accounts/join-grant.ts';
 import { isSecret, TOKEN_PREFIX } from '../accounts/secrets.ts';
-import type { Settings } from '../accounts/settings.ts';
+import type { GatewaySettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
-import { readBody } from '../json-body.ts';
-import type { Background } from '../object-context.ts';
-import { REGISTRY_NAME } from '../registry-name.ts';
+import { readParsedBody } from '../http/parse-body.ts';
+import type { Background } from '../platform/object-context.ts';
+import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import type { QuotaRefusal } from './admission-quota.ts';
 import { otherGateways } from './agent-gateways.ts';
 import { requireRelease, requireVersion } from './attest.ts';
 import type { AdmittedNode } from './membership.ts';
-import { snapshots } from './snapshot.ts';
+import { snapshotCache } from './snapshot.ts';
 import { versionMismatch } from './tickets.ts';
 
 /** Of an agent that names no cluster, with a token that names none. */
@@ -52,7 +52,7 @@ admitRoutes.use('/admit', async (c, next) => {
 });
 
 admitRoutes.post('/admit', async (c) => {
-  const body = await readBody(c, admitSchema);
+  const body = await readParsedBody(c, admitSchema);
   const mismatch = versionMismatch(String(body.protocol));
   if (mismatch !== undefined) return mismatch;
   const sessionKey = fromBase64url(body.public_key, KEY_BYTES);
@@ -74,7 +74,7 @@ admitRoutes.post('/admit', async (c) => {
   const { provider, tokenId } = grant;
   const cluster = grant.cluster ?? body.cluster ?? DEFAULT_CLUSTER;
   const jobEndsAt = body.job_ends_at === undefined ? undefined : Math.floor(Date.parse(body.job_ends_at) / 1000);
-  const registry = c.env.REGISTRY.getByName(REGISTRY_NAME);
+  const registry = c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME);
   const admitted = await asking(() => registry.admit({ ...grant, sessionKey, cluster, jobEndsAt }));
   if (!(await countJoin(c.env, tokenId))) {
     // The token was revoked meanwhile, maybe before the registry had this session.
@@ -102,8 +102,8 @@ admitRoutes.post('/admit', async (c) => {
 });
 
 /** @throws ApiError 503 while D1 could not be asked: an agent that is too old must not be let in meanwhile */
-async function knownSettings(env: Env, ctx: Background, now: number): Promise<Settings> {
-  const { settings } = await snapshots.get(env, ctx, now, (view) => view.settings.known);
+async function knownSettings(env: Env, ctx: Background, now: number): Promise<GatewaySettings> {
+  const { settings } = await snapshotCache.get(env, ctx, now, (view) => view.settings.known);
   if (settings.known) return settings;
   throw new ApiError('server_is_overloaded', 'The registry does not answer yet. Try again shortly.');
 }

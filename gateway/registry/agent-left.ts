@@ -1,12 +1,17 @@
 import { Hono } from 'hono';
 import { LatticeError } from '../../shared/lattice/error.ts';
-import { decodeRecord, type OwnerRecord, RECORD_MAX_BYTES, verifyRecord } from '../../shared/lattice/record.ts';
+import {
+  decodeRecord,
+  type OwnerRecord,
+  REGISTRY_RECORD_MAX_BYTES,
+  verifyRecord,
+} from '../../shared/lattice/record.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { bodyBytes } from '../body-pieces.ts';
 import type { Env } from '../env.ts';
+import { readBodyBytes } from '../http/read-body.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
-import { REGISTRY_NAME } from '../registry-name.ts';
+import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from './tickets.ts';
 import { issuersView } from './views/issuers-view.ts';
 
@@ -22,10 +27,11 @@ agentLeftRoutes.post('/left', async (c) => {
   if (mismatch !== undefined) return mismatch;
   const { ticket } = await readTicket(request, (id) => issuersView(c.env, c.executionCtx, id), Date.now());
   const length = Number(request.headers.get('content-length') ?? Number.NaN);
-  if (!(length <= RECORD_MAX_BYTES)) throw new ApiError('request_too_large', 'A record is some hundred bytes long.');
-  const record = checked(await bodyBytes(c, RECORD_MAX_BYTES), ticket);
+  if (!(length <= REGISTRY_RECORD_MAX_BYTES))
+    throw new ApiError('request_too_large', 'A record is some hundred bytes long.');
+  const record = checked(await readBodyBytes(c, REGISTRY_RECORD_MAX_BYTES), ticket);
   try {
-    await c.env.REGISTRY.getByName(REGISTRY_NAME).left(ticket.bytes, record.bytes);
+    await c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).left(ticket.bytes, record.bytes);
   } catch (cause) {
     throw new ApiError('server_is_overloaded', 'The registry cannot be reached. Try again shortly.', { cause });
   }

@@ -1,4 +1,4 @@
-import type { ObjectStorage } from '../object-context.ts';
+import type { ObjectStorage } from '../platform/object-context.ts';
 
 /** How often floors are signed and old data is dropped. For this alarm the object wakes; it sleeps otherwise. */
 const HOUSEKEEPING_MS = 60 * 60_000;

@@ -1,6 +1,6 @@
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
-import type { Clock, ObjectContext, ObjectStorage } from '../object-context.ts';
-import { RETRY_MS, writeIfPossible } from '../storage/health.ts';
+import type { Clock, ObjectContext, ObjectStorage } from '../platform/object-context.ts';
+import { RETRY_MS, writeIfPossible } from '../platform/storage/health.ts';
 
 /** Written this long after a change: many changes are one write, and no message waits for the disk. */
 const BEHIND_MS = 250;

@@ -7,7 +7,7 @@ import {
   attestationMessage,
   checkRelease,
   isOlder,
-  isOn,
+  isSwitchOn,
   isVersion,
   OLDEST_VERSION,
   openRelease,
@@ -15,8 +15,8 @@ import {
   type ReleaseRules,
   readReleaseKeys,
 } from '../../shared/release/release.ts';
+import { decryptText, encryptText } from '../accounts/encrypt-text.ts';
 import { installationSecret } from '../accounts/installation.ts';
-import { seal, unseal } from '../accounts/seal.ts';
 import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 
@@ -32,10 +32,10 @@ type ReleaseEnv = Pick<Env, 'REQUIRE_SIGNED_AGENT' | 'RELEASE_KEYS' | 'OLDEST_AG
 export function releaseRules(env: ReleaseEnv, minimum?: string): ReleaseRules & { required: boolean } {
   const set = env.OLDEST_AGENT?.trim() || OLDEST_VERSION;
   const oldest = minimum !== undefined && isOlder(set, minimum) && isVersion(set) ? minimum : set;
-  return { required: isOn(env.REQUIRE_SIGNED_AGENT), keys: readReleaseKeys(env.RELEASE_KEYS) ?? [], oldest };
+  return { required: isSwitchOn(env.REQUIRE_SIGNED_AGENT), keys: readReleaseKeys(env.RELEASE_KEYS) ?? [], oldest };
 }
 
-export interface Claim {
+export interface ReleaseClaim {
   release: Release | undefined;
   attestation: Attestation | undefined;
 }
@@ -49,7 +49,7 @@ export async function requireRelease(
   env: ReleaseEnv & Pick<Env, 'DB'>,
   sessionKey: Uint8Array,
   publicKey: string,
-  { release, attestation }: Claim,
+  { release, attestation }: ReleaseClaim,
   { minimum, now }: { minimum: string | undefined; now: number },
 ): Promise<string | undefined> {
   const rules = releaseRules(env, minimum);
@@ -63,7 +63,8 @@ export async function requireRelease(
   const manifest = openRelease(release, rules.keys, workerdCrypto);
   if (typeof manifest === 'string') throw refused(manifest);
   const secret = await installationSecret(env);
-  if (attestation === undefined) return seal(secret, 'attestation', JSON.stringify([publicKey, now + CHALLENGE_MS]));
+  if (attestation === undefined)
+    return encryptText(secret, 'attestation', JSON.stringify([publicKey, now + CHALLENGE_MS]));
   const { challenge, digest, signature } = attestation;
   await requireChallenge(secret, challenge, publicKey, now);
   const signed = fromBase64url(signature, SIGNATURE_BYTES) ?? new Uint8Array();
@@ -76,7 +77,7 @@ export async function requireRelease(
 }
 
 async function requireChallenge(secret: string, challenge: string, publicKey: string, now: number): Promise<void> {
-  const text = await unseal(secret, 'attestation', challenge);
+  const text = await decryptText(secret, 'attestation', challenge);
   if (text === undefined) throw refused('it answers a challenge that this gateway did not give');
   const [givenTo, until] = JSON.parse(text);
   if (givenTo !== publicKey) throw refused('it answers a challenge that was given to another agent');

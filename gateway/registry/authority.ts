@@ -2,10 +2,10 @@ import * as z from 'zod';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import type { Env } from '../env.ts';
-import { GatewayIssuer, issuerOf, makeIssuer, renewed } from '../issuer/issuer.ts';
-import { writeIfPossible } from '../storage/health.ts';
+import { createIssuer, GatewayIssuer, issuerOf, renewIfNeeded } from '../issuer/issuer.ts';
+import { writeIfPossible } from '../platform/storage/health.ts';
 import type { ListedIssuer } from './issuers.ts';
-import type { Meta } from './meta.ts';
+import type { RegistryMeta } from './meta.ts';
 
 const OWN_KEY = 'issuer';
 const PEERS = 'peers';
@@ -16,15 +16,15 @@ const peersSchema = z.array(
 );
 
 /** The issuers that may admit: our own, with the environment's key or a key made here, and the peers on the list. */
-export class Authority {
+export class IssuerAuthority {
   readonly issuer: GatewayIssuer;
   readonly source: 'environment' | 'own';
-  readonly #meta: Meta;
+  readonly #meta: RegistryMeta;
   #names = new Map<string, string>();
   #listed: ListedIssuer[] = [];
 
   /** @throws IssuerError if the environment's key is malformed: better no registry than one under another name */
-  constructor(env: Env, meta: Meta, nowS: number) {
+  constructor(env: Env, meta: RegistryMeta, nowS: number) {
     this.#meta = meta;
     const given = issuerOf(env);
     this.issuer = given ?? ownIssuer(meta, nowS);
@@ -64,10 +64,10 @@ export class Authority {
 }
 
 /** A clone or a test has no key in the environment, so the object makes an issuer of its own and keeps it. */
-function ownIssuer(meta: Meta, nowS: number): GatewayIssuer {
+function ownIssuer(meta: RegistryMeta, nowS: number): GatewayIssuer {
   const stored = meta.get(OWN_KEY);
-  const made = stored === undefined ? makeIssuer(nowS) : ownSchema.parse(JSON.parse(stored));
-  const own = { ...made, gateway: renewed(made.root, made.gateway, nowS) };
+  const made = stored === undefined ? createIssuer(nowS) : ownSchema.parse(JSON.parse(stored));
+  const own = { ...made, gateway: renewIfNeeded(made.root, made.gateway, nowS) };
   const text = JSON.stringify(own);
   if (text !== stored) meta.set(OWN_KEY, text);
   return new GatewayIssuer(own.gateway);

@@ -1,27 +1,27 @@
-import { readSettings, type Settings } from '../accounts/settings.ts';
+import { type GatewaySettings, readGatewaySettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
-import type { Authority } from './authority.ts';
-import { readPeers } from './gossip/peers.ts';
+import type { IssuerAuthority } from './authority.ts';
+import { readGatewayPeers } from './gossip/peers.ts';
 import type { SnapshotStore } from './snapshot-store.ts';
 
 interface CarriedChanges {
   /** The list of trusted issuers has changed. */
   relisted(): void;
-  settled(settings: Settings): void;
+  settled(settings: GatewaySettings): void;
 }
 
 /** Reads settings and peers from D1 into the snapshot that carries them. */
 export class CarriedSettings {
   readonly #env: Env;
   readonly #store: Pick<SnapshotStore, 'set'>;
-  readonly #authority: Authority;
+  readonly #authority: IssuerAuthority;
   readonly #changed: CarriedChanges;
   /** Readings are numbered. */
   #begun = 0;
   #done = 0;
   #first: Promise<void> | undefined;
 
-  constructor(env: Env, store: Pick<SnapshotStore, 'set'>, authority: Authority, changed: CarriedChanges) {
+  constructor(env: Env, store: Pick<SnapshotStore, 'set'>, authority: IssuerAuthority, changed: CarriedChanges) {
     this.#env = env;
     this.#store = store;
     this.#authority = authority;
@@ -31,7 +31,7 @@ export class CarriedSettings {
   /** Reads them as they are stored now. */
   async reload(): Promise<void> {
     const number = ++this.#begun;
-    const [settings, peers] = await Promise.all([readSettings(this.#env), readPeers(this.#env)]);
+    const [settings, peers] = await Promise.all([readGatewaySettings(this.#env), readGatewayPeers(this.#env)]);
     if (number < this.#done) return; // a later reading was faster
     this.#done = number;
     if (this.#authority.list(peers)) this.#changed.relisted();

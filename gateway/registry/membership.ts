@@ -1,17 +1,17 @@
 import { LatticeError } from '../../shared/lattice/error.ts';
-import { Replica } from '../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../shared/lattice/replica.ts';
 import { decodeTicket, type Ticket } from '../../shared/lattice/ticket.ts';
 import { decodeUpdate, type EntryUpdate, encodeUpdate, type Update } from '../../shared/lattice/update.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
-import type { ObjectContext } from '../object-context.ts';
-import { AdmissionQuota, type QuotaAsked, type QuotaRefusal } from './admission-quota.ts';
+import type { ObjectContext } from '../platform/object-context.ts';
+import { AdmissionQuota, type AdmissionRequest, type QuotaRefusal } from './admission-quota.ts';
 import type { Admissions } from './admissions.ts';
 import { Archive } from './archive.ts';
-import type { Authority } from './authority.ts';
+import type { IssuerAuthority } from './authority.ts';
 import type { ListedIssuer } from './issuers.ts';
-import { SessionTable, SILENT } from './session-table.ts';
-import type { History } from './views/history.ts';
+import { SessionTable, SILENT_REASON } from './session-table.ts';
+import type { NodeEventLog } from './views/history.ts';
 
 /** What an agent that asks to join is given. */
 export interface AdmittedNode {
@@ -25,7 +25,7 @@ export interface AdmittedNode {
   gateway: string;
 }
 
-export interface NewNode extends QuotaAsked {
+export interface NewNode extends AdmissionRequest {
   sessionKey: Uint8Array;
   cluster: string;
   /** Seconds since 1970. */
@@ -33,7 +33,7 @@ export interface NewNode extends QuotaAsked {
 }
 
 /** `over`: the session has ended, its agent needs a new one. `refused`: the record breaks a rule. */
-export type Published = { kind: 'stored' } | { kind: 'refused'; reason: string } | { kind: 'over'; reason: string };
+export type PublishResult = { kind: 'stored' } | { kind: 'refused'; reason: string } | { kind: 'over'; reason: string };
 
 interface MembershipEvents {
   /** Updates that gossip is to pass on. */
@@ -49,10 +49,10 @@ interface MembershipEvents {
  * goes through here, so that they agree.
  */
 export class Membership {
-  readonly replica: Replica;
+  readonly replica: RegistryReplica;
   readonly sessions: SessionTable;
   readonly #archive: Archive;
-  readonly #authority: Authority;
+  readonly #authority: IssuerAuthority;
   readonly #admissions: Admissions;
   readonly #quota: AdmissionQuota;
   readonly #events: MembershipEvents;
@@ -60,7 +60,7 @@ export class Membership {
   /** Reads what is stored. */
   constructor(
     context: Pick<ObjectContext, 'storage' | 'clock'>,
-    parts: { authority: Authority; admissions: Admissions; history: History },
+    parts: { authority: IssuerAuthority; admissions: Admissions; history: NodeEventLog },
     events: MembershipEvents,
   ) {
     this.#authority = parts.authority;
@@ -70,7 +70,7 @@ export class Membership {
       update: (session) => this.#encodedUpdate(session),
       shown: (session) => this.sessions.get(session),
     });
-    this.replica = new Replica({ crypto: workerdCrypto, accepts: (issuer) => this.#authority.accepts(issuer) });
+    this.replica = new RegistryReplica({ crypto: workerdCrypto, accepts: (issuer) => this.#authority.accepts(issuer) });
     this.sessions = new SessionTable(crypto.randomUUID(), {
       issuerName: (id) => this.#authority.nameOf(id),
       now: () => Date.now(),
@@ -108,7 +108,7 @@ export class Membership {
     if (nowS() < notBefore || nowS() >= notAfter) return null;
     const refused = this.#quota.refusal(node, Date.now());
     if (refused !== undefined) return refused;
-    const bytes = issuer.ticket(node, nowS(), this.#floor());
+    const bytes = issuer.ticket(node, nowS(), this.#watermark());
     const ticket = decodeTicket(bytes, workerdCrypto);
     const { session, expires } = ticket;
     const { tokenId: token, provider } = node;
@@ -123,9 +123,9 @@ export class Membership {
     };
   }
 
-  #floor(): number {
+  #watermark(): number {
     const { certificate, issuer } = this.#authority.issuer;
-    const own = this.replica.floors(issuer).find((floor) => floor.certificate.keyName === certificate.keyName);
+    const own = this.replica.floors(issuer).find((watermark) => watermark.certificate.keyName === certificate.keyName);
     return own?.at ?? 0;
   }
 
@@ -172,11 +172,11 @@ export class Membership {
   /** A suspect's grace is over. Returns its eviction, merged here and to be passed on. */
   signEviction(session: string): Update | undefined {
     const ticket = this.replica.get(session)?.ticket;
-    return ticket && this.#signed(ticket, SILENT);
+    return ticket && this.#signed(ticket, SILENT_REASON);
   }
 
   /** A session's own record, up its tunnel, which is therefore open. */
-  publish(session: string, ticketBytes: Uint8Array, updateBytes: Uint8Array): Published {
+  publish(session: string, ticketBytes: Uint8Array, updateBytes: Uint8Array): PublishResult {
     const read = readUpdate(ticketBytes, updateBytes);
     if (typeof read === 'string') return { kind: 'refused', reason: read };
     const { ticket, update } = read;
@@ -208,7 +208,7 @@ export class Membership {
     return news;
   }
 
-  #heard(session: string, news: readonly Update[]): Published {
+  #heard(session: string, news: readonly Update[]): PublishResult {
     const entry = this.replica.get(session);
     if (entry?.eviction !== undefined) return { kind: 'over', reason: `evicted: ${entry.eviction.reason}` };
     // After this object was killed, the session table has tunnels as open, and suspicions whose reasons are lost.
@@ -263,7 +263,7 @@ export class Membership {
   /** Floors make every replica collect sessions that ended long enough ago. */
   #signFloors(): void {
     const floors = this.#authority.issuer.floors(nowS());
-    for (const floor of floors) this.merge(floor);
+    for (const watermark of floors) this.merge(watermark);
     this.#events.local(floors);
   }
 

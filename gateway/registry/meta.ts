@@ -1,6 +1,6 @@
-import type { ObjectStorage, Sql } from '../object-context.ts';
+import type { ObjectStorage, Sql } from '../platform/object-context.ts';
 /** Single values that outlive the object. */
-export class Meta {
+export class RegistryMeta {
   readonly #sql: Sql;
 
   constructor({ sql }: ObjectStorage) {

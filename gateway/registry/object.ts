@@ -1,36 +1,36 @@
-import type { Wish } from '../../shared/deployment/order.ts';
-import { type MembershipSettings, tunedBy } from '../../shared/gossip/index.ts';
+import type { DeploymentRequest } from '../../shared/deployment/order.ts';
+import { type MembershipSettings, tunedOptions } from '../../shared/gossip/index.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES } from '../../shared/lattice/ticket.ts';
 import type { LiveState } from '../../shared/routing/load.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { isAlwaysOn } from '../accounts/catalogue.ts';
 import type { Env } from '../env.ts';
-import { GatewayObject } from '../gateway-object.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
-import type { ObjectContext, ObjectSocket } from '../object-context.ts';
-import { steadyNow } from '../steady-clock.ts';
-import { writeIfPossible } from '../storage/health.ts';
+import { GatewayObject } from '../platform/gateway-object.ts';
+import type { ObjectContext, ObjectSocket } from '../platform/object-context.ts';
+import { steadyNow } from '../platform/steady-clock.ts';
+import { writeIfPossible } from '../platform/storage/health.ts';
 import { Admissions } from './admissions.ts';
 import { AlarmClock } from './alarm-clock.ts';
-import { Authority } from './authority.ts';
+import { IssuerAuthority } from './authority.ts';
 import { CarriedSettings } from './carried-settings.ts';
 import type { RegistryCounters } from './counters.ts';
-import { GossipDriver } from './gossip/gossip-driver.ts';
+import { GatewayGossipDriver } from './gossip/gossip-driver.ts';
 import { StoredGossip } from './gossip/gossip-memory.ts';
 import { GossipSockets } from './gossip/gossip-sockets.ts';
 import { AUDIENCE_HEADER } from './gossip/socket-headers.ts';
-import { Membership, type NewNode, nowS, type Published } from './membership.ts';
-import { Meta } from './meta.ts';
+import { GossipTuning } from './gossip-tuning.ts';
+import { Membership, type NewNode, nowS, type PublishResult } from './membership.ts';
+import { RegistryMeta } from './meta.ts';
 import { type OrderReply, orderFor } from './orders.ts';
 import { PathState } from './path-state.ts';
 import type { SnapshotDelta } from './snapshot-store.ts';
 import { TICKET_HEADER } from './tickets.ts';
-import { Tuning } from './tuning.ts';
-import { type Census, takeCensus } from './views/census.ts';
-import { History, type HistoryAsked, type HistoryEvent } from './views/history.ts';
+import { type NodeCensus, takeCensus } from './views/census.ts';
+import { type HistoryEvent, type HistoryQuery, NodeEventLog } from './views/history.ts';
 import { type LogTail, LogTails } from './views/log-tails.ts';
-import { type Look, type LookedFor, look } from './views/node-page.ts';
+import { lookUpSessions, type SessionLookup, type SessionPage } from './views/session-lookup.ts';
 
 /**
  * One replica of the registry: the gateway's peer among those of the agents. Requests never reach it; isolates follow it by
@@ -40,15 +40,15 @@ import { type Look, type LookedFor, look } from './views/node-page.ts';
  * and losses, and the issuer's keys if the environment has none. All in SQLite, read at start, written behind.
  */
 export class RegistryObject extends GatewayObject {
-  readonly #authority: Authority;
-  readonly #tuning: Tuning;
+  readonly #authority: IssuerAuthority;
+  readonly #tuning: GossipTuning;
   readonly #logs: LogTails;
-  readonly #history: History;
+  readonly #history: NodeEventLog;
   readonly #clock: AlarmClock;
   readonly #stored: StoredGossip;
   readonly #members: Membership;
   readonly #sockets: GossipSockets;
-  readonly #gossip: GossipDriver;
+  readonly #gossip: GatewayGossipDriver;
   readonly #paths: PathState;
   readonly #settings: CarriedSettings;
   #snapshots = 0;
@@ -62,12 +62,12 @@ export class RegistryObject extends GatewayObject {
     super(ctx, env);
     const { storage } = ctx;
     this.#logs = new LogTails(storage);
-    this.#history = new History(storage);
+    this.#history = new NodeEventLog(storage);
     this.#clock = new AlarmClock(storage);
     this.#stored = new StoredGossip(storage, ctx.clock);
-    const meta = new Meta(storage);
-    this.#authority = new Authority(env, meta, nowS());
-    this.#tuning = new Tuning(meta);
+    const meta = new RegistryMeta(storage);
+    this.#authority = new IssuerAuthority(env, meta, nowS());
+    this.#tuning = new GossipTuning(meta);
     this.#members = new Membership(
       ctx,
       { authority: this.#authority, admissions: new Admissions(storage), history: this.#history },
@@ -89,12 +89,12 @@ export class RegistryObject extends GatewayObject {
       closed: (session) => this.#gossip.handle({ type: 'closed', peer: session }),
       message: (session, bytes) => this.#gossip.handle({ type: 'message', peer: session, bytes }),
     });
-    this.#gossip = new GossipDriver({
+    this.#gossip = new GatewayGossipDriver({
       clock: ctx.clock,
       id,
       issuer,
       replica: this.#members.replica,
-      options: tunedBy(this.#tuning.current),
+      options: tunedOptions(this.#tuning.current),
       memory: this.#stored.read(this.#sockets.sessions().length > 0, this.#members.sessions.open(), steadyNow()),
       send: (session, bytes) => this.#sockets.send(session, bytes),
       hangUp: (session, reason, bannedUntil) => this.#sockets.hangUp(session, reason, bannedUntil),
@@ -120,7 +120,7 @@ export class RegistryObject extends GatewayObject {
 
   #tune(membership: MembershipSettings): void {
     if (!this.#tuning.set(membership, writeIfPossible)) return;
-    this.#gossip.handle({ type: 'tuned', options: tunedBy(membership) });
+    this.#gossip.handle({ type: 'tuned', options: tunedOptions(membership) });
     this.#members.sessions.retentionMs = membership.retention_ms;
     this.#members.sessions.sweep();
   }
@@ -152,12 +152,12 @@ export class RegistryObject extends GatewayObject {
   }
 
   /** A signed order to one session, to be sent down its tunnel, or why there is none. Without a wish: the empty order, which only asks. */
-  order(session: string, wish?: Wish): OrderReply {
+  order(session: string, wish?: DeploymentRequest): OrderReply {
     return orderFor(session, wish, { authority: this.#authority, members: this.#members, nowS: nowS() });
   }
 
   /** A session's own record, up its tunnel, which is therefore open. */
-  publish(session: string, ticket: Uint8Array, update: Uint8Array): Published {
+  publish(session: string, ticket: Uint8Array, update: Uint8Array): PublishResult {
     this.#words++;
     return this.#members.publish(session, ticket, update);
   }
@@ -226,7 +226,7 @@ export class RegistryObject extends GatewayObject {
   }
 
   /** Joins and losses, newest first; one more than asked for where there are more. */
-  history(asked: HistoryAsked): HistoryEvent[] {
+  history(asked: HistoryQuery): HistoryEvent[] {
     return this.#history.list(asked);
   }
 
@@ -272,12 +272,12 @@ export class RegistryObject extends GatewayObject {
   }
 
   /** Sessions by name, with their state that is true for seconds only. */
-  look(wanted: LookedFor): Look {
-    return look(this.#members.sessions, wanted);
+  look(wanted: SessionLookup): SessionPage {
+    return lookUpSessions(this.#members.sessions, wanted);
   }
 
   /** The registry in numbers, for monitoring. */
-  census(): Census {
+  census(): NodeCensus {
     const { sessions } = this.#members;
     const [catalogue, now] = [sessions.store.carried.settings?.catalogue ?? {}, Date.now()];
     const listed = Object.entries(catalogue);

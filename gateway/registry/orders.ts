@@ -1,7 +1,7 @@
 import { ACCEPTS_LABEL, DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
-import type { Wish } from '../../shared/deployment/order.ts';
+import type { DeploymentRequest } from '../../shared/deployment/order.ts';
 import { IssuerError } from '../issuer/issuer.ts';
-import type { Authority } from './authority.ts';
+import type { IssuerAuthority } from './authority.ts';
 import type { Membership } from './membership.ts';
 
 /** `unreachable`: its tunnel is not open here. `deaf`: its agent takes no orders, and an older agent would break off at the frame. */
@@ -10,13 +10,13 @@ export type OrderReply =
   | { kind: 'unknown' | 'over' | 'foreign' | 'unreachable' | 'deaf'; provider?: string }
   | { kind: 'powerless'; reason: string };
 
-const TAKEN_BY_ALL: ReadonlySet<Wish['action']> = new Set(['drain', 'restart', 'inspect']);
+const TAKEN_BY_ALL: ReadonlySet<DeploymentRequest['action']> = new Set(['drain', 'restart', 'inspect']);
 
 /** Only sessions of our own institution obey us. Sessions of others are sent nothing at all. */
 export function orderFor(
   session: string,
-  wish: Wish | undefined,
-  { authority, members, nowS }: { authority: Authority; members: Membership; nowS: number },
+  wish: DeploymentRequest | undefined,
+  { authority, members, nowS }: { authority: IssuerAuthority; members: Membership; nowS: number },
 ): OrderReply {
   const entry = members.replica.get(session);
   const shown = members.sessions.get(session);

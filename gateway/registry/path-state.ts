@@ -1,4 +1,4 @@
-import type { GossipDriver } from './gossip/gossip-driver.ts';
+import type { GatewayGossipDriver } from './gossip/gossip-driver.ts';
 import type { Membership } from './membership.ts';
 
 /**
@@ -7,11 +7,11 @@ import type { Membership } from './membership.ts';
  */
 export class PathState {
   readonly #members: Membership;
-  readonly #gossip: GossipDriver;
+  readonly #gossip: GatewayGossipDriver;
   readonly #remember: () => void;
 
   /** `remember`: gossip's memory has changed. */
-  constructor(members: Membership, gossip: GossipDriver, remember: () => void) {
+  constructor(members: Membership, gossip: GatewayGossipDriver, remember: () => void) {
     this.#members = members;
     this.#gossip = gossip;
     this.#remember = remember;

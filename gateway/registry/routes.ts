@@ -1,9 +1,9 @@
 /** `GET` and `HEAD` under `/v1/registry`, answered from the isolate's view. */
 import { Hono } from 'hono';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
-import { quoted } from '../../shared/openai/quoted.ts';
+import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
 import {
-  isTimed,
+  dependsOnTime,
   parseFilter,
   REGISTRY_VIEWS,
   type RegistryFilter,
@@ -13,8 +13,8 @@ import {
 import { RequirementError } from '../../shared/routing/requirements.ts';
 import type { Env } from '../env.ts';
 import { type ReadContext, readView } from './access.ts';
-import { SeenRegistry } from './views/seen.ts';
 import { watchRegistry } from './views/stream.ts';
+import { VisibleRegistry } from './views/visible-registry.ts';
 
 export const registryRoutes = new Hono<{ Bindings: Env }>();
 
@@ -23,16 +23,16 @@ for (const name of REGISTRY_VIEWS) {
   registryRoutes.get(`/${name}/stream`, (c) => stream(c, name));
 }
 registryRoutes.all('/*', (c) => {
-  if (c.req.method === 'GET') throw new ApiError('not_found', `There is no ${quoted(c.req.path)} here.`);
+  if (c.req.method === 'GET') throw new ApiError('not_found', `There is no ${quoteForMessage(c.req.path)} here.`);
   throw methodNotAllowed(c.req.method, c.req.path, ['GET', 'HEAD']);
 });
 
 async function answer(c: ReadContext, name: RegistryViewName): Promise<Response> {
   const filter = filterOf(c);
   const { view, account } = await readView(c, c.env.REGISTRY_ACCESS === 'open');
-  const { nodes } = new SeenRegistry(account).of(view);
+  const { nodes } = new VisibleRegistry(account).of(view);
   // RFC 9110 §8.8.3. Weak: the same registry, not the same bytes; and what depends on the clock has none.
-  const tag = isTimed(filter) ? undefined : `W/"${view.tag}"`;
+  const tag = dependsOnTime(filter) ? undefined : `W/"${view.tag}"`;
   const headers = { 'cache-control': 'private, no-cache', ...(tag === undefined ? {} : { etag: tag }) };
   if (tag !== undefined && matches(c.req.header('if-none-match'), tag)) return c.body(null, 304, headers);
   return c.json(registryView(name, nodes, filter, Date.now()), 200, headers);

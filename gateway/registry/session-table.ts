@@ -12,7 +12,7 @@ const LEFT_MAX = 2_000;
 const LEFT_HARD_MAX = 4_000;
 
 /** Reasons that the gateway writes for a session that gave none itself. */
-export const SILENT = 'silent';
+export const SILENT_REASON = 'silent';
 const KILLED = 'killed';
 
 type Suspicion = 'tunnel' | 'gossip';
@@ -193,7 +193,7 @@ export class SessionTable {
 
 /** Why a session left: an eviction's reason, else its agent's. `silent` and `killed` count only if the agent gave no reason. */
 function withReason(shown: RegistryEntry, { eviction }: Entry, wasKilled: boolean): RegistryEntry {
-  const ordered = eviction !== undefined && eviction.reason !== SILENT ? eviction.reason : undefined;
+  const ordered = eviction !== undefined && eviction.reason !== SILENT_REASON ? eviction.reason : undefined;
   const why = ordered ?? shown.leaving ?? (wasKilled ? KILLED : eviction?.reason);
   return why === undefined ? shown : { ...shown, leaving: why };
 }

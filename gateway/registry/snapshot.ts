@@ -1,12 +1,12 @@
-import { within } from '../../shared/collections/within.ts';
+import { isRecent } from '../../shared/collections/is-recent.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
-import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
 import { type ModelNodes, NodeIndex } from '../../shared/routing/nodes.ts';
-import { mayPublish, NO_SETTINGS, type Settings } from '../accounts/settings.ts';
+import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
+import { type GatewaySettings, mayPublish, NO_SETTINGS } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
-import type { HttpRequest } from '../http.ts';
-import { patience, settledWithin } from '../patience.ts';
-import { REGISTRY_NAME } from '../registry-name.ts';
+import type { HttpRequest } from '../http/http-request.ts';
+import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
+import { waitAtMost, waitClock } from '../platform/wait-clock.ts';
 import type { ListedIssuer } from './issuers.ts';
 import type { SnapshotDelta, SnapshotSource } from './snapshot-store.ts';
 
@@ -20,11 +20,11 @@ const REFRESH_WAIT = { leastMs: 300, mostMs: 5_000 };
 const OWN_SUSPICION_MS = 1_500;
 
 /** The registry as one isolate sees it, with the indexes that a request needs. One object that is updated in place, not a copy. */
-export interface View {
+export interface RegistrySnapshot {
   /** Names what the view shows; changes with it. */
   readonly tag: string;
   readonly nodes: NodeIndex;
-  readonly settings: Settings;
+  readonly settings: GatewaySettings;
   /** Whose tickets are good here, by id; none before the registry was first asked. */
   readonly issuers: ReadonlyMap<string, ListedIssuer>;
   /** This gateway's name as a gossip peer; empty before. */
@@ -34,15 +34,15 @@ export interface View {
 }
 
 /** What providers may publish, as a text that changes with it. */
-function publishLists({ providers }: Settings): string {
+function publishLists({ providers }: GatewaySettings): string {
   return JSON.stringify(
     Object.entries(providers).flatMap(([id, { models }]) => (models === undefined ? [] : [id, models])),
   );
 }
 
-class IsolateView implements View {
+class IsolateView implements RegistrySnapshot {
   readonly nodes = new NodeIndex();
-  settings: Settings = NO_SETTINGS;
+  settings: GatewaySettings = NO_SETTINGS;
   issuers: ReadonlyMap<string, ListedIssuer> = new Map();
   gateway = '';
   /** A provider may publish other models than before: the entries are needed as they came. */
@@ -100,7 +100,7 @@ class IsolateView implements View {
   }
 
   /** A registry of an earlier version says less. */
-  #settle(settings: Settings | undefined): void {
+  #settle(settings: GatewaySettings | undefined): void {
     if (settings === undefined) return;
     const before = publishLists(this.settings);
     this.settings = { ...NO_SETTINGS, ...settings };
@@ -163,21 +163,21 @@ class SnapshotCache {
     env: Env,
     ctx: { waitUntil(work: Promise<unknown>): void },
     now: number,
-    enough: (view: View) => boolean,
-  ): View | Promise<View> {
-    const fresh = within(FRESH_MS, this.#checkedAt, now);
+    enough: (view: RegistrySnapshot) => boolean,
+  ): RegistrySnapshot | Promise<RegistrySnapshot> {
+    const fresh = isRecent(FRESH_MS, this.#checkedAt, now);
     if (fresh && enough(this.#view)) return this.#view;
     const isEnough = enough(this.#view);
     const before = this.#refreshing;
     const refreshed = this.#refresh(env, now, !isEnough);
     // A refresh of another request belongs to that request's context. If that request is ended, the refresh never settles.
     if (refreshed !== before?.done) ctx.waitUntil(refreshed);
-    if (within(STALE_MS, this.#checkedAt, now) && isEnough) return this.#view;
-    return settledWithin(refreshed, this.#wait.ms).then(() => this.#view);
+    if (isRecent(STALE_MS, this.#checkedAt, now) && isEnough) return this.#view;
+    return waitAtMost(refreshed, this.#wait.ms).then(() => this.#view);
   }
 
   /** The view as it is, without a refresh. */
-  get view(): View {
+  get view(): RegistrySnapshot {
     return this.#view;
   }
 
@@ -188,13 +188,13 @@ class SnapshotCache {
 
   /** Asks unless the view is younger than `ms`. No request waits for the answer. */
   refreshOlder(env: Env, now: number, ms: number): void {
-    if (!within(ms, this.#checkedAt, now)) void this.#refresh(env, now, false);
+    if (!isRecent(ms, this.#checkedAt, now)) void this.#refresh(env, now, false);
   }
 
   #refresh(env: Env, now: number, fresh: boolean): Promise<void> {
     const current = this.#refreshing;
     // A refresh whose request was cancelled never settles; a new request starts another.
-    if (current !== undefined && within(2 * this.#wait.ms, current.since, now) && (current.fresh || !fresh))
+    if (current !== undefined && isRecent(2 * this.#wait.ms, current.since, now) && (current.fresh || !fresh))
       return current.done;
     const done = this.#ask(env, now, fresh, ++this.#asked).finally(() => {
       if (this.#refreshing?.done === done) this.#refreshing = undefined;
@@ -204,10 +204,10 @@ class SnapshotCache {
   }
 
   async #ask(env: Env, now: number, fresh: boolean, number: number): Promise<void> {
-    const askedAt = patience.now();
+    const askedAt = waitClock.now();
     try {
       const delta = await source(env, this.#location).snapshot(this.#view.base, fresh);
-      this.#wait.answered(patience.now() - askedAt);
+      this.#wait.answered(waitClock.now() - askedAt);
       if (number < this.#answered) return;
       this.#answered = number;
       if (delta !== null) this.#view.apply(delta);
@@ -220,12 +220,12 @@ class SnapshotCache {
 }
 
 function source(env: Env, location: string | undefined): SnapshotSource {
-  if (env.RELAY === undefined || !location) return env.REGISTRY.getByName(REGISTRY_NAME);
+  if (env.RELAY === undefined || !location) return env.REGISTRY.getByName(REGISTRY_OBJECT_NAME);
   return env.RELAY.getByName(location);
 }
 
 /** One per isolate. */
-export const snapshots = new SnapshotCache();
+export const snapshotCache = new SnapshotCache();
 
 function coloOf(cf: unknown): string {
   return typeof cf === 'object' && cf !== null && 'colo' in cf ? String(cf.colo ?? '') : '';

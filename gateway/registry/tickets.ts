@@ -7,7 +7,7 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { ListedIssuer } from './issuers.ts';
-import type { View } from './snapshot.ts';
+import type { RegistrySnapshot } from './snapshot.ts';
 
 export const TICKET_HEADER = 'x-otela-ticket';
 export const PROTOCOL_HEADER = 'x-otela-protocol';
@@ -18,7 +18,7 @@ const certificates: CertificateCache = new Map();
 interface ShownTicket {
   ticket: Ticket;
   issuer: ListedIssuer;
-  view: View;
+  view: RegistrySnapshot;
 }
 
 /**
@@ -29,7 +29,7 @@ interface ShownTicket {
  */
 export async function readTicket(
   request: Request,
-  viewFor: (issuer: string) => Promise<View>,
+  viewFor: (issuer: string) => Promise<RegistrySnapshot>,
   now: number,
 ): Promise<ShownTicket> {
   const bytes = fromBase64url(request.headers.get(TICKET_HEADER) ?? '', TICKET_MAX_BYTES);

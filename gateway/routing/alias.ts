@@ -2,12 +2,12 @@
 
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
-import { type Account, mayUseModel, requireModel } from '../accounts/account.ts';
+import { type Account, mayUseModel, requireModelAccess } from '../accounts/account.ts';
 import { hasAccess, isRetired, requireListed } from '../accounts/catalogue.ts';
 import { limitsOfModel } from '../accounts/limits/limits.ts';
-import { indexOf, type Settings, settingsOf } from '../accounts/settings.ts';
+import { type GatewaySettings, settingsIndex, settingsOf } from '../accounts/settings.ts';
 
-export interface Chain {
+export interface FallbackChain {
   /** What is asked for. */
   model: string;
   /** What is asked for where no node serves that. */
@@ -20,13 +20,18 @@ const NONE: readonly string[] = [];
  * A key that may use a name may use what the operator lets it stand for; what a key itself lets a name stand for must be on its own
  * list. @throws ApiError 400 where the body cannot be given another model's name, 403 model_not_allowed, 404 as the catalogue says
  */
-export function chainOf(account: Account, settings: Settings, parsed: ParsedRequest, now: number): Chain {
+export function fallbackChain(
+  account: Account,
+  settings: GatewaySettings,
+  parsed: ParsedRequest,
+  now: number,
+): FallbackChain {
   const { model: name, unseen, modelAt, sealed } = parsed;
   const { routing } = account;
   const { model, own } = standsFor(account, settings, name);
   requireListed(settings, account, model, now);
   // A sealed body names the same model: the node that opens it refuses another one.
-  requireModel(account, permitted(account, { name, model, own }), unseen && sealed === undefined);
+  requireModelAccess(account, permitted(account, { name, model, own }), unseen && sealed === undefined);
   if (model !== name && modelAt === undefined) throw cannotRename(name, model);
   if (modelAt === undefined) return { model, fallbacks: NONE };
   const chain = routing.find(({ fallbacks }) => fallbacks !== undefined && Object.hasOwn(fallbacks, model));
@@ -53,9 +58,9 @@ interface Meaning {
   own: boolean;
 }
 
-function standsFor({ routing }: Pick<Account, 'routing'>, settings: Settings, name: string): Meaning {
+function standsFor({ routing }: Pick<Account, 'routing'>, settings: GatewaySettings, name: string): Meaning {
   const own = routing.find(({ aliases }) => aliases !== undefined && Object.hasOwn(aliases, name))?.aliases?.[name];
-  return { model: own ?? indexOf(settings).aliases.get(name) ?? name, own: own !== undefined };
+  return { model: own ?? settingsIndex(settings).aliases.get(name) ?? name, own: own !== undefined };
 }
 
 /** Which name has to be on the key's list. A key's own word could let any name stand for any model; the operator's is to be trusted. */
@@ -64,9 +69,9 @@ function permitted(account: Account, { name, model, own }: Meaning & { name: str
 }
 
 /** Other names that this account may use, with what they stand for. */
-export function* aliasesOf(account: Account, settings: Settings): Generator<[string, string]> {
+export function* aliasesOf(account: Account, settings: GatewaySettings): Generator<[string, string]> {
   const own = account.routing.flatMap(({ aliases = {} }) => Object.keys(aliases));
-  for (const name of new Set([...own, ...indexOf(settings).aliases.keys()])) {
+  for (const name of new Set([...own, ...settingsIndex(settings).aliases.keys()])) {
     const meaning = standsFor(account, settings, name);
     if (mayUseModel(account, permitted(account, { name, ...meaning }))) yield [name, meaning.model];
   }

@@ -6,7 +6,7 @@ export const customPolicies: readonly Policy[] = [];
 let loaded: readonly Policy[] = [];
 
 /** Those of `serve --policy`, before the first request. The first of them is the installation's where no setting names one. */
-export function setPolicies(policies: readonly Policy[]): void {
+export function setLoadedPolicies(policies: readonly Policy[]): void {
   loaded = policies;
 }
 

@@ -6,20 +6,25 @@ import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts
 import { randomPolicy } from '../../shared/routing/policies/random.ts';
 import { roundRobin } from '../../shared/routing/policies/round-robin.ts';
 import { weighted } from '../../shared/routing/policies/weighted.ts';
-import { GPU_WEIGHTS, type WeightRule, type Weights, weightsOf } from '../../shared/routing/policies/weights.ts';
+import {
+  GPU_WEIGHTS,
+  type NodeWeightTable,
+  nodeWeightTable,
+  type WeightRule,
+} from '../../shared/routing/policies/weights.ts';
 import type { Policy, RoutedRequest } from '../../shared/routing/policy.ts';
-import { sharesOf } from '../../shared/routing/region-shares.ts';
+import { modelShares } from '../../shared/routing/region-shares.ts';
 import type { Account } from '../accounts/account.ts';
-import { type Settings, settingsOf } from '../accounts/settings.ts';
+import { type GatewaySettings, settingsOf } from '../accounts/settings.ts';
 import { customPolicies, loadedPolicies } from './custom.ts';
 
-const compiled = new WeakMap<readonly WeightRule[], Weights>();
+const compiled = new WeakMap<readonly WeightRule[], NodeWeightTable>();
 
-function compile(rules: readonly WeightRule[] | undefined): Weights {
+function compile(rules: readonly WeightRule[] | undefined): NodeWeightTable {
   if (rules === undefined) return GPU_WEIGHTS;
   let weights = compiled.get(rules);
   if (weights === undefined) {
-    weights = weightsOf(rules);
+    weights = nodeWeightTable(rules);
     compiled.set(rules, weights);
   }
   return weights;
@@ -28,7 +33,7 @@ function compile(rules: readonly WeightRule[] | undefined): Weights {
 /** The policies of one isolate: what they remember of earlier requests is its own. */
 export class Policies {
   /** The newest that a request came with. */
-  #settings: Settings | undefined;
+  #settings: GatewaySettings | undefined;
   readonly #affinity = prefixAffinity();
   readonly #weighted = weighted((model) => compile(this.#settings && settingsOf(this.#settings, model).weights));
   readonly #regions = new RegionShares();
@@ -41,18 +46,23 @@ export class Policies {
 
   /** A plan's shares by region choose first, and the policy within the region. `now`: milliseconds since the epoch. */
   for(
-    settings: Settings,
+    settings: GatewaySettings,
     account: Pick<Account, 'routing'>,
     request: RoutedRequest,
     model: string,
     now = Date.now(),
   ): Policy {
     const policy = this.#within(settings, account, request, model);
-    const shares = sharesOf(settings.regionPlan, model, now);
+    const shares = modelShares(settings.regionPlan, model, now);
     return shares === undefined ? policy : this.#regions.around(policy, shares);
   }
 
-  #within(settings: Settings, { routing }: Pick<Account, 'routing'>, request: RoutedRequest, model: string): Policy {
+  #within(
+    settings: GatewaySettings,
+    { routing }: Pick<Account, 'routing'>,
+    request: RoutedRequest,
+    model: string,
+  ): Policy {
     this.#settings = settings;
     const { policy, weights } = settingsOf(settings, model);
     // Weights are given to be used: they count as the model's policy.

@@ -3,11 +3,11 @@
  * learns from the tunnels that it holds, elsewhere the published kinds decide.
  */
 import { endpointById, findEndpoint } from '../../shared/openai/endpoints.ts';
-import { judgeKind } from '../../shared/routing/kinds/kind.ts';
+import { classifyRequest } from '../../shared/routing/kinds/kind.ts';
 import { LengthPredictor } from '../../shared/routing/kinds/length-predictor.ts';
 import type { RoutedRequest } from '../../shared/routing/policy.ts';
-import { type Settings, settingsOf } from '../accounts/settings.ts';
-import type { HttpRequest } from '../http.ts';
+import { type GatewaySettings, settingsOf } from '../accounts/settings.ts';
+import type { HttpRequest } from '../http/http-request.ts';
 
 /** Bounded by itself. What other keys and other models were answered says nothing: before a key has a history the published kinds decide. */
 const answers = new LengthPredictor('senders');
@@ -17,7 +17,7 @@ const senderOf = (model: string, keyId: string): string => `${keyId} ${model}`;
 
 /** The name of its kind; undefined where the model has none. */
 export function kindAtArrival(
-  settings: Settings,
+  settings: GatewaySettings,
   { model, inputTokens: input, maxTokens }: RoutedRequest,
   request: Pick<HttpRequest, 'method' | 'url'>,
   keyId: string,
@@ -27,7 +27,7 @@ export function kindAtArrival(
   const endpoint = findEndpoint(request.method, new URL(request.url).pathname);
   const path = endpoint !== undefined && 'path' in endpoint ? endpoint.path : '';
   const arriving = { input, maxTokens, endpoint: path, sender: senderOf(model, keyId) };
-  return judgeKind(kinds, arriving, answers.predict(arriving))?.name;
+  return classifyRequest(kinds, arriving, answers.predict(arriving))?.name;
 }
 
 interface Answered {

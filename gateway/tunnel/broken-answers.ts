@@ -1,5 +1,5 @@
 import { type AttemptFailure, type AttemptRequest, attemptName } from '../../shared/upstream/attempt.ts';
-import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
+import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts';
 
 /** A Worker asks for the rest at once: a few would do. */
 const KEPT_MAX = 256;
@@ -15,7 +15,7 @@ export class BrokenAnswers {
   /** Oldest first. */
   readonly #answers = new Map<string, Broken>();
 
-  add(upstream: UpstreamStream, code: AttemptFailure): void {
+  add(upstream: OutboundAttempt, code: AttemptFailure): void {
     this.#answers.set(attemptName(upstream.request), { code, length: upstream.answerLength });
     const oldest = this.#answers.keys().next().value;
     if (this.#answers.size > KEPT_MAX && oldest !== undefined) this.#answers.delete(oldest);

@@ -2,7 +2,7 @@
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { Env } from '../env.ts';
-import { REGISTRY_NAME } from '../registry-name.ts';
+import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 
 /** A few that answer are enough, and a model may have a thousand nodes. */
 const PEERS_MAX = 8;
@@ -26,7 +26,7 @@ export async function comparePeers(env: Pick<Env, 'REGISTRY' | 'TUNNEL'>, sessio
 
 /** Other sessions that serve one of its models up a tunnel to this gateway. */
 async function replicasOf({ REGISTRY }: Pick<Env, 'REGISTRY'>, session: string): Promise<string[]> {
-  const registry = REGISTRY.getByName(REGISTRY_NAME);
+  const registry = REGISTRY.getByName(REGISTRY_OBJECT_NAME);
   const { nodes: own } = await registry.look({ session, limit: 1 });
   const models = own.flatMap(({ entry }) => readyModels(entry)).slice(0, MODELS_MAX);
   const found = new Set<string>();

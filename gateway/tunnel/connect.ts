@@ -1,7 +1,7 @@
 import { LOCAL_ISSUER, providerId } from '../../shared/routing/trust.ts';
 import { FRAMES_HEADER } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
-import type { Background } from '../object-context.ts';
+import type { Background } from '../platform/object-context.ts';
 import { audienceOf, checkUpgrade } from '../registry/gossip/connect-gossip.ts';
 import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/gossip/socket-headers.ts';
 import { readTicket, TICKET_HEADER } from '../registry/tickets.ts';

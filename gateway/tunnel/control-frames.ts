@@ -1,17 +1,31 @@
 import type { NodeLoad } from '../../shared/routing/load.ts';
+import { PendingReplies } from '../../shared/upstream/pending-replies.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
-import { after } from '../after.ts';
-import type { ObjectContext } from '../object-context.ts';
-import { RETRY_MS } from '../storage/health.ts';
+import type { ObjectContext } from '../platform/object-context.ts';
+import { startTimer } from '../platform/start-timer.ts';
+import { RETRY_MS } from '../platform/storage/health.ts';
+import { waitClock } from '../platform/wait-clock.ts';
 import type { UsageAnomalies, UsageAnomaly } from '../usage/anomalies.ts';
-import { storeIngressUsage } from '../usage/ingress.ts';
+import { storeIngressUsage } from '../usage/ingress-usage-table.ts';
 import type { Outbox } from '../usage/outbox.ts';
-import { Deploys } from './deploys.ts';
-import { NodeLoadWatch } from './load.ts';
-import { Probes } from './probes.ts';
+import { PendingProbes } from './pending-probes.ts';
 import type { RegistryNotifier } from './registry-notifier.ts';
+import { ReportedLoad } from './reported-load.ts';
 import type { AgentSocket } from './socket.ts';
+
+/** An agent decides in a moment. After this time the operator is told that the outcome is not known. */
+const ANSWER = { leastMs: 10_000, mostMs: 60_000 };
+
+/** Orders to one agent that wait for their answer. */
+const WAITING_MAX = 16;
+
+/** Orders to the agent of one tunnel, each with its answer as JSON; null when none came. */
+class PendingOrders extends PendingReplies<string | null> {
+  constructor() {
+    super({ max: WAITING_MAX, wait: ANSWER, late: null, unknown: null, patience: waitClock });
+  }
+}
 
 interface ControlFramesOptions {
   session: string;
@@ -27,9 +41,9 @@ interface ControlFramesOptions {
 /** Handles the frames of one tunnel that belong to no attempt: records, probes, load, usage, deployments. */
 export class ControlFrames {
   readonly #options: ControlFramesOptions;
-  readonly #probes = new Probes();
-  readonly #deploys = new Deploys();
-  readonly #load = new NodeLoadWatch();
+  readonly #probes = new PendingProbes();
+  readonly #deploys = new PendingOrders();
+  readonly #load = new ReportedLoad();
   /** Cancels the next attempt to store records of the agent's ingress. */
   #postponed: (() => void) | undefined;
 
@@ -100,7 +114,7 @@ export class ControlFrames {
   /** Stores the batch later. The agent keeps its records until it hears that they are stored, and sends one batch at a time. */
   #postpone(peer: AgentSocket, sequence: number, json: string): void {
     this.#postponed?.();
-    this.#postponed = after(RETRY_MS, () => {
+    this.#postponed = startTimer(RETRY_MS, () => {
       this.#postponed = undefined;
       this.#storeUsage(peer, sequence, json);
     });

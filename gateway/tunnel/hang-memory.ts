@@ -1,6 +1,6 @@
-import { breakerFor, type HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
+import { breakerStateFor, type HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { BreakerState } from '../../shared/routing/load.ts';
-import type { KeyValue } from '../object-context.ts';
+import type { KeyValue } from '../platform/object-context.ts';
 
 const KEY = 'hang';
 
@@ -23,6 +23,6 @@ export class HangMemory {
   keep(suspicion: HangSuspicion | undefined, now: number, wall: number): BreakerState {
     if (suspicion === undefined) this.#kv.delete(KEY);
     else this.#kv.put(KEY, suspicion);
-    return breakerFor(suspicion && suspicion.until - now, wall);
+    return breakerStateFor(suspicion && suspicion.until - now, wall);
   }
 }

@@ -3,29 +3,29 @@ import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import type { AttemptRequest } from '../../shared/upstream/attempt.ts';
-import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
+import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts';
 import { Watchdog } from '../../shared/upstream/watchdog.ts';
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
-import { CLOSE } from '../../shared/wire/close.ts';
+import { CLOSE_CODES } from '../../shared/wire/close.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import { CIRCUIT_FRAME } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
-import { GatewayObject } from '../gateway-object.ts';
-import type { ObjectContext, ObjectSocket } from '../object-context.ts';
-import { patience } from '../patience.ts';
-import { steadyNow } from '../steady-clock.ts';
-import { storageHealth } from '../storage/health.ts';
-import { TOGETHER } from '../usage/record.ts';
-import { Attempts } from './attempts.ts';
+import { GatewayObject } from '../platform/gateway-object.ts';
+import type { ObjectContext, ObjectSocket } from '../platform/object-context.ts';
+import { steadyNow } from '../platform/steady-clock.ts';
+import { storageHealth } from '../platform/storage/health.ts';
+import { waitClock } from '../platform/wait-clock.ts';
+import { RECORDS_PER_STATEMENT } from '../usage/usage-table.ts';
 import { BatchStamps, type StampVerdict } from './batch-stamps.ts';
-import { OPEN_HEADER, type PackedResult, pack } from './call/attempt-call.ts';
-import { Callee } from './call/local-calls.ts';
+import { type EncodedCallResult, encodeCallResult, OPEN_HEADER } from './call/attempt-call.ts';
+import { LocalTunnel } from './call/local-calls.ts';
 import { comparePeers } from './compare-peers.ts';
 import { ControlFrames } from './control-frames.ts';
 import { HangMemory } from './hang-memory.ts';
 import { OpeningProofs } from './opening-proofs.ts';
 import type { NodeError } from './recent-errors.ts';
 import { RegistryNotifier } from './registry-notifier.ts';
+import { SessionAttempts } from './session-attempts.ts';
 import type { AgentSocket } from './socket.ts';
 import { AgentSockets } from './sockets.ts';
 import { StreamIds } from './stream-ids.ts';
@@ -61,7 +61,7 @@ export interface TunnelStatus {
  */
 export class TunnelObject extends GatewayObject {
   readonly #session: string;
-  readonly #attempts: Attempts;
+  readonly #attempts: SessionAttempts;
   readonly #usage: TunnelUsage;
   readonly #sockets: AgentSockets;
   readonly #stamps = new BatchStamps(() => Date.now());
@@ -80,7 +80,7 @@ export class TunnelObject extends GatewayObject {
   readonly #registry: RegistryNotifier;
   readonly #frames: ControlFrames;
   /** While a socket is here, on a host that has all objects in one process. */
-  #callee: Callee | undefined;
+  #callee: LocalTunnel | undefined;
 
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
@@ -94,7 +94,7 @@ export class TunnelObject extends GatewayObject {
       },
       idle: () => this.#attempts.open === 0,
       stuck: (peer) => {
-        peer.close(CLOSE.silent, 'does not read what it is sent');
+        peer.close(CLOSE_CODES.silent, 'does not read what it is sent');
         this.#gone(peer);
       },
     });
@@ -114,9 +114,9 @@ export class TunnelObject extends GatewayObject {
       load: () => this.#frames.load,
       compare: () => ctx.waitUntil(this.#compare()),
       onSuspicion: (suspicion: HangSuspicion | undefined) =>
-        this.#registry.live({ breaker: hangs.keep(suspicion, patience.now(), Date.now()) }),
+        this.#registry.live({ breaker: hangs.keep(suspicion, waitClock.now(), Date.now()) }),
     };
-    this.#attempts = new Attempts(
+    this.#attempts = new SessionAttempts(
       this.#session,
       ids,
       env.LOCAL_OFFLOADS?.of(this.#session),
@@ -155,7 +155,7 @@ export class TunnelObject extends GatewayObject {
     this.#usage.provider = peer.attachment.provider;
     this.#attempts.connect(peer.link);
     if (this.env.OBJECTS_STAY !== 'on' || this.#callee !== undefined) return;
-    this.#callee = new Callee(this.#session, (call) =>
+    this.#callee = new LocalTunnel(this.#session, (call) =>
       this.#attempts.callLocally(call.open, call.body, (result) => call.answer(result)),
     );
   }
@@ -168,9 +168,9 @@ export class TunnelObject extends GatewayObject {
   }
 
   /** A small request whose answer may come whole. `open`: an AttemptRequest as JSON, which costs less to hand over than its members. */
-  attempt(open: string, body: Uint8Array): Promise<PackedResult> {
+  attempt(open: string, body: Uint8Array): Promise<EncodedCallResult> {
     return new Promise((resolve) => {
-      this.#attempts.call(JSON.parse(open) as AttemptRequest, body, (result) => resolve(pack(result)));
+      this.#attempts.call(JSON.parse(open) as AttemptRequest, body, (result) => resolve(encodeCallResult(result)));
     });
   }
 
@@ -234,9 +234,9 @@ export class TunnelObject extends GatewayObject {
 
   webSocketMessage(socket: ObjectSocket, message: string | ArrayBuffer): void {
     const peer = this.#sockets.of(socket);
-    if (peer === undefined) return socket.close(CLOSE.resync, 'unknown socket');
+    if (peer === undefined) return socket.close(CLOSE_CODES.resync, 'unknown socket');
     let hello: Extract<Frame, { type: 'hello' }> | undefined;
-    const touched = new Set<UpstreamStream>();
+    const touched = new Set<OutboundAttempt>();
     const fine = peer.receive(message, (frame) => {
       if (frame.type === 'hello') hello = frame;
       else if (peer === this.#sockets.active) this.#onFrame(peer, frame, touched);
@@ -246,11 +246,11 @@ export class TunnelObject extends GatewayObject {
     if (peer === this.#sockets.active) this.#registry.heard();
     for (const upstream of touched) upstream.onMessageEnd();
     this.#sockets.settle(peer);
-    if (this.#attempts.due >= TOGETHER) this.#usage.store(steadyNow());
+    if (this.#attempts.due >= RECORDS_PER_STATEMENT) this.#usage.store(steadyNow());
     if (hello !== undefined) this.#sockets.greet(peer, hello);
   }
 
-  #onFrame(peer: AgentSocket, frame: Frame, touched: Set<UpstreamStream>): void {
+  #onFrame(peer: AgentSocket, frame: Frame, touched: Set<OutboundAttempt>): void {
     switch (frame.type) {
       case 'report':
       case 'accept':
@@ -268,7 +268,7 @@ export class TunnelObject extends GatewayObject {
   end(reason: string): void {
     const { active } = this.#sockets;
     if (active === undefined) return;
-    active.close(CLOSE.over, reason);
+    active.close(CLOSE_CODES.over, reason);
     this.#gone(active);
   }
 
@@ -319,7 +319,7 @@ export class TunnelObject extends GatewayObject {
   #onLost(): void {
     const { active } = this.#sockets;
     if (active === undefined) return;
-    active.close(CLOSE.resync, 'the registry cannot be reached'); // the agent comes back and sends its record again
+    active.close(CLOSE_CODES.resync, 'the registry cannot be reached'); // the agent comes back and sends its record again
     this.#gone(active);
   }
 
@@ -348,7 +348,7 @@ export class TunnelObject extends GatewayObject {
       case 'ask':
         return void this.#frames.probe(active);
       case 'gone':
-        active.close(CLOSE.silent, 'no sign of life');
+        active.close(CLOSE_CODES.silent, 'no sign of life');
         this.#gone(active);
     }
   }

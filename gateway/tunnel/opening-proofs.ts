@@ -1,14 +1,14 @@
-import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
+import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts';
 import type { LateReports, ProvenOpening } from '../../shared/usage/usage-record.ts';
 import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';
-import { provenOpening } from '../accounts/opening.ts';
+import { verifyOpening } from '../accounts/opening.ts';
 import type { Env } from '../env.ts';
 
 /** Reports that wait for the secret: as many as an agent keeps. The agent says those beyond them again on its next socket. */
 const WAITING_MAX = 10_000;
 
-export type Report = Extract<Frame, { type: 'report' }>;
+export type ReportFrame = Extract<Frame, { type: 'report' }>;
 
 /** The secret is asked for again after this, while D1 cannot give it and a report waits for it. */
 const AGAIN_MS = 5_000;
@@ -17,7 +17,7 @@ interface ProofsOptions {
   session: string;
   env: Pick<Env, 'DB'>;
   nextStream(): number;
-  running(name: ReportName): UpstreamStream | undefined;
+  running(name: ReportName): OutboundAttempt | undefined;
   waitUntil(work: Promise<void>): void;
 }
 
@@ -25,7 +25,7 @@ interface ProofsOptions {
 export class OpeningProofs implements LateReports {
   readonly #options: ProofsOptions;
   /** Of the agent's active socket. */
-  #waiting: Report[] = [];
+  #waiting: ReportFrame[] = [];
   #asking = false;
 
   constructor(options: ProofsOptions) {
@@ -38,7 +38,7 @@ export class OpeningProofs implements LateReports {
   }
 
   /** Keeps a report until the secret is known, then gives it to `take`. */
-  postpone(report: Report, take: (report: Report) => void): void {
+  postpone(report: ReportFrame, take: (report: ReportFrame) => void): void {
     if (this.#waiting.length < WAITING_MAX) this.#waiting.push(report);
     if (this.#asking) return;
     this.#asking = true;
@@ -50,7 +50,7 @@ export class OpeningProofs implements LateReports {
     this.#waiting = [];
   }
 
-  async #ask(take: (report: Report) => void): Promise<void> {
+  async #ask(take: (report: ReportFrame) => void): Promise<void> {
     while (!this.ready && this.#waiting.length > 0) {
       try {
         await installationSecret(this.#options.env);
@@ -66,10 +66,10 @@ export class OpeningProofs implements LateReports {
 
   opening(name: ReportName): ProvenOpening | undefined {
     const secret = knownInstallationSecret();
-    return secret === undefined ? undefined : provenOpening(secret, this.#options.session, name, Date.now());
+    return secret === undefined ? undefined : verifyOpening(secret, this.#options.session, name, Date.now());
   }
 
-  running(name: ReportName): UpstreamStream | undefined {
+  running(name: ReportName): OutboundAttempt | undefined {
     return this.#options.running(name);
   }
 

@@ -1,5 +1,5 @@
 import type { AttemptFailure } from '../../shared/upstream/attempt.ts';
-import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
+import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts';
 
 const KEPT = 20;
 
@@ -18,7 +18,7 @@ export interface NodeError {
 export class RecentErrors {
   #errors: NodeError[] = [];
 
-  ended({ status, request }: UpstreamStream, failure: AttemptFailure | undefined, at: number): void {
+  ended({ status, request }: OutboundAttempt, failure: AttemptFailure | undefined, at: number): void {
     const failed = failure === undefined ? status >= 500 : failure !== 'cancelled';
     if (!failed) return;
     this.#errors.push({ at, code: failure ?? 'engine_status', status, request: request.requestId });

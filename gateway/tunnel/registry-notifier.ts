@@ -1,11 +1,11 @@
 import type { LiveState } from '../../shared/routing/load.ts';
-import { CLOSE } from '../../shared/wire/close.ts';
+import { CLOSE_CODES } from '../../shared/wire/close.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
-import type { ObjectStub } from '../object-context.ts';
+import type { ObjectStub } from '../platform/object-context.ts';
+import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
+import { steadyNow } from '../platform/steady-clock.ts';
 import type { RegistryObject } from '../registry/object.ts';
-import { REGISTRY_NAME } from '../registry-name.ts';
-import { steadyNow } from '../steady-clock.ts';
 import type { AgentSocket } from './socket.ts';
 
 /** Records that one session may tell the registry: so many at once, then one each so many ms. */
@@ -50,7 +50,7 @@ export class RegistryNotifier {
   }
 
   get #registry(): Registry {
-    return this.#options.env.REGISTRY.getByName(REGISTRY_NAME);
+    return this.#options.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME);
   }
 
   #send(call: (registry: Registry) => Promise<void>): void {
@@ -94,7 +94,10 @@ export class RegistryNotifier {
     const published = await registry.publish(session, peer.ticket.bytes, update);
     if (published.kind === 'stored') return peer.link.put({ type: 'recorded', sequence });
     const over = published.kind === 'over';
-    peer.close(over ? CLOSE.over : CLOSE.protocol, over ? published.reason : `bad record: ${published.reason}`);
+    peer.close(
+      over ? CLOSE_CODES.over : CLOSE_CODES.protocol,
+      over ? published.reason : `bad record: ${published.reason}`,
+    );
     refused(peer);
   }
 

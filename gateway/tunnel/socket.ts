@@ -1,16 +1,47 @@
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
-import { CLOSE } from '../../shared/wire/close.ts';
+import { CLOSE_CODES } from '../../shared/wire/close.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import { readFrames } from '../../shared/wire/frame-codec.ts';
 import type { FrameMeter } from '../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
-import { MESSAGE_MAX_BYTES } from '../../shared/wire/limits.ts';
+import { MESSAGE_MAX_BYTES, SOCKET_WINDOW_BYTES, WINDOW_FLOOR_BYTES } from '../../shared/wire/limits.ts';
 import { Link, type LinkState } from '../../shared/wire/link.ts';
 import { ReadReceipts } from '../../shared/wire/read-receipts.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
-import type { ObjectSocket, ObjectSockets } from '../object-context.ts';
-import { isolateBudget } from './budget.ts';
+import type { ObjectSocket, ObjectSockets } from '../platform/object-context.ts';
+
+/** Objects of one class may share an isolate of 128 MB; answers waiting in all of them together stay below this. */
+const ISOLATE_WINDOW_BYTES = 48 * 1024 * 1024;
+
+/**
+ * Divides the isolate's budget among its sessions: 4 MiB each for up to 12, an equal share for more, the floor in any case.
+ * Bound: 48 MiB + 64 KiB per session, once the windows of older sockets have shrunk to their share.
+ *
+ * No object is told when shares change: each looks when it next reads a message, because an object cannot write to another object's
+ * socket. An object that was put to sleep never takes its socket out, so a session counts once: its next socket replaces the old one.
+ */
+class WindowBudget {
+  readonly #members = new Map<string, object>();
+
+  /** Returns how to leave; the session's next socket takes the place of this one. */
+  join(session: string): () => void {
+    const member = {};
+    this.#members.set(session, member);
+    return () => {
+      if (this.#members.get(session) === member) this.#members.delete(session);
+    };
+  }
+
+  /** One share, in bytes. */
+  get window(): number {
+    const share = Math.floor(ISOLATE_WINDOW_BYTES / Math.max(1, this.#members.size));
+    return Math.max(WINDOW_FLOOR_BYTES, Math.min(SOCKET_WINDOW_BYTES, share));
+  }
+}
+
+/** Lives as long as the isolate. */
+const isolateWindowBudget = new WindowBudget();
 
 /**
  * The content of a socket's attachment. It outlives hibernation; the object's memory does not. On a host whose objects stay it is in
@@ -67,7 +98,7 @@ export class AgentSocket {
       stuck: () => host.stuck(this), // never, as it is never busy
       schedule: (flush: () => void) => host.sockets.schedule(flush),
     };
-    this.link = new Link(port, { send: 0, receive: isolateBudget.window }, host.meter, restored);
+    this.link = new Link(port, { send: 0, receive: isolateWindowBudget.window }, host.meter, restored);
   }
 
   /** The Worker checked the ticket before it came here. */
@@ -78,7 +109,7 @@ export class AgentSocket {
 
   /** From here on the socket has a share of the isolate's memory. */
   activate(session: string): void {
-    this.#leave ??= isolateBudget.join(session);
+    this.#leave ??= isolateWindowBudget.join(session);
   }
 
   /** The attachment's counters differ from the link's. */
@@ -122,12 +153,12 @@ export class AgentSocket {
         greeting(bytes, each);
         return true;
       }
-      this.link.resize(isolateBudget.window);
+      this.link.resize(isolateWindowBudget.window);
       this.link.receive(bytes, each);
       return true;
     } catch (error) {
       if (!(error instanceof WireError)) throw error;
-      this.close(CLOSE.protocol, `${error.code}: ${error.message}`);
+      this.close(CLOSE_CODES.protocol, `${error.code}: ${error.message}`);
       return false;
     }
   }

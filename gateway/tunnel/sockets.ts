@@ -1,14 +1,14 @@
 import { hex } from '../../shared/lattice/bytes.ts';
-import { CLOSE } from '../../shared/wire/close.ts';
+import { CLOSE_CODES } from '../../shared/wire/close.ts';
 import { encodeFrame } from '../../shared/wire/frame-codec.ts';
 import { FrameMeter } from '../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { FRAMES_HEADER, FRAMES_READ } from '../../shared/wire/limits.ts';
-import type { ObjectSocket, ObjectSockets } from '../object-context.ts';
-import { provesSession } from '../registry/gossip/handshake.ts';
+import type { ObjectSocket, ObjectSockets } from '../platform/object-context.ts';
+import { steadyNow } from '../platform/steady-clock.ts';
+import { verifyHello } from '../registry/gossip/handshake.ts';
 import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/gossip/socket-headers.ts';
 import { TICKET_HEADER } from '../registry/tickets.ts';
-import { steadyNow } from '../steady-clock.ts';
 import { AgentSocket, type AgentSocketHost, type SocketAttachment } from './socket.ts';
 
 /** Sockets that have not answered the challenge; the oldest makes room. */
@@ -63,7 +63,7 @@ export class AgentSockets {
       const attachment = this.#sockets.noted(socket) as SocketAttachment;
       const peer = new AgentSocket(socket, this.#host, attachment, attachment.idle);
       if (attachment.phase === 'active' && attachment.idle === undefined) {
-        peer.close(CLOSE.resync, 'the gateway lost the state of this socket');
+        peer.close(CLOSE_CODES.resync, 'the gateway lost the state of this socket');
         continue;
       }
       this.#all.set(socket, peer);
@@ -106,7 +106,7 @@ export class AgentSockets {
     const oldest = waiting.length >= CHALLENGED_MAX ? waiting[0] : undefined;
     if (oldest === undefined) return;
     this.#all.delete(oldest.socket);
-    oldest.close(CLOSE.resync, 'others knock, and this one did not answer'); // an honest agent comes again
+    oldest.close(CLOSE_CODES.resync, 'others knock, and this one did not answer'); // an honest agent comes again
   }
 
   /** Takes the answer to the challenge. A repeated answer is ignored. */
@@ -114,20 +114,20 @@ export class AgentSockets {
     if (peer.attachment.phase !== 'challenged') return;
     const { audience } = peer.attachment;
     const nonce = fromHex(peer.attachment.nonce);
-    if (!provesSession(peer.ticket, { nonce, audience }, hello)) {
+    if (!verifyHello(peer.ticket, { nonce, audience }, hello)) {
       // A proxy that sets its own Host header makes every honest signature one for another host.
-      peer.close(CLOSE.refused, `not this session's signature for Host ${audience.slice(0, 64)}`);
+      peer.close(CLOSE_CODES.refused, `not this session's signature for Host ${audience.slice(0, 64)}`);
       return;
     }
     const former = this.#active;
     if (former !== undefined && former.attachment.generation >= hello.generation) {
-      peer.close(CLOSE.replaced, 'a newer socket of this session is open');
+      peer.close(CLOSE_CODES.replaced, 'a newer socket of this session is open');
       return;
     }
     peer.attachment = { ...peer.attachment, phase: 'active', generation: hello.generation };
     if (former !== undefined) {
       this.#all.delete(former.socket);
-      former.close(CLOSE.replaced, 'replaced by a newer socket of this session');
+      former.close(CLOSE_CODES.replaced, 'replaced by a newer socket of this session');
       this.#events.replaced();
     }
     // The welcome is a message of its own: an agent reads nothing behind the welcome in the same message.
@@ -142,7 +142,7 @@ export class AgentSockets {
   /** Closes the socket. Returns true where it was the active one; then no socket is active. */
   gone(peer: AgentSocket): boolean {
     this.#all.delete(peer.socket);
-    peer.close(CLOSE.resync, 'closed');
+    peer.close(CLOSE_CODES.resync, 'closed');
     if (peer !== this.#active) return false;
     this.#active = undefined;
     return true;

@@ -1,5 +1,5 @@
-import type { KeyValue, ObjectContext } from '../object-context.ts';
-import type { StorageHealth } from '../storage/health.ts';
+import type { KeyValue, ObjectContext } from '../platform/object-context.ts';
+import type { StorageHealth } from '../platform/storage/health.ts';
 
 /** Numbers reserved at once: one row written per this many streams. */
 const BLOCK = 4096;

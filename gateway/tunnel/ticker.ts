@@ -1,13 +1,13 @@
-import { Rounds } from '../../shared/upstream/rounds.ts';
-import type { Clock } from '../object-context.ts';
-import { patience } from '../patience.ts';
-import { steadyNow } from '../steady-clock.ts';
+import { DeadlineTicker } from '../../shared/upstream/deadline-ticker.ts';
+import type { Clock } from '../platform/object-context.ts';
+import { steadyNow } from '../platform/steady-clock.ts';
+import { waitClock } from '../platform/wait-clock.ts';
 
 /** Deadlines are looked at this often while attempts are open; nothing ticks on an idle tunnel. */
 const TICK_MS = 250;
 
 interface TickerOptions {
-  /** Ends what has passed its deadline. `now`: of `patience`. */
+  /** Ends what has passed its deadline. `now`: of `waitClock`. */
   judge(now: number): void;
   /** Does the work that waits for no deadline. `now`: of `steadyNow`. */
   store(now: number): void;
@@ -20,7 +20,7 @@ interface TickerOptions {
 /** The regular ticks of one tunnel, while something is open there or to be settled. */
 export class Ticker {
   readonly #options: TickerOptions;
-  readonly #rounds = new Rounds(TICK_MS);
+  readonly #rounds = new DeadlineTicker(TICK_MS);
   readonly #clock: Clock;
   #timer: (() => void) | undefined;
 
@@ -36,7 +36,7 @@ export class Ticker {
   #tick(): void {
     const now = steadyNow();
     const { judge, store, idle, rested } = this.#options;
-    if (this.#rounds.judges(now)) judge(patience.now());
+    if (this.#rounds.judges(now)) judge(waitClock.now());
     store(now);
     if (!idle()) return;
     this.#timer?.();

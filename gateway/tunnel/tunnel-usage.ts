@@ -1,18 +1,18 @@
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { Env } from '../env.ts';
-import type { ObjectContext } from '../object-context.ts';
+import type { ObjectContext } from '../platform/object-context.ts';
 import { UsageAnomalies, type UsageAnomaly } from '../usage/anomalies.ts';
-import { createIngressUsageTable } from '../usage/ingress.ts';
+import { createIngressUsageTable } from '../usage/ingress-usage-table.ts';
 import { Outbox } from '../usage/outbox.ts';
-import { createUsageTable, readUsage, waitingUsage } from '../usage/record.ts';
 import { type UsageBatch, UsageStore } from '../usage/usage-store.ts';
-import type { Attempts } from './attempts.ts';
+import { countPendingUsage, createUsageTable, newestUsage } from '../usage/usage-table.ts';
+import type { SessionAttempts } from './session-attempts.ts';
 
 interface TunnelUsageOptions {
   session: string;
   ctx: ObjectContext;
   env: Env;
-  attempts: Attempts;
+  attempts: SessionAttempts;
   /** Records of these streams are stored: the agent may forget them. */
   settled(streams: readonly number[]): void;
 }
@@ -44,11 +44,11 @@ export class TunnelUsage {
 
   /** Records that are not handed on. */
   get waiting(): number {
-    return waitingUsage(this.#options.ctx.storage.sql) + this.#store.waiting;
+    return countPendingUsage(this.#options.ctx.storage.sql) + this.#store.waiting;
   }
 
   newest(limit: number): UsageRecord[] {
-    return readUsage(this.#options.ctx.storage.sql, limit);
+    return newestUsage(this.#options.ctx.storage.sql, limit);
   }
 
   /** At each tick, or when a statement is full: what waits longer outlives the collector's young generation, here and at the agent. */

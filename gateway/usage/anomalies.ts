@@ -1,8 +1,8 @@
 /** Usage that nodes reported and that the gateway did not take as reported. Operators see it as a metric and in the log. */
-import { within } from '../../shared/collections/within.ts';
+import { isRecent } from '../../shared/collections/is-recent.ts';
 import type { Env } from '../env.ts';
 import { USAGE_ANOMALIES } from '../observe/families.ts';
-import { reporter } from '../observe/request-log.ts';
+import { metricsReporter } from '../observe/request-log.ts';
 
 /**
  * - `unproven`: a report of a request that this gateway did not open at this node
@@ -36,11 +36,11 @@ export class UsageAnomalies {
   add(anomalies: readonly UsageAnomaly[], provider: string, now: number): void {
     if (anomalies.length === 0) return;
     for (const anomaly of anomalies) {
-      reporter.counts.count(USAGE_ANOMALIES, [provider, anomaly]);
+      metricsReporter.counts.count(USAGE_ANOMALIES, [provider, anomaly]);
       this.#unlogged.set(anomaly, (this.#unlogged.get(anomaly) ?? 0) + 1);
     }
-    reporter.touch(this.#env, this.#ctx, now);
-    if (within(LOG_EVERY_MS, this.#loggedAt, now)) return;
+    metricsReporter.touch(this.#env, this.#ctx, now);
+    if (isRecent(LOG_EVERY_MS, this.#loggedAt, now)) return;
     this.#loggedAt = now;
     const counts = [...this.#unlogged].map(([anomaly, times]) => `${times} ${anomaly}`).join(', ');
     this.#unlogged.clear();

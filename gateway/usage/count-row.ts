@@ -1,17 +1,17 @@
-import type { Book } from '../../shared/metrics/book.ts';
+import type { MetricStore } from '../../shared/metrics/metric-store.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { LEFT_ERROR } from '../../shared/proxy/client-disconnect.ts';
 import {
   CLIENT_DURATION,
-  FIRST_TOKEN,
-  PER_TOKEN,
   RECORD_DELAY,
-  RECORDS,
+  TIME_PER_OUTPUT_TOKEN,
+  TIME_TO_FIRST_TOKEN,
   TOKEN_USAGE,
   TOKENS_BY_KIND,
+  USAGE_RECORDS,
 } from '../observe/families.ts';
-import { operationName } from '../observe/names.ts';
-import { NO_SESSION, type UsageRow } from './row.ts';
+import { operationLabel } from '../observe/names.ts';
+import { NO_SESSION, type UsageRow } from './usage-row.ts';
 
 type Counted = Pick<
   UsageRow,
@@ -32,13 +32,13 @@ type Counted = Pick<
   Pick<UsageRow, 'firstMs' | 'totalMs' | 'aborted' | 'estimated' | 'complete'>;
 
 /** What one attempt at an engine adds. Called for each row that is new: an exact one that replaces an estimate is not. */
-export function countRow(book: Book, row: Counted, now: number): void {
-  if (row.session === NO_SESSION) return book.count(RECORDS, ['refused'], row.times ?? 1);
+export function countRow(book: MetricStore, row: Counted, now: number): void {
+  if (row.session === NO_SESSION) return book.count(USAGE_RECORDS, ['refused'], row.times ?? 1);
   const { provider, firstMs, totalMs, completion } = row;
   // What an agent's own ingress says it served is its word: a name of its making is no label.
   const model = row.key.startsWith('ingress:') ? '' : row.model;
-  const labels = [operationName(endpointById(row.endpoint)), provider, model];
-  book.count(RECORDS, [row.estimated ? 'estimated' : 'exact']);
+  const labels = [operationLabel(endpointById(row.endpoint)), provider, model];
+  book.count(USAGE_RECORDS, [row.estimated ? 'estimated' : 'exact']);
   book.observe(RECORD_DELAY, [], Math.max(0, now - row.at) / 1000);
   for (const kind of ['prompt', 'completion', 'cached', 'reasoning'] as const)
     book.count(TOKENS_BY_KIND, [model, kind], row[kind]);
@@ -47,8 +47,9 @@ export function countRow(book: Book, row: Counted, now: number): void {
   if (totalMs === null || totalMs <= 0) return; // the gateway was restarted and does not know what came when
   book.observe(CLIENT_DURATION, [...labels, errorOf(row)], totalMs / 1000);
   if (!row.streamed || firstMs === null || firstMs <= 0 || (row.status ?? 0) >= 400) return;
-  book.observe(FIRST_TOKEN, labels, firstMs / 1000);
-  if (row.complete && completion > 1) book.observe(PER_TOKEN, labels, (totalMs - firstMs) / 1000 / (completion - 1));
+  book.observe(TIME_TO_FIRST_TOKEN, labels, firstMs / 1000);
+  if (row.complete && completion > 1)
+    book.observe(TIME_PER_OUTPUT_TOKEN, labels, (totalMs - firstMs) / 1000 / (completion - 1));
 }
 
 /** `error.type` of OpenTelemetry: the engine's status, or how the attempt ended; empty where nothing went wrong. */

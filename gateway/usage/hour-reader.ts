@@ -2,12 +2,12 @@
  * Reads the records of one hour. It needs nothing but SQL: a host may read in a thread of its own, beside the object that writes. A report
  * over a million records takes seconds, and would hold up every stream of the object's thread.
  */
-import type { Sql } from '../object-context.ts';
+import type { Sql } from '../platform/object-context.ts';
 import { Histogram } from './histogram.ts';
-import { KindCounts, type KindQuestion, type KindState } from './kind-counts.ts';
-import { type Lengths, MINUTE_MS, Minutes } from './minutes.ts';
-import { NO_SESSION, type UsageRow } from './row.ts';
+import { type KindCountQuery, KindCounts, type KindState } from './kind-counts.ts';
+import { MINUTE_MS, MinuteCounts, type TokenLengths } from './minute-counts.ts';
 import { type TraceQuestion, traceLine } from './trace-line.ts';
+import { NO_SESSION, type UsageRow } from './usage-row.ts';
 
 /** What no node took, as the gateway tells its clients. */
 const UNSERVED = 'no_capacity';
@@ -42,7 +42,7 @@ type KindRecord = {
 export type HourSums = { requests: number; failed: number; prompt: number; completion: number };
 
 /** A user; without one, a key that belongs to no user. */
-export interface Whose {
+export interface UsageOwner {
   user: string | undefined;
   key: string;
   /** Only what was refused or failed. */
@@ -92,7 +92,7 @@ export class HourReader {
   }
 
   /** One person's records, or one key's, the newest first. */
-  recent({ user, key, failed }: Whose, limit: number): UsageRow[] {
+  recent({ user, key, failed }: UsageOwner, limit: number): UsageRow[] {
     if (!this.#exists()) return [];
     const [name, value] = user === undefined ? ['$.key', key] : ['$.user', user];
     const bad = failed ? `AND (json_extract(row, '$.error') IS NOT NULL OR json_extract(row, '$.status') >= 400)` : '';
@@ -110,7 +110,7 @@ export class HourReader {
   }
 
   /** What one person, or one key, used in this hour. */
-  sums({ user, key }: Omit<Whose, 'failed'>): HourSums {
+  sums({ user, key }: Omit<UsageOwner, 'failed'>): HourSums {
     if (!this.#exists()) return { requests: 0, failed: 0, prompt: 0, completion: 0 };
     const [name, value] = user === undefined ? ['$.key', key] : ['$.user', user];
     const query = `SELECT coalesce(sum(times), 0) AS requests, coalesce(sum(times * failed), 0) AS failed,
@@ -128,14 +128,14 @@ export class HourReader {
 
   workload(from: number, to: number): ModelWorkload[] {
     if (!this.#exists()) return [];
-    const models = new Map<string, Lengths & { unserved: number }>();
+    const models = new Map<string, TokenLengths & { unserved: number }>();
     const of = (model: string) => {
       const known = models.get(model) ?? { unserved: 0, input: new Histogram(), output: new Histogram() };
       models.set(model, known);
       return known;
     };
     const [first, last] = [Math.ceil(from / MINUTE_MS), Math.floor(to / MINUTE_MS)];
-    const minutes = new Minutes(this.#sql);
+    const minutes = new MinuteCounts(this.#sql);
     if (first < last && minutes.exist) {
       minutes.addTo(of, first, last);
       this.#addRecords(of, from, first * MINUTE_MS);
@@ -156,7 +156,7 @@ export class HourReader {
    * By kind and slot, of requests that came in the window and are over. Read record by record: a caller asks for minutes at a time, so that
    * new records need not wait.
    */
-  kindWorkload(from: number, to: number, { slotMs, kinds }: KindQuestion): KindState[] {
+  kindWorkload(from: number, to: number, { slotMs, kinds }: KindCountQuery): KindState[] {
     if (!this.#exists()) return [];
     const models = new Map<string, KindCounts>();
     const of = (model: string) => {
@@ -182,7 +182,7 @@ export class HourReader {
   }
 
   /** What no engine saw has no lengths. */
-  #addRecords(of: (model: string) => Lengths, from: number, to: number): void {
+  #addRecords(of: (model: string) => TokenLengths, from: number, to: number): void {
     const query = 'SELECT model, prompt, completion FROM records WHERE at >= ? AND at < ? AND session <> ?';
     type Counts = { model: string; prompt: number; completion: number };
     for (const { model, prompt, completion } of this.#sql.exec<Counts>(query, from, to, NO_SESSION)) {

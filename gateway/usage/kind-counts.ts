@@ -7,7 +7,7 @@ const CELLS_PER_E = 4;
 /** Longer prompts and answers count as so long, which bounds the grid at 75 × 75 cells. */
 const TOKENS_MAX = 1e8;
 
-export interface KindQuestion {
+export interface KindCountQuery {
   /** Milliseconds. */
   slotMs: number;
   /** Kinds of each model that has some. */

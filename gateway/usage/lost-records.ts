@@ -1,6 +1,6 @@
 import { USAGE_LOST } from '../observe/families.ts';
-import { reporter } from '../observe/request-log.ts';
-import { storageHealth } from '../storage/health.ts';
+import { metricsReporter } from '../observe/request-log.ts';
+import { storageHealth } from '../platform/storage/health.ts';
 
 /** Of one node: more that no object takes are given up, the oldest first. */
 export const WAITING_MAX = 200_000;
@@ -9,6 +9,6 @@ export const WAITING_MAX = 200_000;
 export function loseRecords(records: number): void {
   if (records === 0) return;
   storageHealth.giveUp(records);
-  reporter.counts.count(USAGE_LOST, [], records);
+  metricsReporter.counts.count(USAGE_LOST, [], records);
   console.error(`${records} usage records are lost: more than ${WAITING_MAX} of one node waited to be handed on`);
 }

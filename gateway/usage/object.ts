@@ -1,15 +1,15 @@
 import type { Env } from '../env.ts';
-import { GatewayObject } from '../gateway-object.ts';
-import type { ObjectContext } from '../object-context.ts';
-import { Reporter } from '../observe/report.ts';
-import { telemetry } from '../telemetry-sink.ts';
+import { MetricsReporter } from '../observe/report.ts';
+import { GatewayObject } from '../platform/gateway-object.ts';
+import type { ObjectContext } from '../platform/object-context.ts';
+import { telemetrySink } from '../platform/telemetry-sink.ts';
 import { countRow } from './count-row.ts';
 import { HourReader } from './hour-reader.ts';
-import { Minutes } from './minutes.ts';
-import type { Annotation } from './prefixes.ts';
-import type { UsageRow } from './row.ts';
+import { MinuteCounts } from './minute-counts.ts';
+import type { PrefixAnnotation } from './prefixes.ts';
 import { storeRows } from './stored-rows.ts';
-import { addToTotals, addTotal, forgetBatches, nameOf, readTotal, type Total, totalOf } from './totals.ts';
+import { addToTotals, addTotal, forgetBatches, readTotal, totalKey, type UsageTotal, usageTotalOf } from './totals.ts';
+import type { UsageRow } from './usage-row.ts';
 
 /** Totals are added in D1 so long after their first record came. */
 const TOTALS_MS = 2_000;
@@ -29,9 +29,9 @@ const LOOK_AGAIN_MS = 7 * DAY_MS;
  */
 export class UsageObject extends GatewayObject {
   readonly #shard: string;
-  readonly #reporter = new Reporter();
+  readonly #reporter = new MetricsReporter();
   #exists: boolean;
-  readonly #minutes: Minutes;
+  readonly #minutes: MinuteCounts;
   readonly #reader: HourReader;
   /** Its lengths are counted by minute too. */
   #counted: boolean;
@@ -44,7 +44,7 @@ export class UsageObject extends GatewayObject {
     this.#shard = ctx.name;
     const [table] = ctx.storage.sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'records'").toArray();
     this.#exists = table !== undefined;
-    this.#minutes = new Minutes(ctx.storage.sql);
+    this.#minutes = new MinuteCounts(ctx.storage.sql);
     this.#reader = new HourReader(ctx.storage.sql);
     this.#counted = this.#exists && this.#minutes.exist;
     if (this.#exists && this.#waits()) this.#schedule(TOTALS_MS);
@@ -70,15 +70,15 @@ export class UsageObject extends GatewayObject {
     this.#create();
     const now = Date.now();
     const changes = storeRows(this.ctx.storage.sql, rows, (row) => {
-      telemetry.sink?.usage(row);
+      telemetrySink.sink?.usage(row);
       countRow(this.#reporter.counts, row, now);
     });
     if (this.#counted) this.#minutes.count(changes);
-    const totals = new Map<string, Total>();
+    const totals = new Map<string, UsageTotal>();
     for (const { row, sign } of changes) {
-      const total = totalOf(row, sign);
-      const known = totals.get(nameOf(total));
-      if (known === undefined) totals.set(nameOf(total), total);
+      const total = usageTotalOf(row, sign);
+      const known = totals.get(totalKey(total));
+      if (known === undefined) totals.set(totalKey(total), total);
       else addTotal(known, total);
     }
     const { sql } = this.ctx.storage;
@@ -93,7 +93,7 @@ export class UsageObject extends GatewayObject {
   }
 
   /** What became known of records after they came; of those that are not here, nothing. */
-  annotate(notes: readonly Annotation[]): void {
+  annotate(notes: readonly PrefixAnnotation[]): void {
     if (!this.#exists) return;
     const query = `UPDATE records SET row = json_set(row, '$.buckets', json(?)) WHERE session = ? AND stream = ?`;
     for (const { session, stream, buckets } of notes) {

@@ -1,16 +1,22 @@
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import { installationSecret } from '../accounts/installation.ts';
 import type { AttemptUse } from '../accounts/limits/limiter.ts';
-import type { Settlement } from '../accounts/limits/limits-object.ts';
-import { type Identity, openIdentity, type Receipt, readReceipt, sealOf } from '../accounts/receipt.ts';
+import type { AttemptSettlement } from '../accounts/limits/limits-object.ts';
+import { openIdentity, type Receipt, type ReceiptIdentity, readReceipt, receiptSealOf } from '../accounts/receipt.ts';
 import type { Env } from '../env.ts';
-import type { ObjectContext } from '../object-context.ts';
 import { OBSERVE_NAME } from '../observe/report.ts';
+import type { ObjectContext } from '../platform/object-context.ts';
 import { learnAnswer } from '../routing/request-kinds.ts';
-import { ingressRow, ingressUsageHandedOn, waitingIngressUsage } from './ingress.ts';
+import { ingressRow, markIngressDelivered, pendingIngressUsage } from './ingress-usage-table.ts';
 import { Prefixes } from './prefixes.ts';
-import { handedOn, handedOnRecord, type PendingUsage, pendingUsage, waitingUsage } from './record.ts';
-import { shardOf, type UsageRow } from './row.ts';
+import { type UsageRow, usageShardOf } from './usage-row.ts';
+import {
+  countPendingUsage,
+  deliveredRecord,
+  markDelivered,
+  oldestPendingUsage,
+  type PendingUsage,
+} from './usage-table.ts';
 
 /** Records wait so long to travel together. */
 const TOGETHER_MS = 1_000;
@@ -29,7 +35,7 @@ export class Outbox {
   readonly #ctx: ObjectContext;
   readonly #env: Env;
   readonly #session: string;
-  readonly #identities = new Map<string, Identity>();
+  readonly #identities = new Map<string, ReceiptIdentity>();
   readonly prefixes = new Prefixes();
   #scheduled = false;
   /** The last try failed, and the log says so. */
@@ -75,7 +81,7 @@ export class Outbox {
   /** The object woke: what waited before it slept, or was killed, still does. */
   wake(): void {
     const { sql } = this.#ctx.storage;
-    if (pendingUsage(sql, 1).length === 0 && waitingIngressUsage(sql, 1).length === 0) return;
+    if (oldestPendingUsage(sql, 1).length === 0 && pendingIngressUsage(sql, 1).length === 0) return;
     // It may have been the alarm that woke it: another one now would cancel its handler.
     const armed = this.#ctx.storage.getAlarm().then((at) => {
       if (at === null) this.schedule();
@@ -103,7 +109,7 @@ export class Outbox {
 
   /** Operators see what waits: only where it could not be handed on, so that it costs nothing where all is well. */
   #tellWaiting(): void {
-    const waiting = waitingUsage(this.#ctx.storage.sql);
+    const waiting = countPendingUsage(this.#ctx.storage.sql);
     this.#late = waiting > 0;
     const told = this.#env.OBSERVE.getByName(OBSERVE_NAME).outbox(this.#session, waiting);
     this.#ctx.waitUntil(Promise.resolve(told).catch(() => {}));
@@ -111,15 +117,15 @@ export class Outbox {
 
   async #handOn(): Promise<boolean> {
     const { sql } = this.#ctx.storage;
-    const pending = pendingUsage(sql, BATCH);
+    const pending = oldestPendingUsage(sql, BATCH);
     const last = pending.at(-1);
     if (last === undefined) return false;
     const secret = await installationSecret(this.#env);
     const shards = new Map<string, UsageRow[]>();
-    const subjects = new Map<string, { position: number; settlement: Settlement }[]>();
+    const subjects = new Map<string, { position: number; settlement: AttemptSettlement }[]>();
     for (const one of pending) {
       const receipt = await this.#receipt(secret, one.record.receipt);
-      if (!receipt.untracked) push(shards, shardOf(one.record.at), rowOf(one, receipt));
+      if (!receipt.untracked) push(shards, usageShardOf(one.record.at), rowOf(one, receipt));
       const { complete, estimated, course, prompt, completion } = one.record;
       // Only models with kinds ask for it; a count that came again would be learnt twice.
       if (receipt.kind !== undefined && complete && !estimated && one.settled === undefined)
@@ -130,30 +136,30 @@ export class Outbox {
       ...[...shards].map(([shard, rows]) => this.#env.USAGE.getByName(shard).add(rows)),
       ...[...subjects].map(([subject, items]) => this.#env.LIMITS.getByName(subject).settle(this.#session, items)),
     ]);
-    handedOn(sql, last.position);
+    markDelivered(sql, last.position);
     return pending.length === BATCH;
   }
 
   /** What the node's own ingress used: no limit waits for it. */
   async #handOnIngress(): Promise<boolean> {
     const { sql } = this.#ctx.storage;
-    const waiting = waitingIngressUsage(sql, BATCH);
+    const waiting = pendingIngressUsage(sql, BATCH);
     const shards = new Map<string, UsageRow[]>();
-    for (const one of waiting) push(shards, shardOf(one.at), ingressRow(one, this.#session));
+    for (const one of waiting) push(shards, usageShardOf(one.at), ingressRow(one, this.#session));
     await Promise.all([...shards].map(([shard, rows]) => this.#env.USAGE.getByName(shard).add(rows)));
-    ingressUsageHandedOn(sql, waiting);
+    markIngressDelivered(sql, waiting);
     return waiting.length === BATCH;
   }
 
   async #handOnPrefixes(): Promise<void> {
     if (this.prefixes.idle) return;
     const secret = await installationSecret(this.#env);
-    const record = (stream: number) => handedOnRecord(this.#ctx.storage.sql, stream);
+    const record = (stream: number) => deliveredRecord(this.#ctx.storage.sql, stream);
     await this.prefixes.handOn(this.#env, secret, this.#session, { record, now: Date.now() });
   }
 
   async #receipt(secret: string, text: string): Promise<Receipt> {
-    const seal = sealOf(text);
+    const seal = receiptSealOf(text);
     let identity = this.#identities.get(seal);
     if (identity === undefined) {
       identity = await openIdentity(secret, seal);
@@ -170,7 +176,7 @@ function push<T>(map: Map<string, T[]>, name: string, item: T): void {
   else known.push(item);
 }
 
-function usedBy(record: UsageRecord, { keyId, userId, model, counted }: Receipt): Settlement {
+function usedBy(record: UsageRecord, { keyId, userId, model, counted }: Receipt): AttemptSettlement {
   const { requestId: name, attempt, at, prompt, completion, complete, aborted, estimated, course, expiresAt } = record;
   return {
     name,

@@ -3,9 +3,9 @@ import { createHmac } from 'node:crypto';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import { BLOCK_DIGEST_BYTES } from '../../shared/wire/limits.ts';
-import { openIdentity, sealOf } from '../accounts/receipt.ts';
+import { openIdentity, receiptSealOf } from '../accounts/receipt.ts';
 import type { Env } from '../env.ts';
-import { shardOf } from './row.ts';
+import { usageShardOf } from './usage-row.ts';
 
 /** 64 bits: two blocks of a billion are taken for one another once in a while, and nothing is to be had from an id. */
 const BUCKET_BYTES = 8;
@@ -16,7 +16,7 @@ const WAITING_MAX_BYTES = 2 * 1024 * 1024;
 /** A record is on disk a tick after its report. */
 const RECORD_WITHIN_MS = 60_000;
 
-export interface Annotation {
+export interface PrefixAnnotation {
   session: string;
   stream: number;
   /** Base64url, in the order of the prompt; empty: the engine has no tokenizer. */
@@ -64,13 +64,13 @@ export class Prefixes {
     session: string,
     { record, now }: { record(stream: number): UsageRecord | undefined; now: number },
   ): Promise<void> {
-    const shards = new Map<string, Annotation[]>();
+    const shards = new Map<string, PrefixAnnotation[]>();
     for (const [stream, { blocks, until }] of this.#waiting) {
       const known = record(stream);
       if (known === undefined && now < until) continue;
       this.#delete(stream);
       if (known === undefined || !(await wants(secret, known))) continue;
-      const shard = shardOf(known.at);
+      const shard = usageShardOf(known.at);
       shards.set(shard, [...(shards.get(shard) ?? []), { session, stream, buckets: bucketsOf(secret, blocks) }]);
     }
     await Promise.all([...shards].map(([shard, notes]) => env.USAGE.getByName(shard).annotate(notes)));
@@ -79,5 +79,5 @@ export class Prefixes {
 
 /** An agent may say what it likes of any stream: it is taken where its gateway asked for it. */
 async function wants(secret: string, { receipt }: UsageRecord): Promise<boolean> {
-  return (await openIdentity(secret, sealOf(receipt))).prefixes;
+  return (await openIdentity(secret, receiptSealOf(receipt))).prefixes;
 }

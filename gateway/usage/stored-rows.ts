@@ -1,7 +1,7 @@
 /** Rows of use as an hour's object has them on disk: few statements for many rows, since each costs more than the row does. */
-import type { Sql } from '../object-context.ts';
-import type { Change } from './minutes.ts';
-import type { UsageRow } from './row.ts';
+import type { Sql } from '../platform/object-context.ts';
+import type { RowChange } from './minute-counts.ts';
+import type { UsageRow } from './usage-row.ts';
 
 /** Rows of one statement: half a MiB. */
 const TOGETHER = 500;
@@ -10,16 +10,16 @@ const TOGETHER = 500;
  * Stores what is not there yet, an exact row in an estimate's place. `onNew` is told of rows that replace none.
  * @returns what came, and what went
  */
-export function storeRows(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRow) => void): Change[] {
-  const changes: Change[] = [];
+export function storeRows(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRow) => void): RowChange[] {
+  const changes: RowChange[] = [];
   for (let from = 0; from < rows.length; from += TOGETHER) {
     changes.push(...storeTogether(sql, rows.slice(from, from + TOGETHER), onNew));
   }
   return changes;
 }
 
-function storeTogether(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRow) => void): Change[] {
-  const changes: Change[] = [];
+function storeTogether(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRow) => void): RowChange[] {
+  const changes: RowChange[] = [];
   const known = storedRows(sql, rows);
   const written = new Map<string, UsageRow>();
   for (const row of rows) {

@@ -3,9 +3,9 @@ import { eq, sql } from 'drizzle-orm';
 import { database } from '../accounts/database.ts';
 import { usageBatches, usageTotals } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
-import type { UsageRow } from './row.ts';
+import type { UsageRow } from './usage-row.ts';
 
-export type Total = typeof usageTotals.$inferSelect;
+export type UsageTotal = typeof usageTotals.$inferSelect;
 
 const COUNTERS = [
   'requests',
@@ -25,7 +25,7 @@ const COUNTERS = [
 ] as const;
 
 /** What one row adds; `sign` −1 takes it away again. */
-export function totalOf(row: UsageRow, sign: 1 | -1 = 1): Total {
+export function usageTotalOf(row: UsageRow, sign: 1 | -1 = 1): UsageTotal {
   const { project, user, key, model, provider } = row;
   const times = row.times ?? 1;
   const firstMs = row.firstMs ?? 0;
@@ -56,19 +56,19 @@ export function totalOf(row: UsageRow, sign: 1 | -1 = 1): Total {
 }
 
 /** A sum that waited in an object's storage. One of an earlier version has no `timed`: all its requests count, as they did there. */
-export function readTotal(text: string): Total {
-  const total: Total = JSON.parse(text);
+export function readTotal(text: string): UsageTotal {
+  const total: UsageTotal = JSON.parse(text);
   return { ...total, timed: total.timed ?? total.requests };
 }
 
 /** Sums stop at the largest number that JavaScript counts exactly: one that went on would come back wrong. */
 const SUM_MAX = Number.MAX_SAFE_INTEGER;
 
-export function addTotal(to: Total, more: Total): void {
+export function addTotal(to: UsageTotal, more: UsageTotal): void {
   for (const name of COUNTERS) to[name] = Math.min(SUM_MAX, to[name] + more[name]);
 }
 
-export function nameOf({ day, project, user, key, model, provider }: Total): string {
+export function totalKey({ day, project, user, key, model, provider }: UsageTotal): string {
   return JSON.stringify([day, project, user, key, model, provider]);
 }
 
@@ -80,7 +80,7 @@ export async function addToTotals(
   env: Pick<Env, 'DB'>,
   shard: string,
   batch: number,
-  totals: readonly Total[],
+  totals: readonly UsageTotal[],
 ): Promise<void> {
   const db = database(env);
   const counted = await db.select().from(usageBatches).where(sql`shard = ${shard} AND batch = ${batch}`);

@@ -2,7 +2,7 @@
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { SAMPLING_NAMES, type SamplingName } from '../../shared/openai/sampling.ts';
 import { sha256Hex } from '../accounts/secrets.ts';
-import type { UsageRow } from './row.ts';
+import type { UsageRow } from './usage-row.ts';
 
 /** 64 bits: enough to tell users apart, and nothing to go back from. */
 const PSEUDONYM_CHARS = 16;

@@ -1,7 +1,7 @@
 /** The trace: one line per request of the projects that have it on, oldest hour first, read at the reader's pace. */
 import type { Env } from '../env.ts';
-import { shardsBetween } from './row.ts';
 import { csvHead, type TraceQuestion } from './trace-line.ts';
+import { shardsBetween } from './usage-row.ts';
 
 const PAGE = 500;
 

@@ -1,9 +1,9 @@
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
-import type { Clock, Sql } from '../object-context.ts';
 import { USAGE_LOST } from '../observe/families.ts';
-import { reporter } from '../observe/request-log.ts';
-import { RETRY_MS, type StorageHealth } from '../storage/health.ts';
-import { storeUsage } from './record.ts';
+import { metricsReporter } from '../observe/request-log.ts';
+import type { Clock, Sql } from '../platform/object-context.ts';
+import { RETRY_MS, type StorageHealth } from '../platform/storage/health.ts';
+import { storeUsage } from './usage-table.ts';
 
 /** Records of one turn, and the streams that their agent may forget once those are stored. */
 export interface UsageBatch {
@@ -69,7 +69,7 @@ export class UsageStore {
       const oldest = this.#held.shift();
       if (oldest === undefined) break;
       health.lose(oldest.records.length);
-      reporter.counts.count(USAGE_LOST, [], oldest.records.length);
+      metricsReporter.counts.count(USAGE_LOST, [], oldest.records.length);
       excess -= oldest.records.length;
     }
     this.#retry ??= clock.after(RETRY_MS, () => this.#catchUp());

@@ -1,9 +1,9 @@
 /** A page for each program: its commands, their forms, examples and flags, as `--help` prints them. */
-import { PROGRAM as AGENT } from '../../agent/cli/commands.ts';
-import { PROGRAM as OTELA } from '../../clients/otela/main.ts';
-import { PROGRAM as FACTORY } from '../../factory/cli/commands.ts';
-import { PROGRAM as GATEWAY } from '../../gateway/cli/commands.ts';
-import { PROGRAM as PLAN } from '../../scheduler/cli/commands.ts';
+import { AGENT_PROGRAM as AGENT } from '../../agent/cli/commands.ts';
+import { OTELA_PROGRAM as OTELA } from '../../clients/otela/main.ts';
+import { FACTORY_PROGRAM as FACTORY } from '../../factory/cli/commands.ts';
+import { GATEWAY_PROGRAM as GATEWAY } from '../../gateway/cli/commands.ts';
+import { PLAN_PROGRAM as PLAN } from '../../scheduler/cli/commands.ts';
 import type { Flags } from '../../shared/command-line/index.ts';
 import { code, table } from './table.ts';
 

@@ -1,6 +1,6 @@
 /** Settings of a gateway: its environment, and the members of `PATCH /admin/settings` with bounds and defaults from their schema. */
 import * as z from 'zod';
-import { SETTINGS as ENVIRONMENT } from '../../gateway/hosts/node/serve/serve.ts';
+import { SERVE_SETTINGS as ENVIRONMENT } from '../../gateway/hosts/node/serve/serve.ts';
 import { openApiText } from '../contract.ts';
 import { code, table } from './table.ts';
 

@@ -1,5 +1,5 @@
 import { Heap } from '../../scheduler/serving/heap.ts';
-import { type Random, seeded } from '../../scheduler/serving/random.ts';
+import { type Random, seededRandom } from '../../scheduler/serving/random.ts';
 import { computeS, lognormal, overheadOf, type Policy, startupS, WORKER_CV } from './costs.ts';
 import type { SiteGpu } from './gpus.ts';
 
@@ -70,8 +70,8 @@ interface Finish {
 }
 
 /** A central queue, pulled from by workers, one task in flight at each (paper, Figure 3). Pure: the seed is its only chance. */
-export function simulate(run: Run): Result {
-  const random = seeded(run.seed);
+export function simulateWorkers(run: Run): Result {
+  const random = seededRandom(run.seed);
   const queue = tasksOf(run.work, run.batch);
   const again: Task[] = [];
   const idle: Seat[] = [];

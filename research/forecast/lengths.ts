@@ -1,4 +1,4 @@
-import type { Arriving } from '../../shared/routing/kinds/kind.ts';
+import type { ArrivingRequest } from '../../shared/routing/kinds/kind.ts';
 import { LengthPredictor } from '../../shared/routing/kinds/length-predictor.ts';
 
 export interface LengthError {
@@ -11,7 +11,7 @@ export interface LengthError {
 
 /** Predicts each request from those before it, in order, and learns from it afterwards: no answer is known before it ends. */
 export function lengthErrors(
-  requests: readonly (Arriving & { output: number })[],
+  requests: readonly (ArrivingRequest & { output: number })[],
   predictor = new LengthPredictor(),
 ): LengthError {
   const relative: number[] = [];

@@ -1,5 +1,5 @@
 import type { PointForecaster, Predict } from '../../scheduler/forecast/types.ts';
-import { type Random, seeded } from '../../scheduler/serving/random.ts';
+import { type Random, seededRandom } from '../../scheduler/serving/random.ts';
 
 /** A network that is trained on windows of all series together: `window × series` numbers in, one per series out, standardised. */
 export interface WindowNetwork {
@@ -35,7 +35,7 @@ export function onWindows({ name, window, epochs, batch, create }: WindowOptions
   return {
     name,
     fit(values, seed) {
-      const random = seeded(seed);
+      const random = seededRandom(seed);
       const scales = values.map(scaleOf);
       const slots = values[0]?.length ?? 0;
       const from = Math.max(window, slots - WINDOWS_MAX);

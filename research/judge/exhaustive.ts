@@ -1,8 +1,8 @@
-import { type Evaluation, evaluate } from '../../scheduler/solver/evaluate.ts';
+import { type Evaluation, evaluatePlan } from '../../scheduler/solver/evaluate.ts';
 import { OptionTable } from '../../scheduler/solver/options.ts';
 import { packs } from '../../scheduler/solver/packing.ts';
 import type { Counts, Demand, Option, PlanOptions, Pool } from '../../scheduler/solver/problem.ts';
-import { targetOf, type Usable, usableOf } from '../../scheduler/solver/targets.ts';
+import { latencyTarget, type UsableCapacity, usableCapacity } from '../../scheduler/solver/targets.ts';
 import type { Instance } from './instances.ts';
 
 /** The best that any set of replicas reaches, by trying them all on simulated options. */
@@ -37,13 +37,13 @@ interface Rating {
 /** Simulates every option and tries every plan. For a handful of GPUs. */
 export function judge({ pools, demands }: Instance, settings: PlanOptions): Judge {
   const table = new OptionTable(demands, pools, settings);
-  const targets = demands.map((demand, m) => targetOf(demand, table.estimatesOf(m), settings));
+  const targets = demands.map((demand, m) => latencyTarget(demand, table.estimatesOf(m), settings));
   for (const option of table.options) table.simulateOption(option, true);
-  const usable = (objective: PlanOptions['objective'], kept: boolean): Usable[] =>
+  const usable = (objective: PlanOptions['objective'], kept: boolean): UsableCapacity[] =>
     table.options.map((option) => {
       const target = targets[option.demand];
       if (target === undefined) throw new Error('a model without a target');
-      return usableOf(option, kept ? target : { ...target, asked: false }, { objective });
+      return usableCapacity(option, kept ? target : { ...target, asked: false }, { objective });
     });
   const sets = {
     asked: usable(settings.objective, true),
@@ -83,7 +83,7 @@ function rated(
   pools: readonly Pool[],
   demands: readonly Demand[],
   settings: PlanOptions,
-  sets: { asked: readonly Usable[]; patient: readonly Usable[] },
+  sets: { asked: readonly UsableCapacity[]; patient: readonly UsableCapacity[] },
 ): Rating | undefined {
   const has = (m: number, stable: boolean) =>
     options.some(
@@ -96,8 +96,8 @@ function rated(
   const gpus = sum((option) => option.gpus);
   const usd = sum((option) => option.gpus * (pools[option.pool]?.gpu.usdPerHour ?? 0));
   if (usd > (settings.budget ?? Number.POSITIVE_INFINITY)) return undefined;
-  const asked = evaluate(options, sets.asked, counts, demands);
-  const patient = evaluate(options, sets.patient, counts, demands);
+  const asked = evaluatePlan(options, sets.asked, counts, demands);
+  const patient = evaluatePlan(options, sets.patient, counts, demands);
   const all = ({ unserved }: Evaluation) => unserved.every((rate) => rate === 0);
   const value = { gpus, cost: usd, latency: asked.waiting, throughput: -asked.share }[settings.objective];
   const served = settings.objective === 'throughput' || all(asked);

@@ -1,6 +1,6 @@
-import { type Catalogue, findGpu, findModel } from '../../scheduler/catalogue/catalogue.ts';
+import { findGpu, findModel, type HardwareCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { parameters } from '../../scheduler/catalogue/model.ts';
-import { seeded } from '../../scheduler/serving/random.ts';
+import { seededRandom } from '../../scheduler/serving/random.ts';
 import type { Demand, Pool } from '../../scheduler/solver/problem.ts';
 
 const MODELS = ['Qwen3-8B', 'Llama-3.1-8B-Instruct', 'Llama-2-13b-hf', 'Qwen3-32B', 'Qwen3-1.7B'];
@@ -34,8 +34,8 @@ export interface Instance {
  * A planning problem that is small enough to try every plan: up to three models and two kinds of GPU, at most six GPUs. Rates go from
  * next to nothing to twice too much, evenly or with one model that is asked most.
  */
-export function tinyInstance(catalogue: Catalogue, seed: number): Instance {
-  const random = seeded(seed * 7919 + 1);
+export function tinyInstance(catalogue: HardwareCatalogue, seed: number): Instance {
+  const random = seededRandom(seed * 7919 + 1);
   const draw = <T>(from: readonly T[], without: readonly T[] = []): T => {
     const left = from.filter((one) => !without.includes(one));
     const found = left[Math.floor(random() * left.length)];

@@ -3,7 +3,7 @@ import type { RateTable } from '../../scheduler/orchestration/rates.ts';
 import type { Assignment, DeploymentPlan } from '../../scheduler/orchestration/types.ts';
 
 /** What is expected of the time that a plan is for. */
-export interface Expected {
+export interface ExpectedLoad {
   /** Requests/s of each kind. */
   demand: readonly number[];
   /** The same, as high as it may well be: what the forecast's interval ends with. */
@@ -37,7 +37,7 @@ const ARRIVALS_CV = 1.3;
  * How long answers take under a plan: kinds are assigned by linear program, each group's batch by averages (`serving/fluid`). Demand above
  * what it can do waits: the mean wait of an excess that lasts the horizon.
  */
-export function evaluate(table: RateTable, plan: DeploymentPlan, expected: Expected): Evaluation {
+export function evaluate(table: RateTable, plan: DeploymentPlan, expected: ExpectedLoad): Evaluation {
   const groups = plan.map(({ shape }) => table.of(shape));
   const problem = {
     rates: groups.map(({ rates }) => rates),
@@ -74,7 +74,7 @@ export function evaluate(table: RateTable, plan: DeploymentPlan, expected: Expec
 const SPARE_MIN = 0.05;
 
 /** Request seconds of waiting behind demand above the capacity, as a fluid: until the end of the horizon, and while what is left then drains. */
-export function overloadSeconds({ demand, horizonS }: Expected, load: number): number {
+export function overloadSeconds({ demand, horizonS }: ExpectedLoad, load: number): number {
   const total = demand.reduce((sum, one) => sum + one, 0);
   if (load <= 1) return 0;
   const left = (total - total / load) * horizonS;

@@ -2,17 +2,17 @@ import type { RateTable } from '../../scheduler/orchestration/rates.ts';
 import { gpusOfShape, type Shape, sameShape } from '../../scheduler/orchestration/types.ts';
 import { kvBytesPerToken } from '../../scheduler/roofline/deployment.ts';
 import { Heap } from '../../scheduler/serving/heap.ts';
-import type { EngineLimits } from '../../scheduler/serving/limits.ts';
-import { type Held, Replica } from '../../scheduler/serving/replica.ts';
+import type { SimulatedEngineLimits } from '../../scheduler/serving/limits.ts';
+import { type HeldRequest, SimulatedEngine } from '../../scheduler/serving/replica.ts';
 import type { Requests } from '../../scheduler/serving/requests.ts';
-import { choose, least, type Member, type Role } from './member.ts';
-import type { Placed, Placement } from './placement.ts';
+import { choose, least, type Member, type MemberRole } from './member.ts';
+import type { PlacedReplica, ReplicaPlacement } from './placement.ts';
 import { kvMoveSeconds } from './switch-cost.ts';
-import type { Decision, Dispatch, UnderWay } from './timeline.ts';
+import type { Dispatch, OrchestrationDecision, RunningRequest } from './timeline.ts';
 
 export interface FleetSetup {
   table: RateTable;
-  limits: EngineLimits;
+  limits: SimulatedEngineLimits;
   requests: Requests;
   /** The kind of each request as it is judged when it comes. */
   judged: Int32Array;
@@ -58,7 +58,7 @@ export class Fleet {
   #turn = 0;
 
   readonly #table: RateTable;
-  readonly #limits: EngineLimits;
+  readonly #limits: SimulatedEngineLimits;
   readonly #requests: Requests;
   readonly #judged: Int32Array;
   readonly #kvBytesPerS: number;
@@ -77,12 +77,12 @@ export class Fleet {
     this.#prefilling = new Uint8Array(requests.count);
   }
 
-  get placed(): readonly Placed[] {
+  get placed(): readonly PlacedReplica[] {
     return this.#members.map(({ placed }) => placed);
   }
 
   /** Requests that have come and have not ended. */
-  underWay(now: number): UnderWay[] {
+  underWay(now: number): RunningRequest[] {
     const engines = [...this.#members, ...this.#leaving].map(({ engine }) => engine);
     const held = engines.flatMap((engine) => engine.held());
     const later = this.#later.items().map((one) => ({ ...one, computed: one.stored }));
@@ -121,7 +121,7 @@ export class Fleet {
   }
 
   /** A request that had begun before this run. */
-  resume(request: number, { tokens, computed }: UnderWay, remaining: number): void {
+  resume(request: number, { tokens, computed }: RunningRequest, remaining: number): void {
     this.#enter({ request, tokens, remaining, stored: computed }, 0);
   }
 
@@ -137,7 +137,7 @@ export class Fleet {
    * Goes over to another deployment: replicas that end give their requests away, those that run once their keys and values have moved. New
    * ones are ready `darkS` after that.
    */
-  apply(decision: Decision, placement: Placement, now: number, darkS: number): void {
+  apply(decision: OrchestrationDecision, placement: ReplicaPlacement, now: number, darkS: number): void {
     this.#dispatch = decision.dispatch;
     this.#rebalanceS = decision.rebalanceS;
     const leaving = this.#members.filter(({ placed }) => !placement.kept.has(placed.id));
@@ -168,7 +168,7 @@ export class Fleet {
   }
 
   /** A switch that failed half-way: replicas that should have ended are away for `darkS` and then serve on. */
-  pause(placement: Placement, now: number, darkS: number): void {
+  pause(placement: ReplicaPlacement, now: number, darkS: number): void {
     const paused = this.#members.filter(({ placed }) => !placement.kept.has(placed.id));
     for (const member of paused) member.readyS = now + darkS;
     for (const { engine } of paused) this.#moveAway(engine, now, false);
@@ -183,12 +183,12 @@ export class Fleet {
     for (const { engine } of gone) this.#moveAway(engine, now, false);
   }
 
-  #member(placed: Placed, group: number, role: Role, readyS: number): Member {
+  #member(placed: PlacedReplica, group: number, role: MemberRole, readyS: number): Member {
     const { rates } = this.#table.of(placed.shape);
     const costS = rates.map((rate) => (rate > 0 ? 1 / rate : Number.POSITIVE_INFINITY));
     const finished = (request: number, first: number | undefined, end: number) =>
       this.#finished(member, request, first, end);
-    const engine = new Replica(this.#table.step(placed.shape), this.#limits, finished);
+    const engine = new SimulatedEngine(this.#table.step(placed.shape), this.#limits, finished);
     const member: Member = { placed, engine, role, readyS, group, workS: 0, costS };
     return member;
   }
@@ -221,11 +221,11 @@ export class Fleet {
     this.#later.push(at, item.request, item);
   }
 
-  #moveAway(engine: Replica, now: number, migrate: boolean): void {
+  #moveAway(engine: SimulatedEngine, now: number, migrate: boolean): void {
     for (const held of engine.surrender()) this.#move(held, now, migrate);
   }
 
-  #move(held: Held, now: number, migrate: boolean, target?: Member): void {
+  #move(held: HeldRequest, now: number, migrate: boolean, target?: Member): void {
     if (held.firstToken !== undefined && Number.isNaN(this.first[held.request] ?? Number.NaN))
       this.first[held.request] = held.firstToken;
     const stored = migrate && held.computed;

@@ -7,7 +7,7 @@ import {
   type Shape,
   type ShapeRates,
 } from '../../scheduler/orchestration/types.ts';
-import { seeded } from '../../scheduler/serving/random.ts';
+import { seededRandom } from '../../scheduler/serving/random.ts';
 
 export interface SearchOptions {
   seed: number;
@@ -15,7 +15,7 @@ export interface SearchOptions {
   starts?: number;
 }
 
-export interface Found {
+export interface FoundPlan {
   plan: DeploymentPlan;
   /** Load of its fullest group: the makespan of a second's demand. */
   load: number;
@@ -55,17 +55,22 @@ function loadOfPlan(shapes: readonly ShapeRates[], demand: readonly number[]): (
  * Flow-guided search (OServe Algorithm 1): the assignment shows which replicas are full and which have slack. GPUs move from the slack to the
  * full, replicas are merged and split, each part in its best shape. All moves of a round are weighed on the plan as it is, and the best is made.
  */
-export function flowGuided(table: RateTable, gpus: number, demand: readonly number[], options: SearchOptions): Found {
+export function flowGuided(
+  table: RateTable,
+  gpus: number,
+  demand: readonly number[],
+  options: SearchOptions,
+): FoundPlan {
   const bySize = new Map<number, Shape[]>();
   for (const { shape } of table.shapes) {
     const size = gpusOfShape(shape);
     bySize.set(size, [...(bySize.get(size) ?? []), shape]);
   }
   const weigh = loadOfPlan(table.shapes, demand);
-  const random = seeded(options.seed);
+  const random = seededRandom(options.seed);
   const sizes = [...bySize.keys()].sort((a, b) => a - b);
   const starts = startsOf(sizes, gpus, options.starts ?? 4).map((sizesOf) => plainPlan(sizesOf, bySize));
-  let best: Found = { plan: starts[0] ?? [], load: Number.POSITIVE_INFINITY, weighed: 0, rounds: 0 };
+  let best: FoundPlan = { plan: starts[0] ?? [], load: Number.POSITIVE_INFINITY, weighed: 0, rounds: 0 };
   let [weighed, rounds] = [0, 0];
   for (const start of starts) {
     let [plan, load, flat] = [start, weigh(start), 0];

@@ -1,14 +1,14 @@
-import type { Replica } from '../../scheduler/serving/replica.ts';
-import type { Placed } from './placement.ts';
+import type { SimulatedEngine } from '../../scheduler/serving/replica.ts';
+import type { PlacedReplica } from './placement.ts';
 import type { Dispatch } from './timeline.ts';
 
-export type Role = 'both' | 'prefill' | 'decode';
+export type MemberRole = 'both' | 'prefill' | 'decode';
 
 /** A replica that is there, or will be at `readyS`. */
 export interface Member {
-  placed: Placed;
-  engine: Replica;
-  role: Role;
+  placed: PlacedReplica;
+  engine: SimulatedEngine;
+  role: MemberRole;
   readyS: number;
   group: number;
   /** Seconds of work that was given to it and has not ended: the sum of 1 / rate of the kinds. */

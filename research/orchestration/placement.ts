@@ -10,15 +10,15 @@ import {
 } from '../../scheduler/orchestration/types.ts';
 
 /** One replica and the GPUs that it has, by number: GPU g is in node ⌊g / gpusPerNode⌋. Stage s of a pipeline has `tp` of them in a row. */
-export interface Placed {
+export interface PlacedReplica {
   /** Unique within a run: a replica that is kept keeps its id. */
   id: number;
   shape: Shape;
   gpus: readonly number[];
 }
 
-export interface Placement {
-  replicas: Placed[];
+export interface ReplicaPlacement {
+  replicas: PlacedReplica[];
   /** Ids of replicas that go on as they are. */
   kept: ReadonlySet<number>;
 }
@@ -29,15 +29,15 @@ export interface Placement {
  */
 export function place(
   plan: DeploymentPlan,
-  current: readonly Placed[],
+  current: readonly PlacedReplica[],
   site: Site,
   lost: ReadonlySet<number> = new Set(),
-): Placement {
+): ReplicaPlacement {
   if (gpusOfPlan(plan) > site.gpus - lost.size)
     throw new SchedulerError('infeasible', `the plan has ${gpusOfPlan(plan)} GPUs, there are ${site.gpus - lost.size}`);
   const wanted = plan.flatMap(({ shape, replicas }) => Array.from({ length: replicas }, () => shape));
   const left = [...wanted].sort((a, b) => b.tp - a.tp || b.pp - a.pp);
-  const keep: Placed[] = [];
+  const keep: PlacedReplica[] = [];
   for (const one of current) {
     if (one.gpus.some((gpu) => lost.has(gpu))) continue;
     const at = left.findIndex((shape) => sameShape(shape, one.shape));
@@ -53,7 +53,7 @@ export function place(
       return { replicas: [...keep, ...fresh], kept: new Set(keep.map((one) => one.id)) };
     }
     // The smallest replica is the cheapest to move, and most often what splits a node.
-    const smallest = keep.reduce<Placed | undefined>(
+    const smallest = keep.reduce<PlacedReplica | undefined>(
       (least, one) => (least === undefined || one.gpus.length < least.gpus.length ? one : least),
       undefined,
     );
@@ -68,7 +68,7 @@ export function place(
 /** First fit of the widest first; each stage in the node that it leaves the fullest. */
 function firstFit(
   shapes: readonly Shape[],
-  keep: readonly Placed[],
+  keep: readonly PlacedReplica[],
   site: Site,
   lost: ReadonlySet<number>,
 ): { shape: Shape; gpus: number[] }[] | undefined {

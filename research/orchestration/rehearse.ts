@@ -1,11 +1,11 @@
 import type { RateTable } from '../../scheduler/orchestration/rates.ts';
 import type { DeploymentPlan } from '../../scheduler/orchestration/types.ts';
-import type { EngineLimits } from '../../scheduler/serving/limits.ts';
-import { exponential, seeded } from '../../scheduler/serving/random.ts';
+import type { SimulatedEngineLimits } from '../../scheduler/serving/limits.ts';
+import { exponential, seededRandom } from '../../scheduler/serving/random.ts';
 import type { Requests } from '../../scheduler/serving/requests.ts';
 import { Fleet } from './fleet.ts';
-import { type Placed, place } from './placement.ts';
-import type { Decision, Dispatch, UnderWay } from './timeline.ts';
+import { type PlacedReplica, place } from './placement.ts';
+import type { Dispatch, OrchestrationDecision, RunningRequest } from './timeline.ts';
 
 /** Requests of a first rehearsal at most: a few ten milliseconds of simulation. */
 export const SHORT_REQUESTS = 8000;
@@ -24,13 +24,13 @@ export interface Rehearsal {
   requests: Requests;
   kinds: Int32Array;
   /** The first requests are these; the others are to come. */
-  begun: readonly UnderWay[];
+  begun: readonly RunningRequest[];
 }
 
 /** What runs when a rehearsal begins. */
 export interface Start {
   plan: DeploymentPlan;
-  running: readonly Placed[];
+  running: readonly PlacedReplica[];
 }
 
 /**
@@ -49,7 +49,7 @@ export function forecastRequests(
   const rows: [number, number, number, number][] = [];
   for (const [j, rate] of demand.entries()) {
     if (!(rate > 0)) continue;
-    const random = seeded(seed * 31 + j);
+    const random = seededRandom(seed * 31 + j);
     const examples = table.kinds[j]?.examples ?? [];
     for (let now = exponential(random, 1 / rate); now < extent; now += exponential(random, 1 / rate)) {
       const { input, output } = examples[Math.floor(random() * examples.length)] ?? { input: 1, output: 1 };
@@ -72,9 +72,14 @@ export function forecastRequests(
 /**
  * With the requests that are under way before those to come. What is left of an answer is drawn from the examples of its kind that are longer than what it has.
  */
-export function withBegun(table: RateTable, begun: readonly UnderWay[], coming: Rehearsal, seed: number): Rehearsal {
+export function withRunningRequests(
+  table: RateTable,
+  begun: readonly RunningRequest[],
+  coming: Rehearsal,
+  seed: number,
+): Rehearsal {
   if (begun.length === 0) return coming;
-  const random = seeded(seed);
+  const random = seededRandom(seed);
   // In the order in which they came: what waits keeps its place.
   const sorted = [...begun].sort((a, b) => b.ageS - a.ageS);
   const left = sorted.map(({ kind, answered }) => {
@@ -121,9 +126,9 @@ export function withBegun(table: RateTable, begun: readonly UnderWay[], coming: 
  * now changes to the plan first, as it would: its GPUs are dark for `darkS`, and what waits meanwhile waits here. Infinite where a request is lost, and as
  * soon as it is sure to be above `mostS`.
  */
-export function rehearse(
+export function simulatePlan(
   table: RateTable,
-  limits: EngineLimits,
+  limits: SimulatedEngineLimits,
   { plan, dispatch, darkS = 0 }: { plan: DeploymentPlan; dispatch: Dispatch; darkS?: number },
   { requests, kinds, begun }: Rehearsal,
   { start, mostS = Number.POSITIVE_INFINITY }: { start?: Start; mostS?: number } = {},
@@ -137,7 +142,7 @@ export function rehearse(
     answered++;
   };
   const fleet = new Fleet({ table, limits, requests, judged: kinds, kvBytesPerS: KV_BYTES_PER_S, ended });
-  const decision: Decision = { plan, dispatch, darkS, running: 'migrate', note: '' };
+  const decision: OrchestrationDecision = { plan, dispatch, darkS, running: 'migrate', note: '' };
   if (start !== undefined) {
     const now = { ...decision, plan: start.plan, dispatch: { kind: 'least-loaded' } as const };
     fleet.apply(now, { replicas: [...start.running], kept: new Set() }, 0, 0);

@@ -1,4 +1,4 @@
-import type { Placed } from './placement.ts';
+import type { PlacedReplica } from './placement.ts';
 
 /** A part of the weights: layers by columns, both as shares of the whole, [from, to). */
 export interface Shard {
@@ -17,7 +17,7 @@ export interface ShardMove {
 }
 
 /** What a GPU of a replica holds: its stage's layers, its rank's columns. */
-export function shardOf({ shape, gpus }: Placed, gpu: number): Shard | undefined {
+export function shardOf({ shape, gpus }: PlacedReplica, gpu: number): Shard | undefined {
   const at = gpus.indexOf(gpu);
   if (at < 0) return undefined;
   const [stage, rank] = [Math.floor(at / shape.tp), at % shape.tp];
@@ -36,9 +36,9 @@ const holds = (shard: Shard | undefined, part: Shard): boolean =>
  * The weights cut by the common refinement of all cuts before and after: each part is held whole or not at all by every GPU. Parts that some GPU
  * lacks come with those that have them. Layers are taken as fractions: a real engine rounds them to whole layers.
  */
-export function shardMoves(before: readonly Placed[], after: readonly Placed[]): ShardMove[] {
+export function shardMoves(before: readonly PlacedReplica[], after: readonly PlacedReplica[]): ShardMove[] {
   const all = [...before, ...after];
-  const cuts = (of: (one: Placed) => number): number[] => {
+  const cuts = (of: (one: PlacedReplica) => number): number[] => {
     const found = new Set<number>([0, 1]);
     for (const one of all) for (let i = 1; i < of(one); i++) found.add(i / of(one));
     // Equal fractions of different denominators differ in their last bit.
@@ -63,7 +63,7 @@ export function shardMoves(before: readonly Placed[], after: readonly Placed[]):
   return moves;
 }
 
-function holdings(replicas: readonly Placed[]): [gpu: number, shard: Shard][] {
+function holdings(replicas: readonly PlacedReplica[]): [gpu: number, shard: Shard][] {
   return replicas.flatMap((one) =>
     one.gpus.flatMap((gpu): [number, Shard][] => {
       const shard = shardOf(one, gpu);

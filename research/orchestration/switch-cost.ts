@@ -1,6 +1,6 @@
 import type { DeploymentPlan, Site } from '../../scheduler/orchestration/types.ts';
 import { weightBytes } from '../../scheduler/roofline/deployment.ts';
-import { type Placed, place } from './placement.ts';
+import { type PlacedReplica, place } from './placement.ts';
 import { shardMoves } from './shards.ts';
 import { greedyTransfers, H100_LINKS, type Links, type TransferPlan } from './transfer.ts';
 
@@ -26,7 +26,7 @@ export interface SwitchCost {
 
 /** What it takes to go from replicas that run to a plan. Throws `infeasible` where the plan does not fit. */
 export function switchCost(
-  from: readonly Placed[],
+  from: readonly PlacedReplica[],
   to: DeploymentPlan,
   site: Site,
   method: SwitchMethod,

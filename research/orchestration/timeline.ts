@@ -1,13 +1,13 @@
 import type { History } from '../../scheduler/forecast/types.ts';
 import type { RateTable } from '../../scheduler/orchestration/rates.ts';
 import type { DeploymentPlan } from '../../scheduler/orchestration/types.ts';
-import type { EngineLimits } from '../../scheduler/serving/limits.ts';
+import type { SimulatedEngineLimits } from '../../scheduler/serving/limits.ts';
 import type { Requests } from '../../scheduler/serving/requests.ts';
 import { type Distribution, distribution } from '../../scheduler/serving/statistics.ts';
 import { countByKind } from '../workload/counts.ts';
 import { Fleet } from './fleet.ts';
-import type { Role } from './member.ts';
-import { type Placed, place } from './placement.ts';
+import type { MemberRole } from './member.ts';
+import { type PlacedReplica, place } from './placement.ts';
 
 /** What a policy sees at the start of a slot: nothing that comes later. */
 export interface View {
@@ -15,15 +15,15 @@ export interface View {
   nowS: number;
   /** Requests per kind, as judged when they came, in the slots that are over. */
   history: History;
-  running: readonly Placed[];
+  running: readonly PlacedReplica[];
   plan: DeploymentPlan;
   /** GPUs that work. */
   gpus: number;
-  underWay(): readonly UnderWay[];
+  underWay(): readonly RunningRequest[];
 }
 
 /** A request that has come and has not ended. */
-export interface UnderWay {
+export interface RunningRequest {
   /** As it was judged when it came. */
   kind: number;
   /** Seconds since it came. */
@@ -43,7 +43,7 @@ export type Dispatch =
   | { kind: 'least-loaded' }
   | { kind: 'round-robin' };
 
-export interface Decision {
+export interface OrchestrationDecision {
   plan: DeploymentPlan;
   dispatch: Dispatch;
   /** How long the GPUs of replicas that change serve nothing, seconds. */
@@ -51,7 +51,7 @@ export interface Decision {
   /** Running requests of replicas that end: their keys and values move, or are computed again elsewhere. */
   running: 'migrate' | 'recompute';
   /** Roles of the replicas in order of the plan, for disaggregated prefill; all do both without it. */
-  roles?: readonly Role[];
+  roles?: readonly MemberRole[];
   /** Every so many seconds running requests are moved from the fullest to the emptiest replica (Llumnix). */
   rebalanceS?: number;
   /** For people: why. */
@@ -61,7 +61,7 @@ export interface Decision {
 export interface Orchestrator {
   readonly name: string;
   /** `undefined`: as before. The first slot's answer must be a decision. */
-  decide(view: View): Decision | undefined;
+  decide(view: View): OrchestrationDecision | undefined;
 }
 
 interface TimelineFaults {
@@ -73,7 +73,7 @@ interface TimelineFaults {
 
 export interface TimelineSetup {
   table: RateTable;
-  limits: EngineLimits;
+  limits: SimulatedEngineLimits;
   requests: Requests;
   /** The kind of each request as it is judged when it comes. */
   judged: Int32Array;

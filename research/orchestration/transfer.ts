@@ -1,4 +1,4 @@
-import { Program, solve } from '../../scheduler/solver/highs.ts';
+import { LpProgram, solve } from '../../scheduler/solver/highs.ts';
 import type { ShardMove } from './shards.ts';
 
 /** Bytes/s that a GPU and a node can send, and as many that they can receive. */
@@ -116,7 +116,7 @@ function least(items: readonly number[], of: (item: number) => number): number |
  * source, too.
  */
 export async function transferBound(moves: readonly ShardMove[], weightBytes: number, links: Links): Promise<number> {
-  const program = new Program();
+  const program = new LpProgram();
   const done = program.column(1, 0, Number.POSITIVE_INFINITY);
   const loads = new Loads(links, weightBytes);
   const terms = new Map<string, [number, number][]>();

@@ -1,11 +1,11 @@
 /** `npm run --prefix research paper:placement`: the paper's experiment (OpenTela §5, Table 1 and Figure 7), solved and simulated. */
 import { writeFileSync } from 'node:fs';
 import { dataPath, findGpu, findModel, loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
-import { type Compared, comparisonText, panels } from '../../scheduler/cli/compare.ts';
+import { type ComparedPlan, comparisonText, panels } from '../../scheduler/cli/compare.ts';
 import { barsSvg } from '../../scheduler/cli/picture.ts';
 import { readInventory, readWorkload } from '../../scheduler/planner/input.ts';
-import { plan as planner } from '../../scheduler/planner/milp.ts';
-import { planOfCounts } from '../../scheduler/planner/of-counts.ts';
+import { planByMilp as planner } from '../../scheduler/planner/milp.ts';
+import { planFromCounts } from '../../scheduler/planner/plan-from-counts.ts';
 import { predict } from '../../scheduler/planner/predict.ts';
 import { PAPER_LIMITS } from '../../scheduler/serving/limits.ts';
 import { OptionTable } from '../../scheduler/solver/options.ts';
@@ -94,7 +94,7 @@ async function withSimulator(): Promise<boolean> {
   const restricted = await planner(pools, paperDemands, [], { catalogue, options });
   const table = new OptionTable(paperDemands, pools, options);
   const ofRows = (name: string, rows: Rows) =>
-    planOfCounts(name, table, countsOf(table, paperDemands, rows), paperDemands, pools);
+    planFromCounts(name, table, countsOf(table, paperDemands, rows), paperDemands, pools);
   const plans = [
     ['ours', ours],
     ["ours, paper's TP", restricted],
@@ -104,7 +104,7 @@ async function withSimulator(): Promise<boolean> {
   const solvedS = (performance.now() - started) / 1e3;
   const simulating = performance.now();
   const compared = plans.map(
-    ([name, plan]): Compared => ({ name, plan, prediction: predict(plan, pools, workload, options, DURATION_S) }),
+    ([name, plan]): ComparedPlan => ({ name, plan, prediction: predict(plan, pools, workload, options, DURATION_S) }),
   );
   const wallS = (performance.now() - simulating) / 1e3;
   const simulatedS = compared.reduce((sum, { prediction }) => sum + prediction.drainS, 0);
@@ -117,7 +117,7 @@ async function withSimulator(): Promise<boolean> {
   if (!mine || !mineRestricted || !theirs || !memP) return false;
   const svg = process.argv[2];
   if (svg !== undefined) writeFileSync(svg, barsSvg(panels(compared)));
-  const worst = (one: Compared) => one.plan.servedShare;
+  const worst = (one: ComparedPlan) => one.plan.servedShare;
   return [
     check('ours has more throughput than memP', mine.prediction.requestsPerS > memP.prediction.requestsPerS),
     check('ours has a lower mean latency than memP', mine.prediction.meanS < memP.prediction.meanS),

@@ -1,7 +1,7 @@
 /** `npm run --prefix research bench:regions`: tasks per second of wall time that the simulator of regions takes, and seconds of one decision. */
 import { loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { smoothTransport } from '../../scheduler/regions/macro/smooth-transport.ts';
-import { seeded } from '../../scheduler/serving/random.ts';
+import { seededRandom } from '../../scheduler/serving/random.ts';
 import { roundRobin } from './baselines/round-robin.ts';
 import { smoothed } from './macro/forecast.ts';
 import { smoothingPlanner } from './macro/smoothing-planner.ts';
@@ -29,7 +29,7 @@ async function tasksPerS(topology: string, make: (world: World) => RegionPolicy)
 
 /** One plan for 50 regions: tasks aggregated by origin and type, places by region and kind of server. */
 function decisionS(): number {
-  const random = seeded(1);
+  const random = seededRandom(1);
   const [rows, columns] = [REGIONS * TASK_TYPES.length, REGIONS * KINDS];
   const cost = new Float64Array(rows * columns).map(() => 5 + 30 * random());
   const load = new Float64Array(rows * columns).map(() => 5 + 30 * random());

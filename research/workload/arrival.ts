@@ -1,5 +1,5 @@
-import { type Kind, kindClassifier, type Lengths } from '../../scheduler/workload/kinds.ts';
-import type { Arriving } from '../../shared/routing/kinds/kind.ts';
+import { type FittedKind, type KindLengths, kindClassifier } from '../../scheduler/workload/kinds.ts';
+import type { ArrivingRequest } from '../../shared/routing/kinds/kind.ts';
 import { LengthPredictor } from '../../shared/routing/kinds/length-predictor.ts';
 
 /** How often the kind at arrival is the true one. */
@@ -13,22 +13,22 @@ export interface Misjudgement {
 
 /** Gives a request its kind when it comes: the prompt is known, the answer is predicted. */
 export class ArrivalClassifier {
-  readonly #kindOf: (lengths: Lengths) => number;
+  readonly #kindOf: (lengths: KindLengths) => number;
   readonly #predictor: LengthPredictor;
   readonly #confusion: number[][];
 
-  constructor(kinds: readonly Kind[], predictor = new LengthPredictor()) {
+  constructor(kinds: readonly FittedKind[], predictor = new LengthPredictor()) {
     this.#kindOf = kindClassifier(kinds);
     this.#predictor = predictor;
     this.#confusion = kinds.map(() => kinds.map(() => 0));
   }
 
-  judge(request: Arriving): number {
+  judge(request: ArrivingRequest): number {
     return this.#kindOf({ input: request.input, output: this.#predictor.predict(request).output });
   }
 
   /** The answer is there: the predictor learns from it, and the judgement is compared. Returns the true kind. */
-  ended(request: Arriving, judged: number, output: number): number {
+  ended(request: ArrivingRequest, judged: number, output: number): number {
     const truth = this.#kindOf({ input: request.input, output });
     const row = this.#confusion[truth];
     if (row !== undefined) row[judged] = (row[judged] ?? 0) + 1;

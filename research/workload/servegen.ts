@@ -1,5 +1,5 @@
 import { SchedulerError } from '../../scheduler/errors.ts';
-import { exponential, gamma, normal, type Random, seeded } from '../../scheduler/serving/random.ts';
+import { exponential, gamma, normal, type Random, seededRandom } from '../../scheduler/serving/random.ts';
 import { REQUESTS_MAX, type Requests, requestsFromRows } from '../../scheduler/serving/requests.ts';
 
 /** A client's habits in one window of ten minutes, as ServeGen (Xiang et al. 2025) publishes them. */
@@ -98,7 +98,7 @@ export function drawServeGen(trace: ServeGen, options: DrawOptions): { requests:
     const of = lengths.get(`${window.client}:${Math.floor((window.window * WINDOW_S) / PERIOD_S)}`);
     if (of === undefined) continue;
     // A seed of its own for each window of each client: what is drawn of one does not depend on which others are there.
-    const random = seeded(options.seed * 1_000_003 + window.client * 100_003 + window.window);
+    const random = seededRandom(options.seed * 1_000_003 + window.client * 100_003 + window.window);
     const gap = gapOf(window, options.share, random);
     for (let now = start + gap() * random(); now < end; now += gap()) {
       if (drawn.length >= REQUESTS_MAX) throw new SchedulerError('bad_input', 'more requests than a trace may have');

@@ -1,9 +1,9 @@
 import { type Calibration, efficiencyOf } from '../catalogue/calibration.ts';
 import { SchedulerError } from '../errors.ts';
-import type { Deployment } from '../roofline/deployment.ts';
+import type { ModelDeployment } from '../roofline/deployment.ts';
 import { IDLE_STEP, StepModel } from '../roofline/step.ts';
 import { minimise } from '../validate/fit.ts';
-import type { Observation } from './load.ts';
+import type { LoadObservation } from './load.ts';
 
 /** Fewer say nothing about six parameters. */
 const OBSERVATIONS_MIN = 8;
@@ -14,14 +14,14 @@ const STEPS = 1500;
 export interface Fit {
   calibration: Calibration;
   /** Each observation with what the fitted model says, ms. */
-  points: { observation: Observation; ms: number; before: number }[];
+  points: { observation: LoadObservation; ms: number; before: number }[];
   /** Mean relative error before and after. */
   before: number;
   after: number;
 }
 
 /** Milliseconds that the model gives for an observation. */
-export function predicted(step: StepModel, { kind, sequences, prompt, context }: Observation): number {
+export function predicted(step: StepModel, { kind, sequences, prompt, context }: LoadObservation): number {
   if (kind === 'decode') {
     const seen = Math.min(context, step.window);
     const attention = context * step.secondsPerContextToken + seen * step.secondsPerWindowToken;
@@ -44,8 +44,8 @@ export function predicted(step: StepModel, { kind, sequences, prompt, context }:
  */
 export function fitCalibration(
   base: Calibration,
-  deployment: Deployment,
-  observations: readonly Observation[],
+  deployment: ModelDeployment,
+  observations: readonly LoadObservation[],
   engine: string,
   date: string,
 ): Fit {
@@ -79,10 +79,10 @@ export function fitCalibration(
   };
 }
 
-/** In the order of `startOf`: shares of peak and milliseconds that nothing has. */
+/** In the order of `findModelStart`: shares of peak and milliseconds that nothing has. */
 const LIMITS = [1.2, 1.2, 1.2, 200, 20, 5000];
 
-function startOf(base: Calibration, { gpu, weights }: Deployment): number[] {
+function startOf(base: Calibration, { gpu, weights }: ModelDeployment): number[] {
   const efficiency = efficiencyOf(base, gpu);
   const product = efficiency.products?.[weights] ?? efficiency;
   const { step_ms, sequence_ms, request_ms } = base.host;
@@ -92,7 +92,7 @@ function startOf(base: Calibration, { gpu, weights }: Deployment): number[] {
 
 function calibrationOf(
   base: Calibration,
-  { gpu, weights }: Deployment,
+  { gpu, weights }: ModelDeployment,
   values: readonly number[],
   engine: string,
   date: string,

@@ -1,8 +1,8 @@
 import type { Random } from '../serving/random.ts';
-import { type Engine, type Timing, timedCompletion } from './probe.ts';
+import { type CompletionTiming, type ProbedEngine, timedCompletion } from './probe.ts';
 
 /** A batch that decodes, or a prompt alone: milliseconds of one step, or until the first token. */
-export interface Observation {
+export interface LoadObservation {
   kind: 'decode' | 'prompt';
   /** Requests under way at once. */
   sequences: number;
@@ -14,7 +14,7 @@ export interface Observation {
 }
 
 interface Phase {
-  kind: Observation['kind'];
+  kind: LoadObservation['kind'];
   sequences: number;
   promptWords: number;
   answer: number;
@@ -34,7 +34,7 @@ function phase(kind: Phase['kind'], sequences: number, promptWords: number, answ
 }
 
 export interface Load {
-  engine: Engine;
+  engine: ProbedEngine;
   random: Random;
   /** Of the model: longer phases are left out. 0: not known. */
   contextTokens: number;
@@ -49,12 +49,12 @@ export interface Load {
 const TOKENS_PER_WORD_MAX = 2;
 
 /** Runs the phases one after the other. The engine must have nothing else to do. */
-export async function observe(load: Load): Promise<Observation[]> {
+export async function observeLoad(load: Load): Promise<LoadObservation[]> {
   const { engine, contextTokens, maxSequences, limitMs, log } = load;
   const begun = engine.now();
   // Graphs and caches are made at the first requests.
   await Promise.all([1, 2, 3, 4].map(() => timedCompletion(engine, promptOf(64, load.random), 16)));
-  const observations: Observation[] = [];
+  const observations: LoadObservation[] = [];
   for (const one of PHASES) {
     if (one.sequences > maxSequences) continue;
     if (contextTokens > 0 && one.promptWords * TOKENS_PER_WORD_MAX + one.answer > contextTokens) continue;
@@ -69,8 +69,8 @@ export async function observe(load: Load): Promise<Observation[]> {
   return observations;
 }
 
-async function repeated(one: Phase, load: Load): Promise<Observation> {
-  const runs: Observation[] = [];
+async function repeated(one: Phase, load: Load): Promise<LoadObservation> {
+  const runs: LoadObservation[] = [];
   for (let i = 0; i < one.repeats; i++) {
     const timings = await Promise.all(
       Array.from({ length: one.sequences }, () =>
@@ -94,14 +94,14 @@ const SYLLABLES = 'sun tree door river stone cloud paper light green seven house
   ' ',
 );
 
-function firstToken(timings: readonly Timing[]): Observation {
+function firstToken(timings: readonly CompletionTiming[]): LoadObservation {
   const [one] = timings;
   const ms = (one?.at[0] ?? Number.NaN) - (one?.sent ?? 0);
   return { kind: 'prompt', sequences: 1, prompt: one?.promptTokens ?? 0, context: 0, ms };
 }
 
 /** Between the last first token and the first end all of them decode, and nothing else happens. */
-function stepTime(timings: readonly Timing[]): Observation {
+function stepTime(timings: readonly CompletionTiming[]): LoadObservation {
   const from = Math.max(...timings.map(({ at }) => at[0] ?? 0));
   const until = Math.min(...timings.map(({ at }) => at.at(-1) ?? 0));
   let [steps, before, prompts] = [0, 0, 0];

@@ -8,7 +8,7 @@ const EVENTS_MAX = 100_000;
 const LINE_CHARS_MAX = 1 << 20;
 
 /** An engine's OpenAI-compatible port. */
-export interface Engine {
+export interface ProbedEngine {
   url: string;
   model: string;
   /** Milliseconds; and how the port is asked. Handed in, so that a test has a clock of its own. */
@@ -18,7 +18,7 @@ export interface Engine {
 }
 
 /** When the tokens of one answer came, milliseconds of the engine's clock. */
-export interface Timing {
+export interface CompletionTiming {
   sent: number;
   /** Of each event with a token. */
   at: number[];
@@ -35,8 +35,12 @@ const eventSchema = z.object({
 });
 
 /** Streams one completion of exactly `maxTokens`. Throws `gateway` where the engine refuses, falls silent or does not tell its usage. */
-export async function timedCompletion(engine: Engine, prompt: string, maxTokens: number): Promise<Timing> {
-  const timing: Timing = { sent: engine.now(), at: [], promptTokens: 0, answerTokens: 0 };
+export async function timedCompletion(
+  engine: ProbedEngine,
+  prompt: string,
+  maxTokens: number,
+): Promise<CompletionTiming> {
+  const timing: CompletionTiming = { sent: engine.now(), at: [], promptTokens: 0, answerTokens: 0 };
   const response = await ask(engine, {
     model: engine.model,
     prompt,
@@ -65,7 +69,7 @@ export async function timedCompletion(engine: Engine, prompt: string, maxTokens:
   return timing;
 }
 
-async function ask(engine: Engine, body: unknown): Promise<Response> {
+async function ask(engine: ProbedEngine, body: unknown): Promise<Response> {
   let response: Response;
   try {
     response = await engine.fetch(`${engine.url}/v1/completions`, {
@@ -107,7 +111,7 @@ const modelsSchema = z.object({
 });
 
 /** `vLLM 0.19.0`, `SGLang 0.5.9`, or `an engine` where neither tells its version. */
-export async function engineName(engine: Engine): Promise<string> {
+export async function servedEngineName(engine: ProbedEngine): Promise<string> {
   for (const [path, name] of [
     ['/version', 'vLLM'],
     ['/get_server_info', 'SGLang'],
@@ -124,7 +128,7 @@ export async function engineName(engine: Engine): Promise<string> {
 }
 
 /** The model that the engine serves: its first one. */
-export async function servedModel(engine: Omit<Engine, 'model'>): Promise<string> {
+export async function servedModel(engine: Omit<ProbedEngine, 'model'>): Promise<string> {
   const response = await engine
     .fetch(`${engine.url}/v1/models`, { headers: engine.headers })
     .catch((cause: unknown) => {

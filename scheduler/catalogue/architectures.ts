@@ -7,16 +7,16 @@ import {
   gptOss,
   llama4,
   noWindow,
-  plain,
+  plainLayers,
   qwenExperts,
   qwenHybrid,
 } from './families.ts';
 import { bamba, decilm, falconH1, granite4, jamba, nemotronH } from './hybrid-families.ts';
 
-const gated = plain(true, false);
-const gatedTied = plain(true, true);
-const notGated = plain(false, true);
-const notGatedUntied = plain(false, false);
+const gated = plainLayers(true, false);
+const gatedTied = plainLayers(true, true);
+const notGated = plainLayers(false, true);
+const notGatedUntied = plainLayers(false, false);
 
 /**
  * By the `model_type` of a `config.json`. What is not here is refused by name: a guess about an unknown architecture is how a model of

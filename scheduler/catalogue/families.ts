@@ -3,12 +3,12 @@ import type { FeedForward, Layer, Mixer } from './layers.ts';
 import { gatedDelta, groupedAttention, latentAttention } from './mixers.ts';
 
 /** One layer, before equal ones are counted together. */
-export type One = Omit<Layer, 'count'>;
+export type SingleLayer = Omit<Layer, 'count'>;
 
 export interface Family {
   /** The head is the embedding where the file does not say: the default of the family's class in transformers. */
   tied: boolean;
-  layer(c: ConfigReader, index: number): One;
+  layer(c: ConfigReader, index: number): SingleLayer;
 }
 
 export const DENSE = { experts: 1, active: 1, shared: 0, latent: 0 } as const;
@@ -35,7 +35,7 @@ const windowed = (c: ConfigReader, index: number, pattern: number): Mixer =>
   groupedAttention(c, isFull(c, index, pattern) ? 0 : (c.count('sliding_window') ?? 4096));
 
 /** Plain decoders: one window for all layers, if the file has one that is in use. */
-export function plain(gated: boolean, tied: boolean): Family {
+export function plainLayers(gated: boolean, tied: boolean): Family {
   return {
     tied,
     layer: (c) => {

@@ -2,7 +2,7 @@ import { nearestNames } from '../../shared/text/nearest.ts';
 import { SchedulerError } from '../errors.ts';
 import { familyOf, MODEL_TYPES } from './architectures.ts';
 import { ConfigReader } from './config-reader.ts';
-import type { Family, One } from './families.ts';
+import type { Family, SingleLayer } from './families.ts';
 import type { Layer } from './layers.ts';
 import type { Model } from './model.ts';
 import { storageOf } from './quantization.ts';
@@ -58,7 +58,7 @@ function unknownArchitecture(id: string, type: string): SchedulerError {
 
 /** Equal layers are counted together. */
 function layersOf(c: ConfigReader, family: Family, count: number): Layer[] {
-  const kinds = new Map<string, { count: number; one: One }>();
+  const kinds = new Map<string, { count: number; one: SingleLayer }>();
   for (let index = 0; index < count; index++) {
     const one = family.layer(c, index);
     const key = JSON.stringify(one);

@@ -68,12 +68,12 @@ export interface Layer {
 
 /** Parts of a model that a checkpoint may store with different precision. */
 const PARTS = ['attention', 'dense', 'experts', 'shared_experts'] as const;
-export type Part = (typeof PARTS)[number];
+export type LayerPart = (typeof PARTS)[number];
 
 /** Matrices of [inner, outer]; `active` of `matrices` are used by one token. */
 export interface Matrix {
   name: string;
-  part: Part;
+  part: LayerPart;
   inner: number;
   outer: number;
   matrices: number;

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { type Layer, layerMatrices, type Mixer, type Part, windowOf } from './layers.ts';
+import { type Layer, type LayerPart, layerMatrices, type Mixer, windowOf } from './layers.ts';
 import type { Precision } from './precision.ts';
 
 const count = z.number().int().positive().max(10_000_000);
@@ -29,7 +29,7 @@ export const modelFileSchema = z.object({ models: z.array(modelRowSchema).max(10
 export interface Storage {
   /** Of most weights: the name that `weights` of a deployment has for this checkpoint. */
   weights: Precision;
-  parts: Readonly<Record<Part, Precision>>;
+  parts: Readonly<Record<LayerPart, Precision>>;
   kv: Precision;
 }
 

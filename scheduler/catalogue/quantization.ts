@@ -1,6 +1,6 @@
 import { SchedulerError } from '../errors.ts';
 import type { ConfigReader } from './config-reader.ts';
-import type { Part } from './layers.ts';
+import type { LayerPart } from './layers.ts';
 import { SIXTEEN_BIT, type Storage } from './model.ts';
 import type { Precision } from './precision.ts';
 
@@ -8,7 +8,7 @@ import type { Precision } from './precision.ts';
  * What of a layer the names in a checkpoint's list of exceptions mean. `gate` alone is the router, which is small and counts as 16 bit
  * anyway.
  */
-const PART_OF: readonly (readonly [RegExp, readonly Part[]])[] = [
+const PART_OF: readonly (readonly [RegExp, readonly LayerPart[]])[] = [
   [/self_attn|attention|attn\b|qkv|o_proj|q_proj|mixer|mamba|linear_attn/, ['attention']],
   [/shared_expert/, ['shared_experts']],
   [/mlp\\?\.(\(|gate_proj|up_proj|down_proj|gate_up)|feed_forward\\?\.(?!experts)/, ['dense']],
@@ -30,11 +30,11 @@ export function storageOf(c: ConfigReader, layers: number): Storage {
   const kept = keptParts(quantized, layers);
   // The mxfp4 method of gpt-oss is one for experts alone, whatever its list of exceptions says.
   const expertsOnly = quantized.text('quant_method') === 'mxfp4';
-  const partOf = (part: Part) => (kept.has(part) || (expertsOnly && part !== 'experts') ? 'bf16' : weights);
+  const partOf = (part: LayerPart) => (kept.has(part) || (expertsOnly && part !== 'experts') ? 'bf16' : weights);
   return { weights, parts: partsBy(partOf), kv: kvOf(quantized) };
 }
 
-const partsBy = (precision: (part: Part) => Precision): Storage['parts'] => ({
+const partsBy = (precision: (part: LayerPart) => Precision): Storage['parts'] => ({
   attention: precision('attention'),
   dense: precision('dense'),
   experts: precision('experts'),
@@ -43,7 +43,7 @@ const partsBy = (precision: (part: Part) => Precision): Storage['parts'] => ({
 
 /** modelopt's MIXED_PRECISION names every quantised layer: each part takes what most of its layers have. */
 function mixedStorage(layers: ConfigReader): Omit<Storage, 'kv'> {
-  const counts = new Map<Part, Map<Precision, number>>();
+  const counts = new Map<LayerPart, Map<Precision, number>>();
   for (const name of layers.names()) {
     const algorithm = layers.nested(name)?.text('quant_algo')?.toLowerCase() ?? '';
     const precision = algorithm.includes('fp4') ? 'nvfp4' : algorithm.includes('fp8') ? 'fp8' : undefined;
@@ -52,12 +52,12 @@ function mixedStorage(layers: ConfigReader): Omit<Storage, 'kv'> {
     const of = counts.get(part) ?? new Map<Precision, number>();
     counts.set(part, of.set(precision, (of.get(precision) ?? 0) + 1));
   }
-  const most = (part: Part) => [...(counts.get(part) ?? [])].sort((a, b) => b[1] - a[1])[0]?.[0] ?? 'bf16';
+  const most = (part: LayerPart) => [...(counts.get(part) ?? [])].sort((a, b) => b[1] - a[1])[0]?.[0] ?? 'bf16';
   const parts = partsBy(most);
   return { weights: parts.experts === 'bf16' ? parts.dense : parts.experts, parts };
 }
 
-function partNamed(name: string): Part {
+function partNamed(name: string): LayerPart {
   if (/shared_expert/.test(name)) return 'shared_experts';
   if (/experts/.test(name)) return 'experts';
   return /attn|attention|mixer|mamba/.test(name) && !/(up|down)_proj$/.test(name) ? 'attention' : 'dense';
@@ -104,14 +104,14 @@ function compressed(q: ConfigReader, weights: ConfigReader): Precision {
 }
 
 /** Parts that stay in 16 bit. */
-function keptParts(q: ConfigReader, layers: number): Set<Part> {
+function keptParts(q: ConfigReader, layers: number): Set<LayerPart> {
   const names = [
     q.words('modules_to_not_convert'),
     q.words('ignore'),
     q.words('ignored_layers'),
     q.words('exclude_modules'),
   ].flatMap((list) => list ?? []);
-  const kept = new Set<Part>();
+  const kept = new Set<LayerPart>();
   for (const [pattern, parts] of PART_OF) {
     const named = names.filter((name) => pattern.test(name) && !/vision|visual|audio|norm/.test(name));
     const everywhere = named.some((name) => !LAYER.test(name));

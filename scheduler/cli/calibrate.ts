@@ -3,17 +3,17 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
 import { fitCalibration } from '../calibrate/fit.ts';
-import { observe } from '../calibrate/load.ts';
-import { type Engine, engineName, servedModel } from '../calibrate/probe.ts';
+import { observeLoad } from '../calibrate/load.ts';
+import { type ProbedEngine, servedEngineName, servedModel } from '../calibrate/probe.ts';
 import { findGpu, findModel } from '../catalogue/catalogue.ts';
 import { PRECISIONS } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
-import { type Deployment, deploymentProblem } from '../roofline/deployment.ts';
-import { seeded } from '../serving/random.ts';
+import { deploymentProblem, type ModelDeployment } from '../roofline/deployment.ts';
+import { seededRandom } from '../serving/random.ts';
 import { percent, signed, table } from '../validate/table.ts';
-import { CATALOGUE_FLAGS, catalogueFrom, number, required, text } from './flags.ts';
+import { CATALOGUE_FLAGS, catalogueFrom, numberFlag, requiredFlag, textFlag } from './flags.ts';
 
-export const FLAGS = {
+export const CALIBRATE_FLAGS = {
   ...CATALOGUE_FLAGS,
   url: { value: 'URL', help: 'of an idle engine' },
   model: { value: 'M', help: 'which model' },
@@ -29,29 +29,29 @@ export const FLAGS = {
 
 /** `otela-plan calibrate`: fits a GPU and an engine version from a short load on the engine's own port. */
 export async function calibrateCommand(argv: readonly string[], io: Io): Promise<number> {
-  const flags = parseLine(argv, FLAGS).values;
+  const flags = parseLine(argv, CALIBRATE_FLAGS).values;
   const catalogue = catalogueFrom(flags);
-  const url = required(flags, 'url').replace(/\/+(v1\/?)?$/, '');
+  const url = requiredFlag(flags, 'url').replace(/\/+(v1\/?)?$/, '');
   if (!/^https?:\/\//.test(url)) throw new UsageError(`--url must be http:// or https://, not ${url.slice(0, 120)}`);
-  const gpu = findGpu(catalogue, required(flags, 'gpu'));
-  const port = { url, now: () => performance.now(), fetch, headers: headersFrom(text(flags, 'key-file')) };
-  const served = text(flags, 'served') ?? (await servedModel(port));
-  const model = findModel(catalogue, text(flags, 'model') ?? served);
-  const weights = PRECISIONS.find((one) => one === (text(flags, 'weights') ?? model.storage.weights));
+  const gpu = findGpu(catalogue, requiredFlag(flags, 'gpu'));
+  const port = { url, now: () => performance.now(), fetch, headers: headersFrom(textFlag(flags, 'key-file')) };
+  const served = textFlag(flags, 'served') ?? (await servedModel(port));
+  const model = findModel(catalogue, textFlag(flags, 'model') ?? served);
+  const weights = PRECISIONS.find((one) => one === (textFlag(flags, 'weights') ?? model.storage.weights));
   if (weights === undefined) throw new UsageError(`--weights: there are ${PRECISIONS.join(', ')}`);
-  const tp = Math.round(number(flags, 'tp', 1, { min: 1, max: 72 }));
-  const deployment: Deployment = { model, gpu, tp, weights, kv: model.storage.kv };
+  const tp = Math.round(numberFlag(flags, 'tp', 1, { min: 1, max: 72 }));
+  const deployment: ModelDeployment = { model, gpu, tp, weights, kv: model.storage.kv };
   const problem = deploymentProblem(deployment);
   if (problem !== undefined) throw new SchedulerError('infeasible', problem);
-  const engine: Engine = { ...port, model: served };
-  const name = await engineName(engine);
+  const engine: ProbedEngine = { ...port, model: served };
+  const name = await servedEngineName(engine);
   io.log(`${name} serves ${served} on ${tp} × ${gpu.id}; it should have nothing else to do`);
-  const observations = await observe({
+  const observations = await observeLoad({
     engine,
-    random: seeded(randomInt(2 ** 31)),
+    random: seededRandom(randomInt(2 ** 31)),
     contextTokens: model.context,
-    maxSequences: Math.round(number(flags, 'max-sequences', 128, { min: 1, max: 4096 })),
-    limitMs: number(flags, 'minutes', 10, { min: 0.1, max: 120 }) * 60_000,
+    maxSequences: Math.round(numberFlag(flags, 'max-sequences', 128, { min: 1, max: 4096 })),
+    limitMs: numberFlag(flags, 'minutes', 10, { min: 0.1, max: 120 }) * 60_000,
     log: (line) => io.log(line),
   });
   const fit = fitCalibration(
@@ -71,7 +71,7 @@ export async function calibrateCommand(argv: readonly string[], io: Io): Promise
   ]);
   io.log(table(['', 'at once', 'prompt', 'measured ms', 'as shipped', 'fitted'], rows));
   io.log(`mean error ${percent(fit.before)} as shipped, ${percent(fit.after)} fitted`);
-  write(fit.calibration, text(flags, 'out'), io);
+  write(fit.calibration, textFlag(flags, 'out'), io);
   return EXIT_DONE;
 }
 

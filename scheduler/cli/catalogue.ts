@@ -5,13 +5,13 @@ import { activeParameters, expertsOf, headsOf, layerCount, type Model, parameter
 import { kvBytesPerToken, weightBytes } from '../roofline/deployment.ts';
 import { table } from '../validate/table.ts';
 import { CATALOGUE_FLAGS, catalogueFrom } from './flags.ts';
-import { json } from './json.ts';
+import { prettyJson } from './json.ts';
 
-export const FLAGS = { ...CATALOGUE_FLAGS, ...JSON_FLAG } as const satisfies Flags;
+export const CATALOGUE_COMMAND_FLAGS = { ...CATALOGUE_FLAGS, ...JSON_FLAG } as const satisfies Flags;
 
 /** `otela-plan catalogue`: what can be named, with sources. */
 export function catalogueCommand(argv: readonly string[], io: Io): number {
-  const flags = parseLine(argv, FLAGS).values;
+  const flags = parseLine(argv, CATALOGUE_COMMAND_FLAGS).values;
   const catalogue = catalogueFrom(flags);
   if (flags.json === true) {
     const models = catalogue.models.map((model) => ({
@@ -19,7 +19,7 @@ export function catalogueCommand(argv: readonly string[], io: Io): number {
       parameters: Math.round(parameters(model)),
       active_parameters: Math.round(activeParameters(model)),
     }));
-    io.out(json({ gpus: catalogue.gpus, models, calibration: catalogue.calibration }));
+    io.out(prettyJson({ gpus: catalogue.gpus, models, calibration: catalogue.calibration }));
     return EXIT_DONE;
   }
   io.out(

@@ -2,17 +2,17 @@
 import manifest from '../../package.json' with { type: 'json' };
 import { EXIT_DONE, EXIT_USAGE, type Program } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
-import { FLAGS as CALIBRATE, calibrateCommand } from './calibrate.ts';
-import { FLAGS as CATALOGUE, catalogueCommand } from './catalogue.ts';
-import { FLAGS as COMPARE, compareCommand } from './compare.ts';
+import { CALIBRATE_FLAGS as CALIBRATE, calibrateCommand } from './calibrate.ts';
+import { CATALOGUE_COMMAND_FLAGS as CATALOGUE, catalogueCommand } from './catalogue.ts';
+import { COMPARE_FLAGS as COMPARE, compareCommand } from './compare.ts';
 import { EXIT_BUSY, EXIT_FAILED, EXIT_GATEWAY, EXIT_INFEASIBLE, EXIT_TIME_OUT } from './exit.ts';
-import { FLAGS as PLAN, planCommand } from './plan.ts';
-import { FLAGS as REGIONS, regionsCommand } from './regions.ts';
+import { PLAN_COMMAND_FLAGS as PLAN, planCommand } from './plan.ts';
+import { REGIONS_FLAGS as REGIONS, regionsCommand } from './regions.ts';
 import { SIMULATE_FLAGS as SIMULATE, simulateCommand } from './simulate.ts';
-import { FLAGS as VALIDATE, validateCommand } from './validate.ts';
-import { FLAGS as WATCH, watchCommand } from './watch.ts';
+import { VALIDATE_FLAGS as VALIDATE, validateCommand } from './validate.ts';
+import { WATCH_FLAGS as WATCH, watchCommand } from './watch.ts';
 
-export const PROGRAM: Program<Io> = {
+export const PLAN_PROGRAM: Program<Io> = {
   name: 'otela-plan',
   version: manifest.version,
   about: 'otela-plan: placement of models on GPUs',

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { type Flags, parseLine } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
-import { planOfCounts } from '../planner/of-counts.ts';
+import { planFromCounts } from '../planner/plan-from-counts.ts';
 import { type Prediction, predict } from '../planner/predict.ts';
 import type { Plan } from '../planner/types.ts';
 import { parallelismText } from '../roofline/parallelism.ts';
@@ -9,26 +9,26 @@ import { equalSplit, memoryProportional } from '../solver/baselines.ts';
 import { OptionTable } from '../solver/options.ts';
 import { percent, table } from '../validate/table.ts';
 import { planExit } from './exit.ts';
-import { text } from './flags.ts';
-import { json } from './json.ts';
+import { textFlag } from './flags.ts';
+import { prettyJson } from './json.ts';
 import { type Bars, barsSvg, barsText } from './picture.ts';
-import { PLANNING_FLAGS, planned } from './planned.ts';
+import { PLANNING_FLAGS, planFromFlags } from './planned.ts';
 
-export interface Compared {
+export interface ComparedPlan {
   name: string;
   plan: Plan;
   prediction: Prediction;
 }
 
-export const FLAGS = {
+export const COMPARE_FLAGS = {
   ...PLANNING_FLAGS,
   svg: { value: 'FILE', takes: 'file', help: 'a picture of it' },
 } as const satisfies Flags;
 
 /** `otela-plan compare`: our plan, GPUs in proportion to requests times parameters (the paper's memP) and equal parts, under the same simulation. */
 export async function compareCommand(argv: readonly string[], io: Io): Promise<number> {
-  const flags = parseLine(argv, FLAGS).values;
-  const { inventory, workload, options, durationS, plan: ours } = await planned(flags, io, 1);
+  const flags = parseLine(argv, COMPARE_FLAGS).values;
+  const { inventory, workload, options, durationS, plan: ours } = await planFromFlags(flags, io, 1);
   const optionTable = new OptionTable(workload, inventory.pools, options);
   const baselines = {
     'by size': await memoryProportional(optionTable.options, workload, inventory.pools),
@@ -36,19 +36,19 @@ export async function compareCommand(argv: readonly string[], io: Io): Promise<n
   };
   const plans: [string, Plan][] = [['ours', ours]];
   for (const [name, counts] of Object.entries(baselines))
-    plans.push([name, planOfCounts(name, optionTable, counts, workload, inventory.pools)]);
+    plans.push([name, planFromCounts(name, optionTable, counts, workload, inventory.pools)]);
   const compared = plans.map(
-    ([name, plan]): Compared => ({
+    ([name, plan]): ComparedPlan => ({
       name,
       plan,
       prediction: predict(plan, inventory.pools, workload, options, durationS),
     }),
   );
-  const svg = text(flags, 'svg');
+  const svg = textFlag(flags, 'svg');
   if (svg !== undefined) writeFileSync(svg, barsSvg(panels(compared)));
   io.out(
     flags.json === true
-      ? json(
+      ? prettyJson(
           compared.map(({ name, plan, prediction }) => ({
             name,
             placements: plan.placements,
@@ -62,8 +62,8 @@ export async function compareCommand(argv: readonly string[], io: Io): Promise<n
   return planExit(ours);
 }
 
-export function panels(compared: readonly Compared[]): Bars[] {
-  const bars = (title: string, unit: string, more: boolean, of: (one: Compared) => number): Bars => ({
+export function panels(compared: readonly ComparedPlan[]): Bars[] {
+  const bars = (title: string, unit: string, more: boolean, of: (one: ComparedPlan) => number): Bars => ({
     title,
     unit,
     more,
@@ -79,7 +79,7 @@ export function panels(compared: readonly Compared[]): Bars[] {
 /** A plan that answers nothing has no latency. */
 const seconds = (value: number) => (Number.isFinite(value) ? value.toFixed(2) : '-');
 
-export function comparisonText(compared: readonly Compared[]): string {
+export function comparisonText(compared: readonly ComparedPlan[]): string {
   const allocation = table(
     ['plan', 'model', 'replicas'],
     compared.flatMap(({ name, plan }) =>

@@ -14,7 +14,7 @@ export const EXIT_BUSY = 75;
 /** EX_SOFTWARE */
 export const EXIT_FAILED = 70;
 
-export function exitOf(code: SchedulerErrorCode): number {
+export function planExitCode(code: SchedulerErrorCode): number {
   switch (code) {
     case 'usage':
     case 'bad_input':

@@ -1,7 +1,7 @@
-import { type Flags, UsageError, type Values } from '../../shared/command-line/index.ts';
-import { type Catalogue, findModel, loadCatalogue } from '../catalogue/catalogue.ts';
+import { type Flags, type ParsedFlags, UsageError } from '../../shared/command-line/index.ts';
+import { findModel, type HardwareCatalogue, loadCatalogue } from '../catalogue/catalogue.ts';
 import { readMeasured, withMeasured } from '../planner/input.ts';
-import { DEFAULT_LIMITS, type EngineLimits } from '../serving/limits.ts';
+import { DEFAULT_LIMITS, type SimulatedEngineLimits } from '../serving/limits.ts';
 import {
   type Demand,
   OBJECTIVES,
@@ -11,7 +11,7 @@ import {
 } from '../solver/problem.ts';
 
 /** The values of a command line, by flag. */
-export type FlagValues = Values<Flags>;
+export type FlagValues = ParsedFlags<Flags>;
 
 export const CATALOGUE_FLAGS = {
   gpus: { value: 'FILE', repeat: true, takes: 'file', help: 'more GPUs' },
@@ -53,13 +53,13 @@ export const PLAN_FLAGS = {
   seed: { value: 'N', otherwise: '1', help: 'of the simulation' },
 } as const satisfies Flags;
 
-export function text(flags: FlagValues, name: string): string | undefined {
+export function textFlag(flags: FlagValues, name: string): string | undefined {
   const value = flags[name];
   return typeof value === 'string' ? value : undefined;
 }
 
-export function required(flags: FlagValues, name: string): string {
-  const value = text(flags, name);
+export function requiredFlag(flags: FlagValues, name: string): string {
+  const value = textFlag(flags, name);
   if (value === undefined || value === '') throw new UsageError(`--${name} is needed`);
   return value;
 }
@@ -69,13 +69,13 @@ function list(flags: FlagValues, name: string): string[] {
   return Array.isArray(value) ? value.filter((one) => typeof one === 'string') : [];
 }
 
-export function number(
+export function numberFlag(
   flags: FlagValues,
   name: string,
   fallback: number,
   range: { min?: number; max?: number } = {},
 ): number {
-  const value = text(flags, name);
+  const value = textFlag(flags, name);
   if (value === undefined) return fallback;
   const parsed = value.trim() === '' ? Number.NaN : Number(value);
   const { min = 0, max = Number.MAX_VALUE } = range;
@@ -86,24 +86,24 @@ export function number(
   return parsed;
 }
 
-export function catalogueFrom(flags: FlagValues): Catalogue {
-  const calibration = text(flags, 'calibration');
+export function catalogueFrom(flags: FlagValues): HardwareCatalogue {
+  const calibration = textFlag(flags, 'calibration');
   const catalogue = loadCatalogue({
     gpus: list(flags, 'gpus'),
     models: list(flags, 'models'),
     ...(calibration === undefined ? {} : { calibration }),
   });
-  const measured = text(flags, 'measured');
+  const measured = textFlag(flags, 'measured');
   return measured === undefined ? catalogue : withMeasured(catalogue, readMeasured(measured, catalogue));
 }
 
-export function limitsFrom(flags: FlagValues): EngineLimits {
+export function limitsFrom(flags: FlagValues): SimulatedEngineLimits {
   return {
     ...DEFAULT_LIMITS,
-    maxSequences: Math.round(number(flags, 'max-sequences', DEFAULT_LIMITS.maxSequences, { min: 1, max: 100_000 })),
-    tokenBudget: Math.round(number(flags, 'token-budget', DEFAULT_LIMITS.tokenBudget, { min: 1, max: 10_000_000 })),
-    memoryFraction: number(flags, 'memory-fraction', DEFAULT_LIMITS.memoryFraction, { min: 0.05, max: 1 }),
-    prefixHit: number(flags, 'prefix-hit', 0, { max: 1 }),
+    maxSequences: Math.round(numberFlag(flags, 'max-sequences', DEFAULT_LIMITS.maxSequences, { min: 1, max: 100_000 })),
+    tokenBudget: Math.round(numberFlag(flags, 'token-budget', DEFAULT_LIMITS.tokenBudget, { min: 1, max: 10_000_000 })),
+    memoryFraction: numberFlag(flags, 'memory-fraction', DEFAULT_LIMITS.memoryFraction, { min: 0.05, max: 1 }),
+    prefixHit: numberFlag(flags, 'prefix-hit', 0, { max: 1 }),
     chunkedPrefill: flags['no-chunked-prefill'] !== true,
     asyncScheduling: flags['async-scheduling'] === true,
     schedule: flags['prefill-first'] === true ? 'prefill-first' : 'mixed',
@@ -111,7 +111,11 @@ export function limitsFrom(flags: FlagValues): EngineLimits {
 }
 
 /** A workload with what flags say of it: `--always-on MODEL`, and `--parallelism KIND` for models that name none. */
-export function asFlagged(flags: FlagValues, workload: readonly Demand[], catalogue: Catalogue): Demand[] {
+export function applyWorkloadFlags(
+  flags: FlagValues,
+  workload: readonly Demand[],
+  catalogue: HardwareCatalogue,
+): Demand[] {
   const kinds = list(flags, 'parallelism')
     .flatMap((names) => names.split(','))
     .map(parallelismKind);
@@ -126,7 +130,7 @@ function parallelismKind(name: string): ParallelismKind {
 }
 
 /** Models of `--always-on` have a replica on a stable node at all times. */
-function alwaysOn(flags: FlagValues, workload: readonly Demand[], catalogue: Catalogue): Demand[] {
+function alwaysOn(flags: FlagValues, workload: readonly Demand[], catalogue: HardwareCatalogue): Demand[] {
   const ids = new Set(list(flags, 'always-on').map((name) => findModel(catalogue, name).id));
   const unknown = [...ids].find((id) => !workload.some(({ model }) => model.id === id));
   if (unknown !== undefined) throw new UsageError(`--always-on ${unknown} is not in the workload`);
@@ -135,25 +139,25 @@ function alwaysOn(flags: FlagValues, workload: readonly Demand[], catalogue: Cat
 
 export function planOptionsFrom(
   flags: FlagValues,
-  catalogue: Catalogue,
+  catalogue: HardwareCatalogue,
   progress: (line: string) => void,
 ): PlanOptions {
-  const named = text(flags, 'objective') ?? 'gpus';
+  const named = textFlag(flags, 'objective') ?? 'gpus';
   const objective = OBJECTIVES.find((one) => one === named);
   if (objective === undefined)
     throw new UsageError(`no objective is called ${named}; there are ${OBJECTIVES.join(', ')}`);
-  const measured = text(flags, 'measured');
+  const measured = textFlag(flags, 'measured');
   return {
     objective,
     reclaim: flags.reclaim === true,
     limits: limitsFrom(flags),
     calibration: catalogue.calibration,
     measured: measured === undefined ? [] : readMeasured(measured, catalogue),
-    timeLimitS: number(flags, 'time-limit', 20, { min: 0.1, max: 86_400 }),
-    gap: number(flags, 'gap', 0.01, { max: 1 }),
-    seed: Math.round(number(flags, 'seed', 1, { max: 2 ** 31 - 1 })),
-    ...(text(flags, 'budget') === undefined ? {} : { budget: number(flags, 'budget', 0) }),
-    ...(text(flags, 'latency') === undefined ? {} : { latencyS: number(flags, 'latency', 0, { min: 1e-6 }) }),
+    timeLimitS: numberFlag(flags, 'time-limit', 20, { min: 0.1, max: 86_400 }),
+    gap: numberFlag(flags, 'gap', 0.01, { max: 1 }),
+    seed: Math.round(numberFlag(flags, 'seed', 1, { max: 2 ** 31 - 1 })),
+    ...(textFlag(flags, 'budget') === undefined ? {} : { budget: numberFlag(flags, 'budget', 0) }),
+    ...(textFlag(flags, 'latency') === undefined ? {} : { latencyS: numberFlag(flags, 'latency', 0, { min: 1e-6 }) }),
     progress,
   };
 }

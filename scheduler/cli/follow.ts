@@ -2,11 +2,11 @@ import { EXIT_DONE, type Flags, UsageError } from '../../shared/command-line/ind
 import type { Io } from '../../shared/terminal/io.ts';
 import { type ControllerState, lockState, readState, writeState } from '../controller/state.ts';
 import { SchedulerError } from '../errors.ts';
-import { Follower } from '../follow/follower.ts';
+import { DemandFollower } from '../follow/follower.ts';
 import { readRates } from '../follow/options.ts';
 import { parsePin } from '../follow/pins.ts';
 import { appendRecords, readRecords, timelineOf } from '../follow/record.ts';
-import { type FlagValues, number, text } from './flags.ts';
+import { type FlagValues, numberFlag, textFlag } from './flags.ts';
 import type { Session } from './session.ts';
 
 export const FOLLOW_FLAGS = {
@@ -40,7 +40,7 @@ const forgiven = (state: ControllerState, retry: boolean): ControllerState =>
 
 /** `otela-plan watch --forecast`: a look per slot, just after it begins. */
 export async function follow(flags: FlagValues, session: Session, io: Io, watched: Watched): Promise<number> {
-  const statePath = text(flags, 'state') ?? 'otela-plan.state.json';
+  const statePath = textFlag(flags, 'state') ?? 'otela-plan.state.json';
   const unlock = lockState(statePath);
   try {
     return await followSlots(flags, { ...session, statePath }, io, watched);
@@ -55,24 +55,24 @@ async function followSlots(
   io: Io,
   watched: Watched,
 ): Promise<number> {
-  const slotS = number(flags, 'slot', 60, { min: 1, max: 3600 });
+  const slotS = numberFlag(flags, 'slot', 60, { min: 1, max: 3600 });
   if (!Number.isInteger(slotS)) throw new UsageError('--slot is a whole number of seconds');
   const whole = (name: string, fallback: number, max: number) =>
-    Math.round(number(flags, name, fallback, { min: 1, max }));
-  const history = text(flags, 'history');
-  const rates = text(flags, 'rates');
+    Math.round(numberFlag(flags, name, fallback, { min: 1, max }));
+  const history = textFlag(flags, 'history');
+  const rates = textFlag(flags, 'rates');
   const { controller } = session;
   const yes = flags.yes === true;
   let state = forgiven(readState(session.statePath), flags.retry === true);
-  const follower = new Follower(
+  const follower = new DemandFollower(
     controller,
     {
       slotS,
       horizon: whole('horizon', 5, 60),
       season: whole('season', Math.max(1, Math.round(DAY_S / slotS)), 100_000),
-      margin: number(flags, 'margin', 0.1, { min: 0, max: 1 }),
+      margin: numberFlag(flags, 'margin', 0.1, { min: 0, max: 1 }),
       confirm: whole('confirm', 2, 60),
-      switchS: number(flags, 'switch-s', 60, { min: 0, max: 3600 }),
+      switchS: numberFlag(flags, 'switch-s', 60, { min: 0, max: 3600 }),
       wave: whole('wave', 1, 1000),
       pins: listOf(flags, 'pin').map(parsePin),
       measured: rates === undefined ? [] : readRates(rates),

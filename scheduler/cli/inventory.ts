@@ -1,4 +1,4 @@
-import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { command } from '../live/command.ts';
 import { slurmInventory } from '../live/sinfo.ts';
 import { type Inventory, readInventory } from '../planner/input.ts';
@@ -6,7 +6,7 @@ import { type Inventory, readInventory } from '../planner/input.ts';
 /** A file, or `sinfo`: the GPUs that Slurm has free at this moment. */
 export function inventoryFrom(
   where: string,
-  catalogue: Catalogue,
+  catalogue: HardwareCatalogue,
   log: (line: string) => void,
   run: typeof command = command,
 ): Promise<Inventory> {

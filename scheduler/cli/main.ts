@@ -3,8 +3,8 @@
 import { EXIT_USAGE, runProgram } from '../../shared/command-line/index.ts';
 import { type Io, makeIo } from '../../shared/terminal/io.ts';
 import { SchedulerError } from '../errors.ts';
-import { PROGRAM } from './commands.ts';
-import { EXIT_FAILED, exitOf } from './exit.ts';
+import { PLAN_PROGRAM } from './commands.ts';
+import { EXIT_FAILED, planExitCode } from './exit.ts';
 import { FACTORY_ACTS } from './removed.ts';
 
 /** `argv` begins after the program's name. Resolves with the exit code and never rejects. */
@@ -13,10 +13,10 @@ export function main(argv: readonly string[], io: Io = makeIo(process.stdout, pr
     io.log(`otela-plan: apply is no longer there: ${FACTORY_ACTS}`);
     return Promise.resolve(EXIT_USAGE);
   }
-  return runProgram(PROGRAM, argv, io, {
+  return runProgram(PLAN_PROGRAM, argv, io, {
     out: io.out,
     complain: io.log,
-    exitOf: (error) => (error instanceof SchedulerError ? exitOf(error.code) : undefined),
+    exitOf: (error) => (error instanceof SchedulerError ? planExitCode(error.code) : undefined),
     failed: EXIT_FAILED,
   });
 }

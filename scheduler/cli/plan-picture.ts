@@ -1,6 +1,6 @@
 import type { Plan } from '../planner/types.ts';
 import type { SimulationResult } from '../serving/cluster.ts';
-import { count, duration } from './units.ts';
+import { countText, durationText } from './units.ts';
 
 /** Characters of a pool's row in a terminal, at most. */
 const COLUMNS = 48;
@@ -43,7 +43,7 @@ export function planPicture(plan: Plan): string {
       .map(({ model, gpus }) => letter(model).repeat(Math.max(1, Math.round(gpus / each))))
       .join('');
     const free = '·'.repeat(Math.max(0, Math.round(row.gpus / each) - cells.length));
-    return `${(names[i] ?? '').padEnd(width)}  ${cells}${free}  ${count(row.used)} of ${count(row.gpus)}`;
+    return `${(names[i] ?? '').padEnd(width)}  ${cells}${free}  ${countText(row.used)} of ${countText(row.gpus)}`;
   });
   const shown = plan.models.flatMap(({ model }, m) =>
     rows.some(({ parts }) => parts.some((part) => part.model === m)) ? [`${letter(m)} ${model}`] : [],
@@ -95,14 +95,14 @@ export function latencySvg(result: SimulationResult): string {
   const mark = (share: number, value: number) => {
     const x = 50 + (Math.min(value, longest) / longest) * (width - 80);
     const y = height - 40 - share * (height - 80);
-    return `<circle cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="4" fill="${COLOURS[1]}"/><text x="${(x + 8).toFixed(1)}" y="${(y + 14).toFixed(1)}">${Math.round(share * 100)} of 100 within ${duration(value)}</text>`;
+    return `<circle cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="4" fill="${COLOURS[1]}"/><text x="${(x + 8).toFixed(1)}" y="${(y + 14).toFixed(1)}">${Math.round(share * 100)} of 100 within ${durationText(value)}</text>`;
   };
   return svg(width, height, 'Share of answers by the time they took', [
     `<line x1="50" y1="${height - 40}" x2="${width - 30}" y2="${height - 40}" stroke="#444"/><line x1="50" y1="40" x2="50" y2="${height - 40}" stroke="#444"/>`,
     `<polyline points="${points.join(' ')}" fill="none" stroke="${COLOURS[0]}" stroke-width="2"/>`,
     mark(0.5, result.latency.p50),
     mark(0.95, result.latency.p95),
-    `<text x="50" y="${height - 20}" fill="#444">0</text><text x="${width - 30}" y="${height - 20}" text-anchor="end" fill="#444">${duration(longest)}</text>`,
+    `<text x="50" y="${height - 20}" fill="#444">0</text><text x="${width - 30}" y="${height - 20}" text-anchor="end" fill="#444">${durationText(longest)}</text>`,
   ]);
 }
 
@@ -122,10 +122,10 @@ export function latencyPicture(result: SimulationResult): string {
   }
   const most = Math.max(1, ...counts);
   const lines = counts.map((many, i) => {
-    const until = duration(((i + 1) / STEPS) * longest);
+    const until = durationText(((i + 1) / STEPS) * longest);
     return (
       `${i === STEPS - 1 ? 'longer' : `up to ${until}`}`.padEnd(14) +
-      `${'█'.repeat(Math.round((many / most) * 40))} ${count(many)}`.trimStart()
+      `${'█'.repeat(Math.round((many / most) * 40))} ${countText(many)}`.trimStart()
     );
   });
   return ['answers by the time they took', ...lines].join('\n');

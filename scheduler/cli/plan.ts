@@ -3,28 +3,28 @@ import { type Flags, parseLine, UsageError } from '../../shared/command-line/ind
 import type { Io } from '../../shared/terminal/io.ts';
 import { predict } from '../planner/predict.ts';
 import { planExit } from './exit.ts';
-import { text } from './flags.ts';
-import { json } from './json.ts';
+import { textFlag } from './flags.ts';
+import { prettyJson } from './json.ts';
 import { planSvg } from './plan-picture.ts';
-import { PLANNING_FLAGS, planned } from './planned.ts';
+import { PLANNING_FLAGS, planFromFlags } from './planned.ts';
 import { planText, whyText } from './show.ts';
 
-export const FLAGS = {
+export const PLAN_COMMAND_FLAGS = {
   ...PLANNING_FLAGS,
   svg: { value: 'FILE', takes: 'file', help: 'a picture of it' },
 } as const satisfies Flags;
 
 /** `otela-plan plan` */
 export async function planCommand(argv: readonly string[], io: Io): Promise<number> {
-  const flags = parseLine(argv, FLAGS).values;
-  const { inventory, workload, options, durationS, plan } = await planned(flags, io);
+  const flags = parseLine(argv, PLAN_COMMAND_FLAGS).values;
+  const { inventory, workload, options, durationS, plan } = await planFromFlags(flags, io);
   const rate = workload.reduce((sum, demand) => sum + demand.rate, 0);
   if (rate * durationS > 5_000_000)
     throw new UsageError(
       `${Math.round(rate * durationS)} requests would be simulated; give a shorter --duration (0 simulates none)`,
     );
   const prediction = durationS > 0 ? predict(plan, inventory.pools, workload, options, durationS) : undefined;
-  const svg = text(flags, 'svg');
+  const svg = textFlag(flags, 'svg');
   if (svg !== undefined) writeFileSync(svg, planSvg(plan));
   if (flags.json === true) {
     const { pick: _, ...rest } = plan;
@@ -35,7 +35,7 @@ export async function planCommand(argv: readonly string[], io: Io): Promise<numb
         ...(result === undefined ? {} : { ...result, latencies: undefined }),
       })),
     };
-    io.out(json({ ...rest, simulated }));
+    io.out(prettyJson({ ...rest, simulated }));
   } else {
     io.out(planText(plan, prediction));
     io.out(`\nwhy\n${whyText(plan)}`);

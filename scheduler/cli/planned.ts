@@ -1,7 +1,7 @@
 /** What `plan` and `compare` have in common: from flags to a plan. */
 import { type Flags, JSON_FLAG } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
-import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { gatewayFrom } from '../live/gateway.ts';
 import { liveInventory, liveNodes } from '../live/nodes.ts';
 import { liveWorkload } from '../live/workload.ts';
@@ -10,16 +10,16 @@ import { loadPlanner } from '../planner/load.ts';
 import type { Plan } from '../planner/types.ts';
 import type { Demand, PlanOptions } from '../solver/problem.ts';
 import {
-  asFlagged,
+  applyWorkloadFlags,
   CATALOGUE_FLAGS,
   catalogueFrom,
   ENGINE_FLAGS,
   type FlagValues,
-  number,
+  numberFlag,
   PLAN_FLAGS,
   planOptionsFrom,
-  required,
-  text,
+  requiredFlag,
+  textFlag,
 } from './flags.ts';
 import { inventoryFrom } from './inventory.ts';
 
@@ -35,21 +35,21 @@ const SOURCE_FLAGS = {
 /** Inventory and workload from files, or from a gateway where `--live`; a file overrides the live half. */
 async function sources(
   flags: FlagValues,
-  catalogue: Catalogue,
+  catalogue: HardwareCatalogue,
   io: Io,
 ): Promise<{ inventory: Inventory; workload: Demand[] }> {
   if (flags.live !== true) {
     return {
-      inventory: await inventoryFrom(required(flags, 'inventory'), catalogue, io.log),
-      workload: readWorkload(required(flags, 'workload'), catalogue),
+      inventory: await inventoryFrom(requiredFlag(flags, 'inventory'), catalogue, io.log),
+      workload: readWorkload(requiredFlag(flags, 'workload'), catalogue),
     };
   }
-  const gateway = gatewayFrom(required(flags, 'gateway'), text(flags, 'key-file'));
+  const gateway = gatewayFrom(requiredFlag(flags, 'gateway'), textFlag(flags, 'key-file'));
   const nodes = await liveNodes(gateway, catalogue, () => {});
-  const [inventoryFile, workloadFile] = [text(flags, 'inventory'), text(flags, 'workload')];
+  const [inventoryFile, workloadFile] = [textFlag(flags, 'inventory'), textFlag(flags, 'workload')];
   const workload =
     workloadFile === undefined
-      ? await liveWorkload(gateway, catalogue, text(flags, 'window') ?? '1h', io.log, nodes)
+      ? await liveWorkload(gateway, catalogue, textFlag(flags, 'window') ?? '1h', io.log, nodes)
       : readWorkload(workloadFile, catalogue);
   const inventory =
     inventoryFile === undefined
@@ -77,13 +77,13 @@ interface Planned {
 }
 
 /** `leastS`: of the simulation. */
-export async function planned(flags: FlagValues, io: Io, leastS = 0): Promise<Planned> {
+export async function planFromFlags(flags: FlagValues, io: Io, leastS = 0): Promise<Planned> {
   const catalogue = catalogueFrom(flags);
   const options = planOptionsFrom(flags, catalogue, io.log);
   const { inventory, workload: asked } = await sources(flags, catalogue, io);
-  const workload = asFlagged(flags, asked, catalogue);
-  const durationS = number(flags, 'duration', 300, { min: leastS, max: 86_400 });
-  const planner = await loadPlanner(text(flags, 'planner'));
+  const workload = applyWorkloadFlags(flags, asked, catalogue);
+  const durationS = numberFlag(flags, 'duration', 300, { min: leastS, max: 86_400 });
+  const planner = await loadPlanner(textFlag(flags, 'planner'));
   const plan = await planner(inventory.pools, workload, inventory.running, { catalogue, options });
   return { inventory, workload, options, durationS, plan };
 }

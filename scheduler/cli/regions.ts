@@ -2,20 +2,20 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT_DONE, type Flags, parseLine } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
-import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { findGpu } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
-import { type Gateway, GatewayRefusal, gatewayFrom } from '../live/gateway.ts';
+import { GatewayRefusal, gatewayFrom, type PlannerGateway } from '../live/gateway.ts';
 import { type RegionFacts, regionFacts } from '../live/region-facts.ts';
 import { Tracker } from '../regions/live/observed.ts';
 import { type LivePlan, LivePlanner } from '../regions/live/planner.ts';
 import { readPriceTable } from '../regions/live/price-file.ts';
 import { Publisher } from '../regions/live/publish.ts';
 import { writeWarm } from '../regions/live/warm-files.ts';
-import { CATALOGUE_FLAGS, catalogueFrom, number, required, text } from './flags.ts';
+import { CATALOGUE_FLAGS, catalogueFrom, numberFlag, requiredFlag, textFlag } from './flags.ts';
 import { regionsText } from './show-regions.ts';
 
-export const FLAGS = {
+export const REGIONS_FLAGS = {
   gpus: CATALOGUE_FLAGS.gpus,
   gateway: { value: 'URL', help: 'the gateway' },
   'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's key" },
@@ -56,31 +56,31 @@ export interface RegionsOutside {
 
 /** `otela-plan regions`: looks, plans and, with --apply, publishes each slot. Ending it leaves the last plan until that expires. */
 export async function regionsCommand(argv: readonly string[], io: Io, outside: RegionsOutside = {}): Promise<number> {
-  const flags = parseLine(argv, FLAGS).values;
-  const slotS = number(flags, 'every', 45, { min: 1, max: 3_600 });
-  const slots = number(flags, 'slots', Number.POSITIVE_INFINITY, { min: 1 });
-  const gateway = gatewayFrom(required(flags, 'gateway'), text(flags, 'key-file'), outside.fetch);
+  const flags = parseLine(argv, REGIONS_FLAGS).values;
+  const slotS = numberFlag(flags, 'every', 45, { min: 1, max: 3_600 });
+  const slots = numberFlag(flags, 'slots', Number.POSITIVE_INFINITY, { min: 1 });
+  const gateway = gatewayFrom(requiredFlag(flags, 'gateway'), textFlag(flags, 'key-file'), outside.fetch);
   const loop = new Loop({
     gateway,
     io,
     apply: flags.apply === true,
     only: flags.model.length === 0 ? undefined : new Set(flags.model),
-    warm: text(flags, 'warm'),
-    prices: text(flags, 'prices'),
+    warm: textFlag(flags, 'warm'),
+    prices: textFlag(flags, 'prices'),
     now: outside.now ?? Date.now,
     tracker: new Tracker({
       slotS,
-      concurrency: number(flags, 'concurrency', 16, { min: 1, max: 100_000 }),
+      concurrency: numberFlag(flags, 'concurrency', 16, { min: 1, max: 100_000 }),
       watts: wattsOf(catalogueFrom(flags), io),
     }),
     planner: new LivePlanner({
       slotS,
-      secondsPerUsd: number(flags, 'usd-worth', 10_000),
-      smoothness: number(flags, 'smoothness', 0.5, { min: 1e-3 }),
+      secondsPerUsd: numberFlag(flags, 'usd-worth', 10_000),
+      smoothness: numberFlag(flags, 'smoothness', 0.5, { min: 1e-3 }),
     }),
     publisher: new Publisher({
       gateway,
-      planner: text(flags, 'planner') ?? randomUUID().slice(0, 8),
+      planner: textFlag(flags, 'planner') ?? randomUUID().slice(0, 8),
       holdsMs: Math.max(HOLDS_LEAST_MS, HOLDS_SLOTS * slotS * 1e3),
     }),
   });
@@ -102,7 +102,7 @@ export async function regionsCommand(argv: readonly string[], io: Io, outside: R
   }
 }
 
-function wattsOf(catalogue: Catalogue, io: Io): (gpu: string | null) => number {
+function wattsOf(catalogue: HardwareCatalogue, io: Io): (gpu: string | null) => number {
   const known = new Map<string, number>();
   return (gpu) => {
     if (gpu === null) return WATTS_GUESS;
@@ -118,7 +118,7 @@ function wattsOf(catalogue: Catalogue, io: Io): (gpu: string | null) => number {
   };
 }
 
-function wattsIn(catalogue: Catalogue, gpu: string): number | undefined {
+function wattsIn(catalogue: HardwareCatalogue, gpu: string): number | undefined {
   try {
     return findGpu(catalogue, gpu).watts;
   } catch (error) {
@@ -128,7 +128,7 @@ function wattsIn(catalogue: Catalogue, gpu: string): number | undefined {
 }
 
 interface LoopOptions {
-  gateway: Gateway;
+  gateway: PlannerGateway;
   io: Io;
   apply: boolean;
   only: ReadonlySet<string> | undefined;

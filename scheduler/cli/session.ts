@@ -1,6 +1,6 @@
 /** What both forms of `otela-plan watch` run with: the gateway, the demand, the planner. */
 import type { Io } from '../../shared/terminal/io.ts';
-import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { type AgentSide, Agents } from '../controller/agents.ts';
 import type { Controller } from '../controller/round.ts';
 import { gatewayFrom } from '../live/gateway.ts';
@@ -10,16 +10,16 @@ import { readWorkload } from '../planner/input.ts';
 import { loadPlanner } from '../planner/load.ts';
 import type { Demand } from '../solver/problem.ts';
 import {
-  asFlagged,
+  applyWorkloadFlags,
   CATALOGUE_FLAGS,
   catalogueFrom,
   ENGINE_FLAGS,
   type FlagValues,
-  number,
+  numberFlag,
   PLAN_FLAGS,
   planOptionsFrom,
-  required,
-  text,
+  requiredFlag,
+  textFlag,
 } from './flags.ts';
 
 export const SESSION_FLAGS = {
@@ -43,13 +43,13 @@ export interface Outside {
 
 export interface Session {
   controller: Controller;
-  catalogue: Catalogue;
+  catalogue: HardwareCatalogue;
   workload(nodes: readonly LiveNode[]): Promise<Demand[]>;
 }
 
 export async function sessionFrom(flags: FlagValues, io: Io, outside: Outside): Promise<Session> {
   const catalogue = catalogueFrom(flags);
-  const gateway = gatewayFrom(required(flags, 'gateway'), text(flags, 'key-file'), outside.fetch);
+  const gateway = gatewayFrom(requiredFlag(flags, 'gateway'), textFlag(flags, 'key-file'), outside.fetch);
   const now = outside.now ?? Date.now;
   const { pause } = outside;
   const agents =
@@ -59,14 +59,14 @@ export async function sessionFrom(flags: FlagValues, io: Io, outside: Outside): 
       catalogue,
       now,
       log: io.log,
-      drainMs: Math.round(number(flags, 'drain', 60, { min: 0, max: 86_400 }) * 1e3),
+      drainMs: Math.round(numberFlag(flags, 'drain', 60, { min: 0, max: 86_400 }) * 1e3),
       ...(pause === undefined ? {} : { wait: pause }),
     });
-  const workloadFile = text(flags, 'workload');
+  const workloadFile = textFlag(flags, 'workload');
   const controller: Controller = {
     gateway,
     catalogue,
-    planner: await loadPlanner(text(flags, 'planner')),
+    planner: await loadPlanner(textFlag(flags, 'planner')),
     options: planOptionsFrom(flags, catalogue, io.log),
     agents,
     now,
@@ -76,10 +76,10 @@ export async function sessionFrom(flags: FlagValues, io: Io, outside: Outside): 
     controller,
     catalogue,
     workload: async (nodes) =>
-      asFlagged(
+      applyWorkloadFlags(
         flags,
         workloadFile === undefined
-          ? await liveWorkload(gateway, catalogue, text(flags, 'window') ?? '10m', io.log, nodes)
+          ? await liveWorkload(gateway, catalogue, textFlag(flags, 'window') ?? '10m', io.log, nodes)
           : readWorkload(workloadFile, catalogue),
         catalogue,
       ),

@@ -1,5 +1,5 @@
 import { printable } from '../../shared/terminal/printable.ts';
-import type { LivePlan, Outcome, PlannedModel } from '../regions/live/planner.ts';
+import type { LivePlan, PlannedModel, RegionPlanOutcome } from '../regions/live/planner.ts';
 
 /** `state`: what became of the plan. The head changes with each slot, the body only with the plan. */
 export function regionsText(plan: LivePlan, state: string): { head: string; body: string } {
@@ -22,7 +22,7 @@ function modelLines({ model, regions }: PlannedModel): string[] {
 }
 
 /** Responses weighted by requests. */
-function total(models: readonly PlannedModel[], which: 'now' | 'planned'): Outcome {
+function total(models: readonly PlannedModel[], which: 'now' | 'planned'): RegionPlanOutcome {
   const requests = models.reduce((sum, { expected }) => sum + expected, 0);
   return models.reduce(
     (sum, model) => ({

@@ -4,7 +4,7 @@ import { parallelismText } from '../roofline/parallelism.ts';
 import type { SimulationResult } from '../serving/cluster.ts';
 import { percent, table } from '../validate/table.ts';
 import { planPicture } from './plan-picture.ts';
-import { count, duration, energy, perSecond } from './units.ts';
+import { countText, durationText, energy, perSecond } from './units.ts';
 
 const OBJECTIVE_WORDS: Record<string, string> = {
   gpus: 'the fewest GPUs that keep the latency targets',
@@ -29,9 +29,9 @@ function headline(plan: Plan): string {
   const used = plan.placements.reduce((sum, one) => sum + one.replicas * gpusOf(one), 0);
   const there = plan.pools.reduce((sum, { gpus }) => sum + gpus, 0);
   const money = plan.usdPerHour > 0 ? `, ${plan.usdPerHour.toFixed(2)} USD per hour` : '';
-  const of = there > 0 ? ` of ${count(there)}` : '';
+  const of = there > 0 ? ` of ${countText(there)}` : '';
   const lines = [
-    `Plan for ${OBJECTIVE_WORDS[plan.objective] ?? plan.objective}: ${count(used)}${of} GPUs for ${plan.models.length} model${plan.models.length === 1 ? '' : 's'}${money}.`,
+    `Plan for ${OBJECTIVE_WORDS[plan.objective] ?? plan.objective}: ${countText(used)}${of} GPUs for ${plan.models.length} model${plan.models.length === 1 ? '' : 's'}${money}.`,
   ];
   if (plan.infeasible !== undefined) lines.unshift(`NOT AS ASKED: ${plan.infeasible}`, '');
   return lines.join('\n');
@@ -64,16 +64,16 @@ function modelTable(plan: Plan, prediction: Prediction | undefined): string {
         result === undefined
           ? ['-', '-', '-', '-']
           : [
-              duration(result.latency.mean),
-              duration(result.latency.p95),
-              duration(result.ttft.mean),
-              duration(result.tpot.mean),
+              durationText(result.latency.mean),
+              durationText(result.latency.p95),
+              durationText(result.ttft.mean),
+              durationText(result.tpot.mean),
             ];
       return [
         one.model,
         perSecond(one.rate),
         servedText(one),
-        duration(one.latencyS),
+        durationText(one.latencyS),
         targetText(one),
         ...(prediction === undefined ? [] : simulated),
         one.availability === undefined ? '-' : availabilityText(one),
@@ -89,7 +89,7 @@ function servedText({ rate, unserved }: PlannedModel): string {
 
 function targetText({ target }: PlannedModel): string {
   if (target === undefined) return 'none';
-  return `${duration(target.latencyS)}${target.asked ? '' : ' (default)'}`;
+  return `${durationText(target.latencyS)}${target.asked ? '' : ' (default)'}`;
 }
 
 /** `99.9 % of the time`; as many nines as there are. */
@@ -120,8 +120,8 @@ function qualityText({ report, objective }: Plan): string {
 function predictionText(prediction: Prediction | undefined): string {
   if (prediction === undefined) return '';
   return (
-    `Simulated: ${perSecond(prediction.requestsPerS)} and ${count(prediction.tokensPerS)} tokens/s, ` +
-    `an answer takes ${duration(prediction.meanS)} on average and 95 of 100 at most ${duration(prediction.p95S)}; about ${energy(prediction.energyJ)} (an estimate).`
+    `Simulated: ${perSecond(prediction.requestsPerS)} and ${countText(prediction.tokensPerS)} tokens/s, ` +
+    `an answer takes ${durationText(prediction.meanS)} on average and 95 of 100 at most ${durationText(prediction.p95S)}; about ${energy(prediction.energyJ)} (an estimate).`
   );
 }
 
@@ -132,7 +132,7 @@ export function whyText(plan: Plan): string {
 export function simulationText(result: SimulationResult): string {
   const row = (name: string, { mean, p50, p90, p95, p99, max }: SimulationResult['latency']) => [
     name,
-    ...[mean, p50, p90, p95, p99, max].map(duration),
+    ...[mean, p50, p90, p95, p99, max].map(durationText),
   ];
   return [
     table(
@@ -144,9 +144,9 @@ export function simulationText(result: SimulationResult): string {
       ],
     ),
     [
-      `${count(result.requests)} requests in ${duration(result.durationS)}: ${perSecond(result.requestsPerS)}, ${count(result.tokensPerS)} answer tokens/s`,
+      `${countText(result.requests)} requests in ${durationText(result.durationS)}: ${perSecond(result.requestsPerS)}, ${countText(result.tokensPerS)} answer tokens/s`,
       `GPUs busy ${percent(result.busy, 0)} of the time; their memory for requests ${percent(result.kvUse, 0)} full while busy, ${percent(result.kvPeak, 0)} at most`,
-      `${count(result.preemptions)} requests were put back because memory ran out, ${count(result.refused)} refused because they never fit`,
+      `${countText(result.preemptions)} requests were put back because memory ran out, ${countText(result.refused)} refused because they never fit`,
       ...(result.prefixHit > 0
         ? [`${percent(result.prefixHit)} of the prompts' tokens came from the prefix cache`]
         : []),

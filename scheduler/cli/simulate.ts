@@ -1,18 +1,18 @@
 import { writeFileSync } from 'node:fs';
 import { EXIT_DONE, JSON_FLAG, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
-import { findGpu, findModel, parse } from '../catalogue/catalogue.ts';
+import { findGpu, findModel, parseAs } from '../catalogue/catalogue.ts';
 import type { Model } from '../catalogue/model.ts';
 import { KV_PRECISIONS, PRECISIONS, type Precision } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
 import { demandSchema } from '../planner/input.ts';
-import { type Deployment, deploymentProblem } from '../roofline/deployment.ts';
+import { deploymentProblem, type ModelDeployment } from '../roofline/deployment.ts';
 import { type Parallelism, parallelismProblem } from '../roofline/parallelism.ts';
 import { StepModel } from '../roofline/step.ts';
 import { simulate } from '../serving/cluster.ts';
 import { contextProblem } from '../serving/context.ts';
 import { POLICY_NAMES } from '../serving/policies.ts';
-import { seeded } from '../serving/random.ts';
+import { seededRandom } from '../serving/random.ts';
 import { type Arrivals, drawRequests, type Requests, requestsFromTrace } from '../serving/requests.ts';
 import { readTrace } from '../traces/read.ts';
 import {
@@ -21,11 +21,11 @@ import {
   ENGINE_FLAGS,
   type FlagValues,
   limitsFrom,
-  number,
-  required,
-  text,
+  numberFlag,
+  requiredFlag,
+  textFlag,
 } from './flags.ts';
-import { json } from './json.ts';
+import { prettyJson } from './json.ts';
 import { latencyPicture, latencySvg } from './plan-picture.ts';
 import { simulationText } from './show.ts';
 
@@ -68,16 +68,16 @@ export const SIMULATE_FLAGS = {
 export function simulateCommand(argv: readonly string[], io: Io): number {
   const flags = parseLine(argv, SIMULATE_FLAGS).values;
   const catalogue = catalogueFrom(flags);
-  const model = findModel(catalogue, required(flags, 'model'));
-  const seed = Math.round(number(flags, 'seed', 1));
+  const model = findModel(catalogue, requiredFlag(flags, 'model'));
+  const seed = Math.round(numberFlag(flags, 'seed', 1));
   const { requests, prefixBlockTokens, note } = requestsOf(flags, model, seed);
   const limits = { ...limitsFrom(flags), ...(prefixBlockTokens > 0 ? { prefixBlockTokens } : {}) };
   if (note !== undefined) io.log(note);
   const parallelism = parallelismFrom(flags);
-  const prefillTp = Math.round(number(flags, 'prefill-tp', parallelism.tp, { min: 1, max: 72 }));
+  const prefillTp = Math.round(numberFlag(flags, 'prefill-tp', parallelism.tp, { min: 1, max: 72 }));
   const prefillParallelism = { ...parallelism, tp: prefillTp };
   const group = (gpuName: string, replicas: number, parallelism: Parallelism) => {
-    const deployment: Deployment = {
+    const deployment: ModelDeployment = {
       model,
       gpu: findGpu(catalogue, gpuName),
       ...parallelism,
@@ -94,41 +94,43 @@ export function simulateCommand(argv: readonly string[], io: Io): number {
       weight: 1,
     };
   };
-  const groups = [group(required(flags, 'gpu'), number(flags, 'replicas', 1, { min: 1, max: 10_000 }), parallelism)];
-  const apart = number(flags, 'prefill-replicas', 0, { max: 10_000 });
+  const groups = [
+    group(requiredFlag(flags, 'gpu'), numberFlag(flags, 'replicas', 1, { min: 1, max: 10_000 }), parallelism),
+  ];
+  const apart = numberFlag(flags, 'prefill-replicas', 0, { max: 10_000 });
   const result = simulate({
     model: model.id,
     groups,
     requests,
     limits,
-    policy: text(flags, 'policy') ?? 'weighted',
+    policy: textFlag(flags, 'policy') ?? 'weighted',
     seed,
     ...(apart > 0
       ? {
           prefill: {
-            groups: [group(text(flags, 'prefill-gpu') ?? required(flags, 'gpu'), apart, prefillParallelism)],
-            bytesPerSecond: number(flags, 'network-gbs', 25, { min: 1e-3 }) * 1e9,
+            groups: [group(textFlag(flags, 'prefill-gpu') ?? requiredFlag(flags, 'gpu'), apart, prefillParallelism)],
+            bytesPerSecond: numberFlag(flags, 'network-gbs', 25, { min: 1e-3 }) * 1e9,
           },
         }
       : {}),
   });
-  const svg = text(flags, 'svg');
+  const svg = textFlag(flags, 'svg');
   if (svg !== undefined) writeFileSync(svg, latencySvg(result));
   io.out(
     flags.json === true
-      ? json({ ...result, latencies: undefined })
+      ? prettyJson({ ...result, latencies: undefined })
       : `${simulationText(result)}\n\n${latencyPicture(result)}`,
   );
   return EXIT_DONE;
 }
 
 function parallelismFrom(flags: FlagValues): Parallelism {
-  const ways = (name: string) => Math.round(number(flags, name, 1, { min: 1, max: 72 }));
+  const ways = (name: string) => Math.round(numberFlag(flags, name, 1, { min: 1, max: 72 }));
   return { tp: ways('tp'), pp: ways('pp'), dp: ways('dp'), ep: flags.ep === true, sp: ways('sp') };
 }
 
 function precision(flags: FlagValues, name: string, known: readonly Precision[], stored: Precision): Precision {
-  const value = text(flags, name) ?? stored;
+  const value = textFlag(flags, name) ?? stored;
   const found = known.find((one) => one === value);
   if (found === undefined)
     throw new UsageError(`--${name}: no precision is called ${value}; there are ${known.join(', ')}`);
@@ -155,9 +157,9 @@ interface Asked {
 }
 
 function requestsOf(flags: FlagValues, model: Model, seed: number): Asked {
-  const path = text(flags, 'trace');
+  const path = textFlag(flags, 'trace');
   if (path === undefined) return { requests: drawnRequests(flags, model, seed), prefixBlockTokens: 0 };
-  const { rows, format, prefixBlockTokens, leftOut } = readTrace(path, text(flags, 'trace-model'));
+  const { rows, format, prefixBlockTokens, leftOut } = readTrace(path, textFlag(flags, 'trace-model'));
   const left = leftOut === 0 ? '' : `; ${leftOut} lines left out: failed requests or other models`;
   const note = format === 'plain' ? undefined : `${path}: ${format}, ${rows.length} requests${left}`;
   return { requests: requestsFromTrace(rows), prefixBlockTokens, ...(note === undefined ? {} : { note }) };
@@ -165,32 +167,32 @@ function requestsOf(flags: FlagValues, model: Model, seed: number): Asked {
 
 function drawnRequests(flags: FlagValues, model: Model, seed: number): Requests {
   const backlog = flags.backlog === true;
-  const rate = backlog ? 1 : number(flags, 'rate', Number.NaN, { min: 1e-9 });
+  const rate = backlog ? 1 : numberFlag(flags, 'rate', Number.NaN, { min: 1e-9 });
   if (!Number.isFinite(rate)) throw new UsageError('--rate is needed (requests/s), or --backlog, or --trace FILE');
-  const demand = parse(
+  const demand = parseAs(
     demandSchema,
     {
       model: model.id,
       rate,
-      cv: number(flags, 'cv', 1),
-      input: lengths(required(flags, 'input'), 'input'),
-      output: lengths(required(flags, 'output'), 'output'),
+      cv: numberFlag(flags, 'cv', 1),
+      input: lengths(requiredFlag(flags, 'input'), 'input'),
+      output: lengths(requiredFlag(flags, 'output'), 'output'),
     },
     'simulate',
   );
   const problem = contextProblem(model, demand.input, demand.output);
   if (problem !== undefined) throw new SchedulerError('bad_input', problem);
   const arrivals: Arrivals = backlog ? { kind: 'backlog' } : { kind: 'gamma', rate, cv: Math.max(0.05, demand.cv) };
-  const count = text(flags, 'count');
-  const durationS = number(flags, 'duration', 300);
+  const count = textFlag(flags, 'count');
+  const durationS = numberFlag(flags, 'duration', 300);
   if (backlog || count !== undefined) {
     return drawRequests(
       { arrivals, input: demand.input, output: demand.output },
-      { count: Math.round(number(flags, 'count', 1000, { min: 1, max: REQUESTS_MAX })) },
-      seeded(seed),
+      { count: Math.round(numberFlag(flags, 'count', 1000, { min: 1, max: REQUESTS_MAX })) },
+      seededRandom(seed),
     );
   }
   if (durationS * rate > REQUESTS_MAX)
     throw new UsageError(`that is ${Math.round(durationS * rate)} requests; at most ${REQUESTS_MAX}`);
-  return drawRequests({ arrivals, input: demand.input, output: demand.output }, { durationS }, seeded(seed));
+  return drawRequests({ arrivals, input: demand.input, output: demand.output }, { durationS }, seededRandom(seed));
 }

@@ -1,7 +1,7 @@
 /** Numbers as people read them: with their unit, three digits, no powers of ten. */
 
 /** `15,480`; below 100 with as many decimals as make three digits. */
-export function count(value: number): string {
+export function countText(value: number): string {
   if (!Number.isFinite(value)) return '-';
   const digits = Math.abs(value) >= 100 || Number.isInteger(value) ? 0 : Math.abs(value) >= 10 ? 1 : 2;
   const [whole = '', decimals] = value.toFixed(digits).split('.');
@@ -12,16 +12,16 @@ export function count(value: number): string {
 /** Requests per second; per hour where it is less than one a minute. */
 export function perSecond(rate: number): string {
   if (!Number.isFinite(rate)) return '-';
-  if (rate > 0 && rate < 1 / 60) return `${count(rate * 3600)} requests/h`;
-  return `${count(rate)} requests/s`;
+  if (rate > 0 && rate < 1 / 60) return `${countText(rate * 3600)} requests/h`;
+  return `${countText(rate)} requests/s`;
 }
 
 /** `21 ms`, `3.25 s`, `12 min`. */
-export function duration(seconds: number | undefined): string {
+export function durationText(seconds: number | undefined): string {
   if (seconds === undefined || !Number.isFinite(seconds)) return '-';
-  if (seconds < 1) return `${count(Math.round(seconds * 1e4) / 10)} ms`;
-  if (seconds < 600) return `${count(seconds)} s`;
-  return `${count(seconds / 60)} min`;
+  if (seconds < 1) return `${countText(Math.round(seconds * 1e4) / 10)} ms`;
+  if (seconds < 600) return `${countText(seconds)} s`;
+  return `${countText(seconds / 60)} min`;
 }
 
-export const energy = (joules: number): string => `${count(joules / 3.6e6)} kWh`;
+export const energy = (joules: number): string => `${countText(joules / 3.6e6)} kWh`;

@@ -4,9 +4,9 @@ import { dataPath, readCalibration } from '../catalogue/catalogue.ts';
 import { validate, validationText } from '../validate/report.ts';
 import { sustainedText } from '../validate/sustained.ts';
 import { CATALOGUE_FLAGS, catalogueFrom } from './flags.ts';
-import { json } from './json.ts';
+import { prettyJson } from './json.ts';
 
-export const FLAGS = {
+export const VALIDATE_FLAGS = {
   ...CATALOGUE_FLAGS,
   ...JSON_FLAG,
   strict: { help: 'exit 1 if a figure is missed' },
@@ -15,13 +15,13 @@ export const FLAGS = {
 
 /** `otela-plan validate`: how far the simulator is from what was measured. */
 export function validateCommand(argv: readonly string[], io: Io): number {
-  const flags = parseLine(argv, FLAGS).values;
+  const flags = parseLine(argv, VALIDATE_FLAGS).values;
   if (flags.fit === true) {
     const calibration = readCalibration(dataPath('calibration-opentela.json'));
     io.out(sustainedText({ ...catalogueFrom(flags), calibration }));
     return EXIT_DONE;
   }
   const validation = validate(catalogueFrom(flags));
-  io.out(flags.json === true ? json(validation) : validationText(validation));
+  io.out(flags.json === true ? prettyJson(validation) : validationText(validation));
   return flags.strict === true && validation.missed > 0 ? 1 : EXIT_DONE;
 }

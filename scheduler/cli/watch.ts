@@ -7,7 +7,7 @@ import { lookAt, type Observation, replan } from '../controller/round.ts';
 import { Triggers } from '../controller/triggers.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Demand, Placement } from '../solver/problem.ts';
-import { type FlagValues, number, text } from './flags.ts';
+import { type FlagValues, numberFlag, textFlag } from './flags.ts';
 import { FOLLOW_FLAGS, follow } from './follow.ts';
 import { FACTORY_ACTS, refuseRemoved } from './removed.ts';
 import { type Outside, SESSION_FLAGS, type Session, sessionFrom } from './session.ts';
@@ -20,7 +20,7 @@ interface WatchOutside extends Outside {
   wait?: (ms: number, signal: AbortSignal) => Promise<unknown>;
 }
 
-export const FLAGS = {
+export const WATCH_FLAGS = {
   ...SESSION_FLAGS,
   every: { value: 'S', otherwise: '30', help: 'seconds between looks' },
   plan: { value: 'FILE', takes: 'file', help: 'where the plan is written for the factory, which follows it' },
@@ -30,9 +30,9 @@ export const FLAGS = {
 /** `otela-plan watch`: plans again when something changed, or, with --forecast, in each slot for the slots that come. */
 export async function watchCommand(argv: readonly string[], io: Io, outside: WatchOutside = {}): Promise<number> {
   refuseRemoved(argv);
-  const flags = parseLine(argv, FLAGS).values;
+  const flags = parseLine(argv, WATCH_FLAGS).values;
   if (flags.yes === true && flags.forecast !== true) throw new UsageError(`watch starts nothing: ${FACTORY_ACTS}`);
-  const everyMs = number(flags, 'every', 30, { min: 1, max: 3600 }) * 1e3;
+  const everyMs = numberFlag(flags, 'every', 30, { min: 1, max: 3600 }) * 1e3;
   const session = await sessionFrom(flags, io, outside);
   const over = new AbortController();
   const end = () => over.abort();
@@ -67,7 +67,7 @@ class Shadow {
 
   constructor(session: Session, flags: FlagValues, io: Io) {
     this.#session = session;
-    this.#path = text(flags, 'plan');
+    this.#path = textFlag(flags, 'plan');
     this.#io = io;
   }
 

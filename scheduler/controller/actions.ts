@@ -3,7 +3,9 @@ import type { Placement } from '../solver/problem.ts';
 import type { ControllerState } from './state.ts';
 
 /** One thing to do, and why. */
-export type Action = (Place & { kind: 'start'; why: string }) | (Place & { kind: 'stop'; job: string; why: string });
+export type Action =
+  | (ReplicaPlace & { kind: 'start'; why: string })
+  | (ReplicaPlace & { kind: 'stop'; job: string; why: string });
 
 /** After so many jobs of a placement that ended unasked in a row, a person has to look (`--retry`). */
 const FAILURES_MAX = 3;
@@ -15,31 +17,32 @@ export interface Differences {
 }
 
 /** Replicas that are alike. */
-export type Place = Pick<Placement, 'model' | 'pool' | 'tp' | 'spread'>;
+export type ReplicaPlace = Pick<Placement, 'model' | 'pool' | 'tp' | 'spread'>;
 
-export const placeOf = ({ model, pool, tp, spread }: Place): Place => ({
+export const replicaPlace = ({ model, pool, tp, spread }: ReplicaPlace): ReplicaPlace => ({
   model,
   pool,
   tp,
   ...(spread === undefined ? {} : { spread }),
 });
-export const same = (a: Place, b: Place) => a.model === b.model && a.pool === b.pool && spreadText(a) === spreadText(b);
-export const spreadText = (place: Place): string => parallelismText(place.spread ?? { tp: place.tp });
-const words = (place: Place) => `${place.model} (${spreadText(place)} on ${place.pool})`;
+export const isSamePlace = (a: ReplicaPlace, b: ReplicaPlace) =>
+  a.model === b.model && a.pool === b.pool && spreadText(a) === spreadText(b);
+export const spreadText = (place: ReplicaPlace): string => parallelismText(place.spread ?? { tp: place.tp });
+const words = (place: ReplicaPlace) => `${place.model} (${spreadText(place)} on ${place.pool})`;
 
 /**
  * From what runs to what is wanted. Stops come before starts, since they make room. Without `reclaim` nothing is stopped: what runs
  * already is left alone.
  */
 export function differences(wanted: readonly Placement[], state: ControllerState, reclaim: boolean): Differences {
-  const places: Place[] = [];
-  for (const one of [...wanted, ...state.jobs]) if (!places.some((known) => same(known, one))) places.push(one);
+  const places: ReplicaPlace[] = [];
+  for (const one of [...wanted, ...state.jobs]) if (!places.some((known) => isSamePlace(known, one))) places.push(one);
   const stops: Action[] = [];
   const starts: Action[] = [];
   const held: string[] = [];
   for (const place of places) {
-    const jobs = state.jobs.filter((job) => same(job, place));
-    const want = wanted.filter((one) => same(one, place)).reduce((sum, { replicas }) => sum + replicas, 0);
+    const jobs = state.jobs.filter((job) => isSamePlace(job, place));
+    const want = wanted.filter((one) => isSamePlace(one, place)).reduce((sum, { replicas }) => sum + replicas, 0);
     if (jobs.length > want) {
       if (!reclaim) held.push(`${words(place)}: ${jobs.length} run, ${want} would do; left alone without --reclaim`);
       // Those that wait lose nothing, then the newest.
@@ -51,11 +54,11 @@ export function differences(wanted: readonly Placement[], state: ControllerState
         stops.push({
           kind: 'stop',
           job: id,
-          ...placeOf(place),
+          ...replicaPlace(place),
           why: `the plan has ${want} of ${words(place)}, ${jobs.length} run`,
         });
     }
-    const failed = state.failures.find((one) => same(one, place))?.count ?? 0;
+    const failed = state.failures.find((one) => isSamePlace(one, place))?.count ?? 0;
     if (want > jobs.length && failed >= FAILURES_MAX) {
       held.push(
         `${words(place)}: it failed or ended unasked ${failed} times in a row; not started again without --retry`,
@@ -63,7 +66,7 @@ export function differences(wanted: readonly Placement[], state: ControllerState
       continue;
     }
     for (let n = jobs.length; n < want; n++)
-      starts.push({ kind: 'start', ...placeOf(place), why: `the plan has ${want} of ${words(place)}, ${n} run` });
+      starts.push({ kind: 'start', ...replicaPlace(place), why: `the plan has ${want} of ${words(place)}, ${n} run` });
   }
   return { actions: [...stops, ...starts], held };
 }

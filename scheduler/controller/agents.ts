@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
-import type { Gateway } from '../live/gateway.ts';
+import type { PlannerGateway } from '../live/gateway.ts';
 import { knownModel, type LiveDeployments, type LiveNode, liveNodes } from '../live/nodes.ts';
 import { agentPoolId, agentPools, choose, Offers } from '../live/offers.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
@@ -31,8 +31,8 @@ const FACTORY_PREFIX = 'otela-';
 const TRIES = 3;
 
 interface AgentsOptions {
-  gateway: Gateway;
-  catalogue: Catalogue;
+  gateway: PlannerGateway;
+  catalogue: HardwareCatalogue;
   /** Wall clock, ms. */
   now: () => number;
   log: (line: string) => void;

@@ -1,19 +1,19 @@
-import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
-import type { Gateway } from '../live/gateway.ts';
+import type { PlannerGateway } from '../live/gateway.ts';
 import { inventoryOf, type LiveNode, liveNetwork } from '../live/nodes.ts';
 import type { Plan, Planner } from '../planner/types.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
 import { OptionTable, parallelismsTried } from '../solver/options.ts';
 import type { Demand, Placement, PlanOptions, Pool } from '../solver/problem.ts';
-import { type Action, type Place, placeOf, same, spreadText } from './actions.ts';
+import { type Action, isSamePlace, type ReplicaPlace, replicaPlace, spreadText } from './actions.ts';
 import type { AgentSide } from './agents.ts';
 import { type ControllerState, EMPTY_STATE } from './state.ts';
 
 /** Everything a round acts with. */
 export interface Controller {
-  gateway: Gateway;
-  catalogue: Catalogue;
+  gateway: PlannerGateway;
+  catalogue: HardwareCatalogue;
   planner: Planner;
   options: PlanOptions;
   /** Starts replicas on agents that wait for deployments. */
@@ -46,15 +46,15 @@ export async function observe(controller: Controller, state: ControllerState): P
   const jobs = state.jobs.flatMap((job) => {
     const { model, pool } = job;
     if (states.get(job.id) === 'gone') {
-      const count = (failures.find((one) => same(one, job))?.count ?? 0) + 1;
-      failures = [...failures.filter((one) => !same(one, job)), { ...placeOf(job), count }];
+      const count = (failures.find((one) => isSamePlace(one, job))?.count ?? 0) + 1;
+      failures = [...failures.filter((one) => !isSamePlace(one, job)), { ...replicaPlace(job), count }];
       const why = deployments.failed.get(job.id);
       const ended = why === undefined ? 'ended unasked' : `failed: ${why}`;
       events.push(`${what(job)} of ${model} on ${pool} ${ended} (${count} in a row)`);
       return [];
     }
     const serving = nodes.some((node) => isOf(node, job) && node.models.length > 0);
-    if (serving) failures = failures.filter((one) => !same(one, job));
+    if (serving) failures = failures.filter((one) => !isSamePlace(one, job));
     return [{ ...job, seen: job.seen || serving }];
   });
   const foreign = nodes.filter((node) => !state.jobs.some((job) => isOf(node, job)));
@@ -115,7 +115,7 @@ export async function replan(
   });
   const wanted = plan.placements
     .filter(({ pool }) => own.has(pool))
-    .map((one) => ({ ...placeOf(one), replicas: one.replicas }));
+    .map((one) => ({ ...replicaPlace(one), replicas: one.replicas }));
   // Of a pool that nobody shows at this moment nothing is known, so what runs there is wanted as it is.
   return { plan, wanted: [...wanted, ...runs.filter(({ pool }) => !own.has(pool))], impossible };
 }
@@ -162,9 +162,9 @@ const sameModel = (name: string, id: string) => name === id || id.endsWith(`/${n
 function grouped({ jobs }: ControllerState): Placement[] {
   const placements: Placement[] = [];
   for (const job of jobs) {
-    const known = placements.find((one) => same(one, job));
+    const known = placements.find((one) => isSamePlace(one, job));
     if (known) known.replicas++;
-    else placements.push({ ...placeOf(job), replicas: 1 });
+    else placements.push({ ...replicaPlace(job), replicas: 1 });
   }
   return placements;
 }
@@ -204,7 +204,7 @@ export async function act(
       }
       failed.push(`${describe(action)}: ${error instanceof Error ? error.message : String(error)}`);
       // Nodes that refuse count once a round, however many were asked.
-      if (action.kind === 'stop' || counted.some((one) => same(one, action))) continue;
+      if (action.kind === 'stop' || counted.some((one) => isSamePlace(one, action))) continue;
       counted.push(action);
       now = withFailure(now, action);
       save(now);
@@ -214,10 +214,10 @@ export async function act(
 }
 
 /** Nodes that refuse are asked three times, as jobs that end are started: then a person has to look. */
-function withFailure(state: ControllerState, place: Place): ControllerState {
-  const known = state.failures.find((one) => same(one, place));
+function withFailure(state: ControllerState, place: ReplicaPlace): ControllerState {
+  const known = state.failures.find((one) => isSamePlace(one, place));
   const others = state.failures.filter((one) => one !== known);
-  return { ...state, failures: [...others, { ...placeOf(place), count: (known?.count ?? 0) + 1 }] };
+  return { ...state, failures: [...others, { ...replicaPlace(place), count: (known?.count ?? 0) + 1 }] };
 }
 
 async function start(
@@ -227,7 +227,7 @@ async function start(
 ): Promise<ControllerState> {
   const { model, pool, tp, spread = { tp } } = action;
   const id = await controller.agents.start(pool, model, spread);
-  const job = { id, ...placeOf(action), started_at: new Date(controller.now()).toISOString(), seen: false };
+  const job = { id, ...replicaPlace(action), started_at: new Date(controller.now()).toISOString(), seen: false };
   return { ...state, jobs: [...state.jobs, job] };
 }
 

@@ -1,6 +1,6 @@
 import { closeSync, openSync, readFileSync, renameSync, unlinkSync, writeFileSync, writeSync } from 'node:fs';
 import * as z from 'zod';
-import { parse } from '../catalogue/catalogue.ts';
+import { parseAs } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
 import { parallelismSchema } from '../roofline/parallelism-schema.ts';
 
@@ -81,7 +81,7 @@ export function readState(path: string): ControllerState {
       { cause },
     );
   }
-  return parse(stateSchema, value, path);
+  return parseAs(stateSchema, value, path);
 }
 
 /** All or nothing: a controller that dies while it writes leaves the old state. */

@@ -1,5 +1,5 @@
 /** What a round saw, for deciding whether the plan still stands. */
-export interface Seen {
+export interface RoundObservation {
   /** Idle sessions that could serve. */
   idle: readonly string[];
   /** Models that are asked for and have no replica, running or on its way. */
@@ -22,7 +22,7 @@ export class Triggers {
   #withoutKnown = new Set<string>();
 
   /** Why to plan again; nothing if the plan stands. Each reason is given once, not every round. */
-  look(seen: Seen, plannedFor: Readonly<Record<string, number>>, now: number): string[] {
+  look(seen: RoundObservation, plannedFor: Readonly<Record<string, number>>, now: number): string[] {
     const reasons = [
       ...this.#news(seen.idle, this.#idleKnown, 'a new idle node'),
       ...this.#news(seen.without, this.#withoutKnown, 'wanted, without a replica'),

@@ -1,7 +1,8 @@
 /** Keep, wait or switch: which layout, and in which of the slots that come. */
-import { courseCost } from './course.ts';
+
 import { candidateLayouts } from './layouts.ts';
 import { type FollowProblem, type Layout, optionsOf, placeText, sameLayout, startsOf, stopsOf } from './problem.ts';
+import { transitionCost } from './transition-cost.ts';
 
 export interface DecideOptions {
   /** A change must save this share of what staying costs: forecasts err. */
@@ -10,7 +11,7 @@ export interface DecideOptions {
   confirm: number;
 }
 
-export interface Decision {
+export interface FollowDecision {
   kind: 'keep' | 'wait' | 'switch';
   /** What is wanted now. */
   layout: Layout;
@@ -33,10 +34,10 @@ export class Decider {
     this.#options = options;
   }
 
-  async decide(problem: FollowProblem): Promise<Decision> {
+  async decide(problem: FollowProblem): Promise<FollowDecision> {
     const { running } = problem;
-    const stayCost = courseCost(problem, running, undefined);
-    const stay: Decision = {
+    const stayCost = transitionCost(problem, running, undefined);
+    const stay: FollowDecision = {
       kind: 'keep',
       layout: running,
       next: undefined,
@@ -111,7 +112,7 @@ function bestCourse(problem: FollowProblem, layouts: readonly Layout[], steps: n
   let best = { layout: problem.running, at: 0, cost: stayCost };
   for (const layout of layouts)
     for (let at = 0; at < steps; at++) {
-      const cost = courseCost(problem, layout, at);
+      const cost = transitionCost(problem, layout, at);
       if (cost < best.cost) best = { layout, at, cost };
     }
   return best;

@@ -1,7 +1,7 @@
 /** A layout in words: which replicas do what, which are the bottleneck, and how much more could come. */
 import { balance } from '../orchestration/assignment.ts';
-import { sharesOf } from './course.ts';
 import { type FollowProblem, type Layout, type ModelDemand, placeText } from './problem.ts';
+import { demandShares } from './transition-cost.ts';
 
 /** Fewer requests/s than this are not worth a word. */
 const SAID_FROM = 0.005;
@@ -9,7 +9,7 @@ const SAID_FROM = 0.005;
 /** Of one model in one slot of the forecast. */
 function loadText(problem: FollowProblem, demand: ModelDemand, layout: Layout, step: number): string {
   const wanted = demand.mean[step] ?? demand.mean.at(-1) ?? [];
-  const { indexes, assignment } = sharesOf(problem, demand, layout, wanted);
+  const { indexes, assignment } = demandShares(problem, demand, layout, wanted);
   if (indexes.length === 0) return 'nothing serves it';
   const nameOf = (i: number) => {
     const place = problem.options[i]?.place;

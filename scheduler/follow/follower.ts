@@ -4,9 +4,9 @@ import { act, type Controller, type Observation, observe } from '../controller/r
 import type { ControllerState } from '../controller/state.ts';
 import type { RateTable } from '../orchestration/rates.ts';
 import type { Placement } from '../solver/problem.ts';
-import { Counting, type CountingOptions, type ModelLook } from './counting.ts';
-import { changeText, type DecideOptions, Decider, type Decision } from './decide.ts';
-import { demandOf } from './expect.ts';
+import { changeText, type DecideOptions, Decider, type FollowDecision } from './decide.ts';
+import { demandOf } from './demand-forecaster.ts';
+import { DemandSampler, type DemandSamplerOptions, type ModelSample } from './demand-sampler.ts';
 import { loadsText } from './explain.ts';
 import { type NetworkView, networkView, replicasText } from './network.ts';
 import type { MeasuredRates } from './options.ts';
@@ -16,7 +16,7 @@ import type { CountedLine, SlotRecord } from './record.ts';
 import { kindShares, SharePublisher, sharesText } from './shares.ts';
 
 /** `horizon`: slots ahead in which a change has to pay. */
-export interface FollowOptions extends DecideOptions, CountingOptions {
+export interface FollowOptions extends DecideOptions, DemandSamplerOptions {
   switchS: number;
   wave: number;
   pins: readonly Pin[];
@@ -31,13 +31,13 @@ export interface FollowOutput {
   record(records: readonly SlotRecord[]): Promise<void>;
 }
 
-export class Follower {
+export class DemandFollower {
   readonly #controller: Controller;
   readonly #options: FollowOptions;
   readonly #output: FollowOutput;
   readonly #publisher: SharePublisher;
   readonly #decider: Decider;
-  readonly #counting: Counting;
+  readonly #counting: DemandSampler;
   readonly #tables = new Map<string, RateTable>();
   /** What a change that was begun leads to. */
   #target: readonly Placement[] | undefined;
@@ -48,7 +48,7 @@ export class Follower {
     this.#output = output;
     this.#publisher = new SharePublisher(controller.gateway);
     this.#decider = new Decider(options);
-    this.#counting = new Counting(controller, options, (line) => output.out(line), before);
+    this.#counting = new DemandSampler(controller, options, (line) => output.out(line), before);
   }
 
   /** @returns the state after the slot. @throws SchedulerError where the gateway does not answer: what runs goes on */
@@ -87,7 +87,7 @@ export class Follower {
   }
 
   /** A change that was begun goes on, wave after wave, before another one is thought of. */
-  async #decide(problem: FollowProblem, view: NetworkView, { state }: Observation): Promise<Decision> {
+  async #decide(problem: FollowProblem, view: NetworkView, { state }: Observation): Promise<FollowDecision> {
     const { running } = problem;
     const unseen = state.jobs.filter(({ seen }) => !seen);
     const stay = { layout: running, next: undefined, inSlots: 0, stayCost: 0, bestCost: 0 };
@@ -106,7 +106,7 @@ export class Follower {
   #changeS(
     model: string,
     { options, running, slotS, switchS }: FollowProblem,
-    decision: Decision,
+    decision: FollowDecision,
     state: ControllerState,
   ): number {
     if (state.jobs.some((job) => job.model === model && !job.seen)) return switchS;
@@ -123,7 +123,7 @@ export class Follower {
     return Math.floor(this.#controller.now() / (this.#options.slotS * 1e3));
   }
 
-  #problemOf(looks: readonly ModelLook[], view: NetworkView): FollowProblem {
+  #problemOf(looks: readonly ModelSample[], view: NetworkView): FollowProblem {
     const { options, pools, running } = view;
     const models = looks.map(({ model, followed, expectation }): ModelDemand => {
       const demand = demandOf(model.id, followed.counted.kinds, expectation.forecast, this.#options.slotS);
@@ -139,7 +139,7 @@ export class Follower {
   }
 
   async #share(
-    looks: readonly ModelLook[],
+    looks: readonly ModelSample[],
     problem: FollowProblem,
     view: NetworkView,
     changeS: (model: string) => number,
@@ -189,7 +189,7 @@ export class Follower {
     return after;
   }
 
-  #recordOf(look: ModelLook, view: NetworkView, decision: Decision, changes: string[]): SlotRecord {
+  #recordOf(look: ModelSample, view: NetworkView, decision: FollowDecision, changes: string[]): SlotRecord {
     const { slotS } = this.#options;
     const { model, name, followed, count, end, expectation } = look;
     const { slot, forecast, methods } = expectation;

@@ -1,5 +1,5 @@
 /** Layouts worth weighing: for each slot that comes, the fewest changes that leave room for its demand. */
-import { Program, type Solved, solve } from '../solver/highs.ts';
+import { LpProgram, type LpSolution, solve } from '../solver/highs.ts';
 import { type FollowProblem, type Layout, optionsOf, sameLayout } from './problem.ts';
 
 /** Replicas are filled to this share where there is room: above it requests queue. */
@@ -42,7 +42,7 @@ async function layoutFor(problem: FollowProblem, demand: Demands): Promise<Layou
   return layout;
 }
 
-const layoutIn = ({ status, values }: Solved, replicas: readonly number[]): Layout | undefined =>
+const layoutIn = ({ status, values }: LpSolution, replicas: readonly number[]): Layout | undefined =>
   status === 'infeasible' || values.length === 0
     ? undefined
     : replicas.map((column) => Math.round(values[column] ?? 0));
@@ -51,7 +51,7 @@ const layoutIn = ({ status, values }: Solved, replicas: readonly number[]): Layo
  * max z: every kind's demand times z is served; with `least` for z, the fewest starts and ends instead. A node runs one engine, so replicas are whole.
  */
 function programOf({ options, pools, models, running }: FollowProblem, demand: Demands, least?: number) {
-  const program = new Program();
+  const program = new LpProgram();
   const share = program.column(least === undefined ? -1 : 0, least ?? 0, least ?? 1e6);
   const pinOf = (model: string) => models.find((one) => one.model === model)?.pin;
   const replicas = options.map(({ place, gpus, fixed }, i) => {

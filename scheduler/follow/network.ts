@@ -1,11 +1,11 @@
 /** The network as following sees it: ways to run each model, what runs, and which sessions serve how. */
 import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
 import type { Model } from '../catalogue/model.ts';
-import { type Place, placeOf, same, spreadText } from '../controller/actions.ts';
+import { isSamePlace, type ReplicaPlace, replicaPlace, spreadText } from '../controller/actions.ts';
 import type { Controller, Observation } from '../controller/round.ts';
 import type { LiveNode } from '../live/nodes.ts';
 import type { Placement } from '../solver/problem.ts';
-import type { Kind } from '../workload/kinds.ts';
+import type { FittedKind } from '../workload/kinds.ts';
 import { followedPool, type OptionContext, replicaOptions } from './options.ts';
 import type { FollowedPool, Layout, ReplicaOption } from './problem.ts';
 
@@ -13,7 +13,7 @@ export interface FollowedModel {
   model: Model;
   /** As the gateway and nodes call it. */
   name: string;
-  kinds: readonly Kind[];
+  kinds: readonly FittedKind[];
   published: readonly RequestKind[];
 }
 
@@ -39,20 +39,20 @@ export function networkView(
   const whole = { ...context, limits, calibration, failures: state.failures };
   const options = models.flatMap(({ model, kinds }) => replicaOptions(model, kinds, { ...whole, pools }));
   const followed = pools.map(followedPool);
-  const running = options.map(({ place }) => state.jobs.filter((job) => same(job, place)).length);
+  const running = options.map(({ place }) => state.jobs.filter((job) => isSamePlace(job, place)).length);
   const serving = new Map<number, string[]>();
   const add = (option: number, session: string) => serving.set(option, [...(serving.get(option) ?? []), session]);
   for (const node of observation.nodes) {
     const job = state.jobs.find(({ id }) => id === node.deployment || id === node.job);
-    const at = job === undefined ? -1 : options.findIndex(({ place }) => same(job, place));
+    const at = job === undefined ? -1 : options.findIndex(({ place }) => isSamePlace(job, place));
     if (at >= 0 && node.models.length > 0) add(at, node.session);
   }
   for (const node of observation.others) {
     for (const followedModel of models) addForeign(node, followedModel, whole, { options, running, add });
   }
   const others: Placement[] = [];
-  for (const job of state.jobs.filter((one) => !options.some(({ place }) => same(one, place)))) {
-    others.push({ ...placeOf(job), replicas: 1 });
+  for (const job of state.jobs.filter((one) => !options.some(({ place }) => isSamePlace(one, place)))) {
+    others.push({ ...replicaPlace(job), replicas: 1 });
     const pool = followed.find(({ id }) => id === job.pool);
     if (pool !== undefined) Object.assign(pool, { replicas: pool.replicas - 1, gpus: pool.gpus - job.tp });
   }
@@ -73,12 +73,12 @@ function addForeign(
 ): void {
   if (!node.models.includes(name)) return;
   const id = `network: ${node.pool}`;
-  const place: Place = { model: model.id, pool: id, tp: node.gpus };
-  let at = options.findIndex((one) => one.fixed === true && same(one.place, place));
+  const place: ReplicaPlace = { model: model.id, pool: id, tp: node.gpus };
+  let at = options.findIndex((one) => one.fixed === true && isSamePlace(one.place, place));
   if (at < 0) {
     const pools = [{ id, gpu: node.gpu, nodes: 1, gpusPerNode: node.gpus, oneEngine: true }];
     const found = replicaOptions(model, kinds, { ...context, pools });
-    const whole = found.find((one) => same(one.place, place)) ?? found.find(({ gpus }) => gpus === node.gpus);
+    const whole = found.find((one) => isSamePlace(one.place, place)) ?? found.find(({ gpus }) => gpus === node.gpus);
     if (whole === undefined) return;
     at = options.push({ ...whole, place, fixed: true }) - 1;
     running.push(0);

@@ -2,16 +2,16 @@
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
 import type { Calibration } from '../catalogue/calibration.ts';
-import { parse } from '../catalogue/catalogue.ts';
+import { parseAs } from '../catalogue/catalogue.ts';
 import type { Model } from '../catalogue/model.ts';
-import { type Place, same } from '../controller/actions.ts';
+import { isSamePlace, type ReplicaPlace } from '../controller/actions.ts';
 import type { ControllerState } from '../controller/state.ts';
 import { SchedulerError } from '../errors.ts';
 import { RateTable } from '../orchestration/rates.ts';
 import { gpusOf, type Parallelism } from '../roofline/parallelism.ts';
-import type { EngineLimits } from '../serving/limits.ts';
+import type { SimulatedEngineLimits } from '../serving/limits.ts';
 import type { Pool } from '../solver/problem.ts';
-import type { Kind } from '../workload/kinds.ts';
+import type { FittedKind } from '../workload/kinds.ts';
 import type { FollowedPool, ReplicaOption } from './problem.ts';
 
 /** A placement that failed so often in a row waits for `--retry`. */
@@ -39,7 +39,7 @@ export type MeasuredRates = z.infer<typeof ratesSchema>['rates'];
 /** @throws SchedulerError bad_input */
 export function readRates(path: string): MeasuredRates {
   try {
-    return parse(ratesSchema, JSON.parse(readFileSync(path, 'utf8')), path).rates;
+    return parseAs(ratesSchema, JSON.parse(readFileSync(path, 'utf8')), path).rates;
   } catch (cause) {
     if (cause instanceof SchedulerError) throw cause;
     throw new SchedulerError('bad_input', `cannot read ${path}: ${cause instanceof Error ? cause.message : ''}`, {
@@ -50,7 +50,7 @@ export function readRates(path: string): MeasuredRates {
 
 export interface OptionContext {
   pools: readonly Pool[];
-  limits: EngineLimits;
+  limits: SimulatedEngineLimits;
   calibration: Calibration;
   measured: MeasuredRates;
   failures: ControllerState['failures'];
@@ -62,7 +62,7 @@ export interface OptionContext {
 const TABLES_MAX = 64;
 
 /** Of one model. Measured rates win over the catalogue's: with some, only what was measured is tried. */
-export function replicaOptions(model: Model, kinds: readonly Kind[], context: OptionContext): ReplicaOption[] {
+export function replicaOptions(model: Model, kinds: readonly FittedKind[], context: OptionContext): ReplicaOption[] {
   return context.pools.flatMap((pool) => {
     const measured = context.measured.filter(
       (one) => one.model === model.id && (one.gpu === undefined || one.gpu === pool.gpu.id),
@@ -72,13 +72,13 @@ export function replicaOptions(model: Model, kinds: readonly Kind[], context: Op
       const gpus = gpusOf(spread);
       if (gpus > pool.gpusPerNode || !rates.some((rate) => rate > 0)) return [];
       if (pool.allows !== undefined && !pool.allows(model.id, spread)) return [];
-      const place: Place = {
+      const place: ReplicaPlace = {
         model: model.id,
         pool: pool.id,
         tp: spread.tp,
         ...(spread.pp === undefined ? {} : { spread }),
       };
-      const failed = context.failures.find((one) => same(one, place))?.count ?? 0;
+      const failed = context.failures.find((one) => isSamePlace(one, place))?.count ?? 0;
       return failed >= FAILURES_MAX ? [] : [{ place, gpus, rates, latencyS }];
     });
   });
@@ -90,7 +90,7 @@ interface Found {
   latencyS: number[];
 }
 
-function measuredOn(measured: MeasuredRates, kinds: readonly Kind[]): Found[] {
+function measuredOn(measured: MeasuredRates, kinds: readonly FittedKind[]): Found[] {
   return measured.map(({ tp, pp, prompt_tokens_per_s, answer_tokens_per_s }) => {
     const latencyS = kinds.map(
       ({ moments }) => moments.input.mean / prompt_tokens_per_s + moments.output.mean / answer_tokens_per_s,
@@ -102,7 +102,7 @@ function measuredOn(measured: MeasuredRates, kinds: readonly Kind[]): Found[] {
 function simulatedOn(
   model: Model,
   pool: Pool,
-  kinds: readonly Kind[],
+  kinds: readonly FittedKind[],
   { limits, calibration, tables }: OptionContext,
 ): Found[] {
   if (model.opaque === true) return [];

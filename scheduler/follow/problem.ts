@@ -1,9 +1,9 @@
 /** Following the forecast on a live network: what a decision is made on. Pure: times in seconds, rates in requests/s. */
-import { type Place, spreadText } from '../controller/actions.ts';
+import { type ReplicaPlace, spreadText } from '../controller/actions.ts';
 
 /** A way in which one replica of a model can run on nodes of one pool. */
 export interface ReplicaOption {
-  place: Place;
+  place: ReplicaPlace;
   /** GPUs that one replica takes. */
   gpus: number;
   /** `rates[kind]`: requests/s if it served that kind alone; 0: it cannot. */
@@ -57,7 +57,7 @@ export const startsOf = (from: Layout, to: Layout): number =>
 export const stopsOf = (from: Layout, to: Layout): number => startsOf(to, from);
 
 /** `TP 2`, and where its model may run on several kinds of GPUs `TP 2 on a100`. */
-export function placeText({ options }: Pick<FollowProblem, 'options'>, place: Place): string {
+export function placeText({ options }: Pick<FollowProblem, 'options'>, place: ReplicaPlace): string {
   const several = options.some((one) => one.place.model === place.model && one.place.pool !== place.pool);
   return several ? `${spreadText(place)} on ${place.pool}` : spreadText(place);
 }

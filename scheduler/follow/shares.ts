@@ -1,6 +1,6 @@
 /** A layout's shares by kind, as weights of sessions: `PUT /admin/routing/{model}`. */
 import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
-import type { Gateway } from '../live/gateway.ts';
+import type { PlannerGateway } from '../live/gateway.ts';
 import { fillOrWait } from '../orchestration/assignment.ts';
 import type { Assignment } from '../orchestration/types.ts';
 import { type FollowProblem, type ModelDemand, optionsOf, placeText } from './problem.ts';
@@ -122,10 +122,10 @@ const rounded = (weight: number): number => Math.round(weight * 1e4) / 1e4;
 
 /** Sends shares where they differ enough from what the gateway has. */
 export class SharePublisher {
-  readonly #gateway: Gateway;
+  readonly #gateway: PlannerGateway;
   readonly #sent = new Map<string, PublishedShares>();
 
-  constructor(gateway: Gateway) {
+  constructor(gateway: PlannerGateway) {
     this.#gateway = gateway;
   }
 

@@ -13,7 +13,7 @@ interface Choice {
   why: string;
 }
 
-export interface Chosen {
+export interface ChosenForecaster {
   fitted: FittedForecaster;
   choices: Choice[];
 }
@@ -38,7 +38,7 @@ export function chooseForecaster(
   seed: number,
   members: readonly Forecaster[] = QUICK,
   { lenient = false, ...options }: Partial<FitOptions> & { lenient?: boolean } = {},
-): Chosen {
+): ChosenForecaster {
   const fit = { ...FIT, ...options, seed };
   const slots = history.counts[0]?.length ?? 0;
   const all = [lastValue, ...members];

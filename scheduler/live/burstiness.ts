@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { Gateway } from './gateway.ts';
+import type { PlannerGateway } from './gateway.ts';
 
 /** Minutes that are counted one by one. */
 const MINUTES = 10;
@@ -21,7 +21,7 @@ const answerSchema = z.object({
  * does. A gateway that does not tell counts leaves all absent.
  */
 export async function burstiness(
-  gateway: Gateway,
+  gateway: PlannerGateway,
   models: readonly string[],
   idOf: (name: string) => string | undefined,
 ): Promise<Map<string, number>> {

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
+import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import { SchedulerError } from '../errors.ts';
 
 /** A login node's Slurm that answers later than this is not there, unless it answered slowly before. */

@@ -1,10 +1,10 @@
 import { readFileSync, statSync } from 'node:fs';
 import * as z from 'zod';
-import { AdaptiveTimeout } from '../../shared/patience/adaptive-timeout.ts';
+import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import { SchedulerError } from '../errors.ts';
 
 /** A gateway's JSON. */
-export interface Gateway {
+export interface PlannerGateway {
   url: string;
   get(path: string): Promise<unknown>;
   put(path: string, body: unknown): Promise<void>;
@@ -27,7 +27,7 @@ export class GatewayRefusal extends SchedulerError {
 }
 
 /** `keyFile` holds an operator's key; only GET /v1/registry may do without where the operator opened it. */
-export function gatewayFrom(url: string, keyFile: string | undefined, fetcher: typeof fetch = fetch): Gateway {
+export function gatewayFrom(url: string, keyFile: string | undefined, fetcher: typeof fetch = fetch): PlannerGateway {
   const base = parseUrl(url);
   const key = keyFile === undefined ? undefined : readKey(keyFile);
   const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
@@ -46,7 +46,7 @@ export function gatewayFrom(url: string, keyFile: string | undefined, fetcher: t
           }),
       );
     } catch (cause) {
-      throw new SchedulerError('gateway', `${base.origin} does not answer ${path}: ${reason(cause)}`, { cause });
+      throw new SchedulerError('gateway', `${base.origin} does not answer ${path}: ${errorReason(cause)}`, { cause });
     }
     if (!response.ok) {
       const refused = response.status === 401 || response.status === 403;
@@ -102,7 +102,7 @@ function readKey(file: string): string {
     if (!/^[\x21-\x7e]{1,512}$/.test(key)) throw new Error('it does not hold one key');
     return key;
   } catch (cause) {
-    throw new SchedulerError('usage', `--key-file ${file}: ${reason(cause)}`, { cause });
+    throw new SchedulerError('usage', `--key-file ${file}: ${errorReason(cause)}`, { cause });
   }
 }
 
@@ -130,12 +130,12 @@ async function bounded(response: Response, path: string): Promise<string> {
     }
   } catch (cause) {
     if (cause instanceof SchedulerError) throw cause;
-    throw new SchedulerError('gateway', `the answer to ${path} broke off: ${reason(cause)}`, { cause });
+    throw new SchedulerError('gateway', `the answer to ${path} broke off: ${errorReason(cause)}`, { cause });
   }
   return Buffer.concat(chunks).toString('utf8');
 }
 
-function reason(cause: unknown): string {
+function errorReason(cause: unknown): string {
   if (!(cause instanceof Error)) return String(cause);
   return cause.cause instanceof Error ? cause.cause.message : cause.message;
 }

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { KIND_NAME_MAX_CHARS, KINDS_MAX, type RequestKind } from '../../shared/routing/kinds/kind.ts';
-import type { Gateway } from './gateway.ts';
+import type { PlannerGateway } from './gateway.ts';
 import { parseAnswer } from './nodes.ts';
 
 const count = z.number().nonnegative();
@@ -61,7 +61,11 @@ export interface KindCount {
 }
 
 /** `windowS` and `slotS`: whole seconds. By model, as the gateway calls it. @throws SchedulerError gateway */
-export async function kindCounts(gateway: Gateway, windowS: number, slotS: number): Promise<Map<string, KindCount>> {
+export async function kindCounts(
+  gateway: PlannerGateway,
+  windowS: number,
+  slotS: number,
+): Promise<Map<string, KindCount>> {
   const path = `/admin/workload?by=kind&window=${windowS}s&slot=${slotS}s`;
   const { data, slot_ms } = parseAnswer(answerSchema, await gateway.get(path), path);
   return new Map(

@@ -2,14 +2,14 @@ import * as z from 'zod';
 import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/deployment/labels.ts';
 import { GPUS_MAX } from '../../shared/lattice/node.ts';
 import { isGpuSlice } from '../../shared/slurm/gres.ts';
-import { type Catalogue, findGpu, findModel, parse } from '../catalogue/catalogue.ts';
+import { findGpu, findModel, type HardwareCatalogue, parseAs } from '../catalogue/catalogue.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Inventory } from '../planner/input.ts';
 import { tpProblem } from '../roofline/parallelism.ts';
 import { type Demand, type Placement, type Pool, TIERS, type Tier } from '../solver/problem.ts';
-import type { Gateway } from './gateway.ts';
+import type { PlannerGateway } from './gateway.ts';
 
 /** What of `/v1/registry/nodes` placement needs; the rest may change without it. */
 const nodesSchema = z.object({
@@ -83,16 +83,16 @@ export interface LiveDeployments {
 }
 
 export async function liveNodes(
-  gateway: Gateway,
-  catalogue: Catalogue,
+  gateway: PlannerGateway,
+  catalogue: HardwareCatalogue,
   log: (line: string) => void,
 ): Promise<LiveNode[]> {
   return (await liveNetwork(gateway, catalogue, log)).nodes;
 }
 
 export async function liveNetwork(
-  gateway: Gateway,
-  catalogue: Catalogue,
+  gateway: PlannerGateway,
+  catalogue: HardwareCatalogue,
   log: (line: string) => void,
 ): Promise<{ nodes: LiveNode[]; deployments: LiveDeployments }> {
   const { data } = parseAnswer(nodesSchema, await gateway.get('/v1/registry/nodes'), '/v1/registry/nodes');
@@ -139,7 +139,7 @@ export async function liveNetwork(
   return { nodes, deployments };
 }
 
-function knownGpu(catalogue: Catalogue, name: string, vramMib: number): Gpu | undefined {
+function knownGpu(catalogue: HardwareCatalogue, name: string, vramMib: number): Gpu | undefined {
   try {
     return findGpu(catalogue, name, vramMib);
   } catch (error) {
@@ -154,7 +154,7 @@ function knownGpu(catalogue: Catalogue, name: string, vramMib: number): Gpu | un
  */
 export function inventoryOf(
   nodes: readonly LiveNode[],
-  catalogue: Catalogue,
+  catalogue: HardwareCatalogue,
   log: (line: string) => void,
   workload: readonly Demand[] = [],
 ): Inventory {
@@ -185,7 +185,7 @@ export function inventoryOf(
 
 function runningOn(
   node: LiveNode,
-  catalogue: Catalogue,
+  catalogue: HardwareCatalogue,
   opaque: ReadonlySet<string>,
 ): Placement | undefined | 'foreign' {
   const [name] = node.models;
@@ -197,8 +197,8 @@ function runningOn(
 }
 
 export async function liveInventory(
-  gateway: Gateway,
-  catalogue: Catalogue,
+  gateway: PlannerGateway,
+  catalogue: HardwareCatalogue,
   log: (line: string) => void,
   workload: readonly Demand[] = [],
 ): Promise<Inventory> {
@@ -217,7 +217,7 @@ export async function liveInventory(
   return inventory;
 }
 
-export function knownModel(catalogue: Catalogue, name: string): Model | undefined {
+export function knownModel(catalogue: HardwareCatalogue, name: string): Model | undefined {
   try {
     return findModel(catalogue, name);
   } catch (error) {
@@ -228,7 +228,7 @@ export function knownModel(catalogue: Catalogue, name: string): Model | undefine
 
 export function parseAnswer<T>(schema: z.ZodType<T>, value: unknown, path: string): T {
   try {
-    return parse(schema, value, path);
+    return parseAs(schema, value, path);
   } catch (cause) {
     throw new SchedulerError(
       'gateway',

@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
 import * as z from 'zod';
-import { type Offer, offerSchema } from '../../shared/deployment/answer.ts';
+import { offerSchema, type TemplateOffer } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
 import { bindParameters, type Parameters } from '../../shared/deployment/parameters.ts';
 import { SchedulerError } from '../errors.ts';
 import { enginesOf, gpusOf, type Parallelism, spreadOf } from '../roofline/parallelism.ts';
 import type { Pool } from '../solver/problem.ts';
-import type { Gateway } from './gateway.ts';
+import type { PlannerGateway } from './gateway.ts';
 import type { LiveNode } from './nodes.ts';
 
 const answerSchema = z.object({ offers: z.array(offerSchema).max(1000) });
@@ -21,7 +21,12 @@ export interface Choice {
  * The first template, by name, that takes this model at this parallelism. It names the model `model`; see `parallelismParameters` for the
  * rest. What else it has must have defaults.
  */
-export function choose(offers: readonly Offer[], model: string, spread: Parallelism, gpus: number): Choice | undefined {
+export function choose(
+  offers: readonly TemplateOffer[],
+  model: string,
+  spread: Parallelism,
+  gpus: number,
+): Choice | undefined {
   for (const { template, parameters: specs } of offers) {
     if (specs.model?.type !== 'string') continue;
     const how = parallelismParameters(specs, spread, gpus);
@@ -37,7 +42,11 @@ export function choose(offers: readonly Offer[], model: string, spread: Parallel
  * `tp` and `tp_size` stands for all GPUs of its node. `tp_size`: tp × dp, as SGLang counts. `ep`: a number is SGLang's --ep-size (tp × dp or 1);
  * a string is vLLM's switch without its dashes. `prefill_tp`: of the prefill engine of a pair.
  */
-function parallelismParameters(specs: Offer['parameters'], spread: Parallelism, gpus: number): Parameters | undefined {
+function parallelismParameters(
+  specs: TemplateOffer['parameters'],
+  spread: Parallelism,
+  gpus: number,
+): Parameters | undefined {
   const { decode, prefill } = enginesOf(spread);
   const { tp, pp, dp, ep, sp } = spreadOf(decode);
   if (prefill !== undefined && gpusOf(prefill) !== prefill.tp) return undefined;
@@ -77,15 +86,18 @@ const AT_ONCE = 16;
 
 /** What nodes would run, asked of each session once. */
 export class Offers {
-  readonly #gateway: Gateway;
-  readonly #known = new Map<string, readonly Offer[]>();
+  readonly #gateway: PlannerGateway;
+  readonly #known = new Map<string, readonly TemplateOffer[]>();
 
-  constructor(gateway: Gateway) {
+  constructor(gateway: PlannerGateway) {
     this.#gateway = gateway;
   }
 
   /** Those that do not answer are absent: such a node is for a later round. */
-  async of(nodes: readonly LiveNode[], log: (line: string) => void): Promise<ReadonlyMap<string, readonly Offer[]>> {
+  async of(
+    nodes: readonly LiveNode[],
+    log: (line: string) => void,
+  ): Promise<ReadonlyMap<string, readonly TemplateOffer[]>> {
     const waiting = nodes.filter(({ session }) => !this.#known.has(session));
     if (this.#known.size + waiting.length > REMEMBERED_MAX) this.#known.clear();
     await Promise.all(
@@ -111,13 +123,13 @@ export class Offers {
 export const AGENT_POOL = 'agents: ';
 
 /** Nodes with equal GPUs and equal templates: their pool's id says both, and is the same next time. */
-export function agentPoolId(node: LiveNode, offers: readonly Offer[]): string {
+export function agentPoolId(node: LiveNode, offers: readonly TemplateOffer[]): string {
   const hash = createHash('sha256').update(JSON.stringify(offers)).digest('hex').slice(0, 4);
   return `${AGENT_POOL}${node.pool} ${offers.map(({ template }) => template).join('+')}/${hash}`.slice(0, 200);
 }
 
 /** Pools of nodes that wait for a deployment, or were given one by this controller. */
-export function agentPools(nodes: readonly LiveNode[], offers: ReadonlyMap<string, readonly Offer[]>): Pool[] {
+export function agentPools(nodes: readonly LiveNode[], offers: ReadonlyMap<string, readonly TemplateOffer[]>): Pool[] {
   const pools = new Map<string, Pool>();
   for (const node of nodes) {
     const here = offers.get(node.session);

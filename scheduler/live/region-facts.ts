@@ -1,6 +1,6 @@
 /** What a gateway knows of its regions: `GET /admin/regions`. */
 import * as z from 'zod';
-import type { Gateway } from './gateway.ts';
+import type { PlannerGateway } from './gateway.ts';
 import { parseAnswer } from './nodes.ts';
 
 const count = z.number().int().nonnegative();
@@ -42,6 +42,6 @@ export type ModelFacts = RegionFacts['models'][number];
 const PATH = '/admin/regions';
 
 /** @throws SchedulerError where the gateway cannot be asked, or answers something else */
-export async function regionFacts(gateway: Gateway): Promise<RegionFacts[]> {
+export async function regionFacts(gateway: PlannerGateway): Promise<RegionFacts[]> {
   return parseAnswer(factsSchema, await gateway.get(PATH), PATH).data;
 }

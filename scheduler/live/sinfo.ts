@@ -1,6 +1,6 @@
 import { freeGpus } from '../../shared/slurm/gres.ts';
 import { takesJobs } from '../../shared/slurm/node-state.ts';
-import { type Catalogue, findGpu } from '../catalogue/catalogue.ts';
+import { findGpu, type HardwareCatalogue } from '../catalogue/catalogue.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Inventory } from '../planner/input.ts';
@@ -21,7 +21,7 @@ type RunCommand = (file: string, args: readonly string[]) => Promise<string>;
 
 /** The GPUs that no job has, by partition, kind and number on a node. Jobs that come in the meantime are not seen. */
 export async function slurmInventory(
-  catalogue: Catalogue,
+  catalogue: HardwareCatalogue,
   log: (line: string) => void,
   run: RunCommand,
 ): Promise<Inventory> {
@@ -57,7 +57,7 @@ export async function slurmInventory(
   return { pools: [...pools.values()].sort((a, b) => b.nodes - a.nodes).slice(0, POOLS_MAX), running: [] };
 }
 
-function gpuOf(catalogue: Catalogue, type: string): Gpu | undefined {
+function gpuOf(catalogue: HardwareCatalogue, type: string): Gpu | undefined {
   try {
     return findGpu(catalogue, type);
   } catch (error) {

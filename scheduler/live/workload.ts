@@ -1,10 +1,10 @@
 import * as z from 'zod';
-import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { type Model, opaqueModel } from '../catalogue/model.ts';
 import { PRECISIONS, type Precision } from '../catalogue/precision.ts';
 import type { Demand, ObservedCapacity } from '../solver/problem.ts';
 import { burstiness } from './burstiness.ts';
-import type { Gateway } from './gateway.ts';
+import type { PlannerGateway } from './gateway.ts';
 import { knownModel, type LiveNode, parseAnswer } from './nodes.ts';
 
 /** What of `/admin/workload?window=…` placement needs. Numbers only; a model without answers has means of 0. */
@@ -40,8 +40,8 @@ const GUESS = {
  * catalogue knows them.
  */
 export async function liveWorkload(
-  gateway: Gateway,
-  catalogue: Catalogue,
+  gateway: PlannerGateway,
+  catalogue: HardwareCatalogue,
   window: string,
   log: (line: string) => void,
   nodes: readonly LiveNode[] = [],
@@ -97,7 +97,7 @@ function observedOf(
 }
 
 /** Of the first node that serves the model and says how; undefined where none says, or what this version does not know. */
-function servedWeights(nodes: readonly LiveNode[], catalogue: Catalogue, model: Model): Precision | undefined {
+function servedWeights(nodes: readonly LiveNode[], catalogue: HardwareCatalogue, model: Model): Precision | undefined {
   for (const { quantization } of nodes) {
     for (const [name, how] of quantization) {
       if (knownModel(catalogue, name)?.id !== model.id) continue;

@@ -1,4 +1,4 @@
-import { Program, solve } from '../solver/highs.ts';
+import { LpProgram, solve } from '../solver/highs.ts';
 import { simplex } from './simplex.ts';
 import type { Assignment } from './types.ts';
 
@@ -160,7 +160,7 @@ export function fillOrWait(
 /** `balance` by HiGHS: the proof of the simplex in tests, and of what is published. */
 export async function balanceByHighs(problem: AssignmentProblem): Promise<Assignment> {
   const [groups, kinds] = [problem.replicas.length, problem.demand.length];
-  const program = new Program();
+  const program = new LpProgram();
   const excess = program.column(1, 0, Number.POSITIVE_INFINITY);
   const possible = (k: number, j: number) => Number.isFinite(load(problem, k, j));
   const x = Array.from({ length: groups }, (_, k) =>

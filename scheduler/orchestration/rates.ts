@@ -4,9 +4,9 @@ import { deploymentProblem, kvCapacityTokens } from '../roofline/deployment.ts';
 import { gpusOf, parallelismProblem } from '../roofline/parallelism.ts';
 import { StepModel } from '../roofline/step.ts';
 import { Fluid, type Moments } from '../serving/fluid.ts';
-import type { EngineLimits } from '../serving/limits.ts';
-import { Replica } from '../serving/replica.ts';
-import type { Kind, Lengths } from '../workload/kinds.ts';
+import type { SimulatedEngineLimits } from '../serving/limits.ts';
+import { SimulatedEngine } from '../serving/replica.ts';
+import type { FittedKind, KindLengths } from '../workload/kinds.ts';
 import type { Shape, ShapeRates, Site } from './types.ts';
 
 /** Stages of one replica: each more adds a hop and a bubble to every token. */
@@ -37,17 +37,17 @@ const CONTEXT_TOKENS = 4096;
 /** What replicas do, by shape. Step models and averages are computed once. */
 export class RateTable {
   readonly site: Site;
-  readonly kinds: readonly Kind[];
+  readonly kinds: readonly FittedKind[];
   readonly shapes: readonly ShapeRates[];
   readonly #steps = new Map<string, StepModel>();
   readonly #calibration: Calibration;
-  readonly #limits: EngineLimits;
+  readonly #limits: SimulatedEngineLimits;
 
   constructor(
     site: Site,
-    kinds: readonly Kind[],
+    kinds: readonly FittedKind[],
     calibration: Calibration,
-    limits: EngineLimits,
+    limits: SimulatedEngineLimits,
     shapes?: readonly Shape[],
   ) {
     this.site = site;
@@ -92,12 +92,12 @@ export class RateTable {
   }
 
   /** Requests/s of a replica that has always more to do, by simulation: averages miss what a full memory pre-empts. */
-  #flatOut(shape: Shape, examples: readonly Lengths[], batch: number): number {
+  #flatOut(shape: Shape, examples: readonly KindLengths[], batch: number): number {
     const ends: number[] = [];
     const finished = (_request: number, first: number | undefined, end: number) => {
       if (first !== undefined) ends.push(end);
     };
-    const replica = new Replica(this.step(shape), this.#limits, finished);
+    const replica = new SimulatedEngine(this.step(shape), this.#limits, finished);
     const count = Math.min(4000, Math.max(200, Math.ceil(batch * BATCHES)));
     for (let i = 0; i < count; i++) {
       const { input, output } = examples[(i * 7919) % examples.length] ?? { input: 1, output: 1 };
@@ -116,10 +116,10 @@ const BATCHES = 3;
 const EDGE = 0.2;
 
 /** Lengths of a mix, weighted by its requests; of all kinds alike where nothing flows. */
-function mixed(kinds: readonly Kind[], flow: readonly number[]): Moments {
+function mixed(kinds: readonly FittedKind[], flow: readonly number[]): Moments {
   const total = flow.reduce((sum, one) => sum + one, 0);
   const weight = (j: number) => (total > 0 ? (flow[j] ?? 0) / total : 1 / kinds.length);
-  const sum = (of: (kind: Kind) => number) => kinds.reduce((all, kind, j) => all + weight(j) * of(kind), 0);
+  const sum = (of: (kind: FittedKind) => number) => kinds.reduce((all, kind, j) => all + weight(j) * of(kind), 0);
   return {
     input: { mean: sum((k) => k.moments.input.mean), square: sum((k) => k.moments.input.square) },
     output: { mean: sum((k) => k.moments.output.mean), square: sum((k) => k.moments.output.square) },

@@ -22,9 +22,9 @@ export function simplex(
   for (const [row, column] of basis.entries()) pivot(matrix, right, reduced, row, column);
   for (let pivots = 0; ; pivots++) {
     if (pivots > PIVOTS_MAX) throw new SchedulerError('solver', `the simplex made ${PIVOTS_MAX} pivots without an end`);
-    const entering = entering_(reduced, pivots > BLAND_AFTER);
+    const entering = enteringColumn(reduced, pivots > BLAND_AFTER);
     if (entering < 0) break;
-    const leaving = leaving_(matrix, right, basis, entering);
+    const leaving = leavingRow(matrix, right, basis, entering);
     if (leaving < 0) throw new SchedulerError('solver', 'the linear program is unbounded');
     basis[leaving] = entering;
     pivot(matrix, right, reduced, leaving, entering);
@@ -34,7 +34,7 @@ export function simplex(
   return x;
 }
 
-function entering_(reduced: Float64Array, bland: boolean): number {
+function enteringColumn(reduced: Float64Array, bland: boolean): number {
   let [best, least] = [-1, -EPSILON];
   for (let column = 0; column < reduced.length; column++) {
     const value = reduced[column] ?? 0;
@@ -45,7 +45,7 @@ function entering_(reduced: Float64Array, bland: boolean): number {
   return best;
 }
 
-function leaving_(
+function leavingRow(
   matrix: readonly Float64Array[],
   right: Float64Array,
   basis: readonly number[],

@@ -1,13 +1,41 @@
 import { kvCapacityTokens } from '../roofline/deployment.ts';
 import { meanLength } from '../serving/lengths.ts';
 import type { Evaluation } from '../solver/evaluate.ts';
-import type { Decision } from '../solver/plan.ts';
+import type { SolverDecision } from '../solver/plan.ts';
 import { type Demand, type Option, type Pool, poolGpus } from '../solver/problem.ts';
 import { Search, UNSERVED } from '../solver/search.ts';
-import { HEADROOM_LOAD, targetOf } from '../solver/targets.ts';
-import { modelAvailability } from './availability.ts';
+import { HEADROOM_LOAD, latencyTarget } from '../solver/targets.ts';
 import { usedGpus, worthOfOne } from './shortfall.ts';
 import type { PlannedModel, PlannedReplicas, PoolValue } from './types.ts';
+
+/** Share of the time that a node is there, where the inventory does not say. */
+const TIER_AVAILABILITY = { stable: 0.999, volatile: 0.9 } as const;
+
+/** Share of the time that one node of a pool is there, 0 to 1. */
+const nodeAvailability = (pool: Pool): number => pool.availability ?? TIER_AVAILABILITY[pool.tier ?? 'stable'];
+
+/**
+ * Share of the time that at least one replica of a model is there, if nodes fail one by one. Replicas that can share a node are taken to
+ * share it.
+ */
+function modelAvailability(
+  demand: Demand,
+  placements: readonly { model: string; pool: string; gpus: number; replicas: number }[],
+  pools: readonly Pool[],
+): number {
+  let allGone = 1;
+  for (const pool of pools) {
+    const gpus = placements.reduce(
+      (sum, one) =>
+        one.model === demand.model.id && one.pool === pool.id
+          ? sum + one.replicas * (pool.oneEngine === true ? pool.gpusPerNode : one.gpus)
+          : sum,
+      0,
+    );
+    allGone *= (1 - nodeAvailability(pool)) ** Math.ceil(gpus / pool.gpusPerNode);
+  }
+  return 1 - allGone;
+}
 
 const place = (option: Option | undefined, pools: readonly Pool[]) =>
   option === undefined
@@ -16,7 +44,7 @@ const place = (option: Option | undefined, pools: readonly Pool[]) =>
 
 /** For each model: what limits it, and the next best way to place it. */
 export function explainModels(
-  decision: Decision,
+  decision: SolverDecision,
   evaluation: Evaluation,
   placements: readonly PlannedReplicas[],
   pools: readonly Pool[],
@@ -28,7 +56,7 @@ export function explainModels(
   const taken = placements.map((one) => ({ ...one, gpus: one.gpus ?? one.tp }));
   return demands.map((demand, m): PlannedModel => {
     const mine = options.flatMap((option, o) => (option.demand === m && (counts[o] ?? 0) > 0 ? [{ option, o }] : []));
-    const target = targetOf(demand, table.estimatesOf(m), asked);
+    const target = latencyTarget(demand, table.estimatesOf(m), asked);
     const counted = asked.objective !== 'throughput' && (asked.objective !== 'latency' || target.asked);
     const why = mine.length === 0 ? [withoutReplica(demand)] : [];
     for (const { option, o } of mine) why.push(limitOf(decision, option, o, demand));
@@ -57,7 +85,7 @@ const withoutReplica = ({ rate }: Demand) =>
     ? 'nobody asks for it, so it gets no replica'
     : 'no GPU is left for it: what others would lose is more than it would gain';
 
-function limitOf(decision: Decision, option: Option, o: number, demand: Demand): string {
+function limitOf(decision: SolverDecision, option: Option, o: number, demand: Demand): string {
   const { problem, table } = decision;
   const { limits } = problem.settings;
   const deployment = table.step(option)?.deployment;
@@ -82,7 +110,7 @@ function limitOf(decision: Decision, option: Option, o: number, demand: Demand):
 const perS = (rate: number) => `${rate.toPrecision(3)} requests/s`;
 
 function runnerUp(
-  decision: Decision,
+  decision: SolverDecision,
   search: Search,
   m: number,
   pools: readonly Pool[],
@@ -109,7 +137,11 @@ function runnerUp(
 }
 
 /** What a GPU of each kind is worth: shadow prices of the linear relaxation, so for small changes. */
-export function explainPools(decision: Decision, pools: readonly Pool[], demands: readonly Demand[]): PoolValue[] {
+export function explainPools(
+  decision: SolverDecision,
+  pools: readonly Pool[],
+  demands: readonly Demand[],
+): PoolValue[] {
   const rate = demands.reduce((sum, demand) => sum + demand.rate, 0);
   return pools.map((pool, p) => {
     const worth = worthOfOne(decision, p);
@@ -125,7 +157,7 @@ export function explainPools(decision: Decision, pools: readonly Pool[], demands
   });
 }
 
-function worthText(worth: number, { problem: { goal, settings } }: Decision, rate: number): string {
+function worthText(worth: number, { problem: { goal, settings } }: SolverDecision, rate: number): string {
   if (worth < 1e-9) return 'nothing';
   switch (goal.kind) {
     case 'share':

@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
-import { type Catalogue, findGpu, findModel, parse, readJson } from '../catalogue/catalogue.ts';
+import { findGpu, findModel, type HardwareCatalogue, parseAs, readJson } from '../catalogue/catalogue.ts';
 import { opaqueModel } from '../catalogue/model.ts';
 import { KV_PRECISIONS, PRECISIONS } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
 import { parallelismSchema } from '../roofline/parallelism-schema.ts';
 import { contextProblem } from '../serving/context.ts';
-import { LENGTH_MAX, type Lengths } from '../serving/lengths.ts';
+import { LENGTH_MAX, type LengthDistribution } from '../serving/lengths.ts';
 import {
   CLASSES,
   type Demand,
@@ -21,7 +21,7 @@ const tokens = z.number().finite().positive().max(LENGTH_MAX);
 
 /** A number of tokens: always the same, or a distribution. */
 const lengthsSchema = z.union([
-  tokens.transform((mean): Lengths => ({ kind: 'constant', mean })),
+  tokens.transform((mean): LengthDistribution => ({ kind: 'constant', mean })),
   z
     .strictObject({
       kind: z.enum(['normal', 'lognormal']).default('lognormal'),
@@ -29,14 +29,14 @@ const lengthsSchema = z.union([
       sd: z.number().finite().nonnegative().max(10_000_000),
       min: z.number().int().positive().default(1),
     })
-    .transform(({ kind, mean, sd, min }, context): Lengths => {
+    .transform(({ kind, mean, sd, min }, context): LengthDistribution => {
       if (kind === 'normal') return { kind, mean, sd, min };
       if (mean <= 0) context.addIssue({ code: 'custom', message: 'mean must be above 0' });
       return { kind, mean, sd };
     }),
   z
     .strictObject({ samples: z.array(tokens).min(1).max(1_000_000) })
-    .transform(({ samples }): Lengths => ({ kind: 'samples', values: samples })),
+    .transform(({ samples }): LengthDistribution => ({ kind: 'samples', values: samples })),
 ]);
 
 /** One request in 11 days, or ten million a second, is a mistake in a unit; and numbers beyond break the solver's arithmetic. */
@@ -107,8 +107,8 @@ export interface Inventory {
   running: Placement[];
 }
 
-function inventoryFrom(value: unknown, catalogue: Catalogue, what: string): Inventory {
-  const file = parse(inventorySchema, value, what);
+function inventoryFrom(value: unknown, catalogue: HardwareCatalogue, what: string): Inventory {
+  const file = parseAs(inventorySchema, value, what);
   const pools = file.pools.map((row): Pool => {
     const gpu = findGpu(catalogue, row.gpu);
     return {
@@ -131,7 +131,7 @@ function inventoryFrom(value: unknown, catalogue: Catalogue, what: string): Inve
 /** A row of a workload. */
 function demandFrom(
   { tp, parallelism, class: requestClass, latency, always_on, weights, kv, ...row }: z.infer<typeof demandSchema>,
-  catalogue: Catalogue,
+  catalogue: HardwareCatalogue,
   what: string,
 ): Demand {
   const model = findModel(catalogue, row.model);
@@ -150,15 +150,17 @@ function demandFrom(
   };
 }
 
-function workloadFrom(value: unknown, catalogue: Catalogue, what: string): Demand[] {
-  return parse(workloadSchema, value, what).models.map((row) => demandFrom(row, catalogue, what));
+function workloadFrom(value: unknown, catalogue: HardwareCatalogue, what: string): Demand[] {
+  return parseAs(workloadSchema, value, what).models.map((row) => demandFrom(row, catalogue, what));
 }
 
-export const readInventory = (path: string, catalogue: Catalogue) => inventoryFrom(readJson(path), catalogue, path);
-export const readWorkload = (path: string, catalogue: Catalogue) => workloadFrom(readJson(path), catalogue, path);
+export const readInventory = (path: string, catalogue: HardwareCatalogue) =>
+  inventoryFrom(readJson(path), catalogue, path);
+export const readWorkload = (path: string, catalogue: HardwareCatalogue) =>
+  workloadFrom(readJson(path), catalogue, path);
 
 /** `model,gpu,tp,requests_per_s`, one line each. */
-export function readMeasured(path: string, catalogue: Catalogue): MeasuredCapacity[] {
+export function readMeasured(path: string, catalogue: HardwareCatalogue): MeasuredCapacity[] {
   const lines = readText(path)
     .split(/\r?\n/)
     .filter((line) => line.trim() !== '' && !line.startsWith('#'));
@@ -183,7 +185,7 @@ export function readMeasured(path: string, catalogue: Catalogue): MeasuredCapaci
 }
 
 /** A name that the catalogue does not have stands for itself: a model that is planned by what was measured alone. */
-function knownId(catalogue: Catalogue, name: string): string {
+function knownId(catalogue: HardwareCatalogue, name: string): string {
   try {
     return findModel(catalogue, name).id;
   } catch (error) {
@@ -193,7 +195,7 @@ function knownId(catalogue: Catalogue, name: string): string {
 }
 
 /** The catalogue with a model for each measured name that it lacks. */
-export function withMeasured(catalogue: Catalogue, measured: readonly MeasuredCapacity[]): Catalogue {
+export function withMeasured(catalogue: HardwareCatalogue, measured: readonly MeasuredCapacity[]): HardwareCatalogue {
   const known = new Set(catalogue.models.map(({ id }) => id));
   const names = new Set(measured.map(({ model }) => model).filter((id) => !known.has(id)));
   return names.size === 0 ? catalogue : { ...catalogue, models: [...catalogue.models, ...[...names].map(opaqueModel)] };

@@ -2,14 +2,14 @@ import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { SchedulerError } from '../errors.ts';
 import { checkPlan } from './check.ts';
-import { checkInput, plan as milp } from './milp.ts';
+import { checkPlannerInput, planByMilp as milp } from './milp.ts';
 import type { Planner } from './types.ts';
 
 /** The planner in `file`, checked before and after; the built-in one without a file. */
 export async function loadPlanner(file: string | undefined): Promise<Planner> {
   const planner = file === undefined ? milp : await importPlanner(file);
   return async (inventory, workload, current, context) => {
-    checkInput(inventory, workload, current);
+    checkPlannerInput(inventory, workload, current);
     const plan = await planner(inventory, workload, current, context);
     checkPlan(plan, inventory, workload, context.options);
     return plan;

@@ -1,7 +1,7 @@
 import { SchedulerError } from '../errors.ts';
-import { type Evaluation, evaluate } from '../solver/evaluate.ts';
+import { type Evaluation, evaluatePlan } from '../solver/evaluate.ts';
 import { usdPerHour } from '../solver/formulation.ts';
-import { type Decision, decide } from '../solver/plan.ts';
+import { decide, type SolverDecision } from '../solver/plan.ts';
 import type { Demand, Placement, Pool } from '../solver/problem.ts';
 import { explainModels, explainPools } from './explain.ts';
 import { isRate, RATE_WORDS } from './input.ts';
@@ -9,8 +9,8 @@ import { explainShortfall } from './shortfall.ts';
 import type { Plan, PlannedReplicas, Planner } from './types.ts';
 
 /** The default planner: mixed-integer linear programming over simulated options. */
-export const plan: Planner = async (inventory, workload, current, { options }) => {
-  checkInput(inventory, workload, current);
+export const planByMilp: Planner = async (inventory, workload, current, { options }) => {
+  checkPlannerInput(inventory, workload, current);
   if (workload.every(({ rate }) => rate === 0)) {
     throw new SchedulerError('bad_input', 'the workload asks for nothing: every rate is 0');
   }
@@ -26,7 +26,7 @@ export const plan: Planner = async (inventory, workload, current, { options }) =
 };
 
 /** What the schema cannot see: across inventory and workload. */
-export function checkInput(
+export function checkPlannerInput(
   inventory: readonly Pool[],
   workload: readonly Demand[],
   current: readonly Placement[],
@@ -49,10 +49,10 @@ export function checkInput(
   }
 }
 
-function describe(decision: Decision, pools: readonly Pool[], demands: readonly Demand[]): Plan {
+function describe(decision: SolverDecision, pools: readonly Pool[], demands: readonly Demand[]): Plan {
   const { problem, counts, report, shortfall, asked } = decision;
   const { options, usable } = problem;
-  const evaluation = evaluate(options, usable, counts, demands);
+  const evaluation = evaluatePlan(options, usable, counts, demands);
   const placements = placementsOf(decision, evaluation, pools, demands);
   return {
     objective: asked.objective,
@@ -68,7 +68,7 @@ function describe(decision: Decision, pools: readonly Pool[], demands: readonly 
 }
 
 function placementsOf(
-  { problem, counts }: Decision,
+  { problem, counts }: SolverDecision,
   { rates }: Evaluation,
   pools: readonly Pool[],
   demands: readonly Demand[],

@@ -1,5 +1,5 @@
 import { type ReplicaGroup, type SimulationResult, simulate } from '../serving/cluster.ts';
-import { seeded } from '../serving/random.ts';
+import { seededRandom } from '../serving/random.ts';
 import { drawRequests } from '../serving/requests.ts';
 import { distribution } from '../serving/statistics.ts';
 import { stepsOf } from '../solver/options.ts';
@@ -39,7 +39,7 @@ export function predict(
     const requests = drawRequests(
       { arrivals, input: demand.input, output: demand.output },
       { durationS },
-      seeded(options.seed * 1000 + m),
+      seededRandom(options.seed * 1000 + m),
     );
     const chosen = plan.pick?.(demand.model.id) ?? policy;
     return {

@@ -1,6 +1,6 @@
 import { type Evaluation, SERVED_TOLERANCE } from '../solver/evaluate.ts';
 import { takenGpus } from '../solver/formulation.ts';
-import type { Decision } from '../solver/plan.ts';
+import type { SolverDecision } from '../solver/plan.ts';
 import { type Demand, type Pool, poolGpus } from '../solver/problem.ts';
 
 /** Of GPUs that would have to be added, more than this is no advice. */
@@ -8,7 +8,7 @@ const MORE_GPUS_MAX = 100_000;
 
 /** What is in the way of what was asked, and the least that would help. */
 export function explainShortfall(
-  decision: Decision,
+  decision: SolverDecision,
   evaluation: Evaluation,
   pools: readonly Pool[],
   demands: readonly Demand[],
@@ -38,7 +38,7 @@ export function explainShortfall(
   );
 }
 
-function leftOver(evaluation: Evaluation, shortfall: Decision['shortfall'], demands: readonly Demand[]): string {
+function leftOver(evaluation: Evaluation, shortfall: SolverDecision['shortfall'], demands: readonly Demand[]): string {
   if (shortfall === 'targets') return 'This plan serves everything, but later than its targets.';
   const without = demands.filter(
     ({ rate }, m) => rate > 0 && (evaluation.unserved[m] ?? 0) >= rate * (1 - SERVED_TOLERANCE),
@@ -57,7 +57,7 @@ const names = (demands: readonly Demand[]) =>
     .map(({ model }) => model.id)
     .join(', ') + (demands.length > 5 ? ` and ${demands.length - 5} others` : '');
 
-export function usedGpus({ problem, counts }: Decision, p: number): number {
+export function usedGpus({ problem, counts }: SolverDecision, p: number): number {
   return problem.options.reduce(
     (sum, option, o) => sum + (option.pool === p ? takenGpus(option, problem.pools) * (counts[o] ?? 0) : 0),
     0,
@@ -65,11 +65,11 @@ export function usedGpus({ problem, counts }: Decision, p: number): number {
 }
 
 /** What one more GPU of a pool is worth, in the unit of the objective. */
-export const worthOfOne = ({ prices }: Decision, p: number): number =>
+export const worthOfOne = ({ prices }: SolverDecision, p: number): number =>
   prices.reduce((sum, { pool, perGpu, price }) => (pool === p ? sum + price * perGpu : sum), 0);
 
 /** By the shadow prices of the relaxation, for the kind of GPU that helps most. */
-function moreGpus(decision: Decision, { share }: Evaluation, pools: readonly Pool[]): string {
+function moreGpus(decision: SolverDecision, { share }: Evaluation, pools: readonly Pool[]): string {
   const best = pools
     .map((pool, p) => {
       const worth = worthOfOne(decision, p);

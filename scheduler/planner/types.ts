@@ -1,4 +1,4 @@
-import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import type { SimulatedPolicy, SimulatedReplica } from '../serving/policies.ts';
 import type { SolveReport } from '../solver/plan.ts';
 import type { Demand, Placement, PlanOptions, Pool } from '../solver/problem.ts';
@@ -61,7 +61,7 @@ export interface Plan {
 }
 
 interface PlannerContext {
-  catalogue: Catalogue;
+  catalogue: HardwareCatalogue;
   options: PlanOptions;
 }
 

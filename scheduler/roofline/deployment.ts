@@ -1,12 +1,19 @@
 import type { Gpu } from '../catalogue/gpu.ts';
 import { precisionProblem } from '../catalogue/gpu-architecture.ts';
-import { cacheElements, layerMatrices, type Matrix, type Mixer, type Part, windowOf } from '../catalogue/layers.ts';
+import {
+  cacheElements,
+  type LayerPart,
+  layerMatrices,
+  type Matrix,
+  type Mixer,
+  windowOf,
+} from '../catalogue/layers.ts';
 import { embeddingParameters, type Model, windowTokens } from '../catalogue/model.ts';
 import { bytesPerElement, type Precision } from '../catalogue/precision.ts';
 import { enginesOf, gpusOf, type Parallelism, parallelismProblem, spreadOf } from './parallelism.ts';
 
 /** One replica: a model on the GPUs of its parallelism, all of one kind. */
-export interface Deployment extends Parallelism {
+export interface ModelDeployment extends Parallelism {
   model: Model;
   gpu: Gpu;
   weights: Precision;
@@ -19,10 +26,13 @@ export const RUNTIME_BYTES = 2e9;
 /** vLLM's `--gpu-memory-utilization`. */
 const MEMORY_FRACTION = 0.9;
 
-type Stored = Pick<Deployment, 'model' | 'weights'> & Parallelism;
+type Stored = Pick<ModelDeployment, 'model' | 'weights'> & Parallelism;
 
 /** How a part of the weights is stored: as in the checkpoint where that is what is asked for, else all products alike. */
-export function precisionOf({ model, weights }: Pick<Deployment, 'model' | 'weights'>, part: Part): Precision {
+export function precisionOf(
+  { model, weights }: Pick<ModelDeployment, 'model' | 'weights'>,
+  part: LayerPart,
+): Precision {
   return weights === model.storage.weights ? model.storage.parts[part] : weights;
 }
 
@@ -71,7 +81,7 @@ export interface CacheLayout {
   perSequence: number;
 }
 
-export function cacheLayout(deployment: Pick<Deployment, 'model' | 'kv'> & Parallelism): CacheLayout {
+export function cacheLayout(deployment: Pick<ModelDeployment, 'model' | 'kv'> & Parallelism): CacheLayout {
   const { model, kv } = deployment;
   const layout: CacheLayout = { perToken: 0, perWindowToken: 0, window: windowTokens(model), perSequence: 0 };
   const { tp, sp } = spreadOf(deployment);
@@ -99,7 +109,7 @@ function cacheCopies(mixer: Mixer, ways: number): number {
 }
 
 /** Keys and values of one token in the whole replica while every layer sees it, bytes. */
-export function kvBytesPerToken(deployment: Pick<Deployment, 'model' | 'kv'> & Parallelism): number {
+export function kvBytesPerToken(deployment: Pick<ModelDeployment, 'model' | 'kv'> & Parallelism): number {
   const { perToken, perWindowToken } = cacheLayout(deployment);
   return perToken + perWindowToken;
 }
@@ -110,7 +120,7 @@ export function sequenceBytes(layout: CacheLayout, tokens: number): number {
 }
 
 /** Bytes beside the weights, of the whole replica; 0 or less: the model does not fit. */
-export function freeBytes(deployment: Deployment, memoryFraction = MEMORY_FRACTION): number {
+export function freeBytes(deployment: ModelDeployment, memoryFraction = MEMORY_FRACTION): number {
   return gpusOf(deployment) * (deployment.gpu.memory * memoryFraction - RUNTIME_BYTES) - weightBytes(deployment);
 }
 
@@ -119,7 +129,7 @@ export function freeBytes(deployment: Deployment, memoryFraction = MEMORY_FRACTI
  * windows or states holds more tokens in long sequences. Without it every layer sees every token.
  */
 export function kvCapacityTokens(
-  deployment: Deployment,
+  deployment: ModelDeployment,
   memoryFraction = MEMORY_FRACTION,
   sequenceTokens?: number,
 ): number {
@@ -130,7 +140,7 @@ export function kvCapacityTokens(
 }
 
 /** Why the engine would not start so, or undefined: parallelism, precision on this silicon, memory. */
-export function deploymentProblem(deployment: Deployment, memoryFraction = MEMORY_FRACTION): string | undefined {
+export function deploymentProblem(deployment: ModelDeployment, memoryFraction = MEMORY_FRACTION): string | undefined {
   if (deployment.prefill !== undefined) {
     const { decode, prefill } = enginesOf(deployment);
     const pair = parallelismProblem(deployment.model, deployment);

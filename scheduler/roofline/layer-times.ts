@@ -1,7 +1,7 @@
 import type { Calibration, Efficiency } from '../catalogue/calibration.ts';
 import type { Layer } from '../catalogue/layers.ts';
 import { expertsOf } from '../catalogue/model.ts';
-import type { Deployment } from './deployment.ts';
+import type { ModelDeployment } from './deployment.ts';
 import {
   activationBytes,
   decodeAttentionWork,
@@ -38,13 +38,13 @@ export class LayerTimes {
   launch = 0;
   /** Operations per token as the 16-bit unit would take them. */
   flopsPerToken = 0;
-  readonly #deployment: Deployment;
+  readonly #deployment: ModelDeployment;
   readonly #efficiency: Efficiency;
   readonly #links: Calibration['links'];
   readonly #kinds: { layer: Layer; gemms: Gemm[] }[];
   readonly #routed: boolean;
 
-  constructor(deployment: Deployment, efficiency: Efficiency, links: Calibration['links']) {
+  constructor(deployment: ModelDeployment, efficiency: Efficiency, links: Calibration['links']) {
     this.#deployment = deployment;
     this.#efficiency = efficiency;
     this.#links = links;

@@ -1,6 +1,6 @@
 import { type Layer, layerMatrices, type Matrix, type Mixer, windowOf } from '../catalogue/layers.ts';
 import { bytesPerElement, type Precision } from '../catalogue/precision.ts';
-import { type Deployment, precisionOf, waysOf } from './deployment.ts';
+import { type ModelDeployment, precisionOf, waysOf } from './deployment.ts';
 import { type Parallelism, spreadOf } from './parallelism.ts';
 
 /** Floating-point operations and bytes moved, on one GPU. */
@@ -28,11 +28,15 @@ export interface Gemm {
 const ACTIVATION_BYTES = 2;
 
 /** The matrix products of one layer on one GPU, in order. */
-export function layerGemms(layer: Layer, deployment: Pick<Deployment, 'model' | 'weights'> & Parallelism): Gemm[] {
+export function layerGemms(layer: Layer, deployment: Pick<ModelDeployment, 'model' | 'weights'> & Parallelism): Gemm[] {
   return layerMatrices(layer, deployment.model.hidden).map((matrix) => shardOf(matrix, layer, deployment));
 }
 
-function shardOf(matrix: Matrix, layer: Layer, deployment: Pick<Deployment, 'model' | 'weights'> & Parallelism): Gemm {
+function shardOf(
+  matrix: Matrix,
+  layer: Layer,
+  deployment: Pick<ModelDeployment, 'model' | 'weights'> & Parallelism,
+): Gemm {
   const { tp, pp, dp, ep, sp } = spreadOf(deployment);
   const weights = precisionOf(deployment, matrix.part);
   const routed = matrix.part === 'experts';
@@ -62,7 +66,7 @@ function copiedHeads(layer: Layer, tp: number): number {
   return (mixer.sharedKeyValue ? 1 : 2) * (Math.max(1, mixer.kvHeads / tp) - mixer.kvHeads / tp) * mixer.headDim;
 }
 
-export function headGemm({ model, ...parallelism }: Pick<Deployment, 'model'> & Parallelism): Gemm {
+export function headGemm({ model, ...parallelism }: Pick<ModelDeployment, 'model'> & Parallelism): Gemm {
   const { tp, dp, pp } = spreadOf(parallelism);
   const share = 1 / (dp * pp);
   // The head stays in 16 bit in quantised checkpoints.

@@ -1,13 +1,13 @@
 import { type Calibration, type Efficiency, efficiencyOf, type Host } from '../catalogue/calibration.ts';
 import { layerCount, windowTokens } from '../catalogue/model.ts';
-import { type Deployment, kvBytesPerToken } from './deployment.ts';
+import { kvBytesPerToken, type ModelDeployment } from './deployment.ts';
 import { LayerTimes } from './layer-times.ts';
 import { gemmWork } from './operators.ts';
 import { gpusOf } from './parallelism.ts';
 import { gemmSeconds, sendSeconds } from './time.ts';
 
 /** What one step of the engine does. */
-export interface Step {
+export interface EngineStep {
   /** Sequences that get one more token. */
   decodes: number;
   /** Sum of their context lengths, tokens; and of what of each a window shows. */
@@ -25,7 +25,7 @@ export interface Step {
 }
 
 /** A step of nothing, to be filled. */
-export const IDLE_STEP: Step = {
+export const IDLE_STEP: EngineStep = {
   decodes: 0,
   context: 0,
   windowContext: 0,
@@ -51,7 +51,7 @@ const HANDOVER_BYTES = 128e6;
 
 /** The time of a step of one replica. What depends on the number of tokens alone is computed once per number. */
 export class StepModel {
-  readonly deployment: Deployment;
+  readonly deployment: ModelDeployment;
   readonly host: Host;
   /** Tokens that windowed layers see; 0: there are none. */
   readonly window: number;
@@ -66,7 +66,7 @@ export class StepModel {
   readonly #sampling = new Float64Array(CACHED_SEQUENCES);
 
   /** `engine`: as it is started. */
-  constructor(deployment: Deployment, calibration: Calibration, engine: EngineMode = SYNCHRONOUS) {
+  constructor(deployment: ModelDeployment, calibration: Calibration, engine: EngineMode = SYNCHRONOUS) {
     if (deployment.prefill !== undefined) throw new Error('a pair has two engines, and each its own steps');
     this.deployment = deployment;
     this.host = calibration.host;
@@ -79,7 +79,7 @@ export class StepModel {
   }
 
   /** Seconds. */
-  seconds(step: Step): number {
+  seconds(step: EngineStep): number {
     const { decodes, prefillTokens } = step;
     let seconds = this.#fixed(decodes + prefillTokens, decodes + step.prefillEnds);
     seconds += step.context * this.secondsPerContextToken + step.windowContext * this.secondsPerWindowToken;
@@ -136,7 +136,7 @@ export class StepModel {
   }
 
   /** Bytes/s at which keys and values go from this engine's GPUs to others of its node: each sends its part to one of theirs. */
-  handoverRate(decode: Deployment, links: Calibration['links']): number {
+  handoverRate(decode: ModelDeployment, links: Calibration['links']): number {
     const [from, to] = [gpusOf(this.deployment), gpusOf(decode)];
     return (Math.min(from, to) * HANDOVER_BYTES) / sendSeconds(HANDOVER_BYTES, from + to, this.deployment.gpu, links);
   }

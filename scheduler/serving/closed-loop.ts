@@ -1,15 +1,15 @@
 import type { StepModel } from '../roofline/step.ts';
-import { drawLength, type Lengths } from './lengths.ts';
-import type { EngineLimits } from './limits.ts';
-import { seeded } from './random.ts';
-import { Replica } from './replica.ts';
+import { drawLength, type LengthDistribution } from './lengths.ts';
+import type { SimulatedEngineLimits } from './limits.ts';
+import { seededRandom } from './random.ts';
+import { SimulatedEngine } from './replica.ts';
 
 /** As many requests under way as clients: each sends its next one when the last has ended. */
 export interface ClosedLoop {
   step: StepModel;
-  limits: EngineLimits;
-  input: Lengths;
-  output: Lengths;
+  limits: SimulatedEngineLimits;
+  input: LengthDistribution;
+  output: LengthDistribution;
   clients: number;
   /** Requests of each client; the first does not count. */
   rounds: number;
@@ -27,7 +27,7 @@ export interface ClosedLoopResult {
 
 /** What `vllm bench serve --max-concurrency` and its like do. */
 export function closedLoop({ step, limits, input, output, clients, rounds, seed }: ClosedLoop): ClosedLoopResult {
-  const random = seeded(seed);
+  const random = seededRandom(seed);
   const total = clients * rounds;
   const [arrivals, answers] = [new Float64Array(total), new Int32Array(total)];
   let [sent, answered, ttft, tpot, timed, tokens, refused, last] = [0, 0, 0, 0, 0, 0, 0, 0];
@@ -41,7 +41,7 @@ export function closedLoop({ step, limits, input, output, clients, rounds, seed 
     answers[request] = request < clients ? 1 + Math.floor(random() * answer) : answer;
     replica.push(request, at, drawLength(input, random), answers[request] ?? 1);
   };
-  const replica = new Replica(step, limits, (request, first, end) => {
+  const replica = new SimulatedEngine(step, limits, (request, first, end) => {
     const answer = answers[request] ?? 1;
     if (first === undefined) refused++;
     else if (request >= clients) {

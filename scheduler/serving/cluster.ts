@@ -2,11 +2,11 @@ import type { Policy } from '../../shared/routing/policy.ts';
 import { SchedulerError } from '../errors.ts';
 import { gpusOf } from '../roofline/parallelism.ts';
 import type { StepModel } from '../roofline/step.ts';
-import type { EngineLimits } from './limits.ts';
+import type { SimulatedEngineLimits } from './limits.ts';
 import { openReplica, type PrefillSide, type ServingEngine } from './pair.ts';
 import { policyNamed, type SimulatedReplica } from './policies.ts';
-import { seeded } from './random.ts';
-import type { Replica } from './replica.ts';
+import { seededRandom } from './random.ts';
+import type { SimulatedEngine } from './replica.ts';
 import type { Requests } from './requests.ts';
 import { type Distribution, distribution } from './statistics.ts';
 
@@ -24,7 +24,7 @@ export interface Simulation {
   model: string;
   groups: readonly ReplicaGroup[];
   requests: Requests;
-  limits: EngineLimits;
+  limits: SimulatedEngineLimits;
   /** A name of ours, or any policy of shared/routing over the replicas. */
   policy: string | ((replicas: readonly SimulatedReplica[]) => { policy: Policy; readsLoad: boolean });
   seed: number;
@@ -113,7 +113,8 @@ function simulateDisaggregated(simulation: Simulation, prefill: NonNullable<Simu
 class Stage {
   readonly times: Times;
   readonly groups: readonly ReplicaGroup[];
-  readonly replicas: { engine: ServingEngine; parts: { step: StepModel; engine: Replica }[]; group: number }[] = [];
+  readonly replicas: { engine: ServingEngine; parts: { step: StepModel; engine: SimulatedEngine }[]; group: number }[] =
+    [];
   readonly #candidates: SimulatedReplica[] = [];
   readonly #index = new Map<string, number>();
   readonly #policy: { policy: Policy; readsLoad: boolean };
@@ -153,7 +154,7 @@ class Stage {
     this.sent = groups.map(() => 0);
     const { policy } = simulation;
     this.#policy = typeof policy === 'string' ? policyNamed(policy, this.#candidates) : policy(this.#candidates);
-    this.#random = seeded(simulation.seed ^ 0x5eed);
+    this.#random = seededRandom(simulation.seed ^ 0x5eed);
   }
 
   route(request: number, at: number, input: number, output: number, stored: boolean, hashes?: readonly number[]): void {

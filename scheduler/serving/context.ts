@@ -1,11 +1,15 @@
 import type { Model } from '../catalogue/model.ts';
-import { type Lengths, meanLength } from './lengths.ts';
+import { type LengthDistribution, meanLength } from './lengths.ts';
 
 /**
  * Why requests of these lengths are no load for the model, or undefined. An engine refuses a prompt that fills the context and ends an
  * answer there; a workload whose mean request does not fit is a mistake, longer ones in its tail are refused or cut one by one.
  */
-export function contextProblem(model: Model, input: Lengths, output: Lengths): string | undefined {
+export function contextProblem(
+  model: Model,
+  input: LengthDistribution,
+  output: LengthDistribution,
+): string | undefined {
   const { id, context } = model;
   if (context === 0) return undefined;
   const [prompt, answer] = [meanLength(input), meanLength(output)];

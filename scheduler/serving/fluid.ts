@@ -1,6 +1,6 @@
 import { cacheLayout, freeBytes, sequenceBytes } from '../roofline/deployment.ts';
 import type { StepModel } from '../roofline/step.ts';
-import { type EngineLimits, replicaLimits } from './limits.ts';
+import { replicaLimits, type SimulatedEngineLimits } from './limits.ts';
 
 /** What the averages need of a distribution of lengths: mean and mean square, tokens. */
 export interface Moments {
@@ -51,7 +51,7 @@ export class Fluid implements FluidLike {
   /** Largest mean batch: the engine's limit, or what the memory holds. */
   readonly batchMax: number;
 
-  constructor(step: StepModel, limits: EngineLimits, asked: Moments, phase: Phase = 'both') {
+  constructor(step: StepModel, limits: SimulatedEngineLimits, asked: Moments, phase: Phase = 'both') {
     this.#step = step;
     const moments = phase === 'prefill' ? { ...asked, output: { mean: 1, square: 1 } } : asked;
     this.#moments = moments;

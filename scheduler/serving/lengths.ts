@@ -1,7 +1,7 @@
-import { normal, type Random, seeded } from './random.ts';
+import { normal, type Random, seededRandom } from './random.ts';
 
 /** How many tokens a prompt or an answer has. */
-export type Lengths =
+export type LengthDistribution =
   | { kind: 'constant'; mean: number }
   /** Rounded down and cut from below at `min`, as the paper's benchmark draws them. */
   | { kind: 'normal'; mean: number; sd: number; min: number }
@@ -13,11 +13,11 @@ export type Lengths =
 /** No prompt or answer has more tokens; a wide distribution's tail has. */
 export const LENGTH_MAX = 10_000_000;
 
-export function drawLength(lengths: Lengths, random: Random): number {
+export function drawLength(lengths: LengthDistribution, random: Random): number {
   return Math.min(LENGTH_MAX, drawn(lengths, random));
 }
 
-function drawn(lengths: Lengths, random: Random): number {
+function drawn(lengths: LengthDistribution, random: Random): number {
   switch (lengths.kind) {
     case 'constant':
       return Math.max(1, Math.round(lengths.mean));
@@ -38,7 +38,7 @@ function drawn(lengths: Lengths, random: Random): number {
 }
 
 /** Mean number of tokens drawn, cuts included. */
-export function meanLength(lengths: Lengths): number {
+export function meanLength(lengths: LengthDistribution): number {
   switch (lengths.kind) {
     case 'constant':
     case 'lognormal':
@@ -53,14 +53,14 @@ export function meanLength(lengths: Lengths): number {
 }
 
 /** Mean and mean square; drawn where there is no short formula. */
-export function moments(lengths: Lengths): { mean: number; square: number } {
+export function moments(lengths: LengthDistribution): { mean: number; square: number } {
   switch (lengths.kind) {
     case 'constant':
       return { mean: lengths.mean, square: lengths.mean ** 2 };
     case 'lognormal':
       return { mean: lengths.mean, square: lengths.mean ** 2 + lengths.sd ** 2 };
     default: {
-      const random = seeded(7);
+      const random = seededRandom(7);
       let [mean, square] = [0, 0];
       for (let i = 0; i < MOMENT_DRAWS; i++) {
         const value = drawLength(lengths, random);

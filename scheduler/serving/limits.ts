@@ -1,7 +1,7 @@
 import { type Parallelism, spreadOf } from '../roofline/parallelism.ts';
 
 /** How an engine batches; names of vLLM's options beside them. */
-export interface EngineLimits {
+export interface SimulatedEngineLimits {
   /** --max-num-seqs */
   maxSequences: number;
   /** --max-num-batched-tokens: of one step. A prompt above it takes a step of its own when prompts are not cut. */
@@ -23,13 +23,13 @@ export interface EngineLimits {
 }
 
 /** Of a whole replica: under data parallelism every rank schedules for itself, with limits of its own. */
-export function replicaLimits(limits: EngineLimits, parallelism: Parallelism): EngineLimits {
+export function replicaLimits(limits: SimulatedEngineLimits, parallelism: Parallelism): SimulatedEngineLimits {
   const { dp } = spreadOf(parallelism);
   if (dp === 1) return limits;
   return { ...limits, maxSequences: limits.maxSequences * dp, tokenBudget: limits.tokenBudget * dp };
 }
 
-export const DEFAULT_LIMITS: EngineLimits = {
+export const DEFAULT_LIMITS: SimulatedEngineLimits = {
   maxSequences: 256,
   tokenBudget: 8192,
   blockTokens: 16,
@@ -42,4 +42,4 @@ export const DEFAULT_LIMITS: EngineLimits = {
 };
 
 /** The paper ran vLLM with `--no-enable-chunked-prefill --no-enable-prefix-caching --async-scheduling`, so a prompt is never cut. */
-export const PAPER_LIMITS: EngineLimits = { ...DEFAULT_LIMITS, chunkedPrefill: false, asyncScheduling: true };
+export const PAPER_LIMITS: SimulatedEngineLimits = { ...DEFAULT_LIMITS, chunkedPrefill: false, asyncScheduling: true };

@@ -1,6 +1,6 @@
 import type { StepModel } from '../roofline/step.ts';
-import type { EngineLimits } from './limits.ts';
-import { type Finished, Replica } from './replica.ts';
+import type { SimulatedEngineLimits } from './limits.ts';
+import { type OnFinished, SimulatedEngine } from './replica.ts';
 
 /** The prefill engine of a disaggregated pair, and bytes/s of the way to its decode engine. */
 export interface PrefillSide {
@@ -31,20 +31,20 @@ export interface ServingEngine {
  * another cross the link; the prefill engine's memory counts as free once a prompt is computed.
  */
 export class PairReplica implements ServingEngine {
-  readonly prefill: Replica;
-  readonly decode: Replica;
+  readonly prefill: SimulatedEngine;
+  readonly decode: SimulatedEngine;
   readonly #sent = new Map<number, { input: number; output: number }>();
   readonly #side: PrefillSide;
-  readonly #finished: Finished;
+  readonly #finished: OnFinished;
   /** When the link is free, seconds. */
   #linkFree = 0;
 
-  constructor(decode: StepModel, side: PrefillSide, limits: EngineLimits, finished: Finished) {
+  constructor(decode: StepModel, side: PrefillSide, limits: SimulatedEngineLimits, finished: OnFinished) {
     this.#side = side;
     this.#finished = finished;
-    this.prefill = new Replica(side.step, limits, (request, first, end) => this.#handOver(request, first, end));
+    this.prefill = new SimulatedEngine(side.step, limits, (request, first, end) => this.#handOver(request, first, end));
     const firstStep = decode.decodeBase(1);
-    this.decode = new Replica(decode, limits, (request, first, end) =>
+    this.decode = new SimulatedEngine(decode, limits, (request, first, end) =>
       finished(request, first === undefined ? undefined : Math.min(end, first + firstStep), end),
     );
   }
@@ -88,11 +88,11 @@ export class PairReplica implements ServingEngine {
 export function openReplica(
   step: StepModel,
   prefill: PrefillSide | undefined,
-  limits: EngineLimits,
-  finished: Finished,
-): { engine: ServingEngine; parts: { step: StepModel; engine: Replica }[] } {
+  limits: SimulatedEngineLimits,
+  finished: OnFinished,
+): { engine: ServingEngine; parts: { step: StepModel; engine: SimulatedEngine }[] } {
   if (prefill === undefined) {
-    const engine = new Replica(step, limits, finished);
+    const engine = new SimulatedEngine(step, limits, finished);
     return { engine, parts: [{ step, engine }] };
   }
   const pair = new PairReplica(step, prefill, limits, finished);

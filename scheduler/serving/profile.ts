@@ -1,8 +1,8 @@
 import type { StepModel } from '../roofline/step.ts';
-import type { Lengths } from './lengths.ts';
-import type { EngineLimits } from './limits.ts';
+import type { LengthDistribution } from './lengths.ts';
+import type { SimulatedEngineLimits } from './limits.ts';
 import { openReplica, type PrefillSide } from './pair.ts';
-import { seeded } from './random.ts';
+import { seededRandom } from './random.ts';
 import { drawRequests, type Requests } from './requests.ts';
 
 /** What one replica gives at one load. */
@@ -40,9 +40,9 @@ interface ProfileOf {
   step: StepModel;
   /** Of a disaggregated pair; `step` is its decode engine's then. */
   prefill?: PrefillSide;
-  limits: EngineLimits;
-  input: Lengths;
-  output: Lengths;
+  limits: SimulatedEngineLimits;
+  input: LengthDistribution;
+  output: LengthDistribution;
   /** Coefficient of variation of the gaps between arrivals. */
   cv: number;
 }
@@ -69,7 +69,7 @@ interface Drawn {
 }
 
 /** By the lengths of the prompts: a planner simulates one model's requests on many kinds of GPU. */
-const drawn = new WeakMap<Lengths, Drawn>();
+const drawn = new WeakMap<LengthDistribution, Drawn>();
 
 function drawnFor(of: ProfileOf): Drawn {
   const known = drawn.get(of.input);
@@ -80,9 +80,9 @@ function drawnFor(of: ProfileOf): Drawn {
   const gamma = { arrivals: { kind: 'gamma', rate: 1, cv: Math.max(cv, 0.05) }, input, output } as const;
   const fresh = {
     of,
-    backlog: drawRequests(backlog, { count: BACKLOG_SAMPLES * sample(of) }, seeded(11)),
-    atOne: drawRequests(gamma, { count: sample(of) }, seeded(12)),
-    alone: drawRequests(backlog, { count: ALONE_SAMPLE }, seeded(12)),
+    backlog: drawRequests(backlog, { count: BACKLOG_SAMPLES * sample(of) }, seededRandom(11)),
+    atOne: drawRequests(gamma, { count: sample(of) }, seededRandom(12)),
+    alone: drawRequests(backlog, { count: ALONE_SAMPLE }, seededRandom(12)),
   };
   drawn.set(input, fresh);
   return fresh;

@@ -1,7 +1,7 @@
 import { NONE, type Sequence } from './sequence.ts';
 
 /** A request that was sent to a replica; it waits there from `arrival` on. */
-export interface Sent {
+export interface SentRequest {
   request: number;
   arrival: number;
   input: number;
@@ -15,7 +15,7 @@ export interface Sent {
 /** First come, first served; but what was pre-empted goes before everybody. Bounded by what the caller pushes. */
 export class Queue {
   readonly #prefixHit: number;
-  readonly #sent = new Line<Sent>();
+  readonly #sent = new Line<SentRequest>();
   readonly #waiting = new Line<Sequence>();
   /** The oldest last: it goes first. */
   readonly #returning: Sequence[] = [];
@@ -25,7 +25,7 @@ export class Queue {
   }
 
   /** In order of arrival. */
-  push(sent: Sent): void {
+  push(sent: SentRequest): void {
     this.#sent.push(sent);
   }
 
@@ -75,7 +75,7 @@ export class Queue {
     }
   }
 
-  #sequenceOf(sent: Sent): Sequence {
+  #sequenceOf(sent: SentRequest): Sequence {
     const cached = Math.min(sent.input - 1, Math.floor(sent.input * this.#prefixHit));
     return {
       request: sent.request,

@@ -2,7 +2,7 @@
 export type Random = () => number;
 
 /** sfc32 (Doty-Humphrey, PractRand): 128 bits of state, passes BigCrush; seeded by a splitmix of one number. */
-export function seeded(seed: number): Random {
+export function seededRandom(seed: number): Random {
   let x = seed | 0;
   const next = () => {
     x = (x + 0x9e3779b9) | 0;

@@ -1,17 +1,17 @@
 import { cacheLayout, freeBytes } from '../roofline/deployment.ts';
-import { IDLE_STEP, type Step, type StepModel } from '../roofline/step.ts';
+import { type EngineStep, IDLE_STEP, type StepModel } from '../roofline/step.ts';
 import { Decoding, pairsInWindow } from './decoding.ts';
 import { KvBlocks } from './kv-blocks.ts';
-import { type EngineLimits, replicaLimits } from './limits.ts';
+import { replicaLimits, type SimulatedEngineLimits } from './limits.ts';
 import { Queue } from './queue.ts';
 import type { Sequence } from './sequence.ts';
 import { SequenceMemory } from './sequence-memory.ts';
 
 /** Called once per request that ended. Times in seconds. `undefined` first token: it can never fit and was refused. */
-export type Finished = (request: number, firstToken: number | undefined, end: number) => void;
+export type OnFinished = (request: number, firstToken: number | undefined, end: number) => void;
 
 /** A request that a replica has, and that may go on elsewhere. */
-export interface Held {
+export interface HeldRequest {
   request: number;
   /** Tokens of its prompt and of the answer so far. */
   tokens: number;
@@ -45,7 +45,7 @@ interface ReplicaCounters {
  * of its batch all steps are alike but for the context that grows by one per sequence, so their sum is a closed form and a thousand steps
  * cost as much as one.
  */
-export class Replica {
+export class SimulatedEngine {
   clock = 0;
   readonly counters: ReplicaCounters = {
     steps: 0,
@@ -60,8 +60,8 @@ export class Replica {
     kvPeak: 0,
   };
   readonly #model: StepModel;
-  readonly #limits: EngineLimits;
-  readonly #finished: Finished;
+  readonly #limits: SimulatedEngineLimits;
+  readonly #finished: OnFinished;
   readonly #blocks: KvBlocks;
   readonly #queue: Queue;
   readonly #decoding: Decoding;
@@ -70,7 +70,7 @@ export class Replica {
   /** Admission order, for pre-emption of the newest; ended ones are dropped when they surface. */
   #admitted: Sequence[] = [];
 
-  constructor(model: StepModel, limits: EngineLimits, finished: Finished) {
+  constructor(model: StepModel, limits: SimulatedEngineLimits, finished: OnFinished) {
     this.#model = model;
     this.#limits = replicaLimits(limits, model.deployment);
     this.#finished = finished;
@@ -163,8 +163,8 @@ export class Replica {
    * Gives up to `most` requests away, those first that wait the shortest, then those that run the shortest: for a change of the
    * deployment or of the balance. What a prompt has computed in part is lost.
    */
-  surrender(most = Number.POSITIVE_INFINITY): Held[] {
-    const held: Held[] = [];
+  surrender(most = Number.POSITIVE_INFINITY): HeldRequest[] {
+    const held: HeldRequest[] = [];
     while (held.length < most) {
       const waiting = this.#queue.takeNewest();
       if (waiting === undefined) break;
@@ -186,12 +186,12 @@ export class Replica {
   }
 
   /** All that it has, as it would give it away. */
-  held(): Held[] {
+  held(): HeldRequest[] {
     const running = this.#admitted.filter((one) => one.running);
     return [...this.#queue.sequences().map(waitingHeld), ...running.map((one) => this.#runningHeld(one))];
   }
 
-  #runningHeld(sequence: Sequence): Held {
+  #runningHeld(sequence: Sequence): HeldRequest {
     if (sequence === this.#partial) return { ...waitingHeld(sequence), computed: false };
     const tokens = this.#decoding.held(sequence);
     const remaining = sequence.remaining - (tokens - sequence.base);
@@ -222,7 +222,7 @@ export class Replica {
     const { tokenBudget, chunkedPrefill, maxSequences, schedule } = this.#limits;
     if (schedule === 'mixed' && this.#decoding.size > 0) this.#makeRoom();
     const decoding = schedule === 'mixed' ? this.#decoding.size : 0;
-    const work: Step = { ...IDLE_STEP, decodes: decoding };
+    const work: EngineStep = { ...IDLE_STEP, decodes: decoding };
     const ended: Sequence[] = [];
     const budget = () => tokenBudget - decoding - work.prefillTokens;
     const partial = this.#partial;
@@ -250,7 +250,7 @@ export class Replica {
   }
 
   /** So many tokens of its prompt are computed in this step. */
-  #take(work: Step, sequence: Sequence, chunk: number, ended: Sequence[]): void {
+  #take(work: EngineStep, sequence: Sequence, chunk: number, ended: Sequence[]): void {
     const before = sequence.cached + sequence.prefilled;
     work.prefillPairs += chunk * (before + (chunk + 1) / 2);
     work.prefillWindowPairs += pairsInWindow(before, chunk, this.#model.window);
@@ -266,7 +266,7 @@ export class Replica {
     throw new Error('a step with nothing in it');
   }
 
-  #mixedTime(step: Step): void {
+  #mixedTime(step: EngineStep): void {
     const { size, context, windowContext, widening } = this.#decoding;
     if (step.decodes > 0) {
       step.context = context + size;
@@ -373,7 +373,7 @@ export class Replica {
   }
 }
 
-function waitingHeld({ request, prompt, cached, remaining, firstToken }: Sequence): Held {
+function waitingHeld({ request, prompt, cached, remaining, firstToken }: Sequence): HeldRequest {
   const since = firstToken < 0 ? undefined : firstToken;
   return { request, tokens: prompt + cached, computed: prompt === 0, remaining, firstToken: since };
 }

@@ -1,4 +1,4 @@
-import { drawLength, type Lengths } from './lengths.ts';
+import { drawLength, type LengthDistribution } from './lengths.ts';
 import { exponential, gamma, type Random } from './random.ts';
 
 /** When requests come. */
@@ -23,8 +23,8 @@ export interface Requests {
 
 interface Drawing {
   arrivals: Arrivals;
-  input: Lengths;
-  output: Lengths;
+  input: LengthDistribution;
+  output: LengthDistribution;
 }
 
 /** A run longer than this is a mistake in a unit. */

@@ -1,6 +1,6 @@
 import { parameters } from '../catalogue/model.ts';
 import { SchedulerError } from '../errors.ts';
-import { Program, solve } from './highs.ts';
+import { LpProgram, solve } from './highs.ts';
 import { packingRows } from './packing.ts';
 import { type Counts, type Demand, type Option, type Pool, poolGpus } from './problem.ts';
 
@@ -41,7 +41,7 @@ async function nearestShares(
   weights: readonly number[],
   byPool: boolean,
 ): Promise<Counts> {
-  const program = new Program();
+  const program = new LpProgram();
   const least = (option: Option) =>
     options.every((other) => other.demand !== option.demand || other.pool !== option.pool || other.tp >= option.tp);
   const columns = options.map((option) =>

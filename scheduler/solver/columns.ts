@@ -1,8 +1,8 @@
 import { cheapest, type Item, joinedWith, quickest } from './configurations.ts';
 import { segments } from './curve.ts';
 import { split } from './evaluate.ts';
-import { isStable, needsStable, type Problem, replicaPrice, usdPerHour } from './formulation.ts';
-import { Program, solve } from './highs.ts';
+import { isStable, needsStable, replicaPrice, type SolverProblem, usdPerHour } from './formulation.ts';
+import { LpProgram, solve } from './highs.ts';
 import { packingRows } from './packing.ts';
 import { type Counts, poolGpus } from './problem.ts';
 
@@ -12,7 +12,7 @@ import { type Counts, poolGpus } from './problem.ts';
  * since only the pools join the models, few models are split in it.
  */
 export class Columns {
-  readonly #problem: Problem;
+  readonly #problem: SolverProblem;
   readonly #rows: { limit: number; factor: Map<number, number> }[];
   readonly #base: readonly number[];
   readonly #byModel: readonly number[][];
@@ -24,7 +24,7 @@ export class Columns {
   readonly #missing: number;
 
   /** `share`: serve so much of each model's demand in as little of the pools as possible, where the goal is a share. */
-  constructor(problem: Problem, share = 1) {
+  constructor(problem: SolverProblem, share = 1) {
     const { options, pools, settings, goal } = problem;
     this.#problem = problem;
     this.#share = share;
@@ -178,8 +178,8 @@ export class Columns {
     return this.#problem.goal.kind === 'share';
   }
 
-  #program(integer: boolean): { program: Program } {
-    const program = new Program();
+  #program(integer: boolean): { program: LpProgram } {
+    const program = new LpProgram();
     const columns = this.#columns.map(({ cost }) =>
       program.column(cost, 0, integer ? 1 : Number.POSITIVE_INFINITY, integer),
     );
@@ -251,7 +251,7 @@ const TIDY = 1e-7;
 const ROUNDS_MAX = 200;
 /** Relative distance of relaxation and bound at which more configurations are not worth their time. */
 const CLOSE = 0.002;
-function missingCost({ options, usable, demands, pools, goal, settings }: Problem): number {
+function missingCost({ options, usable, demands, pools, goal, settings }: SolverProblem): number {
   const slowest = Math.max(1, ...usable.map(({ curve }) => curve.at(-1)?.latencyS ?? 0));
   const rate = demands.reduce((sum, demand) => sum + demand.rate, 0);
   const problem = { pools, settings };

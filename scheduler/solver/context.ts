@@ -1,9 +1,9 @@
-import { type Evaluation, evaluate } from './evaluate.ts';
-import { type Goal, objectiveOf, type Problem, usdPerHour } from './formulation.ts';
+import { type Evaluation, evaluatePlan } from './evaluate.ts';
+import { type Goal, objectiveOf, type SolverProblem, usdPerHour } from './formulation.ts';
 import type { OptionTable } from './options.ts';
 import { packs } from './packing.ts';
 import type { Counts, Demand, PlanOptions, Pool } from './problem.ts';
-import { type Target, usableOf } from './targets.ts';
+import { type LatencyTarget, usableCapacity } from './targets.ts';
 
 /** Above so many integers HiGHS hardly improves on the search within a minute … */
 const BRANCH_MAX = 400;
@@ -11,30 +11,30 @@ const BRANCH_MAX = 400;
 const COLUMNS_MODELS_MIN = 20;
 
 /** What one planning problem is made of, whatever its goal. */
-export interface Context {
+export interface SolverContext {
   table: OptionTable;
   demands: readonly Demand[];
   pools: readonly Pool[];
   floor: readonly number[];
   settings: PlanOptions;
   /** By model. */
-  targets: readonly Target[];
+  targets: readonly LatencyTarget[];
 }
 
 /** Whether branch and cut of the whole program is worth its time, instead of column generation. */
-export const isSmall = ({ table, demands }: Context): boolean =>
+export const isSmall = ({ table, demands }: SolverContext): boolean =>
   table.options.length <= BRANCH_MAX || demands.length < COLUMNS_MODELS_MIN;
 
-export function problemOf({ table, targets, ...rest }: Context, goal: Goal): Problem {
-  const none: Target = { latencyS: Number.POSITIVE_INFINITY, asked: false };
-  const usable = table.options.map((option) => usableOf(option, targets[option.demand] ?? none, rest.settings));
+export function problemOf({ table, targets, ...rest }: SolverContext, goal: Goal): SolverProblem {
+  const none: LatencyTarget = { latencyS: Number.POSITIVE_INFINITY, asked: false };
+  const usable = table.options.map((option) => usableCapacity(option, targets[option.demand] ?? none, rest.settings));
   return { ...rest, options: table.options, usable, goal };
 }
 
 /** What a plan is worth; Infinity where it breaks a condition. */
-export function planValue(problem: Problem, counts: Counts): { value: number; evaluation: Evaluation } {
+export function planValue(problem: SolverProblem, counts: Counts): { value: number; evaluation: Evaluation } {
   const { options, usable, demands, pools, settings } = problem;
-  const evaluation = evaluate(options, usable, counts, demands);
+  const evaluation = evaluatePlan(options, usable, counts, demands);
   const usd = options.reduce((sum, option, o) => sum + (counts[o] ?? 0) * usdPerHour(option, pools), 0);
   const within =
     packs(options, counts, pools) &&
@@ -43,7 +43,7 @@ export function planValue(problem: Problem, counts: Counts): { value: number; ev
   return { value: within ? objectiveOf(problem, counts, evaluation) : Number.POSITIVE_INFINITY, evaluation };
 }
 
-function hasStable({ options, demands, pools }: Problem, counts: Counts): boolean {
+function hasStable({ options, demands, pools }: SolverProblem, counts: Counts): boolean {
   return demands.every(
     ({ alwaysOn }, m) =>
       alwaysOn !== true ||
@@ -59,7 +59,7 @@ export const relativeGap = (value: number, bound: number): number =>
     : 1;
 
 /** Whole GPUs: a bound of 1.3 of them is one of 2. Money beside them is less than a half, see `replicaPrice`. */
-export function tightened(bound: number, { goal, settings }: Problem): number {
+export function tightened(bound: number, { goal, settings }: SolverProblem): number {
   if (goal.kind !== 'replicas' || settings.objective !== 'gpus') return bound;
   return Math.max(bound, Math.ceil(bound - 0.5));
 }

@@ -1,6 +1,6 @@
 import { segments } from './curve.ts';
 import type { Counts, Demand, Option } from './problem.ts';
-import type { Usable } from './targets.ts';
+import type { UsableCapacity } from './targets.ts';
 
 /** What a set of replicas does with the demand, by the options' curves. */
 export interface Evaluation {
@@ -24,9 +24,9 @@ export const SERVED_TOLERANCE = 1e-6;
  * The best split of each model's rate over its replicas: the curves are convex, so cheapest segments first is optimal. `rates` are the
  * router's weights. Where curves are empty all replicas take the same share of what they can.
  */
-export function evaluate(
+export function evaluatePlan(
   options: readonly Option[],
-  usable: readonly Usable[],
+  usable: readonly UsableCapacity[],
   counts: Counts,
   demands: readonly Demand[],
 ): Evaluation {
@@ -58,7 +58,7 @@ export function evaluate(
 }
 
 interface Part {
-  usable: Usable | undefined;
+  usable: UsableCapacity | undefined;
   replicas: number;
 }
 

@@ -1,7 +1,7 @@
-import { Program } from './highs.ts';
+import { LpProgram } from './highs.ts';
 import { packingRows } from './packing.ts';
 import { type Counts, type Demand, type Option, type PlanOptions, type Pool, poolGpus } from './problem.ts';
-import type { Usable } from './targets.ts';
+import type { UsableCapacity } from './targets.ts';
 
 /** What a program is to make best. */
 export type Goal =
@@ -14,7 +14,7 @@ export type Goal =
   /** The most models that have a replica: where there is no room for all. */
   | { kind: 'placed' };
 
-export interface Problem {
+export interface SolverProblem {
   options: readonly Option[];
   demands: readonly Demand[];
   pools: readonly Pool[];
@@ -22,13 +22,13 @@ export interface Problem {
   floor: readonly number[];
   settings: PlanOptions;
   /** What a plan may use of each option. */
-  usable: readonly Usable[];
+  usable: readonly UsableCapacity[];
   goal: Goal;
 }
 
 /** The program of one planning problem, and where things are in it. */
 export interface Formulation {
-  program: Program;
+  program: LpProgram;
   /** Column of the replicas of each option. */
   replicas: number[];
   /** Column of each model's unserved rate: latency only. */
@@ -59,7 +59,7 @@ export const usdPerHour = (option: Option, pools: readonly Pool[]): number =>
   takenGpus(option, pools) * (pools[option.pool]?.gpu.usdPerHour ?? 0);
 
 /** What one replica adds to the objective `replicas`. */
-export function replicaPrice(option: Option, { pools, settings }: Pick<Problem, 'pools' | 'settings'>): number {
+export function replicaPrice(option: Option, { pools, settings }: Pick<SolverProblem, 'pools' | 'settings'>): number {
   const [gpus, usd] = [takenGpus(option, pools), usdPerHour(option, pools)];
   if (settings.objective === 'cost') return usd + GPUS_BESIDE_USD * gpus;
   const all = pools.reduce((sum, pool) => sum + poolGpus(pool) * pool.gpu.usdPerHour, 0);
@@ -67,7 +67,7 @@ export function replicaPrice(option: Option, { pools, settings }: Pick<Problem, 
 }
 
 /** Whether this model needs a replica on a stable node, and has none among those that stay. */
-export function needsStable({ options, pools, demands, floor }: Problem, m: number): boolean {
+export function needsStable({ options, pools, demands, floor }: SolverProblem, m: number): boolean {
   if (demands[m]?.alwaysOn !== true) return false;
   return !options.some((option, o) => option.demand === m && (floor[o] ?? 0) > 0 && isStable(option, pools));
 }
@@ -78,9 +78,9 @@ export const isStable = (option: Option, pools: readonly Pool[]): boolean => poo
  * Paper §5, as a mixed-integer linear program. Integers: replicas of each option. For `latency` their rate is a mixture of the loads on
  * the option's convex curve, so that request-weighted mean latency (paper, eq. 1) is exact and the split over replicas comes with it.
  */
-export function formulate(problem: Problem): Formulation {
+export function formulate(problem: SolverProblem): Formulation {
   const { options, demands, pools, floor, settings, usable, goal } = problem;
-  const program = new Program();
+  const program = new LpProgram();
   const replicas = options.map((option, o) => {
     const pool = pools[option.pool];
     // One more than fits: the pool's row must bind, not this bound, or the row's shadow price says that a GPU is worth nothing.
@@ -130,8 +130,8 @@ export function formulate(problem: Problem): Formulation {
 }
 
 interface Rows {
-  program: Program;
-  problem: Problem;
+  program: LpProgram;
+  problem: SolverProblem;
   replicas: readonly number[];
   of(m: number, factor: (option: Option, o: number) => number): (readonly [number, number])[];
 }
@@ -179,7 +179,7 @@ function placed({ program, problem, of }: Rows): void {
 
 /** Objective value of known replicas, as the program counts it; Infinity where they break a condition of the goal. */
 export function objectiveOf(
-  problem: Problem,
+  problem: SolverProblem,
   counts: Counts,
   evaluation: { waiting: number; unserved: readonly number[]; share: number },
 ): number {

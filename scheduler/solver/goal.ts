@@ -1,8 +1,8 @@
 import { SchedulerError } from '../errors.ts';
 import { Columns } from './columns.ts';
-import { type Context, isSmall, planValue, problemOf, relativeGap, tightened } from './context.ts';
-import { type Formulation, formulate, type Goal, type Problem } from './formulation.ts';
-import { type Solved, solve } from './highs.ts';
+import { isSmall, planValue, problemOf, relativeGap, type SolverContext, tightened } from './context.ts';
+import { type Formulation, formulate, type Goal, type SolverProblem } from './formulation.ts';
+import { type LpSolution, solve } from './highs.ts';
 import { packingRows } from './packing.ts';
 import type { Counts } from './problem.ts';
 import { Search } from './search.ts';
@@ -23,8 +23,8 @@ const FILL_LEAST_MS = 500;
 /** Seconds of one branch and cut: what it prefers must be simulated before it is worth more. */
 const BRANCH_SHARE = 0.5;
 
-export interface Outcome {
-  problem: Problem;
+export interface GoalOutcome {
+  problem: SolverProblem;
   /** The best plan found; undefined where none satisfies all conditions. Every option that it uses was simulated. */
   counts: Counts | undefined;
   /** In the unit of the program: lower is better. */
@@ -47,15 +47,15 @@ export interface PoolPrice {
 
 /** A goal being worked on: its best plan and bound so far, over a table that gets exact where plans use it. */
 export class GoalSolver {
-  readonly #context: Context;
+  readonly #context: SolverContext;
   readonly #goal: Goal;
   readonly #deadline: number;
   readonly #seconds: number;
-  #problem: Problem;
+  #problem: SolverProblem;
   #best: { counts: Counts; value: number } | undefined;
   #bound = Number.NEGATIVE_INFINITY;
-  #relaxed: { formulation: Formulation; solved: Solved } | undefined;
-  #method: Outcome['method'] = 'search';
+  #relaxed: { formulation: Formulation; solved: LpSolution } | undefined;
+  #method: GoalOutcome['method'] = 'search';
   #columns: Columns | undefined;
   /** Shadow prices that column generation begins with. */
   #start: readonly number[] | undefined;
@@ -63,7 +63,7 @@ export class GoalSolver {
   #fits = 0;
 
   /** `deadline`: performance.now. */
-  constructor(context: Context, goal: Goal, deadline: number) {
+  constructor(context: SolverContext, goal: Goal, deadline: number) {
     this.#context = context;
     this.#goal = goal;
     this.#deadline = deadline;
@@ -80,7 +80,7 @@ export class GoalSolver {
   }
 
   /** `known`: a plan to begin with. */
-  async solve(known?: Counts): Promise<Outcome> {
+  async solve(known?: Counts): Promise<GoalOutcome> {
     const { settings } = this.#context;
     // A curve per option makes a program that takes longer than column generation does without it.
     if (this.#small || this.#goal.kind !== 'latency') {
@@ -99,7 +99,7 @@ export class GoalSolver {
     return this.#outcome(false);
   }
 
-  #outcome(impossible: boolean): Outcome {
+  #outcome(impossible: boolean): GoalOutcome {
     const { counts, value = Number.POSITIVE_INFINITY } = this.#best ?? {};
     return {
       problem: this.#problem,
@@ -240,7 +240,7 @@ export class GoalSolver {
   }
 
   /** With the configurations that are known so far. */
-  #columnsOf(problem: Problem): Columns {
+  #columnsOf(problem: SolverProblem): Columns {
     const columns = new Columns(problem);
     if (this.#columns !== undefined) columns.adopt(this.#columns);
     if (this.#best !== undefined) columns.learn(this.#best.counts);
@@ -265,7 +265,7 @@ export class GoalSolver {
   }
 
   /** The problem without options that are still estimates: its plans hold what they promise. */
-  #exact(): Problem {
+  #exact(): SolverProblem {
     const { table } = this.#context;
     const wantLatency = this.#problem.settings.objective !== 'throughput';
     const usable = this.#problem.usable.map((one, o) => {

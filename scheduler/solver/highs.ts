@@ -2,7 +2,7 @@ import loadHighs, { type Highs, type ModelData } from 'highs';
 import { SchedulerError } from '../errors.ts';
 
 /** A linear or mixed-integer program under construction: columns first, then rows over them. Always minimised. */
-export class Program {
+export class LpProgram {
   readonly #cost: number[] = [];
   readonly #low: number[] = [];
   readonly #high: number[] = [];
@@ -57,7 +57,7 @@ export class Program {
   }
 }
 
-export interface Solved {
+export interface LpSolution {
   status: 'optimal' | 'time-limit' | 'infeasible';
   /** By column; empty where there is no solution. */
   values: Float64Array;
@@ -81,7 +81,7 @@ interface SolveLimits {
 let loading: Promise<Highs> | undefined;
 
 /** HiGHS (Huangfu and Hall 2018) in WebAssembly; one instance per process. */
-export async function solve(program: Program, limits: SolveLimits): Promise<Solved> {
+export async function solve(program: LpProgram, limits: SolveLimits): Promise<LpSolution> {
   loading ??= loadHighs();
   const highs = await loading;
   const model = highs.createModel(program.data(limits.relaxed === true));

@@ -1,5 +1,5 @@
 import { SchedulerError } from '../errors.ts';
-import { type Deployment, deploymentProblem, kvCapacityTokens } from '../roofline/deployment.ts';
+import { deploymentProblem, kvCapacityTokens, type ModelDeployment } from '../roofline/deployment.ts';
 import {
   enginesOf,
   gpusOf,
@@ -224,7 +224,7 @@ export function parallelisms(demand: Demand, pool: Pool): number[] {
 
 /** The engines of a replica, ready to be timed. */
 export function stepsOf(
-  deployment: Deployment,
+  deployment: ModelDeployment,
   { calibration, limits }: Pick<PlanOptions, 'calibration' | 'limits'>,
 ): { step: StepModel; prefill: PrefillSide | undefined } {
   const { decode, prefill } = enginesOf(deployment);
@@ -274,11 +274,11 @@ export function parallelismsTried(demand: Demand, pool: Pool): Parallelism[] {
   return [...plain, ...more.filter(allowed), ...pairs.filter(allowed)];
 }
 
-function fits(deployment: Deployment, demand: Demand, sequences: number, settings: PlanOptions): boolean {
+function fits(deployment: ModelDeployment, demand: Demand, sequences: number, settings: PlanOptions): boolean {
   if (deploymentProblem(deployment, settings.limits.memoryFraction) !== undefined) return false;
   const tokens = meanLength(demand.input) + meanLength(demand.output);
   const { memoryFraction } = settings.limits;
   const { decode, prefill } = enginesOf(deployment);
-  const holds = (engine: Deployment) => kvCapacityTokens(engine, memoryFraction, tokens) >= sequences * tokens;
+  const holds = (engine: ModelDeployment) => kvCapacityTokens(engine, memoryFraction, tokens) >= sequences * tokens;
   return holds(decode) && (prefill === undefined || holds(prefill));
 }

@@ -1,13 +1,13 @@
 import { SchedulerError } from '../errors.ts';
-import { type Context, isSmall, planValue, problemOf, relativeGap } from './context.ts';
-import type { Goal, Problem } from './formulation.ts';
-import { keep, whyInfeasible } from './given.ts';
-import { GoalSolver, type Outcome, type PoolPrice } from './goal.ts';
+import { isSmall, planValue, problemOf, relativeGap, type SolverContext } from './context.ts';
+import { keepReplicas, whyInfeasible } from './fixed-replicas.ts';
+import type { Goal, SolverProblem } from './formulation.ts';
+import { type GoalOutcome, GoalSolver, type PoolPrice } from './goal.ts';
 import { OptionTable } from './options.ts';
 import type { Counts, Demand, Placement, PlanOptions, Pool } from './problem.ts';
 import { type Relief, relief } from './relief.ts';
 import { Search } from './search.ts';
-import { targetOf } from './targets.ts';
+import { latencyTarget } from './targets.ts';
 
 export interface SolveReport {
   /** highs: branch and cut. columns: column generation. search: rounding and exchange came within the gap of the bound. */
@@ -30,9 +30,9 @@ export interface SolveReport {
 export type Shortfall = 'targets' | 'demand';
 
 /** What was decided, before it is explained and simulated. */
-export interface Decision {
+export interface SolverDecision {
   table: OptionTable;
-  problem: Problem;
+  problem: SolverProblem;
   counts: Counts;
   /** Shadow prices of the relaxation. */
   prices: readonly PoolPrice[];
@@ -54,18 +54,18 @@ export async function decide(
   demands: readonly Demand[],
   current: readonly Placement[],
   settings: PlanOptions,
-): Promise<Decision> {
+): Promise<SolverDecision> {
   const started = performance.now();
   const deadline = started + settings.timeLimitS * TIME_SHARE * 1e3;
   const table = new OptionTable(demands, pools, settings);
-  const floor = keep(table.options, demands, pools, current, settings);
-  const context: Context = {
+  const floor = keepReplicas(table.options, demands, pools, current, settings);
+  const context: SolverContext = {
     table,
     demands,
     pools,
     floor,
     settings,
-    targets: demands.map((demand, m) => targetOf(demand, table.estimatesOf(m), settings)),
+    targets: demands.map((demand, m) => latencyTarget(demand, table.estimatesOf(m), settings)),
   };
   const planned = await asPlanned(context, started, deadline);
   if (planned.counts === undefined && planned.outcome.impossible)
@@ -105,7 +105,7 @@ export async function decide(
 }
 
 interface Done {
-  outcome: Outcome;
+  outcome: GoalOutcome;
   /** Undefined where even an empty plan breaks a condition. */
   counts: Counts | undefined;
   shortfall: Shortfall | undefined;
@@ -113,7 +113,7 @@ interface Done {
 }
 
 /** What was asked for; where that cannot be, all requests later than asked; where that cannot be, the largest share of the worst served. */
-async function asPlanned(context: Context, started: number, deadline: number): Promise<Done> {
+async function asPlanned(context: SolverContext, started: number, deadline: number): Promise<Done> {
   const { settings } = context;
   if (settings.objective === 'throughput') return shares(context, Number.POSITIVE_INFINITY, deadline, undefined, false);
   const until = started + (deadline - started) * ASKED_SHARE;
@@ -126,7 +126,7 @@ async function asPlanned(context: Context, started: number, deadline: number): P
   if (first.counts !== undefined && Number.isFinite(first.value))
     return trimmed(await closer(context, goal, first, deadline), undefined, false);
   const targets = context.targets.map(({ latencyS }) => ({ latencyS, asked: false }));
-  const patient: Context = { ...context, targets, settings: { ...settings, objective: 'latency' } };
+  const patient: SolverContext = { ...context, targets, settings: { ...settings, objective: 'latency' } };
   const tight = settings.objective !== 'latency' || context.targets.some(({ asked }) => asked);
   if (performance.now() > deadline) return inTime(patient, first);
   if (tight) {
@@ -138,7 +138,7 @@ async function asPlanned(context: Context, started: number, deadline: number): P
 }
 
 /** There is a plan, and no shortfall to spend time on: what is left of it is for a better one, where that may be there. */
-async function closer(context: Context, goal: Goal, found: Outcome, deadline: number): Promise<Outcome> {
+async function closer(context: SolverContext, goal: Goal, found: GoalOutcome, deadline: number): Promise<GoalOutcome> {
   const isClose = relativeGap(found.value, found.bound) <= context.settings.gap;
   if (isClose || performance.now() >= deadline) return found;
   const more = await new GoalSolver(context, goal, deadline).solve(found.counts);
@@ -150,10 +150,10 @@ async function closer(context: Context, goal: Goal, found: Outcome, deadline: nu
 const SERVING_SHARE = 0.4;
 
 /** For many models, where waiting counts: a plan that serves everything, to begin with. It is found much sooner than a quick one. */
-async function anyServing(context: Context, deadline: number): Promise<Counts | undefined> {
+async function anyServing(context: SolverContext, deadline: number): Promise<Counts | undefined> {
   const { settings, targets } = context;
   if (settings.objective !== 'latency' || isSmall(context)) return undefined;
-  const patient: Context = {
+  const patient: SolverContext = {
     ...context,
     targets: targets.map((target) => (target.asked ? target : { latencyS: Number.POSITIVE_INFINITY, asked: false })),
     settings: { ...settings, objective: 'gpus', gap: 0.1 },
@@ -163,7 +163,7 @@ async function anyServing(context: Context, deadline: number): Promise<Counts | 
 }
 
 /** The time is over without a plan that does what was asked: what greedy filling finds among simulated replicas. */
-function inTime(context: Context, first: Outcome): Done {
+function inTime(context: SolverContext, first: GoalOutcome): Done {
   const { table } = context;
   const problem = problemOf(context, { kind: 'share', most: 1 });
   const usable = problem.usable.map((one, o) => {
@@ -185,7 +185,7 @@ function inTime(context: Context, first: Outcome): Done {
 const GREEDY_MS = 2_000;
 
 /** Without replicas that gain next to nothing: half of the gap is for finding the plan, half for what a replica must be worth. */
-function trimmed(outcome: Outcome, shortfall: Shortfall | undefined, impossible: boolean): Done {
+function trimmed(outcome: GoalOutcome, shortfall: Shortfall | undefined, impossible: boolean): Done {
   const { problem, counts = [] } = outcome;
   const search = new Search(problem, counts);
   search.trim((planValue(problem, counts).evaluation.waiting * problem.settings.gap) / 2);
@@ -194,7 +194,7 @@ function trimmed(outcome: Outcome, shortfall: Shortfall | undefined, impossible:
 
 /** Every model a replica where that is possible; then the largest share of the worst served model; then least waiting. */
 async function shares(
-  context: Context,
+  context: SolverContext,
   most: number,
   deadline: number,
   shortfall: Shortfall | undefined,
@@ -231,7 +231,7 @@ async function shares(
 const NOTHING = 1e-9;
 
 /** The demands of as many models as can have a replica at the same time; the others ask for nothing. */
-async function placeable(context: Context, deadline: number): Promise<readonly Demand[]> {
+async function placeable(context: SolverContext, deadline: number): Promise<readonly Demand[]> {
   const outcome = await new GoalSolver(context, { kind: 'placed' }, deadline).solve();
   const placed = new Set<number>();
   context.table.options.forEach((option, o) => {

@@ -3,8 +3,8 @@ import type { Gpu } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
 import type { Precision } from '../catalogue/precision.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
-import type { Lengths } from '../serving/lengths.ts';
-import type { EngineLimits } from '../serving/limits.ts';
+import type { LengthDistribution } from '../serving/lengths.ts';
+import type { SimulatedEngineLimits } from '../serving/limits.ts';
 
 /** Nodes of one kind. Replicas do not span nodes. */
 export interface Pool {
@@ -40,8 +40,8 @@ export interface Demand {
   rate: number;
   /** Coefficient of variation of the gaps between arrivals: 1 is Poisson. */
   cv: number;
-  input: Lengths;
-  output: Lengths;
+  input: LengthDistribution;
+  output: LengthDistribution;
   weights: Precision;
   kv: Precision;
   /** Only these tensor parallelisms; all that fit where absent. */
@@ -99,7 +99,7 @@ export interface PlanOptions {
   budget?: number;
   /** Replicas that run may be stopped. The paper leaves them alone. */
   reclaim: boolean;
-  limits: EngineLimits;
+  limits: SimulatedEngineLimits;
   calibration: Calibration;
   measured: readonly MeasuredCapacity[];
   /** The solver's, seconds. */

@@ -1,5 +1,5 @@
 import type { StepModel } from '../roofline/step.ts';
-import type { EngineLimits } from '../serving/limits.ts';
+import type { SimulatedEngineLimits } from '../serving/limits.ts';
 import type { PrefillSide } from '../serving/pair.ts';
 import { LOAD_LEVELS, profile } from '../serving/profile.ts';
 import type { Demand } from './problem.ts';
@@ -22,7 +22,7 @@ let calibrations = 0;
 export function replicaProfile(
   step: StepModel,
   demand: Demand,
-  limits: EngineLimits,
+  limits: SimulatedEngineLimits,
   calibration: object,
   wantLatency: boolean,
   prefill?: PrefillSide,

@@ -1,4 +1,4 @@
-import { type Context, problemOf } from './context.ts';
+import { problemOf, type SolverContext } from './context.ts';
 import { formulate, usdPerHour } from './formulation.ts';
 import { GoalSolver } from './goal.ts';
 import { solve } from './highs.ts';
@@ -16,11 +16,11 @@ export interface Relief {
 /** Seconds for finding out: it comes on top of a plan that is ready. */
 const SECONDS = 1;
 
-export async function relief(context: Context, shortfall: Shortfall): Promise<Relief> {
+export async function relief(context: SolverContext, shortfall: Shortfall): Promise<Relief> {
   const { settings } = context;
   if (settings.budget !== undefined) {
     const { budget: _, ...unbounded } = settings;
-    const free: Context = { ...context, settings: { ...unbounded, objective: 'cost', gap: 0.05 } };
+    const free: SolverContext = { ...context, settings: { ...unbounded, objective: 'cost', gap: 0.05 } };
     const cheapest = await new GoalSolver(free, { kind: 'replicas' }, performance.now() + SECONDS * 1e3).solve();
     if (cheapest.counts !== undefined && Number.isFinite(cheapest.value)) {
       const { options, pools } = cheapest.problem;
@@ -36,7 +36,7 @@ export async function relief(context: Context, shortfall: Shortfall): Promise<Re
 }
 
 /** The least target, the same for every model, under which the relaxation serves everything, within a per cent. */
-async function leastLatency(context: Context): Promise<number | undefined> {
+async function leastLatency(context: SolverContext): Promise<number | undefined> {
   const until = performance.now() + SECONDS * 1e3;
   const served = async (latencyS: number) => {
     const targets = context.targets.map(() => ({ latencyS, asked: true }));

@@ -1,7 +1,25 @@
-import { dominated } from './dominated.ts';
 import { SERVED_TOLERANCE, split } from './evaluate.ts';
-import { isStable, needsStable, type Problem, replicaPrice, usdPerHour } from './formulation.ts';
+import { isStable, needsStable, replicaPrice, type SolverProblem, usdPerHour } from './formulation.ts';
 import { packingRows } from './packing.ts';
+
+/**
+ * Options that no best plan needs: where latency does not count, replicas on fewer GPUs each that together do at least as much on the same
+ * GPUs. They pack at least as well and come in finer steps.
+ */
+function findDominated({ options, pools, usable, goal }: SolverProblem): boolean[] {
+  if (goal.kind === 'latency' || goal.kind === 'placed') return options.map(() => false);
+  return options.map((option, o) =>
+    options.some(
+      (other, i) =>
+        other.demand === option.demand &&
+        other.pool === option.pool &&
+        pools[option.pool]?.oneEngine !== true &&
+        other.gpus < option.gpus &&
+        option.gpus % other.gpus === 0 &&
+        (usable[i]?.rate ?? 0) * (option.gpus / other.gpus) >= (usable[o]?.rate ?? 0),
+    ),
+  );
+}
 
 /**
  * Greedy filling and exchange of replicas on top of a start, for a first plan and for what one exchange would change. Works on one model's
@@ -9,7 +27,7 @@ import { packingRows } from './packing.ts';
  */
 export class Search {
   readonly counts: number[];
-  readonly #problem: Problem;
+  readonly #problem: SolverProblem;
   readonly #byModel: number[][];
   readonly #rows: { left: number; terms: Map<number, number> }[];
   readonly #rowsOf: number[][];
@@ -20,10 +38,10 @@ export class Search {
   readonly #stable: readonly boolean[];
   #budget: number;
 
-  constructor(problem: Problem, start: readonly number[]) {
+  constructor(problem: SolverProblem, start: readonly number[]) {
     const { options, pools, demands, settings, usable } = problem;
     this.#problem = problem;
-    this.#useless = dominated(problem).map((useless, o) => useless || (usable[o]?.rate ?? 0) <= 0);
+    this.#useless = findDominated(problem).map((useless, o) => useless || (usable[o]?.rate ?? 0) <= 0);
     this.#price = options.map((option) => replicaPrice(option, problem));
     this.#usd = options.map((option) => usdPerHour(option, pools));
     this.#stable = demands.map((_, m) => needsStable(problem, m));

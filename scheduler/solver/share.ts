@@ -1,6 +1,6 @@
 import { Columns } from './columns.ts';
-import { evaluate } from './evaluate.ts';
-import type { Problem } from './formulation.ts';
+import { evaluatePlan } from './evaluate.ts';
+import type { SolverProblem } from './formulation.ts';
 import type { Counts } from './problem.ts';
 
 /** Relative width at which the search for the largest share ends: far below any gap that is asked for. */
@@ -17,7 +17,7 @@ const FULL = 1 + 1e-6;
  * reaches it; the pools hold them all or they do not, and a bisection finds where that changes.
  */
 export class ShareSearch {
-  readonly #problem: Problem;
+  readonly #problem: SolverProblem;
   readonly #known: Counts | undefined;
   #last: Columns | undefined;
   prices: readonly number[];
@@ -25,7 +25,7 @@ export class ShareSearch {
   fits = 0;
 
   /** `known`: a plan to begin with; `prices`: of the pools, to begin with. */
-  constructor(problem: Problem, known: Counts | undefined, prices: readonly number[]) {
+  constructor(problem: SolverProblem, known: Counts | undefined, prices: readonly number[]) {
     this.#problem = problem;
     this.#known = known;
     this.prices = prices;
@@ -33,7 +33,7 @@ export class ShareSearch {
 
   #shareOf(counts: Counts | undefined): number {
     const { options, usable, demands } = this.#problem;
-    return counts === undefined ? 0 : evaluate(options, usable, counts, demands).share;
+    return counts === undefined ? 0 : evaluatePlan(options, usable, counts, demands).share;
   }
 
   #at(share: number): Columns {

@@ -12,7 +12,7 @@ const INTERACTIVE_TOKENS_PER_S = 20;
 const SLOWEST = 2;
 
 /** What a plan may use of one replica. */
-export interface Usable {
+export interface UsableCapacity {
   /** Requests/s at most. */
   rate: number;
   /** Up to there; empty where latency does not count. */
@@ -20,13 +20,13 @@ export interface Usable {
 }
 
 /** Mean seconds that each replica of a model must keep, and whether a person asked for them. */
-export interface Target {
+export interface LatencyTarget {
   latencyS: number;
   asked: boolean;
 }
 
 /** `options` of this model as they are estimated, so that the target does not move while they are simulated. */
-export function targetOf(demand: Demand, options: readonly Option[], settings: PlanOptions): Target {
+export function latencyTarget(demand: Demand, options: readonly Option[], settings: PlanOptions): LatencyTarget {
   // Nothing is known of its latency.
   if (demand.model.opaque === true) return { latencyS: Number.POSITIVE_INFINITY, asked: false };
   const asked = settings.latencyS ?? demand.latencyS;
@@ -38,7 +38,11 @@ export function targetOf(demand: Demand, options: readonly Option[], settings: P
 }
 
 /** What the objective lets a plan use of an option. */
-export function usableOf(option: Option, target: Target, { objective }: Pick<PlanOptions, 'objective'>): Usable {
+export function usableCapacity(
+  option: Option,
+  target: LatencyTarget,
+  { objective }: Pick<PlanOptions, 'objective'>,
+): UsableCapacity {
   if (option.observed === true)
     return { rate: option.capacity, curve: objective === 'throughput' ? [] : option.points };
   switch (objective) {

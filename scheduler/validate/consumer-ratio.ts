@@ -1,5 +1,5 @@
 import type { Calibration } from '../catalogue/calibration.ts';
-import { type Catalogue, findGpu, findModel } from '../catalogue/catalogue.ts';
+import { findGpu, findModel, type HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { IDLE_STEP, StepModel } from '../roofline/step.ts';
 import { type Section, worst } from './checks.ts';
 import { signed } from './table.ts';
@@ -20,7 +20,7 @@ const LIMIT = 0.06;
  * Llama-2-7B, the H100 is an NVL, and a time is the prompt's plus answer tokens times the time per token, so nothing waits for memory.
  */
 function seconds(
-  catalogue: Catalogue,
+  catalogue: HardwareCatalogue,
   gpu: string,
   calibration: Calibration,
   [input, output, batch]: (typeof CASES)[number],
@@ -35,7 +35,7 @@ function seconds(
 }
 
 /** Which of the 3090's numbers makes the ratio: typical values first, then what is known of its silicon, then the memory. */
-export function consumerRatioSection(catalogue: Catalogue): Section {
+export function consumerRatioSection(catalogue: HardwareCatalogue): Section {
   const { calibration } = catalogue;
   const { RTX3090: shipped = {}, ...others } = calibration.gpus;
   const without = { ...calibration, gpus: others };

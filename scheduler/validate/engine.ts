@@ -1,10 +1,10 @@
 import type { Calibration } from '../catalogue/calibration.ts';
-import { type Catalogue, findGpu, findModel } from '../catalogue/catalogue.ts';
+import { findGpu, findModel, type HardwareCatalogue } from '../catalogue/catalogue.ts';
 import type { Precision } from '../catalogue/precision.ts';
 import { type EngineMode, IDLE_STEP, StepModel } from '../roofline/step.ts';
 import { simulate } from '../serving/cluster.ts';
 import { PAPER_LIMITS } from '../serving/limits.ts';
-import { seeded } from '../serving/random.ts';
+import { seededRandom } from '../serving/random.ts';
 import { drawRequests } from '../serving/requests.ts';
 import { type Section, worst } from './checks.ts';
 import { minimise } from './fit.ts';
@@ -12,7 +12,7 @@ import { type MeasuredDrain, measuredDrains, measuredLlama13b } from './measured
 import { signed } from './table.ts';
 
 function stepFor(
-  catalogue: Catalogue,
+  catalogue: HardwareCatalogue,
   model: string,
   gpu: string,
   tp: number,
@@ -71,7 +71,7 @@ function llamaPoints(): Point[] {
 }
 
 /** Host times and the share of its clock that the GPU keeps: four parameters from every second point, errors at the others. */
-function fitHost(catalogue: Catalogue, points: readonly Point[]): StepModel {
+function fitHost(catalogue: HardwareCatalogue, points: readonly Point[]): StepModel {
   const make = ([step_ms = 0, sequence_ms = 0, request_ms = 0, sustained = 0]: readonly number[]): Calibration => ({
     ...catalogue.calibration,
     gpus: { ...catalogue.calibration.gpus, 'H100-NVL': { sustained } },
@@ -84,7 +84,7 @@ function fitHost(catalogue: Catalogue, points: readonly Point[]): StepModel {
   return stepFor(catalogue, 'Llama-2-13b-hf', 'H100-NVL', 1, make(minimise(error, [0.4, 0.045, 10, 0.8], 300)));
 }
 
-export function llamaSection(catalogue: Catalogue): Section {
+export function llamaSection(catalogue: HardwareCatalogue): Section {
   const points = llamaPoints();
   const shipped = stepFor(catalogue, 'Llama-2-13b-hf', 'H100-NVL', 1);
   const fitted = fitHost(
@@ -130,14 +130,14 @@ type Drained = MeasuredDrain & { ours: number; tokens: number; wallS: number };
 /** `sustained` and `hidden` were fitted on the other two models' four drains; this one's are held out. */
 export const isFitted = (model: string) => !model.startsWith('CodeLlama');
 
-export function drain(catalogue: Catalogue, measured: MeasuredDrain): Drained {
+export function drain(catalogue: HardwareCatalogue, measured: MeasuredDrain): Drained {
   const step = stepFor(catalogue, measured.model, measured.gpu, measured.tp, catalogue.calibration, PAPER_LIMITS);
   const drawing = {
     arrivals: { kind: 'poisson', rate: measured.rate },
     input: { kind: 'normal', ...measured.input, min: 5 },
     output: { kind: 'normal', ...measured.output, min: 5 },
   } as const;
-  const requests = drawRequests(drawing, { durationS: measured.durationS }, seeded(1));
+  const requests = drawRequests(drawing, { durationS: measured.durationS }, seededRandom(1));
   const started = performance.now();
   const groups = [{ step, replicas: 1, weight: 1 }];
   const result = simulate({ model: measured.model, groups, requests, limits: PAPER_LIMITS, policy: 'random', seed: 1 });
@@ -162,7 +162,7 @@ function ratiosOf(results: readonly Drained[]) {
 }
 
 /** Whole workloads on one replica each: what the placement decides by. */
-export function drainSection(catalogue: Catalogue): Section {
+export function drainSection(catalogue: HardwareCatalogue): Section {
   const results = measuredDrains().map((measured) => drain(catalogue, measured));
   const ratios = ratiosOf(results);
   const yesNo = (model: string) => (isFitted(model) ? 'yes' : 'no');

@@ -1,5 +1,5 @@
 import { type Calibration, efficiencyOf } from '../catalogue/calibration.ts';
-import { type Catalogue, findGpu, findModel } from '../catalogue/catalogue.ts';
+import { findGpu, findModel, type HardwareCatalogue } from '../catalogue/catalogue.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
 import { decodeAttentionWork, type Gemm, gemmWork, layerGemms, type Work } from '../roofline/operators.ts';
@@ -22,7 +22,7 @@ interface GemmPoint {
   half: 0 | 1;
 }
 
-function gemmPoints(catalogue: Catalogue, gpu: string): GemmPoint[] {
+function gemmPoints(catalogue: HardwareCatalogue, gpu: string): GemmPoint[] {
   return measuredGemms()
     .filter((row) => row.gpu === gpu)
     .flatMap((row, index) => {
@@ -39,7 +39,7 @@ export function gemmNamed(model: Model, tp: number, name: string): Gemm | undefi
 }
 
 /** Four parameters per GPU, fitted on one half of vidur's products, reported on the other. Profiled cool, so `sustained` is 1. */
-export function gemmSection(catalogue: Catalogue): Section {
+export function gemmSection(catalogue: HardwareCatalogue): Section {
   const section: Section = {
     title: 'Matrix products, vidur (fit on one half, error on the other)',
     header: [
@@ -104,7 +104,7 @@ const NODES: { node: string; gpu: string; tps: number[]; links: string }[] = [
 ];
 
 /** Two parameters per kind of wiring: latency, and the share of the link that a ring reaches. */
-export function allReduceSection(catalogue: Catalogue): Section {
+export function allReduceSection(catalogue: HardwareCatalogue): Section {
   const section: Section = {
     title: 'All-reduce above 64 KB, vidur (fit on one half, error on the other)',
     header: [
@@ -160,7 +160,7 @@ export function allReduceSection(catalogue: Catalogue): Section {
 }
 
 /** Shown only: attention of a decode step, one layer of Llama-2-7B on A100. */
-export function attentionSection(catalogue: Catalogue): Section {
+export function attentionSection(catalogue: HardwareCatalogue): Section {
   const gpu: Gpu = findGpu(catalogue, 'A100-80-SXM');
   const model = findModel(catalogue, 'Llama-2-7b-hf');
   const efficiency = efficiencyOf(catalogue.calibration, gpu);

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import * as z from 'zod';
-import { dataPath, parse, readJson } from '../catalogue/catalogue.ts';
+import { dataPath, parseAs, readJson } from '../catalogue/catalogue.ts';
 import { PRECISIONS, type Precision } from '../catalogue/precision.ts';
 
 type Row = Record<string, string>;
@@ -73,7 +73,7 @@ const llamaSchema = z.object({
 });
 
 export function measuredLlama13b() {
-  return parse(llamaSchema, readJson(dataPath('measured/opentela-llama2-13b.json')), 'opentela-llama2-13b.json');
+  return parseAs(llamaSchema, readJson(dataPath('measured/opentela-llama2-13b.json')), 'opentela-llama2-13b.json');
 }
 
 export interface MeasuredDrain {

@@ -1,5 +1,5 @@
 import { type Calibration, efficiencyOf } from '../catalogue/calibration.ts';
-import { type Catalogue, findGpu, findModel } from '../catalogue/catalogue.ts';
+import { findGpu, findModel, type HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { gemmWork } from '../roofline/operators.ts';
 import { StepModel } from '../roofline/step.ts';
 import { gemmSeconds } from '../roofline/time.ts';
@@ -9,7 +9,7 @@ import { measuredGemms, numberIn, readCsv } from './measured.ts';
 import { percent, signed } from './table.ts';
 
 /** Nothing is fitted here: how far the model is off on GPUs it was not calibrated on (Helix, one layer, no head). */
-export function helixSection(catalogue: Catalogue): Section {
+export function helixSection(catalogue: HardwareCatalogue): Section {
   const gpus: Record<string, string> = { a100: 'A100-40-SXM', v100: 'V100-16-SXM', l4: 'L4', t4: 'T4' };
   const models: Record<string, string> = { llama1_30b: 'llama-30b', llama2_70b: 'Llama-2-70b-hf' };
   const kernels: Calibration = {
@@ -49,7 +49,7 @@ export function helixSection(catalogue: Catalogue): Section {
 }
 
 /** The same layer on two GPUs: the ratio is what a placement is decided by. */
-export function relativeSection(catalogue: Catalogue): Section {
+export function relativeSection(catalogue: HardwareCatalogue): Section {
   const rows: (string | number)[][] = [];
   const checks: Section['checks'] = [];
   const all = measuredGemms();
@@ -92,7 +92,7 @@ export function relativeSection(catalogue: Catalogue): Section {
   };
 }
 
-function predicted(catalogue: Catalogue, row: ReturnType<typeof measuredGemms>[number]): number {
+function predicted(catalogue: HardwareCatalogue, row: ReturnType<typeof measuredGemms>[number]): number {
   const ids: Record<string, string> = { a100: 'A100-80-SXM', h100: 'H100-SXM', a40: 'A40' };
   const gpu = findGpu(catalogue, ids[row.gpu] ?? row.gpu);
   const model = findModel(catalogue, row.model.replace('-34b-Instruct-hf', '-34b-hf'));

@@ -1,7 +1,7 @@
-import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { half, mean, median, type Section } from './checks.ts';
 import { type PublishedRun, publishedRuns } from './measured.ts';
-import { type Replayed, replay } from './published.ts';
+import { type ReplayedRun, replay } from './published.ts';
 import { percent, signed } from './table.ts';
 
 /** Largest median error of the time per token, over the runs of a model and GPU on which nothing was fitted. */
@@ -28,12 +28,12 @@ interface Group {
   engines: Set<string>;
   months: Set<string>;
   reason: string | undefined;
-  all: Replayed[];
-  held: Replayed[];
+  all: ReplayedRun[];
+  held: ReplayedRun[];
 }
 
 /** The default calibration against what was published of the engine it is for. Half of the runs was fitted on, as a hash of their place says. */
-export function publishedSection(catalogue: Catalogue): Section {
+export function publishedSection(catalogue: HardwareCatalogue): Section {
   const groups = new Map<string, Group>();
   publishedRuns().forEach((run, index) => {
     const replayed = replay(run, catalogue);
@@ -81,7 +81,7 @@ export function publishedSection(catalogue: Catalogue): Section {
   };
 }
 
-const errorOf = ({ run, tpotMs }: Replayed) => tpotMs / run.tpotMs - 1;
+const errorOf = ({ run, tpotMs }: ReplayedRun) => tpotMs / run.tpotMs - 1;
 
 function span(values: readonly number[]): string {
   const [low, high] = [Math.min(...values), Math.max(...values)];

@@ -1,9 +1,9 @@
 import type { Calibration } from '../catalogue/calibration.ts';
-import { type Catalogue, findGpu, findModel } from '../catalogue/catalogue.ts';
+import { findGpu, findModel, type HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { deploymentProblem } from '../roofline/deployment.ts';
 import { StepModel } from '../roofline/step.ts';
 import { closedLoop } from '../serving/closed-loop.ts';
-import type { Lengths } from '../serving/lengths.ts';
+import type { LengthDistribution } from '../serving/lengths.ts';
 import { DEFAULT_LIMITS } from '../serving/limits.ts';
 import type { PublishedRun } from './measured.ts';
 
@@ -12,12 +12,12 @@ const LENGTHS_FROM = 0.8;
 /** Requests of each client: InferenceMAX sends ten. */
 const ROUNDS = 6;
 
-function lengthsOf(run: PublishedRun, tokens: number): Lengths {
+function lengthsOf(run: PublishedRun, tokens: number): LengthDistribution {
   if (run.by !== 'InferenceMAX') return { kind: 'constant', mean: tokens };
   return { kind: 'uniform', low: Math.round(LENGTHS_FROM * tokens), high: tokens };
 }
 
-export interface Replayed {
+export interface ReplayedRun {
   run: PublishedRun;
   ttftMs: number;
   tpotMs: number;
@@ -28,9 +28,9 @@ export interface Replayed {
 /** The same load on the simulator. Undefined where the replica would not start. */
 export function replay(
   run: PublishedRun,
-  catalogue: Catalogue,
+  catalogue: HardwareCatalogue,
   calibration: Calibration = catalogue.calibration,
-): Replayed | undefined {
+): ReplayedRun | undefined {
   const model = findModel(catalogue, run.model);
   const kv = run.weights === model.storage.weights ? model.storage.kv : 'bf16';
   const deployment = { model, gpu: findGpu(catalogue, run.gpu), tp: run.tp, ep: run.ep, weights: run.weights, kv };

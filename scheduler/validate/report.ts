@@ -1,4 +1,4 @@
-import { type Catalogue, dataPath, readCalibration } from '../catalogue/catalogue.ts';
+import { dataPath, type HardwareCatalogue, readCalibration } from '../catalogue/catalogue.ts';
 import type { Section } from './checks.ts';
 import { consumerRatioSection } from './consumer-ratio.ts';
 import { drainSection, llamaSection } from './engine.ts';
@@ -17,7 +17,7 @@ interface Validation {
  * Compares the simulator with everything measured that is in the repository: what was published of today's engines with the catalogue's
  * calibration, the older measurements with the one that was fitted to them.
  */
-export function validate(catalogue: Catalogue): Validation {
+export function validate(catalogue: HardwareCatalogue): Validation {
   const older = { ...catalogue, calibration: readCalibration(dataPath('calibration-opentela.json')) };
   const earlier = [
     gemmSection,

@@ -1,5 +1,5 @@
 import type { Calibration } from '../catalogue/calibration.ts';
-import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { drain, isFitted } from './engine.ts';
 import { minimise } from './fit.ts';
 import { measuredDrains } from './measured.ts';
@@ -9,7 +9,7 @@ import { signed, table } from './table.ts';
  * `otela-plan validate --fit`: from four of the six drains, the share of their cool rate that GPUs keep under load, and the share of the
  * host's work that asynchronous scheduling hides.
  */
-export function sustainedText(catalogue: Catalogue): string {
+export function sustainedText(catalogue: HardwareCatalogue): string {
   const measured = measuredDrains();
   const error = (one: (typeof measured)[number], calibration: Calibration) =>
     drain({ ...catalogue, calibration }, one).ours / one.seconds - 1;

@@ -1,4 +1,4 @@
-import { type Catalogue, findGpu, findModel } from '../catalogue/catalogue.ts';
+import { findGpu, findModel, type HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { StepModel } from '../roofline/step.ts';
 import { closedLoop } from '../serving/closed-loop.ts';
 import { DEFAULT_LIMITS } from '../serving/limits.ts';
@@ -52,7 +52,7 @@ const POINTS: readonly SweepPoint[] = [
 const LIMIT = 0.12;
 
 /** Two public sweeps of an 8B model, which the large collection has no counted run of. */
-export function sweepSection(catalogue: Catalogue): Section {
+export function sweepSection(catalogue: HardwareCatalogue): Section {
   const model = findModel(catalogue, 'Llama-3.1-8B-Instruct');
   const results = POINTS.map((point) => {
     const deployment = { model, gpu: findGpu(catalogue, point.gpu), tp: 1, weights: 'bf16', kv: 'bf16' } as const;

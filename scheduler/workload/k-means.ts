@@ -1,4 +1,4 @@
-import { type Random, seeded } from '../serving/random.ts';
+import { type Random, seededRandom } from '../serving/random.ts';
 
 export type Point = readonly [number, number];
 
@@ -20,7 +20,7 @@ const STARTS = 4;
  */
 export function kMeans(points: readonly Point[], k: number, seed: number, start?: readonly Point[]): Clusters {
   if (start !== undefined) return lloyd(points, start);
-  const random = seeded(seed);
+  const random = seededRandom(seed);
   let best: Clusters | undefined;
   for (let i = 0; i < STARTS; i++) {
     const found = lloyd(points, plusPlus(points, k, random));

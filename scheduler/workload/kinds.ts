@@ -1,16 +1,16 @@
 import { SchedulerError } from '../errors.ts';
 import { moments } from '../serving/lengths.ts';
-import { seeded } from '../serving/random.ts';
+import { seededRandom } from '../serving/random.ts';
 import { kMeans, nearestOf, type Point } from './k-means.ts';
 
 /** Tokens of one request. */
-export interface Lengths {
+export interface KindLengths {
   input: number;
   output: number;
 }
 
 /** A group of like requests: what one of them costs on a replica is about what another costs. */
-export interface Kind {
+export interface FittedKind {
   /** `long prompt, short answer`: for people; unique within a fit. */
   name: string;
   /** Geometric mean tokens of prompt and answer: the centroid. */
@@ -19,7 +19,7 @@ export interface Kind {
   /** Of the requests that it was fitted on: mean and mean square of the tokens. */
   moments: { input: { mean: number; square: number }; output: { mean: number; square: number } };
   /** Up to 400 of them, to draw from. */
-  examples: readonly Lengths[];
+  examples: readonly KindLengths[];
   /** Share of the requests that it was fitted on. */
   share: number;
 }
@@ -29,7 +29,7 @@ export interface KindOptions {
   most: number;
   seed: number;
   /** An earlier fit: its numbering, and its count unless another is clearly better, are kept. */
-  previous?: readonly Kind[];
+  previous?: readonly FittedKind[];
 }
 
 /** Points that a fit uses: more do not move centroids by more than a hundredth. */
@@ -39,13 +39,16 @@ const EXPLAINED_MIN = 0.05;
 /** An earlier number of kinds is kept unless one more would explain so much, or the last explains less than half of what it must. */
 const KEEP_FACTOR = 2;
 
-const pointOf = ({ input, output }: Lengths): Point => [Math.log(Math.max(1, input)), Math.log(Math.max(1, output))];
+const pointOf = ({ input, output }: KindLengths): Point => [
+  Math.log(Math.max(1, input)),
+  Math.log(Math.max(1, output)),
+];
 
 /**
  * Kinds of requests by k-means on (log input, log output), as in OServe §4.1. The number of kinds is the least where one more explains less
  * than 5 % of the spread. Throws `bad_input` without requests.
  */
-export function fitKinds(requests: readonly Lengths[], { most, seed, previous }: KindOptions): Kind[] {
+export function fitKinds(requests: readonly KindLengths[], { most, seed, previous }: KindOptions): FittedKind[] {
   if (requests.length === 0) throw new SchedulerError('bad_input', 'no requests to find kinds in');
   const points = sample(requests, seed).map(pointOf);
   const before = previous?.map(pointOf);
@@ -64,7 +67,7 @@ export function fitKinds(requests: readonly Lengths[], { most, seed, previous }:
 }
 
 /** Finds the kind of a request whose lengths are both known. */
-export function kindClassifier(kinds: readonly Kind[]): (lengths: Lengths) => number {
+export function kindClassifier(kinds: readonly FittedKind[]): (lengths: KindLengths) => number {
   const centroids = kinds.map(pointOf);
   return (lengths) => nearestOf(centroids, pointOf(lengths)).index;
 }
@@ -73,9 +76,9 @@ function startFor(k: number, before: readonly Point[] | undefined): readonly Poi
   return before?.length === k ? before : undefined;
 }
 
-function sample(requests: readonly Lengths[], seed: number): readonly Lengths[] {
+function sample(requests: readonly KindLengths[], seed: number): readonly KindLengths[] {
   if (requests.length <= POINTS_MAX) return requests;
-  const random = seeded(seed);
+  const random = seededRandom(seed);
   return Array.from({ length: POINTS_MAX }, () => requests[Math.floor(random() * requests.length)]).filter(
     (one) => one !== undefined,
   );
@@ -94,8 +97,8 @@ function numbered(centroids: readonly Point[], before: readonly Point[] | undefi
   return [...kept, ...left];
 }
 
-function kindsOf(requests: readonly Lengths[], centroids: readonly Point[]): Kind[] {
-  const members = centroids.map((): Lengths[] => []);
+function kindsOf(requests: readonly KindLengths[], centroids: readonly Point[]): FittedKind[] {
+  const members = centroids.map((): KindLengths[] => []);
   for (const one of requests) members[nearestOf(centroids, pointOf(one)).index]?.push(one);
   const names = namesOf(centroids);
   return centroids.map((centroid, i) => {

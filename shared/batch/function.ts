@@ -31,7 +31,7 @@ export function contextMessage(owner: string, codeSha256: string, name: string |
 }
 
 /** Contexts that a node knows, by how soon each can run a line. */
-export interface HeldContexts {
+export interface NodeContexts {
   ready: readonly string[];
   loading: readonly string[];
   /** The file is stored here. */
@@ -40,9 +40,9 @@ export interface HeldContexts {
   broken: readonly string[];
 }
 
-export type Warmth = 'ready' | 'loading' | 'stored' | 'cold';
+export type ContextWarmth = 'ready' | 'loading' | 'stored' | 'cold';
 
-export function warmthOf(context: string, { ready, loading, stored }: HeldContexts): Warmth {
+export function contextWarmth(context: string, { ready, loading, stored }: NodeContexts): ContextWarmth {
   if (ready.includes(context)) return 'ready';
   if (loading.includes(context)) return 'loading';
   return stored.includes(context) ? 'stored' : 'cold';

@@ -41,10 +41,10 @@ export const leaseState = z.object({
 });
 export type LeaseState = z.infer<typeof leaseState>;
 
-export const committed = leaseState.extend({
+export const commitCountsSchema = leaseState.extend({
   /** Lines that failed and must be retried here. */
   again: z.array(count).max(LINES_MAX),
   /** Number of failed lines that another node retries. */
   elsewhere: count.exactOptional(),
 });
-export type Committed = z.infer<typeof committed>;
+export type CommitCounts = z.infer<typeof commitCountsSchema>;

@@ -1,8 +1,16 @@
 import { ApiError } from '../openai/errors.ts';
-import { type BatchEndpoint, type BatchError, checkLine, inputsOf, isObject, type Json, notJson } from './line.ts';
-import { faultOf } from './line-body.ts';
+import {
+  type BatchEndpoint,
+  type BatchError,
+  checkLine,
+  inputsOfLine,
+  isJsonObject,
+  type Json,
+  notJson,
+} from './line.ts';
+import { lineFault } from './line-body.ts';
 import { LineSplitter, type SplitLine } from './line-splitter.ts';
-import { prefixOf } from './prefix.ts';
+import { promptPrefixHash } from './prefix.ts';
 
 /** OpenAI's limits of one batch. */
 export const LINES_MAX = 50_000;
@@ -35,7 +43,7 @@ export interface ChunkRange {
 }
 
 /** The requirements for nodes that may run a line. The lines of one chunk share them, so a lease is filtered once. */
-export interface Demands {
+export interface LineRequirements {
   model: string;
   /** `metadata.otela_require`, as written. */
   require?: string;
@@ -44,14 +52,14 @@ export interface Demands {
 }
 
 /** Different demands per file. More would mean one per line, and leases could not be ordered. */
-export const DEMANDS_MAX = 64;
+export const LINE_REQUIREMENTS_MAX = 64;
 
 export interface CheckedInput {
   lines: number;
   /** The file's only model; undefined if lines name several and that is allowed. */
   model?: string;
   chunks: ChunkRange[];
-  demands: Demands[];
+  demands: LineRequirements[];
   /** If not empty, the batch fails. At most `ERRORS_MAX`. */
   errors: BatchError[];
 }
@@ -71,7 +79,7 @@ export class InputCheck {
   readonly #models = new Map<string, boolean>();
   readonly #errors: BatchError[] = [];
   readonly #chunks: ChunkRange[] = [];
-  readonly #demands = new Map<string, { index: number; demands: Demands }>();
+  readonly #demands = new Map<string, { index: number; demands: LineRequirements }>();
   #lines = 0;
   #inputs = 0;
   #over = false;
@@ -119,7 +127,7 @@ export class InputCheck {
       return;
     }
     this.#takeId(String(checked.custom_id), line.number);
-    const body = isObject(checked.body) ? checked.body : {};
+    const body = isJsonObject(checked.body) ? checked.body : {};
     this.#takeModel(String(body.model), line.number);
     this.#takeInputs(body);
     const demands = this.#demandsOf(body, line.number);
@@ -130,7 +138,7 @@ export class InputCheck {
   #read({ bytes, number }: SplitLine): Json | BatchError[] {
     try {
       const text = this.#decoder.decode(bytes);
-      const fault = faultOf(bytes);
+      const fault = lineFault(bytes);
       const checked = checkLine(JSON.parse(text), this.#options.endpoint, number);
       return Array.isArray(checked) || fault === undefined ? checked : [lineError(fault, number, 'body.')];
     } catch (error) {
@@ -165,7 +173,7 @@ export class InputCheck {
 
   #takeInputs(body: Json): void {
     const before = this.#inputs;
-    this.#inputs += inputsOf(body, this.#options.endpoint);
+    this.#inputs += inputsOfLine(body, this.#options.endpoint);
     if (this.#options.endpoint !== '/v1/embeddings') return;
     if (before <= EMBEDDING_INPUTS_MAX && this.#inputs > EMBEDDING_INPUTS_MAX) {
       const message = `A batch of embeddings has at most ${EMBEDDING_INPUTS_MAX} inputs.`;
@@ -178,12 +186,12 @@ export class InputCheck {
     const key = JSON.stringify(demands);
     const known = this.#demands.get(key);
     if (known !== undefined) return known.index;
-    if (this.#demands.size < DEMANDS_MAX) {
+    if (this.#demands.size < LINE_REQUIREMENTS_MAX) {
       const index = this.#demands.size;
       this.#demands.set(key, { index, demands });
       return index;
     }
-    const message = `The lines of a batch name more than ${DEMANDS_MAX} different sets of model, requirements and trusted providers.`;
+    const message = `The lines of a batch name more than ${LINE_REQUIREMENTS_MAX} different sets of model, requirements and trusted providers.`;
     this.#fail({ code: 'invalid_request', message, param: 'body.metadata', line });
     return undefined;
   }
@@ -204,7 +212,7 @@ export class InputCheck {
       longest: bytes.length,
       first,
       lines: 1,
-      prefix: prefixOf(body),
+      prefix: promptPrefixHash(body),
       demands,
     });
   }
@@ -225,8 +233,8 @@ function lineError({ code, message, param }: ApiError, line: number, of: string)
   return { code, message: message.replace('the request body', 'this line'), param: param && `${of}${param}`, line };
 }
 
-function demandsOf({ model, metadata }: Json): Demands {
-  const given = isObject(metadata) ? metadata : {};
+function demandsOf({ model, metadata }: Json): LineRequirements {
+  const given = isJsonObject(metadata) ? metadata : {};
   const { otela_require: require, otela_trusted_providers: trustedProviders } = given;
   return {
     model: String(model),

@@ -15,7 +15,7 @@ export interface Lease {
 }
 
 /** One row of storage. */
-export interface Chunk extends ChunkRange {
+export interface ChunkState extends ChunkRange {
   id: number;
   /** Lines that have a result, success or error. */
   done: Bitmap;
@@ -40,7 +40,7 @@ export interface LeaseRef {
 
 /** A lease that was just granted. */
 export interface Grant {
-  chunk: Chunk;
+  chunk: ChunkState;
   lease: Lease;
   /** Lines without a result, by their index in the chunk. */
   open: number[];
@@ -73,21 +73,21 @@ const DURATIONS_KEPT = 64;
  * the work is as good. Pure: times are passed in. Changed chunks stay in `changed` until the caller has stored them.
  */
 export class Ledger {
-  readonly #chunks: Chunk[];
+  readonly #chunks: ChunkState[];
   /** Chunks to store, in the same transaction as the results. */
-  readonly changed = new Set<Chunk>();
+  readonly changed = new Set<ChunkState>();
   readonly #durationsMs: number[] = [];
   #open: number;
   #requeued = 0;
   /** The last call of `expire`. */
   #lookedMs: number | undefined;
 
-  constructor(chunks: readonly Chunk[]) {
+  constructor(chunks: readonly ChunkState[]) {
     this.#chunks = [...chunks];
     this.#open = chunks.reduce((sum, chunk) => sum + openLines(chunk), 0);
   }
 
-  static chunksOf(ranges: readonly ChunkRange[]): Chunk[] {
+  static chunksOf(ranges: readonly ChunkRange[]): ChunkState[] {
     return ranges.map((range, id) => ({
       ...range,
       id,
@@ -100,7 +100,7 @@ export class Ledger {
   }
 
   /** In the stored form. */
-  get chunks(): readonly Chunk[] {
+  get chunks(): readonly ChunkState[] {
     return this.#chunks;
   }
 
@@ -119,7 +119,7 @@ export class Ledger {
     return this.#chunks.reduce((sum, chunk) => sum + (chunk.leases.length === 0 ? openLines(chunk) : 0), 0);
   }
 
-  get leases(): readonly { chunk: Chunk; lease: Lease }[] {
+  get leases(): readonly { chunk: ChunkState; lease: Lease }[] {
     return this.#chunks.flatMap((chunk) => chunk.leases.map((lease) => ({ chunk, lease })));
   }
 
@@ -135,7 +135,7 @@ export class Ledger {
     allowed: (demands: number) => boolean,
     prefix?: number,
   ): Grant | undefined {
-    let found: Chunk | undefined;
+    let found: ChunkState | undefined;
     for (const chunk of this.#chunks) {
       if (chunk.leases.length > 0 || !allowed(chunk.demands) || openLines(chunk) === 0) continue;
       if (chunk.avoid?.node === node && nowMs < chunk.avoid.untilMs) continue;
@@ -265,7 +265,7 @@ export class Ledger {
     return this.#chunks[chunk]?.leases.find((lease) => lease.epoch === epoch && lease.node === node);
   }
 
-  #end(chunk: Chunk, ended: (lease: Lease) => boolean): number {
+  #end(chunk: ChunkState, ended: (lease: Lease) => boolean): number {
     const kept = chunk.leases.filter((lease) => !ended(lease));
     const gone = chunk.leases.length - kept.length;
     if (gone === 0) return 0;
@@ -275,7 +275,7 @@ export class Ledger {
     return gone;
   }
 
-  #finish(chunk: Chunk, epoch: number, nowMs: number): void {
+  #finish(chunk: ChunkState, epoch: number, nowMs: number): void {
     const lease = chunk.leases.find((one) => one.epoch === epoch);
     if (lease !== undefined) {
       this.#durationsMs.push(nowMs - lease.grantedMs);
@@ -286,11 +286,11 @@ export class Ledger {
     this.changed.add(chunk);
   }
 
-  #latest(node: string, nowMs: number, allowed: (demands: number) => boolean): Chunk | undefined {
+  #latest(node: string, nowMs: number, allowed: (demands: number) => boolean): ChunkState | undefined {
     if (this.#durationsMs.length < MEDIAN_OF) return undefined;
     const sorted = [...this.#durationsMs].sort((a, b) => a - b);
     const lateMs = LATE_FACTOR * (sorted[Math.floor(sorted.length / 2)] ?? 0);
-    let latest: Chunk | undefined;
+    let latest: ChunkState | undefined;
     for (const chunk of this.#chunks) {
       const [lease] = chunk.leases;
       if (lease === undefined || chunk.leases.length >= LEASES_MAX || lease.node === node) continue;
@@ -301,10 +301,10 @@ export class Ledger {
   }
 }
 
-function openLines(chunk: Chunk): number {
+function openLines(chunk: ChunkState): number {
   return chunk.lines - countBits(chunk.done);
 }
 
-function openOf({ lines, done }: Chunk): number[] {
+function openOf({ lines, done }: ChunkState): number[] {
   return Array.from({ length: lines }, (_, line) => line).filter((line) => !hasBit(done, line));
 }

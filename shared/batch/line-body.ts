@@ -1,11 +1,11 @@
 /** The request of a line in its original bytes: parsing and serializing would lose digits of integers above 2^53. */
 import { concat } from '../collections/concat.ts';
-import { textOf, utf8 } from '../openai/bytes.ts';
+import { decodeUtf8, encodeUtf8 } from '../openai/bytes.ts';
 import { type Edit, EditedBody, joinEdits } from '../openai/edits.ts';
 import { ApiError } from '../openai/errors.ts';
 import { JsonReader } from '../openai/json.ts';
-import { duplicateKey } from '../openai/listed-keys.ts';
-import { budgetEdits } from '../openai/reasoning.ts';
+import { duplicateKey } from '../openai/known-keys.ts';
+import { reasoningBudgetEdits } from '../openai/reasoning.ts';
 import { scanJson, scanObject } from '../openai/scan.ts';
 
 /** vLLM's and SGLang's name. */
@@ -22,7 +22,7 @@ const LINE_KEYS: ReadonlySet<string> = new Set(['custom_id', 'method', 'url', 'b
  * @param look called with `pos` at the body, which it must consume; absent: it is skipped
  * @throws ApiError 400 if the line is not a JSON object, is nested too deeply, or has one of its keys twice
  */
-export function bodyOf(line: Uint8Array, look?: (reader: JsonReader) => void): Uint8Array | undefined {
+export function lineBody(line: Uint8Array, look?: (reader: JsonReader) => void): Uint8Array | undefined {
   const seen = new Set<string>();
   let body: Uint8Array | undefined;
   const reader = new JsonReader(line);
@@ -40,11 +40,11 @@ export function bodyOf(line: Uint8Array, look?: (reader: JsonReader) => void): U
 /**
  * Applies the checks of ordinary requests to a line, because its bytes go to the engine unchanged.
  * @param line UTF-8
- * @returns why its body is refused @throws ApiError 400 as `bodyOf`
+ * @returns why its body is refused @throws ApiError 400 as `lineBody`
  */
-export function faultOf(line: Uint8Array): ApiError | undefined {
+export function lineFault(line: Uint8Array): ApiError | undefined {
   let fault: ApiError | undefined;
-  bodyOf(line, (reader) => {
+  lineBody(line, (reader) => {
     const start = reader.pos;
     if (reader.peek() !== OPEN_OBJECT) return reader.value(0);
     try {
@@ -60,22 +60,24 @@ export function faultOf(line: Uint8Array): ApiError | undefined {
 }
 
 /** What its node sets for the engine, whatever the line contains. */
-export interface ToldEngine {
+export interface EngineOverrides {
   priority?: number | undefined;
   /** Upper bound: a lower limit in the line is kept. */
   thinkingTokens?: number | undefined;
 }
 
 /** @throws ApiError 400, RangeError if the body was not checked by a gateway */
-export function requestOf(body: Uint8Array, { priority, thinkingTokens }: ToldEngine): string {
+export function engineRequest(body: Uint8Array, { priority, thinkingTokens }: EngineOverrides): string {
   const { topEnd, thinking } = scanJson(body);
   const edits = new EditedBody(
     joinEdits(
       priority === undefined ? [] : priorityEdits(body, topEnd, priority),
-      thinkingTokens === undefined ? [] : budgetEdits({ topEnd, ...(thinking && { value: thinking }) }, thinkingTokens),
+      thinkingTokens === undefined
+        ? []
+        : reasoningBudgetEdits({ topEnd, ...(thinking && { value: thinking }) }, thinkingTokens),
     ),
   );
-  return textOf(concat([...edits.push(body), ...edits.end()]));
+  return decodeUtf8(concat([...edits.push(body), ...edits.end()]));
 }
 
 /** If a line has the key twice, both are replaced. */
@@ -85,20 +87,20 @@ function priorityEdits(body: Uint8Array, topEnd: number, priority: number): Edit
   eachMember(reader, (key) => {
     const at = reader.pos;
     reader.value(1);
-    if (key === PRIORITY_KEY) edits.push({ at, remove: reader.pos - at, insert: utf8(String(priority)) });
+    if (key === PRIORITY_KEY) edits.push({ at, remove: reader.pos - at, insert: encodeUtf8(String(priority)) });
   });
-  return edits.length > 0 ? edits : [{ at: topEnd, remove: 0, insert: utf8(`,"${PRIORITY_KEY}":${priority}`) }];
+  return edits.length > 0 ? edits : [{ at: topEnd, remove: 0, insert: encodeUtf8(`,"${PRIORITY_KEY}":${priority}`) }];
 }
 
 /** The JSON text of an object's member; of equal keys the last one counts, as everywhere. @throws ApiError 400 */
 export function memberText(object: string, name: string): string | undefined {
-  const bytes = utf8(object);
+  const bytes = encodeUtf8(object);
   let text: string | undefined;
   const reader = new JsonReader(bytes);
   eachMember(reader, (key) => {
     const start = reader.pos;
     reader.value(1);
-    if (key === name) text = textOf(bytes.subarray(start, reader.pos));
+    if (key === name) text = decodeUtf8(bytes.subarray(start, reader.pos));
   });
   return text;
 }

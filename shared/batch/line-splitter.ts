@@ -1,4 +1,4 @@
-import { joined } from '../collections/concat.ts';
+import { concatOrSame } from '../collections/concat.ts';
 
 /** A line of a JSONL file, without its line end. */
 export interface SplitLine {
@@ -71,7 +71,7 @@ export class LineSplitter {
 
   #finish(next: number): void {
     if (!this.#dropping) {
-      const { bytes, skipped } = trimmed(joined(this.#kept), this.#lineStart === 0);
+      const { bytes, skipped } = trimmed(concatOrSame(this.#kept), this.#lineStart === 0);
       if (!isBlank(bytes)) this.#line({ bytes, offset: this.#lineStart + skipped, number: this.#number });
     }
     this.#kept = [];

@@ -39,13 +39,13 @@ const CONTENT: Record<BatchEndpoint, string> = {
 
 export type Json = Record<string, unknown>;
 
-export function isObject(value: unknown): value is Json {
+export function isJsonObject(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** @returns the line's fields, or all of its errors (at least one) */
 export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number): Json | BatchError[] {
-  if (!isObject(value)) return [notJson(line)];
+  if (!isJsonObject(value)) return [notJson(line)];
   const errors: BatchError[] = [];
   const add = (code: string, message: string, param: string | null) => errors.push({ code, message, param, line });
   for (const name of REQUIRED) {
@@ -61,7 +61,7 @@ export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number)
   if (method !== 'POST') add('invalid_method', "The method of a line must be 'POST'.", 'method');
   if (url !== endpoint)
     add('invalid_url', `The URL of this line does not match the batch's endpoint '${endpoint}'.`, 'url');
-  if (!isObject(body)) {
+  if (!isJsonObject(body)) {
     add('invalid_request', "'body' must be an object.", 'body');
     return errors;
   }
@@ -86,7 +86,7 @@ export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number)
  */
 function misread(body: Json): string[] {
   const models = Object.keys(body).filter((key) => key !== 'model' && key.toLowerCase() === 'model');
-  const metadata = isObject(body.metadata) ? Object.entries(body.metadata) : [];
+  const metadata = isJsonObject(body.metadata) ? Object.entries(body.metadata) : [];
   const unread = metadata.filter(
     ([key, value]) =>
       key.startsWith('otela_') && value !== null && (typeof value !== 'string' || value.length > RESTRICTION_MAX),
@@ -102,7 +102,7 @@ export function notJson(line: number): BatchError {
 }
 
 /** Number of inputs of an embeddings line. A string, or a list of tokens, is one input. */
-export function inputsOf(body: Json, endpoint: BatchEndpoint): number {
+export function inputsOfLine(body: Json, endpoint: BatchEndpoint): number {
   const { input } = body;
   if (endpoint !== '/v1/embeddings' || !Array.isArray(input)) return 1;
   return typeof input[0] === 'number' ? 1 : Math.max(1, input.length);

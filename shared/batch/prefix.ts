@@ -7,7 +7,7 @@ const PREFIX_CHARS = 1_024;
  * A number shared by lines whose prompts begin alike: an engine with a prefix cache computes that beginning once if
  * such lines run one after another. FNV-1a, 32 bits; a collision affects order, never correctness.
  */
-export function prefixOf(body: Json): number {
+export function promptPrefixHash(body: Json): number {
   let hash = 0x811c9dc5;
   const text = beginning(body);
   for (let i = 0; i < text.length; i++) {

@@ -1,4 +1,4 @@
-import { jsonOf } from '../text/json.ts';
+import { tryParseJson } from '../text/json.ts';
 import { WHY_MAX } from './function.ts';
 import type { Json } from './line.ts';
 
@@ -68,7 +68,7 @@ export function answeredLine(
  * between tokens.
  */
 function jsonText(text: string): string {
-  return jsonOf(text) === undefined ? JSON.stringify(text) : text.replace(/[\r\n]+/g, ' ').trim();
+  return tryParseJson(text) === undefined ? JSON.stringify(text) : text.replace(/[\r\n]+/g, ' ').trim();
 }
 
 /** @param why the last engine's description */

@@ -51,7 +51,7 @@ export function isTerminal(status: BatchStatus): boolean {
 }
 
 /** True if results are accepted. Results of running lines are also accepted while cancelling. */
-export function takesResults(status: BatchStatus): boolean {
+export function acceptsResults(status: BatchStatus): boolean {
   return status === 'in_progress' || status === 'cancelling';
 }
 
@@ -59,7 +59,7 @@ export function takesResults(status: BatchStatus): boolean {
  * @returns the state and times after the transition, or undefined if it is not allowed: compare-and-set in the caller's
  * transaction
  */
-export function moved(
+export function transition(
   from: BatchStatus,
   to: Exclude<BatchStatus, 'validating'>,
   times: BatchTimes,
@@ -69,7 +69,7 @@ export function moved(
   return { status: to, times: { ...times, [TIME_OF[to]]: Math.floor(nowS) } };
 }
 
-export function newTimes(nowS: number, windowS: number): BatchTimes {
+export function initialTimes(nowS: number, windowS: number): BatchTimes {
   const created_at = Math.floor(nowS);
   return {
     created_at,

@@ -12,7 +12,7 @@ export function concat(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
 }
 
 /** The same, but a single part is returned without a copy. */
-export function joined(parts: readonly Uint8Array[]): Uint8Array {
+export function concatOrSame(parts: readonly Uint8Array[]): Uint8Array {
   const [first] = parts;
   return parts.length === 1 && first !== undefined ? first : concat(parts);
 }

@@ -1,15 +1,15 @@
 /** Shell completion for bash, zsh and fish, generated from the tables that also parse a program's flags. */
 
-import { restFlag, type Taken } from './flags.ts';
-import type { DescribedCommand } from './program.ts';
+import { type AcceptedValues, restFlag } from './flags.ts';
+import type { CommandDescription } from './program.ts';
 
 interface CompletedCommand {
   name: string;
   summary: string;
   /** The word after the command's name. */
-  takes: Taken | undefined;
+  takes: AcceptedValues | undefined;
   /** Without the dashes; `takes` undefined: a switch. */
-  flags: readonly { name: string; takes: Taken | undefined; help: string }[];
+  flags: readonly { name: string; takes: AcceptedValues | undefined; help: string }[];
   /** After `--` comes another program with its arguments. */
   runs: boolean;
 }
@@ -30,7 +30,7 @@ export function isShell(word: string | undefined): word is Shell {
 export function completionScript(
   shell: Shell,
   name: string,
-  commands: Readonly<Record<string, DescribedCommand>>,
+  commands: Readonly<Record<string, CommandDescription>>,
 ): string {
   const program = { name, commands: Object.entries(commands).map(completed) };
   switch (shell) {
@@ -43,7 +43,7 @@ export function completionScript(
   }
 }
 
-function completed([name, { summary, verbs, takes, flags }]: [string, DescribedCommand]): CompletedCommand {
+function completed([name, { summary, verbs, takes, flags }]: [string, CommandDescription]): CompletedCommand {
   const known = Object.entries(flags).map(([flag, { value, takes: offered = 'word', help }]) => ({
     name: flag,
     takes: value === undefined ? undefined : offered,
@@ -58,7 +58,7 @@ const identifier = (name: string) => `_${name.replace(/[^a-z0-9]/gi, '_')}`;
 /** POSIX shell, single quotes. */
 const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-function bashOffer(takes: Taken): string {
+function bashOffer(takes: AcceptedValues): string {
   switch (takes) {
     case 'word':
       return 'COMPREPLY=()';
@@ -121,7 +121,7 @@ function bashRunner(runners: readonly string[]): string {
 }
 
 /** zsh's own description of a value: `:message:action`. */
-function zshValue(takes: Taken): string {
+function zshValue(takes: AcceptedValues): string {
   switch (takes) {
     case 'word':
       return ':value: ';
@@ -188,7 +188,7 @@ function fish({ name, commands }: CompletedProgram): string {
 /** Inside single quotes fish knows two escapes. */
 const fishQuoted = (text: string) => `'${text.replace(/['\\]/g, (char) => `\\${char}`)}'`;
 
-function fishValue(takes: Taken): string {
+function fishValue(takes: AcceptedValues): string {
   switch (takes) {
     case 'word':
       return '';

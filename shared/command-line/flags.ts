@@ -1,9 +1,9 @@
 /** A command's flags as a table, and the parser for it. */
-import { nearest } from '../text/nearest.ts';
+import { nearestName } from '../text/nearest.ts';
 import { UsageError } from './error.ts';
 
 /** What a shell may complete: nothing, files, directories, commands on the PATH, or these words. */
-export type Taken = 'word' | 'file' | 'directory' | 'command' | readonly string[];
+export type AcceptedValues = 'word' | 'file' | 'directory' | 'command' | readonly string[];
 
 export interface Flag {
   help: string;
@@ -18,7 +18,7 @@ export interface Flag {
   short?: string;
   /** The value and everything after it are another program's command line, as after `--`. */
   rest?: true;
-  takes?: Taken;
+  takes?: AcceptedValues;
 }
 
 export type Flags = Readonly<Record<string, Flag>>;
@@ -34,10 +34,10 @@ type ValueOf<F extends Flag> = Flag extends F
     : boolean;
 
 /** By flag: a switch is a boolean, a flag with `repeat` a list, any other its value or default. */
-export type Values<F extends Flags> = { [K in keyof F]: ValueOf<F[K]> };
+export type ParsedFlags<F extends Flags> = { [K in keyof F]: ValueOf<F[K]> };
 
-export interface Line<F extends Flags> {
-  values: Values<F>;
+export interface ParsedLine<F extends Flags> {
+  values: ParsedFlags<F>;
   /** What was given, by flag; a switch has `['true']`. Without defaults. */
   given: ReadonlyMap<string, readonly string[]>;
   /** Words that belong to no flag, in order. */
@@ -59,7 +59,7 @@ export const JSON_FLAG = { json: { help: 'JSON, for scripts' } } as const satisf
  * Words may follow `--` if one begins with `-`. @throws UsageError for an unknown flag, a missing value, a value of a
  * switch, a word too many
  */
-export function parseLine<const F extends Flags>(args: readonly string[], flags: F, rules: Rules = {}): Line<F> {
+export function parseLine<const F extends Flags>(args: readonly string[], flags: F, rules: Rules = {}): ParsedLine<F> {
   const known: Flags = flags;
   const given = new Map<string, string[]>();
   const words: string[] = [];
@@ -93,7 +93,7 @@ export function parseLine<const F extends Flags>(args: readonly string[], flags:
   }
   const surplus = words[rules.words ?? 0];
   if (surplus !== undefined) throw new UsageError(`"${surplus}" is one word too many${rules.hint?.(words) ?? ''}`);
-  return { values: valuesOf(known, given) as Values<F>, given, words, command };
+  return { values: valuesOf(known, given) as ParsedFlags<F>, given, words, command };
 }
 
 /** Name of the flag after which another program's command line follows. */
@@ -106,11 +106,11 @@ function nameOf(written: string, flags: Flags): string {
     ? written.slice(2)
     : Object.keys(flags).find((one) => `-${flags[one]?.short}` === written);
   if (name !== undefined && Object.hasOwn(flags, name)) return name;
-  const near = nearest(written.replace(/^-+/, ''), Object.keys(flags));
+  const near = nearestName(written.replace(/^-+/, ''), Object.keys(flags));
   throw new UsageError(`there is no flag ${written} here${near === undefined ? '' : `; did you mean --${near}?`}`);
 }
 
-function valuesOf(flags: Flags, given: ReadonlyMap<string, string[]>): Values<Flags> {
+function valuesOf(flags: Flags, given: ReadonlyMap<string, string[]>): ParsedFlags<Flags> {
   const entries = Object.entries(flags).map(([name, { value, repeat, default: fallback }]) => {
     const written = given.get(name);
     if (value === undefined) return [name, written !== undefined] as const;

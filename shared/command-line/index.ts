@@ -1,13 +1,13 @@
 /** The command-line kit of `otela-gateway`, `otela-agent`, `otela-plan`, `otela-factory` and `otela`. */
 export { UsageError } from './error.ts';
-export { type Flag, type Flags, JSON_FLAG, parseLine, type Taken, type Values } from './flags.ts';
+export { type AcceptedValues, type Flag, type Flags, JSON_FLAG, type ParsedFlags, parseLine } from './flags.ts';
 export {
   type Command,
-  complaint,
   EXIT_DONE,
   EXIT_USAGE,
+  errorMessage,
   flagTable,
-  helpOf,
+  helpText,
   type Program,
   readCommand,
 } from './program.ts';

@@ -1,14 +1,14 @@
 /** A program with several commands: one table yields its parser, its help, "did you mean" and shell completion. */
-import { nearest } from '../text/nearest.ts';
+import { nearestName } from '../text/nearest.ts';
 import { completionScript, isShell, SHELLS } from './completion.ts';
 import { UsageError } from './error.ts';
-import { type Flags, JSON_FLAG, parseLine, restFlag, type Taken } from './flags.ts';
+import { type AcceptedValues, type Flags, JSON_FLAG, parseLine, restFlag } from './flags.ts';
 
 /** Exit codes that every program has. */
 export const EXIT_DONE = 0;
 export const EXIT_USAGE = 2;
 
-export interface DescribedCommand {
+export interface CommandDescription {
   /** One line in the list of commands. */
   summary: string;
   /**
@@ -18,12 +18,12 @@ export interface DescribedCommand {
   /** One of these words may follow the command's name. */
   verbs?: readonly string[];
   /** What may follow there instead of a verb. */
-  takes?: Taken;
+  takes?: AcceptedValues;
   flags: Flags;
 }
 
 /** `C`: what the program passes to its commands besides their words. */
-export interface Command<C = void> extends DescribedCommand {
+export interface Command<C = void> extends CommandDescription {
   /** Resolves with the exit code. @throws UsageError */
   run(args: readonly string[], context: C): Promise<number> | number;
 }
@@ -48,7 +48,7 @@ export function readCommand<C>(program: Program<C>, [word, ...args]: readonly st
   if (word === undefined) throw new UsageError(`a command is missing; there are ${namesOf(program).join(', ')}`);
   if (word === '--help' || word === '-h') return print(overview(program));
   if (word === '--version') return print(version(program, args));
-  if (asksForHelp(args, commandOf(program, word).flags)) return print(helpOf(program, word));
+  if (asksForHelp(args, commandOf(program, word).flags)) return print(helpText(program, word));
   const command = Object.hasOwn(program.commands, word) ? program.commands[word] : undefined;
   if (command !== undefined) return { kind: 'run', command, args };
   switch (word) {
@@ -57,12 +57,12 @@ export function readCommand<C>(program: Program<C>, [word, ...args]: readonly st
     case 'completion':
       return print(completion(program, args));
     default:
-      return print(args[0] === undefined ? overview(program) : helpOf(program, args[0]));
+      return print(args[0] === undefined ? overview(program) : helpText(program, args[0]));
   }
 }
 
 /** The error message for a person. If the command line is at fault, says where to read more. */
-export function complaint<C>(program: Program<C>, [word, ...args]: readonly string[], error: unknown): string {
+export function errorMessage<C>(program: Program<C>, [word, ...args]: readonly string[], error: unknown): string {
   const message = `${program.name}: ${error instanceof Error ? error.message : String(error)}`;
   if (!(error instanceof UsageError)) return message;
   const about = word !== undefined && namesOf(program).includes(word) ? `${word} ` : '';
@@ -75,11 +75,11 @@ export function complaint<C>(program: Program<C>, [word, ...args]: readonly stri
 function verbMeant<C>(program: Program<C>, word: string, [verb = '']: readonly string[]): string | undefined {
   const commands = allCommands(program);
   const verbs = Object.hasOwn(commands, word) ? (commands[word]?.verbs ?? []) : [];
-  return verb === '' || verb.startsWith('-') || verbs.includes(verb) ? undefined : nearest(verb, verbs);
+  return verb === '' || verb.startsWith('-') || verbs.includes(verb) ? undefined : nearestName(verb, verbs);
 }
 
 /** Commands of every program, which readCommand handles itself. */
-const OWN: Readonly<Record<string, DescribedCommand>> = {
+const OWN: Readonly<Record<string, CommandDescription>> = {
   completion: {
     summary: 'for a shell: bash, zsh, fish',
     examples: `${SHELLS.join('|')}
@@ -96,7 +96,7 @@ Prints what the shell needs to complete commands, flags and files:
 };
 
 /** The program's commands and those of every program. */
-function allCommands<C>(program: Program<C>): Readonly<Record<string, DescribedCommand>> {
+function allCommands<C>(program: Program<C>): Readonly<Record<string, CommandDescription>> {
   return { ...program.commands, ...OWN };
 }
 
@@ -104,11 +104,11 @@ function namesOf<C>(program: Program<C>): string[] {
   return Object.keys(allCommands(program));
 }
 
-function commandOf<C>(program: Program<C>, word: string): DescribedCommand {
+function commandOf<C>(program: Program<C>, word: string): CommandDescription {
   const commands = allCommands(program);
   const command = Object.hasOwn(commands, word) ? commands[word] : undefined;
   if (command !== undefined) return command;
-  const near = nearest(word, Object.keys(commands));
+  const near = nearestName(word, Object.keys(commands));
   throw new UsageError(
     `there is no command "${word}"; ${near === undefined ? `there are ${Object.keys(commands).join(', ')}` : `did you mean ${near}?`}`,
   );
@@ -122,7 +122,7 @@ function asksForHelp(args: readonly string[], flags: Flags): boolean {
 }
 
 /** @throws UsageError for an unknown command */
-export function helpOf<C>(program: Program<C>, name: string): string {
+export function helpText<C>(program: Program<C>, name: string): string {
   const { examples, flags } = commandOf(program, name);
   const parts = [
     `${program.name} ${name} ${examples.replaceAll('PROGRAM', program.name)}`,

@@ -6,11 +6,11 @@ import { parameterSpecsSchema, parametersSchema, templateNameSchema } from './pa
 
 /** A template that an agent would start. The command is omitted: only the agent's operator may see it. */
 export const offerSchema = z.object({ template: templateNameSchema, parameters: parameterSpecsSchema });
-export type Offer = z.infer<typeof offerSchema>;
+export type TemplateOffer = z.infer<typeof offerSchema>;
 
 const DEPLOYMENT_STATES = ['starting', 'running', 'stopping', 'failed'] as const;
 
-export const deploymentSchema = z.object({
+export const deploymentStateSchema = z.object({
   id: deploymentIdSchema,
   template: templateNameSchema,
   parameters: parametersSchema,
@@ -20,7 +20,7 @@ export const deploymentSchema = z.object({
   since: z.iso.datetime(),
   reason: z.string().max(512).optional(),
 });
-export type Deployment = z.infer<typeof deploymentSchema>;
+export type DeploymentState = z.infer<typeof deploymentStateSchema>;
 
 /** Templates of one agent. */
 export const OFFERS_MAX = 64;
@@ -29,11 +29,11 @@ const describedSchema = z.object({
   kind: z.literal('described'),
   /** What it accepts while nothing runs there. */
   offers: z.array(offerSchema).max(OFFERS_MAX),
-  deployment: deploymentSchema.optional(),
+  deployment: deploymentStateSchema.optional(),
 });
-export type Described = z.infer<typeof describedSchema>;
+export type TemplateDescription = z.infer<typeof describedSchema>;
 
-/** Bytes of the engine's output in one reply. JSON may double them, and `ANSWER_MAX_BYTES` allows that. */
+/** Bytes of the engine's output in one reply. JSON may double them, and `DEPLOYMENT_ANSWER_MAX_BYTES` allows that. */
 export const INSPECTED_LOG_MAX_BYTES = 32 * 1024;
 /** The same for the agent's own log. */
 export const AGENT_LOG_MAX_BYTES = 16 * 1024;
@@ -61,11 +61,11 @@ export const inspectedSchema = z.object({
   /** Why there is no log: the provider forbids it, or the node opened sealed requests. */
   withheld: z.enum(['forbidden', 'sealed']).optional(),
 });
-export type Inspected = z.infer<typeof inspectedSchema>;
+export type Inspection = z.infer<typeof inspectedSchema>;
 
-export const answerSchema = z.discriminatedUnion('kind', [
+export const deploymentAnswerSchema = z.discriminatedUnion('kind', [
   describedSchema,
-  z.object({ kind: z.literal('accepted'), deployment: deploymentSchema }),
+  z.object({ kind: z.literal('accepted'), deployment: deploymentStateSchema }),
   /** Reply to an order to drain; `running` requests are waited for. */
   z.object({ kind: z.literal('draining'), running: z.number().int().min(0) }),
   /** Reply to an order to restart; `from`: the version that runs until then. */
@@ -73,7 +73,7 @@ export const answerSchema = z.discriminatedUnion('kind', [
   inspectedSchema,
   z.object({ kind: z.literal('refused'), code: z.enum(REFUSALS), message: z.string().max(4096) }),
 ]);
-export type DeploymentAnswer = z.infer<typeof answerSchema>;
+export type DeploymentAnswer = z.infer<typeof deploymentAnswerSchema>;
 
 /** Size limit of the encoded reply. */
-export const ANSWER_MAX_BYTES = 128 * 1024;
+export const DEPLOYMENT_ANSWER_MAX_BYTES = 128 * 1024;

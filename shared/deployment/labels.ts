@@ -14,13 +14,13 @@ export const OWN_LABELS_MAX = 2;
 /** Length of a label's value: shared/lattice/node. */
 const VALUE_MAX = 255;
 
-export type DeploymentNews =
+export type DeploymentProgress =
   | { kind: 'idle'; templates: readonly string[]; failed?: { id: string; reason: string } | undefined }
   | { kind: 'deployed'; id: string }
   /** The previous deployment is still ending. */
   | { kind: 'ending'; failed?: { id: string; reason: string } | undefined };
 
-export function deploymentLabels(news: DeploymentNews): Record<string, string> {
+export function deploymentLabels(news: DeploymentProgress): Record<string, string> {
   if (news.kind === 'deployed') return { [DEPLOYMENT_LABEL]: news.id };
   const { failed } = news;
   return {

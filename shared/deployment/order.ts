@@ -4,7 +4,7 @@
  * gateway) can neither create one nor use one twice.
  */
 import * as z from 'zod';
-import { ByteReader, ByteWriter, ownBytes } from '../lattice/bytes.ts';
+import { ByteReader, ByteWriter, copyBytes } from '../lattice/bytes.ts';
 import { CERTIFICATE_BYTES, decodeCertificate, issuerId, keyName, openCertificate } from '../lattice/certificate.ts';
 import { type Crypto, SIGNATURE_BYTES, type Signer } from '../lattice/crypto.ts';
 import { LatticeError } from '../lattice/error.ts';
@@ -36,12 +36,18 @@ const drainSchema = z.strictObject({ action: z.literal('drain') });
 const restartSchema = z.strictObject({ action: z.literal('restart'), version: z.string().min(1).max(64) });
 /** The agent reports its engine's output and its GPUs' load. Changes nothing. */
 const inspectSchema = z.strictObject({ action: z.literal('inspect') });
-const wishSchema = z.discriminatedUnion('action', [startSchema, stopSchema, drainSchema, restartSchema, inspectSchema]);
+const deploymentRequestSchema = z.discriminatedUnion('action', [
+  startSchema,
+  stopSchema,
+  drainSchema,
+  restartSchema,
+  inspectSchema,
+]);
 
-export type StartWish = z.infer<typeof startSchema>;
-export type StopWish = z.infer<typeof stopSchema>;
+export type StartRequest = z.infer<typeof startSchema>;
+export type StopRequest = z.infer<typeof stopSchema>;
 /** The action to take. */
-export type Wish = z.infer<typeof wishSchema>;
+export type DeploymentRequest = z.infer<typeof deploymentRequestSchema>;
 
 export const NONCE_BYTES = 16;
 const WISH_MAX_BYTES = 8 * 1024;
@@ -59,16 +65,16 @@ export interface OrderFields {
   nonce: Uint8Array;
   /** Seconds since 1970: the first one in which it is no longer valid. */
   notAfter: number;
-  wish: Wish;
+  wish: DeploymentRequest;
 }
 
 export function signOrder(fields: OrderFields, gateway: Signer): Uint8Array {
-  const { certificate, session, nonce, notAfter, wish } = fields;
+  const { certificate, session, nonce, notAfter, wish: request } = fields;
   const own = new ByteWriter()
     .bytes(packSession(session))
     .bytes(nonce)
     .u32(notAfter)
-    .text(JSON.stringify(wishSchema.parse(wish)))
+    .text(JSON.stringify(deploymentRequestSchema.parse(request)))
     .done();
   const body = new ByteWriter().bytes(certificate).bytes(own).done();
   return new ByteWriter()
@@ -92,7 +98,7 @@ interface OrderContext {
 export interface Order {
   nonce: string;
   notAfter: number;
-  wish: Wish;
+  wish: DeploymentRequest;
 }
 
 /**
@@ -131,7 +137,7 @@ export function openOrder(bytes: Uint8Array, context: OrderContext): Order {
 function decodeOrder(bytes: Uint8Array) {
   try {
     if (bytes.length > ORDER_MAX_BYTES) throw new LatticeError('too_large', `order of ${bytes.length} bytes`);
-    const input = new ByteReader(ownBytes(bytes));
+    const input = new ByteReader(copyBytes(bytes));
     const certificate = decodeCertificate(input.bytes(CERTIFICATE_BYTES));
     const session = readSession(input);
     const nonce = Array.from(input.bytes(NONCE_BYTES), (byte) => byte.toString(16).padStart(2, '0')).join('');
@@ -156,14 +162,14 @@ function isCertified(certificate: Uint8Array, crypto: Crypto): boolean {
   }
 }
 
-function readWish(text: string): Wish {
+function readWish(text: string): DeploymentRequest {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (cause) {
     throw new DeploymentError('malformed', 'the order is not JSON', { cause });
   }
-  const read = wishSchema.safeParse(value);
+  const read = deploymentRequestSchema.safeParse(value);
   if (read.success) return read.data;
   throw new DeploymentError('malformed', `the order is for a newer agent, or no order: ${z.prettifyError(read.error)}`);
 }

@@ -1,33 +1,33 @@
 /** Suspicions of sessions: raised, received and refuted. */
 import type { Broadcast } from './broadcast.ts';
-import type { Channels } from './channels.ts';
-import { type Context, memberEntry } from './context.ts';
+import type { GossipChannels } from './channels.ts';
+import { type GossipContext, memberEntry } from './context.ts';
 import type { EvictionDecider } from './eviction-decider.ts';
 import type { LivenessTable } from './liveness-table.ts';
 import type { Refutation, Suspicion } from './messages.ts';
-import type { Peer } from './peer.ts';
+import type { PeerState } from './peer.ts';
 import type { Pinger } from './pinger.ts';
-import type { Probes } from './probes.ts';
+import type { LivenessProbes } from './probes.ts';
 import type { PeerId } from './types.ts';
 
 interface Parts {
-  channels: Channels;
+  channels: GossipChannels;
   livenessTable: LivenessTable;
-  probes: Probes;
+  probes: LivenessProbes;
   pinger: Pinger;
   broadcast: Broadcast;
   /** Only at a gateway. */
   evictionDecider: EvictionDecider | undefined;
   /** Takes `checks` from the signature checks that the peer may cause. Ends the peer's channel if none are left. */
-  charge(peer: Peer, checks: number): boolean;
-  reject(peer: Peer, code: string): void;
+  charge(peer: PeerState, checks: number): boolean;
+  reject(peer: PeerState, code: string): void;
 }
 
 export class Accusations {
-  readonly #context: Context;
+  readonly #context: GossipContext;
   readonly #parts: Parts;
 
-  constructor(context: Context, parts: Parts) {
+  constructor(context: GossipContext, parts: Parts) {
     this.#context = context;
     this.#parts = parts;
   }
@@ -51,7 +51,7 @@ export class Accusations {
     this.#parts.broadcast.pass({ type: 'suspicion', suspicion }, target, undefined);
   }
 
-  heardSuspicion(peer: Peer, suspicion: Suspicion): void {
+  heardSuspicion(peer: PeerState, suspicion: Suspicion): void {
     const { me } = this.#context;
     if (suspicion.target === me) return this.#refute(peer, suspicion);
     const wasNear = this.#parts.channels.topology.near().has(suspicion.target);
@@ -75,7 +75,7 @@ export class Accusations {
     if (wasNear) this.#parts.probes.probe(suspicion.target);
   }
 
-  #refute(peer: Peer, suspicion: Suspicion): void {
+  #refute(peer: PeerState, suspicion: Suspicion): void {
     // This agent also answers a false accusation, but only a signed one.
     const taken = this.#parts.livenessTable.examine(suspicion, () => this.#parts.charge(peer, 2));
     if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
@@ -87,7 +87,7 @@ export class Accusations {
     if (answer !== undefined) this.#context.out.send(peer.id, { type: 'refutation', refutation: answer });
   }
 
-  heardRefutation(peer: Peer, refutation: Refutation): void {
+  heardRefutation(peer: PeerState, refutation: Refutation): void {
     if (refutation.session === this.#context.me) return;
     const taken = this.#parts.livenessTable.hear(refutation, () => this.#parts.charge(peer, 1));
     if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
@@ -95,7 +95,7 @@ export class Accusations {
   }
 
   /** A suspected peer is sending and may not know that it is suspected: tells it, so that it can refute. */
-  tell(peer: Peer): void {
+  tell(peer: PeerState): void {
     const { now, options, out } = this.#context;
     if (!this.#parts.livenessTable.isSuspected(peer.id) || now - peer.toldAt < options.probeMs) return;
     peer.toldAt = now;

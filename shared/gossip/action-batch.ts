@@ -1,22 +1,22 @@
 /** The actions of one step. Parts for one peer share a message: a header costs as much as a ping. */
 import { concat } from '../collections/concat.ts';
-import { encodePart, MESSAGE_MAX_BYTES, type Part } from './messages.ts';
-import type { Action, PeerId } from './types.ts';
+import { encodeMessagePart, MESSAGE_MAX_BYTES, type MessagePart } from './messages.ts';
+import type { GossipAction, PeerId } from './types.ts';
 
 export class ActionBatch {
-  readonly #actions: Action[] = [];
+  readonly #actions: GossipAction[] = [];
   /** Encoded parts by peer, in order; emptied by each `take`. */
   readonly #parts = new Map<PeerId, Uint8Array[]>();
   readonly #changed = new Set<string>();
 
-  send(peer: PeerId, part: Part | Uint8Array): void {
-    const bytes = part instanceof Uint8Array ? part : encodePart(part);
+  send(peer: PeerId, part: MessagePart | Uint8Array): void {
+    const bytes = part instanceof Uint8Array ? part : encodeMessagePart(part);
     const parts = this.#parts.get(peer);
     if (parts === undefined) this.#parts.set(peer, [bytes]);
     else parts.push(bytes);
   }
 
-  act(action: Action): void {
+  act(action: GossipAction): void {
     this.#actions.push(action);
   }
 
@@ -29,8 +29,8 @@ export class ActionBatch {
     this.#parts.delete(peer);
   }
 
-  take(): Action[] {
-    const actions: Action[] = [];
+  take(): GossipAction[] {
+    const actions: GossipAction[] = [];
     // Messages first; otherwise peers would wait while local watchers of the replica work.
     for (const [peer, parts] of this.#parts) {
       for (const bytes of messages(parts)) actions.push({ type: 'send', peer, bytes });

@@ -7,10 +7,10 @@
 import { BUCKETS, bucketOf, type Digest, type DigestScope } from '../lattice/digest.ts';
 import { sessionItemId } from '../lattice/entry.ts';
 import { encodeUpdate } from '../lattice/update.ts';
-import type { Context } from './context.ts';
+import type { GossipContext } from './context.ts';
 import { type IssuerSums, MESSAGE_MAX_BYTES, SUMS_BYTES } from './messages.ts';
-import type { Peer } from './peer.ts';
-import type { Tree } from './tree.ts';
+import type { PeerState } from './peer.ts';
+import type { BroadcastTree } from './tree.ts';
 import type { PeerId } from './types.ts';
 
 /** Size limit of the answer to the digests of one message. */
@@ -34,8 +34,8 @@ interface Pull {
 }
 
 export class AntiEntropy {
-  readonly #context: Context;
-  readonly #tree: Tree;
+  readonly #context: GossipContext;
+  readonly #tree: BroadcastTree;
   #pull: Pull | undefined;
   #root: bigint | undefined;
   readonly #rootBytes = new Uint8Array(8);
@@ -43,7 +43,7 @@ export class AntiEntropy {
   readonly #touched = new Map<string, Float64Array>();
   readonly #pulled = new Map<string, number>();
 
-  constructor(context: Context, tree: Tree) {
+  constructor(context: GossipContext, tree: BroadcastTree) {
     this.#context = context;
     this.#tree = tree;
   }
@@ -83,7 +83,7 @@ export class AntiEntropy {
     this.#root = undefined;
   }
 
-  differs(peer: Peer, root: Uint8Array): boolean {
+  differs(peer: PeerState, root: Uint8Array): boolean {
     const theirs = new DataView(root.buffer, root.byteOffset, 8).getBigUint64(0);
     const mine = this.#sum();
     if (mine === theirs) return false;
@@ -109,7 +109,7 @@ export class AntiEntropy {
   /**
    * Requests differences that are not on their way already. @returns true if a difference was left for the next time
    */
-  compare(peer: Peer, root: Uint8Array, theirs: readonly IssuerSums[]): boolean {
+  compare(peer: PeerState, root: Uint8Array, theirs: readonly IssuerSums[]): boolean {
     const { timerQueue, now, options } = this.#context;
     const scopes: DigestScope[] = [];
     let unsettled = false;
@@ -180,7 +180,7 @@ export class AntiEntropy {
   }
 
   /** Answers the digests of one message. */
-  answer(peer: Peer, digests: readonly Digest[]): void {
+  answer(peer: PeerState, digests: readonly Digest[]): void {
     const { out, replica } = this.#context;
     let left = ANSWER_MAX_BYTES;
     let more = false;
@@ -202,13 +202,13 @@ export class AntiEntropy {
   }
 
   /** A peer says what it has of a few items. Requests the items that are newer there. */
-  haveHeard(peer: Peer, digest: Digest): void {
+  haveHeard(peer: PeerState, digest: Digest): void {
     if (digest.items.length > HAVE_ITEMS_MAX || !this.#context.replica.accepts(digest.issuer)) return;
     this.#tree.heard(peer, digest);
     this.#want(peer, digest);
   }
 
-  #want(peer: Peer, digest: Digest): void {
+  #want(peer: PeerState, digest: Digest): void {
     const { now, out, replica } = this.#context;
     const ids = replica.wants(digest);
     // Without this limit a peer whose digests name invented items could make us ask, and process its answers, without
@@ -218,7 +218,7 @@ export class AntiEntropy {
     out.send(peer.id, { type: 'wants', issuer: digest.issuer, ids });
   }
 
-  give(peer: Peer, issuer: string, ids: readonly string[]): void {
+  give(peer: PeerState, issuer: string, ids: readonly string[]): void {
     const { out, replica } = this.#context;
     let left = ANSWER_MAX_BYTES;
     for (const id of ids) {
@@ -231,12 +231,12 @@ export class AntiEntropy {
   }
 
   /** True if an answer of this peer is still to come. */
-  awaits(peer: Peer): boolean {
+  awaits(peer: PeerState): boolean {
     return this.#pull?.peer === peer.id || peer.expected > 0;
   }
 
   /** True if we asked this peer for the entry that it sends. */
-  expects(peer: Peer): boolean {
+  expects(peer: PeerState): boolean {
     if (this.#pull?.peer === peer.id) return true;
     if (peer.expected <= 0) return false;
     peer.expected--;
@@ -244,14 +244,14 @@ export class AntiEntropy {
   }
 
   /** A repair brought a new update. */
-  brought(peer: Peer): void {
+  brought(peer: PeerState): void {
     // An update that arrived because a neighbor asked has passed through here already.
     if (this.#pull?.peer !== peer.id) return;
     this.#pull.brought++;
     this.#cascade();
   }
 
-  done(peer: Peer, more: boolean): void {
+  done(peer: PeerState, more: boolean): void {
     const pull = this.#pull;
     if (pull?.peer !== peer.id) return;
     if (!more || pull.brought === 0) pull.queue.splice(0, pull.asked);
@@ -281,7 +281,7 @@ export class AntiEntropy {
   onCascade: () => void = () => {};
 
   /** Requests the ticket or payload of a session that a thin update named. */
-  lacks(peer: Peer, session: string): void {
+  lacks(peer: PeerState, session: string): void {
     const { now, options, out } = this.#context;
     if (now - (this.#pulled.get(session) ?? Number.NEGATIVE_INFINITY) < options.pullMs) return;
     if (this.#pulled.size >= PULLED_MAX) this.#pulled.clear();
@@ -290,7 +290,7 @@ export class AntiEntropy {
   }
 
   /** Sends a session's whole entry as news, so that the peer passes it on. */
-  fill(peer: Peer, session: string): void {
+  fill(peer: PeerState, session: string): void {
     const entry = this.#context.replica.get(session);
     if (entry !== undefined) this.#context.out.send(peer.id, { type: 'news', update: entry.update(true) });
   }

@@ -2,18 +2,18 @@
  * Sends news immediately: along the ring in both directions, to some members across it, and through gateways to other
  * clusters.
  */
-import { Bucket } from '../collections/bucket.ts';
+import { TokenBucket } from '../collections/token-bucket.ts';
 import { sessionItemId } from '../lattice/entry.ts';
 import type { Update } from '../lattice/update.ts';
-import type { Channels } from './channels.ts';
-import { type Context, isGateway, ownRing } from './context.ts';
+import type { GossipChannels } from './channels.ts';
+import { clusterRing, type GossipContext, isGateway } from './context.ts';
 import type { LivenessTable } from './liveness-table.ts';
-import { encodePart, type Part, type Suspicion } from './messages.ts';
-import { weight } from './topology.ts';
-import type { Tree } from './tree.ts';
+import { encodeMessagePart, type MessagePart, type Suspicion } from './messages.ts';
+import { delegateWeight } from './topology.ts';
+import type { BroadcastTree } from './tree.ts';
 import type { PeerId } from './types.ts';
 
-type SuspicionOrRefutation = Extract<Part, { type: 'suspicion' | 'refutation' }>;
+type SuspicionOrRefutation = Extract<MessagePart, { type: 'suspicion' | 'refutation' }>;
 
 /** Members of one cluster that a gateway tells in addition to its delegates: they joined because they saw a split. */
 const PIECES_MAX = 12;
@@ -22,21 +22,21 @@ const PASSES_MAX = 8192;
 const SILENT_PACES = 3;
 
 /** The subject of a piece of news. */
-export interface Subject {
+export interface UpdateSubject {
   /** Undefined: an issuer's statement about its keys, which concerns all. */
   session: string | undefined;
   cluster: string | undefined;
 }
 
 export class Broadcast {
-  readonly #context: Context;
-  readonly #channels: Channels;
+  readonly #context: GossipContext;
+  readonly #channels: GossipChannels;
   readonly #livenessTable: LivenessTable;
-  readonly #tree: Tree;
+  readonly #tree: BroadcastTree;
   /** By the session that signed the news. At PASSES_MAX entries the map is cleared. */
-  readonly #passes = new Map<string, Bucket>();
+  readonly #passes = new Map<string, TokenBucket>();
 
-  constructor(context: Context, channels: Channels, livenessTable: LivenessTable, tree: Tree) {
+  constructor(context: GossipContext, channels: GossipChannels, livenessTable: LivenessTable, tree: BroadcastTree) {
     this.#context = context;
     this.#channels = channels;
     this.#livenessTable = livenessTable;
@@ -44,10 +44,10 @@ export class Broadcast {
   }
 
   /** Passes on an update that was new here. `from`: the sender; undefined: it started here. */
-  update(update: Update, about: Subject, from: PeerId | undefined): void {
+  update(update: Update, about: UpdateSubject, from: PeerId | undefined): void {
     const isOwners = update.kind === 'entry' && update.eviction === undefined;
     if (isOwners && about.session !== undefined && !this.#mayPass(about.session)) return;
-    const part = encodePart({ type: 'news', update });
+    const part = encodeMessagePart({ type: 'news', update });
     if (this.#context.self.kind === 'gateway') return this.#relay(part, about, from);
     if (about.session === undefined) this.#spread(part, from);
     else if (!this.#isSmall()) this.#tree.pass(part, about.session, from);
@@ -61,7 +61,7 @@ export class Broadcast {
     let bucket = this.#passes.get(origin);
     if (bucket === undefined) {
       if (this.#passes.size >= PASSES_MAX) this.#passes.clear();
-      bucket = new Bucket(options.passPerSecond, options.passBurst, now);
+      bucket = new TokenBucket(options.passPerSecond, options.passBurst, now);
       this.#passes.set(origin, bucket);
     }
     return bucket.take(1, now);
@@ -71,7 +71,7 @@ export class Broadcast {
   pass(part: SuspicionOrRefutation, session: string, from: PeerId | undefined): void {
     const origin = part.type === 'suspicion' ? part.suspicion.observer : session;
     if (!this.#mayPass(`suspicion ${origin}`)) return;
-    const bytes = encodePart(part);
+    const bytes = encodeMessagePart(part);
     const cluster = this.#context.replica.get(session)?.ticket.cluster;
     if (this.#context.self.kind === 'gateway') return this.#relay(bytes, { session, cluster }, from);
     this.#spread(bytes, from);
@@ -84,7 +84,7 @@ export class Broadcast {
   }
 
   #isSmall(): boolean {
-    return (ownRing(this.#context)?.size ?? 0) <= this.#context.options.tellAll;
+    return (clusterRing(this.#context)?.size ?? 0) <= this.#context.options.tellAll;
   }
 
   #spread(part: Uint8Array, from: PeerId | undefined): void {
@@ -124,7 +124,7 @@ export class Broadcast {
   /**
    * One delegate tells the gateways for its cluster. After a while the other delegates check that the gateways know.
    */
-  #pushUp(part: Uint8Array, about: Subject, from: PeerId | undefined): void {
+  #pushUp(part: Uint8Array, about: UpdateSubject, from: PeerId | undefined): void {
     const { timerQueue, now, options, out, self, me } = this.#context;
     if (self.kind !== 'agent') return;
     // This agent's own tunnels have already delivered its record to the gateways.
@@ -142,7 +142,7 @@ export class Broadcast {
   onCheck: (gateway: PeerId) => void = () => {};
 
   /** A gateway tells delegates of every cluster except the sender's, whose members tell each other. */
-  #relay(part: Uint8Array, about: Subject, from: PeerId | undefined): void {
+  #relay(part: Uint8Array, about: UpdateSubject, from: PeerId | undefined): void {
     const { options, out } = this.#context;
     const source = from === undefined ? undefined : this.#clusterOf(from);
     for (const [cluster, peers] of this.#delegates()) {
@@ -178,7 +178,7 @@ export class Broadcast {
       else peers.push(id);
     }
     for (const peers of byCluster.values())
-      peers.sort((a, b) => weight(a, this.#context.me) - weight(b, this.#context.me));
+      peers.sort((a, b) => delegateWeight(a, this.#context.me) - delegateWeight(b, this.#context.me));
     return byCluster;
   }
 

@@ -1,19 +1,19 @@
 /**
  * The open channels, with their dials, backoff and bans. Opens channels that are wanted and closes those that are not.
  */
-import { type Context, isGateway, memberEntry, ownRing, shuffle, spread } from './context.ts';
-import { newPeer, type Peer } from './peer.ts';
-import { Topology, WALK_MAX } from './topology.ts';
+import { clusterRing, type GossipContext, isGateway, memberEntry, shuffle, withJitter } from './context.ts';
+import { newPeerState, type PeerState } from './peer.ts';
+import { GossipTopology, RING_WALK_MAX } from './topology.ts';
 import type { HangUpReason, PeerId } from './types.ts';
 
 const BANS_MAX = 1024;
 /** No dial takes longer than this. */
 const DIAL_LOST_MS = 60_000;
 
-export class Channels {
+export class GossipChannels {
   /** Bounded by `peersMax` and by what we dial ourselves. */
-  readonly open = new Map<PeerId, Peer>();
-  readonly #context: Context;
+  readonly open = new Map<PeerId, PeerState>();
+  readonly #context: GossipContext;
   /** Dial in progress → its start. Bounded by `dialsMax`. */
   readonly #dialling = new Map<PeerId, number>();
   /** Only members and gateways; removed when they leave. */
@@ -22,11 +22,11 @@ export class Channels {
   readonly #met = new Set<PeerId>();
   readonly #banned = new Map<PeerId, number>();
   #dirty = true;
-  readonly topology: Topology;
+  readonly topology: GossipTopology;
 
-  constructor(context: Context) {
+  constructor(context: GossipContext) {
     this.#context = context;
-    this.topology = new Topology(context, {
+    this.topology = new GossipTopology(context, {
       open: this.open,
       failedUntil: (id) => this.#failedUntil(id),
       changed: () => this.#markDirty(),
@@ -37,11 +37,11 @@ export class Channels {
     if (this.#context.self.kind === 'agent') this.topology.start();
   }
 
-  opened(id: PeerId, inbound: boolean): Peer | undefined {
+  opened(id: PeerId, inbound: boolean): PeerState | undefined {
     const { now, options } = this.#context;
     this.#dialling.delete(id);
     const bannedUntil = this.#banned.get(id) ?? Number.NEGATIVE_INFINITY;
-    const peer = newPeer(id, inbound, this.#context);
+    const peer = newPeerState(id, inbound, this.#context);
     this.open.set(id, peer);
     if (bannedUntil > now) {
       this.hangUp(id, 'banned', bannedUntil - now);
@@ -90,7 +90,7 @@ export class Channels {
     const { now, options } = this.#context;
     const times = (this.#failed.get(id)?.times ?? 0) + 1;
     const wait = Math.min(options.redialMaxMs, options.redialMs * 2 ** Math.min(times - 1, 16));
-    this.#failed.set(id, { times, until: now + spread(this.#context, wait) });
+    this.#failed.set(id, { times, until: now + withJitter(this.#context, wait) });
   }
 
   hangUp(id: PeerId, reason: HangUpReason, banMs = 0): void {
@@ -128,11 +128,11 @@ export class Channels {
     this.topology.rankSoon();
   }
 
-  agents(): Peer[] {
+  agents(): PeerState[] {
     return [...this.open.values()].filter((peer) => !peer.gateway);
   }
 
-  gateways(): Peer[] {
+  gateways(): PeerState[] {
     return [...this.open.values()].filter((peer) => peer.gateway);
   }
 
@@ -143,9 +143,9 @@ export class Channels {
   /** Nearest open peer on that side of the ring for which `usable` holds. */
   neighbour(step: 1 | -1, usable: (peer: PeerId) => boolean = () => true): PeerId | undefined {
     let seen = 0;
-    for (const id of ownRing(this.#context)?.from(this.#context.me, step) ?? []) {
+    for (const id of clusterRing(this.#context)?.from(this.#context.me, step) ?? []) {
       if (this.open.has(id) && usable(id)) return id;
-      if (++seen >= WALK_MAX) return undefined;
+      if (++seen >= RING_WALK_MAX) return undefined;
     }
     return undefined;
   }

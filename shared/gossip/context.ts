@@ -1,18 +1,18 @@
 /** State that all parts of one core share. `now` and `rng` belong to the step that runs. */
 import type { Crypto, Signer } from '../lattice/crypto.ts';
 import type { Entry } from '../lattice/entry.ts';
-import type { Replica } from '../lattice/replica.ts';
+import type { RegistryReplica } from '../lattice/replica.ts';
 import type { ActionBatch } from './action-batch.ts';
 import type { GossipOptions } from './options.ts';
-import type { Ring } from './ring.ts';
+import type { ClusterRing } from './ring.ts';
 import type { TimerQueue } from './timer-queue.ts';
-import type { PeerId, Self } from './types.ts';
+import type { GossipSelf, PeerId } from './types.ts';
 
-export interface Context {
-  readonly self: Self;
+export interface GossipContext {
+  readonly self: GossipSelf;
   /** The session id, or the gateway's `gw:…`. */
   readonly me: PeerId;
-  readonly replica: Replica;
+  readonly replica: RegistryReplica;
   readonly crypto: Crypto;
   readonly signer: Signer | undefined;
   /** Replaced as a whole when options are tuned. */
@@ -22,7 +22,7 @@ export interface Context {
   /**
    * Members of a cluster that are neither LEFT nor suspected, including this node. An agent keeps its own cluster only.
    */
-  readonly rings: Map<string, Ring>;
+  readonly rings: Map<string, ClusterRing>;
   now: number;
   rng: () => number;
 }
@@ -34,18 +34,18 @@ export function isGateway(peer: PeerId): boolean {
 }
 
 /** `ms` plus or minus half of the jitter. */
-export function spread(context: Context, ms: number): number {
+export function withJitter(context: GossipContext, ms: number): number {
   return ms * (1 + context.options.jitter * (context.rng() - 0.5));
 }
 
 /** The entry of a session that has not left. */
-export function memberEntry(context: Context, session: string): Entry | undefined {
+export function memberEntry(context: GossipContext, session: string): Entry | undefined {
   const entry = context.replica.get(session);
   return entry === undefined || entry.state === 'LEFT' ? undefined : entry;
 }
 
 /** The ring of an agent's own cluster. */
-export function ownRing(context: Context): Ring | undefined {
+export function clusterRing(context: GossipContext): ClusterRing | undefined {
   return context.self.kind === 'agent' ? context.rings.get(context.self.cluster) : undefined;
 }
 

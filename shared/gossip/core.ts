@@ -3,43 +3,43 @@ import { LatticeError } from '../lattice/error.ts';
 import { Accusations } from './accusations.ts';
 import { AntiEntropy } from './anti-entropy.ts';
 import { Broadcast } from './broadcast.ts';
-import { Channels } from './channels.ts';
-import { type Context, memberEntry } from './context.ts';
+import { GossipChannels } from './channels.ts';
+import { type GossipContext, memberEntry } from './context.ts';
 import { EvictionDecider } from './eviction-decider.ts';
 import { LivenessTable } from './liveness-table.ts';
 import type { TunableOptions } from './membership-settings.ts';
-import { decodeMessage, MESSAGE_MAX_BYTES, type Part } from './messages.ts';
-import type { Peer } from './peer.ts';
+import { decodeMessage, MESSAGE_MAX_BYTES, type MessagePart } from './messages.ts';
+import type { PeerState } from './peer.ts';
 import { Pinger } from './pinger.ts';
-import { Probes } from './probes.ts';
-import { Tree } from './tree.ts';
-import type { Event, GossipMemory, Liveness, PeerId } from './types.ts';
-import { Updates } from './updates.ts';
+import { LivenessProbes } from './probes.ts';
+import { BroadcastTree } from './tree.ts';
+import type { GossipEvent, GossipMemory, Liveness, PeerId } from './types.ts';
+import { RecentUpdates } from './updates.ts';
 
-export class Core {
-  readonly context: Context;
-  readonly channels: Channels;
+export class GossipCore {
+  readonly context: GossipContext;
+  readonly channels: GossipChannels;
   readonly #livenessTable: LivenessTable;
   readonly #antiEntropy: AntiEntropy;
   readonly #pinger: Pinger;
-  readonly #tree: Tree;
+  readonly #tree: BroadcastTree;
   readonly #broadcast: Broadcast;
-  readonly #probes: Probes;
+  readonly #probes: LivenessProbes;
   readonly #evictionDecider: EvictionDecider | undefined;
-  readonly #updates: Updates;
+  readonly #updates: RecentUpdates;
   readonly #accusations: Accusations;
   readonly #memory: GossipMemory | undefined;
 
-  constructor(context: Context, memory: GossipMemory | undefined) {
+  constructor(context: GossipContext, memory: GossipMemory | undefined) {
     this.context = context;
     this.#memory = memory;
-    this.channels = new Channels(context);
+    this.channels = new GossipChannels(context);
     this.#livenessTable = new LivenessTable(context, (session) => this.#livenessChanged(session));
-    this.#tree = new Tree(context, this.channels, this.#livenessTable);
+    this.#tree = new BroadcastTree(context, this.channels, this.#livenessTable);
     this.#antiEntropy = new AntiEntropy(context, this.#tree);
     this.#pinger = new Pinger(context, this.channels, this.#livenessTable, this.#antiEntropy);
     this.#broadcast = new Broadcast(context, this.channels, this.#livenessTable, this.#tree);
-    this.#probes = new Probes(context, this.channels, this.#livenessTable, this.#pinger);
+    this.#probes = new LivenessProbes(context, this.channels, this.#livenessTable, this.#pinger);
     if (context.self.kind === 'gateway')
       this.#evictionDecider = new EvictionDecider(context, this.channels, this.#livenessTable);
     const parts = {
@@ -48,10 +48,10 @@ export class Core {
       broadcast: this.#broadcast,
       tree: this.#tree,
       evictionDecider: this.#evictionDecider,
-      charge: (peer: Peer, checks: number) => this.#charge(peer, checks),
-      reject: (peer: Peer, code: string) => this.#rejected(peer, code),
+      charge: (peer: PeerState, checks: number) => this.#charge(peer, checks),
+      reject: (peer: PeerState, code: string) => this.#rejected(peer, code),
     };
-    this.#updates = new Updates(context, { ...parts, antiEntropy: this.#antiEntropy });
+    this.#updates = new RecentUpdates(context, { ...parts, antiEntropy: this.#antiEntropy });
     this.#accusations = new Accusations(context, { ...parts, probes: this.#probes, pinger: this.#pinger });
     this.#connect();
   }
@@ -83,7 +83,7 @@ export class Core {
     return this.#livenessTable.observers(session);
   }
 
-  handle(event: Event): void {
+  handle(event: GossipEvent): void {
     switch (event.type) {
       case 'start':
         return this.#start();
@@ -193,7 +193,7 @@ export class Core {
     if (this.#livenessTable.isSuspected(id)) this.#accusations.tell(peer);
   }
 
-  #parts(peer: Peer, parts: readonly Part[]): void {
+  #parts(peer: PeerState, parts: readonly MessagePart[]): void {
     const digests = [];
     const sums = parts.find((part) => part.type === 'sums')?.issuers;
     const acks = [];
@@ -214,7 +214,7 @@ export class Core {
     if (digests.length > 0 && this.channels.open.has(peer.id)) this.#antiEntropy.answer(peer, digests);
   }
 
-  #part(peer: Peer, part: Exclude<Part, { type: 'digest' | 'ack' }>): void {
+  #part(peer: PeerState, part: Exclude<MessagePart, { type: 'digest' | 'ack' }>): void {
     switch (part.type) {
       case 'ping':
         return this.#pinger.heardPing(peer, part);
@@ -249,14 +249,14 @@ export class Core {
   }
 
   /** Charges the peer for work that it causes without being asked. */
-  #charge(peer: Peer, checks: number): boolean {
+  #charge(peer: PeerState, checks: number): boolean {
     if (peer.checks.take(checks, this.context.now)) return true;
     this.channels.hangUp(peer.id, 'flood', this.context.options.banMs);
     return false;
   }
 
   /** Verification depends only on the bytes, so an honest peer holds nothing that fails it. */
-  #rejected(peer: Peer, code: string): void {
+  #rejected(peer: PeerState, code: string): void {
     if (code === 'unknown_issuer' || code === 'full') return;
     this.context.out.act({ type: 'notice', notice: { what: 'rejected', peer: peer.id, code } });
     this.channels.hangUp(peer.id, 'broken', this.context.options.banMs);

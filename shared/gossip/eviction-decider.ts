@@ -3,19 +3,19 @@
  * suspect is over. If too many sessions are suspected together, the network is at fault and none is evicted. Evicts
  * only sessions of its own issuer.
  */
-import type { Channels } from './channels.ts';
-import { type Context, memberEntry } from './context.ts';
+import type { GossipChannels } from './channels.ts';
+import { type GossipContext, memberEntry } from './context.ts';
 import { OBSERVERS_MAX } from './liveness-row.ts';
 import type { LivenessTable } from './liveness-table.ts';
 import type { Suspicion } from './messages.ts';
-import { weight } from './topology.ts';
-import type { GossipMemory, PeerId, Verdict } from './types.ts';
+import { delegateWeight } from './topology.ts';
+import type { GossipMemory, PathVerdict, PeerId } from './types.ts';
 
 /** A session under examination; at most one each. */
 interface Trial {
   session: string;
-  relay: Verdict | undefined;
-  witnesses: Map<PeerId, Verdict | undefined>;
+  relay: PathVerdict | undefined;
+  witnesses: Map<PeerId, PathVerdict | undefined>;
   /** Called when no peer reaches the session. */
   then: (trial: Trial) => void;
   /** Called when a peer reaches it. */
@@ -34,8 +34,8 @@ const TRIALS_MAX = 32;
 const LATER_MS = 500;
 
 export class EvictionDecider {
-  readonly #context: Context;
-  readonly #channels: Channels;
+  readonly #context: GossipContext;
+  readonly #channels: GossipChannels;
   readonly #livenessTable: LivenessTable;
   /** Sessions whose tunnel is open here; as many as the replica has members. */
   readonly #present = new Set<string>();
@@ -50,7 +50,7 @@ export class EvictionDecider {
   readonly #frozen = new Map<string, number>();
   #seq = 0;
 
-  constructor(context: Context, channels: Channels, livenessTable: LivenessTable) {
+  constructor(context: GossipContext, channels: GossipChannels, livenessTable: LivenessTable) {
     this.#context = context;
     this.#channels = channels;
     this.#livenessTable = livenessTable;
@@ -253,7 +253,7 @@ export class EvictionDecider {
       .agents()
       .map((peer) => peer.id)
       .filter((id) => id !== session && memberEntry(this.#context, id)?.ticket.cluster === cluster)
-      .sort((a, b) => weight(a, me) - weight(b, me));
+      .sort((a, b) => delegateWeight(a, me) - delegateWeight(b, me));
     for (const witness of witnesses.slice(0, options.helpers)) {
       this.#seq = (this.#seq + 1) >>> 0;
       trial.witnesses.set(witness, undefined);
@@ -263,14 +263,14 @@ export class EvictionDecider {
     timerQueue.set(`trial:${session}`, now + options.relayMs, () => this.#decide(trial, true));
   }
 
-  relayed(session: string, verdict: Verdict): void {
+  relayed(session: string, verdict: PathVerdict): void {
     const trial = this.#trials.get(session);
     if (trial === undefined || trial.relay !== undefined) return;
     trial.relay = verdict;
     this.#decide(trial, false);
   }
 
-  heardVerdict(peer: PeerId, seq: number, verdict: Verdict): void {
+  heardVerdict(peer: PeerId, seq: number, verdict: PathVerdict): void {
     const sent = this.#sent.get(seq);
     if (sent?.witness !== peer) return;
     this.#sent.delete(seq);

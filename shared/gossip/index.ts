@@ -4,11 +4,11 @@
  */
 
 import { ActionBatch } from './action-batch.ts';
-import type { Context } from './context.ts';
-import { Core } from './core.ts';
+import type { GossipContext } from './context.ts';
+import { GossipCore } from './core.ts';
 import { DEFAULT_OPTIONS } from './options.ts';
 import { TimerQueue } from './timer-queue.ts';
-import type { Action, Event, GossipMemory, GossipSetup, Liveness } from './types.ts';
+import type { GossipAction, GossipEvent, GossipMemory, GossipSetup, Liveness } from './types.ts';
 
 export {
   type AgentMembership,
@@ -17,27 +17,27 @@ export {
   type MembershipSettings,
   membershipSchema,
   type TunableOptions,
-  tunedBy,
+  tunedOptions,
 } from './membership-settings.ts';
 export type { GossipOptions } from './options.ts';
 export { DEFAULT_OPTIONS } from './options.ts';
 export type {
-  Action,
-  Event,
+  GossipAction,
+  GossipEvent,
   GossipMemory,
+  GossipNotice,
+  GossipSelf,
   GossipSetup,
   HangUpReason,
   Liveness,
-  Notice,
+  PathVerdict,
   PeerId,
-  Self,
-  Verdict,
 } from './types.ts';
 
 export class GossipState {
   /** Not for drivers. */
-  readonly core: Core;
-  readonly #context: Context;
+  readonly core: GossipCore;
+  readonly #context: GossipContext;
   #timerAt: number | undefined;
 
   constructor(setup: GossipSetup) {
@@ -55,10 +55,10 @@ export class GossipState {
       now: Number.NEGATIVE_INFINITY,
       rng: () => 0,
     };
-    this.core = new Core(this.#context, memory);
+    this.core = new GossipCore(this.#context, memory);
   }
 
-  step(event: Event, now: number, rng: () => number): Action[] {
+  step(event: GossipEvent, now: number, rng: () => number): GossipAction[] {
     const context = this.#context;
     context.now = Math.max(context.now, now);
     context.rng = rng;
@@ -79,7 +79,7 @@ export function createGossip(setup: GossipSetup): GossipState {
 }
 
 /** Updates `state` in place and returns the actions to carry out. */
-export function step(state: GossipState, event: Event, now: number, rng: () => number): Action[] {
+export function step(state: GossipState, event: GossipEvent, now: number, rng: () => number): GossipAction[] {
   return state.step(event, now, rng);
 }
 
@@ -91,6 +91,6 @@ export function livenessOf(state: GossipState, session: string): Liveness {
  * The state that `createGossip` needs to continue after a gateway's object hibernated. Structured-cloneable. Call it
  * after a step that returned `evict`, `liveness` or `notice`.
  */
-export function remember(state: GossipState): GossipMemory {
+export function saveState(state: GossipState): GossipMemory {
   return state.core.remember();
 }

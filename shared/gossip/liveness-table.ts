@@ -3,7 +3,7 @@
  * suspicion, which holds for one incarnation of the target. The target refutes it with a higher incarnation, which only
  * the target can sign (SWIM, Das et al. 2002, with signatures).
  */
-import type { Context } from './context.ts';
+import type { GossipContext } from './context.ts';
 import { memberEntry } from './context.ts';
 import { hashLivenessRow, isSuspected, type LivenessRow, newLivenessRow, OBSERVERS_MAX } from './liveness-row.ts';
 import { INCARNATION_MAX, type Refutation, refutationMessage, type Suspicion, suspicionMessage } from './messages.ts';
@@ -12,10 +12,10 @@ import type { Liveness } from './types.ts';
 /** Accusers remembered per target, for the rate limit. */
 const ACCUSERS_MAX = 32;
 
-export type Taken = 'new' | 'confirmed' | 'known' | 'refused' | 'forged';
+export type ClaimOutcome = 'new' | 'confirmed' | 'known' | 'refused' | 'forged';
 
 export class LivenessTable {
-  readonly #context: Context;
+  readonly #context: GossipContext;
   /**
    * Only sessions that were accused or unreachable. A row is removed when its session leaves. Bounded by the replica's
    * entries.
@@ -31,7 +31,7 @@ export class LivenessTable {
   #sum: number | undefined;
   #changedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(context: Context, onChange: (session: string) => void) {
+  constructor(context: GossipContext, onChange: (session: string) => void) {
     this.#context = context;
     this.#onChange = onChange;
   }
@@ -122,7 +122,7 @@ export class LivenessTable {
   }
 
   /** Checks a suspicion without deciding whether to believe it. `charge` is called before a signature is verified. */
-  examine(suspicion: Suspicion, charge: () => boolean): Taken {
+  examine(suspicion: Suspicion, charge: () => boolean): ClaimOutcome {
     const { target, incarnation, observer } = suspicion;
     const entry = memberEntry(this.#context, target);
     // The suspicion of an observer that has left does not count. Other members may have believed it before, so the
@@ -165,7 +165,7 @@ export class LivenessTable {
   }
 
   /** @returns whether it was news; 'forged' if the signature is not the session's */
-  hear(refutation: Refutation, charge: () => boolean): Taken {
+  hear(refutation: Refutation, charge: () => boolean): ClaimOutcome {
     const { session, incarnation } = refutation;
     if (memberEntry(this.#context, session) === undefined) return 'refused';
     if (incarnation <= (this.#rows.get(session)?.incarnation ?? 0)) return 'known';

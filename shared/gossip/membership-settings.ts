@@ -41,7 +41,7 @@ export const MEMBERSHIP_DEFAULTS: MembershipSettings = membershipSchema.parse({}
 /** The core's options that an operator sets. An agent decides no evictions, so the last two apply to gateways only. */
 export type TunableOptions = Partial<Pick<GossipOptions, 'probeMs' | 'reconnectMs' | 'graceMinMs'>>;
 
-export function tunedBy(settings: AgentMembership | MembershipSettings): TunableOptions {
+export function tunedOptions(settings: AgentMembership | MembershipSettings): TunableOptions {
   const own = 'grace_ms' in settings ? { reconnectMs: settings.reconnect_ms, graceMinMs: settings.grace_ms } : {};
   return { probeMs: settings.probe_ms, ...own };
 }

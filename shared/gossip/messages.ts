@@ -17,7 +17,7 @@ import {
 import { LatticeError } from '../lattice/error.ts';
 import { packSession, readSession } from '../lattice/session.ts';
 import { decodeUpdate, encodeUpdate, UPDATE_MAX_BYTES, type Update } from '../lattice/update.ts';
-import type { Verdict } from './types.ts';
+import type { PathVerdict } from './types.ts';
 
 /** Size limit of one message; a larger one ends the channel. */
 export const MESSAGE_MAX_BYTES = 64 * 1024;
@@ -55,14 +55,14 @@ export interface IssuerSums {
   sums: Uint8Array;
 }
 
-export type Part =
+export type MessagePart =
   /** `root`: 8 bytes, equal if two replicas are equal. `livenessHash`: the same for suspicions. */
   | { type: 'ping'; seq: number; root: Uint8Array; livenessHash: number }
   /** `paceMs`: the time that a gateway wants until the next ping; 0 between agents. */
   | { type: 'ack'; seq: number; root: Uint8Array; livenessHash: number; paceMs: number }
   /** Asks the receiver to ping `target`. */
   | { type: 'probe'; seq: number; target: string }
-  | { type: 'probed'; seq: number; verdict: Verdict }
+  | { type: 'probed'; seq: number; verdict: PathVerdict }
   /** A new update. Each peer that did not know it passes it on. */
   | { type: 'news'; update: Update }
   /** The sender's state of a few entries. A peer that knows less replies `wants`. */
@@ -104,19 +104,19 @@ const TYPES = [
   'done',
   'pull',
   'apart',
-] as const satisfies readonly Part['type'][];
-const VERDICTS = ['alive', 'silent', 'unknown'] as const satisfies readonly Verdict[];
+] as const satisfies readonly MessagePart['type'][];
+const VERDICTS = ['alive', 'silent', 'unknown'] as const satisfies readonly PathVerdict[];
 const SEQ_MAX = 0xffff_ffff;
 export const INCARNATION_MAX = 0xffff_ffff;
 
 /** Update parts are the large ones and go to several peers, so they are encoded once. */
-export function encodePart(part: Part): Uint8Array {
+export function encodeMessagePart(part: MessagePart): Uint8Array {
   const out = new ByteWriter().byte(TYPES.indexOf(part.type));
   writePart(out, part);
   return out.done();
 }
 
-function writePart(out: ByteWriter, part: Part): void {
+function writePart(out: ByteWriter, part: MessagePart): void {
   switch (part.type) {
     case 'ping':
       out.varint(part.seq).bytes(part.root).u32(part.livenessHash);
@@ -171,10 +171,10 @@ function writeSuspicion(out: ByteWriter, suspicion: Suspicion): void {
 }
 
 /** @throws LatticeError truncated, malformed, too_large: at the first error, before any part is handled */
-export function decodeMessage(bytes: Uint8Array): Part[] {
+export function decodeMessage(bytes: Uint8Array): MessagePart[] {
   if (bytes.length > MESSAGE_MAX_BYTES) throw new LatticeError('too_large', `message of ${bytes.length} bytes`);
   const input = new ByteReader(bytes);
-  const parts: Part[] = [];
+  const parts: MessagePart[] = [];
   while (input.rest > 0) {
     if (parts.length >= PARTS_MAX) throw new LatticeError('too_large', `more than ${PARTS_MAX} parts`);
     const type = TYPES[input.byte()];
@@ -184,7 +184,7 @@ export function decodeMessage(bytes: Uint8Array): Part[] {
   return parts;
 }
 
-function readPart(input: ByteReader, type: Part['type']): Part {
+function readPart(input: ByteReader, type: MessagePart['type']): MessagePart {
   switch (type) {
     case 'ping':
       return { type, ...readPulse(input) };

@@ -1,20 +1,20 @@
 /** A peer with an open channel: what is known about it and what it may still do. */
 
-import { Bucket } from '../collections/bucket.ts';
-import { type Context, isGateway } from './context.ts';
+import { TokenBucket } from '../collections/token-bucket.ts';
+import { type GossipContext, isGateway } from './context.ts';
 import type { PeerId } from './types.ts';
 
-export interface Peer {
+export interface PeerState {
   readonly id: PeerId;
   readonly gateway: boolean;
   readonly inbound: boolean;
   readonly openedAt: number;
   /** What it may send without being asked. */
-  readonly bytes: Bucket;
-  readonly checks: Bucket;
+  readonly bytes: TokenBucket;
+  readonly checks: TokenBucket;
   /** Bytes that it may send because we asked, and entries that it may make us request. */
-  readonly asked: Bucket;
-  readonly wants: Bucket;
+  readonly asked: TokenBucket;
+  readonly wants: TokenBucket;
   /** A pair of roots that differ only in issuers that one side does not list, so there is no need to compare again. */
   settled: { mine: bigint; theirs: bigint } | undefined;
   /** At a gateway: the peer asked for everything that its cluster's delegates receive. */
@@ -31,16 +31,16 @@ export interface Peer {
   firstAt: number;
 }
 
-export function newPeer(id: PeerId, inbound: boolean, { now, options }: Context): Peer {
+export function newPeerState(id: PeerId, inbound: boolean, { now, options }: GossipContext): PeerState {
   return {
     id,
     gateway: isGateway(id),
     inbound,
     openedAt: now,
-    bytes: new Bucket(options.peerBytesPerSecond, options.peerBurstBytes, now),
-    checks: new Bucket(options.peerChecksPerSecond, options.peerBurstChecks, now),
-    asked: new Bucket(options.askedBytesPerSecond, options.askedBurstBytes, now),
-    wants: new Bucket(options.wantsPerSecond, options.burstWants, now),
+    bytes: new TokenBucket(options.peerBytesPerSecond, options.peerBurstBytes, now),
+    checks: new TokenBucket(options.peerChecksPerSecond, options.peerBurstChecks, now),
+    asked: new TokenBucket(options.askedBytesPerSecond, options.askedBurstBytes, now),
+    wants: new TokenBucket(options.wantsPerSecond, options.burstWants, now),
     settled: undefined,
     apart: false,
     heardAt: now,

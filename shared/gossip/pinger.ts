@@ -2,14 +2,14 @@
  * Sends pings and reads their answers. Nothing else is sent periodically. Each ping carries the sums by which two
  * replicas are compared.
  */
-import { AdaptiveTimeout } from '../patience/adaptive-timeout.ts';
+import { AdaptiveTimeout } from '../timing/adaptive-timeout.ts';
 import type { AntiEntropy } from './anti-entropy.ts';
-import type { Channels } from './channels.ts';
-import { type Context, isGateway, shuffle, spread } from './context.ts';
+import type { GossipChannels } from './channels.ts';
+import { type GossipContext, isGateway, shuffle, withJitter } from './context.ts';
 import type { LivenessTable } from './liveness-table.ts';
-import type { IssuerSums, Part } from './messages.ts';
-import type { Peer } from './peer.ts';
-import type { PeerId, Verdict } from './types.ts';
+import type { IssuerSums, MessagePart } from './messages.ts';
+import type { PeerState } from './peer.ts';
+import type { PathVerdict, PeerId } from './types.ts';
 
 /** Pings with a pending answer; the oldest are forgotten first. */
 const PENDING_MAX = 512;
@@ -18,13 +18,13 @@ const WORDS_MAX = 32;
 
 interface Pending {
   peer: PeerId;
-  done: ((verdict: Verdict) => void) | undefined;
+  done: ((verdict: PathVerdict) => void) | undefined;
   at: number;
 }
 
 export class Pinger {
-  readonly #context: Context;
-  readonly #channels: Channels;
+  readonly #context: GossipContext;
+  readonly #channels: GossipChannels;
   readonly #livenessTable: LivenessTable;
   readonly #antiEntropy: AntiEntropy;
   readonly #pending = new Map<number, Pending>();
@@ -37,7 +37,12 @@ export class Pinger {
   /** Set by the core: probes a peer. */
   onTurn: (peer: PeerId) => void = () => {};
 
-  constructor(context: Context, channels: Channels, livenessTable: LivenessTable, antiEntropy: AntiEntropy) {
+  constructor(
+    context: GossipContext,
+    channels: GossipChannels,
+    livenessTable: LivenessTable,
+    antiEntropy: AntiEntropy,
+  ) {
     this.#context = context;
     this.#channels = channels;
     this.#livenessTable = livenessTable;
@@ -51,7 +56,7 @@ export class Pinger {
     if (this.#context.self.kind === 'gateway') return;
     const { timerQueue, options, now, rng } = this.#context;
     const turn = () => {
-      timerQueue.set('turn', this.#context.now + spread(this.#context, this.#context.options.probeMs), turn);
+      timerQueue.set('turn', this.#context.now + withJitter(this.#context, this.#context.options.probeMs), turn);
       const peer = this.#next();
       if (peer !== undefined) this.onTurn(peer);
     };
@@ -79,7 +84,7 @@ export class Pinger {
   }
 
   /** `done` receives `alive` if an answer arrives. The caller sets its own limit and then calls `forget`. */
-  ping(peer: PeerId, done?: (verdict: Verdict) => void): number {
+  ping(peer: PeerId, done?: (verdict: PathVerdict) => void): number {
     this.#seq = (this.#seq + 1) >>> 0;
     if (this.#pending.size >= PENDING_MAX) {
       const [oldest] = this.#pending.keys();
@@ -117,7 +122,7 @@ export class Pinger {
     this.ping(peer);
   }
 
-  heardPing(peer: Peer, part: Part & { type: 'ping' }): void {
+  heardPing(peer: PeerState, part: MessagePart & { type: 'ping' }): void {
     const { out, self } = this.#context;
     const root = this.#antiEntropy.root();
     const livenessHash = this.#livenessTable.sum;
@@ -129,7 +134,7 @@ export class Pinger {
   }
 
   /** `sums`: sent in the same message if the roots differ. */
-  heardAck(peer: Peer, part: Part & { type: 'ack' }, sums: readonly IssuerSums[] | undefined): void {
+  heardAck(peer: PeerState, part: MessagePart & { type: 'ack' }, sums: readonly IssuerSums[] | undefined): void {
     const pending = this.#pending.get(part.seq);
     if (pending?.peer === peer.id) {
       this.#pending.delete(part.seq);
@@ -159,7 +164,7 @@ export class Pinger {
    * bucket is not compared. If all differences are in that bucket, the two would not learn about each other until a
    * round many seconds away.
    */
-  #compareAgain({ id, openedAt }: Peer): void {
+  #compareAgain({ id, openedAt }: PeerState): void {
     const { timerQueue, now, options } = this.#context;
     if (now - openedAt >= options.probeMs || timerQueue.has(`again:${id}`)) return;
     timerQueue.set(`again:${id}`, now + options.quietMs, () => {
@@ -189,7 +194,7 @@ export class Pinger {
   /** A gateway that does not answer is pinged again at growing intervals. The channel tells when a gateway is gone. */
   #pingGatewayIn(gateway: PeerId, waitMs: number, unanswered: number): void {
     const { timerQueue, now, options } = this.#context;
-    timerQueue.set(`pace:${gateway}`, now + spread(this.#context, waitMs), () => {
+    timerQueue.set(`pace:${gateway}`, now + withJitter(this.#context, waitMs), () => {
       if (!this.#channels.open.has(gateway)) return;
       this.ping(gateway);
       const next = Math.min(options.gatewayPaceMaxMs, options.gatewayRetryMs * 2 ** Math.min(unanswered, 16));

@@ -3,11 +3,11 @@
  * relay and more helpers. All three must fail before it is suspected. A path that could not be tried proves nothing
  * (SWIM's indirect probes; Lifeguard's local health).
  */
-import type { Channels } from './channels.ts';
-import { type Context, isGateway, memberEntry, ownRing } from './context.ts';
+import type { GossipChannels } from './channels.ts';
+import { clusterRing, type GossipContext, isGateway, memberEntry } from './context.ts';
 import type { LivenessTable } from './liveness-table.ts';
 import type { Pinger } from './pinger.ts';
-import type { PeerId, Verdict } from './types.ts';
+import type { PathVerdict, PeerId } from './types.ts';
 
 /** Concurrent probes: own, and on behalf of other members. */
 const INQUIRIES_MAX = 64;
@@ -23,9 +23,9 @@ interface Inquiry {
   pings: number[];
   /** True if the direct path was tried: a channel, or a dial to a peer that had answered before. */
   tried: boolean;
-  relay: Verdict | undefined;
+  relay: PathVerdict | undefined;
   /** Verdicts of this stage, by helper. Undefined: pending. */
-  verdicts: Map<PeerId, Verdict | undefined>;
+  verdicts: Map<PeerId, PathVerdict | undefined>;
   asked: Set<PeerId>;
   excused: boolean;
 }
@@ -38,9 +38,9 @@ interface IndirectProbe {
   ping: number | undefined;
 }
 
-export class Probes {
-  readonly #context: Context;
-  readonly #channels: Channels;
+export class LivenessProbes {
+  readonly #context: GossipContext;
+  readonly #channels: GossipChannels;
   readonly #livenessTable: LivenessTable;
   readonly #pinger: Pinger;
   /** By target; at most INQUIRIES_MAX. */
@@ -54,7 +54,7 @@ export class Probes {
   /** Set by the core: all paths to the target failed. */
   onSilent: (target: PeerId) => void = () => {};
 
-  constructor(context: Context, channels: Channels, livenessTable: LivenessTable, pinger: Pinger) {
+  constructor(context: GossipContext, channels: GossipChannels, livenessTable: LivenessTable, pinger: Pinger) {
     this.#context = context;
     this.#channels = channels;
     this.#livenessTable = livenessTable;
@@ -179,7 +179,7 @@ export class Probes {
     const near = new Set<PeerId>();
     for (const step of [1, -1] as const) {
       let seen = 0;
-      for (const id of ownRing(this.#context)?.from(target, step) ?? []) {
+      for (const id of clusterRing(this.#context)?.from(target, step) ?? []) {
         if (++seen > 2 * options.ringReach) break;
         near.add(id);
       }
@@ -202,7 +202,7 @@ export class Probes {
     return chosen;
   }
 
-  heardVerdict(peer: PeerId, seq: number, verdict: Verdict): void {
+  heardVerdict(peer: PeerId, seq: number, verdict: PathVerdict): void {
     const sent = this.#sent.get(seq);
     if (sent?.helper !== peer) return;
     this.#sent.delete(seq);
@@ -210,7 +210,7 @@ export class Probes {
     this.#decide(sent.inquiry, false);
   }
 
-  relayed(target: PeerId, verdict: Verdict): void {
+  relayed(target: PeerId, verdict: PathVerdict): void {
     const inquiry = this.#inquiries.get(target);
     if (inquiry?.stage !== 'relay' || inquiry.relay !== undefined) return;
     inquiry.relay = verdict;
@@ -292,7 +292,7 @@ export class Probes {
     probe.ping = this.#pinger.ping(probe.target, () => this.#report(probe, 'alive'));
   }
 
-  #report(probe: IndirectProbe, verdict: Verdict): void {
+  #report(probe: IndirectProbe, verdict: PathVerdict): void {
     this.#indirectProbes.delete(probe);
     this.#context.timerQueue.cancel(`indirect:${probe.from}:${probe.seq}`);
     if (probe.ping !== undefined) this.#pinger.forget(probe.ping);

@@ -3,7 +3,7 @@
  * ring. So pushes along the ring reach all of them, whatever the random pushes miss (RingCast, Voulgaris & van Steen
  * 2007).
  */
-export class Ring {
+export class ClusterRing {
   /** Bounded by the replica, which bounds sessions. */
   readonly #sessions: string[] = [];
 

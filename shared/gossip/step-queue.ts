@@ -1,5 +1,5 @@
 import type { GossipState } from './index.ts';
-import type { Action, Event } from './types.ts';
+import type { GossipAction, GossipEvent } from './types.ts';
 
 interface StepQueueOptions {
   state: Pick<GossipState, 'step'>;
@@ -10,14 +10,14 @@ interface StepQueueOptions {
    * Carries an action out. Events that it causes are handled after all actions of the same step. `now`: the time of the
    * step.
    */
-  act(action: Action, now: number): void;
+  act(action: GossipAction, now: number): void;
 }
 
 /** Turns events into steps of the gossip core, one after the other, because the core is not re-entrant. */
 export class StepQueue {
   readonly #options: StepQueueOptions;
   /** Events that arrived while actions were carried out: a few per action. */
-  readonly #events: Event[] = [];
+  readonly #events: GossipEvent[] = [];
   #running = false;
   #closed = false;
 
@@ -25,7 +25,7 @@ export class StepQueue {
     this.#options = options;
   }
 
-  handle(event: Event): void {
+  handle(event: GossipEvent): void {
     if (this.#closed) return;
     this.#events.push(event);
     if (this.#running) return;
@@ -37,7 +37,7 @@ export class StepQueue {
     }
   }
 
-  #step(event: Event): void {
+  #step(event: GossipEvent): void {
     const { state, random, act } = this.#options;
     const now = this.#options.now();
     for (const action of state.step(event, now, random)) {

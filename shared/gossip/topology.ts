@@ -2,25 +2,25 @@
  * Chooses a member's channels: its ring neighbors, a few random members, and a gateway for delegates and separated
  * members.
  */
-import { type Context, ownRing, spread } from './context.ts';
-import type { Peer } from './peer.ts';
+import { clusterRing, type GossipContext, withJitter } from './context.ts';
+import type { PeerState } from './peer.ts';
 import type { PeerId } from './types.ts';
 
 /** Members examined on one side of the ring before missing neighbors are accepted. */
-export const WALK_MAX = 24;
+export const RING_WALK_MAX = 24;
 const GATEWAYS_MAX = 64;
 
 /** What the topology needs from the open channels. */
 export interface OpenChannels {
-  readonly open: ReadonlyMap<PeerId, Peer>;
+  readonly open: ReadonlyMap<PeerId, PeerState>;
   /** The peer must not be dialed before this time. */
   failedUntil(id: PeerId): number;
   /** The wanted channels have changed. */
   changed(): void;
 }
 
-export class Topology {
-  readonly #context: Context;
+export class GossipTopology {
+  readonly #context: GossipContext;
   readonly #channels: OpenChannels;
   /** At most `randomLinks`. */
   readonly #random = new Set<PeerId>();
@@ -34,7 +34,7 @@ export class Topology {
   /** Set by the core: whether direct probes of this peer succeed. */
   isReachable: (peer: PeerId) => boolean = () => true;
 
-  constructor(context: Context, channels: OpenChannels) {
+  constructor(context: GossipContext, channels: OpenChannels) {
     this.#context = context;
     this.#channels = channels;
   }
@@ -45,9 +45,9 @@ export class Topology {
       const [oldest] = this.#random;
       if (oldest !== undefined && this.#isLarge()) this.#random.delete(oldest);
       this.#channels.changed();
-      timerQueue.set('rotate', this.#context.now + spread(this.#context, options.rotateMs), rotate);
+      timerQueue.set('rotate', this.#context.now + withJitter(this.#context, options.rotateMs), rotate);
     };
-    timerQueue.set('rotate', now + spread(this.#context, options.rotateMs), rotate);
+    timerQueue.set('rotate', now + withJitter(this.#context, options.rotateMs), rotate);
     this.watchLoneliness();
     this.#watchIslands(0);
   }
@@ -59,8 +59,8 @@ export class Topology {
    */
   #watchIslands(seen: number): void {
     const { timerQueue, now, options, rng } = this.#context;
-    timerQueue.set('island', now + spread(this.#context, options.islandMs), () => {
-      const ring = ownRing(this.#context);
+    timerQueue.set('island', now + withJitter(this.#context, options.islandMs), () => {
+      const ring = clusterRing(this.#context);
       const expected = this.#isLarge() ? [...this.#around(options.ringReach)] : [...(ring ?? [])];
       const others = expected.filter((id) => id !== this.#context.me);
       const missing = others.filter((id) => !this.#channels.open.has(id) || !this.isReachable(id)).length;
@@ -90,7 +90,7 @@ export class Topology {
   *#around(reach: number): Generator<PeerId> {
     for (const step of [1, -1] as const) {
       let taken = 0;
-      for (const id of ownRing(this.#context)?.from(this.#context.me, step) ?? []) {
+      for (const id of clusterRing(this.#context)?.from(this.#context.me, step) ?? []) {
         if (++taken > reach) break;
         yield id;
       }
@@ -98,7 +98,7 @@ export class Topology {
   }
 
   /** A channel has opened. */
-  opened(peer: Peer): void {
+  opened(peer: PeerState): void {
     if (peer.gateway) this.#sayApart(peer.id);
     else this.#setApart(false, this.#volunteer);
   }
@@ -124,15 +124,15 @@ export class Topology {
 
   /** Ranks this agent, for each gateway, among the members of its cluster. */
   #rank(): void {
-    const ring = ownRing(this.#context);
+    const ring = clusterRing(this.#context);
     const { me, options } = this.#context;
     this.#ranks.clear();
     for (const gateway of this.#gateways) {
-      const mine = weight(me, gateway);
+      const mine = delegateWeight(me, gateway);
       let rank = 0;
       for (const other of ring ?? []) {
         if (rank >= options.delegates) break;
-        if (other !== me && weight(other, gateway) < mine) rank++;
+        if (other !== me && delegateWeight(other, gateway) < mine) rank++;
       }
       this.#ranks.set(gateway, rank);
     }
@@ -151,8 +151,8 @@ export class Topology {
     for (const step of [1, -1] as const) {
       let taken = 0;
       let seen = 0;
-      for (const id of ownRing(this.#context)?.from(me, step) ?? []) {
-        if (taken >= options.ringReach || ++seen > WALK_MAX) break;
+      for (const id of clusterRing(this.#context)?.from(me, step) ?? []) {
+        if (taken >= options.ringReach || ++seen > RING_WALK_MAX) break;
         // A member that cannot be dialed now does not count as a neighbor; the next member takes its place.
         if (!this.#channels.open.has(id) && this.#channels.failedUntil(id) > now) continue;
         near.add(id);
@@ -163,12 +163,12 @@ export class Topology {
   }
 
   #isLarge(): boolean {
-    return (ownRing(this.#context)?.size ?? 0) > this.#context.options.fullMesh;
+    return (clusterRing(this.#context)?.size ?? 0) > this.#context.options.fullMesh;
   }
 
   targets(): Set<PeerId> {
     const { me, options } = this.#context;
-    const ring = ownRing(this.#context);
+    const ring = clusterRing(this.#context);
     const targets = this.#isLarge() || ring === undefined ? this.near() : new Set([...ring].filter((id) => id !== me));
     if (this.#isLarge()) for (const id of this.#chooseRandom(targets)) targets.add(id);
     for (const gateway of this.#gateways) {
@@ -178,7 +178,7 @@ export class Topology {
   }
 
   #chooseRandom(near: ReadonlySet<PeerId>): ReadonlySet<PeerId> {
-    const ring = ownRing(this.#context);
+    const ring = clusterRing(this.#context);
     const { me, now, options, rng } = this.#context;
     for (const id of this.#random) {
       const fails = this.#channels.failedUntil(id) > now && !this.#channels.open.has(id);
@@ -202,7 +202,7 @@ export class Topology {
 }
 
 /** Orders delegates by a hash of both ids, so that gateways do not all load the same agents. Ids are hashes already. */
-export function weight(session: string, gateway: PeerId): number {
+export function delegateWeight(session: string, gateway: PeerId): number {
   let value = 0x811c9dc5;
   for (let i = 0; i < 8; i++) value = Math.imul(value ^ session.charCodeAt(i), 0x01000193);
   for (let i = 3; i < 11; i++) value = Math.imul(value ^ gateway.charCodeAt(i), 0x01000193);

@@ -8,11 +8,11 @@
  * sides would cut off the members between them.
  */
 import type { Digest, DigestItem } from '../lattice/digest.ts';
-import type { Channels } from './channels.ts';
-import type { Context } from './context.ts';
+import type { GossipChannels } from './channels.ts';
+import type { GossipContext } from './context.ts';
 import type { LivenessTable } from './liveness-table.ts';
-import type { Part } from './messages.ts';
-import type { Peer } from './peer.ts';
+import type { MessagePart } from './messages.ts';
+import type { PeerState } from './peer.ts';
 import type { PeerId } from './types.ts';
 
 /** News remembered for members that ask about it; the oldest is dropped first. */
@@ -35,16 +35,16 @@ interface Told {
   asked: boolean;
 }
 
-export class Tree {
-  readonly #context: Context;
-  readonly #channels: Channels;
+export class BroadcastTree {
+  readonly #context: GossipContext;
+  readonly #channels: GossipChannels;
   readonly #livenessTable: LivenessTable;
   /** By the id in digests, newest last; at most TOLD_MAX. */
   readonly #told = new Map<string, Told>();
   /** The news in `#told` about which ring neighbors are still to be asked. */
   readonly #unasked = new Set<Told>();
 
-  constructor(context: Context, channels: Channels, livenessTable: LivenessTable) {
+  constructor(context: GossipContext, channels: GossipChannels, livenessTable: LivenessTable) {
     this.#context = context;
     this.#channels = channels;
     this.#livenessTable = livenessTable;
@@ -91,7 +91,7 @@ export class Tree {
   }
 
   /** `session`'s news came from `peer`, after another peer had sent the same. */
-  toldAgain(peer: Peer, session: string): void {
+  toldAgain(peer: PeerState, session: string): void {
     const { now, options, out, replica } = this.#context;
     const told = this.#told.get(replica.get(session)?.item.id ?? '');
     if (told === undefined) return;
@@ -103,7 +103,7 @@ export class Tree {
   }
 
   /** `peer` says what it has. */
-  heard(peer: Peer, { items }: Digest): void {
+  heard(peer: PeerState, { items }: Digest): void {
     for (const item of items) {
       const told = this.#told.get(item.id);
       if (told === undefined || !isSame(told.item, item)) continue;
@@ -114,7 +114,7 @@ export class Tree {
   }
 
   /** `peer` lacked this. @returns true if it was news here a moment ago; then `peer` must pass it on too */
-  lacked(peer: Peer, id: string): boolean {
+  lacked(peer: PeerState, id: string): boolean {
     const told = this.#told.get(id);
     if (told === undefined) return false;
     told.sentTo.add(peer.id);
@@ -152,7 +152,7 @@ export class Tree {
   }
 }
 
-function have({ issuer, item }: Told): Part {
+function have({ issuer, item }: Told): MessagePart {
   return { type: 'have', digest: { issuer, items: [item] } };
 }
 

@@ -4,7 +4,7 @@
  * object, and the simulator of test/sim.
  */
 import type { Crypto, Signer } from '../lattice/crypto.ts';
-import type { Replica } from '../lattice/replica.ts';
+import type { RegistryReplica } from '../lattice/replica.ts';
 import type { Update } from '../lattice/update.ts';
 import type { TunableOptions } from './membership-settings.ts';
 import type { Refutation, Suspicion } from './messages.ts';
@@ -14,7 +14,7 @@ import type { GossipOptions } from './options.ts';
 export type PeerId = string;
 
 /** What one path found out about a session. `unknown`: the path could not be tried, which proves nothing. */
-export type Verdict = 'alive' | 'silent' | 'unknown';
+export type PathVerdict = 'alive' | 'silent' | 'unknown';
 
 /**
  * Not part of the lattice: each replica judges for itself.
@@ -24,7 +24,7 @@ export type Verdict = 'alive' | 'silent' | 'unknown';
  */
 export type Liveness = 'alive' | 'unreachable' | 'suspected';
 
-export type Self =
+export type GossipSelf =
   | {
       kind: 'agent';
       session: string;
@@ -36,8 +36,8 @@ export type Self =
   | { kind: 'gateway'; id: PeerId; issuer: string };
 
 export interface GossipSetup {
-  self: Self;
-  replica: Replica;
+  self: GossipSelf;
+  replica: RegistryReplica;
   crypto: Crypto;
   /** The session's signer, for its own refutations and its suspicions of others. A gateway signs nothing here. */
   signer?: Signer;
@@ -47,7 +47,7 @@ export interface GossipSetup {
 }
 
 /** The `now` passed with an event is in ms, monotonic, and has no other meaning. */
-export type Event =
+export type GossipEvent =
   /** The first event. The result names the first timer. */
   | { type: 'start' }
   /** The time requested by the last `timer` action has come. Early, late or twice is harmless. */
@@ -68,7 +68,7 @@ export type Event =
    */
   | { type: 'local'; updates: readonly Update[] }
   /** Reply to `askRelay`. Late replies are ignored. */
-  | { type: 'relayed'; target: string; verdict: Verdict }
+  | { type: 'relayed'; target: string; verdict: PathVerdict }
   /**
    * Agent only: all gateways that have accepted this session on a tunnel. Sent again whenever a tunnel to one of them
    * opens.
@@ -86,7 +86,7 @@ export type Event =
   /** The operator changed the times. They apply to running timers, too. */
   | { type: 'tuned'; options: TunableOptions };
 
-export type Action =
+export type GossipAction =
   | { type: 'send'; peer: PeerId; bytes: Uint8Array }
   /**
    * Open a channel unless there is one. `addresses` are host:port as published, none for a gateway. Reply: `opened` or
@@ -113,7 +113,7 @@ export type Action =
    */
   | { type: 'ended'; reason: 'evicted' | 'cloned' }
   /** For the log and for operators; nothing depends on it. */
-  | { type: 'notice'; notice: Notice };
+  | { type: 'notice'; notice: GossipNotice };
 
 export type HangUpReason =
   /** The channel is one of many and not needed now. */
@@ -127,7 +127,7 @@ export type HangUpReason =
   /** The session is LEFT or its ticket is no longer valid. */
   | 'left';
 
-export type Notice =
+export type GossipNotice =
   /** Too many sessions of one cluster became suspects together: this gateway evicts none of them until `until`. */
   | { what: 'frozen'; cluster: string; until: number }
   | { what: 'thawed'; cluster: string }

@@ -5,45 +5,45 @@
 import type { MergeResult } from '../lattice/merger.ts';
 import type { Update } from '../lattice/update.ts';
 import type { AntiEntropy } from './anti-entropy.ts';
-import type { Broadcast, Subject } from './broadcast.ts';
-import type { Channels } from './channels.ts';
-import { type Context, memberEntry } from './context.ts';
+import type { Broadcast, UpdateSubject } from './broadcast.ts';
+import type { GossipChannels } from './channels.ts';
+import { type GossipContext, memberEntry } from './context.ts';
 import type { EvictionDecider } from './eviction-decider.ts';
 import type { LivenessTable } from './liveness-table.ts';
-import type { Peer } from './peer.ts';
-import { Ring } from './ring.ts';
-import type { Tree } from './tree.ts';
+import type { PeerState } from './peer.ts';
+import { ClusterRing } from './ring.ts';
+import type { BroadcastTree } from './tree.ts';
 
 /** Signatures of a new entry: ticket and record. */
 const CHECKS_PER_UPDATE = 2;
 
 interface Parts {
-  channels: Channels;
+  channels: GossipChannels;
   livenessTable: LivenessTable;
   broadcast: Broadcast;
   antiEntropy: AntiEntropy;
-  tree: Tree;
+  tree: BroadcastTree;
   /** Only at a gateway. */
   evictionDecider: EvictionDecider | undefined;
   /** Takes `checks` from the signature checks that the peer may cause. Ends the peer's channel if none are left. */
-  charge(peer: Peer, checks: number): boolean;
-  reject(peer: Peer, code: string): void;
+  charge(peer: PeerState, checks: number): boolean;
+  reject(peer: PeerState, code: string): void;
 }
 
-export class Updates {
-  readonly #context: Context;
+export class RecentUpdates {
+  readonly #context: GossipContext;
   readonly #parts: Parts;
   /** This agent's last record. Any newer record comes from a clone. */
   #own: { hash: string } | undefined;
   #ended = false;
 
-  constructor(context: Context, parts: Parts) {
+  constructor(context: GossipContext, parts: Parts) {
     this.#context = context;
     this.#parts = parts;
   }
 
   /** `isNews`: must be passed on. */
-  heard(peer: Peer, update: Update, isNews: boolean): void {
+  heard(peer: PeerState, update: Update, isNews: boolean): void {
     const result = this.#context.replica.merge(update);
     const expected = this.#parts.antiEntropy.expects(peer);
     switch (result.outcome) {
@@ -80,7 +80,7 @@ export class Updates {
     this.#parts.broadcast.update(update, this.#subject(update, result.sessions), undefined);
   }
 
-  #subject(update: Update, sessions: readonly string[]): Subject {
+  #subject(update: Update, sessions: readonly string[]): UpdateSubject {
     const session = update.kind === 'entry' ? sessions[0] : undefined;
     const cluster = session === undefined ? undefined : this.#context.replica.get(session)?.ticket.cluster;
     return { session, cluster };
@@ -122,7 +122,7 @@ export class Updates {
     if (this.#parts.livenessTable.isSuspected(session)) return;
     let ring = this.#context.rings.get(cluster);
     if (ring === undefined) {
-      ring = new Ring();
+      ring = new ClusterRing();
       this.#context.rings.set(cluster, ring);
     }
     if (ring.add(session)) this.#parts.channels.membersChanged();

@@ -11,14 +11,14 @@
  * brings it back. All tickets of one session carry the same content and need no order. Only the key that admitted a
  * session evicts, collects and ends it, so a stolen key or a gateway's wrong clock harms no other key's sessions.
  */
-import type { Floor, Revocation } from './control.ts';
+import type { GcWatermark, Revocation } from './control.ts';
 import type { Eviction } from './eviction.ts';
 import { lifecycleRank } from './node.ts';
 import type { OwnerRecord } from './record.ts';
 
-export interface Control {
+export interface IssuerControl {
   /** By key name. */
-  readonly floors: ReadonlyMap<string, Floor>;
+  readonly watermarks: ReadonlyMap<string, GcWatermark>;
   readonly revocations: ReadonlyMap<string, Revocation>;
 }
 
@@ -39,7 +39,7 @@ export function compareEvictions(a: Eviction | undefined, b: Eviction | undefine
 }
 
 /** What a session id certifies about its ticket, as far as floors and revocations need it. */
-export interface Excludable {
+export interface ExclusionKey {
   /** Name of the key that signed the ticket. */
   readonly keyName: string;
   /** Seconds since 1970, UTC. */
@@ -47,17 +47,17 @@ export interface Excludable {
 }
 
 /** True if a floor is above the session, or its key is revoked. */
-export function isExcluded(session: Excludable, control: Control, rootName: string): boolean {
+export function isExcluded(session: ExclusionKey, control: IssuerControl, rootName: string): boolean {
   return isCollected(session, control) || isRevoked(session.keyName, control, rootName);
 }
 
-export function isCollected(session: Excludable, control: Control): boolean {
-  const floor = control.floors.get(session.keyName);
-  return floor !== undefined && session.expires < floor.at;
+export function isCollected(session: ExclusionKey, control: IssuerControl): boolean {
+  const watermark = control.watermarks.get(session.keyName);
+  return watermark !== undefined && session.expires < watermark.at;
 }
 
 /** A root that revokes itself revokes everything. */
-function isRevoked(keyName: string, control: Control, rootName: string): boolean {
+function isRevoked(keyName: string, control: IssuerControl, rootName: string): boolean {
   return control.revocations.has(keyName) || control.revocations.has(rootName);
 }
 

@@ -141,7 +141,7 @@ export class ByteReader {
 }
 
 /** A copy with its own memory, whatever kind of view is given. */
-export function ownBytes(bytes: Uint8Array): Uint8Array {
+export function copyBytes(bytes: Uint8Array): Uint8Array {
   return new Uint8Array(bytes);
 }
 

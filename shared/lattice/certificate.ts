@@ -3,7 +3,7 @@
  * floors. `open…` verifies signatures; `decode…` only parses.
  */
 import { base32 } from './base32.ts';
-import { ByteReader, ByteWriter, ownBytes } from './bytes.ts';
+import { ByteReader, ByteWriter, copyBytes } from './bytes.ts';
 import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from './crypto.ts';
 import { LatticeError } from './error.ts';
 
@@ -76,7 +76,7 @@ export function openCertificate(bytes: Uint8Array, crypto: Crypto, cache?: Certi
   const name = cache === undefined ? '' : base32(bytes);
   const known = cache?.get(name);
   if (known !== undefined) return known;
-  const certificate = decodeCertificate(ownBytes(bytes));
+  const certificate = decodeCertificate(copyBytes(bytes));
   const body = bytes.subarray(0, CERTIFICATE_BYTES - SIGNATURE_BYTES);
   const signature = bytes.subarray(CERTIFICATE_BYTES - SIGNATURE_BYTES);
   if (!crypto.verify(certificate.root, message(body), signature)) {

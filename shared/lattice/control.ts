@@ -3,7 +3,7 @@
  * revocation (nothing that this key admitted is valid). Each concerns only one key, so a stolen key or a wrong clock
  * harms no other key's nodes.
  */
-import { ByteReader, ByteWriter, ownBytes } from './bytes.ts';
+import { ByteReader, ByteWriter, copyBytes } from './bytes.ts';
 import {
   CERTIFICATE_BYTES,
   type Certificate,
@@ -17,7 +17,7 @@ import { LatticeError } from './error.ts';
 import { TICKET_LIFE_MAX_S } from './ticket.ts';
 
 /** Sessions that `certificate.key` admitted and whose tickets ended before `at` are gone from the registry. */
-export interface Floor {
+export interface GcWatermark {
   readonly bytes: Uint8Array;
   readonly certificate: Certificate;
   /** Seconds since 1970, UTC. */
@@ -35,19 +35,19 @@ export interface Revocation {
   readonly keyName: string;
 }
 
-export const FLOOR_BYTES = CERTIFICATE_BYTES + 4 + SIGNATURE_BYTES;
+export const GC_WATERMARK_BYTES = CERTIFICATE_BYTES + 4 + SIGNATURE_BYTES;
 export const REVOCATION_BYTES = 2 * KEY_BYTES + SIGNATURE_BYTES;
 
-export function signFloor(fields: { certificate: Uint8Array; at: number }, gateway: Signer): Uint8Array {
+export function signGcWatermark(fields: { certificate: Uint8Array; at: number }, gateway: Signer): Uint8Array {
   const certificate = decodeCertificate(fields.certificate);
-  const signature = gateway.sign(floorMessage(certificate, fields.at));
+  const signature = gateway.sign(gcWatermarkMessage(certificate, fields.at));
   const bytes = new ByteWriter().bytes(certificate.bytes).u32(fields.at).bytes(signature).done();
-  decodeFloor(bytes);
+  decodeGcWatermark(bytes);
   return bytes;
 }
 
 /** @throws LatticeError truncated, malformed, outside_validity */
-export function decodeFloor(bytes: Uint8Array): Floor {
+export function decodeGcWatermark(bytes: Uint8Array): GcWatermark {
   const input = new ByteReader(bytes);
   const certificate = decodeCertificate(input.bytes(CERTIFICATE_BYTES));
   const at = input.u32();
@@ -61,14 +61,14 @@ export function decodeFloor(bytes: Uint8Array): Floor {
 }
 
 /** @throws LatticeError */
-export function openFloor(bytes: Uint8Array, crypto: Crypto, cache?: CertificateCache): Floor {
-  const floor = decodeFloor(ownBytes(bytes));
-  const certificate = openCertificate(floor.certificate.bytes, crypto, cache);
-  const signature = floor.bytes.subarray(FLOOR_BYTES - SIGNATURE_BYTES);
-  if (!crypto.verify(certificate.key, floorMessage(certificate, floor.at), signature)) {
+export function openGcWatermark(bytes: Uint8Array, crypto: Crypto, cache?: CertificateCache): GcWatermark {
+  const watermark = decodeGcWatermark(copyBytes(bytes));
+  const certificate = openCertificate(watermark.certificate.bytes, crypto, cache);
+  const signature = watermark.bytes.subarray(GC_WATERMARK_BYTES - SIGNATURE_BYTES);
+  if (!crypto.verify(certificate.key, gcWatermarkMessage(certificate, watermark.at), signature)) {
     throw new LatticeError('bad_signature', 'the floor is not signed by its certified key');
   }
-  return { ...floor, certificate };
+  return { ...watermark, certificate };
 }
 
 export function signRevocation(key: Uint8Array, root: Signer): Uint8Array {
@@ -93,7 +93,7 @@ export function decodeRevocation(bytes: Uint8Array): Revocation {
 
 /** @throws LatticeError */
 export function openRevocation(bytes: Uint8Array, crypto: Crypto): Revocation {
-  const revocation = decodeRevocation(ownBytes(bytes));
+  const revocation = decodeRevocation(copyBytes(bytes));
   const at = REVOCATION_BYTES - SIGNATURE_BYTES;
   if (!crypto.verify(revocation.root, revocationMessage(bytes.subarray(0, at)), bytes.subarray(at))) {
     throw new LatticeError('bad_signature', 'the revocation is not signed by its root');
@@ -101,7 +101,7 @@ export function openRevocation(bytes: Uint8Array, crypto: Crypto): Revocation {
   return revocation;
 }
 
-function floorMessage(certificate: Certificate, at: number): Uint8Array {
+function gcWatermarkMessage(certificate: Certificate, at: number): Uint8Array {
   return new ByteWriter().label('floor').bytes(certificate.root).bytes(certificate.key).u32(at).done();
 }
 

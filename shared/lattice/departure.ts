@@ -24,8 +24,8 @@ export type DepartureCause = (typeof DEPARTURE_CAUSES)[number];
  * SIGUSR2 is what Grid Engine (`-notify`) and LSF (at its run limit) send before the end; Flux sends SIGALRM at its
  * time limit.
  */
-export const END_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1', 'SIGUSR2', 'SIGALRM'] as const;
-export type EndSignal = (typeof END_SIGNALS)[number];
+export const TERMINATION_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1', 'SIGUSR2', 'SIGALRM'] as const;
+export type TerminationSignal = (typeof TERMINATION_SIGNALS)[number];
 
 const STOPPED = {
   SIGTERM: 'stopped',
@@ -34,7 +34,7 @@ const STOPPED = {
   SIGUSR1: 'stopped',
   SIGUSR2: 'stopped',
   SIGALRM: 'stopped',
-} as const satisfies Record<EndSignal, DepartureCause>;
+} as const satisfies Record<TerminationSignal, DepartureCause>;
 
 /** The reasons that agents and gateways write for a departure. Any other text is an unknown cause. */
 const CAUSES: Readonly<Record<string, DepartureCause>> = {

@@ -18,21 +18,21 @@ export interface DigestItem {
   mark: string;
 }
 
-export const FLOOR_ITEM = 5;
+export const GC_WATERMARK_ITEM = 5;
 export const REVOCATION_ITEM = 6;
 
 /**
  * Live and left sessions are compared separately: tombstones are many and rarely differ. Statements of issuers about
  * keys count as live.
  */
-export type Part = 'live' | 'left';
+export type DigestPart = 'live' | 'left';
 
 /** Which entries are compared; without bucket or part: all of them. */
 export interface DigestScope {
   issuer: string;
   /** 0 to 15: the first hex digit of the ids. */
   bucket?: number | undefined;
-  part?: Part | undefined;
+  part?: DigestPart | undefined;
 }
 
 export interface Digest extends DigestScope {
@@ -54,9 +54,9 @@ export function bucketOf(id: string): number {
 }
 
 /** True if the owner of `theirs` has nothing to learn from the owner of `mine`. */
-export function covers(theirs: DigestItem | undefined, mine: DigestItem): boolean {
+export function isUpToDate(theirs: DigestItem | undefined, mine: DigestItem): boolean {
   if (theirs === undefined) return false;
-  if (mine.state >= FLOOR_ITEM) return theirs.state === mine.state && theirs.version >= mine.version;
+  if (mine.state >= GC_WATERMARK_ITEM) return theirs.state === mine.state && theirs.version >= mine.version;
   return compareItems(theirs, mine) >= 0 && theirs.mark >= mine.mark;
 }
 
@@ -125,7 +125,7 @@ function readItem(input: ByteReader): DigestItem {
   const state = head & ~EVICTED;
   if (state > REVOCATION_ITEM) throw new LatticeError('malformed', 'no such state');
   const version = input.varint();
-  const tie = state > 0 && state < FLOOR_ITEM ? hex(input.bytes(8)) : '';
+  const tie = state > 0 && state < GC_WATERMARK_ITEM ? hex(input.bytes(8)) : '';
   return { id, state, version, tie, mark: (head & EVICTED) === 0 ? '' : hex(input.bytes(8)) };
 }
 

@@ -1,5 +1,5 @@
 import type { Crypto } from './crypto.ts';
-import { BUCKETS, bucketOf, type DigestItem, itemHash, type Part } from './digest.ts';
+import { BUCKETS, bucketOf, type DigestItem, type DigestPart, itemHash } from './digest.ts';
 
 const MASK = (1n << 64n) - 1n;
 
@@ -14,7 +14,7 @@ export interface Fingerprint {
 }
 
 /** Maintains the sums as items are added and removed. */
-export class Tally {
+export class FingerprintSum {
   readonly #buckets = Array.from({ length: BUCKETS }, () => ({ live: 0n, left: 0n }));
   readonly #crypto: Pick<Crypto, 'sha256'>;
 
@@ -22,21 +22,21 @@ export class Tally {
     this.#crypto = crypto;
   }
 
-  fork(): Tally {
-    const copy = new Tally(this.#crypto);
+  fork(): FingerprintSum {
+    const copy = new FingerprintSum(this.#crypto);
     for (const [i, bucket] of copy.#buckets.entries()) Object.assign(bucket, this.#buckets[i]);
     return copy;
   }
 
-  add(item: DigestItem, part: Part): void {
+  add(item: DigestItem, part: DigestPart): void {
     this.#change(item, part, itemHash(item, this.#crypto));
   }
 
-  remove(item: DigestItem, part: Part): void {
+  remove(item: DigestItem, part: DigestPart): void {
     this.#change(item, part, MASK + 1n - itemHash(item, this.#crypto));
   }
 
-  #change(item: DigestItem, part: Part, by: bigint): void {
+  #change(item: DigestItem, part: DigestPart, by: bigint): void {
     const bucket = this.#buckets[bucketOf(item.id)];
     if (bucket !== undefined) bucket[part] = (bucket[part] + by) & MASK;
   }

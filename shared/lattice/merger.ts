@@ -3,17 +3,24 @@
  * than the known state is stored for its issuer.
  */
 import { compareEvictions, compareRecords } from './algebra.ts';
-import { ownBytes } from './bytes.ts';
+import { copyBytes } from './bytes.ts';
 import { type CertificateCache, openCertificate } from './certificate.ts';
-import { decodeFloor, decodeRevocation, type Floor, openFloor, openRevocation, type Revocation } from './control.ts';
+import {
+  decodeGcWatermark,
+  decodeRevocation,
+  type GcWatermark,
+  openGcWatermark,
+  openRevocation,
+  type Revocation,
+} from './control.ts';
 import type { Crypto } from './crypto.ts';
 import type { Entry } from './entry.ts';
 import { LatticeError, type LatticeErrorCode } from './error.ts';
 import { decodeEviction, type Eviction, verifyEviction } from './eviction.ts';
+import type { IssuerStore } from './issuer-store.ts';
+import type { IssuerStores } from './issuer-stores.ts';
 import { PAYLOAD_MAX_BYTES } from './payload.ts';
 import { decodeRecord, type OwnerRecord, payloadHash, verifyRecord } from './record.ts';
-import type { Shelf } from './shelf.ts';
-import type { Shelves } from './shelves.ts';
 import { decodeTicket, type Ticket, verifyTicket } from './ticket.ts';
 import { decodeUpdate, type EntryUpdate, type Update } from './update.ts';
 
@@ -41,7 +48,7 @@ export type MergeResult =
 
 interface MergerOptions {
   crypto: Crypto;
-  shelves: Shelves;
+  shelves: IssuerStores;
   /** Sessions per issuer, tombstones included. */
   entriesPerIssuer: number;
   /** Those of them that have not left. */
@@ -57,12 +64,12 @@ interface ReadEntry {
   /** The ticket of a session that is not known yet; not verified. */
   ticket?: Ticket;
   known: Entry | undefined;
-  shelf: Shelf;
+  shelf: IssuerStore;
 }
 
 export class Merger {
   readonly #crypto: Crypto;
-  readonly #shelves: Shelves;
+  readonly #stores: IssuerStores;
   readonly #entriesMax: number;
   readonly #liveMax: number;
   readonly #keysMax: number;
@@ -70,7 +77,7 @@ export class Merger {
 
   constructor(options: MergerOptions) {
     this.#crypto = options.crypto;
-    this.#shelves = options.shelves;
+    this.#stores = options.shelves;
     this.#entriesMax = options.entriesPerIssuer;
     this.#liveMax = options.livePerIssuer;
     this.#keysMax = options.keysPerIssuer;
@@ -87,9 +94,9 @@ export class Merger {
         case 'entry':
           return this.#mergeEntry(update, trusted);
         case 'floor':
-          return this.#mergeFloor(decodeFloor(ownBytes(update.floor)), trusted);
+          return this.#mergeGcWatermark(decodeGcWatermark(copyBytes(update.floor)), trusted);
         case 'revocation':
-          return this.#mergeRevocation(decodeRevocation(ownBytes(update.revocation)), trusted);
+          return this.#mergeRevocation(decodeRevocation(copyBytes(update.revocation)), trusted);
       }
     } catch (error) {
       if (error instanceof LatticeError) return { outcome: 'rejected', code: error.code, message: error.message };
@@ -100,8 +107,8 @@ export class Merger {
   #mergeEntry(update: EntryUpdate, trusted: boolean): MergeResult {
     const read = this.#read(update);
     if ('outcome' in read) return read;
-    const { session, known, shelf } = read;
-    const { issuer } = shelf;
+    const { session, known, shelf: store } = read;
+    const { issuer } = store;
     const order = read.record === undefined ? 0 : compareRecords(read.record, known?.record);
     const evicts = read.eviction === undefined ? 0 : compareEvictions(read.eviction, known?.eviction);
     // Same rank but different content: worth a signature check, because it proves a lie.
@@ -112,19 +119,19 @@ export class Merger {
     const eviction = evicts > 0 ? read.eviction : known?.eviction;
     const payload = this.#payloadFor(record, eviction !== undefined, update.payload, known);
     if (payload === 'lacking') return { outcome: 'deferred', session, lacks: 'payload' };
-    if (known === undefined) this.#requireRoom(shelf, eviction === undefined && record?.state !== 'LEFT');
+    if (known === undefined) this.#requireRoom(store, eviction === undefined && record?.state !== 'LEFT');
     const ticket = this.#opened(read, trusted);
     if (!trusted) this.#verify(read, ticket, order > 0 || conflict !== undefined, evicts > 0);
     if (order <= 0 && evicts <= 0) return { outcome: 'older', issuer, sessions: [session], ...conflict };
-    shelf.put({ ticket, record: copied(record, known?.record), payload: payload && ownBytes(payload), eviction });
+    store.put({ ticket, record: copied(record, known?.record), payload: payload && copyBytes(payload), eviction });
     return { outcome: 'merged', issuer, sessions: [session], ...conflict };
   }
 
   /** @throws LatticeError full */
-  #requireRoom(shelf: Shelf, live: boolean): void {
-    if (shelf.entries.size >= this.#entriesMax)
+  #requireRoom(store: IssuerStore, live: boolean): void {
+    if (store.entries.size >= this.#entriesMax)
       throw new LatticeError('full', `${this.#entriesMax} sessions of this issuer`);
-    if (live && shelf.live >= this.#liveMax)
+    if (live && store.live >= this.#liveMax)
       throw new LatticeError('full', `${this.#liveMax} sessions of this issuer that have not left`);
   }
 
@@ -132,25 +139,25 @@ export class Merger {
   #read(update: EntryUpdate): ReadEntry | MergeResult {
     const record = update.record === undefined ? undefined : decodeRecord(update.record, this.#crypto);
     const eviction =
-      update.eviction === undefined ? undefined : decodeEviction(ownBytes(update.eviction), this.#crypto);
+      update.eviction === undefined ? undefined : decodeEviction(copyBytes(update.eviction), this.#crypto);
     const session = record?.session ?? eviction?.session;
     if (session === undefined) throw new LatticeError('incomplete', 'neither a record nor an eviction');
     if (eviction !== undefined && eviction.session !== session)
       throw new LatticeError('mismatch', 'parts of different sessions');
-    const known = this.#shelves.entry(session);
-    const shelf = known === undefined ? undefined : this.#shelves.get(known.issuer);
-    if (known !== undefined && shelf !== undefined) return { session, record, eviction, known, shelf };
+    const known = this.#stores.entry(session);
+    const store = known === undefined ? undefined : this.#stores.get(known.issuer);
+    if (known !== undefined && store !== undefined) return { session, record, eviction, known, shelf: store };
     return this.#readNew(session, update.ticket, { record, eviction });
   }
 
   /** The first update of a session must bring its ticket. */
   #readNew(session: string, bytes: Uint8Array | undefined, said: Pick<ReadEntry, 'record' | 'eviction'>) {
     if (bytes === undefined) return { outcome: 'deferred', session, lacks: 'ticket' } as const;
-    const ticket = decodeTicket(ownBytes(bytes), this.#crypto);
+    const ticket = decodeTicket(copyBytes(bytes), this.#crypto);
     if (ticket.session !== session) throw new LatticeError('mismatch', "another session's ticket");
-    const shelf = this.#shelves.of(ticket.issuer, ticket.certificate.root);
-    if (shelf.excludes(ticket)) return { outcome: 'collected', issuer: shelf.issuer, session } as const;
-    return { session, ...said, ticket, known: undefined, shelf };
+    const store = this.#stores.of(ticket.issuer, ticket.certificate.root);
+    if (store.excludes(ticket)) return { outcome: 'collected', issuer: store.issuer, session } as const;
+    return { session, ...said, ticket, known: undefined, shelf: store };
   }
 
   /** The bytes that belong to `record`; none if they are no longer needed. */
@@ -186,26 +193,26 @@ export class Merger {
     if (evicts && eviction !== undefined) verifyEviction(eviction, ticket.certificate.key, this.#crypto);
   }
 
-  #mergeFloor(floor: Floor, trusted: boolean): MergeResult {
-    const shelf = this.#shelves.ofRoot(floor.certificate.root);
-    const { issuer, floors } = shelf;
-    const known = floors.get(floor.certificate.keyName);
-    if (known !== undefined && known.at >= floor.at)
-      return { outcome: known.at === floor.at ? 'known' : 'older', issuer, sessions: [] };
-    if (known === undefined && floors.size >= this.#keysMax) throw new LatticeError('full', 'too many floors');
-    const opened = trusted ? floor : openFloor(floor.bytes, this.#crypto, this.#certificates);
-    return { outcome: 'merged', issuer, sessions: shelf.raiseFloor(opened) };
+  #mergeGcWatermark(watermark: GcWatermark, trusted: boolean): MergeResult {
+    const store = this.#stores.ofRoot(watermark.certificate.root);
+    const { issuer, watermarks } = store;
+    const known = watermarks.get(watermark.certificate.keyName);
+    if (known !== undefined && known.at >= watermark.at)
+      return { outcome: known.at === watermark.at ? 'known' : 'older', issuer, sessions: [] };
+    if (known === undefined && watermarks.size >= this.#keysMax) throw new LatticeError('full', 'too many floors');
+    const opened = trusted ? watermark : openGcWatermark(watermark.bytes, this.#crypto, this.#certificates);
+    return { outcome: 'merged', issuer, sessions: store.raiseGcWatermark(opened) };
   }
 
   #mergeRevocation(revocation: Revocation, trusted: boolean): MergeResult {
-    const shelf = this.#shelves.ofRoot(revocation.root);
-    const { issuer, revocations } = shelf;
+    const store = this.#stores.ofRoot(revocation.root);
+    const { issuer, revocations } = store;
     if (revocations.has(revocation.keyName)) return { outcome: 'known', issuer, sessions: [] };
     // A root that revokes itself is accepted in any case.
-    if (revocations.size >= this.#keysMax && revocation.keyName !== shelf.rootName)
+    if (revocations.size >= this.#keysMax && revocation.keyName !== store.rootName)
       throw new LatticeError('full', 'too many revocations');
     const opened = trusted ? revocation : openRevocation(revocation.bytes, this.#crypto);
-    return { outcome: 'merged', issuer, sessions: shelf.revoke(opened) };
+    return { outcome: 'merged', issuer, sessions: store.revoke(opened) };
   }
 }
 
@@ -215,10 +222,10 @@ function contradiction(
 ): { conflict: Conflict } | undefined {
   if (record === undefined || known === undefined || record.payloadHash === known.payloadHash) return undefined;
   if (record.state !== known.state || record.version !== known.version) return undefined;
-  return { conflict: { session: record.session, records: [known.bytes, ownBytes(record.bytes)] } };
+  return { conflict: { session: record.session, records: [known.bytes, copyBytes(record.bytes)] } };
 }
 
 /** Bytes of a message are copied before they are stored: a view would keep the whole message. */
 function copied(record: OwnerRecord | undefined, known: OwnerRecord | undefined): OwnerRecord | undefined {
-  return record === undefined || record === known ? record : { ...record, bytes: ownBytes(record.bytes) };
+  return record === undefined || record === known ? record : { ...record, bytes: copyBytes(record.bytes) };
 }

@@ -19,7 +19,7 @@ export interface OwnerRecord {
 
 /** 128 bits: a collision costs 2^64 hashes and only affects the record of the provider that found it. */
 const PAYLOAD_HASH_BYTES = 16;
-export const RECORD_MAX_BYTES = SESSION_BYTES + 1 + 8 + PAYLOAD_HASH_BYTES + SIGNATURE_BYTES;
+export const REGISTRY_RECORD_MAX_BYTES = SESSION_BYTES + 1 + 8 + PAYLOAD_HASH_BYTES + SIGNATURE_BYTES;
 
 interface RecordFields {
   session: string;
@@ -44,7 +44,7 @@ export function signRecord(fields: RecordFields, owner: Signer, crypto: Pick<Cry
 
 /** @throws LatticeError truncated, malformed, too_large */
 export function decodeRecord(bytes: Uint8Array, crypto: Pick<Crypto, 'sha256'>): OwnerRecord {
-  if (bytes.length > RECORD_MAX_BYTES) throw new LatticeError('too_large', `record of ${bytes.length} bytes`);
+  if (bytes.length > REGISTRY_RECORD_MAX_BYTES) throw new LatticeError('too_large', `record of ${bytes.length} bytes`);
   const input = new ByteReader(bytes);
   const session = readSession(input);
   const state = LIFECYCLE[input.byte()];

@@ -3,13 +3,13 @@
  * old news costs no cryptography. No clock, no randomness: equal updates in any order make equal replicas.
  */
 import { isCollected } from './algebra.ts';
-import type { Floor, Revocation } from './control.ts';
+import type { GcWatermark, Revocation } from './control.ts';
 import type { Crypto } from './crypto.ts';
-import { covers, type Digest, type DigestScope } from './digest.ts';
+import { type Digest, type DigestScope, isUpToDate } from './digest.ts';
 import type { Entry } from './entry.ts';
-import { type Fingerprint, Tally } from './fingerprint.ts';
+import { type Fingerprint, FingerprintSum } from './fingerprint.ts';
+import { IssuerStores } from './issuer-stores.ts';
 import { type MergeResult, Merger } from './merger.ts';
-import { Shelves } from './shelves.ts';
 import type { Ticket } from './ticket.ts';
 import { encodeUpdate, type Update } from './update.ts';
 
@@ -31,10 +31,10 @@ export interface ReplicaOptions {
 
 export type TicketState = 'good' | 'unknown_issuer' | 'revoked' | 'collected' | 'left';
 
-export class Replica {
+export class RegistryReplica {
   readonly #crypto: Crypto;
   readonly #limits: Required<ReplicaLimits>;
-  readonly #shelves: Shelves;
+  readonly #stores: IssuerStores;
   readonly #merger: Merger;
 
   constructor({ crypto, accepts, limits }: ReplicaOptions) {
@@ -45,14 +45,14 @@ export class Replica {
       livePerIssuer: limits?.livePerIssuer ?? Math.ceil(entriesPerIssuer / 2),
       keysPerIssuer: limits?.keysPerIssuer ?? 1024,
     };
-    this.#shelves = new Shelves(crypto, accepts);
-    this.#merger = new Merger({ crypto, shelves: this.#shelves, ...this.#limits });
+    this.#stores = new IssuerStores(crypto, accepts);
+    this.#merger = new Merger({ crypto, shelves: this.#stores, ...this.#limits });
   }
 
   /** Another replica with the same content at a fraction of the memory, for simulations of a thousand. */
-  fork(): Replica {
-    const copy = new Replica({ crypto: this.#crypto, accepts: this.#shelves.accepts, limits: this.#limits });
-    copy.#shelves.copy(this.#shelves);
+  fork(): RegistryReplica {
+    const copy = new RegistryReplica({ crypto: this.#crypto, accepts: this.#stores.accepts, limits: this.#limits });
+    copy.#stores.copy(this.#stores);
     return copy;
   }
 
@@ -71,58 +71,58 @@ export class Replica {
    * sessions
    */
   setIssuers(accepts: (issuer: string) => boolean): string[] {
-    return this.#shelves.setIssuers(accepts);
+    return this.#stores.setIssuers(accepts);
   }
 
   accepts(issuer: string): boolean {
-    return this.#shelves.accepts(issuer);
+    return this.#stores.accepts(issuer);
   }
 
   get(session: string): Entry | undefined {
-    return this.#shelves.entry(session);
+    return this.#stores.entry(session);
   }
 
   /** Entries of one issuer or of all. */
   *entries(issuer?: string): Generator<Entry> {
-    for (const shelf of this.#shelves.all()) {
-      if (issuer === undefined || shelf.issuer === issuer) yield* shelf.entries.values();
+    for (const store of this.#stores.all()) {
+      if (issuer === undefined || store.issuer === issuer) yield* store.entries.values();
     }
   }
 
   get size(): number {
     let size = 0;
-    for (const shelf of this.#shelves.all()) size += shelf.entries.size;
+    for (const store of this.#stores.all()) size += store.entries.size;
     return size;
   }
 
   /** Issuers of which anything is known. */
   issuers(): string[] {
-    return this.#shelves.issuers();
+    return this.#stores.issuers();
   }
 
   /** Whether the holder of this (verified) ticket may speak; asked before a socket is accepted. */
   ticketState(ticket: Ticket): TicketState {
-    if (!this.#shelves.accepts(ticket.issuer)) return 'unknown_issuer';
-    const shelf = this.#shelves.get(ticket.issuer);
-    if (shelf === undefined) return 'good';
-    if (shelf.excludes(ticket)) return isCollected(ticket, shelf) ? 'collected' : 'revoked';
-    return shelf.entries.get(ticket.session)?.state === 'LEFT' ? 'left' : 'good';
+    if (!this.#stores.accepts(ticket.issuer)) return 'unknown_issuer';
+    const store = this.#stores.get(ticket.issuer);
+    if (store === undefined) return 'good';
+    if (store.excludes(ticket)) return isCollected(ticket, store) ? 'collected' : 'revoked';
+    return store.entries.get(ticket.session)?.state === 'LEFT' ? 'left' : 'good';
   }
 
-  floors(issuer: string): Floor[] {
-    return [...(this.#shelves.get(issuer)?.floors.values() ?? [])];
+  floors(issuer: string): GcWatermark[] {
+    return [...(this.#stores.get(issuer)?.watermarks.values() ?? [])];
   }
 
   revocations(issuer: string): Revocation[] {
-    return [...(this.#shelves.get(issuer)?.revocations.values() ?? [])];
+    return [...(this.#stores.get(issuer)?.revocations.values() ?? [])];
   }
 
   fingerprint(issuer: string): Fingerprint {
-    return this.#shelves.get(issuer)?.fingerprint() ?? new Tally(this.#crypto).sum();
+    return this.#stores.get(issuer)?.fingerprint() ?? new FingerprintSum(this.#crypto).sum();
   }
 
   digest(scope: DigestScope): Digest {
-    const held = this.#shelves.get(scope.issuer)?.scope(scope.bucket, scope.part) ?? [];
+    const held = this.#stores.get(scope.issuer)?.scope(scope.bucket, scope.part) ?? [];
     return { ...scope, items: Array.from(held, ({ item }) => item) };
   }
 
@@ -131,14 +131,14 @@ export class Replica {
    * left ones. Not `complete`: the next digest finds the rest.
    */
   delta(digest: Digest, maxBytes: number = Number.POSITIVE_INFINITY): { updates: Update[]; complete: boolean } {
-    const shelf = this.#shelves.get(digest.issuer);
-    if (shelf === undefined) return { updates: [], complete: true };
+    const store = this.#stores.get(digest.issuer);
+    if (store === undefined) return { updates: [], complete: true };
     const theirs = new Map(digest.items.map((item) => [item.id, item]));
     const updates: Update[] = [];
     let bytes = 0;
-    for (const held of shelf.scope(digest.bucket, digest.part)) {
+    for (const held of store.scope(digest.bucket, digest.part)) {
       const other = theirs.get(held.item.id);
-      if (covers(other, held.item)) continue;
+      if (isUpToDate(other, held.item)) continue;
       const update = held.update(other === undefined || other.state === 0);
       bytes += encodeUpdate(update).length;
       if (bytes > maxBytes && updates.length > 0) return { updates, complete: false };
@@ -149,16 +149,16 @@ export class Replica {
 
   /** Ids in `digest` of which the sender knows more: what to pull. */
   wants(digest: Digest): string[] {
-    const shelf = this.#shelves.get(digest.issuer);
-    if (shelf !== undefined) return shelf.wants(digest);
-    return this.#shelves.accepts(digest.issuer) ? digest.items.map((item) => item.id) : [];
+    const store = this.#stores.get(digest.issuer);
+    if (store !== undefined) return store.wants(digest);
+    return this.#stores.accepts(digest.issuer) ? digest.items.map((item) => item.id) : [];
   }
 
   /** Answers a pull: full updates of those ids that are here. */
   pull(issuer: string, ids: readonly string[]): Update[] {
     const updates: Update[] = [];
     for (const id of ids) {
-      const held = this.#shelves.get(issuer)?.held(id);
+      const held = this.#stores.get(issuer)?.held(id);
       if (held !== undefined) updates.push(held.update(true));
     }
     return updates;

@@ -2,7 +2,7 @@
  * A ticket admits one session. It names the session's key, its birth and end, its provider and cluster, and carries its
  * certificate.
  */
-import { ByteReader, ByteWriter, ownBytes } from './bytes.ts';
+import { ByteReader, ByteWriter, copyBytes } from './bytes.ts';
 import {
   CERTIFICATE_BYTES,
   type Certificate,
@@ -82,7 +82,7 @@ export function decodeTicket(bytes: Uint8Array, crypto: Pick<Crypto, 'sha256'>):
 
 /** Parses and verifies the whole chain, from the bytes alone. @throws LatticeError */
 export function openTicket(bytes: Uint8Array, crypto: Crypto, cache?: CertificateCache): Ticket {
-  return verifyTicket(decodeTicket(ownBytes(bytes), crypto), crypto, cache);
+  return verifyTicket(decodeTicket(copyBytes(bytes), crypto), crypto, cache);
 }
 
 /** For a ticket that was decoded from its own copy of the bytes. @throws LatticeError bad_signature */

@@ -1,10 +1,10 @@
 /** One thing to merge, as it is sent. An entry may omit what the receiver has: ticket, payload. */
 import { ByteReader, ByteWriter } from './bytes.ts';
-import { FLOOR_BYTES, REVOCATION_BYTES } from './control.ts';
+import { GC_WATERMARK_BYTES, REVOCATION_BYTES } from './control.ts';
 import { LatticeError } from './error.ts';
 import { EVICTION_MAX_BYTES } from './eviction.ts';
 import { PAYLOAD_MAX_BYTES } from './payload.ts';
-import { RECORD_MAX_BYTES } from './record.ts';
+import { REGISTRY_RECORD_MAX_BYTES } from './record.ts';
 import { TICKET_MAX_BYTES } from './ticket.ts';
 
 /** Signed parts as bytes; `Replica.merge` decodes them. */
@@ -27,7 +27,8 @@ const RECORD = 2;
 const PAYLOAD = 4;
 const EVICTION = 8;
 
-export const UPDATE_MAX_BYTES = 16 + TICKET_MAX_BYTES + RECORD_MAX_BYTES + PAYLOAD_MAX_BYTES + EVICTION_MAX_BYTES;
+export const UPDATE_MAX_BYTES =
+  16 + TICKET_MAX_BYTES + REGISTRY_RECORD_MAX_BYTES + PAYLOAD_MAX_BYTES + EVICTION_MAX_BYTES;
 
 export function encodeUpdate(update: Update): Uint8Array {
   const out = new ByteWriter().byte(KIND[update.kind]);
@@ -57,14 +58,14 @@ export function decodeUpdate(bytes: Uint8Array): Update {
 }
 
 function readUpdate(input: ByteReader, kind: number): Update {
-  if (kind === KIND.floor) return { kind: 'floor', floor: input.bytes(FLOOR_BYTES) };
+  if (kind === KIND.floor) return { kind: 'floor', floor: input.bytes(GC_WATERMARK_BYTES) };
   if (kind === KIND.revocation) return { kind: 'revocation', revocation: input.bytes(REVOCATION_BYTES) };
   if (kind !== KIND.entry) throw new LatticeError('malformed', `no update of kind ${kind}`);
   const flags = input.byte();
   if (flags > (TICKET | RECORD | PAYLOAD | EVICTION)) throw new LatticeError('malformed', 'unknown parts');
   const update: EntryUpdate = { kind: 'entry' };
   if ((flags & TICKET) !== 0) update.ticket = input.blob(TICKET_MAX_BYTES);
-  if ((flags & RECORD) !== 0) update.record = input.blob(RECORD_MAX_BYTES);
+  if ((flags & RECORD) !== 0) update.record = input.blob(REGISTRY_RECORD_MAX_BYTES);
   if ((flags & PAYLOAD) !== 0) update.payload = input.blob(PAYLOAD_MAX_BYTES);
   if ((flags & EVICTION) !== 0) update.eviction = input.blob(EVICTION_MAX_BYTES);
   return update;

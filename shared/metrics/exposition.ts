@@ -1,14 +1,15 @@
 /** Prometheus' text format: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format */
-import type { Book } from './book.ts';
+
 import type { Family } from './family.ts';
+import type { MetricStore } from './metric-store.ts';
 
 export const CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
 /** The families that have samples, in the given order. A counter without labels is always present, starting at 0. */
-export function exposition(families: readonly Family[], book: Book): string {
+export function exposition(families: readonly Family[], metrics: MetricStore): string {
   const lines: string[] = [];
   for (const family of families) {
-    const samples = [...book.samples(family)];
+    const samples = [...metrics.samples(family)];
     if (samples.length === 0 && family.kind === 'counter' && family.labels.length === 0)
       samples.push({ labels: [], value: 0 });
     if (samples.length === 0) continue;

@@ -9,7 +9,7 @@ export const BOM = Uint8Array.of(0xef, 0xbb, 0xbf);
 
 const NO_BYTES = new Uint8Array(0);
 
-export function utf8(text: string): Uint8Array {
+export function encodeUtf8(text: string): Uint8Array {
   return encoder.encode(text);
 }
 
@@ -17,7 +17,7 @@ export function utf8(text: string): Uint8Array {
 const SHORT_TEXT_BYTES = 24;
 
 /** Invalid sequences become U+FFFD; a byte order mark is kept. */
-export function textOf(bytes: Uint8Array): string {
+export function decodeUtf8(bytes: Uint8Array): string {
   if (bytes.length > SHORT_TEXT_BYTES) return decoder.decode(bytes);
   let text = '';
   for (let i = 0; i < bytes.length; i++) {
@@ -44,13 +44,13 @@ export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
  * A byte string to search for, by Boyer-Moore-Horspool: one table look-up per needle length instead of one native call
  * per candidate byte, which in JSON (every seventh byte is a quote) costs ten times as much.
  */
-export class Needle {
+export class ByteSearch {
   readonly bytes: Uint8Array;
   readonly #skip = new Uint8Array(256);
 
   /** @param text 1 to 255 ASCII characters */
   constructor(text: string) {
-    this.bytes = utf8(text);
+    this.bytes = encodeUtf8(text);
     const last = this.bytes.length - 1;
     this.#skip.fill(this.bytes.length);
     for (let i = 0; i < last; i++) this.#skip[this.bytes[i] ?? 0] = last - i;
@@ -73,7 +73,7 @@ export class Needle {
 }
 
 /** Collects bytes across chunks. Copied, so that a few bytes do not keep their chunk alive. Bounded by its owner. */
-export class Gathered {
+export class ByteBuffer {
   readonly #limit: number;
   #buffer = NO_BYTES;
   #length = 0;

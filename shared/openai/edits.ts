@@ -1,5 +1,5 @@
 /** Small insertions and replacements in a streaming body: computed from a scan, applied without a copy. */
-import { sameBytes, utf8 } from './bytes.ts';
+import { encodeUtf8, sameBytes } from './bytes.ts';
 import type { Endpoint } from './endpoints.ts';
 import type { JsonScan } from './scan.ts';
 
@@ -14,17 +14,17 @@ export interface Edit {
 const MAX_EDITS = 16;
 
 const MEMBER = '"include_usage":true';
-const TRUE = utf8('true');
-const FALSE = utf8('false');
-const FIRST_MEMBER = utf8(MEMBER);
-const NEXT_MEMBER = utf8(`${MEMBER},`);
-const OPTIONS = utf8(`{${MEMBER}}`);
-const FIRST_KEY = utf8(`"stream_options":{${MEMBER}}`);
-const NEXT_KEY = utf8(`,"stream_options":{${MEMBER}}`);
+const TRUE = encodeUtf8('true');
+const FALSE = encodeUtf8('false');
+const FIRST_MEMBER = encodeUtf8(MEMBER);
+const NEXT_MEMBER = encodeUtf8(`${MEMBER},`);
+const OPTIONS = encodeUtf8(`{${MEMBER}}`);
+const FIRST_KEY = encodeUtf8(`"stream_options":{${MEMBER}}`);
+const NEXT_KEY = encodeUtf8(`,"stream_options":{${MEMBER}}`);
 
 /**
  * Makes the engine report usage in the stream if the client did not ask for it. Empty if nothing is needed; otherwise
- * the resulting event must be dropped on its way back (`meter.ts`). `stream_options` of a wrong type is kept: the
+ * the resulting event must be dropped on its way back (`usage-meter.ts`). `stream_options` of a wrong type is kept: the
  * engine's 4xx explains it better.
  */
 export function usageEdits(scan: JsonScan, endpoint: Pick<Endpoint, 'injectUsage'>): Edit[] {
@@ -58,8 +58,8 @@ export function withoutUsage(edits: readonly Edit[]): Edit[] {
 }
 
 /** Replaces the model's name from `start` to `end`, quotes included. */
-export function renaming({ start, end }: { start: number; end: number }, model: string): Edit {
-  return { at: start, remove: end - start, insert: utf8(JSON.stringify(model)) };
+export function modelNameEdit({ start, end }: { start: number; end: number }, model: string): Edit {
+  return { at: start, remove: end - start, insert: encodeUtf8(JSON.stringify(model)) };
 }
 
 /** One sorted list. @throws RangeError if two edits overlap */

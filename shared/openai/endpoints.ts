@@ -1,7 +1,7 @@
 /**
  * The table of endpoints. Everything that differs between them is a field here, so no endpoint needs its own handler.
  */
-import { utf8 } from './bytes.ts';
+import { encodeUtf8 } from './bytes.ts';
 import type { LengthKey } from './sampling.ts';
 
 /** How a complete SSE stream marks its end. */
@@ -64,7 +64,7 @@ const JSON_UNARY = {
   answer: 'json',
   batched: true,
   /** A comment: every SSE parser skips it, and every proxy counts it as traffic. */
-  ping: utf8(': ping\n\n'),
+  ping: encodeUtf8(': ping\n\n'),
   inBandError: 'openai',
   terminal: NONE,
   usage: 'openai',

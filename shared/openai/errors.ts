@@ -2,9 +2,9 @@
  * Errors as clients see them. Statuses, types and retry headers follow what the OpenAI SDKs act on: they read `code`,
  * `param` and `type` only inside `error`, obey `x-should-retry` first, and ignore a `retry-after` above 60 s.
  */
-import { utf8 } from './bytes.ts';
+import { encodeUtf8 } from './bytes.ts';
 import type { Endpoint } from './endpoints.ts';
-import { quoted } from './quoted.ts';
+import { quoteForMessage } from './quote-for-message.ts';
 
 interface Kind {
   readonly status: number;
@@ -88,7 +88,7 @@ export class ApiError extends Error {
   }
 
   /** The same error, telling SDKs not to retry. */
-  notAgain(): ApiError {
+  withoutClientRetry(): ApiError {
     const { code, message, param, cause } = this;
     const headers = { ...this.headers, ...NO_RETRY };
     return new ApiError(code, message, { ...(param !== null && { param }), headers, cause });
@@ -106,7 +106,7 @@ export function retryAfter(waitMs: number): { 'retry-after': string } {
 
 export function methodNotAllowed(method: string, path: string, allowed: readonly string[]): ApiError {
   const allow = allowed.join(', ');
-  return new ApiError('method_not_allowed', `${method} is not allowed on ${quoted(path)}; use ${allow}.`, {
+  return new ApiError('method_not_allowed', `${method} is not allowed on ${quoteForMessage(path)}; use ${allow}.`, {
     headers: { allow },
   });
 }
@@ -159,13 +159,13 @@ export function inBandError(endpoint: Pick<Endpoint, 'inBandError'>, error: ApiE
       // Its clients go by `type` and skip an event without one. OpenAI's SDKs look for `error` in every event.
       const { message, param, code } = error;
       const event = { type: 'error', sequence_number: 0, code, message, param, ...envelope(error) };
-      return utf8(`event: error\ndata: ${JSON.stringify(event)}\n\n`);
+      return encodeUtf8(`event: error\ndata: ${JSON.stringify(event)}\n\n`);
     }
     case 'openai':
       // With an event name openai-python 3 does not raise.
-      return utf8(`data: ${errorBody(error)}\n\n`);
+      return encodeUtf8(`data: ${errorBody(error)}\n\n`);
     case 'anthropic': {
-      return utf8(`event: error\ndata: ${JSON.stringify(anthropicEnvelope(error))}\n\n`);
+      return encodeUtf8(`event: error\ndata: ${JSON.stringify(anthropicEnvelope(error))}\n\n`);
     }
   }
 }

@@ -1,4 +1,4 @@
-import { traceIdOf } from './traceparent.ts';
+import { readTraceId } from './traceparent.ts';
 
 /** Headers of a client that are passed to an engine. Credentials, cookies and addresses are never on this list. */
 const TO_ENGINE = ['content-type', 'accept', 'anthropic-version', 'anthropic-beta', 'openai-beta'] as const;
@@ -42,7 +42,7 @@ export function headersToEngine(
   const traceparent = value('traceparent') ?? undefined;
   // The standard requires dropping both if the first is invalid; otherwise an engine would start a trace with an
   // invalid id.
-  if (traceparent === undefined || traceIdOf(traceparent) === undefined || !isPlain(traceparent)) return headers;
+  if (traceparent === undefined || readTraceId(traceparent) === undefined || !isPlain(traceparent)) return headers;
   headers.push(['traceparent', traceparent]);
   const tracestate = value('tracestate') ?? undefined;
   if (tracestate !== undefined && isPlain(tracestate)) headers.push(['tracestate', tracestate]);
@@ -73,17 +73,17 @@ export function headersToClient(engine: Iterable<readonly [string, string]>): Re
 export const STREAM_HEADERS = { 'cache-control': 'no-cache, no-transform', 'x-accel-buffering': 'no' } as const;
 
 /** A model's name may contain characters that a header may not. */
-export function headerSafe(text: string): string {
+export function encodeHeaderValue(text: string): string {
   return /^[\x20-\x7e]*$/.test(text) ? text : encodeURIComponent(text);
 }
 
 /** For a stream that was opened before a node answered: a comment with what the response's headers would have told. */
-export function lateComment(
+export function headersComment(
   node: { session: string; provider: string },
   attempts: number,
   servedModel?: string,
 ): string {
-  const served = servedModel === undefined ? '' : ` served-model=${headerSafe(servedModel)}`;
+  const served = servedModel === undefined ? '' : ` served-model=${encodeHeaderValue(servedModel)}`;
   return `: otela node=${node.session} attempts=${attempts} provider=${node.provider}${served}\n\n`;
 }
 

@@ -2,13 +2,13 @@
  * Reads usage, completeness and finish reason from a unary JSON answer, which may be megabytes of embeddings, in
  * bounded memory.
  */
-import { textOf } from './bytes.ts';
+import { decodeUtf8 } from './bytes.ts';
 import type { Endpoint, UsageKind } from './endpoints.ts';
-import { JsonWatch, type Watched } from './json-watch.ts';
-import type { Meter, MeterEnd, MeterOptions } from './meter.ts';
-import { ABORTED, estimateTokens, readFinish, readUsage, settleUsage, type Usage } from './usage.ts';
+import { JsonWatcher, type WatchedKey } from './json-watcher.ts';
+import { ABORTED, completeUsage, estimateTokens, readFinish, readUsageJson, type TokenUsage } from './usage.ts';
+import type { MeterResult, UsageMeter, UsageMeterOptions } from './usage-meter.ts';
 
-const FINISH_KEYS: Readonly<Record<UsageKind, Watched | undefined>> = {
+const FINISH_KEYS: Readonly<Record<UsageKind, WatchedKey | undefined>> = {
   openai: 'finish_reason',
   responses: 'status',
   anthropic: 'stop_reason',
@@ -18,20 +18,20 @@ const FINISH_KEYS: Readonly<Record<UsageKind, Watched | undefined>> = {
 function parse(bytes: Uint8Array | undefined): unknown {
   if (bytes === undefined) return undefined;
   try {
-    return JSON.parse(textOf(bytes));
+    return JSON.parse(decodeUtf8(bytes));
   } catch {
     return undefined;
   }
 }
 
-export class JsonMeter implements Meter {
+export class JsonMeter implements UsageMeter {
   readonly #endpoint: Endpoint;
-  readonly #options: MeterOptions;
+  readonly #options: UsageMeterOptions;
   readonly saidLast = false;
-  readonly #watch = new JsonWatch();
+  readonly #watch = new JsonWatcher();
   #bytes = 0;
 
-  constructor(endpoint: Endpoint, options: MeterOptions) {
+  constructor(endpoint: Endpoint, options: UsageMeterOptions) {
     this.#endpoint = endpoint;
     this.#options = options;
   }
@@ -43,7 +43,7 @@ export class JsonMeter implements Meter {
     return [chunk];
   }
 
-  end(): MeterEnd {
+  end(): MeterResult {
     const finish = this.#finish();
     return {
       flush: [],
@@ -55,11 +55,11 @@ export class JsonMeter implements Meter {
     };
   }
 
-  #usage(): Usage {
-    const report = readUsage(this.#endpoint.usage, parse(this.#watch.value('usage'))) ?? {};
+  #usage(): TokenUsage {
+    const report = readUsageJson(this.#endpoint.usage, parse(this.#watch.value('usage'))) ?? {};
     const isAnswer = this.#watch.state === 'open' || this.#watch.state === 'closed';
     const generated = isAnswer ? estimateTokens(this.#bytes) : 0;
-    return settleUsage(this.#endpoint, this.#options, report, this.#endpoint.streams ? generated : undefined);
+    return completeUsage(this.#endpoint, this.#options, report, this.#endpoint.streams ? generated : undefined);
   }
 
   #finish(): string | undefined {

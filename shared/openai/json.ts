@@ -1,6 +1,6 @@
 /** RFC 8259 on bytes: checks the grammar and reports positions, without building values. */
 import { JSON_DEPTH_MAX } from '../text/json.ts';
-import { textOf } from './bytes.ts';
+import { decodeUtf8 } from './bytes.ts';
 import { ApiError } from './errors.ts';
 
 const QUOTE = 0x22;
@@ -36,7 +36,7 @@ const isDigit = (byte: number) => byte >= 0x30 && byte <= 0x39;
 const isHex = (byte: number) => isDigit(byte) || ((byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x66);
 
 /** Position of a string in the body. */
-export interface StringAt {
+export interface StringSpan {
   /** Offset of the opening quote. */
   start: number;
   /** Offset after the closing quote. */
@@ -72,7 +72,7 @@ export class JsonReader {
    * @param member called with `pos` at the member's value, which it must consume
    * @returns the offset of its closing brace
    */
-  object(member: (key: StringAt) => void): number {
+  object(member: (key: StringSpan) => void): number {
     if (this.peek() !== OPEN_OBJECT) this.fail('an object must begin');
     this.pos++;
     if (this.peek() !== CLOSE_OBJECT) {
@@ -215,7 +215,7 @@ export class JsonReader {
   /**
    * Skips bytes other than quotes, backslashes and control characters, four at a time: "has a byte equal to" and "has a
    * byte less than" of https://graphics.stanford.edu/~seander/bithacks.html. A base64 image of 32 MiB takes
-   * milliseconds. `indexOf` of the quote would miss control characters.
+   * milliseconds. `settingsIndex` of the quote would miss control characters.
    */
   #plain(from: number): number {
     const bytes = this.bytes;
@@ -275,9 +275,9 @@ export class JsonReader {
   }
 
   /** The text of a skipped string. Lone surrogates are kept, invalid UTF-8 becomes U+FFFD. */
-  text(at: StringAt): string {
-    if (!at.escaped) return textOf(this.bytes.subarray(at.start + 1, at.end - 1));
-    const text: unknown = JSON.parse(textOf(this.bytes.subarray(at.start, at.end)));
+  text(at: StringSpan): string {
+    if (!at.escaped) return decodeUtf8(this.bytes.subarray(at.start + 1, at.end - 1));
+    const text: unknown = JSON.parse(decodeUtf8(this.bytes.subarray(at.start, at.end)));
     return typeof text === 'string' ? text : '';
   }
 }

@@ -2,7 +2,7 @@
  * The `model` and `stream` parts of a multipart/form-data body (RFC 7578). Stricter than the RFC where parsers differ:
  * the engine must read what we read, or an allow-list could be bypassed.
  */
-import { Needle, sameBytes, startsWith, textOf, utf8 } from './bytes.ts';
+import { ByteSearch, decodeUtf8, encodeUtf8, sameBytes, startsWith } from './bytes.ts';
 import { ApiError } from './errors.ts';
 
 const MAX_PARTS = 100;
@@ -13,9 +13,9 @@ const BOUNDARY = /^[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]$/;
 
 const LF = 0x0a;
 const CR = 0x0d;
-const CRLF = utf8('\r\n');
-const BLANK_LINE = utf8('\r\n\r\n');
-const DASHES = utf8('--');
+const CRLF = encodeUtf8('\r\n');
+const BLANK_LINE = encodeUtf8('\r\n\r\n');
+const DASHES = encodeUtf8('--');
 
 /** What form parsers of engines accept as true (pydantic's list). */
 const TRUE_WORDS = new Set(['true', '1', 'on', 't', 'y', 'yes']);
@@ -60,7 +60,7 @@ function boundaryOf(contentType: string): string {
 }
 
 /** Offset of the CRLF before the next delimiter. */
-function partEnd(bytes: Uint8Array, dashBoundary: Needle, from: number): number {
+function partEnd(bytes: Uint8Array, dashBoundary: ByteSearch, from: number): number {
   for (let at = dashBoundary.indexIn(bytes, from); at >= 0; at = dashBoundary.indexIn(bytes, at + 1)) {
     const before = bytes[at - 1];
     // Some parsers take these for the end of the part, others do not.
@@ -106,7 +106,7 @@ function partName(header: string): string {
 }
 
 function modelOf(value: Uint8Array): string {
-  if (value.length > 0 && value.length <= MAX_MODEL_BYTES) return textOf(value);
+  if (value.length > 0 && value.length <= MAX_MODEL_BYTES) return decodeUtf8(value);
   const message = `'model' must be a non-empty string of at most ${MAX_MODEL_BYTES} bytes.`;
   throw new ApiError('invalid_request', message, { param: 'model' });
 }
@@ -116,7 +116,7 @@ function modelOf(value: Uint8Array): string {
  * @throws ApiError 400 `invalid_multipart`, `duplicate_key` or `invalid_request`; 415 for another content type
  */
 export function scanMultipart(bytes: Uint8Array, contentType: string): MultipartScan {
-  const boundary = new Needle(`--${boundaryOf(contentType)}`);
+  const boundary = new ByteSearch(`--${boundaryOf(contentType)}`);
   const scan: MultipartScan = { stream: false };
   const seen = new Set<string>();
   if (!startsWith(bytes, boundary.bytes)) throw invalid('it does not begin with the boundary');
@@ -128,7 +128,7 @@ export function scanMultipart(bytes: Uint8Array, contentType: string): Multipart
     const blank = headerEnd(bytes, headers);
     const begin = blank + BLANK_LINE.length;
     const end = partEnd(bytes, boundary, begin);
-    readPart(scan, seen, partName(textOf(bytes.subarray(headers, blank))), bytes.subarray(begin, end));
+    readPart(scan, seen, partName(decodeUtf8(bytes.subarray(headers, blank))), bytes.subarray(begin, end));
     pos = end + CRLF.length + boundary.bytes.length;
   }
   const rest = bytes.subarray(pos + DASHES.length);
@@ -143,5 +143,5 @@ function readPart(scan: MultipartScan, seen: Set<string>, name: string, value: U
   }
   seen.add(name);
   if (name === 'model') scan.model = modelOf(value);
-  else scan.stream = value.length <= 8 && TRUE_WORDS.has(textOf(value).toLowerCase());
+  else scan.stream = value.length <= 8 && TRUE_WORDS.has(decodeUtf8(value).toLowerCase());
 }

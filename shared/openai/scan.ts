@@ -1,19 +1,19 @@
 /** Finds the few top-level keys that a gateway needs in a JSON body, without parsing the rest. */
 import { BOM, startsWith } from './bytes.ts';
 import { ApiError } from './errors.ts';
-import { JsonReader, type StringAt } from './json.ts';
-import { duplicateKey, inOtherCase, isSamplingKey, LISTED, type ListedKey, listedKey } from './listed-keys.ts';
+import { JsonReader, type StringSpan } from './json.ts';
+import { duplicateKey, isSamplingKey, KNOWN_KEYS, type KnownKey, keyInOtherCase, knownKeyOf } from './known-keys.ts';
 import { readMetadata } from './metadata.ts';
-import { BUDGET_KEY, type BudgetAt } from './reasoning.ts';
+import { BUDGET_KEY, type BudgetPosition } from './reasoning.ts';
 import { readSampling, type SamplingKey, type SamplingNumbers } from './sampling.ts';
 
 /** Half-open byte range of a value in the body. */
-export interface Span {
+export interface ByteSpan {
   start: number;
   end: number;
 }
 
-interface Switch extends Span {
+interface Switch extends ByteSpan {
   value: 'true' | 'false' | 'null' | 'other';
 }
 
@@ -31,11 +31,13 @@ function isSwitch(name: string): name is keyof typeof SWITCHES {
 
 const SWITCH_MAX_CHARS = Math.max(...Object.keys(SWITCHES).map((name) => name.length));
 
-type StreamOptions = (Span & Switches & { kind: 'object'; empty: boolean }) | (Span & { kind: 'null' | 'other' });
+type StreamOptions =
+  | (ByteSpan & Switches & { kind: 'object'; empty: boolean })
+  | (ByteSpan & { kind: 'null' | 'other' });
 
 export interface JsonScan {
   /** The span includes the quotes. */
-  model?: Span & { value: string };
+  model?: ByteSpan & { value: string };
   stream: boolean;
   streamOptions?: StreamOptions;
   /** Members that are strings; bounded, see `metadata.ts`. */
@@ -46,7 +48,7 @@ export interface JsonScan {
   /** Absent if the body sets none. */
   sampling?: SamplingNumbers;
   /** Limit of reasoning tokens; absent if the body sets none. */
-  thinking?: NonNullable<BudgetAt['value']>;
+  thinking?: NonNullable<BudgetPosition['value']>;
   /** Offset of the final top-level `}`. */
   topEnd: number;
   /** True for `{}`. */
@@ -60,8 +62,8 @@ const NUMBER_MAX_BYTES = 12;
 const BYTES_PER_CHAR = 6;
 
 /** The key's bit in a 32-bit mask. */
-function bitOf(name: ListedKey): number {
-  return 1 << LISTED.indexOf(name);
+function bitOf(name: KnownKey): number {
+  return 1 << KNOWN_KEYS.indexOf(name);
 }
 
 class Scanner {
@@ -87,16 +89,16 @@ class Scanner {
       reader.fail('the body must be an object', 0);
     }
     scan.topEnd = reader.object((key) => this.#member(key));
-    const twice = LISTED.find((_, index) => (this.#otherCase & this.#seen & (1 << index)) !== 0);
+    const twice = KNOWN_KEYS.find((_, index) => (this.#otherCase & this.#seen & (1 << index)) !== 0);
     if (twice !== undefined) throw duplicateKey(twice);
     return scan;
   }
 
-  #member(key: StringAt): void {
+  #member(key: StringSpan): void {
     this.#scan.empty = false;
-    const name = listedKey(this.#reader, key);
+    const name = knownKeyOf(this.#reader, key);
     if (name === undefined) {
-      const other = inOtherCase(this.#reader, key);
+      const other = keyInOtherCase(this.#reader, key);
       if (other !== undefined) this.#inOtherCase(other);
       this.#reader.value(1);
       return;
@@ -108,14 +110,14 @@ class Scanner {
     readSampling(this.#reader, name, this.#scan.sampling);
   }
 
-  #inOtherCase(name: ListedKey): void {
+  #inOtherCase(name: KnownKey): void {
     if (isSamplingKey(name)) {
       throw new ApiError('invalid_request', `Write the key '${name}' in small letters.`, { param: name });
     }
     this.#otherCase |= bitOf(name);
   }
 
-  #listed(name: Exclude<ListedKey, SamplingKey>): void {
+  #listed(name: Exclude<KnownKey, SamplingKey>): void {
     const scan = this.#scan;
     switch (name) {
       case 'model':
@@ -148,7 +150,7 @@ class Scanner {
     }
   }
 
-  #model(): Span & { value: string } {
+  #model(): ByteSpan & { value: string } {
     const value = this.#text(MAX_MODEL_CHARS);
     if (value.text === undefined || value.text === '') {
       const message = `'model' must be a non-empty string of at most ${MAX_MODEL_CHARS} characters.`;
@@ -184,7 +186,7 @@ class Scanner {
     return { kind: 'object', start, end: reader.pos, empty, ...switches };
   }
 
-  #number(): NonNullable<BudgetAt['value']> {
+  #number(): NonNullable<BudgetPosition['value']> {
     const reader = this.#reader;
     const start = reader.pos;
     reader.value(1);
@@ -198,7 +200,7 @@ class Scanner {
   }
 
   /** The value at `pos` if it is a string of at most `maxChars` UTF-16 units. */
-  #text(maxChars: number): Span & { text: string | undefined } {
+  #text(maxChars: number): ByteSpan & { text: string | undefined } {
     const reader = this.#reader;
     const start = reader.pos;
     if (reader.bytes[start] !== 0x22) {
@@ -212,7 +214,7 @@ class Scanner {
     return { start, end, text: text.length > maxChars ? undefined : text };
   }
 
-  #word(depth: number): Span & { word: 'true' | 'false' | 'null' | 'other' } {
+  #word(depth: number): ByteSpan & { word: 'true' | 'false' | 'null' | 'other' } {
     const reader = this.#reader;
     const start = reader.pos;
     const first = reader.bytes[start];

@@ -3,17 +3,17 @@
  * Lines end with CRLF, LF or CR, a blank line ends an event, and a chunk may end anywhere.
  */
 import { concat } from '../collections/concat.ts';
-import { BOM, Gathered, startsWith, textOf, utf8 } from './bytes.ts';
+import { BOM, ByteBuffer, decodeUtf8, encodeUtf8, startsWith } from './bytes.ts';
 
 /** Longer events are passed on unparsed. */
 const MAX_EVENT_BYTES = 1024 * 1024;
 
 const LF = 0x0a;
 const CR = 0x0d;
-const DATA = utf8('data');
-const EVENT = utf8('event');
-const ERROR = utf8('error');
-const NEWLINE = utf8('\n');
+const DATA = encodeUtf8('data');
+const EVENT = encodeUtf8('event');
+const ERROR = encodeUtf8('error');
+const NEWLINE = encodeUtf8('\n');
 
 export interface SseEvent {
   /** The event as received, with its blank line; only its beginning if it is too long. */
@@ -30,7 +30,7 @@ export interface SseEvent {
  * the LF of a CRLF that spans two chunks, because that event was already emitted; see `endedWithCr`.
  */
 export class SseSplitter {
-  readonly #event: Gathered;
+  readonly #event: ByteBuffer;
   /** The current line is empty so far. */
   #lineEmpty = true;
   /** The last byte was a CR; an LF that follows belongs to the same line end. */
@@ -40,7 +40,7 @@ export class SseSplitter {
   #first = true;
 
   constructor(maxEventBytes = MAX_EVENT_BYTES) {
-    this.#event = new Gathered(maxEventBytes);
+    this.#event = new ByteBuffer(maxEventBytes);
   }
 
   /** Bytes of the unfinished event. */
@@ -153,7 +153,7 @@ export function sseFields(event: { bytes: Uint8Array; first: boolean }): SseFiel
       else more.push(NEWLINE, value);
     } else {
       const name = valueAt(bytes, line, end, EVENT);
-      if (name !== undefined) fields.event = textOf(bytes.subarray(name, end));
+      if (name !== undefined) fields.event = decodeUtf8(bytes.subarray(name, end));
       else if (valueAt(bytes, line, end, ERROR) !== undefined) fields.error = true;
     }
     // A CRLF counts as two line ends here: the empty line between them has no field.

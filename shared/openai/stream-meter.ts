@@ -1,23 +1,23 @@
 /** Reads usage, completeness and finish reason from an SSE answer. */
-import { Needle, sameBytes, startsWith, utf8 } from './bytes.ts';
-import { parseObject } from './continuation/json.ts';
+import { ByteSearch, encodeUtf8, sameBytes, startsWith } from './bytes.ts';
+import { parseJsonObject } from './continuation/json.ts';
 import type { Endpoint } from './endpoints.ts';
-import type { Meter, MeterEnd, MeterOptions } from './meter.ts';
 import { type SseEvent, type SseFields, SseSplitter, sseFields } from './sse.ts';
-import { ABORTED, isObject, readFinish, readUsage, settleUsage, type UsageReport } from './usage.ts';
+import { ABORTED, completeUsage, isObject, readFinish, readUsageJson, type UsageReport } from './usage.ts';
+import type { MeterResult, UsageMeter, UsageMeterOptions } from './usage-meter.ts';
 
 /** An event longer than this is not the usage event, whose size does not depend on the answer. */
 const MAX_HELD_BYTES = 64 * 1024;
 
 const LF = 0x0a;
-const DONE = utf8('[DONE]');
-const ERROR = utf8('"error"');
-const USAGE = new Needle('"usage"');
-const FINISH = new Needle('"finish_reason"');
-const ABORT = new Needle(`"${ABORTED}"`);
-const ERROR_FIELD = new Needle('error:');
-const CHOICES = new Needle('"choices"');
-const INDEX = new Needle('"index"');
+const DONE = encodeUtf8('[DONE]');
+const ERROR = encodeUtf8('"error"');
+const USAGE = new ByteSearch('"usage"');
+const FINISH = new ByteSearch('"finish_reason"');
+const ABORT = new ByteSearch(`"${ABORTED}"`);
+const ERROR_FIELD = new ByteSearch('error:');
+const CHOICES = new ByteSearch('"choices"');
+const INDEX = new ByteSearch('"index"');
 const OPEN_OBJECT = 0x7b;
 const ONE = 0x31;
 const NINE = 0x39;
@@ -42,12 +42,12 @@ function isError(data: Uint8Array): boolean {
   while (isSpace(data[pos])) pos++;
   if (startsWith(data, ERROR, pos)) return true;
   if (data.length > ERROR_MAX_BYTES || CHOICES.indexIn(data) >= 0) return false;
-  const said = parseObject(data);
+  const said = parseJsonObject(data);
   return said?.object === 'error' || isObject(said?.error);
 }
 
 /** True if the key occurs anywhere with a value of this kind. A key that text merely quotes has escaped quotes. */
-function hasKey(data: Uint8Array, key: Needle, from: number, to = from): boolean {
+function hasKey(data: Uint8Array, key: ByteSearch, from: number, to = from): boolean {
   for (let at = key.indexIn(data); at >= 0; at = key.indexIn(data, at + 1)) {
     let pos = at + key.bytes.length;
     while (isSpace(data[pos])) pos++;
@@ -60,9 +60,9 @@ function hasKey(data: Uint8Array, key: Needle, from: number, to = from): boolean
   return false;
 }
 
-export class StreamMeter implements Meter {
+export class StreamMeter implements UsageMeter {
   readonly #endpoint: Endpoint;
-  readonly #options: MeterOptions;
+  readonly #options: UsageMeterOptions;
   readonly #splitter = new SseSplitter();
   #report: UsageReport = {};
   /** Events with a piece of the answer: about one per token. */
@@ -87,7 +87,7 @@ export class StreamMeter implements Meter {
   #droppedLast = false;
   readonly #visit = (event: SseEvent) => this.#look(event);
 
-  constructor(endpoint: Endpoint, options: MeterOptions) {
+  constructor(endpoint: Endpoint, options: UsageMeterOptions) {
     this.#endpoint = endpoint;
     this.#options = options;
     this.#dropping = options.dropUsageEvent && endpoint.injectUsage;
@@ -182,10 +182,10 @@ export class StreamMeter implements Meter {
     const hasUsage = !tooLong && hasKey(data, USAGE, OPEN_OBJECT);
     const hasFinish = !tooLong && hasKey(data, FINISH, QUOTE);
     const hasMore = !tooLong && hasKey(data, INDEX, ONE, NINE);
-    const chunk = hasUsage || hasFinish || hasMore ? parseObject(data) : undefined;
+    const chunk = hasUsage || hasFinish || hasMore ? parseJsonObject(data) : undefined;
     const choices = chunk?.choices;
     if (hasUsage) {
-      const report = readUsage(this.#endpoint.usage, chunk?.usage);
+      const report = readUsageJson(this.#endpoint.usage, chunk?.usage);
       if (report !== undefined) this.#report = report;
     }
     if ((hasFinish || hasMore) && Array.isArray(choices)) this.#readChoices(choices);
@@ -212,7 +212,7 @@ export class StreamMeter implements Meter {
     let object: Record<string, unknown> | undefined;
     let type = fields.event;
     if (type === undefined) {
-      object = tooLong ? undefined : parseObject(data);
+      object = tooLong ? undefined : parseJsonObject(data);
       type = typeof object?.type === 'string' ? object.type : '';
     }
     if (type.endsWith('delta') && type !== 'message_delta') {
@@ -223,7 +223,7 @@ export class StreamMeter implements Meter {
     const isTerminal = terminal.includes(type);
     if (isTerminal) this.#saidLast = this.#complete = true;
     if (tooLong || !(isTerminal || hasKey(data, USAGE, OPEN_OBJECT))) return;
-    object ??= parseObject(data);
+    object ??= parseJsonObject(data);
     if (object === undefined) return;
     if (this.#endpoint.usage === 'responses') this.#readResponse(object.response, isTerminal);
     else this.#readMessage(type, object);
@@ -231,7 +231,7 @@ export class StreamMeter implements Meter {
 
   #readResponse(response: unknown, isTerminal: boolean): void {
     if (!isTerminal || !isObject(response)) return;
-    this.#report = readUsage('responses', response.usage) ?? this.#report;
+    this.#report = readUsageJson('responses', response.usage) ?? this.#report;
     this.#finish = readFinish(response.status);
   }
 
@@ -240,23 +240,23 @@ export class StreamMeter implements Meter {
    */
   #readMessage(type: string, object: Record<string, unknown>): void {
     if (type === 'message_start') {
-      const usage = isObject(object.message) ? readUsage('anthropic', object.message.usage) : undefined;
+      const usage = isObject(object.message) ? readUsageJson('anthropic', object.message.usage) : undefined;
       if (usage === undefined) return;
       // Its output_tokens is a placeholder: a stream that breaks later would be billed as one token.
       const { completion: _, ...known } = usage;
       this.#report = { ...this.#report, ...known };
     } else if (type === 'message_delta') {
-      this.#report = { ...this.#report, ...readUsage('anthropic', object.usage) };
+      this.#report = { ...this.#report, ...readUsageJson('anthropic', object.usage) };
       const reason = isObject(object.delta) ? object.delta.stop_reason : undefined;
       this.#finish = readFinish(reason) ?? this.#finish;
     }
   }
 
-  end(): MeterEnd {
+  end(): MeterResult {
     const flush = this.#lookAtRest();
     return {
       flush,
-      usage: settleUsage(this.#endpoint, this.#options, this.#report, this.#pieces),
+      usage: completeUsage(this.#endpoint, this.#options, this.#report, this.#pieces),
       complete: this.#complete && !this.#aborted,
       ...(this.#aborted && { aborted: true }),
       ...(this.#isCut && { cut: true }),

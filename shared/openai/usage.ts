@@ -1,7 +1,7 @@
 /** Token counts as the three families of endpoints report them. */
 import type { Endpoint, UsageKind } from './endpoints.ts';
 
-export interface Usage {
+export interface TokenUsage {
   /** Tokens, including cached ones. */
   prompt: number;
   /** Tokens, including reasoning. */
@@ -50,7 +50,7 @@ function report(counts: Counts): UsageReport | undefined {
 }
 
 /** Reads a `usage` object; undefined if it is not an object or has no counts. */
-export function readUsage(kind: UsageKind, usage: unknown): UsageReport | undefined {
+export function readUsageJson(kind: UsageKind, usage: unknown): UsageReport | undefined {
   if (!isObject(usage)) return undefined;
   switch (kind) {
     case 'openai': {
@@ -115,7 +115,7 @@ export function isAborted(answer: unknown): boolean {
   return Array.isArray(choices) && choices.some((choice) => isObject(choice) && choice.finish_reason === ABORTED);
 }
 
-const NO_USAGE: Usage = { prompt: 0, completion: 0, cached: 0, reasoning: 0, estimated: false };
+const NO_USAGE: TokenUsage = { prompt: 0, completion: 0, cached: 0, reasoning: 0, estimated: false };
 
 /** Bytes per token of text, by the usual rule of thumb. */
 const BYTES_PER_TOKEN = 4;
@@ -128,12 +128,12 @@ export function estimateTokens(bytes: number): number {
  * Fills in what the report lacks. Endpoints without tokens and failed answers cost nothing.
  * @param completion estimated tokens; undefined if this endpoint generates none
  */
-export function settleUsage(
+export function completeUsage(
   endpoint: Pick<Endpoint, 'usage'>,
   { status = 200, promptBytes }: { status?: number; promptBytes?: number },
   report: UsageReport,
   completion: number | undefined,
-): Usage {
+): TokenUsage {
   if (endpoint.usage === 'none' || status >= 400) return NO_USAGE;
   return {
     prompt: report.prompt ?? estimateTokens(promptBytes ?? 0),

@@ -3,7 +3,7 @@
  * see it: `: otela queued 3rd`, `: otela queued in Slurm`, `: otela loading 60%`, `: otela starting`. An unknown number
  * is omitted.
  */
-export type Wait =
+export type WaitReason =
   /** Waits for a free node; `position` 1 is next. */
   | { reason: 'queued'; position?: number }
   /** The model's job waits in a scheduler's queue. */
@@ -14,11 +14,11 @@ export type Wait =
   | { reason: 'starting' };
 
 /** As sent, with the empty line that ends an event. */
-export function waitComment(wait: Wait): string {
+export function waitComment(wait: WaitReason): string {
   return `: otela ${wordsOf(wait)}\n\n`;
 }
 
-function wordsOf(wait: Wait): string {
+function wordsOf(wait: WaitReason): string {
   switch (wait.reason) {
     case 'queued':
       if ('where' in wait) return `queued in ${wait.where}`;
@@ -40,7 +40,7 @@ const COMMENT =
   /^otela (?:(queued)(?: ([1-9][0-9]{0,6})(?:st|nd|rd|th)| in ([A-Za-z][A-Za-z ]{0,30}))?|(loading)(?: (100|[0-9]{1,2})%)?|(starting))$/;
 
 /** `text`: a comment's line without its colon. Undefined: another comment. */
-export function readWaitComment(text: string): Wait | undefined {
+export function readWaitComment(text: string): WaitReason | undefined {
   const [, queued, position, where, loading, percent, starting] = COMMENT.exec(text.trim()) ?? [];
   if (where !== undefined) return { reason: 'queued', where };
   if (queued !== undefined) return { reason: 'queued', ...(position !== undefined && { position: Number(position) }) };

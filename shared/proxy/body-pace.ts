@@ -1,7 +1,7 @@
 /** Drops a body that stalls or nearly stalls: it holds memory that others wait for, and a connection. */
-import { isSlower } from '../collections/timer.ts';
+import { timesOut } from '../collections/timer.ts';
 import { ApiError } from '../openai/errors.ts';
-import type { Clock } from './host.ts';
+import type { HostClock } from './host.ts';
 
 /** Default of gateways and ingresses. */
 export const BODY_STALL_MS = 30_000;
@@ -12,7 +12,7 @@ export const BODY_STALL_MS = 30_000;
  */
 const LEAST_BYTES_PER_MS = 0.5;
 
-type PaceClock = Pick<Clock, 'steadyNow' | 'after'>;
+type PaceClock = Pick<HostClock, 'steadyNow' | 'after'>;
 
 /**
  * How much longer a body's reader waits: at most `stallMs`, a second less for each second of waiting, a second more for
@@ -38,7 +38,7 @@ export class BodyPace {
     const clock = this.#clock;
     const from = clock.steadyNow();
     const until = from + this.#leftMs;
-    for (let now = from; await isSlower(piece, Math.min(until - now, lookMs), clock.after); ) {
+    for (let now = from; await timesOut(piece, Math.min(until - now, lookMs), clock.after); ) {
       now = clock.steadyNow();
       if (now >= until) throw tooSlow(this.#stallMs);
       look();

@@ -1,6 +1,6 @@
 /** Models that start on demand: what a request for such a model does, and what its client is told. */
 import { ApiError, retryAfter } from '../openai/errors.ts';
-import type { Wait } from '../openai/wait-comment.ts';
+import type { WaitReason } from '../openai/wait-comment.ts';
 import type { Route } from './host.ts';
 
 /** A model that no node serves and that a factory starts on demand. */
@@ -24,7 +24,7 @@ const LOOK_AGAIN_MS = 30_000;
 const RETRY_MAX_MS = 3_600_000;
 
 /** The first cold model of the route. Undefined: one of its models is served, or none is cold. */
-export function coldOf(route: Pick<Route, 'cold' | 'request' | 'fallbacks'>): ColdModel | undefined {
+export function findColdModel(route: Pick<Route, 'cold' | 'request' | 'fallbacks'>): ColdModel | undefined {
   const { cold } = route;
   if (cold === undefined) return undefined;
   for (const model of [route.request.model, ...route.fallbacks]) {
@@ -38,25 +38,26 @@ export function coldOf(route: Pick<Route, 'cold' | 'request' | 'fallbacks'>): Co
  * How long a request waits for a cold model, milliseconds.
  * @throws ApiError 403 if it may not start the model; 503 if it may not wait, if it would wait in vain, or if the model is not started
  */
-export function waitFor(cold: ColdModel, route: Pick<Route, 'cold' | 'startWaitMs'>): number {
-  if (cold.state === 'resting') throw modelResting(cold.model);
+export function coldStartWaitMs(cold: ColdModel, route: Pick<Route, 'cold' | 'startWaitMs'>): number {
+  if (cold.state === 'resting') throw modelNotRunningError(cold.model);
   if (cold.state === 'cold' && !cold.mayStart) throw mayNotStart(cold.model);
   const waitMs = route.startWaitMs ?? 0;
   if (waitMs > 0 && (cold.readyInMs === undefined || cold.readyInMs <= waitMs)) return waitMs;
   if (cold.mayStart) route.cold?.ask(cold.model);
-  throw coldStarting(cold);
+  throw coldStartingError(cold);
 }
 
 /** 503 `model_starting`. The message says how far the start is and what the client can do. */
-export function coldStarting({ model, state, readyInMs, percent, where }: ColdModel): ApiError {
+export function coldStartingError({ model, state, readyInMs, percent, where }: ColdModel): ApiError {
   const how = wordsOf({ state, percent, where });
-  const left = readyInMs === undefined ? 'how long it takes is not known' : `it is ready in about ${span(readyInMs)}`;
+  const left =
+    readyInMs === undefined ? 'how long it takes is not known' : `it is ready in about ${durationText(readyInMs)}`;
   const message = `The model '${model}' is not running: ${how}; ${left}. Try again then, or wait for it with x-otela-wait: SECONDS.`;
   const again = Math.min(RETRY_MAX_MS, Math.max(1_000, readyInMs ?? LOOK_AGAIN_MS));
   return new ApiError('model_starting', message, { param: 'model', headers: retryAfter(again) });
 }
 
-export function modelResting(model: string): ApiError {
+export function modelNotRunningError(model: string): ApiError {
   const message = `The model '${model}' could not be started several times; its operator has to look at it.`;
   return new ApiError('no_capacity', message, { param: 'model', headers: { 'x-should-retry': 'false' } });
 }
@@ -82,7 +83,7 @@ function wordsOf({ state, percent, where }: Pick<ColdModel, 'state' | 'percent' 
 }
 
 /** The state as a comment in the waiting stream. */
-export function coldWait({ state, percent, where }: ColdModel): Wait {
+export function coldWaitReason({ state, percent, where }: ColdModel): WaitReason {
   switch (state) {
     case 'queued':
       return where === undefined ? { reason: 'starting' } : { reason: 'queued', where };
@@ -94,7 +95,7 @@ export function coldWait({ state, percent, where }: ColdModel): Wait {
 }
 
 /** Formats an approximate duration. */
-export function span(ms: number): string {
+export function durationText(ms: number): string {
   if (ms < 90_000) return `${Math.max(1, Math.round(ms / 1_000))} s`;
   return ms < 5_400_000 ? `${Math.round(ms / 60_000)} min` : `${Math.round(ms / 3_600_000)} h`;
 }

@@ -1,5 +1,5 @@
-import { isSlower } from '../collections/timer.ts';
-import type { Clock } from './host.ts';
+import { timesOut } from '../collections/timer.ts';
+import type { HostClock } from './host.ts';
 import type { BodySource } from './message.ts';
 
 /** Limits on how much of a refused body an error response waits for, and for how long. */
@@ -13,7 +13,7 @@ const DISCARD_MAX_MS = 10_000;
  */
 export async function discardBody(
   body: BodySource,
-  { clock }: { clock: Pick<Clock, 'steadyNow' | 'after'> },
+  { clock }: { clock: Pick<HostClock, 'steadyNow' | 'after'> },
   maxBytes = DISCARD_MAX_BYTES,
 ): Promise<void> {
   const reader = body.whole === undefined ? body.reader() : undefined;
@@ -23,7 +23,7 @@ export async function discardBody(
     for (let bytes = 0; bytes < maxBytes && clock.steadyNow() < deadline; ) {
       const next = reader.read();
       // A client that neither sends nor leaves would delay the response forever.
-      if (await isSlower(next, deadline - clock.steadyNow(), clock.after)) break;
+      if (await timesOut(next, deadline - clock.steadyNow(), clock.after)) break;
       const piece = await next;
       if (piece === undefined) return;
       bytes += piece.length;

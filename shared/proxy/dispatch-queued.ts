@@ -1,26 +1,26 @@
 /** Finds the node that answers: tries nodes, waits in the queue if none is free, and tries again. */
 import { type QueuedWork, runQueued } from '../queue/run-queued.ts';
-import { reachesNoEngine, tellsOfHang } from '../routing/attempts.ts';
-import { type Choice, choose, ended, type Question, started } from '../routing/choose.ts';
-import { scopeOf } from '../routing/trust.ts';
+import { chooseNode, type NodeChoice, type RoutingQuery, requestEnded, requestStarted } from '../routing/choose.ts';
+import { endsBeforeEngine, indicatesHang } from '../routing/retry-policy.ts';
+import { trustScope } from '../routing/trust.ts';
 import { type AttemptPlan, type DispatchHost, dispatch, type UpstreamResponse } from '../upstream/dispatch.ts';
 import { bodyFailure, isRepeatable } from '../upstream/parsed-request.ts';
 import { isEventStream, type ResponseStream, type StartedResponse, startResponse } from '../upstream/response.ts';
-import { coldOf, coldStarting } from './cold-model.ts';
-import { questionOf } from './filter.ts';
+import { coldStartingError, findColdModel } from './cold-model.ts';
+import { routingQuery } from './filter.ts';
 import type { NodeMemory } from './host.ts';
 import type { RequestContext } from './request-context.ts';
-import { forNode, sealStale } from './sealed.ts';
+import { sealStaleError, withContentKey } from './sealed.ts';
 
-export type Dispatched = UpstreamResponse<Choice, ResponseStream>;
+export type DispatchResult = UpstreamResponse<NodeChoice, ResponseStream>;
 
 /** @throws ApiError if no node answered, AttemptError `cancelled` if the client left */
-export function dispatchQueued<C>(context: RequestContext<C>): Promise<Dispatched> {
+export function dispatchQueued<C>(context: RequestContext<C>): Promise<DispatchResult> {
   const { host, route, entry } = context;
   const models = [route.request.model, ...route.fallbacks];
   if (entry.attempts === 0) host.memory.retries.asked(host.clock.now());
   return runQueued(
-    queuedWork(context, () => {
+    queueableDispatch(context, () => {
       if (entry.queuedMs === 0) return dispatch(dispatchHost(context));
       return Promise.resolve(host.refresh(models)).then(() => dispatch(dispatchHost(context)));
     }),
@@ -30,11 +30,11 @@ export function dispatchQueued<C>(context: RequestContext<C>): Promise<Dispatche
 /**
  * `tryNodes`: one try at the current nodes. `scope`: narrower than the route's if not every node of the route will do.
  */
-export function queuedWork<C>(
+export function queueableDispatch<C>(
   context: RequestContext<C>,
-  tryNodes: () => Promise<Dispatched>,
-  scope: () => string = () => scopeOfRoute(context),
-): QueuedWork<Dispatched> {
+  tryNodes: () => Promise<DispatchResult>,
+  scope: () => string = () => queueScope(context),
+): QueuedWork<DispatchResult> {
   const { host, route, entry, request, caller, info, priority, name, parsed } = context;
   const { model } = route.request;
   const { client } = request;
@@ -43,12 +43,12 @@ export function queuedWork<C>(
     waitMs: context.waitMs,
     entry,
     late: () => {
-      const cold = coldOf(route);
-      return cold === undefined ? undefined : coldStarting(cold);
+      const cold = findColdModel(route);
+      return cold === undefined ? undefined : coldStartingError(cold);
     },
     behind: () => host.isQueued(model, scope),
     wait: async (until, back) => {
-      const ended = context.record.queues();
+      const ended = context.record.queueEntered();
       const { busy, begun, queuedMs } = entry;
       const bytes = parsed.body.kind === 'kept' ? parsed.body.bytes.length : 0;
       const place = { name, model, scope: scope(), caller, priority, busy, begun, queuedMs, bytes, until, back };
@@ -63,39 +63,39 @@ export function queuedWork<C>(
 }
 
 /** Names the nodes that a request may go to. Requests for the same nodes wait in one queue. */
-export function scopeOfRoute({ route }: Pick<RequestContext<unknown>, 'route'>): string {
-  const scope = `${scopeOf(route.trust)} ${route.demand.words}`;
+export function queueScope({ route }: Pick<RequestContext<unknown>, 'route'>): string {
+  const scope = `${trustScope(route.trust)} ${route.demand.words}`;
   return route.onlyScope === undefined ? scope : `${scope} ${route.onlyScope}`;
 }
 
 /** The nodes of a request's route, as `dispatch` tries them. */
-export function dispatchHost<C>(context: RequestContext<C>): DispatchHost<Choice, ResponseStream> {
+export function dispatchHost<C>(context: RequestContext<C>): DispatchHost<NodeChoice, ResponseStream> {
   const { host, route, entry, request, parsed, record, engineAttempts } = context;
   const { clock, memory } = host;
-  const among: Question['among'] = (candidates) => entry.among(candidates, clock.now());
+  const among: RoutingQuery['among'] = (candidates) => entry.among(candidates, clock.now());
   let isProbe = false;
   return {
     choose: (tried) => {
       const isAvoided = avoidedBy(memory, clock.now(), isRepeatable(parsed));
-      return choose(route.nodes, questionOf(route, clock, { among, isAvoided }), tried);
+      return chooseNode(route.nodes, routingQuery(route, clock, { among, isAvoided }), tried);
     },
     attempt: (choice, plan) => {
       entry.attempts = plan.number;
       engineAttempts.count++;
       isProbe = memory.breakers.started(choice.node.session, clock.now());
-      started(choice);
+      requestStarted(choice);
       return attempt(context, choice, plan);
     },
     onFailure: ({ node }, code) => {
       const now = clock.now();
-      if (reachesNoEngine(code)) engineAttempts.count--;
+      if (endsBeforeEngine(code)) engineAttempts.count--;
       entry.onFailure(node.session, code, now);
       record.attempt(code, node.session);
-      if (tellsOfHang(code)) memory.breakers.hangs(node.session, now);
+      if (indicatesHang(code)) memory.breakers.hangs(node.session, now);
       host.onAttemptFailed(node, code);
     },
     onEnd: (choice, ending) => {
-      ended(choice, ending);
+      requestEnded(choice, ending);
       const { session } = choice.node;
       host.onAttemptEnded(session, ending, memory.breakers.ended(session, ending, isProbe, clock.now()));
     },
@@ -106,14 +106,14 @@ export function dispatchHost<C>(context: RequestContext<C>): DispatchHost<Choice
     left: () => request.client.left,
     whenLeft: (call) => request.client.on(call),
     refusal: (failure) => {
-      if (failure === undefined && route.isStale?.() === true) return sealStale();
+      if (failure === undefined && route.isStale?.() === true) return sealStaleError();
       return bodyFailure(parsed) ?? host.refusal(route, failure);
     },
   };
 }
 
 /** Nodes to avoid while others are available. */
-function avoidedBy(memory: NodeMemory, now: number, mayProbe: boolean): Question['isAvoided'] {
+function avoidedBy(memory: NodeMemory, now: number, mayProbe: boolean): RoutingQuery['isAvoided'] {
   const isFailing = memory.breakers.avoided(now, mayProbe);
   const isAvoided = memory.avoided?.(now);
   if (isAvoided === undefined) return isFailing;
@@ -122,7 +122,7 @@ function avoidedBy(memory: NodeMemory, now: number, mayProbe: boolean): Question
 
 async function attempt<C>(
   context: RequestContext<C>,
-  choice: Choice,
+  choice: NodeChoice,
   plan: AttemptPlan,
 ): Promise<StartedResponse<ResponseStream>> {
   const { host, parsed, route, request, caller, continues, reservation, record } = context;
@@ -131,7 +131,7 @@ async function attempt<C>(
   const stream = await host.open({
     choice,
     plan: kept ? plan : { ...plan, movable: false }, // A streamed body is not kept, so it cannot be sent to another node.
-    dispatch: forNode(forModel(context, choice), choice),
+    dispatch: withContentKey(contextForModel(context, choice), choice),
     caller,
     route,
     request,
@@ -150,9 +150,9 @@ async function attempt<C>(
 }
 
 /** The context for the chosen model: the same, or with the route of the fallback that was chosen. */
-export function forModel<C>(
+export function contextForModel<C>(
   context: RequestContext<C>,
-  { model, request }: Pick<Choice, 'model' | 'request'>,
+  { model, request }: Pick<NodeChoice, 'model' | 'request'>,
 ): RequestContext<C> {
   const { route } = context;
   if (model === route.request.model) return context;

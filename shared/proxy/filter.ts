@@ -1,11 +1,11 @@
 /** Decides, before a node is asked, whether a request has a node to go to, may wait for one, or is refused. */
 import { ApiError } from '../openai/errors.ts';
-import { type Question, unmet } from '../routing/choose.ts';
+import { type RoutingQuery, unmetRequirements } from '../routing/choose.ts';
 import { isTrusted } from '../routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../wire/limits.ts';
-import { coldOf, span, waitFor } from './cold-model.ts';
-import type { Clock, Host, RequestInfo, Route } from './host.ts';
-import { endsWithin, mayEndWithin, modelStarting, startOf } from './model-starting.ts';
+import { coldStartWaitMs, durationText, findColdModel } from './cold-model.ts';
+import type { Host, HostClock, RequestInfo, Route } from './host.ts';
+import { endsWithin, findModelStart, mayEndWithin, modelStartingError } from './model-starting.ts';
 
 /**
  * Returns how long the request waits if no node is free, in milliseconds.
@@ -21,13 +21,13 @@ export function filter(route: Route, info: RequestInfo, host: Pick<Host<never>, 
   requireMet(route, clock);
   const models = [route.request.model, ...route.fallbacks];
   info.known = isKnown(route, route.request.model);
-  const cold = coldOf(route);
-  if (cold !== undefined) return waitFor(cold, route);
-  const start = startOf(route.nodes, models, route.trust, now);
+  const cold = findColdModel(route);
+  if (cold !== undefined) return coldStartWaitMs(cold, route);
+  const start = findModelStart(route.nodes, models, route.trust, now);
   if (start !== undefined) {
     const { startWaitMs } = route;
     const waits = startWaitMs === undefined ? endsWithin(start, route.waitMs) : mayEndWithin(start, startWaitMs);
-    if (!waits) throw modelStarting(start);
+    if (!waits) throw modelStartingError(start);
     return startWaitMs ?? route.waitMs;
   }
   if (models.some((model) => isServed(route, model))) return route.waitMs;
@@ -36,39 +36,39 @@ export function filter(route: Route, info: RequestInfo, host: Pick<Host<never>, 
       param: 'model',
     });
   }
-  if (route.waitMs === 0 || !hopesFor(route)) throw host.refusal(route, undefined);
+  if (route.waitMs === 0 || !mayBecomeServed(route)) throw host.refusal(route, undefined);
   const goneMs = now - lastLeft(route, models);
-  if (goneMs > route.restartGraceMs) throw longGone(route.request.model, goneMs);
+  if (goneMs > route.restartGraceMs) throw modelGoneError(route.request.model, goneMs);
   return route.waitMs;
 }
 
 /** The criteria for choosing a node at this moment. */
-export function questionOf(
+export function routingQuery(
   { request, fallbacks, demand, policyFor, trust, only }: Route,
-  clock: Pick<Clock, 'now' | 'random'>,
-  more: Pick<Question, 'isAvoided' | 'among'> = {},
-): Question {
+  clock: Pick<HostClock, 'now' | 'random'>,
+  more: Pick<RoutingQuery, 'isAvoided' | 'among'> = {},
+): RoutingQuery {
   const fixed = { request, fallbacks, demand, policyFor, trust, only, lostLatelyMs: RESUME_WINDOW_MS };
   return { ...fixed, ...more, now: clock.now(), random: clock.random };
 }
 
 /** Refuses a request whose requirements no node meets: waiting would not change that. */
-function requireMet(route: Route, clock: Pick<Clock, 'now' | 'random'>): void {
+function requireMet(route: Route, clock: Pick<HostClock, 'now' | 'random'>): void {
   if (route.demand.require.length === 0) return;
-  const instead = unmet(route.nodes, questionOf(route, clock));
+  const instead = unmetRequirements(route.nodes, routingQuery(route, clock));
   if (instead === undefined) return;
   const message = `No node that may be asked meets what this request requires: ${instead}.`;
   throw new ApiError('requirement_not_met', message, { param: 'x-otela-require' });
 }
 
 /** True if a request that ended with `error` may find a node by waiting. */
-export function hopes(route: Route, error: ApiError): boolean {
-  return (route.mayHope?.(error) ?? true) && hopesFor(route);
+export function isWorthWaiting(route: Route, error: ApiError): boolean {
+  return (route.mayWait?.(error) ?? true) && mayBecomeServed(route);
 }
 
 /** True if an allowed node was there, is expected by the operator, or is being started. */
-function hopesFor(route: Route): boolean {
-  const cold = coldOf(route);
+function mayBecomeServed(route: Route): boolean {
+  const cold = findColdModel(route);
   if (cold !== undefined) return cold.state !== 'resting';
   return [route.request.model, ...route.fallbacks].some(
     (model) =>
@@ -92,8 +92,8 @@ function lastLeft(route: Route, models: readonly string[]): number {
 }
 
 /** A node that restarts is back sooner. If the operator expects nodes for the model, requests wait. */
-function longGone(model: string, goneMs: number): ApiError {
-  const message = `The last node that served '${model}' left ${span(goneMs)} ago, and none is being started.`;
+function modelGoneError(model: string, goneMs: number): ApiError {
+  const message = `The last node that served '${model}' left ${durationText(goneMs)} ago, and none is being started.`;
   return new ApiError('no_capacity', message, { param: 'model', headers: { 'x-should-retry': 'false' } });
 }
 
@@ -105,6 +105,6 @@ function isServed({ nodes }: Route, model: string): boolean {
   return nodes.model(model)?.all.some(({ state }) => state === 'SERVING') ?? false;
 }
 
-export function noCapacity(model: string): ApiError {
+export function noCapacityError(model: string): ApiError {
   return new ApiError('no_capacity', `No node serves '${model}' at this moment; try again shortly.`);
 }

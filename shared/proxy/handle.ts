@@ -2,38 +2,38 @@
  * One request, from top to bottom: identify → read body → resolve model → filter → reserve → queue → dispatch →
  * respond. `record` is told each step. Every endpoint and every host uses this one path.
  */
-import { isSlower } from '../collections/timer.ts';
+import { timesOut } from '../collections/timer.ts';
 import { type Endpoint, endpointById, findEndpoint } from '../openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../openai/errors.ts';
 import { headersToEngine } from '../openai/headers.ts';
-import { quoted } from '../openai/quoted.ts';
-import { Timing } from '../openai/timing.ts';
+import { quoteForMessage } from '../openai/quote-for-message.ts';
+import { StageTimer } from '../openai/stage-timer.ts';
 import { QueueEntry } from '../queue/queue-entry.ts';
-import { InBand } from '../upstream/in-band.ts';
+import { InBandErrorDetector } from '../upstream/in-band-error-detector.ts';
 import { isRepeatable, type ParsedRequest } from '../upstream/parsed-request.ts';
 import { discardBody } from './discard-body.ts';
 import { dispatchQueued } from './dispatch-queued.ts';
 import { errorResponse } from './error-response.ts';
-import { filter, hopes } from './filter.ts';
-import type { Host, LimitReservation, Recorder, RequestInfo } from './host.ts';
+import { filter, isWorthWaiting } from './filter.ts';
+import type { HeldReservation, Host, RequestInfo, RequestRecorder } from './host.ts';
 import type { ProxyRequest, ProxyResponse } from './message.ts';
 import { readBody } from './read-body.ts';
 import type { RequestContext } from './request-context.ts';
-import { ownRequestId } from './request-id.ts';
-import { respond, respondLate } from './respond.ts';
+import { clientRequestId } from './request-id.ts';
+import { respond, respondWhenReady } from './respond.ts';
 import { allowsResuming, dispatchResumable } from './resume.ts';
 import { PRIORITY_HEADER, readPriority } from './routed-request.ts';
 import { sealedRoute } from './sealed.ts';
 
 /** Never rejects: errors are responses. */
-export async function handle<C>(request: ProxyRequest, host: Host<C>): Promise<ProxyResponse> {
+export async function handleRequest<C>(request: ProxyRequest, host: Host<C>): Promise<ProxyResponse> {
   const { clock } = host;
-  const own = ownRequestId(request);
+  const own = clientRequestId(request);
   const requestId = own ?? clock.newId();
   const name = own === undefined ? requestId : clock.newId();
   const info: RequestInfo<C> = { requestId, name, startedAt: clock.now() };
   const record = host.record(request, info);
-  const held: Held = { parsed: undefined, reservation: undefined };
+  const held: Releasables = { parsed: undefined, reservation: undefined };
   try {
     return await forward(request, host, info, record, held);
   } catch (error) {
@@ -46,20 +46,20 @@ export async function handle<C>(request: ProxyRequest, host: Host<C>): Promise<P
 }
 
 /** What a failing request must release. */
-interface Held {
+interface Releasables {
   parsed: ParsedRequest | undefined;
-  reservation: LimitReservation | undefined;
+  reservation: HeldReservation | undefined;
 }
 
 async function forward<C>(
   request: ProxyRequest,
   host: Host<C>,
   info: RequestInfo<C>,
-  record: Recorder,
-  held: Held,
+  record: RequestRecorder,
+  held: Releasables,
 ): Promise<ProxyResponse> {
   const { clock } = host;
-  const timing = new Timing(info.startedAt);
+  const timing = new StageTimer(info.startedAt);
   const { name, requestId } = info;
 
   // Identify.
@@ -93,7 +93,7 @@ async function forward<C>(
   const entry = new QueueEntry({
     busyNodes: host.memory.busy,
     queues: waitMs > 0,
-    hopes: (error) => hopes(route, error),
+    hopes: (error) => isWorthWaiting(route, error),
     repeatable: () => isRepeatable(parsed),
     retriesMax: route.retriesMax,
   });
@@ -124,7 +124,7 @@ async function forward<C>(
     timing,
     name,
     endpoint,
-    inBand: new InBand(endpoint, parsed.sealed !== undefined),
+    inBand: new InBandErrorDetector(endpoint, parsed.sealed !== undefined),
     parsed,
     headers: headersToEngine((header) => request.header(header), requestId === name ? undefined : requestId),
     receipt: route.receiptFor(model),
@@ -133,7 +133,8 @@ async function forward<C>(
   const pending = continues ? dispatchResumable(context) : dispatchQueued(context);
 
   // Respond.
-  if (parsed.streaming && (await isSlower(pending, host.pingMs, clock.after))) return respondLate(pending, context);
+  if (parsed.streaming && (await timesOut(pending, host.pingMs, clock.after)))
+    return respondWhenReady(pending, context);
   return respond(await pending, context);
 }
 
@@ -141,9 +142,9 @@ async function forward<C>(
 function requireEndpoint(request: ProxyRequest): Endpoint {
   const { method, path } = request;
   const endpoint = findEndpoint(method, path);
-  if (endpoint === undefined) throw new ApiError('not_found', `There is no ${quoted(path)} here.`);
+  if (endpoint === undefined) throw new ApiError('not_found', `There is no ${quoteForMessage(path)} here.`);
   if (method === 'GET' && 'methodNotAllowed' in endpoint && request.header('upgrade')?.toLowerCase() === 'websocket')
-    throw new ApiError('upgrade_required', `${quoted(path)} takes no WebSocket; use POST.`);
+    throw new ApiError('upgrade_required', `${quoteForMessage(path)} takes no WebSocket; use POST.`);
   if ('methodNotAllowed' in endpoint) throw methodNotAllowed(method, path, endpoint.methodNotAllowed);
   return endpoint;
 }

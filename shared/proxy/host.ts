@@ -1,17 +1,17 @@
 /** What the pipeline needs from its host program: a gateway on Workers, a gateway on Node, or an agent's ingress. */
-import type { After } from '../collections/timer.ts';
+import type { StartTimer } from '../collections/timer.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
 import type { ApiError } from '../openai/errors.ts';
-import type { PlaceAnswer, PlaceRequest } from '../queue/wait-queue.ts';
-import type { Ending } from '../routing/attempts.ts';
+import type { TurnRequest, TurnResult } from '../queue/wait-queue.ts';
 import type { Breakers } from '../routing/breaker.ts';
-import type { BusyNodes } from '../routing/busy.ts';
+import type { BusyNodeMemory } from '../routing/busy.ts';
 import type { Candidate } from '../routing/candidates.ts';
-import type { Choice, Question } from '../routing/choose.ts';
+import type { NodeChoice, RoutingQuery } from '../routing/choose.ts';
 import type { Priority } from '../routing/fair-queue.ts';
 import type { BreakerState } from '../routing/load.ts';
 import type { NodeIndex } from '../routing/nodes.ts';
 import type { RetryBudget } from '../routing/retry-budget.ts';
+import type { RequestOutcome } from '../routing/retry-policy.ts';
 import type { Trust } from '../routing/trust.ts';
 import type { AttemptFailure } from '../upstream/attempt.ts';
 import type { AttemptError } from '../upstream/attempt-error.ts';
@@ -25,7 +25,7 @@ import type { ColdModel } from './cold-model.ts';
 import type { ProxyRequest } from './message.ts';
 
 export interface Host<C = unknown> {
-  readonly clock: Clock;
+  readonly clock: HostClock;
   readonly bodies: BodyLimits;
   readonly memory: NodeMemory;
   /**
@@ -33,7 +33,7 @@ export interface Host<C = unknown> {
    */
   readonly pingMs: number;
   /** Begins the record of one request. */
-  record(request: ProxyRequest, info: Readonly<RequestInfo<C>>): Recorder;
+  record(request: ProxyRequest, info: Readonly<RequestInfo<C>>): RequestRecorder;
   /** Identifies the caller. @throws ApiError 401, 403, 503 */
   identify(request: ProxyRequest, endpoint: Endpoint): C | Promise<C>;
   /** Checks that this caller may use this endpoint. @throws ApiError 400, 403 */
@@ -41,13 +41,13 @@ export interface Host<C = unknown> {
   /** The requested model, and the nodes that may serve it. @throws ApiError 400, 403 */
   resolve(request: ProxyRequest, caller: C, parsed: ParsedRequest): Route | Promise<Route>;
   /** Takes the request's share of its limits. Undefined if no limit counts it. @throws ApiError 429, 503 */
-  reserve(reserved: ReserveRequest<C>): LimitReservation | undefined | Promise<LimitReservation>;
+  reserve(reserved: ReserveRequest<C>): HeldReservation | undefined | Promise<HeldReservation>;
   /** True if another request already waits for the same nodes. `scope` is evaluated only if any request waits. */
   isQueued(model: string, scope: () => string): boolean;
   /** Position of a waiting request, by its name: 1 is next. Undefined if it is not waiting. May reject. */
   positionInQueue(model: string, name: string): number | undefined | Promise<number | undefined>;
   /** Waits once for a turn. Resolves with what ended the wait. @throws AttemptError `cancelled` if the client left */
-  waitForTurn(queued: QueueRequest<C>): Promise<PlaceAnswer>;
+  waitForTurn(queued: QueueRequest<C>): Promise<TurnResult>;
   /** Brings the route's nodes and cold models up to date after a wait. */
   refresh(models: readonly string[]): void | Promise<void>;
   /** Opens one attempt at one node. @throws AttemptError if the engine sent no head */
@@ -55,18 +55,18 @@ export interface Host<C = unknown> {
   /** An attempt failed on its way to its engine or back. */
   onAttemptFailed(node: Candidate, code: AttemptFailure): void;
   /** An attempt ended. `breaker`: the state of the node's breaker, if the attempt changed it. */
-  onAttemptEnded(session: string, ending: Ending, breaker: BreakerState | undefined): void;
+  onAttemptEnded(session: string, ending: RequestOutcome, breaker: BreakerState | undefined): void;
   /** The client's error after the last `failure`; without one, no node could be chosen. */
   refusal(route: Route, failure: AttemptError | undefined): ApiError;
 }
 
 /** `shared` has no clock and no randomness. */
-export interface Clock {
+export interface HostClock {
   /** Milliseconds since the epoch. */
   now(): number;
   /** Milliseconds of a monotonic clock, for deadlines. */
   steadyNow(): number;
-  readonly after: After;
+  readonly after: StartTimer;
   /** Between 0 and 1. */
   random(): number;
   /** A random name for a request. */
@@ -92,9 +92,9 @@ export interface BodyLimits {
 export interface NodeMemory {
   readonly breakers: Breakers;
   readonly retries: RetryBudget;
-  readonly busy: BusyNodes;
+  readonly busy: BusyNodeMemory;
   /** Nodes to avoid while others are available, in addition to those with an open breaker. Undefined: none. */
-  avoided?(now: number): Question['isAvoided'];
+  avoided?(now: number): RoutingQuery['isAvoided'];
 }
 
 /** What is known about a request so far. The pipeline fills it in; the recorder reads it. */
@@ -114,7 +114,7 @@ export interface RequestInfo<C = unknown> {
 }
 
 /** An attempt that got an engine's response head. */
-export interface Reached {
+export interface AttemptTimings {
   region: string | undefined;
   /** The model that was requested there. */
   model: string;
@@ -125,30 +125,30 @@ export interface Reached {
 }
 
 /** Receives each step of a request as it happens. */
-export interface Recorder {
+export interface RequestRecorder {
   /** The request waits for a node. Call the returned function when the wait ends. */
-  queues(): (outcome: 'turn' | 'full' | 'late') => void;
+  queueEntered(): (outcome: 'turn' | 'full' | 'late') => void;
   /**
    * An attempt at this session's node got a response head with this status, or failed with this code. `reached`: where,
    * and how long the path and the engine took.
    */
-  attempt(outcome: number | AttemptFailure, session: string, reached?: Reached): void;
+  attempt(outcome: number | AttemptFailure, session: string, reached?: AttemptTimings): void;
   /** The response is being sent. */
-  answered(status: number, choice: Pick<Choice, 'node' | 'model'>): void;
+  responseStarted(status: number, choice: Pick<NodeChoice, 'node' | 'model'>): void;
   /** Refused before anything was sent. */
   refused(error: unknown): void;
   /** Refused in-band, after a 200 was sent. */
   refusedLate(error: ApiError, cause: unknown): void;
   /** The response broke off. `code`: what the client was told. */
-  broke(reason: string, code: string): void;
+  responseBroke(reason: string, code: string): void;
   /** The client left. Idempotent. */
-  left(): void;
+  clientDisconnected(): void;
   /** The last byte was sent. Idempotent. */
-  over(): void;
+  responseEnded(): void;
 }
 
 /** How one request is routed. */
-export interface Route extends Pick<Question, 'request' | 'fallbacks' | 'demand' | 'policyFor' | 'only'> {
+export interface Route extends Pick<RoutingQuery, 'request' | 'fallbacks' | 'demand' | 'policyFor' | 'only'> {
   readonly nodes: NodeIndex;
   readonly trust: Trust;
   /**
@@ -186,7 +186,7 @@ export interface Route extends Pick<Question, 'request' | 'fallbacks' | 'demand'
   /** True if all nodes of `only` are gone. */
   isStale?(): boolean;
   /** True if a request that ended with `error` may wait for a node. Absent: yes. */
-  mayHope?(error: ApiError): boolean;
+  mayWait?(error: ApiError): boolean;
 }
 
 export interface ColdModels {
@@ -209,23 +209,23 @@ export interface ReserveRequest<C> {
 }
 
 /** How a request ended, for its limits. */
-export interface RequestEnd {
+export interface RequestResult {
   /** Attempts that may have reached an engine. */
   attempts: number;
   /** The last attempt's answer was complete and without error. */
   isComplete: boolean;
 }
 
-export interface LimitReservation {
+export interface HeldReservation {
   /** Headers for the response. */
   readonly headers: Readonly<Record<string, string>>;
   /** Other requests wait for its place. */
   readonly concurrent: boolean;
   /** Idempotent. */
-  release(end: RequestEnd): void;
+  release(end: RequestResult): void;
 }
 
-export interface QueueRequest<C> extends Pick<PlaceRequest, 'name' | 'scope' | 'busy' | 'back'> {
+export interface QueueRequest<C> extends Pick<TurnRequest, 'name' | 'scope' | 'busy' | 'back'> {
   model: string;
   caller: C;
   route: Route;
@@ -244,7 +244,7 @@ export interface QueueRequest<C> extends Pick<PlaceRequest, 'name' | 'scope' | '
 }
 
 export interface AttemptContext<C> {
-  choice: Choice;
+  choice: NodeChoice;
   plan: AttemptPlan;
   dispatch: DispatchContext;
   caller: C;

@@ -8,12 +8,12 @@ import type { Trust } from '../routing/trust.ts';
 const LOOK_AGAIN_MS = 30_000;
 
 /** The first of the models that a node loads and no node serves. Undefined: one is served, or none is loading. */
-export function startOf(
+export function findModelStart(
   nodes: Pick<NodeIndex, 'model'>,
   models: readonly string[],
   trust: Trust,
   now: number,
-): Start | undefined {
+): LocatedModelStart | undefined {
   const starts = models.map((model) => ({ model, start: modelStart(nodes.model(model), trust, now) }));
   const isServed = models.some(
     (model, at) => starts[at]?.start === undefined && nodes.model(model)?.all.some(({ state }) => state === 'SERVING'),
@@ -23,7 +23,7 @@ export function startOf(
   return { model: first.model, ...first.start };
 }
 
-export interface Start extends ModelStart {
+export interface LocatedModelStart extends ModelStart {
   model: string;
 }
 
@@ -39,7 +39,7 @@ export function mayEndWithin(start: ModelStart, waitMs: number): boolean {
   return waitMs > 0 && (left === undefined || left <= waitMs);
 }
 
-export function modelStarting(start: Start): ApiError {
+export function modelStartingError(start: LocatedModelStart): ApiError {
   const { model, nodes, runningMs, usualMs } = start;
   const left = remainingMs(start);
   const where = nodes === 1 ? 'a node' : `${nodes} nodes`;

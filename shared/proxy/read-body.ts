@@ -6,7 +6,7 @@ import { OpaqueBody } from '../upstream/opaque-body.ts';
 import { opaqueFields, type ParsedRequest, parseBody, requireIdentityEncoding } from '../upstream/parsed-request.ts';
 import type { BodyReservation } from './body-memory.ts';
 import { BodyPace } from './body-pace.ts';
-import type { BodyLimits, Clock } from './host.ts';
+import type { BodyLimits, HostClock } from './host.ts';
 import type { BodyReader, ProxyRequest } from './message.ts';
 import { readSealed } from './sealed.ts';
 
@@ -27,7 +27,7 @@ const NOTHING = new Uint8Array(0);
 
 interface Reading {
   readonly bodies: BodyLimits;
-  readonly clock: Clock;
+  readonly clock: HostClock;
 }
 
 /**
@@ -172,7 +172,7 @@ async function readBounded(
 
 interface Progress {
   upload: BodyReservation;
-  clock: Clock;
+  clock: HostClock;
   pace: BodyPace;
 }
 
@@ -206,7 +206,7 @@ async function readPieces(
  * Waits until `bytes` may be held. Meanwhile the connection's flow control slows the client down. @throws ApiError 408,
  * 503
  */
-async function waitForRoom(upload: BodyReservation, bytes: number, clock: Clock): Promise<void> {
+async function waitForRoom(upload: BodyReservation, bytes: number, clock: HostClock): Promise<void> {
   for (let waitedMs = 0; !upload.hold(bytes, clock.steadyNow()); waitedMs += ROOM_EVERY_MS) {
     if (waitedMs >= ROOM_WITHIN_MS) {
       throw new ApiError('server_is_overloaded', 'Too many request bodies are on their way in; try again shortly.');

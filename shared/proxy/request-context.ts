@@ -1,9 +1,9 @@
-import type { Timing } from '../openai/timing.ts';
+import type { StageTimer } from '../openai/stage-timer.ts';
 import type { QueueEntry } from '../queue/queue-entry.ts';
 import type { Priority } from '../routing/fair-queue.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
-import type { InBand } from '../upstream/in-band.ts';
-import type { Host, LimitReservation, Recorder, RequestInfo, Route } from './host.ts';
+import type { InBandErrorDetector } from '../upstream/in-band-error-detector.ts';
+import type { HeldReservation, Host, RequestInfo, RequestRecorder, Route } from './host.ts';
 import type { ProxyRequest } from './message.ts';
 
 /** One request after all its checks, as queue, dispatch and response need it. */
@@ -12,12 +12,12 @@ export interface RequestContext<C> extends DispatchContext {
   readonly request: ProxyRequest;
   readonly caller: C;
   readonly info: RequestInfo<C>;
-  readonly record: Recorder;
+  readonly record: RequestRecorder;
   readonly route: Route;
   readonly entry: QueueEntry;
   /** The longest wait for a node, milliseconds; 0: none. */
   readonly waitMs: number;
-  readonly reservation: LimitReservation | undefined;
+  readonly reservation: HeldReservation | undefined;
   /** Attempts that may have reached an engine. Each is reported and settled. */
   readonly engineAttempts: { count: number };
   readonly priority: Priority;
@@ -25,6 +25,6 @@ export interface RequestContext<C> extends DispatchContext {
   readonly continues: boolean;
   /** By `Clock.steadyNow`. */
   readonly admittedAt: number;
-  readonly timing: Timing;
-  readonly inBand: InBand;
+  readonly timing: StageTimer;
+  readonly inBand: InBandErrorDetector;
 }

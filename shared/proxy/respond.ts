@@ -1,19 +1,19 @@
 /** Sends the engine's response to the client. From the first byte on, errors are in-band. */
 import { concat } from '../collections/concat.ts';
-import { isSlower } from '../collections/timer.ts';
+import { timesOut } from '../collections/timer.ts';
 import { ApiError, toApiError } from '../openai/errors.ts';
-import { headerSafe, headersToClient, lateComment, STREAM_HEADERS } from '../openai/headers.ts';
+import { encodeHeaderValue, headersComment, headersToClient, STREAM_HEADERS } from '../openai/headers.ts';
 import { waitComment } from '../openai/wait-comment.ts';
 import type { ReadableResponse } from '../resume/resumable.ts';
-import type { Choice } from '../routing/choose.ts';
+import type { NodeChoice } from '../routing/choose.ts';
 import { isSealedType, SEALED_STREAM_TYPE } from '../seal/suite.ts';
 import { AttemptError, apiErrorFor } from '../upstream/attempt-error.ts';
 import { UpstreamResponse } from '../upstream/dispatch.ts';
-import { isEventStream, NO_BODY, type Offload, type ResponseStream } from '../upstream/response.ts';
-import { coldOf, coldWait } from './cold-model.ts';
-import type { RequestEnd } from './host.ts';
+import { isEventStream, NO_BODY, type ResponseOffloadHandle, type ResponseStream } from '../upstream/response.ts';
+import { coldWaitReason, findColdModel } from './cold-model.ts';
+import type { RequestResult } from './host.ts';
 import type { ProxyResponse, ResponseSink } from './message.ts';
-import { startOf } from './model-starting.ts';
+import { findModelStart } from './model-starting.ts';
 import type { RequestContext } from './request-context.ts';
 
 /** More than any in-band message needs. */
@@ -25,11 +25,11 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
 /** Its usage is not known yet; whatever is reported later counts by itself. */
-const REFUSED: RequestEnd = { attempts: 0, isComplete: false };
+const REFUSED: RequestResult = { attempts: 0, isComplete: false };
 
-type NodeResponse = ReadableResponse<Choice, ResponseStream>;
+type NodeResponse = ReadableResponse<NodeChoice, ResponseStream>;
 
-function endOf<C>({ engineAttempts }: RequestContext<C>, isComplete: boolean): RequestEnd {
+function endOf<C>({ engineAttempts }: RequestContext<C>, isComplete: boolean): RequestResult {
   return { attempts: engineAttempts.count, isComplete };
 }
 
@@ -40,7 +40,7 @@ export function respond<C>(response: NodeResponse, context: RequestContext<C>): 
   const { status, whole, offload } = answer;
   context.parsed.release();
   const headers = headersFor(response, context);
-  record.answered(status, choice);
+  record.responseStarted(status, choice);
   if (status < 400 && whole === undefined && !response.complete && !NO_BODY.has(status)) {
     const first = chunks.length === 1 ? chunks[0] : undefined;
     if (offload === undefined || first === undefined || !(response instanceof UpstreamResponse)) {
@@ -54,7 +54,7 @@ export function respond<C>(response: NodeResponse, context: RequestContext<C>): 
   if (whole === undefined && !response.complete && !NO_BODY.has(status)) {
     return { status, headers, body: (sink) => pump(response, sink, context) };
   }
-  record.over();
+  record.responseEnded();
   if (whole !== undefined) return { status, headers, body: whole, length: answer.length };
   return { status, headers, body: NO_BODY.has(status) ? null : concat(chunks) };
 }
@@ -69,7 +69,7 @@ function headersFor<C>(response: NodeResponse, context: RequestContext<C>): Reco
   headers['x-otela-node'] = choice.node.session;
   headers['x-otela-provider'] = choice.node.provider;
   headers['x-otela-attempts'] = String(attempts);
-  headers['x-otela-served-model'] = headerSafe(choice.model);
+  headers['x-otela-served-model'] = encodeHeaderValue(choice.model);
   headers['server-timing'] = timing.header(answer.head, entry.queuedMs, host.clock.now());
   if (isEventStream(answer.head)) Object.assign(headers, STREAM_HEADERS);
   if (context.route.headers !== undefined) Object.assign(headers, context.route.headers);
@@ -95,14 +95,14 @@ async function pump<C>(response: NodeResponse, sink: ResponseSink, context: Requ
       const written = sink.write(chunk);
       if (written !== undefined) await written;
     }
-    record.over();
+    record.responseEnded();
     reservation?.release(endOf(context, true)); // Before the end, so that the client's next request does not overtake the release.
     await sink.end();
   } catch (error) {
     reservation?.release(endOf(context, false));
     await response.cancel();
-    if (!(error instanceof AttemptError)) record.left();
-    else record.broke(error.code, apiErrorFor(error).code);
+    if (!(error instanceof AttemptError)) record.clientDisconnected();
+    else record.responseBroke(error.code, apiErrorFor(error).code);
     if (!(error instanceof AttemptError) || !isEventStream(response.answer.head)) return await abort(sink, error);
     await finish(sink, inBand.error(apiErrorFor(error)));
   }
@@ -128,8 +128,8 @@ async function finish(sink: ResponseSink, last: Uint8Array | undefined): Promise
 
 /** Watches an offloaded response until the host has written its rest. */
 async function watch<C>(
-  response: UpstreamResponse<Choice, ResponseStream>,
-  offload: Offload,
+  response: UpstreamResponse<NodeChoice, ResponseStream>,
+  offload: ResponseOffloadHandle,
   context: RequestContext<C>,
 ): Promise<void> {
   const { record, reservation } = context;
@@ -137,18 +137,18 @@ async function watch<C>(
   try {
     await response.through(() => offload.over());
     isComplete = true;
-    record.over();
+    record.responseEnded();
   } catch (error) {
-    if (error instanceof AttemptError) return record.broke(error.code, apiErrorFor(error).code);
+    if (error instanceof AttemptError) return record.responseBroke(error.code, apiErrorFor(error).code);
     await response.cancel();
-    record.left();
+    record.clientDisconnected();
   } finally {
     reservation?.release(endOf(context, isComplete));
   }
 }
 
 /** A stream whose engine takes its time: 200 now, a comment every 15 s, then the response. */
-export function respondLate<C>(pending: Promise<NodeResponse>, context: RequestContext<C>): ProxyResponse {
+export function respondWhenReady<C>(pending: Promise<NodeResponse>, context: RequestContext<C>): ProxyResponse {
   const { info, route, reservation } = context;
   const { requestIdHeader } = context.endpoint;
   const headers = {
@@ -157,7 +157,7 @@ export function respondLate<C>(pending: Promise<NodeResponse>, context: RequestC
     'x-request-id': info.requestId,
     ...(requestIdHeader !== undefined && { [requestIdHeader]: info.requestId }),
     // With fallbacks the gateway does not know yet which model will answer.
-    ...(route.fallbacks.length === 0 && { 'x-otela-served-model': headerSafe(route.request.model) }),
+    ...(route.fallbacks.length === 0 && { 'x-otela-served-model': encodeHeaderValue(route.request.model) }),
     ...route.headers,
     ...reservation?.headers,
   };
@@ -176,9 +176,9 @@ async function pumpLate<C>(
     do {
       await refreshCold(context);
       await sink.write(await waitingComment(context));
-    } while (await isSlower(pending, host.pingMs, host.clock.after));
+    } while (await timesOut(pending, host.pingMs, host.clock.after));
   } catch {
-    record.left();
+    record.clientDisconnected();
     reservation?.release(endOf(context, false));
     pending.then(
       (late) => late.cancel(),
@@ -194,21 +194,21 @@ async function pumpLate<C>(
     record.refusedLate(told, error);
     return finish(sink, inBand.error(told));
   }
-  record.answered(200, response.choice); // 200 was sent, whatever the engine's status is.
+  record.responseStarted(200, response.choice); // 200 was sent, whatever the engine's status is.
   if (isEventStream(response.answer.head) && response.answer.status < 400) {
     if (context.parsed.sealed === undefined) response.chunks.unshift(lateHead(response, context));
     return pump(response, sink, context);
   }
   if (isSealedType(contentTypeOf(response))) return pump(response, sink, context); // Its client reads the status inside.
   const error = await quotedError(response);
-  record.broke('engine_status', error.code);
+  record.responseBroke('engine_status', error.code);
   reservation?.release(REFUSED);
   await finish(sink, inBand.error(error));
 }
 
 /** Updates the model's state for the next comment. If it cannot be read, the old state is used. */
 async function refreshCold<C>({ host, route }: RequestContext<C>): Promise<void> {
-  if (coldOf(route) === undefined) return;
+  if (findColdModel(route) === undefined) return;
   try {
     await host.refresh([route.request.model, ...route.fallbacks]);
   } catch {
@@ -223,10 +223,10 @@ async function refreshCold<C>({ host, route }: RequestContext<C>): Promise<void>
 async function waitingComment<C>(context: RequestContext<C>): Promise<Uint8Array> {
   const { inBand, entry, route, host } = context;
   if (!inBand.takesComments) return inBand.ping;
-  const cold = coldOf(route);
-  if (cold !== undefined) return encoder.encode(waitComment(coldWait(cold)));
+  const cold = findColdModel(route);
+  if (cold !== undefined) return encoder.encode(waitComment(coldWaitReason(cold)));
   const models = [route.request.model, ...route.fallbacks];
-  const start = startOf(route.nodes, models, route.trust, host.clock.now());
+  const start = findModelStart(route.nodes, models, route.trust, host.clock.now());
   if (start !== undefined) {
     const { runningMs, usualMs } = start;
     const percent = usualMs === undefined ? undefined : Math.min(99, (100 * runningMs) / Math.max(1, usualMs));
@@ -240,13 +240,13 @@ async function waitingComment<C>(context: RequestContext<C>): Promise<Uint8Array
 /** Never rejects. If the queue does not reply in time, the comment is sent without the number. */
 async function positionOf<C>({ host, route, name }: RequestContext<C>): Promise<number | undefined> {
   const asked = Promise.resolve(host.positionInQueue(route.request.model, name)).catch(() => undefined);
-  return (await isSlower(asked, POSITION_MS, host.clock.after)) ? undefined : asked;
+  return (await timesOut(asked, POSITION_MS, host.clock.after)) ? undefined : asked;
 }
 
 /** A comment with the information that the response's headers would have carried. */
 function lateHead<C>({ choice, attempts }: NodeResponse, { route }: RequestContext<C>): Uint8Array {
   const told = route.fallbacks.length === 0 ? route.request.model : undefined;
-  return encoder.encode(lateComment(choice.node, attempts, choice.model === told ? undefined : choice.model));
+  return encoder.encode(headersComment(choice.node, attempts, choice.model === told ? undefined : choice.model));
 }
 
 function contentTypeOf({ answer }: NodeResponse): string | undefined {

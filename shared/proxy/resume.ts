@@ -3,21 +3,21 @@ import { QueueEntry } from '../queue/queue-entry.ts';
 import { runQueued } from '../queue/run-queued.ts';
 import { type ReadableResponse, resumable } from '../resume/resumable.ts';
 import type { ResumeHost } from '../resume/successor.ts';
-import type { Choice } from '../routing/choose.ts';
+import type { NodeChoice } from '../routing/choose.ts';
+import { compatibilityScope, hasCompatible, incompatibleSessions } from '../routing/revision-match.ts';
 import { isTrusted } from '../routing/trust.ts';
-import { hasAlike, needsOf, unlike } from '../routing/unlike.ts';
 import type { ResponseStream } from '../upstream/response.ts';
 import {
-  type Dispatched,
+  contextForModel,
+  type DispatchResult,
   dispatchHost,
   dispatchQueued,
-  forModel,
-  queuedWork,
-  scopeOfRoute,
+  queueableDispatch,
+  queueScope,
 } from './dispatch-queued.ts';
 import type { Route } from './host.ts';
 import type { ProxyRequest } from './message.ts';
-import { NO_RECORD } from './no-record.ts';
+import { NULL_RECORDER } from './null-recorder.ts';
 import type { RequestContext } from './request-context.ts';
 
 /** True if a broken stream may continue. The request's header takes precedence over the key's setting. */
@@ -29,15 +29,15 @@ export function allowsResuming(request: ProxyRequest, { resumes }: Pick<Route, '
 /** Like `dispatchQueued`, but the response can outlive its node. */
 export async function dispatchResumable<C>(
   context: RequestContext<C>,
-): Promise<ReadableResponse<Choice, ResponseStream>> {
+): Promise<ReadableResponse<NodeChoice, ResponseStream>> {
   const response = await dispatchQueued(context);
   const share = context.host.bodies.resumable.share();
   context.request.client.on(() => share.release());
-  const own = forModel(context, response.choice);
+  const own = contextForModel(context, response.choice);
   return resumable(response, own, resumeHost(response, own), share);
 }
 
-function resumeHost<C>({ choice }: Dispatched, context: RequestContext<C>): ResumeHost<Choice, ResponseStream> {
+function resumeHost<C>({ choice }: DispatchResult, context: RequestContext<C>): ResumeHost<NodeChoice, ResponseStream> {
   const { host } = context;
   const { clock, memory } = host;
   const { model } = choice;
@@ -48,7 +48,7 @@ function resumeHost<C>({ choice }: Dispatched, context: RequestContext<C>): Resu
     new QueueEntry({
       busyNodes: memory.busy,
       queues,
-      hopes: () => hasAlike(nodes.model(model), model, first, (entry) => isTrusted(trust, entry)),
+      hopes: () => hasCompatible(nodes.model(model), model, first, (entry) => isTrusted(trust, entry)),
       repeatable: () => true,
       retriesMax: route.retriesMax,
       begun: true,
@@ -60,16 +60,16 @@ function resumeHost<C>({ choice }: Dispatched, context: RequestContext<C>): Resu
       const own = { ...context, ...changed, route, admittedAt: clock.steadyNow() };
       if (changed.endpoint === context.endpoint) return dispatchHost({ ...own, entry });
       // Asks how the engine tokenizes a text. This does not count as an attempt.
-      return dispatchHost({ ...own, entry: newEntry(false), record: NO_RECORD, engineAttempts: { count: 0 } });
+      return dispatchHost({ ...own, entry: newEntry(false), record: NULL_RECORDER, engineAttempts: { count: 0 } });
     },
-    unlike: () => unlike(nodes.model(model), model, first),
+    unlike: () => incompatibleSessions(nodes.model(model), model, first),
     unpaid: () => ({ name: clock.newId(), receipt: route.unpaidReceipt(model) }),
     inTurn: (tryNodes, rejected) => {
       entry = newEntry(route.waitMs > 0);
       // A separate scope: turns that this stream cannot use must not delay requests that can use them.
-      const scope = () => `${scopeOfRoute(context)}${needsOf(first)} ${rejected().join(' ')}`.trimEnd();
+      const scope = () => `${queueScope(context)}${compatibilityScope(first)} ${rejected().join(' ')}`.trimEnd();
       const refreshed = () => Promise.resolve(host.refresh([model])).then(tryNodes);
-      return runQueued(queuedWork({ ...context, waitMs: route.waitMs, route, entry }, refreshed, scope));
+      return runQueued(queueableDispatch({ ...context, waitMs: route.waitMs, route, entry }, refreshed, scope));
     },
     busy: () => entry.busy.length > 0,
     pingMs: host.pingMs,

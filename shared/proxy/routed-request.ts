@@ -1,7 +1,7 @@
 import { ApiError } from '../openai/errors.ts';
 import type { Priority } from '../routing/fair-queue.ts';
 import type { RoutedRequest } from '../routing/policy.ts';
-import type { RequestBody, RequestFields } from '../upstream/parsed-request.ts';
+import type { ParsedBody, RequestFields } from '../upstream/parsed-request.ts';
 
 /** Identifies a conversation; takes precedence over the body's `prompt_cache_key` and `user`. */
 const SESSION_HEADER = 'x-otela-session';
@@ -19,7 +19,7 @@ const PREFIX_BYTES = 1024;
 /** What policies may know about a request. `project` separates the conversations of two projects. */
 export function routedRequest(
   header: (name: string) => string | null | undefined,
-  { body, ...known }: RequestFields & { body: RequestBody },
+  { body, ...known }: RequestFields & { body: ParsedBody },
   model: string,
   project: string,
 ): RoutedRequest {

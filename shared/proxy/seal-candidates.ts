@@ -6,18 +6,18 @@
 import { endpointById } from '../openai/endpoints.ts';
 import { ApiError } from '../openai/errors.ts';
 import type { Candidate } from '../routing/candidates.ts';
-import { choose } from '../routing/choose.ts';
+import { chooseNode } from '../routing/choose.ts';
 import { ENVELOPES_MAX } from '../seal/binding.ts';
 import type { SealCandidate, SealCandidates } from '../seal/node-seal.ts';
 import { opaqueFields, type ParsedRequest } from '../upstream/parsed-request.ts';
-import { filter, questionOf } from './filter.ts';
-import type { Clock, Host, Route } from './host.ts';
+import { filter, routingQuery } from './filter.ts';
+import type { Host, HostClock, Route } from './host.ts';
 
 /** How long clients may use the answer, in seconds. */
 export const SEAL_MAX_AGE_S = 30;
 
 /** A request that names the model and nothing else. @throws ApiError 400 */
-export function askedModel(model: string | null | undefined): ParsedRequest {
+export function sealCandidatesRequest(model: string | null | undefined): ParsedRequest {
   const chat = endpointById(1);
   if (!model || model.length > 256 || chat === undefined)
     throw new ApiError('invalid_request', 'model must name a model.', { param: 'model' });
@@ -40,15 +40,19 @@ export function sealCandidates(
   return { object: 'list', model, data: inOrder(route, host.clock, new Set(providers)) };
 }
 
-function inOrder(route: Route, clock: Pick<Clock, 'now' | 'random'>, providers: ReadonlySet<string>): SealCandidate[] {
+function inOrder(
+  route: Route,
+  clock: Pick<HostClock, 'now' | 'random'>,
+  providers: ReadonlySet<string>,
+): SealCandidate[] {
   const now = clock.now() / 1000;
   const only = ({ sealKid, provider }: Pick<Candidate, 'sealKid' | 'provider'>) =>
     sealKid !== undefined && (providers.size === 0 || providers.has(provider));
-  const question = { ...questionOf(route, clock), only };
+  const question = { ...routingQuery(route, clock), only };
   const tried = new Set<string>();
   const data: SealCandidate[] = [];
   while (data.length < ENVELOPES_MAX) {
-    const found = choose(route.nodes, question, tried);
+    const found = chooseNode(route.nodes, question, tried);
     if (found === undefined) break;
     const { session, provider } = found.node;
     tried.add(session);

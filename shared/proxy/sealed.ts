@@ -1,18 +1,18 @@
 /** Sealed requests, which this host cannot read: which nodes they may go to, and what each node receives. */
 import { ApiError } from '../openai/errors.ts';
-import type { Choice } from '../routing/choose.ts';
-import { readEnvelopes, readStamp, whyUntimely } from '../seal/binding.ts';
+import type { NodeChoice } from '../routing/choose.ts';
+import { readEnvelopes, readStamp, timingProblem } from '../seal/binding.ts';
 import { SealError } from '../seal/error.ts';
 import { isSealedType, RESUME_HEADER, SEAL_HEADER, SEAL_TO_HEADER, SEALED_BODY_MAX_BYTES } from '../seal/suite.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
-import type { SealedFor } from '../upstream/parsed-request.ts';
+import type { SealRecipients } from '../upstream/parsed-request.ts';
 import type { Route } from './host.ts';
 import type { ProxyRequest } from './message.ts';
 
 type Header = ProxyRequest['header'];
 
 /** Undefined for an unsealed request. @param now seconds since 1970. @throws ApiError 400, 413 */
-export function readSealed(header: Header, model: string | undefined, now: number): SealedFor | undefined {
+export function readSealed(header: Header, model: string | undefined, now: number): SealRecipients | undefined {
   const stamp = header(SEAL_HEADER) ?? undefined;
   const to = header(SEAL_TO_HEADER) ?? undefined;
   const typed = isSealedType(header('content-type'));
@@ -27,7 +27,7 @@ export function readSealed(header: Header, model: string | undefined, now: numbe
   const resume = header(RESUME_HEADER) ?? undefined;
   try {
     // Every node would refuse it without a reason. The client should learn that its clock is wrong.
-    const untimely = whyUntimely(readStamp(stamp), now);
+    const untimely = timingProblem(readStamp(stamp), now);
     if (untimely !== undefined) throw badSeal(`The request's time is over or has not come: ${untimely}.`);
     const envelopes = readEnvelopes(to);
     const told: [string, string][] = [
@@ -50,7 +50,7 @@ function badSeal(message: string): ApiError {
  * Restricts the route to the listed nodes and to the model that the client named, because the client sealed that name.
  * @throws ApiError 400 for an alias of a model; 409 `seal_stale` if none of the listed nodes is available
  */
-export function sealedRoute(route: Route, model: string, { envelopes }: SealedFor): Route {
+export function sealedRoute(route: Route, model: string, { envelopes }: SealRecipients): Route {
   if (route.request.model !== model) {
     const message = `'${model}' is another name here; a sealed request names the model itself: '${route.request.model}'.`;
     throw new ApiError('invalid_request', message, { param: 'x-otela-model' });
@@ -59,7 +59,7 @@ export function sealedRoute(route: Route, model: string, { envelopes }: SealedFo
   const nodes = route.nodes.model(model);
   const isStale = () => ![...(nodes?.ready ?? []), ...(nodes?.suspected ?? [])].some(({ seal }) => listed(seal?.kid));
   // If no node serves the model now, the later steps report why.
-  if (isStale() && (nodes?.ready.length ?? 0) > 0) throw sealStale();
+  if (isStale() && (nodes?.ready.length ?? 0) > 0) throw sealStaleError();
   return {
     ...route,
     fallbacks: [],
@@ -67,18 +67,18 @@ export function sealedRoute(route: Route, model: string, { envelopes }: SealedFo
     only: ({ sealKid }) => listed(sealKid),
     onlyScope: [...envelopes.keys()].sort().join(' '),
     isStale,
-    mayHope: (error) => error.code !== 'seal_stale' && (route.mayHope?.(error) ?? true),
+    mayWait: (error) => error.code !== 'seal_stale' && (route.mayWait?.(error) ?? true),
   };
 }
 
-export function sealStale(): ApiError {
+export function sealStaleError(): ApiError {
   const message =
     'None of the nodes that the request is sealed to serves the model any more; ask for their keys again.';
   return new ApiError('seal_stale', message, { param: SEAL_TO_HEADER });
 }
 
 /** Adds the content key for the chosen node, and for no other node. */
-export function forNode(context: DispatchContext, { node }: Pick<Choice, 'node'>): DispatchContext {
+export function withContentKey(context: DispatchContext, { node }: Pick<NodeChoice, 'node'>): DispatchContext {
   const { sealed } = context.parsed;
   const envelope = sealed?.envelopes.get(node.sealKid ?? '');
   if (sealed === undefined || envelope === undefined) return context;

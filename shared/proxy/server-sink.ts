@@ -16,7 +16,7 @@ export function serverSink(response: ServerResponse): ResponseSink {
   return {
     write: (bytes) => {
       if (response.destroyed) throw new Error('the client left');
-      return response.write(bytes) ? undefined : drained(response);
+      return response.write(bytes) ? undefined : waitForDrain(response);
     },
     end: () => void response.end(),
     abort: () => void response.destroy(),
@@ -24,7 +24,7 @@ export function serverSink(response: ServerResponse): ResponseSink {
 }
 
 /** Resolves when `response` accepts more, or has closed. A destroyed response emits only `close`. */
-export function drained(response: ServerResponse): Promise<void> {
+export function waitForDrain(response: ServerResponse): Promise<void> {
   return new Promise((resolve) => {
     const over = () => {
       response.removeListener('drain', over);

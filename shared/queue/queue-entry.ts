@@ -1,6 +1,6 @@
 import { ApiError } from '../openai/errors.ts';
-import { mayTryAnother, passesOver } from '../routing/attempts.ts';
-import type { BusyNodes } from '../routing/busy.ts';
+import type { BusyNodeMemory } from '../routing/busy.ts';
+import { isFreeSkip, mayRetry } from '../routing/retry-policy.ts';
 import type { AttemptFailure } from '../upstream/attempt.ts';
 import { AttemptError } from '../upstream/attempt-error.ts';
 
@@ -25,7 +25,7 @@ const GONE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
 
 export interface QueueEntryOptions {
   /** Shared by all requests of this caller. */
-  busyNodes: BusyNodes;
+  busyNodes: BusyNodeMemory;
   /** It may wait if no node is free. */
   queues: boolean;
   /** True if an allowed node has existed, though none has capacity now. */
@@ -101,7 +101,7 @@ export class QueueEntry {
   }
 
   onFailure(session: string, code: AttemptFailure, now: number): void {
-    if (!passesOver(code) && !ABSENT.has(code)) this.#failures++;
+    if (!isFreeSkip(code) && !ABSENT.has(code)) this.#failures++;
     if (code !== 'overloaded') return;
     this.#options.busyNodes.mark(session, now);
     this.#note(session);
@@ -119,6 +119,6 @@ export class QueueEntry {
     if (code === 'no_capacity' && hopes(error)) return true;
     if (!(cause instanceof AttemptError)) return false;
     if (this.#busy.size > 0) return true;
-    return (begun ? mayTryAnother(cause.code) : GONE.has(cause.code)) && hopes(error);
+    return (begun ? mayRetry(cause.code) : GONE.has(cause.code)) && hopes(error);
   }
 }

@@ -2,7 +2,7 @@
 import { ApiError, retryAfter } from '../openai/errors.ts';
 import { AttemptError } from '../upstream/attempt-error.ts';
 import type { QueueEntry } from './queue-entry.ts';
-import type { PlaceAnswer } from './wait-queue.ts';
+import type { TurnResult } from './wait-queue.ts';
 
 export interface QueuedWork<D> {
   model: string;
@@ -14,7 +14,7 @@ export interface QueuedWork<D> {
   /** Another request already waits for the same nodes, so this one does not try first. */
   behind(): boolean;
   /** One wait, from entering the queue to its end, at the latest `until`. `back`: the previous turn found no place. */
-  wait(until: number, back: boolean): Promise<PlaceAnswer>;
+  wait(until: number, back: boolean): Promise<TurnResult>;
   /** Asks the current nodes. Rejects with the client's error if none answers. */
   tryNodes(): Promise<D>;
   /** The client left. */

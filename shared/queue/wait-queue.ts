@@ -1,8 +1,8 @@
 /** A bounded, fair queue of requests that wait for a node. Timers are passed in. */
 
-import type { After } from '../collections/timer.ts';
-import type { Place } from '../routing/fair-queue.ts';
-import { type Turn, Turns } from '../routing/turns.ts';
+import type { StartTimer } from '../collections/timer.ts';
+import type { QueueItem } from '../routing/fair-queue.ts';
+import { type QueueTurn, TurnScheduler } from '../routing/turn-scheduler.ts';
 
 /** Upper bound of any setting: each entry is an open request. */
 const PLACES_MAX = 10_000;
@@ -13,7 +13,7 @@ const RETRY_MIN_MS = 1_000;
 const RETRY_MAX_MS = 60_000;
 
 /** How a request asks for a turn. Plain data: a gateway's Worker passes it to a Durable Object as JSON. */
-export interface PlaceRequest extends Place {
+export interface TurnRequest extends QueueItem {
   /** Nodes that were busy. */
   busy: string[];
   /** How long it may wait from now on. */
@@ -32,19 +32,19 @@ export interface PlaceRequest extends Place {
 }
 
 /** The result of waiting. */
-export type PlaceAnswer =
+export type TurnResult =
   /** Try now. `session`: the node that has a place. */
   | { kind: 'turn'; session?: string }
   | { kind: 'full'; retryAfterMs: number }
   /** Its wait is over. */
   | { kind: 'late' };
 
-export const LATE: PlaceAnswer = { kind: 'late' };
+export const WAIT_TIMED_OUT: TurnResult = { kind: 'late' };
 
-export interface Clock {
+export interface QueueClock {
   /** Milliseconds since the epoch. */
   now(): number;
-  after: After;
+  after: StartTimer;
 }
 
 /** Calls `leave` when the entry's client leaves; the returned function unsubscribes. */
@@ -52,10 +52,10 @@ type WhenLeft = (leave: () => void) => () => void;
 
 /** Its state does not outlive the process. */
 export class WaitQueue {
-  readonly #clock: Clock;
-  #turns: Turns<PlaceRequest> | undefined;
+  readonly #clock: QueueClock;
+  #turns: TurnScheduler<TurnRequest> | undefined;
   /** By name, one per place of the queue. */
-  readonly #answers = new Map<string, (answer: PlaceAnswer) => void>();
+  readonly #answers = new Map<string, (answer: TurnResult) => void>();
   /** Those of them whose streams broke. */
   readonly #begun = new Set<string>();
   #stop: () => void = () => {};
@@ -63,7 +63,7 @@ export class WaitQueue {
   #given = 0;
   #countedFrom: number;
 
-  constructor(clock: Clock) {
+  constructor(clock: QueueClock) {
     this.#clock = clock;
     this.#countedFrom = clock.now();
   }
@@ -89,11 +89,11 @@ export class WaitQueue {
   }
 
   /** Resolves with whatever ends the wait. If the client leaves, the result is `late`. */
-  wait(asked: PlaceRequest, whenLeft: WhenLeft): Promise<PlaceAnswer> {
+  wait(asked: TurnRequest, whenLeft: WhenLeft): Promise<TurnResult> {
     const turns = this.#turnsFor(asked);
     const { name, busy, waitMs } = asked;
     // Its previous call broke, so that result has no listener.
-    if (turns.leave(name)) this.#answers.get(name)?.(LATE);
+    if (turns.leave(name)) this.#answers.get(name)?.(WAIT_TIMED_OUT);
     const now = this.#clock.now();
     if (asked.back) turns.back(asked, busy, now);
     else if (asked.begun && this.#begun.size >= Math.max(1, Math.floor(asked.places / 2))) {
@@ -108,12 +108,12 @@ export class WaitQueue {
     return new Promise((resolve) => {
       const leave = () => {
         turns.leave(name);
-        answer(LATE);
+        answer(WAIT_TIMED_OUT);
         this.#look();
       };
       const stopTimer = this.#clock.after(waitMs, leave);
       const stopWatching = whenLeft(leave);
-      const answer = (given: PlaceAnswer) => {
+      const answer = (given: TurnResult) => {
         stopTimer();
         stopWatching();
         if (this.#answers.get(name) === answer) {
@@ -148,21 +148,21 @@ export class WaitQueue {
   close(): void {
     for (const [name, answer] of this.#answers) {
       this.#turns?.leave(name);
-      answer(LATE);
+      answer(WAIT_TIMED_OUT);
     }
     this.#stop();
   }
 
   /** An empty queue takes the length that its next request sets. */
-  #turnsFor({ places }: PlaceRequest): Turns<PlaceRequest> {
+  #turnsFor({ places }: TurnRequest): TurnScheduler<TurnRequest> {
     if (this.#turns === undefined || this.#turns.idle) {
-      this.#turns = new Turns(Math.max(1, Math.min(places, PLACES_MAX)));
+      this.#turns = new TurnScheduler(Math.max(1, Math.min(places, PLACES_MAX)));
     }
     return this.#turns;
   }
 
   /** Estimates when a place becomes free, by the recent rate. */
-  #full(): PlaceAnswer {
+  #full(): TurnResult {
     const elapsed = Math.max(1, this.#clock.now() - this.#countedFrom);
     const perTurn = this.#given === 0 ? RETRY_MAX_MS : elapsed / this.#given;
     const some = (this.#turns?.size ?? 0) / 4;
@@ -180,7 +180,7 @@ export class WaitQueue {
     this.#stop = at === undefined ? () => {} : this.#clock.after(Math.max(1, at - now), () => this.#look());
   }
 
-  #give({ place, session }: Turn<PlaceRequest>, now: number): void {
+  #give({ place, session }: QueueTurn<TurnRequest>, now: number): void {
     if (now - this.#countedFrom > RATE_MS) {
       this.#given = Math.floor(this.#given / 2);
       this.#countedFrom = now - RATE_MS / 2;

@@ -6,7 +6,7 @@ import * as z from 'zod';
 import { fromBase64url } from '../lattice/base64url.ts';
 import { hex } from '../lattice/bytes.ts';
 import { type Crypto, KEY_BYTES } from '../lattice/crypto.ts';
-import { jsonOf } from '../text/json.ts';
+import { tryParseJson } from '../text/json.ts';
 
 /** Platforms for which the agent is also built as a single file, which needs no Node. Named as Node does. */
 export const PLATFORMS = ['linux-x64', 'linux-arm64'] as const;
@@ -37,14 +37,14 @@ const RELEASE_KEYS_MAX = 16;
 
 const digestSchema = z.string().regex(/^[0-9a-f]{64}$/);
 
-export const manifestSchema = z.object({
+export const releaseManifestSchema = z.object({
   otela_release: z.literal(1),
   version: z.string().min(1).max(64),
   built_at: z.iso.datetime(),
   /** Paths within the release, with the SHA-256 of each. */
   files: z.array(z.object({ path: z.string().min(1).max(256), sha256: digestSchema })).max(FILES_MAX),
 });
-export type Manifest = z.infer<typeof manifestSchema>;
+export type ReleaseManifest = z.infer<typeof releaseManifestSchema>;
 
 /** An agent's copy of its release: the signed manifest, byte for byte. */
 export const releaseSchema = z.object({
@@ -83,12 +83,12 @@ export function openRelease(
   { manifest, signature }: Release,
   keys: readonly Uint8Array[],
   crypto: Crypto,
-): Manifest | string {
+): ReleaseManifest | string {
   const bytes = fromBase64url(signature, 64);
   const message = releaseMessage(manifest);
   const signed = bytes !== undefined && keys.some((key) => crypto.verify(key, message, bytes));
   if (!signed) return 'its manifest is not signed by a trusted release key';
-  const parsed = manifestSchema.safeParse(jsonOf(manifest));
+  const parsed = releaseManifestSchema.safeParse(tryParseJson(manifest));
   return parsed.success ? parsed.data : 'its manifest cannot be read';
 }
 
@@ -109,7 +109,7 @@ export function checkRelease(
   digest: string,
   { keys, oldest }: ReleaseRules,
   crypto: Crypto,
-): Manifest | string {
+): ReleaseManifest | string {
   const manifest = openRelease(release, keys, crypto);
   if (typeof manifest === 'string') return manifest;
   const version = manifest.version.slice(0, 64);
@@ -140,7 +140,7 @@ export function isOlder(version: string, than: string): boolean {
 }
 
 /** A variable that is set is on; only the words for "no" are off. */
-export function isOn(word: string | undefined): boolean {
+export function isSwitchOn(word: string | undefined): boolean {
   return !['', '0', 'off', 'no', 'false'].includes((word ?? '').trim().toLowerCase());
 }
 

@@ -1,33 +1,33 @@
 /** An unsealed event stream: its text so far becomes part of the next engine's prompt. */
-import { continuingBody } from '../openai/continuation/bodies.ts';
-import { JoinedStream } from '../openai/continuation/joined.ts';
-import { type Plan, planContinuation } from '../openai/continuation/plan.ts';
+import { continuationBody } from '../openai/continuation/bodies.ts';
+import { type ContinuationPlan, planContinuation } from '../openai/continuation/plan.ts';
+import { SplicedStream } from '../openai/continuation/spliced-stream.ts';
 import { estimateTokens } from '../openai/usage.ts';
-import type { Choice } from '../upstream/dispatch.ts';
+import type { DispatchTarget } from '../upstream/dispatch.ts';
 import { type DispatchContext, withBody } from '../upstream/dispatch-context.ts';
 import type { ResponseStream } from '../upstream/response.ts';
-import type { Continuation, ContinuedStream } from './continued-stream.ts';
+import type { BuildContinuation, ContinuedStream } from './continued-stream.ts';
 import type { ResumeHost } from './successor.ts';
-import { Tokenizer, Unfit } from './tokenizer.ts';
+import { CannotContinueError, Tokenizer } from './tokenizer.ts';
 
 const encoder = new TextEncoder();
 
-export class ClearStream<C extends Choice, A extends ResponseStream> implements ContinuedStream<C> {
+export class ClearStream<C extends DispatchTarget, A extends ResponseStream> implements ContinuedStream<C> {
   readonly #context: DispatchContext;
   /** As the client sent it. */
   readonly #body: Uint8Array;
   readonly #limit: number | undefined;
   readonly #host: ResumeHost<C, A>;
-  readonly #joined: JoinedStream;
+  readonly #joined: SplicedStream;
   /** Tokens of the text so far, as the next engine counts them. */
   #produced = 0;
 
-  constructor(context: DispatchContext, body: Uint8Array, plan: Plan, host: ResumeHost<C, A>) {
+  constructor(context: DispatchContext, body: Uint8Array, plan: ContinuationPlan, host: ResumeHost<C, A>) {
     this.#context = context;
     this.#body = body;
     this.#limit = plan.limit;
     this.#host = host;
-    this.#joined = new JoinedStream(plan);
+    this.#joined = new SplicedStream(plan);
   }
 
   push(piece: Uint8Array): Uint8Array[] {
@@ -73,16 +73,16 @@ export class ClearStream<C extends Choice, A extends ResponseStream> implements 
     return finished || cut ? this.#joined.ending(estimateTokens(this.#body.length), textEvents) : undefined;
   }
 
-  continuation(): Continuation<C> {
+  continuation(): BuildContinuation<C> {
     // Parsed again on demand: the parsed body is not kept beside its bytes for the duration of the stream.
     const plan = planContinuation(this.#context.endpoint, this.#body);
-    if ('why' in plan) return () => Promise.reject(new Unfit(plan.why));
+    if ('why' in plan) return () => Promise.reject(new CannotContinueError(plan.why));
     const { text, textEvents } = this.#joined;
     const { dispatchHost, unpaid } = this.#host;
     const tokenizer = new Tokenizer({ context: this.#context, plan, text, dispatchHost, unpaid });
     return async (choice, acceptMs) => {
       this.#produced = text === '' ? 0 : Math.max(textEvents, await tokenizer.count(choice, acceptMs));
-      return withBody(this.#context, text === '' ? this.#body : continuingBody(plan, text, this.#produced));
+      return withBody(this.#context, text === '' ? this.#body : continuationBody(plan, text, this.#produced));
     };
   }
 

@@ -1,13 +1,13 @@
 /** The state of a stream, as the node that continues it needs it: unsealed events, or sealed frames. */
-import type { Choice } from '../upstream/dispatch.ts';
+import type { DispatchTarget } from '../upstream/dispatch.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
 
 /**
  * Builds the request with which a node continues. @throws Unfit if its engine cannot, AttemptError if the node is gone
  */
-export type Continuation<C extends Choice> = (choice: C, acceptMs: number) => Promise<DispatchContext>;
+export type BuildContinuation<C extends DispatchTarget> = (choice: C, acceptMs: number) => Promise<DispatchContext>;
 
-export interface ContinuedStream<C extends Choice> {
+export interface ContinuedStream<C extends DispatchTarget> {
   /** The part of a piece that may be sent, in complete units. May set `fault`. */
   push(piece: Uint8Array): Uint8Array[];
   /** The stream is complete. */
@@ -28,7 +28,7 @@ export interface ContinuedStream<C extends Choice> {
   /** The rest, if all of the answer's text is here; otherwise undefined. */
   ending(): Uint8Array[] | undefined;
   /** For one search for the next node. */
-  continuation(): Continuation<C>;
+  continuation(): BuildContinuation<C>;
   /** That node's answer follows. Returns what to tell the client. */
   continueAt(session: string, attempts: number): Uint8Array[];
 }

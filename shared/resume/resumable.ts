@@ -1,24 +1,24 @@
 /** A stream that continues on another node when its own is gone, without the client noticing. */
 
-import { isSlower } from '../collections/timer.ts';
+import { timesOut } from '../collections/timer.ts';
 import { planContinuation } from '../openai/continuation/plan.ts';
-import { mayTryAnother } from '../routing/attempts.ts';
+import { mayRetry } from '../routing/retry-policy.ts';
 import { AttemptError } from '../upstream/attempt-error.ts';
 import type { BudgetShare } from '../upstream/byte-budget.ts';
-import type { Choice, UpstreamResponse } from '../upstream/dispatch.ts';
+import type { DispatchTarget, UpstreamResponse } from '../upstream/dispatch.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
 import { isEventStream, type ResponseStream } from '../upstream/response.ts';
 import { ClearStream } from './clear-stream.ts';
 import type { ContinuedStream } from './continued-stream.ts';
 import { SealedStream } from './sealed-stream.ts';
-import { Silence } from './silence.ts';
+import { SilenceDetector } from './silence-detector.ts';
 import { findSuccessor, type ResumeHost, type Successor } from './successor.ts';
 
 /** After this many continuations the stream itself is the likely cause of the breaks. */
 const CONTINUED_MAX = 3;
 
 /** The part of an upstream response that is sent to a client, whichever node the rest comes from. */
-export type ReadableResponse<C extends Choice, A extends ResponseStream> = Pick<
+export type ReadableResponse<C extends DispatchTarget, A extends ResponseStream> = Pick<
   UpstreamResponse<C, A>,
   'answer' | 'choice' | 'attempts' | 'chunks' | 'complete' | 'read' | 'cancel'
 >;
@@ -40,7 +40,7 @@ const NOTHING = new Uint8Array(0);
  * Returns `response` itself, or one that outlives its node. If the request cannot be continued, a break is reported
  * with the reason.
  */
-export function resumable<C extends Choice, A extends ResponseStream>(
+export function resumable<C extends DispatchTarget, A extends ResponseStream>(
   response: UpstreamResponse<C, A>,
   context: DispatchContext,
   host: ResumeHost<C, A>,
@@ -59,7 +59,7 @@ export function resumable<C extends Choice, A extends ResponseStream>(
   return new ResumableResponse(response, { context, host, share, stream });
 }
 
-function clearStream<C extends Choice, A extends ResponseStream>(
+function clearStream<C extends DispatchTarget, A extends ResponseStream>(
   context: DispatchContext,
   body: Uint8Array,
   host: ResumeHost<C, A>,
@@ -69,7 +69,7 @@ function clearStream<C extends Choice, A extends ResponseStream>(
 }
 
 /** A response that ends with its node and reports why. */
-function explained<C extends Choice, A extends ResponseStream>(
+function explained<C extends DispatchTarget, A extends ResponseStream>(
   response: UpstreamResponse<C, A>,
   why: string,
 ): ReadableResponse<C, A> {
@@ -79,11 +79,11 @@ function explained<C extends Choice, A extends ResponseStream>(
 }
 
 function withReason(error: unknown, why: string): unknown {
-  if (!(error instanceof AttemptError) || !mayTryAnother(error.code)) return error;
+  if (!(error instanceof AttemptError) || !mayRetry(error.code)) return error;
   return new AttemptError(error.code, error.message, `It was not continued on another node: ${why}.`);
 }
 
-interface Part<C extends Choice, A extends ResponseStream> {
+interface Part<C extends DispatchTarget, A extends ResponseStream> {
   context: DispatchContext;
   host: ResumeHost<C, A>;
   /** Memory of streams that may have to be continued. */
@@ -91,7 +91,7 @@ interface Part<C extends Choice, A extends ResponseStream> {
   stream: ContinuedStream<C>;
 }
 
-class ResumableResponse<C extends Choice, A extends ResponseStream> implements ReadableResponse<C, A> {
+class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> implements ReadableResponse<C, A> {
   readonly answer: A;
   readonly choice: C;
   readonly attempts: number;
@@ -111,7 +111,7 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
   /** Ready to be sent; at most the output of one chunk. */
   readonly #ready: Uint8Array[] = [];
   #over = false;
-  readonly #silence: Silence;
+  readonly #silence: SilenceDetector;
   /** The pending chunk. */
   #advancing: Promise<AttemptError | undefined> | undefined;
 
@@ -122,7 +122,7 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
     this.#context = context;
     this.#host = host;
     this.#share = share;
-    this.#silence = new Silence(SILENCE_MS, host.after);
+    this.#silence = new SilenceDetector(SILENCE_MS, host.after);
     this.#stream = stream;
     this.#tried = new Set([first.choice.node.session]);
     this.#made = first.attempts;
@@ -137,7 +137,7 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
       if (this.#over) return undefined;
       if (this.#seeking !== undefined) {
         const { pingMs, after } = this.#host;
-        if (await isSlower(this.#seeking, pingMs, after)) return this.#stream.ping;
+        if (await timesOut(this.#seeking, pingMs, after)) return this.#stream.ping;
         await this.#seeking;
         this.#seeking = undefined;
         continue;
@@ -184,7 +184,7 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
 
   async #goOn(broke: AttemptError): Promise<void> {
     const stream = this.#stream;
-    if (!mayTryAnother(broke.code)) return this.#giveUp(broke);
+    if (!mayRetry(broke.code)) return this.#giveUp(broke);
     const ending = stream.ending();
     if (ending !== undefined) {
       this.#ready.push(...ending);

@@ -5,15 +5,15 @@
  */
 import { concat } from '../collections/concat.ts';
 import { SealError } from '../seal/error.ts';
-import { FRAME, FrameSplitter, frame } from '../seal/response-frames.ts';
+import { buildFrame, FRAME, FrameSplitter } from '../seal/response-frames.ts';
 import { CONTINUED_MAX_BYTES, CONTINUES_HEADER } from '../seal/suite.ts';
-import type { Choice } from '../upstream/dispatch.ts';
+import type { DispatchTarget } from '../upstream/dispatch.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
-import type { Continuation, ContinuedStream } from './continued-stream.ts';
+import type { BuildContinuation, ContinuedStream } from './continued-stream.ts';
 
-const NOTE = frame(FRAME.note);
+const NOTE = buildFrame(FRAME.note);
 
-export class SealedStream<C extends Choice> implements ContinuedStream<C> {
+export class SealedStream<C extends DispatchTarget> implements ContinuedStream<C> {
   readonly ping = NOTE;
   readonly atBoundary = true;
   readonly withheld = undefined;
@@ -41,7 +41,7 @@ export class SealedStream<C extends Choice> implements ContinuedStream<C> {
     try {
       for (const { type, payload } of this.#splitter.push(piece)) {
         if (type === FRAME.note) continue; // Written by a gateway, not by a node.
-        const whole = frame(type, payload);
+        const whole = buildFrame(type, payload);
         if (type === FRAME.segment) {
           this.#segment = whole;
           continue;
@@ -91,7 +91,7 @@ export class SealedStream<C extends Choice> implements ContinuedStream<C> {
     return undefined;
   }
 
-  continuation(): Continuation<C> {
+  continuation(): BuildContinuation<C> {
     const { parsed, headers } = this.#context;
     const { fill: _, ...known } = parsed;
     const bytes = concat([this.#body, ...this.#sent]);

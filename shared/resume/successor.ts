@@ -1,26 +1,26 @@
 /** Finds the node that continues a stream whose own node is gone, and asks it to. */
 
-import type { After } from '../collections/timer.ts';
+import type { StartTimer } from '../collections/timer.ts';
 import { ApiError } from '../openai/errors.ts';
-import { endingOf, mayTryAnotherAfter } from '../routing/attempts.ts';
+import { mayRetryAfterStatus, requestOutcome } from '../routing/retry-policy.ts';
 import { AttemptError } from '../upstream/attempt-error.ts';
 import {
   type AttemptPlan,
-  type Choice,
   type DispatchHost,
+  type DispatchTarget,
   dispatch,
   type UpstreamResponse,
 } from '../upstream/dispatch.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
 import { isEventStream, type ResponseStream, type StartedResponse } from '../upstream/response.ts';
-import type { Continuation } from './continued-stream.ts';
-import { Unfit } from './tokenizer.ts';
+import type { BuildContinuation } from './continued-stream.ts';
+import { CannotContinueError } from './tokenizer.ts';
 
 /** Nodes whose engine cannot continue, or tokenizes the text differently. Each costs some tokenizer requests. */
 const REJECTED_MAX = 4;
 
 /** What finding a successor needs from its host. */
-export interface ResumeHost<C extends Choice, A extends ResponseStream> {
+export interface ResumeHost<C extends DispatchTarget, A extends ResponseStream> {
   /** How this host dispatches any request. */
   dispatchHost(context: DispatchContext): DispatchHost<C, A>;
   /** Sessions that serve the model in another revision or quantization than the first node. */
@@ -40,26 +40,26 @@ export interface ResumeHost<C extends Choice, A extends ResponseStream> {
   busy(): boolean;
   /** Interval at which the client of a waiting stream gets a comment. */
   pingMs: number;
-  after: After;
+  after: StartTimer;
 }
 
 /** A stream that broke. */
-export interface Broken<C extends Choice> {
+export interface BrokenStream<C extends DispatchTarget> {
   context: DispatchContext;
-  prepare: Continuation<C>;
+  prepare: BuildContinuation<C>;
   /** Nodes that were tried. */
   tried: Set<string>;
   /** Attempts made for this request, so that the next one gets a new number. */
   attempts: number;
 }
 
-export interface Successor<C extends Choice, A extends ResponseStream> {
+export interface Successor<C extends DispatchTarget, A extends ResponseStream> {
   response: UpstreamResponse<C, A>;
 }
 
 /** @returns the next node's answer, or why there is none. @throws AttemptError `cancelled` if the client left */
-export async function findSuccessor<C extends Choice, A extends ResponseStream>(
-  broken: Broken<C>,
+export async function findSuccessor<C extends DispatchTarget, A extends ResponseStream>(
+  broken: BrokenStream<C>,
   host: ResumeHost<C, A>,
 ): Promise<Successor<C, A> | { why: string }> {
   const search = new Search(broken, host);
@@ -75,8 +75,8 @@ export async function findSuccessor<C extends Choice, A extends ResponseStream>(
   }
 }
 
-class Search<C extends Choice, A extends ResponseStream> {
-  readonly #broken: Broken<C>;
+class Search<C extends DispatchTarget, A extends ResponseStream> {
+  readonly #broken: BrokenStream<C>;
   readonly #host: ResumeHost<C, A>;
   /** The host that made the current attempt and is told its end. */
   #running: DispatchHost<C, A> | undefined;
@@ -89,7 +89,7 @@ class Search<C extends Choice, A extends ResponseStream> {
   #last: ApiError | undefined;
   #rounds = 0;
 
-  constructor(broken: Broken<C>, host: ResumeHost<C, A>) {
+  constructor(broken: BrokenStream<C>, host: ResumeHost<C, A>) {
     this.#broken = broken;
     this.#host = host;
   }
@@ -140,7 +140,7 @@ class Search<C extends Choice, A extends ResponseStream> {
         if (code !== 'cancelled') usual.onFailure(choice, code);
       },
       onEnd: (choice, ending) => {
-        this.#running?.onEnd(choice, this.#busyStatus === undefined ? ending : endingOf(this.#busyStatus));
+        this.#running?.onEnd(choice, this.#busyStatus === undefined ? ending : requestOutcome(this.#busyStatus));
         this.#running = undefined;
         this.#busyStatus = undefined;
       },
@@ -176,15 +176,15 @@ class Search<C extends Choice, A extends ResponseStream> {
     const { status, head } = begun.answer;
     if (status === 200 && isEventStream(head)) return begun;
     await begun.answer.cancel();
-    if (!mayTryAnotherAfter(status)) throw new Unfit(`the next engine answered with status ${status}`);
+    if (!mayRetryAfterStatus(status)) throw new CannotContinueError(`the next engine answered with status ${status}`);
     this.#busyStatus = status;
     throw new AttemptError('overloaded', `the next engine answered with status ${status}`);
   }
 }
 
 /** A node that refuses a sealed stream would refuse it again. It never discloses why. */
-function asUnfit(error: unknown): Unfit | undefined {
-  if (error instanceof Unfit) return error;
+function asUnfit(error: unknown): CannotContinueError | undefined {
+  if (error instanceof CannotContinueError) return error;
   const isRefused = error instanceof AttemptError && error.code === 'seal_refused';
-  return isRefused ? new Unfit('no other node that it is sealed to could go on with it') : undefined;
+  return isRefused ? new CannotContinueError('no other node that it is sealed to could go on with it') : undefined;
 }

@@ -1,12 +1,12 @@
 /** Asks the engine's `/tokenize`, on the same path as an attempt, how it tokenizes the text that it is to continue. */
 import { concat } from '../collections/concat.ts';
 import { TOKENS_ANSWER_MAX_BYTES } from '../openai/continuation/bodies.ts';
-import type { Plan } from '../openai/continuation/plan.ts';
+import type { ContinuationPlan } from '../openai/continuation/plan.ts';
 import { countTokens } from '../openai/continuation/tokens.ts';
 import { type Endpoint, endpointById } from '../openai/endpoints.ts';
-import { type Ending, endingOf, mayTryAnother } from '../routing/attempts.ts';
+import { mayRetry, type RequestOutcome, requestOutcome } from '../routing/retry-policy.ts';
 import { AttemptError } from '../upstream/attempt-error.ts';
-import type { Choice, DispatchHost } from '../upstream/dispatch.ts';
+import type { DispatchHost, DispatchTarget } from '../upstream/dispatch.ts';
 import { type DispatchContext, withBody } from '../upstream/dispatch-context.ts';
 import type { ResponseStream, StartedResponse } from '../upstream/response.ts';
 
@@ -16,15 +16,15 @@ const TOKENS_MS = 5_000;
 const JSON_HEADERS: DispatchContext['headers'] = [['content-type', 'application/json']];
 
 /** The node was asked and cannot continue; it is healthy. */
-export class Unfit extends AttemptError {
+export class CannotContinueError extends AttemptError {
   constructor(why: string) {
     super('cancelled', why); // Not another node's fault, and no reason to suspect this one.
   }
 }
 
-interface TokenizerOptions<C extends Choice, A extends ResponseStream> {
+interface TokenizerOptions<C extends DispatchTarget, A extends ResponseStream> {
   context: DispatchContext;
-  plan: Plan;
+  plan: ContinuationPlan;
   text: string;
   dispatchHost(context: DispatchContext): DispatchHost<C, A>;
   /** For requests that are not charged. */
@@ -32,7 +32,7 @@ interface TokenizerOptions<C extends Choice, A extends ResponseStream> {
 }
 
 /** Asks whichever node is chosen. */
-export class Tokenizer<C extends Choice, A extends ResponseStream> {
+export class Tokenizer<C extends DispatchTarget, A extends ResponseStream> {
   readonly #options: TokenizerOptions<C, A>;
 
   constructor(options: TokenizerOptions<C, A>) {
@@ -47,7 +47,7 @@ export class Tokenizer<C extends Choice, A extends ResponseStream> {
     const { plan, text } = this.#options;
     const count = await countTokens(plan, text, (id, body) => this.#ask(id, choice, body, acceptMs));
     if (typeof count === 'number') return count;
-    throw new Unfit(count.why);
+    throw new CannotContinueError(count.why);
   }
 
   /** The answer; undefined if the engine has none. @throws AttemptError if its node is gone */
@@ -55,16 +55,16 @@ export class Tokenizer<C extends Choice, A extends ResponseStream> {
     const endpoint = endpointById(id);
     if (endpoint === undefined) return undefined;
     const host = this.#options.dispatchHost(this.#question(endpoint, body));
-    let ending: Ending = 'failed';
+    let ending: RequestOutcome = 'failed';
     try {
       const begun = await host.attempt(choice, { number: 1, acceptMs, movable: false, moved: false });
-      ending = endingOf(begun.answer.status);
+      ending = requestOutcome(begun.answer.status);
       if (begun.answer.status === 200) return await allOf(begun);
       await begun.answer.cancel();
     } catch (error) {
-      if (error instanceof AttemptError) ending = endingOf(error.code);
+      if (error instanceof AttemptError) ending = requestOutcome(error.code);
       // A slow tokenizer says nothing about the path to the node.
-      if (!(error instanceof AttemptError) || mayTryAnother(error.code) || host.left()) throw error;
+      if (!(error instanceof AttemptError) || mayRetry(error.code) || host.left()) throw error;
     } finally {
       host.onEnd(choice, ending);
     }

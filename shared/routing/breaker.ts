@@ -1,8 +1,8 @@
-import { within } from '../collections/within.ts';
-import type { Ending } from './attempts.ts';
+import { isRecent } from '../collections/is-recent.ts';
 import type { LiveNodes } from './live.ts';
 import type { BreakerState } from './load.ts';
 import { Rate } from './rate.ts';
+import type { RequestOutcome } from './retry-policy.ts';
 
 /** Consecutive failures that open the breaker. */
 const CONSECUTIVE = 5;
@@ -77,7 +77,7 @@ export class Breakers {
 
   #isProbed(session: string, now: number): boolean {
     const startedAt = this.#probes.get(session);
-    return startedAt !== undefined && within(PROBE_MS, startedAt, now);
+    return startedAt !== undefined && isRecent(PROBE_MS, startedAt, now);
   }
 
   /** Records that a request goes to the node. Returns true if it is the node's probe. */
@@ -90,7 +90,7 @@ export class Breakers {
   }
 
   /** Records the end of a request at the node. Returns the breaker state to publish, if it changed. */
-  ended(session: string, ending: Ending, isProbe: boolean, now: number): BreakerState | undefined {
+  ended(session: string, ending: RequestOutcome, isProbe: boolean, now: number): BreakerState | undefined {
     if (isProbe) this.#probes.delete(session);
     if (ending !== 'complete' && ending !== 'failed') return undefined; // This ending says nothing about the node's health.
     this.#requests.add(now);

@@ -10,7 +10,7 @@ function isBusy(until: number, now: number): boolean {
 /**
  * Nodes that refused a request a moment ago because they were full. Skipping them saves the next requests a round trip.
  */
-export class BusyNodes {
+export class BusyNodeMemory {
   /** Session → end of the mark, oldest mark first. */
   readonly #until = new Map<string, number>();
 

@@ -2,7 +2,7 @@ import type { RegistryEntry } from '../lattice/node.ts';
 import type { LiveNode, LiveNodes } from './live.ts';
 import type { NodeLoad } from './load.ts';
 import type { ModelNodes } from './nodes.ts';
-import { type Requirement, satisfied, satisfies } from './requirements.ts';
+import { countSatisfied, type Requirement, satisfies } from './requirements.ts';
 import { isTrusted, type Trust, trustsAllAdmitted } from './trust.ts';
 
 /** A session that could serve a request, as policies see it. */
@@ -76,7 +76,7 @@ class Serving implements Candidate {
 }
 
 /** What a request demands of a node, besides trust. */
-export interface Demand {
+export interface NodeRequirements {
   require: readonly Requirement[];
   /** Only orders the candidates: those that meet the most preferences form a list of their own. */
   prefer: readonly Requirement[];
@@ -84,10 +84,10 @@ export interface Demand {
   words: string;
 }
 
-export const NO_DEMAND: Demand = { require: [], prefer: [], words: '' };
+export const NO_REQUIREMENTS: NodeRequirements = { require: [], prefer: [], words: '' };
 
 /** Candidates of one model for one trust set and one demand. */
-export interface Pool {
+export interface CandidatePool {
   /** Candidates that can take a request now. */
   readonly ready: readonly Candidate[];
   /** The subset of `ready` that meets the most preferences; the same array if there are no preferences. */
@@ -96,12 +96,12 @@ export interface Pool {
   readonly suspected: readonly Candidate[];
 }
 
-const EMPTY: Pool = { ready: [], preferred: [], suspected: [] };
+const EMPTY: CandidatePool = { ready: [], preferred: [], suspected: [] };
 
-interface Trusted extends Pool {
+interface Trusted extends CandidatePool {
   version: number;
   /** Keyed by the demand's text and, if time matters, by the second. */
-  demanded: Map<string, Pool>;
+  demanded: Map<string, CandidatePool>;
 }
 
 /** Trust sets remembered per model. More are rarely in use together, and each list is as long as the list of nodes. */
@@ -116,14 +116,19 @@ const remembered = new WeakMap<ModelNodes, Map<Trust | string, Trusted>>();
  * The sessions that serve a model now, may see the request, and meet its requirements. Each node is checked once per
  * change of the model's nodes, not once per request.
  */
-export function poolFor(nodes: ModelNodes | undefined, trust: Trust, demand: Demand, now: number): Pool {
+export function candidatePool(
+  nodes: ModelNodes | undefined,
+  trust: Trust,
+  demand: NodeRequirements,
+  now: number,
+): CandidatePool {
   if (nodes === undefined) return EMPTY;
   const pool = trusted(nodes, trust);
   return demand.words === '' ? pool : demanded(pool, nodes, demand, now);
 }
 
 /** The candidates that were not tried yet. Returns the list itself if none was tried. */
-export function untried<T extends { readonly session: string }>(
+export function withoutTried<T extends { readonly session: string }>(
   candidates: readonly T[],
   tried: ReadonlySet<string>,
 ): readonly T[] {
@@ -154,7 +159,7 @@ function trusted(nodes: ModelNodes, trust: Trust): Trusted {
   return made;
 }
 
-function demanded(pool: Trusted, nodes: ModelNodes, demand: Demand, now: number): Pool {
+function demanded(pool: Trusted, nodes: ModelNodes, demand: NodeRequirements, now: number): CandidatePool {
   const timed = [...demand.require, ...demand.prefer].some(({ key }) => key === 'time_left');
   const key = timed ? `${Math.floor(now / 1000)} ${demand.words}` : demand.words;
   const before = pool.demanded.get(key);
@@ -176,7 +181,7 @@ function best(
   now: number,
 ): readonly Candidate[] {
   if (prefer.length === 0) return ready;
-  const scores = ready.map((one) => (one instanceof Serving ? satisfied(one.entry, prefer, model, now) : 0));
+  const scores = ready.map((one) => (one instanceof Serving ? countSatisfied(one.entry, prefer, model, now) : 0));
   const most = Math.max(0, ...scores);
   return ready.filter((_, at) => scores[at] === most);
 }

@@ -1,19 +1,26 @@
-import type { Ending } from './attempts.ts';
-import { type Candidate, changedAt, type Demand, type Pool, poolFor, untried } from './candidates.ts';
+import {
+  type Candidate,
+  type CandidatePool,
+  candidatePool,
+  changedAt,
+  type NodeRequirements,
+  withoutTried,
+} from './candidates.ts';
+import { describeOffers } from './describe-offers.ts';
 import type { LiveNode } from './live.ts';
 import type { NodeIndex } from './nodes.ts';
-import { offers } from './offers.ts';
 import type { Policy, RoutedRequest } from './policy.ts';
 import { satisfies } from './requirements.ts';
+import type { RequestOutcome } from './retry-policy.ts';
 import { isTrusted, type Trust } from './trust.ts';
 
 /** The input of the choice before each attempt. */
-export interface Question {
+export interface RoutingQuery {
   request: RoutedRequest;
   /** Models to try, in order, if no node serves the previous one. */
   fallbacks: readonly string[];
   trust: Trust;
-  demand: Demand;
+  demand: NodeRequirements;
   policyFor(model: string): Policy;
   /** Restricts the candidates beyond trust and demand; absent: no restriction. */
   only?: ((candidate: Candidate) => boolean) | undefined;
@@ -28,7 +35,7 @@ export interface Question {
   random(): number;
 }
 
-export interface Choice {
+export interface NodeChoice {
   node: Candidate;
   /** The model that is asked for: the request's, or the first fallback that a node serves. */
   model: string;
@@ -47,7 +54,11 @@ export interface Choice {
  * Order: preferred healthy nodes, other healthy nodes, avoided nodes, nodes whose path was lost a moment ago. A
  * fallback model comes after all of these.
  */
-export function choose(index: NodeIndex, question: Question, tried: ReadonlySet<string>): Choice | undefined {
+export function chooseNode(
+  index: NodeIndex,
+  question: RoutingQuery,
+  tried: ReadonlySet<string>,
+): NodeChoice | undefined {
   index.live.expire(question.now);
   const { request, fallbacks } = question;
   const first = chooseFor(index, question, request.model, tried);
@@ -66,18 +77,18 @@ export function choose(index: NodeIndex, question: Question, tried: ReadonlySet<
 
 function chooseFor(
   index: NodeIndex,
-  question: Question,
+  question: RoutingQuery,
   model: string,
   tried: ReadonlySet<string>,
-): Choice | undefined {
+): NodeChoice | undefined {
   const { trust, demand, now, lostLatelyMs } = question;
-  const pool = among(poolFor(index.model(model), trust, demand, now), question.only);
-  const ready = untried(pool.ready, tried);
+  const pool = among(candidatePool(index.model(model), trust, demand, now), question.only);
+  const ready = withoutTried(pool.ready, tried);
   const well = notAvoided(ready, question);
   const lists: (readonly Candidate[])[] = well.length > 0 ? [well] : [ready];
-  if (pool.preferred !== pool.ready) lists.unshift(notAvoided(untried(pool.preferred, tried), question));
+  if (pool.preferred !== pool.ready) lists.unshift(notAvoided(withoutTried(pool.preferred, tried), question));
   if (ready.length === 0) {
-    lists.push(untried(pool.suspected, tried).filter((candidate) => now - changedAt(candidate) < lostLatelyMs));
+    lists.push(withoutTried(pool.suspected, tried).filter((candidate) => now - changedAt(candidate) < lostLatelyMs));
   }
   const policy = question.policyFor(model);
   // Request kinds belong to one model.
@@ -92,37 +103,37 @@ function chooseFor(
   return undefined;
 }
 
-function among(pool: Pool, only: Question['only']): Pool {
+function among(pool: CandidatePool, only: RoutingQuery['only']): CandidatePool {
   if (only === undefined) return pool;
   const ready = pool.ready.filter(only);
   const preferred = pool.preferred === pool.ready ? ready : pool.preferred.filter(only);
   return { ready, preferred, suspected: pool.suspected.filter(only) };
 }
 
-function notAvoided(candidates: readonly Candidate[], { isAvoided }: Question): readonly Candidate[] {
+function notAvoided(candidates: readonly Candidate[], { isAvoided }: RoutingQuery): readonly Candidate[] {
   return isAvoided === undefined ? candidates : candidates.filter((candidate) => !isAvoided(candidate));
 }
 
-/** Records that the request is sent. Call `ended` exactly once for each call. */
-export function started({ node, request, policy, live }: Choice): void {
+/** Records that the request is sent. Call `requestEnded` exactly once for each call. */
+export function requestStarted({ node, request, policy, live }: NodeChoice): void {
   live.inFlight++;
   policy.onRequestStart(node, request);
 }
 
-export function ended({ node, request, policy, live }: Choice, ending: Ending): void {
+export function requestEnded({ node, request, policy, live }: NodeChoice, ending: RequestOutcome): void {
   live.inFlight--;
   policy.onRequestEnd(node, request, ending);
 }
 
-function isServed(index: NodeIndex, { trust, demand, now }: Question, model: string, tried: ReadonlySet<string>) {
-  return untried(poolFor(index.model(model), trust, demand, now).ready, tried).length > 0;
+function isServed(index: NodeIndex, { trust, demand, now }: RoutingQuery, model: string, tried: ReadonlySet<string>) {
+  return withoutTried(candidatePool(index.model(model), trust, demand, now).ready, tried).length > 0;
 }
 
 /**
  * If nodes serve the model and may see the request but none meets its requirements: a text per model that lists what
  * they offer instead. Otherwise undefined.
  */
-export function unmet(index: NodeIndex, question: Question): string | undefined {
+export function unmetRequirements(index: NodeIndex, question: RoutingQuery): string | undefined {
   const { request, fallbacks, trust, demand, now } = question;
   if (demand.require.length === 0) return undefined;
   const instead: string[] = [];
@@ -130,7 +141,7 @@ export function unmet(index: NodeIndex, question: Question): string | undefined 
     const { ready = [], suspected = [] } = index.model(model) ?? {};
     const may = [...ready, ...suspected].filter((entry) => isTrusted(trust, entry));
     if (may.some((entry) => satisfies(entry, demand.require, model, now))) return undefined;
-    if (may.length > 0) instead.push(`'${model}' is served ${offers(may, demand.require, model, now)}`);
+    if (may.length > 0) instead.push(`'${model}' is served ${describeOffers(may, demand.require, model, now)}`);
   }
   return instead.length === 0 ? undefined : instead.join('; ');
 }

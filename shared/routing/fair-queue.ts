@@ -1,7 +1,7 @@
 import { FairTags } from './fair-tags.ts';
 
 /** What a queue must know about a waiting request. */
-export interface Place {
+export interface QueueItem {
   name: string;
   /** Unit of weighted sharing: a project, or a key without one. */
   project: string;
@@ -20,13 +20,13 @@ export type Priority = 'interactive' | 'batch';
  * Interactive requests go first, but one of this many consecutive turns goes to a waiting batch line, so batch never
  * starves.
  */
-export const BATCH_EVERY = 8;
+export const BATCH_TURN_EVERY = 8;
 
 /**
  * Result of entering the queue. `pushedOut`: the queue was full, and a caller with more than its fair share lost a
  * place.
  */
-export type Entered<P extends Place> = { kind: 'in'; pushedOut: P | undefined } | { kind: 'full' };
+export type EnqueueResult<P extends QueueItem> = { kind: 'in'; pushedOut: P | undefined } | { kind: 'full' };
 
 /**
  * Decides which waiting request is next: interactive before batch, then weighted by project, then key by key, then
@@ -35,7 +35,7 @@ export type Entered<P extends Place> = { kind: 'in'; pushedOut: P | undefined } 
  * Bounded: if the queue is full, a request from a caller with less than its fair share replaces the newest request of
  * the caller with the largest share.
  */
-export class FairQueue<P extends Place> {
+export class FairQueue<P extends QueueItem> {
   readonly #max: number;
   readonly #classes: Record<Priority, PriorityClass<P>> = {
     interactive: new PriorityClass(),
@@ -60,7 +60,7 @@ export class FairQueue<P extends Place> {
   }
 
   /** Number of waiting requests with the same key. */
-  countOf({ project, key }: Pick<Place, 'project' | 'key'>): number {
+  countOf({ project, key }: Pick<QueueItem, 'project' | 'key'>): number {
     const { interactive, batch } = this.#classes;
     return interactive.sizeOf(project, key) + batch.sizeOf(project, key);
   }
@@ -83,10 +83,10 @@ export class FairQueue<P extends Place> {
     const { interactive, batch } = this.#classes;
     if (place.priority === 'interactive') return interactive.ahead(place);
     const own = batch.ahead(place);
-    return own + Math.min(interactive.waitingIn(place.scope), (own + 1) * (BATCH_EVERY - 1));
+    return own + Math.min(interactive.waitingIn(place.scope), (own + 1) * (BATCH_TURN_EVERY - 1));
   }
 
-  enter(place: P): Entered<P> {
+  enter(place: P): EnqueueResult<P> {
     let pushedOut: P | undefined;
     if (this.#places.size >= this.#max) {
       pushedOut = this.#victimFor(place);
@@ -117,7 +117,7 @@ export class FairQueue<P extends Place> {
   /** Removes and returns the next request whose scope is eligible. */
   next(eligible: (scope: string) => boolean): P | undefined {
     const { interactive, batch } = this.#classes;
-    const batchFirst = this.#inRow >= BATCH_EVERY - 1;
+    const batchFirst = this.#inRow >= BATCH_TURN_EVERY - 1;
     const place = batchFirst
       ? (batch.next(eligible) ?? interactive.next(eligible))
       : (interactive.next(eligible) ?? batch.next(eligible));
@@ -145,7 +145,7 @@ interface Project<P> {
 }
 
 /** The part of the queue for one priority. */
-class PriorityClass<P extends Place> {
+class PriorityClass<P extends QueueItem> {
   readonly #tags = new FairTags();
   /** Projects with a waiting request. */
   readonly #projects = new Map<string, Project<P>>();
@@ -244,7 +244,7 @@ class PriorityClass<P extends Place> {
   }
 }
 
-function isLarger<P extends Place>(
+function isLarger<P extends QueueItem>(
   project: Project<P>,
   key: { size: number },
   own: Project<P> | undefined,

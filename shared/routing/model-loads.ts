@@ -1,6 +1,6 @@
 /** Current load of each model's engines, summed up for people and dashboards, not for routing. */
 import { LOAD_KNOWN_MS } from './load.ts';
-import type { ShownNodes } from './registry-view.ts';
+import type { ViewedNodes } from './registry-view.ts';
 
 export interface ModelLoad {
   id: string;
@@ -17,10 +17,10 @@ export interface ModelLoad {
 export const LOADS_MS = 1_000;
 
 /** The last result per index. */
-const worked = new WeakMap<ShownNodes, { at: number; text: string }>();
+const worked = new WeakMap<ViewedNodes, { at: number; text: string }>();
 
 /** `modelLoads` as JSON, at most a second old. All readers within that second get the same string. */
-export function modelLoadsText(index: ShownNodes, now: number): string {
+export function modelLoadsText(index: ViewedNodes, now: number): string {
   const last = worked.get(index);
   if (last !== undefined && now >= last.at && now - last.at < LOADS_MS) return last.text;
   const text = JSON.stringify(modelLoads(index, now));
@@ -32,7 +32,7 @@ export function modelLoadsText(index: ShownNodes, now: number): string {
  * Known models, by name. An engine that serves several models counts for each. Takes time proportional to the serving
  * nodes.
  */
-export function modelLoads(index: ShownNodes, now: number): ModelLoad[] {
+export function modelLoads(index: ViewedNodes, now: number): ModelLoad[] {
   const loads: ModelLoad[] = [];
   for (const [id, { ready }] of index.models()) {
     const sum: ModelLoad = { id, known: 0, running: 0, waiting: 0, tokens_per_second: null };

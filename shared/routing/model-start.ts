@@ -21,7 +21,7 @@ export function modelStart(nodes: ModelNodes | undefined, trust: Trust, now: num
   const { id } = nodes;
   const trusted = nodes.all.filter((entry) => isTrusted(trust, entry));
   if (trusted.some(({ state }) => state === 'SERVING')) return undefined;
-  const loading = trusted.filter((entry) => loads(entry, id));
+  const loading = trusted.filter((entry) => isLoading(entry, id));
   if (loading.length === 0) return undefined;
   const running = loading.map(({ joined_at }) => Math.max(0, now - time(joined_at)));
   const starts = nodes.all.flatMap(startMs).filter((ms) => ms >= START_MIN_MS);
@@ -38,7 +38,7 @@ export function remainingMs({ runningMs, usualMs }: ModelStart): number | undefi
 }
 
 /** True if the session has begun to load the model and has never served. */
-export function loads({ state, models }: Pick<RegistryEntry, 'state' | 'models'>, model: string): boolean {
+export function isLoading({ state, models }: Pick<RegistryEntry, 'state' | 'models'>, model: string): boolean {
   return state === 'JOIN' && models.some(({ id, state: how }) => id === model && how === 'loading');
 }
 

@@ -1,5 +1,5 @@
-import type { Ending } from './attempts.ts';
 import type { Candidate } from './candidates.ts';
+import type { RequestOutcome } from './retry-policy.ts';
 
 /** What a policy may know about a request. */
 export interface RoutedRequest {
@@ -34,5 +34,5 @@ export interface Policy {
   /** The request is sent to that candidate now. */
   onRequestStart(candidate: Candidate, request: RoutedRequest): void;
   /** Called once for each start. */
-  onRequestEnd(candidate: Candidate, request: RoutedRequest, ending: Ending): void;
+  onRequestEnd(candidate: Candidate, request: RoutedRequest, ending: RequestOutcome): void;
 }

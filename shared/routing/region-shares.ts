@@ -27,7 +27,7 @@ export const PLAN_REGIONS_MAX = 64;
  * A model's shares now; undefined if no plan is valid. An expiry too far ahead was written before the clock was set
  * back.
  */
-export function sharesOf(plan: RegionPlan | undefined, model: string, now: number): ModelShares | undefined {
+export function modelShares(plan: RegionPlan | undefined, model: string, now: number): ModelShares | undefined {
   if (plan === undefined || now >= plan.expires_at || plan.expires_at - now > PLAN_HOLDS_MAX_MS) return undefined;
   return Object.hasOwn(plan.models, model) ? plan.models[model] : undefined;
 }
@@ -36,20 +36,20 @@ export function sharesOf(plan: RegionPlan | undefined, model: string, now: numbe
  * Weights of the regions that have a node now, in order. The share of a region without nodes is distributed by the
  * plan's `spill` for it. All 0: the plan mentions none of them.
  */
-export function presentWeights({ shares, spill = {} }: ModelShares, present: readonly string[]): Float64Array {
+export function availableWeights({ shares, spill = {} }: ModelShares, present: readonly string[]): Float64Array {
   const here = new Set(present);
-  const weights = Float64Array.from(present, (region) => shareOf(shares, region));
+  const weights = Float64Array.from(present, (region) => positiveShare(shares, region));
   const planned = weights.reduce((sum, one) => sum + one, 0);
   for (const lost of Object.keys(shares)) {
-    const share = shareOf(shares, lost);
+    const share = positiveShare(shares, lost);
     if (here.has(lost) || share === 0) continue;
     const given = Object.hasOwn(spill, lost) ? (spill[lost] ?? {}) : {};
-    const largest = Math.max(...present.map((region) => shareOf(given, region)));
+    const largest = Math.max(...present.map((region) => positiveShare(given, region)));
     // Relative to the largest, because a sum of large numbers could overflow.
-    const parts = present.map((region) => (largest > 0 ? shareOf(given, region) / largest : 0));
+    const parts = present.map((region) => (largest > 0 ? positiveShare(given, region) / largest : 0));
     const total = parts.reduce((sum, one) => sum + one, 0);
     present.forEach((region, at) => {
-      const part = total > 0 ? (parts[at] ?? 0) / total : planned > 0 ? shareOf(shares, region) / planned : 0;
+      const part = total > 0 ? (parts[at] ?? 0) / total : planned > 0 ? positiveShare(shares, region) / planned : 0;
       weights[at] = (weights[at] ?? 0) + share * part;
     });
   }
@@ -57,7 +57,7 @@ export function presentWeights({ shares, spill = {} }: ModelShares, present: rea
 }
 
 /** Anything but a positive number counts as 0, so a plan cannot produce an invalid weight. */
-export function shareOf(shares: Readonly<Record<string, number>>, region: string): number {
+export function positiveShare(shares: Readonly<Record<string, number>>, region: string): number {
   const share = Object.hasOwn(shares, region) ? (shares[region] ?? 0) : 0;
   return Number.isFinite(share) && share > 0 ? share : 0;
 }

@@ -1,13 +1,13 @@
 /** The registry as its readers see it: the answers of gateways and agents under `/v1/registry`. */
 import { LIFECYCLE, type RegistryEntry } from '../lattice/node.ts';
 import type { ModelNodes, NodeIndex } from './nodes.ts';
-import { type Requirement, RequirementError, requirement, satisfies } from './requirements.ts';
+import { buildRequirement, type Requirement, RequirementError, satisfies } from './requirements.ts';
 
 export const REGISTRY_VIEWS = ['nodes', 'models', 'providers'] as const;
 export type RegistryViewName = (typeof REGISTRY_VIEWS)[number];
 
 /** What the views read from the node index. */
-export interface ShownNodes extends Pick<NodeIndex, 'live' | 'get'> {
+export interface ViewedNodes extends Pick<NodeIndex, 'live' | 'get'> {
   entries(): IterableIterator<RegistryEntry>;
   models(): IterableIterator<[string, ModelNodes]>;
 }
@@ -42,7 +42,7 @@ export function parseFilter(query: Iterable<[string, string]>): RegistryFilter {
     const name = NAMES.find((known) => known === key);
     if (name === undefined) {
       const least = key.endsWith('>');
-      requirements.push(requirement(least ? key.slice(0, -1) : key, least ? '>=' : '=', value));
+      requirements.push(buildRequirement(least ? key.slice(0, -1) : key, least ? '>=' : '=', value));
       continue;
     }
     // A model's name may contain a comma; the others cannot.
@@ -61,7 +61,7 @@ function stateNamed(text: string): string {
 }
 
 /** True if the answer depends on the current time and not only on the registry. */
-export function isTimed(filter: RegistryFilter): boolean {
+export function dependsOnTime(filter: RegistryFilter): boolean {
   return filter.requirements.some(({ key }) => key === 'time_left');
 }
 
@@ -73,7 +73,7 @@ export function publicEntry(entry: RegistryEntry): RegistryEntry {
   return { ...rest, job: shown };
 }
 
-export function passes(entry: RegistryEntry, filter: RegistryFilter, now: number): boolean {
+export function matchesFilter(entry: RegistryEntry, filter: RegistryFilter, now: number): boolean {
   const { model, provider, cluster, state, requirements } = filter;
   if (provider !== undefined && !provider.has(entry.provider)) return false;
   if (cluster !== undefined && !cluster.has(entry.cluster)) return false;
@@ -83,7 +83,7 @@ export function passes(entry: RegistryEntry, filter: RegistryFilter, now: number
 }
 
 /** `GET /v1/registry/nodes` */
-export function nodesView(index: ShownNodes, filter: RegistryFilter, now: number): ListOf<RegistryEntry> {
+export function nodesView(index: ViewedNodes, filter: RegistryFilter, now: number): ListOf<RegistryEntry> {
   return list([...selected(index, filter, now)].map(publicEntry));
 }
 
@@ -97,7 +97,7 @@ interface ModelSummary {
 }
 
 /** `GET /v1/registry/models`: each model with its replicas among the nodes that match. */
-export function modelsView(index: ShownNodes, filter: RegistryFilter, now: number): ListOf<ModelSummary> {
+export function modelsView(index: ViewedNodes, filter: RegistryFilter, now: number): ListOf<ModelSummary> {
   const models = new Map<string, { replicas: number; serving: number; providers: Set<string> }>();
   for (const entry of selected(index, filter, now)) {
     for (const { id, state } of entry.models) {
@@ -120,7 +120,7 @@ interface ProviderSummary {
 }
 
 /** `GET /v1/registry/providers` */
-export function providersView(index: ShownNodes, filter: RegistryFilter, now: number): ListOf<ProviderSummary> {
+export function providersView(index: ViewedNodes, filter: RegistryFilter, now: number): ListOf<ProviderSummary> {
   const providers = new Map<string, ProviderSummary>();
   for (const entry of selected(index, filter, now)) {
     const provider = providers.get(entry.provider) ?? { id: entry.provider, nodes: 0, serving: 0 };
@@ -133,7 +133,7 @@ export function providersView(index: ShownNodes, filter: RegistryFilter, now: nu
 
 export function registryView(
   name: RegistryViewName,
-  index: ShownNodes,
+  index: ViewedNodes,
   filter: RegistryFilter,
   now: number,
 ): ListOf<unknown> {
@@ -147,8 +147,8 @@ export function registryView(
   }
 }
 
-function* selected(index: ShownNodes, filter: RegistryFilter, now: number): Generator<RegistryEntry> {
-  for (const entry of index.entries()) if (passes(entry, filter, now)) yield entry;
+function* selected(index: ViewedNodes, filter: RegistryFilter, now: number): Generator<RegistryEntry> {
+  for (const entry of index.entries()) if (matchesFilter(entry, filter, now)) yield entry;
 }
 
 function isServing({ state, suspected }: RegistryEntry): boolean {

@@ -53,12 +53,12 @@ export function parseRequirements(text: string): Requirement[] {
     if (key === undefined || operator === undefined || values === undefined) {
       throw new RequirementError(`"${clip(clause.trim())}" is not key=value or key>=value`);
     }
-    return requirement(key.toLowerCase(), operator === '=' ? '=' : '>=', values);
+    return buildRequirement(key.toLowerCase(), operator === '=' ? '=' : '>=', values);
   });
 }
 
 /** Builds one requirement from its parts, e.g. of a query string. @throws RequirementError */
-export function requirement(key: string, operator: Operator, text: string): Requirement {
+export function buildRequirement(key: string, operator: Operator, text: string): Requirement {
   if (!isKey(key)) {
     throw new RequirementError(`"${clip(key)}" is no requirement; there are ${REQUIREMENT_KEYS.join(', ')}`);
   }
@@ -99,7 +99,12 @@ export function satisfies(
 }
 
 /** Counts the requirements that hold. For preferences, which may fail. */
-export function satisfied(entry: RegistryEntry, wanted: readonly Requirement[], model: string, now: number): number {
+export function countSatisfied(
+  entry: RegistryEntry,
+  wanted: readonly Requirement[],
+  model: string,
+  now: number,
+): number {
   return wanted.filter((one) => satisfies(entry, [one], model, now)).length;
 }
 

@@ -32,7 +32,7 @@ export interface DataPolicy {
   tiers?: readonly string[] | undefined;
 }
 
-export interface TrustQuestion {
+export interface TrustInput {
   /** Local name of our own issuer; its providers have ids without `@`. */
   own: string;
   /** The lists of the key, its project and the request. Undefined: no restriction. Empty: no provider is trusted. */
@@ -53,10 +53,10 @@ export interface Trust {
   readonly tiers: ReadonlySet<string> | undefined;
 }
 
-export function decideTrust({ own, lists, defaults, deleted, policies }: TrustQuestion): Trust {
+export function decideTrust({ own, lists, defaults, deleted, policies }: TrustInput): Trust {
   const spoken = lists.filter((list) => list !== undefined);
-  const trusted = intersection(spoken.map((list) => list.map((id) => canonical(id, own))));
-  const fallback = defaults === 'admitted' ? defaults : new Set(defaults.map((id) => canonical(id, own)));
+  const trusted = intersection(spoken.map((list) => list.map((id) => canonicalProvider(id, own))));
+  const fallback = defaults === 'admitted' ? defaults : new Set(defaults.map((id) => canonicalProvider(id, own)));
   const providers = trusted ?? fallback;
   return {
     own,
@@ -109,7 +109,7 @@ export function readProviderList(text: string): string[] | undefined {
 }
 
 /** Maps `eth@local` to `eth` if `local` is our own issuer. */
-export function canonical(id: string, own: string): string {
+export function canonicalProvider(id: string, own: string): string {
   return id.endsWith(`@${own}`) ? id.slice(0, -own.length - 1) : id;
 }
 
@@ -128,7 +128,7 @@ function without(ids: ReadonlySet<string>, deleted: ReadonlySet<string>): Readon
 const scopes = new WeakMap<Trust, string>();
 
 /** A name for the set of nodes that a request may use. */
-export function scopeOf(trust: Trust): string {
+export function trustScope(trust: Trust): string {
   let scope = scopes.get(trust);
   if (scope === undefined) {
     const { own, providers, deleted, regions, tiers } = trust;

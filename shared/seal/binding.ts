@@ -2,21 +2,21 @@
  * The clear-text fields of a sealed request, and how its seal binds them: a changed field makes the request unreadable.
  */
 import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
-import { concat, field, u32, utf8 } from './bytes.ts';
+import { concatBytes, lengthPrefixed, u32, utf8Bytes } from './bytes.ts';
 import { SealError } from './error.ts';
 import {
-  AHEAD_MAX_S,
   CEK_BYTES,
-  DIGEST_BYTES,
+  CLOCK_AHEAD_MAX_S,
   ENC_BYTES,
   KID_BYTES,
   LABEL_REQUEST,
-  LIFE_MAX_S,
   MODEL_HEADER,
   NONCE_BYTES,
   RESUME_HEADER,
   SEAL_HEADER,
   SEAL_TO_HEADER,
+  SEALED_LIFE_MAX_S,
+  SHA256_BYTES,
   SUITE,
   TAG_BYTES,
 } from './suite.ts';
@@ -49,8 +49,8 @@ export function sealedHeaders(value: (name: string) => string | null | undefined
 /** HPKE's `info`. */
 export function requestInfo({ path, model, stream, resume, nonce, at, until }: Binding): Uint8Array<ArrayBuffer> {
   const flag = (on: boolean) => new Uint8Array([on ? 1 : 0]);
-  const fields = [SUITE, utf8(path), utf8(model), flag(stream), flag(resume), nonce, u32(at), u32(until)];
-  return concat(LABEL_REQUEST, new Uint8Array([0]), ...fields.map(field));
+  const fields = [SUITE, utf8Bytes(path), utf8Bytes(model), flag(stream), flag(resume), nonce, u32(at), u32(until)];
+  return concatBytes(LABEL_REQUEST, new Uint8Array([0]), ...fields.map(lengthPrefixed));
 }
 
 /** Formats the value of `x-otela-seal`. */
@@ -72,10 +72,12 @@ export function readStamp(text: string): SealStamp {
 }
 
 /** Why it must not be answered at `now` (seconds since 1970). Undefined: it may be. */
-export function whyUntimely({ at, until }: SealStamp, now: number): string | undefined {
-  if (at - now > AHEAD_MAX_S) return `it was sealed ${Math.round(at - now)} s ahead of the clock here`;
+export function timingProblem({ at, until }: SealStamp, now: number): string | undefined {
+  if (at - now > CLOCK_AHEAD_MAX_S) return `it was sealed ${Math.round(at - now)} s ahead of the clock here`;
   if (until <= now) return `it was good until ${Math.round(now - until)} s ago by the clock here`;
-  return until > at && until - at <= LIFE_MAX_S ? undefined : `it is not good for at most ${LIFE_MAX_S} s`;
+  return until > at && until - at <= SEALED_LIFE_MAX_S
+    ? undefined
+    : `it is not good for at most ${SEALED_LIFE_MAX_S} s`;
 }
 
 /** The content key for one node: `kid 8 ‖ enc 32 ‖ Seal(CEK 32 ‖ SHA-256 of the sealed body 32)`. */
@@ -85,14 +87,14 @@ export interface Envelope {
   sealed: Uint8Array;
 }
 
-const SEALED_BYTES = CEK_BYTES + DIGEST_BYTES + TAG_BYTES;
+const SEALED_BYTES = CEK_BYTES + SHA256_BYTES + TAG_BYTES;
 const ENVELOPE_BYTES = KID_BYTES + ENC_BYTES + SEALED_BYTES;
 const ENVELOPE_CHARS = (ENVELOPE_BYTES / 3) * 4;
 /** Nodes to which one request may be sealed. */
 export const ENVELOPES_MAX = 16;
 
 export function writeEnvelope({ kid, enc, sealed }: Envelope): string {
-  return toBase64url(concat(kid, enc, sealed));
+  return toBase64url(concatBytes(kid, enc, sealed));
 }
 
 /** @throws SealError malformed */

@@ -4,16 +4,16 @@ import { SealError } from './error.ts';
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-export function ascii(text: string): Uint8Array<ArrayBuffer> {
+export function encodeAscii(text: string): Uint8Array<ArrayBuffer> {
   return new Uint8Array(encoder.encode(text));
 }
 
-export function utf8(text: string): Uint8Array<ArrayBuffer> {
+export function utf8Bytes(text: string): Uint8Array<ArrayBuffer> {
   return new Uint8Array(encoder.encode(text));
 }
 
 /** @throws SealError malformed */
-export function textOf(bytes: Uint8Array): string {
+export function utf8Text(bytes: Uint8Array): string {
   try {
     return decoder.decode(bytes);
   } catch (cause) {
@@ -21,7 +21,7 @@ export function textOf(bytes: Uint8Array): string {
   }
 }
 
-export function concat(...parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+export function concatBytes(...parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const whole = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
   for (const part of parts) {
@@ -45,7 +45,7 @@ export function readU32(bytes: Uint8Array, at: number): number {
 }
 
 /** A field prefixed with its length in two bytes, so that different lists of fields never have the same encoding. */
-export function field(bytes: Uint8Array): Uint8Array {
+export function lengthPrefixed(bytes: Uint8Array): Uint8Array {
   if (bytes.length > 0xffff) throw new SealError('too_large', `a field of ${bytes.length} bytes`);
-  return concat(u16(bytes.length), bytes);
+  return concatBytes(u16(bytes.length), bytes);
 }

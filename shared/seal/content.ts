@@ -2,7 +2,7 @@
  * The sealed content: `varint length ‖ JSON`, then the body's bytes. For a request the JSON is its headers, for an
  * answer its status and headers.
  */
-import { concat, textOf, utf8 } from './bytes.ts';
+import { concatBytes, utf8Bytes, utf8Text } from './bytes.ts';
 import { SealError } from './error.ts';
 import { isRecord } from './json.ts';
 import { readVarint, varint } from './varint.ts';
@@ -13,11 +13,11 @@ export interface AnswerHead {
   status: number;
   headers: Headers;
   /** Absent: the answer begins here. */
-  continues?: Continued | undefined;
+  continues?: ContinuationPoint | undefined;
 }
 
 /** Where a node continues an answer. The chunk numbers prove that none before it is missing. */
-export interface Continued {
+export interface ContinuationPoint {
   /** The response nonce of the part that broke off, base64url. */
   segment: string;
   /** Number of chunks in that part. */
@@ -34,10 +34,10 @@ export const ANSWER_HEADERS: ReadonlySet<string> = new Set(['content-type', 'con
 const HEAD_MAX_BYTES = 8 * 1024;
 const HEADERS_MAX = 32;
 
-export function withHead(head: Headers | AnswerHead, body: Uint8Array): Uint8Array<ArrayBuffer> {
-  const json = utf8(JSON.stringify(head));
+export function prependHead(head: Headers | AnswerHead, body: Uint8Array): Uint8Array<ArrayBuffer> {
+  const json = utf8Bytes(JSON.stringify(head));
   if (json.length > HEAD_MAX_BYTES) throw new SealError('too_large', `headers of ${json.length} bytes`);
-  return concat(varint(json.length), json, body);
+  return concatBytes(varint(json.length), json, body);
 }
 
 function splitHead(content: Uint8Array): { head: unknown; body: Uint8Array } {
@@ -46,7 +46,7 @@ function splitHead(content: Uint8Array): { head: unknown; body: Uint8Array } {
     throw new SealError('malformed', 'no headers');
   const end = length.end + length.value;
   try {
-    return { head: JSON.parse(textOf(content.subarray(length.end, end))), body: content.subarray(end) };
+    return { head: JSON.parse(utf8Text(content.subarray(length.end, end))), body: content.subarray(end) };
   } catch (cause) {
     throw new SealError('malformed', 'headers that are no JSON', { cause });
   }
@@ -70,7 +70,7 @@ export function readAnswerContent(content: Uint8Array): AnswerHead & { body: Uin
   return { status, headers: headersOf(head.headers), ...continues, body };
 }
 
-function continuedOf(value: unknown): Continued {
+function continuedOf(value: unknown): ContinuationPoint {
   const { segment, chunks } = isRecord(value) ? value : {};
   if (typeof segment !== 'string' || typeof chunks !== 'number') throw new SealError('malformed', 'goes on nowhere');
   return { segment, chunks };

@@ -3,10 +3,10 @@
  * format.
  */
 import { fromBase64url } from '../lattice/base64url.ts';
-import { concat, field } from './bytes.ts';
+import { concatBytes, lengthPrefixed } from './bytes.ts';
 import { SealError } from './error.ts';
 import { isRecord } from './json.ts';
-import { KEY_BYTES, LABEL_EVIDENCE } from './suite.ts';
+import { LABEL_EVIDENCE, SEAL_KEY_BYTES } from './suite.ts';
 
 /** Requested with a sealed request to one node, the only one that can answer under its key. */
 export const EVIDENCE_PATH = '/v1/otela/evidence';
@@ -20,12 +20,13 @@ export const EVIDENCE_KINDS_MAX = 4;
 
 /** `report_data` is the SHA-512 of this message. @param key raw X25519 */
 export function evidenceMessage(key: Uint8Array, nonce: Uint8Array): Uint8Array<ArrayBuffer> {
-  return concat(LABEL_EVIDENCE, new Uint8Array([0]), field(key), field(nonce));
+  return concatBytes(LABEL_EVIDENCE, new Uint8Array([0]), lengthPrefixed(key), lengthPrefixed(nonce));
 }
 
 /** The nonce of a request's body. @throws SealError malformed */
 export function readEvidenceRequest(body: unknown): Uint8Array {
-  const nonce = isRecord(body) && typeof body.nonce === 'string' ? fromBase64url(body.nonce, KEY_BYTES) : undefined;
+  const nonce =
+    isRecord(body) && typeof body.nonce === 'string' ? fromBase64url(body.nonce, SEAL_KEY_BYTES) : undefined;
   if (nonce?.length !== EVIDENCE_NONCE_BYTES) throw new SealError('malformed', 'no nonce of 32 bytes');
   return nonce;
 }

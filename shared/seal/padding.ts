@@ -7,14 +7,14 @@ const LENGTH_BYTES = 2;
 export const CONTENT_MAX_BYTES = CHUNK_MAX_BYTES - TAG_BYTES - LENGTH_BYTES;
 
 /** @param size of the plaintext in bytes, at least two more than the content */
-export function padded(content: Uint8Array, size: number): Uint8Array<ArrayBuffer> {
+export function padToSize(content: Uint8Array, size: number): Uint8Array<ArrayBuffer> {
   const plain = new Uint8Array(size);
-  pad(content, plain);
+  padInPlace(content, plain);
   return plain;
 }
 
 /** Overwrites all of `plain`, which may hold another chunk's plaintext. */
-export function pad(content: Uint8Array, plain: Uint8Array): void {
+export function padInPlace(content: Uint8Array, plain: Uint8Array): void {
   const end = LENGTH_BYTES + content.length;
   if (content.length > CONTENT_MAX_BYTES || end > plain.length)
     throw new SealError('too_large', `${content.length} bytes in a chunk of ${plain.length}`);
@@ -25,7 +25,7 @@ export function pad(content: Uint8Array, plain: Uint8Array): void {
 }
 
 /** A view of the content. @throws SealError malformed, also if anything but zeros follows it */
-export function unpadded(plain: Uint8Array): Uint8Array {
+export function removePadding(plain: Uint8Array): Uint8Array {
   const [high = 0, low = 0] = plain;
   const end = LENGTH_BYTES + (high & 0x3f) * 256 + low;
   if (plain.length < LENGTH_BYTES || high >>> 6 !== 1 || end > plain.length)
@@ -38,7 +38,7 @@ export function unpadded(plain: Uint8Array): Uint8Array {
 /** Answers are padded to multiples of this: about one token's event. */
 export const ANSWER_STEP_BYTES = 256;
 
-export function answerSize(contentBytes: number, step = ANSWER_STEP_BYTES): number {
+export function paddedAnswerSize(contentBytes: number, step = ANSWER_STEP_BYTES): number {
   const needed = contentBytes + LENGTH_BYTES;
   return Math.min(CHUNK_MAX_BYTES - TAG_BYTES, Math.max(needed, Math.ceil(needed / step) * step));
 }
@@ -58,12 +58,12 @@ export function padme(bytes: number): number {
 }
 
 /** Splits a request into padded chunks, the final one last. */
-export function chunksOf(content: Uint8Array): Uint8Array<ArrayBuffer>[] {
+export function splitIntoChunks(content: Uint8Array): Uint8Array<ArrayBuffer>[] {
   const total = padme(content.length);
   const chunks: Uint8Array<ArrayBuffer>[] = [];
   for (let at = 0; at < total; at += CONTENT_MAX_BYTES) {
     const size = Math.min(CONTENT_MAX_BYTES, total - at);
-    chunks.push(padded(content.subarray(at, at + size), size + LENGTH_BYTES));
+    chunks.push(padToSize(content.subarray(at, at + size), size + LENGTH_BYTES));
   }
   return chunks;
 }

@@ -1,5 +1,5 @@
 /** A sealed request's body: `(varint length, sealed)*, 0, sealed final`, framed as in chunked OHTTP. */
-import { concat } from './bytes.ts';
+import { concatBytes } from './bytes.ts';
 import { SealError } from './error.ts';
 import { CHUNK_MAX_BYTES, TAG_BYTES } from './suite.ts';
 import { readVarint, varint } from './varint.ts';
@@ -9,7 +9,7 @@ const FINAL = new Uint8Array([0]);
 /** @param sealed all chunks, the final one last. */
 export function joinChunks(sealed: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const last = sealed.length - 1;
-  return concat(...sealed.flatMap((chunk, at) => [at === last ? FINAL : varint(chunk.length), chunk]));
+  return concatBytes(...sealed.flatMap((chunk, at) => [at === last ? FINAL : varint(chunk.length), chunk]));
 }
 
 /** Views of the chunks, the final one last. @throws SealError malformed, cut, too_large */

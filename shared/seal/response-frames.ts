@@ -2,7 +2,7 @@
  * A sealed answer: frames `type 1 ‖ varint length ‖ payload`. The gateway in between may insert NOTEs, and reads only
  * the lengths of the other frames.
  */
-import { concat } from './bytes.ts';
+import { concatBytes } from './bytes.ts';
 import { SealError } from './error.ts';
 import { CHUNK_MAX_BYTES } from './suite.ts';
 import { readVarint, VARINT_MAX_BYTES, varintBytes, writeVarint } from './varint.ts';
@@ -28,19 +28,19 @@ const TYPES: ReadonlySet<number> = new Set(Object.values(FRAME));
 const isType = (byte: number): byte is FrameType => TYPES.has(byte);
 
 /** Longest frame: an error's JSON is shorter than a chunk. */
-export const FRAME_MAX_BYTES = CHUNK_MAX_BYTES;
+export const SEAL_FRAME_MAX_BYTES = CHUNK_MAX_BYTES;
 
-export function frame(type: FrameType, ...payload: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+export function buildFrame(type: FrameType, ...payload: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const length = payload.reduce((sum, part) => sum + part.length, 0);
   const bytes = new Uint8Array(frameBytes(length));
-  writeFrame(bytes, type, payload);
+  writeSealFrame(bytes, type, payload);
   return bytes;
 }
 
 /** @param bytes at least as long as the frame. @throws SealError too_large */
-export function writeFrame(bytes: Uint8Array, type: FrameType, payload: readonly Uint8Array[]): void {
+export function writeSealFrame(bytes: Uint8Array, type: FrameType, payload: readonly Uint8Array[]): void {
   const length = payload.reduce((sum, part) => sum + part.length, 0);
-  if (length > FRAME_MAX_BYTES) throw new SealError('too_large', `a frame of ${length} bytes`);
+  if (length > SEAL_FRAME_MAX_BYTES) throw new SealError('too_large', `a frame of ${length} bytes`);
   bytes[0] = type;
   let at = 1 + writeVarint(bytes, 1, length);
   for (const part of payload) {
@@ -65,7 +65,7 @@ export class FrameSplitter {
 
   /** The frames that `piece` completes; payloads may be views of it. @throws SealError malformed, too_large */
   push(piece: Uint8Array): ResponseFrame[] {
-    const bytes = this.#rest.length === 0 ? piece : concat(this.#rest, piece);
+    const bytes = this.#rest.length === 0 ? piece : concatBytes(this.#rest, piece);
     const frames: ResponseFrame[] = [];
     let at = 0;
     for (;;) {
@@ -85,7 +85,7 @@ function readHead(bytes: Uint8Array, at: number): { type: FrameType; end: number
   if (!isType(type)) throw new SealError('malformed', `no frame has the type ${type}`);
   const length = readVarint(bytes, at + 1);
   if (length === undefined) return undefined;
-  if (length.value > FRAME_MAX_BYTES) throw new SealError('too_large', `a frame of ${length.value} bytes`);
+  if (length.value > SEAL_FRAME_MAX_BYTES) throw new SealError('too_large', `a frame of ${length.value} bytes`);
   return { type, end: length.end, length: length.value };
 }
 

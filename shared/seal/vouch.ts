@@ -4,9 +4,9 @@
  * its own key for a node's.
  */
 import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
-import { concat, field, readU32, u32, utf8 } from './bytes.ts';
+import { concatBytes, lengthPrefixed, readU32, u32, utf8Bytes } from './bytes.ts';
 import { SealError } from './error.ts';
-import { KEY_BYTES, LABEL_DELEGATE, LABEL_VOUCH } from './suite.ts';
+import { LABEL_DELEGATE, LABEL_VOUCH, SEAL_KEY_BYTES } from './suite.ts';
 
 /** Ed25519. */
 const SIGNATURE_BYTES = 64;
@@ -37,19 +37,19 @@ interface Vouched {
 
 /** What the root key signs. */
 export function delegationMessage(provider: string, { delegate, notAfter }: Pick<Delegation, 'delegate' | 'notAfter'>) {
-  return concat(LABEL_DELEGATE, new Uint8Array([0]), field(utf8(provider)), delegate, u32(notAfter));
+  return concatBytes(LABEL_DELEGATE, new Uint8Array([0]), lengthPrefixed(utf8Bytes(provider)), delegate, u32(notAfter));
 }
 
 /** What the delegate signs. */
 export function vouchMessage({ provider, session, encryptionKey, until }: Vouched): Uint8Array<ArrayBuffer> {
-  const names = [provider, session].map((name) => field(utf8(name)));
-  return concat(LABEL_VOUCH, new Uint8Array([0]), ...names, encryptionKey, u32(until));
+  const names = [provider, session].map((name) => lengthPrefixed(utf8Bytes(name)));
+  return concatBytes(LABEL_VOUCH, new Uint8Array([0]), ...names, encryptionKey, u32(until));
 }
 
-const VOUCH_BYTES = 2 * KEY_BYTES + 4 + SIGNATURE_BYTES + 4 + SIGNATURE_BYTES;
+const VOUCH_BYTES = 2 * SEAL_KEY_BYTES + 4 + SIGNATURE_BYTES + 4 + SIGNATURE_BYTES;
 
 export function writeVouch({ root, delegate, notAfter, signature, until, keySignature }: Vouch): string {
-  return toBase64url(concat(root, delegate, u32(notAfter), signature, u32(until), keySignature));
+  return toBase64url(concatBytes(root, delegate, u32(notAfter), signature, u32(until), keySignature));
 }
 
 /** Parses without verifying signatures. @throws SealError malformed */
@@ -61,7 +61,7 @@ export function readVouch(text: string): Vouch {
     at += length;
     return bytes.subarray(at - length, at);
   };
-  const [root, delegate] = [take(KEY_BYTES), take(KEY_BYTES)];
+  const [root, delegate] = [take(SEAL_KEY_BYTES), take(SEAL_KEY_BYTES)];
   const notAfter = readU32(take(4), 0);
   const signature = take(SIGNATURE_BYTES);
   const until = readU32(take(4), 0);
@@ -69,6 +69,6 @@ export function readVouch(text: string): Vouch {
 }
 
 /** A provider's id without the institution suffix that others add: `eth` of `eth@peer`. */
-export function ownNameOf(provider: string): string {
+export function localProviderName(provider: string): string {
   return provider.split('@', 1)[0] ?? provider;
 }

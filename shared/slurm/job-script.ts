@@ -47,7 +47,7 @@ function shellQuoted(text: string): string {
 }
 
 /** Slurm parses these lines itself: one word each, without anything that could start another line. */
-export function directive(text: string): string {
+export function directiveWord(text: string): string {
   return text.replace(/[^\w.:,@/-]/g, '');
 }
 
@@ -55,7 +55,7 @@ export function directive(text: string): string {
  * A directive whose value may contain Slurm's operators (sbatch(1), --constraint): still one word, without quotes and
  * comments.
  */
-export function expression(text: string): string {
+export function directiveExpression(text: string): string {
   return text.replace(/[^\w.:,@/=+%&|*()[\]!<>-]/g, '');
 }
 
@@ -67,16 +67,16 @@ function option(name: string, value: string | number | undefined): string[] {
 /** The lines that request resources. */
 function placement(job: JobRequest): string[] {
   return [
-    `#SBATCH --gpus-per-node=${job.gpuType === undefined ? '' : `${directive(job.gpuType)}:`}${job.gpus}`,
-    ...option('partition', directive(job.partition)),
-    ...option('account', directive(job.account ?? '')),
-    ...option('qos', directive(job.qos ?? '')),
-    ...option('constraint', expression(job.constraint ?? '')),
-    ...option('mem', directive(job.memory ?? '')),
+    `#SBATCH --gpus-per-node=${job.gpuType === undefined ? '' : `${directiveWord(job.gpuType)}:`}${job.gpus}`,
+    ...option('partition', directiveWord(job.partition)),
+    ...option('account', directiveWord(job.account ?? '')),
+    ...option('qos', directiveWord(job.qos ?? '')),
+    ...option('constraint', directiveExpression(job.constraint ?? '')),
+    ...option('mem', directiveWord(job.memory ?? '')),
     ...option('cpus-per-task', job.cpusPerTask),
-    `#SBATCH --time=${directive(job.time) || '01:00:00'}`,
+    `#SBATCH --time=${directiveWord(job.time) || '01:00:00'}`,
     ...(job.sbatchOptions ?? []).slice(0, SBATCH_OPTIONS_MAX).flatMap((text) => {
-      const word = expression(text).replace(/^-+/, '');
+      const word = directiveExpression(text).replace(/^-+/, '');
       return word === '' ? [] : [`#SBATCH --${word}`];
     }),
   ];

@@ -2,15 +2,15 @@
 const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
 const ESCAPE = '\u001b';
 
-export type Colour = keyof typeof CODES;
+export type Color = keyof typeof CODES;
 /** The text in a color, or unchanged without color support. */
-export type Paint = (colour: Colour, text: string) => string;
+export type Paint = (colour: Color, text: string) => string;
 
-export const plain: Paint = (_, text) => text;
-export const coloured: Paint = (colour, text) => `${ESCAPE}[${CODES[colour]}m${text}${ESCAPE}[0m`;
+export const plainPaint: Paint = (_, text) => text;
+export const colorPaint: Paint = (colour, text) => `${ESCAPE}[${CODES[colour]}m${text}${ESCAPE}[0m`;
 
 /** Only on a terminal that supports colors, and not if NO_COLOR is set (https://no-color.org). */
 export function painterFor(stream: { isTTY?: boolean | undefined }, env: Readonly<Record<string, string | undefined>>) {
   const refused = (env.NO_COLOR ?? '') !== '' || env.TERM === 'dumb';
-  return stream.isTTY === true && !refused ? coloured : plain;
+  return stream.isTTY === true && !refused ? colorPaint : plainPaint;
 }

@@ -12,7 +12,7 @@ export function parseJson(text: string): unknown {
 }
 
 /** Undefined if the text is not JSON, or is nested deeper than JSON_DEPTH_MAX. */
-export function jsonOf(text: string): unknown {
+export function tryParseJson(text: string): unknown {
   try {
     return parseJson(text);
   } catch {

@@ -1,4 +1,19 @@
-import { editDistance } from './edit-distance.ts';
+/**
+ * Levenshtein distance, one row at a time. Takes time proportional to the product of the lengths, so limit untrusted
+ * input first.
+ */
+function editDistance(a: string, b: string): number {
+  let previous = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const substitution = (previous[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      row.push(Math.min(substitution, (previous[j] ?? 0) + 1, (row[j - 1] ?? 0) + 1));
+    }
+    previous = row;
+  }
+  return previous[b.length] ?? 0;
+}
 
 /** Longer names are cut: the distance takes time proportional to the product of the lengths. */
 const NAME_MAX_CHARS = 128;
@@ -11,7 +26,7 @@ export function nearestNames(name: string, known: readonly string[], limit = 3):
 }
 
 /** The most likely intended name; undefined if none is near. */
-export function nearest(name: string, known: readonly string[]): string | undefined {
+export function nearestName(name: string, known: readonly string[]): string | undefined {
   const [best] = ranked(name, known);
   // A third of the letters may be wrong, or two swapped. With more it is another word.
   const near = best !== undefined && (best.inside || best.letters <= Math.max(2, Math.floor(name.length / 3)));

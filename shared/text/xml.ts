@@ -2,11 +2,11 @@
  * The text of the first element with that name. For S3's answers: no attributes, no nesting, no markup other than these
  * entities.
  */
-export function tag(xml: string, name: string): string | undefined {
-  return tags(xml, name)[0];
+export function xmlTag(xml: string, name: string): string | undefined {
+  return xmlTags(xml, name)[0];
 }
 
-export function tags(xml: string, name: string): string[] {
+export function xmlTags(xml: string, name: string): string[] {
   const found = xml.matchAll(new RegExp(`<${name}>([^<]*)</${name}>`, 'g'));
   return [...found].map(([, text = '']) => unescaped(text));
 }

@@ -1,4 +1,4 @@
-import { AdaptiveTimeout } from '../patience/adaptive-timeout.ts';
+import { AdaptiveTimeout } from '../timing/adaptive-timeout.ts';
 import { RESUME_WINDOW_MS } from '../wire/limits.ts';
 
 /**
@@ -8,6 +8,6 @@ import { RESUME_WINDOW_MS } from '../wire/limits.ts';
 export const ACCEPT_MS = 1_000;
 
 /** The time limit of one node: longer than ACCEPT_MS if the node has been slower so far, or missed the limit. */
-export function acceptTimeout(): AdaptiveTimeout {
+export function newAcceptTimeout(): AdaptiveTimeout {
   return new AdaptiveTimeout({ leastMs: ACCEPT_MS, mostMs: RESUME_WINDOW_MS });
 }

@@ -84,6 +84,6 @@ export type AttemptResult =
   | { kind: 'head'; status: number; head: AttemptHead; whole: Uint8Array | undefined }
   | { kind: 'failure'; code: AttemptFailure; message: string };
 
-export type WholeResult =
+export type CompleteResult =
   | { kind: 'head'; status: number; head: AttemptHead; whole: Uint8Array }
   | { kind: 'failure'; code: AttemptFailure; message: string };

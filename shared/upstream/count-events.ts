@@ -5,7 +5,7 @@ const CR = 13;
  * Counts blank lines in a piece of an event stream; each ends an event. A blank line that is cut between two pieces is
  * not counted.
  */
-export function countEvents(bytes: Uint8Array): number {
+export function countSseEvents(bytes: Uint8Array): number {
   let events = 0;
   for (let at = bytes.indexOf(LF); at !== -1; at = bytes.indexOf(LF, at + 1)) {
     if (bytes[at + 1] === LF || (bytes[at + 1] === CR && bytes[at + 2] === LF)) events++;

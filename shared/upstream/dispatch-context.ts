@@ -1,6 +1,6 @@
-import { type Edit, joinEdits, renaming } from '../openai/edits.ts';
+import { type Edit, joinEdits, modelNameEdit } from '../openai/edits.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
-import { budgetEdits } from '../openai/reasoning.ts';
+import { reasoningBudgetEdits } from '../openai/reasoning.ts';
 import type { HeaderList } from '../wire/headers.ts';
 import type { AttemptRequest } from './attempt.ts';
 import { type ParsedRequest, parseBody } from './parsed-request.ts';
@@ -33,7 +33,7 @@ export function withBody(context: DispatchContext, bytes: Uint8Array): DispatchC
  * `model`: what the node is asked for, if that differs from the body. `budget`: limit of reasoning tokens, if the
  * engine can be told.
  */
-export function openingOf(
+export function openFrameFields(
   context: DispatchContext,
   attempt: number,
   acceptMs: number,
@@ -65,8 +65,8 @@ function editsFor(
   served: string,
   budget: number | undefined,
 ): Edit[] {
-  const renamed = served === model || modelAt === undefined ? [] : [renaming(modelAt, served)];
-  const limited = budget === undefined || budgetAt === undefined ? [] : budgetEdits(budgetAt, budget);
+  const renamed = served === model || modelAt === undefined ? [] : [modelNameEdit(modelAt, served)];
+  const limited = budget === undefined || budgetAt === undefined ? [] : reasoningBudgetEdits(budgetAt, budget);
   return renamed.length + limited.length === 0 ? edits : joinEdits(edits, renamed, limited);
 }
 

@@ -3,16 +3,16 @@
  */
 import type { ApiError } from '../openai/errors.ts';
 import {
-  type Ending,
-  endingOf,
-  mayTryAnother,
-  mayTryAnotherAfter,
-  multiplies,
-  PASSED_MAX,
-  passesOver,
-  reachesNoEngine,
+  endsBeforeEngine,
+  isFreeSkip,
+  mayRetry,
+  mayRetryAfterStatus,
+  type RequestOutcome,
   repeatsWork,
-} from '../routing/attempts.ts';
+  requestOutcome,
+  SKIPS_MAX,
+  wouldRepeatWork,
+} from '../routing/retry-policy.ts';
 import { RESUME_WINDOW_MS } from '../wire/limits.ts';
 import { ACCEPT_MS } from './accept-timeout.ts';
 import type { AttemptFailure } from './attempt.ts';
@@ -20,7 +20,7 @@ import { AttemptError } from './attempt-error.ts';
 import type { ResponseStream, StartedResponse } from './response.ts';
 
 /** Extended by hosts whose choice includes more: the model, the policy. */
-export interface Choice<N = Asked> {
+export interface DispatchTarget<N = Asked> {
   node: N;
   /** Another node could be asked instead. */
   others: boolean;
@@ -43,7 +43,7 @@ export interface AttemptPlan {
 }
 
 /** What `dispatch` needs for one request: the nodes of its route, and callbacks for what happens there. */
-export interface DispatchHost<C extends Choice, A extends ResponseStream> {
+export interface DispatchHost<C extends DispatchTarget, A extends ResponseStream> {
   /** The node for the next attempt, not one of `tried`. Returns a promise if the request has to wait for a place. */
   choose(tried: ReadonlySet<string>): C | undefined | Promise<C | undefined>;
   /** Resolves with an answer that may be sent to the client. @throws AttemptError if the node gave none */
@@ -51,7 +51,7 @@ export interface DispatchHost<C extends Choice, A extends ResponseStream> {
   /** The attempt failed on its way. */
   onFailure(choice: C, code: AttemptFailure): void;
   /** The node is done with this request. Called once per attempt; for the answer that was sent, at its end. */
-  onEnd(choice: C, ending: Ending): void;
+  onEnd(choice: C, ending: RequestOutcome): void;
   /** Number of the first attempt if others were made before; default 1. */
   readonly first?: number;
   /** Retries after the first attempt. Refusals by a node do not count. */
@@ -72,7 +72,7 @@ export interface DispatchHost<C extends Choice, A extends ResponseStream> {
  * Tries nodes until one answers. Nothing is sent to the client before this returns.
  * @throws ApiError if none answered, AttemptError `cancelled` if the client left
  */
-export async function dispatch<C extends Choice, A extends ResponseStream>(
+export async function dispatch<C extends DispatchTarget, A extends ResponseStream>(
   host: DispatchHost<C, A>,
 ): Promise<UpstreamResponse<C, A>> {
   const { retriesMax, first = 1 } = host;
@@ -83,7 +83,7 @@ export async function dispatch<C extends Choice, A extends ResponseStream>(
   let again = false;
   let moved = false;
   host.whenLeft(() => running?.end('left'));
-  for (let retries = 0, passed = 0; retries <= retriesMax && passed <= PASSED_MAX; ) {
+  for (let retries = 0, passed = 0; retries <= retriesMax && passed <= SKIPS_MAX; ) {
     const chosen = host.choose(tried);
     const choice = chosen instanceof Promise ? await chosen : chosen;
     if (choice === undefined || host.left() || (again && !host.mayRetry())) break;
@@ -95,10 +95,10 @@ export async function dispatch<C extends Choice, A extends ResponseStream>(
       const acceptMs = more ? ACCEPT_MS : RESUME_WINDOW_MS;
       const movable = more && host.repeatable();
       const begun = await host.attempt(choice, { number, acceptMs, movable, moved });
-      const refused = mayTryAnotherAfter(begun.answer.status);
+      const refused = mayRetryAfterStatus(begun.answer.status);
       if (!refused || !more || !host.repeatable() || !host.mayRetry())
         return new UpstreamResponse(begun, running, number);
-      running.end(endingOf(begun.answer.status));
+      running.end(requestOutcome(begun.answer.status));
       await begun.answer.cancel();
       again = false; // The budget was charged already.
       retries++;
@@ -108,23 +108,23 @@ export async function dispatch<C extends Choice, A extends ResponseStream>(
         throw error;
       }
       failure = error;
-      if (!reachesNoEngine(error.code)) worked++;
-      running.end(endingOf(error.code));
+      if (!endsBeforeEngine(error.code)) worked++;
+      running.end(requestOutcome(error.code));
       host.onFailure(choice, error.code);
-      if (!mayTryAnother(error.code) || !host.repeatable()) break;
+      if (!mayRetry(error.code) || !host.repeatable()) break;
       moved ||= error.code === 'hung';
-      if (passesOver(error.code)) passed++;
+      if (isFreeSkip(error.code)) passed++;
       else retries++;
       again = repeatsWork(error.code);
     }
   }
   if (host.left()) throw new AttemptError('cancelled', 'the client left');
   const refusal = host.refusal(failure);
-  throw failure !== undefined && multiplies(failure.code, worked) ? refusal.notAgain() : refusal;
+  throw failure !== undefined && wouldRepeatWork(failure.code, worked) ? refusal.withoutClientRetry() : refusal;
 }
 
 /** One attempt, until its node is done with the request. */
-class RunningAttempt<C extends Choice, A extends ResponseStream> {
+class RunningAttempt<C extends DispatchTarget, A extends ResponseStream> {
   readonly choice: C;
   readonly #host: DispatchHost<C, A>;
   #over = false;
@@ -134,7 +134,7 @@ class RunningAttempt<C extends Choice, A extends ResponseStream> {
     this.choice = choice;
   }
 
-  end(ending: Ending): void {
+  end(ending: RequestOutcome): void {
     if (this.#over) return;
     this.#over = true;
     this.#host.onEnd(this.choice, ending);
@@ -144,7 +144,7 @@ class RunningAttempt<C extends Choice, A extends ResponseStream> {
 /**
  * An answer that may be sent: its head is the engine's, `chunks` were read already. The owner must read or cancel it.
  */
-export class UpstreamResponse<C extends Choice, A extends ResponseStream> implements StartedResponse<A> {
+export class UpstreamResponse<C extends DispatchTarget, A extends ResponseStream> implements StartedResponse<A> {
   readonly answer: A;
   readonly choice: C;
   readonly attempts: number;
@@ -159,7 +159,7 @@ export class UpstreamResponse<C extends Choice, A extends ResponseStream> implem
     this.chunks = chunks;
     this.complete = complete;
     this.#attempt = running;
-    if (complete) running.end(endingOf(answer.status));
+    if (complete) running.end(requestOutcome(answer.status));
   }
 
   /** The data after `chunks`; undefined at the complete end. @throws AttemptError if the rest is lost */
@@ -167,10 +167,10 @@ export class UpstreamResponse<C extends Choice, A extends ResponseStream> implem
     if (this.complete) return undefined;
     try {
       const bytes = await this.answer.read();
-      if (bytes === undefined) this.#attempt.end(endingOf(this.answer.status));
+      if (bytes === undefined) this.#attempt.end(requestOutcome(this.answer.status));
       return bytes;
     } catch (error) {
-      if (error instanceof AttemptError) this.#attempt.end(endingOf(error.code));
+      if (error instanceof AttemptError) this.#attempt.end(requestOutcome(error.code));
       throw error;
     }
   }
@@ -179,9 +179,9 @@ export class UpstreamResponse<C extends Choice, A extends ResponseStream> implem
   async through(pass: (answer: A) => Promise<void>): Promise<void> {
     try {
       await pass(this.answer);
-      this.#attempt.end(endingOf(this.answer.status));
+      this.#attempt.end(requestOutcome(this.answer.status));
     } catch (error) {
-      if (error instanceof AttemptError) this.#attempt.end(endingOf(error.code));
+      if (error instanceof AttemptError) this.#attempt.end(requestOutcome(error.code));
       throw error;
     }
   }

@@ -10,9 +10,9 @@ import { endpointById } from '../openai/endpoints.ts';
 import { FirstByteLog } from '../routing/hang/first-byte-log.ts';
 import type { RequestShape } from '../routing/hang/first-byte-times.ts';
 import { isHanging, type PeerEvidence, probeMs } from '../routing/hang/hang-detector.ts';
-import { afterProbe, type HangSuspicion, suspectedAt } from '../routing/hang/hang-suspicion.ts';
+import { afterFailedProbe, type HangSuspicion, newSuspicion } from '../routing/hang/hang-suspicion.ts';
 import type { AttemptFailure, AttemptRequest } from './attempt.ts';
-import type { UpstreamStream } from './upstream-stream.ts';
+import type { OutboundAttempt } from './outbound-attempt.ts';
 
 /** Peers are asked for their evidence only after a silence that is long for most requests. */
 const COMPARE_AFTER_MS = 10_000;
@@ -27,7 +27,7 @@ const COMPARE_SHARE = 0.1;
 const STANDS_MS = 10_000;
 
 /** Reason for refusing an attempt. */
-export const SUSPECTED = 'its engine answers no request, and another request tries it';
+export const SUSPECTED_REASON = 'its engine answers no request, and another request tries it';
 
 export interface HangWatchHost {
   now(): number;
@@ -39,9 +39,9 @@ export interface HangWatchHost {
 
 export class HangWatch {
   readonly #host: HangWatchHost;
-  readonly #log = new FirstByteLog<UpstreamStream>();
+  readonly #log = new FirstByteLog<OutboundAttempt>();
   #suspicion: HangSuspicion | undefined;
-  #probe: UpstreamStream | undefined;
+  #probe: OutboundAttempt | undefined;
   #compareAt = 0;
   /** Answer bytes: of finished attempts, and the total at the last tick. */
   #overBytes = 0;
@@ -64,11 +64,11 @@ export class HangWatch {
   }
 
   /** An attempt starts. */
-  opened(upstream: UpstreamStream): void {
+  opened(upstream: OutboundAttempt): void {
     if (this.#suspicion !== undefined && upstream.request.movable === true) this.#probe ??= upstream;
   }
 
-  onFirstByte(upstream: UpstreamStream): void {
+  onFirstByte(upstream: OutboundAttempt): void {
     if (!tells(upstream)) return this.#log.over(upstream);
     this.#log.answered(upstream, shapeOf(upstream), upstream.firstMs, this.#host.now());
     this.#works();
@@ -82,7 +82,7 @@ export class HangWatch {
   }
 
   /** The attempt ended, with or without an answer. */
-  onOver(upstream: UpstreamStream, failure: AttemptFailure | undefined): void {
+  onOver(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void {
     if (this.#probe === upstream) this.#probe = undefined;
     if (tells(upstream)) this.#overBytes += upstream.answerBytes;
     if (failure === 'cancelled') this.#log.left(upstream, this.#host.now());
@@ -90,7 +90,7 @@ export class HangWatch {
   }
 
   /** Call this periodically while attempts are open. */
-  tick(upstreams: Iterable<UpstreamStream>, connected: boolean): void {
+  tick(upstreams: Iterable<OutboundAttempt>, connected: boolean): void {
     const now = this.#host.now();
     let bytes = this.#overBytes;
     for (const upstream of upstreams) {
@@ -116,15 +116,15 @@ export class HangWatch {
     if (probe === undefined) return;
     const waitedMs = this.#log.waitedMs(probe, now);
     if (waitedMs === undefined || waitedMs < probeMs(shapeOf(probe), [this.#log.times])) return;
-    this.#become(afterProbe(suspicion, now));
+    this.#become(afterFailedProbe(suspicion, now));
     move(probe, now);
   }
 
   /** Judges the node by the evidence of its peers. `upstreams`: the open attempts at the node. */
-  judge(peers: readonly PeerEvidence[], upstreams: Iterable<UpstreamStream>): void {
+  judge(peers: readonly PeerEvidence[], upstreams: Iterable<OutboundAttempt>): void {
     const now = this.#host.now();
     if (this.#suspicion !== undefined || !isHanging(this.#log.evidence(now), peers)) return;
-    this.#become(suspectedAt(now));
+    this.#become(newSuspicion(now));
     for (const upstream of [...upstreams]) move(upstream, now);
   }
 
@@ -148,7 +148,7 @@ function isOver({ until, pauseMs }: HangSuspicion, now: number): boolean {
  * Ends an attempt that another node can take or continue. The engine is told to stop before the next node is asked. A
  * stream that cannot be continued stays open; its own time-out ends it.
  */
-function move(upstream: UpstreamStream, now: number): void {
+function move(upstream: OutboundAttempt, now: number): void {
   const { movable, continues } = upstream.request;
   const waits = movable === true && !upstream.begun;
   const stands = continues === true && upstream.begun && upstream.silentMs(now) >= STANDS_MS;
@@ -156,11 +156,11 @@ function move(upstream: UpstreamStream, now: number): void {
 }
 
 /** True if the result says something about the model's engine. An error may come from a server in front of it. */
-function tells({ request, status }: UpstreamStream): boolean {
+function tells({ request, status }: OutboundAttempt): boolean {
   return status > 0 && status < 400 && runsModel(request.endpoint);
 }
 
-function shapeOf({ request, bodyBytes: bytes }: UpstreamStream): RequestShape {
+function shapeOf({ request, bodyBytes: bytes }: OutboundAttempt): RequestShape {
   return { endpoint: request.endpoint, streaming: request.streaming, bytes };
 }
 

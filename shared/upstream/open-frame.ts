@@ -15,7 +15,7 @@ interface Opening {
 }
 
 /** The frame that opens an attempt, or claims the rest of its answer. */
-export function openFrameOf(request: AttemptRequest, { stream, resume, from, bodyLength }: Opening): OpenFrame {
+export function buildOpenFrame(request: AttemptRequest, { stream, resume, from, bodyLength }: Opening): OpenFrame {
   return {
     type: 'open',
     stream,

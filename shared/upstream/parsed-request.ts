@@ -2,19 +2,19 @@ import { type Edit, usageEdits } from '../openai/edits.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
 import { ApiError } from '../openai/errors.ts';
 import { scanMultipart } from '../openai/multipart.ts';
-import type { BudgetAt } from '../openai/reasoning.ts';
+import type { BudgetPosition } from '../openai/reasoning.ts';
 import { type Sampling, samplingOf } from '../openai/sampling.ts';
-import { requireModel, type Span, scanJson } from '../openai/scan.ts';
+import { type ByteSpan, requireModel, scanJson } from '../openai/scan.ts';
 import type { HeaderList } from '../wire/headers.ts';
 import type { AttemptBody } from './attempt.ts';
 import type { OpaqueBody } from './opaque-body.ts';
 
-export type RequestBody =
+export type ParsedBody =
   | { kind: 'kept'; bytes: Uint8Array }
   | { kind: 'opaque'; opaque: OpaqueBody; length: number | undefined };
 
 /** Position of a model's name in a body. */
-type ModelAt = Pick<Span, 'start' | 'end'>;
+type ModelAt = Pick<ByteSpan, 'start' | 'end'>;
 
 /** The fields of a body that the pipeline needs. */
 export interface RequestFields {
@@ -27,7 +27,7 @@ export interface RequestFields {
   /** Where the body names the model; absent if the name cannot be replaced. */
   modelAt?: ModelAt;
   /** Where the body may limit reasoning tokens. */
-  budgetAt?: BudgetAt;
+  budgetAt?: BudgetPosition;
   /** Identifies the conversation: `prompt_cache_key`, or else `user`. */
   affinity?: string | undefined;
   /** Sampling parameters, if the body sets any. */
@@ -35,11 +35,11 @@ export interface RequestFields {
   /** A header names the model; the body was not read. */
   unseen: boolean;
   /** The body cannot be read: it is sealed to these nodes. */
-  sealed?: SealedFor;
+  sealed?: SealRecipients;
 }
 
 /** The recipients of a sealed request. */
-export interface SealedFor {
+export interface SealRecipients {
   /** Headers that every recipient needs. */
   headers: HeaderList;
   /** The encrypted content key for each recipient, by the id of its key. */
@@ -48,7 +48,7 @@ export interface SealedFor {
 
 /** A request's body and its parsed fields. */
 export interface ParsedRequest extends RequestFields {
-  body: RequestBody;
+  body: ParsedBody;
   /** Reads the body, if nothing of it was needed before a node was found. Idempotent. */
   fill?: () => Promise<void>;
   /** Releases the body and its share of the budget: no further attempt needs it. Idempotent. */
@@ -97,7 +97,7 @@ export function isRepeatable({ body }: Pick<ParsedRequest, 'body'>): boolean {
 }
 
 /** The body for one attempt, from its start; null if it is no longer available. */
-export function bodyOf({ body }: Pick<ParsedRequest, 'body'>): AttemptBody {
+export function attemptBody({ body }: Pick<ParsedRequest, 'body'>): AttemptBody {
   if (body.kind === 'kept') return body.bytes;
   return body.opaque.replayable ? body.opaque.open() : null;
 }

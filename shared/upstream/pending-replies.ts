@@ -1,5 +1,5 @@
-import type { After } from '../collections/timer.ts';
-import { AdaptiveTimeout, type TimeoutBounds } from '../patience/adaptive-timeout.ts';
+import type { StartTimer } from '../collections/timer.ts';
+import { AdaptiveTimeout, type TimeoutBounds } from '../timing/adaptive-timeout.ts';
 
 interface QuestionsOptions<A> {
   /** Maximum of open questions; beyond it nothing is asked. */
@@ -11,7 +11,7 @@ interface QuestionsOptions<A> {
   /** The result if the question was not asked, or the socket was lost. */
   unknown: A;
   /** Milliseconds and a timer, from this process's patience. */
-  patience: { now(): number; after: After };
+  patience: { now(): number; after: StartTimer };
 }
 
 /** Questions sent over one socket, by number. Each gets one result: the peer's reply, or what its absence means. */
@@ -28,12 +28,12 @@ export class PendingReplies<A> {
 
   /** `put` sends the question. */
   ask(put: (number: number) => void): Promise<A> {
-    const { max, late, unknown, patience } = this.#options;
+    const { max, late, unknown, patience: waitClock } = this.#options;
     if (this.#open.size >= max) return Promise.resolve(unknown);
     const number = ++this.#last;
     return new Promise((resolve) => {
-      const askedAt = patience.now();
-      const stop = patience.after(this.#wait.ms, () => {
+      const askedAt = waitClock.now();
+      const stop = waitClock.after(this.#wait.ms, () => {
         this.#wait.expired();
         this.#end(number, late);
       });

@@ -1,6 +1,6 @@
 import { STREAM_WINDOW_BYTES } from '../wire/limits.ts';
 import type { Link } from '../wire/link.ts';
-import { Outgoing } from '../wire/outgoing.ts';
+import { OutboundStream } from '../wire/outbound-stream.ts';
 import type { AttemptBody } from './attempt.ts';
 import { PieceReader } from './piece-reader.ts';
 
@@ -13,7 +13,7 @@ export class RequestUpload {
   readonly length: number | undefined;
   readonly #reader: PieceReader | undefined;
   readonly #onBroken: () => void;
-  #outgoing = new Outgoing({ tail: 0 });
+  #outgoing = new OutboundStream({ tail: 0 });
   /** When a stream starts again: the bytes that the agent already has. */
   #skip = 0;
   #reading = false;
@@ -55,7 +55,7 @@ export class RequestUpload {
   continueAt(offset: number, fresh: boolean): boolean {
     if (!fresh || this.#reader === undefined || offset < this.#outgoing.length) return this.#outgoing.rewind(offset);
     this.#skip = offset - this.#outgoing.length;
-    this.#outgoing = new Outgoing({ tail: 0, offset });
+    this.#outgoing = new OutboundStream({ tail: 0, offset });
     return true;
   }
 

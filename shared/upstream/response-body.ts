@@ -1,11 +1,11 @@
-import { joined } from '../collections/concat.ts';
-import { owned } from '../wire/owned.ts';
+import { concatOrSame } from '../collections/concat.ts';
+import { copyView } from '../wire/copy-view.ts';
 
 /** Largest piece for a sink. A sink that fell behind gets the waiting bytes in a few pieces. */
 export const PIECE_MAX_BYTES = 64 * 1024;
 
 /** Receives an answer's bytes as they arrive, while it is hungry. */
-export interface Sink {
+export interface ByteSink {
   /** Ready for the next bytes or the end. */
   readonly hungry: boolean;
   /** `bytes` may be part of a larger buffer; copy them to keep them. */
@@ -27,7 +27,7 @@ export class ResponseBody {
   #waiting: Uint8Array[] = [];
   #ended = false;
   #failure: string | undefined;
-  #taker: Sink | undefined;
+  #taker: ByteSink | undefined;
 
   constructor(onPulled: (bytes: number) => void, onOver: (cancelled: boolean) => void, onHungry: () => void) {
     this.#onPulled = onPulled;
@@ -49,7 +49,7 @@ export class ResponseBody {
    * Redirects the answer to `taker`; the previous sink gets nothing more. The sink calls `refill` when it is hungry
    * again.
    */
-  pipeTo(taker: Sink): void {
+  pipeTo(taker: ByteSink): void {
     this.#taker = taker;
     this.refill();
   }
@@ -57,7 +57,7 @@ export class ResponseBody {
   /** The whole answer, if it is already complete, so that no stream is needed. */
   takeWhole(): Uint8Array | undefined {
     if (!this.#ended) return undefined;
-    const bytes = joined(this.#waiting);
+    const bytes = concatOrSame(this.#waiting);
     this.#waiting = [];
     this.#onPulled(bytes.length);
     this.#onOver(false);
@@ -70,7 +70,7 @@ export class ResponseBody {
   }
 
   push(bytes: Uint8Array): void {
-    this.#waiting.push(this.hungry ? bytes : owned(bytes));
+    this.#waiting.push(this.hungry ? bytes : copyView(bytes));
     this.refill();
   }
 
@@ -128,12 +128,12 @@ export class ResponseBody {
       count++;
     }
     if (count === 0) return first;
-    return joined([first, ...this.#waiting.splice(0, count)]);
+    return concatOrSame([first, ...this.#waiting.splice(0, count)]);
   }
 }
 
 /** Hungry while a pull is pending. */
-class StreamTaker implements Sink {
+class StreamTaker implements ByteSink {
   readonly stream: ReadableStream<Uint8Array>;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   #asked = false;

@@ -20,14 +20,14 @@ export interface ResponseStream {
   /** Length of a streaming `whole`, if known. */
   readonly length?: number | undefined;
   /** The rest of a stream that the host writes to the client, bypassing the pipeline. */
-  readonly offload?: Offload | undefined;
+  readonly offload?: ResponseOffloadHandle | undefined;
   /** The next bytes, or undefined at the complete end. @throws AttemptError if the rest is lost */
   read(): Promise<Uint8Array | undefined>;
   /** The reader stops, so the engine's work is cancelled. Idempotent, and without effect after the end. */
   cancel(): Promise<void> | void;
 }
 
-export interface Offload {
+export interface ResponseOffloadHandle {
   /** The number by which the host finds the rest. */
   readonly rest: number;
   /** Resolves when the rest was sent. @throws AttemptError if it broke off, anything else if the client left */

@@ -58,7 +58,7 @@ export function tokenBound({ body, sampling, endpoint }: Asked, contextLength: n
  * The most tokens that a request allows its answer, all choices together; undefined if it does not say. Bounded:
  * `1e308` twice is Infinity, and subtracting it again gives NaN, which exceeds no limit.
  */
-export function answerBound(maxTokens: number | undefined, choices = 1): number | undefined {
+export function responseTokenBound(maxTokens: number | undefined, choices = 1): number | undefined {
   if (maxTokens === undefined || maxTokens < 0) return undefined;
   return Math.min(maxTokens, ANSWER_MAX) * within(choices, CHOICES_MAX);
 }
@@ -75,7 +75,7 @@ function within(count: number, max: number): number {
  * Cuts the report to the bound. `over`: the report exceeded it. `answerBytes`: received bytes of the answer, if
  * counted.
  */
-export function cutToBound(
+export function clampToBound(
   usage: ReportedUsage,
   bound: TokenBound,
   answerBytes: number | undefined,

@@ -12,7 +12,7 @@ export class GpuShare {
   #at = 0;
 
   /** A request starts. The returned object gives its share so far, in milliseconds of one GPU, for `gpus` GPUs. */
-  begin(gpus: number, now: number): ShareOfOne {
+  begin(gpus: number, now: number): RequestGpuShare {
     const from = this.#advance(now);
     this.#running++;
     let ended: number | undefined;
@@ -33,7 +33,7 @@ export class GpuShare {
   }
 }
 
-export interface ShareOfOne {
+export interface RequestGpuShare {
   /** GPU milliseconds until `now`, or until the request's end. */
   at(now: number): number;
   /** The request ended. Idempotent. */

@@ -1,11 +1,11 @@
 import { TransientMap } from '../collections/transient-map.ts';
-import { reachesNoEngine } from '../routing/attempts.ts';
+import { endsBeforeEngine } from '../routing/retry-policy.ts';
 import { type AttemptFailure, attemptName } from '../upstream/attempt.ts';
-import { cutToBound } from '../upstream/token-bound.ts';
-import type { UpstreamStream } from '../upstream/upstream-stream.ts';
+import type { OutboundAttempt } from '../upstream/outbound-attempt.ts';
+import { clampToBound } from '../upstream/token-bound.ts';
 import type { ReportName } from '../wire/frames.ts';
 import { NO_USAGE, type ReportedTimings, type ReportedUsage } from '../wire/usage.ts';
-import { cutToAge } from './timing-bound.ts';
+import { clampToAge } from './clamp-timings.ts';
 import type { LateReports, ReportAnomaly, UsageRecord } from './usage-record.ts';
 
 /** How long an agent may take to report on an attempt that the gateway has ended. */
@@ -34,12 +34,12 @@ export interface NamedReport {
 }
 
 interface Ended {
-  upstream: UpstreamStream;
+  upstream: OutboundAttempt;
   aborted: boolean;
   until: number;
 }
 
-export function goesBy({ request }: UpstreamStream, { requestId, attempt }: ReportName): boolean {
+export function isNamed({ request }: OutboundAttempt, { requestId, attempt }: ReportName): boolean {
   return request.requestId === requestId && request.attempt === attempt;
 }
 
@@ -47,7 +47,7 @@ export function goesBy({ request }: UpstreamStream, { requestId, attempt }: Repo
  * Turns reports into records: every attempt that reached an engine becomes exactly one. Exact if the agent reported,
  * otherwise estimated from what passed through here.
  */
-export class Settlement {
+export class UsageSettlement {
   readonly #session: string;
   readonly #late: LateReports | undefined;
   readonly #wall: (() => number) | undefined;
@@ -88,12 +88,12 @@ export class Settlement {
   }
 
   /** The Worker is done with an attempt. */
-  ended(upstream: UpstreamStream, failure: AttemptFailure | undefined, now: number): void {
+  ended(upstream: OutboundAttempt, failure: AttemptFailure | undefined, now: number): void {
     if (this.#reported.delete(upstream.stream)) {
       this.#forget.push(upstream.stream);
       return;
     }
-    if (failure !== undefined && reachesNoEngine(failure)) {
+    if (failure !== undefined && endsBeforeEngine(failure)) {
       this.#forget.push(upstream.stream);
       return this.#usedNothing(upstream);
     }
@@ -108,7 +108,7 @@ export class Settlement {
     if (oldest !== undefined) this.#estimate(oldest, now);
   }
 
-  #usedNothing({ request }: UpstreamStream): void {
+  #usedNothing({ request }: OutboundAttempt): void {
     this.#unused.set(attemptName(request), true);
     const oldest = this.#unused.size > UNUSED_MAX ? this.#unused.keys().next().value : undefined;
     if (oldest !== undefined) this.#unused.delete(oldest);
@@ -130,7 +130,7 @@ export class Settlement {
   }
 
   /** A report on a stream of this object. `open`: its upstream, if still running. */
-  report(stream: number, usage: ReportedUsage, open: UpstreamStream | undefined, now: number): void {
+  report(stream: number, usage: ReportedUsage, open: OutboundAttempt | undefined, now: number): void {
     const upstream = open ?? this.#waiting.get(stream)?.upstream;
     this.#waiting.delete(stream);
     if (upstream === undefined) return; // Unknown here; the agent sends it again with its name.
@@ -151,16 +151,16 @@ export class Settlement {
   }
 
   /** True if this settlement knows the attempt itself, so that a named report of it needs no proof. */
-  knows(name: ReportName, open: UpstreamStream | undefined): boolean {
+  knows(name: ReportName, open: OutboundAttempt | undefined): boolean {
     return (
-      (open !== undefined && goesBy(open, name)) ||
+      (open !== undefined && isNamed(open, name)) ||
       this.#unused.has(attemptName(name)) ||
       this.#ended(name) !== undefined
     );
   }
 
-  #ended(name: ReportName): UpstreamStream | undefined {
-    for (const { upstream } of this.#waiting.values()) if (goesBy(upstream, name)) return upstream;
+  #ended(name: ReportName): OutboundAttempt | undefined {
+    for (const { upstream } of this.#waiting.values()) if (isNamed(upstream, name)) return upstream;
     return undefined;
   }
 
@@ -168,11 +168,11 @@ export class Settlement {
    * A report that outlived its object or its socket; the attempt may meanwhile wait under another number. `open`: the
    * upstream that continues under this number, if any.
    */
-  named(report: NamedReport, open: UpstreamStream | undefined, now: number): void {
+  named(report: NamedReport, open: OutboundAttempt | undefined, now: number): void {
     const { stream, usage, name } = report;
     const ended = this.#ended(name);
     if (ended !== undefined) this.#waiting.delete(ended.stream);
-    if (open !== undefined && goesBy(open, name)) {
+    if (open !== undefined && isNamed(open, name)) {
       open.repeated = true;
       return this.report(stream, usage, open, now); // The rest of its answer is still to come, so the agent must not forget it.
     }
@@ -205,8 +205,8 @@ export class Settlement {
       return this.report(running.stream, usage, running, now);
     }
     const { receipt, endpoint, streamed, expiresAt, bound } = opening;
-    const timed = cutToAge(timings, this.#date(now) - opening.openedAt);
-    const cut = cutToBound(usage, bound, undefined);
+    const timed = clampToAge(timings, this.#date(now) - opening.openedAt);
+    const cut = clampToBound(usage, bound, undefined);
     if (cut.over || timed.over) this.#note('over_bound');
     const { requestId, attempt } = name;
     const course = { endpoint, streamed, ...timed.timings };
@@ -229,7 +229,7 @@ export class Settlement {
     this.#owe(this.#record(ended.upstream, usage, now));
   }
 
-  #record(upstream: UpstreamStream, said: ReportedUsage, now: number): UsageRecord {
+  #record(upstream: OutboundAttempt, said: ReportedUsage, now: number): UsageRecord {
     const usage = this.#cut(upstream, said);
     const { requestId, attempt, receipt } = upstream.request;
     const { stream, answerBytes, repeated } = upstream;
@@ -248,9 +248,9 @@ export class Settlement {
     return { ...record, at: this.#date(now), repeated };
   }
 
-  #cut({ request: { bound }, answerLength }: UpstreamStream, said: ReportedUsage): ReportedUsage {
+  #cut({ request: { bound }, answerLength }: OutboundAttempt, said: ReportedUsage): ReportedUsage {
     if (bound === undefined) return said;
-    const { usage, over } = cutToBound(said, bound, answerLength);
+    const { usage, over } = clampToBound(said, bound, answerLength);
     if (over) this.#note('over_bound');
     return usage;
   }

@@ -1,8 +1,8 @@
-import type { AbandonedAttempts } from '../upstream/abandoned.ts';
+import type { AbandonedAttempts } from '../upstream/abandoned-attempts.ts';
 import { WireError } from '../wire/error.ts';
 import type { Frame } from '../wire/frames.ts';
 import type { Link } from '../wire/link.ts';
-import type { Settlement } from './settlement.ts';
+import type { UsageSettlement } from './settlement.ts';
 
 type StreamFrame = Exclude<Extract<Frame, { stream: number }>, { type: 'report' }>;
 
@@ -11,7 +11,7 @@ type StreamFrame = Exclude<Extract<Frame, { stream: number }>, { type: 'report' 
  * forgotten.
  */
 export class StrayFrames {
-  readonly #settlement: Settlement;
+  readonly #settlement: UsageSettlement;
   readonly #abandoned: AbandonedAttempts;
   readonly #max: number;
   #unknown = 0;
@@ -20,7 +20,7 @@ export class StrayFrames {
    * `max`: frames of unknown streams per link. Each is answered, and the answers accumulate for a peer that does not
    * read.
    */
-  constructor(settlement: Settlement, abandoned: AbandonedAttempts, max: number) {
+  constructor(settlement: UsageSettlement, abandoned: AbandonedAttempts, max: number) {
     this.#settlement = settlement;
     this.#abandoned = abandoned;
     this.#max = max;

@@ -1,7 +1,7 @@
 /** What callers keep about finished attempts, and what proves a report on a forgotten one. */
 
+import type { OutboundAttempt } from '../upstream/outbound-attempt.ts';
 import type { TokenBound } from '../upstream/token-bound.ts';
-import type { UpstreamStream } from '../upstream/upstream-stream.ts';
 import type { ReportName } from '../wire/frames.ts';
 import type { ReportedUsage } from '../wire/usage.ts';
 
@@ -19,14 +19,14 @@ export interface UsageRecord extends ReportedUsage {
   /** Milliseconds since the epoch. */
   at: number;
   /** What was requested, and the timings; absent if the caller forgot both. */
-  course?: Course;
+  course?: AttemptCourse;
   /** For a late report: when its proof expires. Milliseconds since the epoch. */
   expiresAt?: number;
   /** The same attempt may have been reported under another stream, after a lost object or a parked reader. */
   repeated: boolean;
 }
 
-export interface Course {
+export interface AttemptCourse {
   endpoint: number;
   streamed: boolean;
   /** The engine's status; 0 without a head; null if unknown. */
@@ -60,7 +60,7 @@ export interface LateReports {
   /** The opening that the report proves; undefined: none. */
   opening(name: ReportName): ProvenOpening | undefined;
   /** The attempt if it is still running, under any number. */
-  running(name: ReportName): UpstreamStream | undefined;
+  running(name: ReportName): OutboundAttempt | undefined;
   /** A stream number of the caller: a record is never stored under a number that a node chose. */
   nextStream(): number;
 }

@@ -21,8 +21,8 @@ interface CoordinatorOptions {
 
 /** With three, one stream gets too little of a link; docs/weights.md has figures. */
 export const FANOUT = 2;
-export const LEASE_MS = 15_000;
-export const HOLD_MS = 120_000;
+export const BLOB_LEASE_MS = 15_000;
+export const HOLDER_MS = 120_000;
 
 /**
  * A membership is a pair of a blob and a node that wants or holds it. 186 nodes with a model of 300 files have 55,800.
@@ -34,7 +34,7 @@ const MEMBERS_MAX = 1024;
 const DEPTH_MAX = 64;
 const AVOID_MAX = 64;
 
-export const questionSchema = z.strictObject({
+export const coordinatorQuestionSchema = z.strictObject({
   blob: digestSchema,
   /**
    * `holds`: has all of it. `reads`: reads it from the source. `cannot`: wants it and could not read the source.
@@ -46,15 +46,15 @@ export const questionSchema = z.strictObject({
   /** Nodes that failed it recently. */
   avoid: z.array(sessionSchema).max(AVOID_MAX).optional(),
 });
-export type Question = z.infer<typeof questionSchema>;
+export type CoordinatorQuestion = z.infer<typeof coordinatorQuestionSchema>;
 
-export const answerSchema = z.discriminatedUnion('kind', [
+export const coordinatorAnswerSchema = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('read') }),
   z.object({ kind: z.literal('peer'), session: sessionSchema }),
   z.object({ kind: z.literal('wait') }),
   z.object({ kind: z.literal('known') }),
 ]);
-export type Answer = z.infer<typeof answerSchema>;
+export type CoordinatorAnswer = z.infer<typeof coordinatorAnswerSchema>;
 
 interface Member {
   role: 'wants' | 'cannot' | 'reads' | 'holds';
@@ -72,7 +72,7 @@ export class Coordinator {
   #memberships = 0;
 
   constructor(options: CoordinatorOptions) {
-    this.#options = { leaseMs: LEASE_MS, holdMs: HOLD_MS, ...options };
+    this.#options = { leaseMs: BLOB_LEASE_MS, holdMs: HOLDER_MS, ...options };
   }
 
   /**
@@ -80,7 +80,12 @@ export class Coordinator {
    * Before that, a node that gossip has not announced yet may be reading already, so no node is told to read the
    * source.
    */
-  answer(session: string, { blob, role, parent, avoid = [] }: Question, now: number, settled = true): Answer {
+  answer(
+    session: string,
+    { blob, role, parent, avoid = [] }: CoordinatorQuestion,
+    now: number,
+    settled = true,
+  ): CoordinatorAnswer {
     const members = this.#membersOf(blob, now);
     if (role === 'drops') {
       this.#forget(blob, session);

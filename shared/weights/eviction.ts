@@ -1,6 +1,6 @@
 /** Chooses the models to delete when the disk quota is full: the least recently used ones that nothing uses now. */
 
-export interface Kept {
+export interface StoredModel {
   id: string;
   bytes: number;
   /** Milliseconds since 1970. */
@@ -12,8 +12,8 @@ export interface Kept {
 /**
  * Ids to delete so that `needed` more bytes fit; undefined if they do not fit even then, and nothing should be deleted.
  */
-export function evictionFor(
-  kept: readonly Kept[],
+export function chooseEvictions(
+  kept: readonly StoredModel[],
   usedBytes: number,
   limitBytes: number,
   needed: number,

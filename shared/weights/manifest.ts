@@ -50,7 +50,7 @@ const fileSchema = z.strictObject({
 });
 export type ManifestFile = z.infer<typeof fileSchema>;
 
-export const manifestSchema = z
+export const weightsManifestSchema = z
   .strictObject({
     v: z.literal(1),
     /** The source as formatted by `sourceText`. */
@@ -62,7 +62,7 @@ export const manifestSchema = z
     files: z.array(fileSchema).min(1).max(FILES_MAX),
   })
   .refine(({ files }) => !clash(files.map(({ path }) => path)), 'a path that stands twice, or below a file');
-export type Manifest = z.infer<typeof manifestSchema>;
+export type WeightsManifest = z.infer<typeof weightsManifestSchema>;
 
 /** True if a name occurs twice, or is a folder of another, because a symlink would be followed on the way. */
 function clash(paths: readonly string[]): boolean {
@@ -81,11 +81,11 @@ function clash(paths: readonly string[]): boolean {
 }
 
 /** Each blob once, however many files have the same content. */
-export function blobsOf(manifest: Pick<Manifest, 'files'>): ManifestFile[] {
+export function blobsOf(manifest: Pick<WeightsManifest, 'files'>): ManifestFile[] {
   return [...new Map(manifest.files.map((file) => [file.key, file])).values()];
 }
 
 /** Bytes of all blobs. */
-export function sizeOf(manifest: Pick<Manifest, 'files'>): number {
+export function manifestBytes(manifest: Pick<WeightsManifest, 'files'>): number {
   return blobsOf(manifest).reduce((sum, { size }) => sum + size, 0);
 }

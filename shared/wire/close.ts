@@ -1,2 +1,9 @@
 /** Our close codes. docs/design/protocol.md says how an agent reacts to each. */
-export const CLOSE = { replaced: 4001, protocol: 4002, resync: 4003, refused: 4004, silent: 4005, over: 4006 } as const;
+export const CLOSE_CODES = {
+  replaced: 4001,
+  protocol: 4002,
+  resync: 4003,
+  refused: 4004,
+  silent: 4005,
+  over: 4006,
+} as const;

@@ -1,7 +1,7 @@
 /** The encoding of frames: the type, the stream unless it is that of the previous frame, then the fields. */
 import { WireError } from './error.ts';
 import { FRAME_LIMITS } from './frame-limits.ts';
-import { CONNECTION, type Frame, PROBE_VERDICTS, RESET_CODES, TYPES } from './frames.ts';
+import { CONNECTION_FRAMES, FRAME_TYPES, type Frame, PROBE_VERDICTS, RESET_CODES } from './frames.ts';
 import { readHeaders, writeHeaders } from './headers.ts';
 import {
   BLOCK_DIGEST_BYTES,
@@ -9,14 +9,14 @@ import {
   DATA_MAX_BYTES,
   DEPLOY_MAX_BYTES,
   DEPLOYED_MAX_BYTES,
-  RECORD_MAX_BYTES,
+  RECORD_FRAME_MAX_BYTES,
   TEXT_MAX_BYTES,
   TIMED_REPORT_FRAME,
   USAGE_MAX_BYTES,
 } from './limits.ts';
 import { readOpen, writeOpen } from './opening.ts';
 import { FrameReader } from './reader.ts';
-import { readTimings, readUsage, writeTimings, writeUsage } from './usage.ts';
+import { readTimings, readUsageFields, writeTimings, writeUsageFields } from './usage.ts';
 import { FrameWriter } from './writer.ts';
 
 /** Set on the first byte if the stream is that of the previous frame and its number is left out. */
@@ -44,7 +44,7 @@ export function writeFrame(out: FrameWriter, frame: Frame, previous: number | un
 
 function numberOf(frame: Frame): number {
   if (frame.type === 'report' && frame.timings !== undefined) return TIMED_REPORT_FRAME;
-  return TYPES.indexOf(frame.type);
+  return FRAME_TYPES.indexOf(frame.type);
 }
 
 /** A message that contains only this frame. */
@@ -131,7 +131,7 @@ function writeFields(out: FrameWriter, frame: Frame): void {
 
 function writeReport(out: FrameWriter, { usage, name, timings }: Extract<Frame, { type: 'report' }>): void {
   if (timings !== undefined) writeTimings(out, timings);
-  writeUsage(out, usage, name !== undefined);
+  writeUsageFields(out, usage, name !== undefined);
   if (name === undefined) return;
   out.text(name.requestId);
   out.varint(name.attempt);
@@ -146,10 +146,10 @@ export function readFrames(message: Uint8Array, each: (frame: Frame) => void): v
     const begin = input.at;
     const first = input.byte();
     const number = first & 0x7f;
-    const type = TYPES[number];
+    const type = FRAME_TYPES[number];
     if (type === undefined) throw new WireError('bad_frame', `no frame type ${number}`);
     let stream = 0;
-    if (!CONNECTION.has(type)) {
+    if (!CONNECTION_FRAMES.has(type)) {
       if ((first & SAME_STREAM) === 0) previous = input.varint();
       if (previous === undefined) throw new WireError('bad_frame', 'no frame before this one names a stream');
       stream = previous;
@@ -189,7 +189,7 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
     case 'settled':
       return { type, streams: readStreams(input) };
     case 'record':
-      return { type, sequence: input.varint(), update: input.copy(RECORD_MAX_BYTES) };
+      return { type, sequence: input.varint(), update: input.copy(RECORD_FRAME_MAX_BYTES) };
     case 'recorded':
       return { type, sequence: input.varint() };
     case 'challenge':
@@ -237,7 +237,7 @@ function readAccept(input: FrameReader, stream: number): Frame {
 }
 
 function readReport(input: FrameReader, stream: number): Extract<Frame, { type: 'report' }> {
-  const { usage, named } = readUsage(input);
+  const { usage, named } = readUsageFields(input);
   if (!named) return { type: 'report', stream, usage };
   const name = { requestId: input.text(128), attempt: input.varint(), receipt: input.text(1024) };
   return { type: 'report', stream, usage, name };

@@ -1,5 +1,5 @@
 /** What one peer may send: the largest frame of each type, and how many frames. */
-import { Bucket } from '../collections/bucket.ts';
+import { TokenBucket } from '../collections/token-bucket.ts';
 import { WireError } from './error.ts';
 import type { Frame } from './frames.ts';
 import {
@@ -11,7 +11,7 @@ import {
   EDITS_MAX,
   HEADER_NAME_MAX_BYTES,
   HEADERS_MAX,
-  RECORD_MAX_BYTES,
+  RECORD_FRAME_MAX_BYTES,
   TEXT_MAX_BYTES,
   USAGE_MAX_BYTES,
 } from './limits.ts';
@@ -54,7 +54,7 @@ export const FRAME_LIMITS = {
   report: { bytes: FIXED_BYTES + 2 * TEXT_MAX_BYTES, ...PER_REQUEST },
   /** Many reports each, four times a second. */
   settled: { bytes: 512 * 1024, perSecond: 1_000, burst: 10_000 },
-  record: { bytes: FIXED_BYTES + RECORD_MAX_BYTES, perSecond: 50, burst: 2_500 },
+  record: { bytes: FIXED_BYTES + RECORD_FRAME_MAX_BYTES, perSecond: 50, burst: 2_500 },
   recorded: { bytes: FIXED_BYTES, perSecond: 50, burst: 2_500 },
   challenge: { bytes: FIXED_BYTES + 64, ...ONCE },
   hello: { bytes: FIXED_BYTES + 192, ...ONCE },
@@ -88,7 +88,7 @@ export const UNSENT_MAX_BYTES = 8 * 1024 * 1024;
  */
 export class FrameMeter {
   readonly #now: () => number;
-  readonly #buckets = new Map<Frame['type'], Bucket>();
+  readonly #buckets = new Map<Frame['type'], TokenBucket>();
   #at: number;
 
   /** `now`: milliseconds of any clock. */
@@ -107,7 +107,7 @@ export class FrameMeter {
     let bucket = this.#buckets.get(type);
     if (bucket === undefined) {
       const { perSecond, burst } = FRAME_LIMITS[type];
-      bucket = new Bucket(perSecond, burst, this.#at);
+      bucket = new TokenBucket(perSecond, burst, this.#at);
       this.#buckets.set(type, bucket);
     }
     if (!bucket.take(1, this.#at))

@@ -127,7 +127,7 @@ export interface ReportName {
 }
 
 /** In the order of their numbers. */
-export const TYPES = [
+export const FRAME_TYPES = [
   'open',
   'accept',
   'head',
@@ -159,7 +159,7 @@ export const TYPES = [
 ] as const satisfies readonly (Frame['type'] | undefined)[];
 
 /** Frames that belong to no stream. */
-export const CONNECTION: ReadonlySet<Frame['type']> = new Set([
+export const CONNECTION_FRAMES: ReadonlySet<Frame['type']> = new Set([
   'settled',
   'record',
   'recorded',

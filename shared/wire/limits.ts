@@ -58,7 +58,7 @@ export const RETAINED_TAIL_BYTES = 256 * 1024;
 export const RESUME_WINDOW_MS = 10_000;
 
 /** A session's own record; a lattice update with all its parts is smaller. */
-export const RECORD_MAX_BYTES = 16 * 1024;
+export const RECORD_FRAME_MAX_BYTES = 16 * 1024;
 
 /** Strings inside frames. */
 export const TEXT_MAX_BYTES = 8 * 1024;

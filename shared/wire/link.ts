@@ -4,7 +4,7 @@ import { readFrames, writeFrame } from './frame-codec.ts';
 import { type FrameMeter, UNSENT_MAX_BYTES } from './frame-limits.ts';
 import type { Frame } from './frames.ts';
 import { DATA_MAX_BYTES, MESSAGE_MAX_BYTES, MESSAGE_TARGET_BYTES, SOCKET_WINDOW_BYTES } from './limits.ts';
-import type { Outgoing } from './outgoing.ts';
+import type { OutboundStream } from './outbound-stream.ts';
 import { SocketWindow } from './socket-window.ts';
 import { WindowPool } from './window-pool.ts';
 import { FrameWriter } from './writer.ts';
@@ -49,7 +49,7 @@ export interface LinkState {
 
 /** A body to send on one stream. */
 interface Sender {
-  outgoing: Outgoing;
+  outgoing: OutboundStream;
   /** Frames written once after the last byte: END and its companions. */
   ending(): Frame[];
   /** Bytes were sent or credit arrived: more may be pushed. */

@@ -59,7 +59,7 @@ const DETAILS = 8;
 const NAMED = 16;
 
 /** flags, prompt, completion; then cached and reasoning, if one of them is not zero. */
-export function writeUsage(out: FrameWriter, usage: ReportedUsage, named: boolean): void {
+export function writeUsageFields(out: FrameWriter, usage: ReportedUsage, named: boolean): void {
   const details = usage.cached > 0 || usage.reasoning > 0;
   out.byte(
     (usage.estimated ? ESTIMATED : 0) |
@@ -75,7 +75,7 @@ export function writeUsage(out: FrameWriter, usage: ReportedUsage, named: boolea
   out.varint(usage.reasoning);
 }
 
-export function readUsage(input: FrameReader): { usage: ReportedUsage; named: boolean } {
+export function readUsageFields(input: FrameReader): { usage: ReportedUsage; named: boolean } {
   const flags = input.byte();
   const prompt = input.varint();
   const completion = input.varint();

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { batchJob } from '../../agent/host/jobs/which.ts';
+import { detectBatchJob } from '../../agent/host/jobs/detect.ts';
 import { ROOT } from '../support/where.ts';
 import { fakeTool, scratch, userEnv } from './support/harness.ts';
 
@@ -69,7 +69,7 @@ it.for(Object.entries(SYSTEMS))(
     const [, key = ''] = /^key ([0-9a-f]{48})$/m.exec(stdout) ?? [];
     expect(key).toHaveLength(48);
     expect(words.join(' ')).not.toContain(key);
-    expect(batchJob(own)).toMatchObject({ system });
+    expect(detectBatchJob(own)).toMatchObject({ system });
     const without = spawnSync('bash', [script], { env: { ...env, OTELA_GATEWAY: '' }, encoding: 'utf8' });
     expect(without.status).not.toBe(0);
     expect(without.stderr).toContain('the address of the gateway');

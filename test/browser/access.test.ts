@@ -3,8 +3,8 @@ import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { z } from 'zod';
 import { openPage } from '../support/browser.ts';
-import { MODEL } from '../support/house.ts';
 import { AUDIENCE, CLIENT_ID, Identity } from '../support/identity.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import { go, openDoor } from './visitors.ts';
 
 const visitors = openDoor();

@@ -1,7 +1,7 @@
 /** The API reference at /docs, in a real browser against a real gateway. */
 import { expect, it } from 'vitest';
 import { openPage } from '../support/browser.ts';
-import { MODEL } from '../support/house.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import { findings } from './axe.ts';
 import { openDoor } from './visitors.ts';
 

@@ -1,7 +1,7 @@
 /** The batches' page, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
 import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
-import { MODEL } from '../support/house.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import { findings } from './axe.ts';
 import { go, openDoor } from './visitors.ts';
 

@@ -1,8 +1,8 @@
 /** The chat under what goes wrong: a slow network, a gateway that starts anew, a full store, a thousand conversations; and by keyboard alone. */
 import { expect, it } from 'vitest';
 import { logIn, openBrowser, openPage } from '../support/browser.ts';
-import { MODEL, openHouse } from '../support/house.ts';
 import { promise } from '../support/patience.ts';
+import { MODEL, openTestCluster } from '../support/test-cluster.ts';
 import { openDoor } from './visitors.ts';
 
 const visitors = openDoor();
@@ -39,23 +39,23 @@ it('a conversation is held by keyboard alone: ask, stop, edit, copy nothing by m
 });
 
 it('a gateway that starts anew in mid-answer is told in words, what came stays, and the answer is tried again', async () => {
-  const house = await openHouse({ engine: { behaviour: { tokens: 2_000, tokensPerSecond: 40 } } });
+  const cluster = await openTestCluster({ engine: { behaviour: { tokens: 2_000, tokensPerSecond: 40 } } });
   const { page } = await openPage(await openBrowser());
-  await logIn(page, house.gateway.url, house.key);
+  await logIn(page, cluster.gateway.url, cluster.key);
   await page.getByPlaceholder(`Message ${MODEL}`).waitFor();
   await page.getByLabel('Message').fill('Go on');
   await page.keyboard.press('Enter');
   await page.locator('.turn .markdown').waitFor();
-  await house.gateway.kill9();
-  await house.gateway.restart();
+  await cluster.gateway.kill9();
+  await cluster.gateway.restart();
   await page
     .getByRole('alert')
     .getByText(/broke off|cannot be reached/)
     .waitFor();
   expect((await page.locator('.turn .markdown').innerText()).length).toBeGreaterThan(0);
   await page.getByText('live', { exact: true }).waitFor();
-  await house.gateway.serving(1, 30_000);
-  house.engine.control({ tokens: 5, tokensPerSecond: 100 });
+  await cluster.gateway.serving(1, 30_000);
+  cluster.engine.control({ tokens: 5, tokensPerSecond: 100 });
   await page.getByRole('button', { name: 'Try again' }).click();
   await page.locator('.told').getByText('5 written').waitFor();
 });

@@ -2,8 +2,8 @@
 import type { Page } from 'playwright-core';
 import { beforeEach, expect, it } from 'vitest';
 import * as z from 'zod';
-import { MODEL } from '../support/house.ts';
 import { eventually } from '../support/processes.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import { pdf } from './pdf.ts';
 import { openDoor } from './visitors.ts';
 

@@ -1,7 +1,7 @@
 /** The factory's page and models that a question starts, in a real browser against a real gateway. The factory is a stand-in. */
 import { expect, it } from 'vitest';
 import * as z from 'zod';
-import { StandInFactory } from '../support/factory.ts';
+import { MockFactory } from '../support/factory.ts';
 import { ordinaryDay } from '../support/factory-day.ts';
 import { atEnd } from '../support/processes.ts';
 import { findings } from './axe.ts';
@@ -10,11 +10,11 @@ import { go, openDoor } from './visitors.ts';
 const visitors = openDoor();
 const QUIET = { bypassCSP: true, reducedMotion: 'reduce' } as const;
 
-async function openFactory(): Promise<StandInFactory> {
+async function openFactory(): Promise<MockFactory> {
   const { gateway } = visitors.house;
   const made = await gateway.admin('POST', 'factory-tokens', { provider: 'lab', name: 'night' });
   const { token } = z.object({ token: z.string() }).parse(made);
-  const factory = new StandInFactory({ url: gateway.url, token, name: 'night-shift', models: [] });
+  const factory = new MockFactory({ url: gateway.url, token, name: 'night-shift', models: [] });
   factory.report = ordinaryDay(Date.now());
   await factory.open();
   atEnd(() => factory.close());

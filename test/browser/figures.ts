@@ -6,8 +6,8 @@ import { parseArgs } from 'node:util';
 import type { CDPSession, Page } from 'playwright-core';
 import * as z from 'zod';
 import { logIn, openBrowser, openPage } from '../support/browser.ts';
-import { openHouse } from '../support/house.ts';
 import { endAll } from '../support/processes.ts';
+import { openTestCluster } from '../support/test-cluster.ts';
 
 const RATE = 200;
 const FIRST_LOAD_MAX_KIB = 250;
@@ -115,19 +115,19 @@ async function send(page: Page): Promise<void> {
 
 async function main(): Promise<void> {
   const { values } = parseArgs({ options: { minutes: { type: 'string', default: '1' } } });
-  const house = await openHouse();
+  const cluster = await openTestCluster();
   const browser = await openBrowser();
   const { page } = await openPage(browser, { viewport: { width: 1280, height: 800 } });
-  const { url } = house.gateway;
+  const { url } = cluster.gateway;
   await page.addInitScript(PARAGRAPHS);
-  await logIn(page, url, house.key);
+  await logIn(page, url, cluster.key);
   const loads = [await firstLoad(page, url), await firstLoad(page, url), await firstLoad(page, url)];
   const kib = Math.max(...loads.map((one) => one.kib));
   const readyMs = loads.map((one) => one.readyMs).sort((a, b) => a - b)[1] ?? 0;
   console.log(`first load            ${kib.toFixed(0)} KiB compressed (at most ${FIRST_LOAD_MAX_KIB})`);
   console.log(`ready to write after  ${readyMs.toFixed(0)} ms, the middle one of 3 (at most ${READY_MAX_MS})`);
 
-  house.engine.control({ tokens: 10 * RATE, tokensPerSecond: RATE });
+  cluster.engine.control({ tokens: 10 * RATE, tokensPerSecond: RATE });
   const idle = page.evaluate(COUNT_FRAMES);
   await page.waitForTimeout(3_000);
   await page.evaluate('stopFrames()');
@@ -151,7 +151,7 @@ async function main(): Promise<void> {
   );
 
   const minutes = Number(values.minutes);
-  house.engine.control({ tokens: minutes * 60 * RATE, tokensPerSecond: RATE });
+  cluster.engine.control({ tokens: minutes * 60 * RATE, tokensPerSecond: RATE });
   await page.getByRole('button', { name: 'New chat' }).click();
   const before = await heapMib(cdp);
   const rested = await worked(cdp);

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { emptyRule, ruleOf, written } from '../../dashboard/pages/admin/weight-rules.ts';
 import { limitsFrom, narrowingFrom } from '../../dashboard/parts/narrowing.ts';
-import { Filled } from '../../dashboard/ui/filled.ts';
+import { FilledFields } from '../../dashboard/ui/filled.ts';
 
 function formOf(fields: Readonly<Record<string, string>>): FormData {
   const form = new FormData();
@@ -10,7 +10,7 @@ function formOf(fields: Readonly<Record<string, string>>): FormData {
   return form;
 }
 
-const bodyOf = (filled: Filled) => ({
+const bodyOf = (filled: FilledFields) => ({
   name: filled.text('name'),
   ...narrowingFrom(filled),
   ...limitsFrom(filled, undefined),
@@ -20,7 +20,7 @@ const bodyOf = (filled: Filled) => ({
 /** What a dialog shows of a key that may use nothing and ends at eight in the morning. */
 const SHOWN = { name: 'ada', models: '', models_nothing: 'on', tiers: 'none', expires: '2026-12-01' };
 const changed = (more: Readonly<Record<string, string>>, shown: Readonly<Record<string, string>> = SHOWN) =>
-  new Filled(formOf({ ...shown, ...more }), formOf(shown)).changes(bodyOf);
+  new FilledFields(formOf({ ...shown, ...more }), formOf(shown)).changes(bodyOf);
 
 test('a form that is saved as it was loaded writes nothing', () => {
   expect(changed({})).toEqual({});
@@ -31,14 +31,14 @@ test('a new name opens no key that may use nothing, and moves no end to the last
 });
 
 test('the box for nothing allows nothing, and everything once it is cleared', () => {
-  expect(bodyOf(new Filled(formOf(SHOWN)))).toMatchObject({ models: [], tiers: [], trusted_providers: null });
+  expect(bodyOf(new FilledFields(formOf(SHOWN)))).toMatchObject({ models: [], tiers: [], trusted_providers: null });
   const { models_nothing: _, ...cleared } = SHOWN;
-  expect(new Filled(formOf(cleared), formOf(SHOWN)).changes(bodyOf)).toEqual({ models: null });
+  expect(new FilledFields(formOf(cleared), formOf(SHOWN)).changes(bodyOf)).toEqual({ models: null });
   expect(changed({ tiers: '' })).toEqual({ tiers: null });
 });
 
 test('both tiers stay both', () => {
-  expect(narrowingFrom(new Filled(formOf({ tiers: 'stable volatile' })))).toMatchObject({
+  expect(narrowingFrom(new FilledFields(formOf({ tiers: 'stable volatile' })))).toMatchObject({
     tiers: ['stable', 'volatile'],
   });
 });
@@ -59,7 +59,7 @@ test('a rule of weights keeps what no field shows', () => {
 });
 
 const over = (now: Readonly<Record<string, string>>, stored: object, shown: Readonly<Record<string, string>> = SHOWN) =>
-  new Filled(formOf({ ...shown, ...now }), formOf(shown)).changesOver(bodyOf, async () => stored);
+  new FilledFields(formOf({ ...shown, ...now }), formOf(shown)).changesOver(bodyOf, async () => stored);
 
 test('two windows change two limits of one key, and both hold', async () => {
   const shown = { ...SHOWN, requests_per_minute: '5', tokens_per_minute: '9' };
@@ -80,13 +80,13 @@ test('two windows add two models to one list, and both are in it', async () => {
 });
 
 test('nothing is asked of the gateway where nothing changed', async () => {
-  const filled = new Filled(formOf(SHOWN), formOf(SHOWN));
+  const filled = new FilledFields(formOf(SHOWN), formOf(SHOWN));
   expect(await filled.changesOver(bodyOf, () => Promise.reject(new Error('asked')))).toEqual({});
 });
 
 test('a group by its LDAP name stays what it is', () => {
   const pairs = 'cn=ml,dc=eth = ml\nchem = chemistry\nbio=biology';
-  expect(new Filled(formOf({ groups: pairs })).pairs('groups')).toEqual([
+  expect(new FilledFields(formOf({ groups: pairs })).pairs('groups')).toEqual([
     ['cn=ml,dc=eth', 'ml'],
     ['chem', 'chemistry'],
     ['bio', 'biology'],

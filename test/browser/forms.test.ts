@@ -2,7 +2,7 @@
 import type { Page } from 'playwright-core';
 import { beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
-import { MODEL } from '../support/house.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import { loaded, openDoor } from './visitors.ts';
 
 const visitors = openDoor();

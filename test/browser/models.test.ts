@@ -5,9 +5,9 @@ import { expect, it } from 'vitest';
 import * as z from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
-import { MODEL } from '../support/house.ts';
 import { promise } from '../support/patience.ts';
 import { atEnd } from '../support/processes.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import { go, openDoor } from './visitors.ts';
 
 const SECOND = 'stand-in/model-2';

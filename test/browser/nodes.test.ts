@@ -5,9 +5,9 @@ import { expect, it } from 'vitest';
 import * as z from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
-import { chatBody } from '../support/house.ts';
 import { promise } from '../support/patience.ts';
 import { atEnd, descendants, freePort, temporaryDirectory } from '../support/processes.ts';
+import { chatBody } from '../support/test-cluster.ts';
 import { ROOT } from '../support/where.ts';
 import { go, openDoor } from './visitors.ts';
 
@@ -194,10 +194,10 @@ it('a node tells its log, its GPUs and its load while its page is open, and a fa
 });
 
 it('the plots of a node begin before its page was opened', async () => {
-  const { house } = visitors;
-  const [node] = await house.gateway.serving(1);
+  const { house: cluster } = visitors;
+  const [node] = await cluster.gateway.serving(1);
   const body = chatBody({ tokens: 60, tokensPerSecond: 40 }, { stream: true });
-  await (await house.ask('/v1/chat/completions', body)).text();
+  await (await cluster.ask('/v1/chat/completions', body)).text();
   const { page } = await visitors.enter();
   // Chromium may have let go of a body before it is asked for it.
   const loads: unknown[] = [];
@@ -206,7 +206,7 @@ it('the plots of a node begin before its page was opened', async () => {
     loads.push(await response.json());
     await route.fulfill({ response });
   });
-  await page.goto(`${house.gateway.url}/#/nodes/${node?.session}`);
+  await page.goto(`${cluster.gateway.url}/#/nodes/${node?.session}`);
   await expect.poll(() => loads.length).toBeGreaterThan(0);
   const { data } = z.object({ data: z.array(z.object({ running: z.number() })) }).parse(loads[0]);
   expect(data.length).toBeGreaterThan(0);

@@ -1,6 +1,6 @@
 /** The page of regions, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
 import { expect, it } from 'vitest';
-import { chatBody, MODEL } from '../support/house.ts';
+import { chatBody, MODEL } from '../support/test-cluster.ts';
 import { findings } from './axe.ts';
 import { go, openDoor } from './visitors.ts';
 
@@ -8,8 +8,8 @@ const visitors = openDoor();
 const QUIET = { bypassCSP: true, reducedMotion: 'reduce' } as const;
 
 it('an operator sees regions with prices, round trips and the plan beside what went where', async () => {
-  const { house } = visitors;
-  const { gateway } = house;
+  const { house: cluster } = visitors;
+  const { gateway } = cluster;
   const { page, complaints } = await visitors.enter(undefined, QUIET);
   await go(page, 'Regions');
   await page.getByText('No plan holds').waitFor();
@@ -27,7 +27,7 @@ it('an operator sees regions with prices, round trips and the plan beside what w
     warm: [{ region: 'moon', model: MODEL, replicas: 2 }],
     notes: ['the price of moon is stale: counted as the median'],
   });
-  const answer = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
+  const answer = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
   expect(answer.status, await answer.text()).toBe(200);
   await row(/moon 0 0\.250 USD\/kWh old/).waitFor();
   // A region of the operator's prices stands first.

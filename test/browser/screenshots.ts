@@ -6,10 +6,10 @@ import * as z from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { logIn, openBrowser, openPage } from '../support/browser.ts';
 import { startEngine } from '../support/engine.ts';
-import { StandInFactory } from '../support/factory.ts';
+import { MockFactory } from '../support/factory.ts';
 import { ordinaryDay } from '../support/factory-day.ts';
-import { type House, MODEL, openHouse } from '../support/house.ts';
 import { atEnd, endAll } from '../support/processes.ts';
+import { MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 import { ROOT } from '../support/where.ts';
 
 const OUT = join(ROOT, 'docs/screenshots');
@@ -100,8 +100,8 @@ async function main(): Promise<void> {
   // GPUs are as real as the engines.
   process.env.PATH = `${join(ROOT, 'test/slurm')}:${process.env.PATH}`;
   const facts = ['--fact', 'quantization=bf16'];
-  const house = await openHouse({ agentArgs: facts });
-  const { gateway } = house;
+  const cluster = await openTestCluster({ agentArgs: facts });
+  const { gateway } = cluster;
   const engine = await startEngine({ models: [SECOND] });
   atEnd(() => engine.close());
   const token = await gateway.createJoinToken('summer-school', 'clariden');
@@ -111,26 +111,26 @@ async function main(): Promise<void> {
   await gateway.serving(2, 15_000, SECOND);
   leaves.signal('SIGTERM');
   await gateway.serving(1, 15_000, SECOND);
-  await describe(house);
-  await makeAccounts(house);
+  await describe(cluster);
+  await makeAccounts(cluster);
   await gateway.createKey('ada’s laptop', { limits: { requests_per_minute: 60 }, trusted_providers: ['lab'] });
-  house.engine.control({ tokens: 60, tokensPerSecond: 200 });
-  const counted = await house.ask('/v1/chat/completions', {
+  cluster.engine.control({ tokens: 60, tokensPerSecond: 200 });
+  const counted = await cluster.ask('/v1/chat/completions', {
     model: MODEL,
     messages: [{ role: 'user', content: 'Hello' }],
   });
   await counted.text();
-  const stop = await keepBusy(house);
-  const running = await makeBatches(house);
-  const factory = await openFactory(house);
+  const stop = await keepBusy(cluster);
+  const running = await makeBatches(cluster);
+  const factory = await openFactory(cluster);
   const browser = await openBrowser();
-  for (const look of LOOKS) await takeAll(browser, house, look, running);
+  for (const look of LOOKS) await takeAll(browser, cluster, look, running);
   await factory.close();
   await stop();
 }
 
 /** People and a project, as a small lab has them. */
-async function makeAccounts({ gateway }: House): Promise<void> {
+async function makeAccounts({ gateway }: TestCluster): Promise<void> {
   const made = await gateway.admin('POST', 'projects', {
     name: 'Climate models',
     limits: { requests_per_minute: 120, tokens_per_month: 50_000_000 },
@@ -150,7 +150,7 @@ async function makeAccounts({ gateway }: House): Promise<void> {
 }
 
 /** As an operator would. */
-async function describe({ gateway }: House): Promise<void> {
+async function describe({ gateway }: TestCluster): Promise<void> {
   const common = { license: 'Apache-2.0', output: ['text'], tools: true };
   await gateway.admin('PUT', `model-cards/${MODEL}`, {
     ...common,
@@ -170,10 +170,10 @@ async function describe({ gateway }: House): Promise<void> {
 }
 
 /** Two streams that go on, so that there is a load to be seen. */
-async function keepBusy(house: House): Promise<() => Promise<void>> {
+async function keepBusy(cluster: TestCluster): Promise<() => Promise<void>> {
   const running = new AbortController();
   const streams = [1, 2].map(() =>
-    house.ask(
+    cluster.ask(
       '/v1/chat/completions',
       {
         model: SECOND,
@@ -192,16 +192,16 @@ async function keepBusy(house: House): Promise<() => Promise<void>> {
 }
 
 /** A stand-in that reports an ordinary day. */
-async function openFactory({ gateway }: House): Promise<StandInFactory> {
+async function openFactory({ gateway }: TestCluster): Promise<MockFactory> {
   const made = await gateway.admin('POST', 'factory-tokens', { provider: 'lab', name: 'night' });
   const { token } = z.object({ token: z.string() }).parse(made);
-  const factory = new StandInFactory({ url: gateway.url, token, name: 'night-shift', models: [] });
+  const factory = new MockFactory({ url: gateway.url, token, name: 'night-shift', models: [] });
   factory.report = ordinaryDay(Date.now());
   return factory.open();
 }
 
 /** One that is done, one that was refused, and one that goes on for as long as this takes. @returns its id */
-async function makeBatches(house: House): Promise<string> {
+async function makeBatches(cluster: TestCluster): Promise<string> {
   const body = (n: number) => ({
     model: MODEL,
     messages: [{ role: 'user', content: `Claim ${n}: true?` }],
@@ -216,11 +216,11 @@ async function makeBatches(house: House): Promise<string> {
       '\n',
     );
     form.append('file', new Blob([text]), `${name}.jsonl`);
-    const headers = { authorization: `Bearer ${house.gateway.adminKey}` };
-    const sent = await fetch(`${house.base}/files`, { method: 'POST', headers, body: form });
+    const headers = { authorization: `Bearer ${cluster.gateway.adminKey}` };
+    const sent = await fetch(`${cluster.base}/files`, { method: 'POST', headers, body: form });
     const file = z.object({ id: z.string() }).parse(await sent.json());
     const asked = { input_file_id: file.id, endpoint: '/v1/chat/completions', completion_window: '24h' };
-    const made = await house.ask('/v1/batches', { ...asked, metadata: { name } }, { headers });
+    const made = await cluster.ask('/v1/batches', { ...asked, metadata: { name } }, { headers });
     return z.object({ id: z.string() }).parse(await made.json()).id;
   };
   await begin('pilot', 12);
@@ -231,7 +231,7 @@ async function makeBatches(house: House): Promise<string> {
 
 async function takeAll(
   browser: Browser,
-  { gateway }: House,
+  { gateway }: TestCluster,
   { name, ...options }: Look,
   running: string,
 ): Promise<void> {

@@ -7,8 +7,8 @@ import { expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';
 import { openPage } from '../support/browser.ts';
 import { startEngine } from '../support/engine.ts';
-import { MODEL } from '../support/house.ts';
 import { atEnd } from '../support/processes.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import { pdf } from './pdf.ts';
 import { openDoor } from './visitors.ts';
 
@@ -50,10 +50,10 @@ async function openBusyModel(): Promise<() => void> {
 }
 
 it('a new user signs in, finds a model and why one is busy, asks about a PDF, stops, edits, and finds it all after a restart', async () => {
-  const { house } = visitors;
+  const { house: cluster } = visitors;
   const end = await openBusyModel();
   const { page } = await openPage(visitors.browser);
-  await signIn(page, house.key);
+  await signIn(page, cluster.key);
 
   await open(page, 'Models');
   await page.getByLabel('Find a model').fill('large');
@@ -83,12 +83,12 @@ it('a new user signs in, finds a model and why one is busy, asks about a PDF, st
   await page.getByRole('math').waitFor();
   await page.unroute('**/v1/chat/completions');
 
-  house.engine.control({ tokens: 5_000, tokensPerSecond: 30 });
+  cluster.engine.control({ tokens: 5_000, tokensPerSecond: 30 });
   await page.getByLabel('Message').fill('Tell me more');
   await page.getByLabel('Message').press('Enter');
   await page.getByRole('button', { name: 'Stop' }).click();
   await page.getByText('Stopped.').waitFor();
-  house.engine.control({ tokens: 5 });
+  cluster.engine.control({ tokens: 5 });
   await page.getByRole('button', { name: 'Edit' }).last().click();
   await page.getByLabel('Message').fill('Tell me more, in one line');
   await page.getByLabel('Message').press('Enter');
@@ -96,10 +96,10 @@ it('a new user signs in, finds a model and why one is busy, asks about a PDF, st
   await page.getByRole('button', { name: 'Send' }).waitFor();
 
   await page.close();
-  await house.gateway.kill9();
-  await house.gateway.restart();
+  await cluster.gateway.kill9();
+  await cluster.gateway.restart();
   const later = await page.context().newPage();
-  await later.goto(`${house.gateway.url}/#/chat`);
+  await later.goto(`${cluster.gateway.url}/#/chat`);
   // Of two that are served, the one that was asked last.
   await later.getByRole('combobox', { name: 'Model' }).getByText(MODEL).waitFor();
   await later.getByRole('link', { name: 'Which area does the paper give?' }).click();

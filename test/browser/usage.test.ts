@@ -1,8 +1,8 @@
 /** The usage page, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
-import { MODEL } from '../support/house.ts';
 import { eventually } from '../support/processes.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import { go, openDoor } from './visitors.ts';
 
 const visitors = openDoor();

@@ -2,8 +2,8 @@
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect } from 'vitest';
 import { logIn, openBrowser, openPage, type Visit } from '../support/browser.ts';
-import { type House, openHouse } from '../support/house.ts';
 import { endAll } from '../support/processes.ts';
+import { openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 
 /** Their places, by the lowest role that sees them. */
 const CONSUMER_PAGES = ['models', 'chat', 'batches', 'keys', 'usage', 'access'];
@@ -17,7 +17,7 @@ export const PAGES = {
 
 /** Of one file; there from its first test on. */
 interface Visitors {
-  house: House;
+  house: TestCluster;
   browser: Browser;
   /** Logs in, by default with the operator's key. */
   enter(key?: string, options?: BrowserContextOptions): Promise<Visit>;
@@ -25,14 +25,14 @@ interface Visitors {
 
 /** Call once, at the top of a file. */
 export function openDoor(): Visitors {
-  let there: { house: House; browser: Browser } | undefined;
+  let there: { house: TestCluster; browser: Browser } | undefined;
   const open = () => {
     if (there === undefined) throw new Error('the house is open from the first test on');
     return there;
   };
   beforeAll(async () => {
-    const [house, browser] = [await openHouse(), await openBrowser()];
-    there = { house, browser };
+    const [cluster, browser] = [await openTestCluster(), await openBrowser()];
+    there = { house: cluster, browser };
   });
   afterAll(endAll);
   return {

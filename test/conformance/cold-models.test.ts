@@ -4,11 +4,11 @@ import { z } from 'zod';
 import { EXCHANGE_MAX_BYTES } from '../../shared/factory/exchange.ts';
 import { startAgent } from '../support/agent.ts';
 import { type Engine, startEngine } from '../support/engine.ts';
-import { coldModel, StandInFactory } from '../support/factory.ts';
+import { coldModel, MockFactory } from '../support/factory.ts';
 import { Gateway } from '../support/gateway.ts';
-import { chatBody, envelopeOf } from '../support/house.ts';
 import { promise } from '../support/patience.ts';
 import { atEnd, endAll, eventually, type Managed } from '../support/processes.ts';
+import { chatBody, envelopeOf } from '../support/test-cluster.ts';
 
 const tokenSchema = z.object({ id: z.string(), token: z.string() });
 
@@ -26,10 +26,10 @@ async function factoryToken(name = 'test'): Promise<z.infer<typeof tokenSchema>>
   return tokenSchema.parse(await gateway.admin('POST', 'factory-tokens', { provider: 'lab', name }));
 }
 
-async function openFactory(name: string, models: Parameters<typeof coldModel>[]): Promise<StandInFactory> {
+async function openFactory(name: string, models: Parameters<typeof coldModel>[]): Promise<MockFactory> {
   const { token } = await factoryToken(name);
   const options = { url: gateway.url, token, name, models: models.map((one) => coldModel(...one)) };
-  const factory = await new StandInFactory(options).open();
+  const factory = await new MockFactory(options).open();
   atEnd(() => factory.close());
   return factory;
 }
@@ -212,7 +212,7 @@ it('a factory drains its own nodes, and nobody else’s', async () => {
 
 it('a lying factory is refused with the place of its fault, and takes nothing away from others', async () => {
   const { token } = await factoryToken('liar');
-  const liar = new StandInFactory({ url: gateway.url, token, name: 'liar', models: [] });
+  const liar = new MockFactory({ url: gateway.url, token, name: 'liar', models: [] });
   const refused = async (body: unknown) => {
     const response = await liar.post(body);
     return [response.status, (await envelopeOf(response)).message] as const;
@@ -230,7 +230,7 @@ it('a lying factory is refused with the place of its fault, and takes nothing aw
 
 it('a token that is revoked while its exchange waits ends it, and its models are unknown at once', async () => {
   const { id, token } = await factoryToken('revoked');
-  const factory = new StandInFactory({ url: gateway.url, token, name: 'revoked', models: [coldModel('cold/revoked')] });
+  const factory = new MockFactory({ url: gateway.url, token, name: 'revoked', models: [coldModel('cold/revoked')] });
   const { revision } = await factory.tell();
   const waiting = factory.post(factory.whole({ wait_ms: 25_000, after: revision }));
   expect(await Promise.race([waiting, new Promise((resolve) => setTimeout(resolve, 500, 'waits'))])).toBe('waits');
@@ -245,7 +245,7 @@ it('a token that is revoked while its exchange waits ends it, and its models are
 
 it('a newer exchange of the same factory ends the older one', async () => {
   const { token } = await factoryToken('twice');
-  const factory = new StandInFactory({ url: gateway.url, token, name: 'twice', models: [coldModel('cold/twice')] });
+  const factory = new MockFactory({ url: gateway.url, token, name: 'twice', models: [coldModel('cold/twice')] });
   const { revision } = await factory.tell();
   const older = factory.post(factory.whole({ wait_ms: 25_000, after: revision }));
   await new Promise((resolve) => setTimeout(resolve, 1_000));

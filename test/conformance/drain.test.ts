@@ -4,62 +4,62 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import * as z from 'zod';
-import { chatBody, type House, openHouse } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { chatBody, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 import { GATEWAY_MAIN, NODE } from '../support/where.ts';
 
-let house: House;
+let cluster: TestCluster;
 beforeAll(async () => {
-  house = await openHouse({ nodes: 2, gateway: { queue: false } });
+  cluster = await openTestCluster({ nodes: 2, gateway: { queue: false } });
 });
 afterAll(endAll);
 
 const drain = (session: string, key: string) =>
-  fetch(`${house.gateway.url}/admin/nodes/${session}/drain`, {
+  fetch(`${cluster.gateway.url}/admin/nodes/${session}/drain`, {
     method: 'POST',
     headers: { authorization: `Bearer ${key}` },
   });
 const stateOf = async (session: string) =>
-  (await house.gateway.nodes()).find((node) => node.session === session)?.state;
+  (await cluster.gateway.nodes()).find((node) => node.session === session)?.state;
 
 it('a request in flight completes, then the agent has left with code 0; the other node goes on', async () => {
-  const key = await house.gateway.createKey('lab', { role: 'provider', provider: 'lab' });
-  const stream = await house.ask(
+  const key = await cluster.gateway.createKey('lab', { role: 'provider', provider: 'lab' });
+  const stream = await cluster.ask(
     '/v1/chat/completions',
     chatBody({ tokens: 60, tokensPerSecond: 20 }, { stream: true }),
   );
   expect(stream.status).toBe(200);
   const session = stream.headers.get('x-otela-node') ?? '';
-  const busy = house.engines.findIndex((engine) => engine.running() > 0);
+  const busy = cluster.engines.findIndex((engine) => engine.running() > 0);
   const drained = await drain(session, key);
   expect([drained.status, await drained.json()]).toEqual([
     202,
     { object: 'node', session, draining: true, running: 1 },
   ]);
   await eventually('DOWN', 5_000, async () => ((await stateOf(session)) === 'DOWN' ? true : undefined));
-  expect(house.engines[busy]?.running()).toBe(1);
+  expect(cluster.engines[busy]?.running()).toBe(1);
   for (let n = 0; n < 4; n++) {
-    const other = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
+    const other = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
     expect([other.status, other.headers.get('x-otela-node') === session]).toEqual([200, false]);
     await other.body?.cancel();
   }
   const text = await stream.text();
   expect(text.match(/^data: \{.*"content":"[^"]+"/gm)?.length).toBeGreaterThanOrEqual(59);
   expect(text).toMatch(/data: \[DONE\]\s*$/);
-  expect(await house.agents[busy]?.end(15_000)).toMatchObject({ code: 0 });
-  expect(house.agents[busy]?.output).toMatch(/an order of its gateway: draining, 1 requests running/);
+  expect(await cluster.agents[busy]?.end(15_000)).toMatchObject({ code: 0 });
+  expect(cluster.agents[busy]?.output).toMatch(/an order of its gateway: draining, 1 requests running/);
   await eventually('LEFT', 5_000, async () => ((await stateOf(session)) === 'LEFT' ? true : undefined));
-  expect(house.agents[1 - busy]?.running).toBe(true);
+  expect(cluster.agents[1 - busy]?.running).toBe(true);
   expect((await drain(session, key)).status).toBe(404);
   const told = z
     .object({ data: z.array(z.object({ event: z.string() })) })
-    .parse(await house.gateway.admin('GET', `nodes/history?session=${session}`));
+    .parse(await cluster.gateway.admin('GET', `nodes/history?session=${session}`));
   expect(told.data.map(({ event }) => event).toReversed()).toEqual(['join', 'serving', 'down', 'left']);
 });
 
 it('the command line drains the one that is left, and tells what became of both', async () => {
-  const [node] = await house.gateway.serving(1);
-  const door = ['--url', house.gateway.url, '--key-file', join(house.gateway.data, 'admin.key')];
+  const [node] = await cluster.gateway.serving(1);
+  const door = ['--url', cluster.gateway.url, '--key-file', join(cluster.gateway.data, 'admin.key')];
   const nodes = (...args: string[]) => promisify(execFile)(NODE, [GATEWAY_MAIN, 'nodes', ...args, ...door]);
   const session = node?.session ?? '';
   expect((await nodes('drain', session)).stdout).toBe(`${session} drains: 0 requests run there\n`);

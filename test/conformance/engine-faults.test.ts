@@ -1,28 +1,35 @@
 /** Engines that break: each a clear error, and a good request right after it still works. */
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
-import { chatBody, envelopeOf, type House, MODEL, openHouse, stillServes } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import {
+  chatBody,
+  envelopeOf,
+  MODEL,
+  openTestCluster,
+  stillServes,
+  type TestCluster,
+} from '../support/test-cluster.ts';
 
-let house: House;
+let cluster: TestCluster;
 beforeAll(async () => {
-  house = await openHouse();
+  cluster = await openTestCluster();
 });
 afterAll(endAll);
-afterEach(async () => expect(await stillServes(house)).toBe(200));
+afterEach(async () => expect(await stillServes(cluster)).toBe(200));
 
 it('an engine that closes before its answer is 502 upstream_error, and is not asked by a second attempt of the same request', async () => {
-  house.engine.control({ fault: 'reset-before-head' });
-  const before = house.engine.requests.length;
-  const response = await house.ask('/v1/chat/completions', chatBody());
+  cluster.engine.control({ fault: 'reset-before-head' });
+  const before = cluster.engine.requests.length;
+  const response = await cluster.ask('/v1/chat/completions', chatBody());
   expect(response.status).toBe(502);
   // An engine that resets at once met a connection gone stale, for all the agent knows: asked once more.
-  expect(house.engine.requests.length - before).toBeLessThanOrEqual(2);
+  expect(cluster.engine.requests.length - before).toBeLessThanOrEqual(2);
   expect((await envelopeOf(response)).code).toBe('upstream_error');
 });
 
 it('an engine that answers bytes which are no HTTP is 502', async () => {
-  house.engine.control({ fault: 'garbage' });
-  const response = await house.ask('/v1/chat/completions', chatBody());
+  cluster.engine.control({ fault: 'garbage' });
+  const response = await cluster.ask('/v1/chat/completions', chatBody());
   expect(response.status).toBe(502);
   expect((await envelopeOf(response)).code).toBe('upstream_error');
 });
@@ -30,8 +37,8 @@ it('an engine that answers bytes which are no HTTP is 502', async () => {
 it.each(['reset', 'close'] as const)(
   'an unary answer that breaks off (%s) in its body is 502, never half an answer',
   async (fault) => {
-    house.engine.control({ fault });
-    const response = await house.ask('/v1/chat/completions', chatBody());
+    cluster.engine.control({ fault });
+    const response = await cluster.ask('/v1/chat/completions', chatBody());
     expect(response.status).toBe(502);
     expect((await envelopeOf(response)).code).toBe('upstream_error');
   },
@@ -40,7 +47,7 @@ it.each(['reset', 'close'] as const)(
 it.each(['reset', 'close', 'end'] as const)(
   'a chat stream that breaks off (%s) ends with an error event and without [DONE]',
   async (fault) => {
-    const response = await house.ask(
+    const response = await cluster.ask(
       '/v1/chat/completions',
       chatBody({ fault, afterTokens: 5, tokens: 50, tokensPerSecond: 50 }, { stream: true }),
     );
@@ -60,30 +67,34 @@ it('a messages stream that breaks off ends with Anthropic’s error event', asyn
     { fault: 'reset', afterTokens: 5, tokens: 50, tokensPerSecond: 50 },
     { stream: true, max_tokens: 50 },
   );
-  const text = await (await house.ask('/v1/messages', body)).text();
+  const text = await (await cluster.ask('/v1/messages', body)).text();
   expect(text).toMatch(/event: error\ndata: \{"type":"error","error":\{.*\}\}\n\n$/);
   expect(text).not.toContain('message_stop');
 });
 
 it('an engine that never answers is 504 upstream_timeout after the model’s own limit, and is told to stop', async () => {
-  await house.gateway.admin('PUT', `models/${MODEL}`, { first_byte_ms: 1_500, stall_ms: 1_500 });
-  house.engine.control({ fault: 'never' });
+  await cluster.gateway.admin('PUT', `models/${MODEL}`, { first_byte_ms: 1_500, stall_ms: 1_500 });
+  cluster.engine.control({ fault: 'never' });
   const response = await eventually('the limit is known everywhere', 15_000, async () => {
-    const answer = await house.ask('/v1/chat/completions', chatBody(), { signal: AbortSignal.timeout(6_000) });
+    const answer = await cluster.ask('/v1/chat/completions', chatBody(), { signal: AbortSignal.timeout(6_000) });
     return answer.status === 504 ? answer : undefined;
   });
   expect((await envelopeOf(response)).code).toBe('upstream_timeout');
-  const last = house.engine.requests.at(-1);
-  await house.engine.when((request) => request.id === last?.id && request.abortedAt !== undefined, 2_000, 'the abort');
+  const last = cluster.engine.requests.at(-1);
+  await cluster.engine.when(
+    (request) => request.id === last?.id && request.abortedAt !== undefined,
+    2_000,
+    'the abort',
+  );
 });
 
 it('an engine that stalls in mid-stream ends as upstream_timeout in the stream, without [DONE]', async () => {
-  const response = await house.ask(
+  const response = await cluster.ask(
     '/v1/chat/completions',
     chatBody({ fault: 'stall', afterTokens: 3, tokens: 50 }, { stream: true }),
   );
   const text = await response.text();
   expect(text).not.toContain('[DONE]');
   expect(text).toContain('upstream_timeout');
-  await house.gateway.admin('DELETE', `models/${MODEL}`);
+  await cluster.gateway.admin('DELETE', `models/${MODEL}`);
 });

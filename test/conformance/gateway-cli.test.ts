@@ -4,13 +4,13 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { chatBody, MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 import { GATEWAY_MAIN, NODE } from '../support/where.ts';
 
-let house: House;
+let cluster: TestCluster;
 beforeAll(async () => {
-  house = await openHouse();
+  cluster = await openTestCluster();
 });
 afterAll(endAll);
 
@@ -21,7 +21,7 @@ interface Said {
 }
 
 async function otela(...args: string[]): Promise<Said> {
-  const door = ['--url', house.gateway.url, '--key-file', join(house.gateway.data, 'admin.key')];
+  const door = ['--url', cluster.gateway.url, '--key-file', join(cluster.gateway.data, 'admin.key')];
   const command = [GATEWAY_MAIN, ...args, ...door];
   try {
     const { stdout, stderr } = await promisify(execFile)(NODE, command);
@@ -32,7 +32,7 @@ async function otela(...args: string[]): Promise<Said> {
   }
 }
 const ask = (key: string, more: object = {}) =>
-  house.ask(
+  cluster.ask(
     '/v1/chat/completions',
     { ...chatBody({ tokens: 2 }), ...more },
     { headers: { authorization: `Bearer ${key}` } },
@@ -213,17 +213,17 @@ it('requests for access, and the catalogue', async () => {
 });
 
 it('a workload is what was asked of each model lately', async () => {
-  const key = await house.gateway.createKey();
+  const key = await cluster.gateway.createKey();
   for (let n = 0; n < 5; n++) await (await ask(key)).text();
   const found = await eventually('the workload', 15_000, async () => {
-    const { data } = (await house.gateway.admin('GET', 'workload?window=10m')) as { data: { requests: number }[] };
+    const { data } = (await cluster.gateway.admin('GET', 'workload?window=10m')) as { data: { requests: number }[] };
     return (data[0]?.requests ?? 0) >= 5 ? data[0] : undefined;
   });
   expect(found).toMatchObject({ model: MODEL, output: { mean: 2, deviation: 0, p50: 2, p95: 2 } });
 });
 
 it('a batch is made of a file and watched, and its answers are written to a file', async () => {
-  const input = join(house.gateway.data, 'claims.jsonl');
+  const input = join(cluster.gateway.data, 'claims.jsonl');
   const line = (id: string) =>
     JSON.stringify({
       custom_id: id,
@@ -247,7 +247,7 @@ it('a batch is made of a file and watched, and its answers are written to a file
   expect(used).toMatchObject({ id, status: 'completed', model: MODEL, requests: 3, failed: 0, completion_tokens: 6 });
   expect((await otela('usage', '--by', 'batch')).out).toMatch(new RegExp(`^id .*\\n${id} +20\\d\\d-`));
   expect((await otela('usage', '--by', 'batch', '--model', 'another')).out.trim().split('\n')).toHaveLength(1);
-  const out = join(house.gateway.data, 'answers.jsonl');
+  const out = join(cluster.gateway.data, 'answers.jsonl');
   expect((await otela('files', 'content', batch.output_file_id, '--out', out)).code).toBe(0);
   const answers = (await readFile(out, 'utf8')).trimEnd().split('\n');
   expect(answers.map((one) => JSON.parse(one).custom_id)).toEqual(['a', 'b', 'c']);

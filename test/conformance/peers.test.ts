@@ -8,8 +8,8 @@ import * as z from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { Gateway, type RegisteredNode } from '../support/gateway.ts';
-import { chatBody, envelopeOf, MODEL } from '../support/house.ts';
 import { atEnd, endAll, eventually } from '../support/processes.ts';
+import { chatBody, envelopeOf, MODEL } from '../support/test-cluster.ts';
 
 afterEach(endAll);
 

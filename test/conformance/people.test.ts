@@ -3,14 +3,14 @@ import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import * as z from 'zod';
-import { chatBody, envelopeOf, type House, MODEL, openHouse } from '../support/house.ts';
 import { Browser, CLIENT_ID, CLIENT_SECRET, Identity } from '../support/identity.ts';
 import { endAll, eventually, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
+import { chatBody, envelopeOf, MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 import { NODE, ROOT } from '../support/where.ts';
 
 const OTELA_MAIN = join(ROOT, 'clients/otela/main.ts');
 
-let house: House;
+let cluster: TestCluster;
 beforeAll(async () => {
   // Two GPUs, as the agent sees them.
   const programs = await temporaryDirectory('otela-gpus');
@@ -19,22 +19,22 @@ beforeAll(async () => {
   const port = await freePort('127.0.0.1');
   const issuer = `http://127.0.0.1:${port}`;
   const env = { OIDC_CLIENT_SECRETS: JSON.stringify({ [issuer]: CLIENT_SECRET }) };
-  house = await openHouse({ agentEnv: { PATH: `${programs}:${process.env.PATH}` }, gateway: { env } });
-  const redirectUri = `${house.gateway.url}/login/callback`;
+  cluster = await openTestCluster({ agentEnv: { PATH: `${programs}:${process.env.PATH}` }, gateway: { env } });
+  const redirectUri = `${cluster.gateway.url}/login/callback`;
   await Identity.start({ port, redirectUri, people: { grace: { name: 'Grace' } } });
   const oidc = [{ issuer, name: 'The university', client_id: CLIENT_ID, admits: 'everybody' }];
-  await house.gateway.admin('PATCH', 'settings', { oidc });
+  await cluster.gateway.admin('PATCH', 'settings', { oidc });
 });
 afterAll(endAll);
 
 const idSchema = z.object({ id: z.string() });
 const keySchema = idSchema.extend({ key: z.string() });
 const made = async (path: string, body: object) =>
-  idSchema.parse(await house.gateway.admin('POST', path, { name: 'x', ...body })).id;
+  idSchema.parse(await cluster.gateway.admin('POST', path, { name: 'x', ...body })).id;
 const keyOf = async (body: object) =>
-  keySchema.parse(await house.gateway.admin('POST', 'keys', { name: 'k', ...body })).key;
+  keySchema.parse(await cluster.gateway.admin('POST', 'keys', { name: 'k', ...body })).key;
 const chat = (key: string, standIn: object = { tokens: 1 }) =>
-  house.ask('/v1/chat/completions', chatBody(standIn), { headers: { authorization: `Bearer ${key}` } });
+  cluster.ask('/v1/chat/completions', chatBody(standIn), { headers: { authorization: `Bearer ${key}` } });
 async function status(answer: Promise<Response>): Promise<number> {
   const response = await answer;
   await response.text();
@@ -47,7 +47,7 @@ const meSchema = z.object({ limits: z.object({ key: z.array(use), user: z.array(
 it('all keys of a person share the limits that each person has by default; their own limits take the place of those', async () => {
   const [ada, bob] = [await made('users', {}), await made('users', { limits: { requests_per_minute: 3 } })];
   const limits = { requests_per_minute: 2, models: { [MODEL]: { tokens_per_month: 1_000_000 } } };
-  await house.gateway.admin('PATCH', 'settings', { user_limits: limits });
+  await cluster.gateway.admin('PATCH', 'settings', { user_limits: limits });
   try {
     const keys = await Promise.all(Array.from({ length: 5 }, () => keyOf({ user_id: ada })));
     const first = await chat(keys[0] ?? '');
@@ -59,7 +59,7 @@ it('all keys of a person share the limits that each person has by default; their
     const refused = await envelopeOf(await chat(keys[0] ?? ''));
     expect(refused).toMatchObject({ code: 'rate_limit_exceeded' });
     expect(refused.message).toContain('this person');
-    const asked = await house.ask('/admin/me', undefined, { headers: { authorization: `Bearer ${keys[4]}` } });
+    const asked = await cluster.ask('/admin/me', undefined, { headers: { authorization: `Bearer ${keys[4]}` } });
     const { user } = meSchema.parse(await asked.json()).limits;
     expect(user[0]).toEqual({ limit: 'requests_per_minute', allowed: 2, used: 2 });
     expect(user[1]).toMatchObject({ limit: 'tokens_per_month', model: MODEL });
@@ -71,28 +71,28 @@ it('all keys of a person share the limits that each person has by default; their
       await status(chat(own)),
     ]).toEqual([200, 200, 200, 429]);
   } finally {
-    await house.gateway.admin('PATCH', 'settings', { user_limits: null });
+    await cluster.gateway.admin('PATCH', 'settings', { user_limits: null });
   }
 });
 
 it('a person has in a project what its lead gives them: in requests, headers and what they see of themselves', async () => {
   const project = await made('projects', { limits: { requests_per_minute: 50 } });
   const browser = new Browser('grace');
-  const { response } = await browser.go(`${house.gateway.url}/login?return_to=/admin/me`);
+  const { response } = await browser.go(`${cluster.gateway.url}/login?return_to=/admin/me`);
   const told = await response.text();
   expect(response.status, told).toBe(200);
   const { user_id: lead } = z.object({ user_id: z.string() }).parse(JSON.parse(told));
   const ada = await made('users', {});
   const members = `projects/${project}/members`;
   const limit = (requests_per_minute: number) =>
-    browser.once(`${house.gateway.url}/admin/${members}/${ada}`, {
+    browser.once(`${cluster.gateway.url}/admin/${members}/${ada}`, {
       method: 'PATCH',
       body: JSON.stringify({ limits: { requests_per_minute } }),
-      headers: { origin: house.gateway.url, 'content-type': 'application/json' },
+      headers: { origin: cluster.gateway.url, 'content-type': 'application/json' },
     });
   expect((await limit(3)).status, 'who leads nothing').toBe(404);
-  await house.gateway.admin('PUT', `${members}/${lead}`, { lead: true });
-  await house.gateway.admin('PUT', `${members}/${ada}`, {});
+  await cluster.gateway.admin('PUT', `${members}/${lead}`, { lead: true });
+  await cluster.gateway.admin('PUT', `${members}/${ada}`, {});
   const keys = [await keyOf({ user_id: ada, project_id: project }), await keyOf({ user_id: ada, project_id: project })];
   const [key = '', other = ''] = keys;
   expect(await status(chat(key))).toBe(200);
@@ -110,9 +110,9 @@ it('a person has in a project what its lead gives them: in requests, headers and
     return void (await answer.text());
   });
   expect(refused.message).toContain('this person');
-  const me = await house.ask('/admin/me', undefined, { headers: { authorization: `Bearer ${other}` } });
+  const me = await cluster.ask('/admin/me', undefined, { headers: { authorization: `Bearer ${other}` } });
   expect(meSchema.parse(await me.json()).limits.user).toMatchObject([{ limit: 'requests_per_minute', allowed: 3 }]);
-  const listed = await house.gateway.admin('GET', members);
+  const listed = await cluster.gateway.admin('GET', members);
   expect(listed).toMatchObject({ data: [{ user_id: lead, limits: null }, { limits: { requests_per_minute: 3 } }] });
 });
 
@@ -121,13 +121,13 @@ it('GPU seconds of a project are counted by its node’s GPUs, and its requests 
   const key = await keyOf({ project_id: project });
   expect(await status(chat(key, { tokens: 4, delayMs: 1_200 }))).toBe(200);
   const used = await eventually('the settlement', 20_000, async () => {
-    const asked = await house.ask('/admin/me/limits', undefined, { headers: { authorization: `Bearer ${key}` } });
+    const asked = await cluster.ask('/admin/me/limits', undefined, { headers: { authorization: `Bearer ${key}` } });
     const uses = meSchema.shape.limits.parse(await asked.json()).project;
     return uses.find(({ limit }) => limit === 'gpu_seconds_per_month')?.used || undefined;
   });
   // Two GPUs for 1.2 s at least.
   expect(used).toBeGreaterThanOrEqual(2);
-  await house.gateway.admin('PATCH', `projects/${project}`, { limits: { gpu_seconds_per_month: used } });
+  await cluster.gateway.admin('PATCH', `projects/${project}`, { limits: { gpu_seconds_per_month: used } });
   await eventually('the budget', 10_000, async () => {
     const response = await chat(key);
     if (response.status === 200) return void (await response.text());
@@ -136,10 +136,10 @@ it('GPU seconds of a project are counted by its node’s GPUs, and its requests 
   });
 });
 
-const catalogue = (model: string, body: object) => house.gateway.admin('PATCH', `catalogue/${model}`, body);
+const catalogue = (model: string, body: object) => cluster.gateway.admin('PATCH', `catalogue/${model}`, body);
 const listSchema = z.object({ data: z.array(z.looseObject({ id: z.string() })) });
 const listed = async (path: string, key: string) => {
-  const answer = await house.ask(path, undefined, { headers: { authorization: `Bearer ${key}` } });
+  const answer = await cluster.ask(path, undefined, { headers: { authorization: `Bearer ${key}` } });
   return listSchema.parse(await answer.json()).data;
 };
 
@@ -156,9 +156,11 @@ it('a model that is kept for a project is there for its keys alone, in lists, vi
       expect((await listed(path, inside)).map(({ id }) => id)).toEqual([MODEL]);
       expect(await listed(path, outside)).toEqual([]);
     }
-    const nodes = await house.ask('/v1/registry/nodes', undefined, { headers: { authorization: `Bearer ${outside}` } });
+    const nodes = await cluster.ask('/v1/registry/nodes', undefined, {
+      headers: { authorization: `Bearer ${outside}` },
+    });
     expect(await nodes.text()).not.toContain(MODEL);
-    const stream = await house.ask('/v1/registry/models/stream?load=1', undefined, {
+    const stream = await cluster.ask('/v1/registry/models/stream?load=1', undefined, {
       headers: { authorization: `Bearer ${outside}` },
     });
     const reader = stream.body?.getReader();
@@ -168,9 +170,9 @@ it('a model that is kept for a project is there for its keys alone, in lists, vi
     expect(new TextDecoder().decode(first?.value)).not.toContain(MODEL);
     // A body that is not looked into could name it, at a node that serves it.
     const sealedOff = { headers: { authorization: `Bearer ${outside}`, 'x-otela-model': MODEL } };
-    expect(await status(house.ask('/v1/chat/completions', chatBody(), sealedOff))).toBe(404);
+    expect(await status(cluster.ask('/v1/chat/completions', chatBody(), sealedOff))).toBe(404);
   } finally {
-    await house.gateway.admin('DELETE', `catalogue/${MODEL}`);
+    await cluster.gateway.admin('DELETE', `catalogue/${MODEL}`);
   }
 });
 
@@ -182,35 +184,35 @@ it('clients see when a model ends, and after that date what comes after it', asy
   });
   try {
     const told = await eventually('the dates', 10_000, async () => {
-      const answer = await chat(house.key);
+      const answer = await chat(cluster.key);
       await answer.text();
       return answer.headers.get('sunset') === null ? undefined : answer.headers;
     });
     expect(told.get('sunset')).toBe('Fri, 01 Jan 2100 00:00:00 GMT');
     expect(told.get('deprecation')).toBe('@1767225600');
     expect(told.get('link')).toBe('</v1/models/org/next>; rel="successor-version"');
-    const [model] = await listed('/v1/models', house.key);
+    const [model] = await listed('/v1/models', cluster.key);
     expect(model).toMatchObject({ id: MODEL, sunset_at: '2100-01-01T00:00:00.000Z', successor: 'org/next' });
     await catalogue(MODEL, { sunset_at: '2026-01-02T00:00:00Z' });
-    await eventually('its end', 10_000, async () => ((await status(chat(house.key))) === 404 ? true : undefined));
-    const gone = await envelopeOf(await chat(house.key));
+    await eventually('its end', 10_000, async () => ((await status(chat(cluster.key))) === 404 ? true : undefined));
+    const gone = await envelopeOf(await chat(cluster.key));
     expect(gone.message).toBe(`The model '${MODEL}' was retired on 2026-01-02. Use 'org/next' instead.`);
-    expect(await listed('/v1/models', house.key)).toEqual([]);
+    expect(await listed('/v1/models', cluster.key)).toEqual([]);
   } finally {
-    await house.gateway.admin('DELETE', `catalogue/${MODEL}`);
+    await cluster.gateway.admin('DELETE', `catalogue/${MODEL}`);
   }
 });
 
 it('a provider publishes only the models that it was given, and all again when it was given all', async () => {
   // The test before took the model away.
-  await eventually('the model', 10_000, async () => ((await status(chat(house.key))) === 200 ? true : undefined));
-  await house.gateway.admin('PATCH', 'providers/lab', { models: ['other/*'] });
+  await eventually('the model', 10_000, async () => ((await status(chat(cluster.key))) === 200 ? true : undefined));
+  await cluster.gateway.admin('PATCH', 'providers/lab', { models: ['other/*'] });
   await eventually('its models to go', 10_000, async () =>
-    (await status(chat(house.key))) === 404 ? true : undefined,
+    (await status(chat(cluster.key))) === 404 ? true : undefined,
   );
-  expect(await listed('/v1/registry/models', house.key)).toEqual([]);
-  await house.gateway.admin('PATCH', 'providers/lab', { models: null });
-  await eventually('its models', 10_000, async () => ((await status(chat(house.key))) === 200 ? true : undefined));
+  expect(await listed('/v1/registry/models', cluster.key)).toEqual([]);
+  await cluster.gateway.admin('PATCH', 'providers/lab', { models: null });
+  await eventually('its models', 10_000, async () => ((await status(chat(cluster.key))) === 200 ? true : undefined));
 });
 
 const startedSchema = z.strictObject({
@@ -221,7 +223,7 @@ const startedSchema = z.strictObject({
   interval: z.number(),
 });
 const form = (path: string, fields: Record<string, string>) =>
-  fetch(`${house.gateway.url}${path}`, { method: 'POST', body: new URLSearchParams(fields), redirect: 'manual' });
+  fetch(`${cluster.gateway.url}${path}`, { method: 'POST', body: new URLSearchParams(fields), redirect: 'manual' });
 const started = async () =>
   startedSchema.parse(await (await form('/login/device', { client_id: 'ada@login1' })).json());
 const GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
@@ -230,14 +232,18 @@ const poll = async (device_code: string, grant_type = GRANT) => {
   return { status: answer.status, body: z.looseObject({}).parse(await answer.json()) };
 };
 const approve = (key: string, user_code: string, approved = true) =>
-  house.ask('/admin/device-logins', { user_code, approve: approved }, { headers: { authorization: `Bearer ${key}` } });
+  cluster.ask(
+    '/admin/device-logins',
+    { user_code, approve: approved },
+    { headers: { authorization: `Bearer ${key}` } },
+  );
 
 it('otela login on a machine without a browser gets a key of the person who enters its code, into a file of its own', async () => {
   const person = await made('users', { name: 'Ada' });
-  const own = await house.gateway.admin('POST', 'keys', { name: 'browser', user_id: person });
+  const own = await cluster.gateway.admin('POST', 'keys', { name: 'browser', user_id: person });
   const { key, id } = keySchema.parse(own);
   const file = join(await temporaryDirectory('otela-login'), 'deep', 'key');
-  const args = [OTELA_MAIN, 'login', '--gateway', house.gateway.url, '--key-file', file];
+  const args = [OTELA_MAIN, 'login', '--gateway', cluster.gateway.url, '--key-file', file];
   const login = new Managed([NODE, ...args], { label: 'otela login' });
   const [, code = ''] = await login.line(/enter ([A-Z-]+)$/m, 60_000);
   expect(await status(approve(key, code.toLowerCase().replaceAll('-', ' ')))).toBe(202);
@@ -246,7 +252,7 @@ it('otela login on a machine without a browser gets a key of the person who ente
   expect((await stat(file)).mode & 0o777).toBe(0o600);
   const fetched = (await readFile(file, 'utf8')).trim();
   expect(await status(chat(fetched))).toBe(200);
-  const me = await house.ask('/admin/me', undefined, { headers: { authorization: `Bearer ${fetched}` } });
+  const me = await cluster.ask('/admin/me', undefined, { headers: { authorization: `Bearer ${fetched}` } });
   expect(await me.json()).toMatchObject({
     user_id: person,
     role: 'consumer',
@@ -254,7 +260,7 @@ it('otela login on a machine without a browser gets a key of the person who ente
   });
   // It lets no other machine in, and it ends with the key by which it was let in.
   expect(await status(approve(fetched, code))).toBe(403);
-  await house.gateway.admin('DELETE', `keys/${id}`);
+  await cluster.gateway.admin('DELETE', `keys/${id}`);
   await eventually('its end', 10_000, async () => ((await status(chat(fetched))) === 401 ? true : undefined));
 });
 
@@ -270,14 +276,14 @@ it('a code is good once, for one person, for the client that began the login, an
   }
   // Mistyped, and the key of no person.
   expect(await status(approve(adas, 'AAA-AAA-AAA'))).toBe(422);
-  expect(await status(approve(house.key, mine.user_code))).toBe(403);
+  expect(await status(approve(cluster.key, mine.user_code))).toBe(403);
   // A key with limits of its own would have them twice.
   expect(await status(approve(await keyOf({ user_id: ada, limits: { requests_per_minute: 1 } }), mine.user_code))).toBe(
     403,
   );
   const machine = async (user_code: string) =>
     (
-      await house.ask('/admin/device-logins/machine', { user_code }, { headers: { authorization: `Bearer ${adas}` } })
+      await cluster.ask('/admin/device-logins/machine', { user_code }, { headers: { authorization: `Bearer ${adas}` } })
     ).json();
   expect(await machine(mine.user_code)).toMatchObject({ object: 'device', name: 'ada@login1' });
   expect(await machine('AAA-AAA-AAA')).toMatchObject({ error: { param: 'user_code' } });
@@ -291,7 +297,7 @@ it('a code is good once, for one person, for the client that began the login, an
   });
   const tokens = two.flatMap(({ body }) => (typeof body.access_token === 'string' ? [body.access_token] : []));
   expect(tokens).toHaveLength(1);
-  const me = await house.ask('/admin/me', undefined, { headers: { authorization: `Bearer ${tokens[0]}` } });
+  const me = await cluster.ask('/admin/me', undefined, { headers: { authorization: `Bearer ${tokens[0]}` } });
   expect(await me.json()).toMatchObject({ user_id: ada });
   expect(await status(approve(eves, other.user_code, false))).toBe(202);
   await eventually('the refusal', 20_000, async () =>

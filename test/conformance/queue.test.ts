@@ -4,9 +4,9 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';
 import { type Engine, startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
-import { chatBody, envelopeOf } from '../support/house.ts';
 import { promise } from '../support/patience.ts';
 import { atEnd, endAll, eventually, type Managed } from '../support/processes.ts';
+import { chatBody, envelopeOf } from '../support/test-cluster.ts';
 
 let gateway: Gateway;
 let key: string;

@@ -2,28 +2,28 @@
 import { afterAll, expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
-import { chatBody, envelopeOf, openHouse } from '../support/house.ts';
 import { atEnd, endAll } from '../support/processes.ts';
+import { chatBody, envelopeOf, openTestCluster } from '../support/test-cluster.ts';
 
 afterAll(endAll);
 
 it('the least of what request, key and project say reaches engines that take a budget, and no engine that takes none gets the request', async () => {
-  const house = await openHouse({ agentArgs: ['--label', 'reasoning-budget=thinking_token_budget'] });
+  const cluster = await openTestCluster({ agentArgs: ['--label', 'reasoning-budget=thinking_token_budget'] });
   const plain = await startEngine({ models: ['plain'] });
   atEnd(() => plain.close());
   const calm = await startEngine({ models: ['calm'] });
   atEnd(() => calm.close());
-  await startAgent({ gateways: [house.gateway.url], token: house.token, engineUrl: plain.url });
+  await startAgent({ gateways: [cluster.gateway.url], token: cluster.token, engineUrl: plain.url });
   const args = ['--label', 'reasoning-budget=none'];
-  await startAgent({ gateways: [house.gateway.url], token: house.token, engineUrl: calm.url, args });
-  await house.gateway.serving(3);
-  const limited = await house.gateway.createKey('limited', { limits: { reasoning_tokens_per_request: 500 } });
+  await startAgent({ gateways: [cluster.gateway.url], token: cluster.token, engineUrl: calm.url, args });
+  await cluster.gateway.serving(3);
+  const limited = await cluster.gateway.createKey('limited', { limits: { reasoning_tokens_per_request: 500 } });
   const ask = (headers: Record<string, string>, more: object = {}) =>
-    house.ask('/v1/chat/completions', chatBody({}, more), { headers });
+    cluster.ask('/v1/chat/completions', chatBody({}, more), { headers });
   const told = async (headers: Record<string, string>, more: object = {}) => {
     const response = await ask(headers, more);
     expect(response.status, await response.text()).toBe(200);
-    return JSON.parse(house.engine.requests.at(-1)?.bodyStart ?? '').thinking_token_budget;
+    return JSON.parse(cluster.engine.requests.at(-1)?.bodyStart ?? '').thinking_token_budget;
   };
   const withKey = { authorization: `Bearer ${limited}` };
   expect(await told({})).toBeUndefined();
@@ -42,9 +42,9 @@ it('the least of what request, key and project say reaches engines that take a b
   expect(calm.requests.at(-1)?.bodyStart).not.toContain('thinking_token_budget');
   expect(plain.requests).toEqual([]);
   expect((await ask({}, { model: 'plain' })).status).toBe(200);
-  const responses = await house.ask('/v1/responses', { model: 'stand-in/model-1', input: 'x' }, { headers: withKey });
+  const responses = await cluster.ask('/v1/responses', { model: 'stand-in/model-1', input: 'x' }, { headers: withKey });
   expect(responses.status).toBe(412);
-  const vectors = await house.ask('/v1/embeddings', { model: 'plain', input: 'x' }, { headers: withKey });
+  const vectors = await cluster.ask('/v1/embeddings', { model: 'plain', input: 'x' }, { headers: withKey });
   expect(vectors.status).toBe(200);
 
   expect((await ask({ 'x-otela-reasoning-budget': 'much' })).status).toBe(400);

@@ -2,25 +2,25 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
-import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { chatBody, MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 
-let house: House;
+let cluster: TestCluster;
 let project: string;
 const from = new Date(Date.now() - 60_000).toISOString();
 
 beforeAll(async () => {
-  house = await openHouse({ agentArgs: ['--max-running', '1'] });
+  cluster = await openTestCluster({ agentArgs: ['--max-running', '1'] });
   // Who has to wait is refused at once here.
-  await house.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0 } });
-  project = made.parse(await house.gateway.admin('POST', 'projects', { name: 'p', trace: true })).id;
+  await cluster.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0 } });
+  project = made.parse(await cluster.gateway.admin('POST', 'projects', { name: 'p', trace: true })).id;
 });
 afterAll(endAll);
 
 const made = z.looseObject({ id: z.string() });
 const withKey = z.looseObject({ id: z.string(), key: z.string() });
 const makeKey = async (more: object = {}) =>
-  withKey.parse(await house.gateway.admin('POST', 'keys', { name: 'k', project_id: project, ...more }));
+  withKey.parse(await cluster.gateway.admin('POST', 'keys', { name: 'k', project_id: project, ...more }));
 const ask = async (
   key: string,
   more: object = {},
@@ -28,7 +28,7 @@ const ask = async (
   headers: Record<string, string> = {},
 ) => {
   const body = chatBody({ tokens: 2 }, more);
-  const response = await house.ask(path, body, { headers: { authorization: `Bearer ${key}`, ...headers } });
+  const response = await cluster.ask(path, body, { headers: { authorization: `Bearer ${key}`, ...headers } });
   await response.text();
   return response.status;
 };
@@ -52,8 +52,8 @@ type Line = z.infer<typeof lineSchema>;
 
 async function trace(): Promise<Line[]> {
   const to = new Date(Date.now() + 60_000).toISOString();
-  const response = await fetch(`${house.gateway.url}/admin/trace?${new URLSearchParams({ from, to })}`, {
-    headers: { authorization: `Bearer ${house.gateway.adminKey}` },
+  const response = await fetch(`${cluster.gateway.url}/admin/trace?${new URLSearchParams({ from, to })}`, {
+    headers: { authorization: `Bearer ${cluster.gateway.adminKey}` },
   });
   const text = await response.text();
   return text
@@ -83,15 +83,15 @@ it('sampling parameters are on record, by one name whatever the endpoint calls t
 });
 
 it('what a request waited for a free node is on record apart from its own time', async () => {
-  await house.gateway.admin('PATCH', 'settings', { queue: null });
+  await cluster.gateway.admin('PATCH', 'settings', { queue: null });
   const { key } = await makeKey();
   const before = await trace();
-  const known = house.engine.requests.length;
+  const known = cluster.engine.requests.length;
   const slow = ask(key, { stand_in: { tokens: 1, delayMs: 2_500 } });
-  await eventually('the node to be busy', 5_000, () => (house.engine.requests.length > known ? true : undefined));
+  await eventually('the node to be busy', 5_000, () => (cluster.engine.requests.length > known ? true : undefined));
   expect(await Promise.all([slow, ask(key)])).toEqual([200, 200]);
   const [first, second] = (await fresh(before, 2)).sort((a, b) => a.queue_ms - b.queue_ms);
-  await house.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0 } });
+  await cluster.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0 } });
   expect(second?.queue_ms).toBeGreaterThan(700);
   expect(first?.queue_ms).toBeLessThan((second?.queue_ms ?? 0) / 2);
 });
@@ -118,7 +118,7 @@ it('a request that no engine saw is on record with the reason; those of a strang
   ]);
   const totals = z.object({ data: z.array(z.object({ requests: z.number(), failed: z.number() })) });
   await eventually('the totals', 15_000, async () => {
-    const { data } = totals.parse(await house.gateway.admin('GET', `usage?group_by=key&key=${id}`));
+    const { data } = totals.parse(await cluster.gateway.admin('GET', `usage?group_by=key&key=${id}`));
     return data[0]?.requests === 4 && data[0].failed === 4 ? true : undefined;
   });
 });
@@ -135,7 +135,7 @@ it('a flood at a closed door is few rows that say how many', async () => {
 });
 
 it('what nobody serves is in the workload as unserved, and counts for no length', async () => {
-  await house.gateway.admin('PUT', 'models/wanted%2Fmodel', { private: true });
+  await cluster.gateway.admin('PUT', 'models/wanted%2Fmodel', { private: true });
   const { key } = await makeKey();
   await eventually('the model to be known', 10_000, async () =>
     (await ask(key, { model: 'wanted/model' })) === 503 ? true : undefined,
@@ -144,7 +144,7 @@ it('what nobody serves is in the workload as unserved, and counts for no length'
     data: z.array(z.looseObject({ model: z.string(), requests: z.number(), unserved: z.number() })),
   });
   const wanted = await eventually('the workload', 15_000, async () => {
-    const { data } = rows.parse(await house.gateway.admin('GET', 'workload?window=10m'));
+    const { data } = rows.parse(await cluster.gateway.admin('GET', 'workload?window=10m'));
     return data.find(({ model }) => model === 'wanted/model');
   });
   expect(wanted).toMatchObject({ requests: 0, input: { mean: 0, p95: 0 } });
@@ -158,18 +158,18 @@ it('what nobody serves is in the workload as unserved, and counts for no length'
 it('who leaves while it waits for a node is on record: 499, how long it waited, and nothing used', async () => {
   /** In the queue, each; after it was seen there. */
   const WAITS_MS = 700;
-  await house.gateway.admin('PUT', 'models/awaited', {});
-  await house.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 30_000, stream_ms: 30_000 } });
+  await cluster.gateway.admin('PUT', 'models/awaited', {});
+  await cluster.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 30_000, stream_ms: 30_000 } });
   const { id, key } = await makeKey();
   const waits = async (more: object, headers: Record<string, string> = {}) => {
     const client = new AbortController();
     const init = { headers: { authorization: `Bearer ${key}`, ...headers }, signal: client.signal };
-    const asked = house.ask('/v1/chat/completions', chatBody({}, { model: 'awaited', ...more }), init);
+    const asked = cluster.ask('/v1/chat/completions', chatBody({}, { model: 'awaited', ...more }), init);
     const left = asked.then(
       () => 'answered',
       () => 'left',
     );
-    await house.gateway.queued(1, 'awaited');
+    await cluster.gateway.queued(1, 'awaited');
     await new Promise((resolve) => setTimeout(resolve, WAITS_MS));
     client.abort();
     expect(await left).toBe('left');
@@ -178,11 +178,11 @@ it('who leaves while it waits for a node is on record: 499, how long it waited, 
   await eventually('waiting is allowed', 10_000, async () => {
     const client = new AbortController();
     const init = { signal: client.signal };
-    const over = house.ask('/v1/chat/completions', chatBody({}, { model: 'awaited' }), init).then(
+    const over = cluster.ask('/v1/chat/completions', chatBody({}, { model: 'awaited' }), init).then(
       () => undefined,
       () => undefined,
     );
-    const waiting = house.gateway.queued(1, 'awaited', 5_000).then(
+    const waiting = cluster.gateway.queued(1, 'awaited', 5_000).then(
       () => true as const,
       () => undefined,
     );
@@ -191,7 +191,7 @@ it('who leaves while it waits for a node is on record: 499, how long it waited, 
     await over;
     return waits;
   });
-  await house.gateway.queued(0, 'awaited');
+  await cluster.gateway.queued(0, 'awaited');
   const before = await trace();
   const askedAt = Date.now();
   await waits({});
@@ -207,15 +207,15 @@ it('who leaves while it waits for a node is on record: 499, how long it waited, 
     data: z.array(z.looseObject({ requests: z.number(), aborted: z.number(), prompt_tokens: z.number() })),
   });
   await eventually('the totals', 15_000, async () => {
-    const { data } = sums.parse(await house.gateway.admin('GET', `usage?group_by=key&key=${id}`));
+    const { data } = sums.parse(await cluster.gateway.admin('GET', `usage?group_by=key&key=${id}`));
     return (data[0]?.aborted ?? 0) >= 2 && data[0]?.prompt_tokens === 0 ? true : undefined;
   });
-  await house.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0, stream_ms: 600_000 } });
+  await cluster.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0, stream_ms: 600_000 } });
 });
 
 it('prompts that begin alike have the same first buckets, where the project wants them; the digests themselves are nowhere', async () => {
   const { id } = made.parse(
-    await house.gateway.admin('POST', 'projects', { name: 'b', trace: true, trace_prefixes: true }),
+    await cluster.gateway.admin('POST', 'projects', { name: 'b', trace: true, trace_prefixes: true }),
   );
   const { key } = await makeKey({ project_id: id });
   const plain = await makeKey();

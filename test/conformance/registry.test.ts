@@ -1,12 +1,12 @@
 /** The registry's views through the gateway's door. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import { envelopeOf, type House, MODEL, openHouse } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { envelopeOf, MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 
-let house: House;
+let cluster: TestCluster;
 beforeAll(async () => {
-  house = await openHouse({
+  cluster = await openTestCluster({
     nodes: 2,
     agentArgs: ['--fact', 'context=32768', '--fact', 'quantization=fp8', '--region', 'eu-central'],
   });
@@ -16,7 +16,7 @@ afterAll(endAll);
 const listSchema = z.object({ object: z.literal('list'), data: z.array(z.object({ session: z.string().optional() })) });
 
 async function count(query: string): Promise<number> {
-  const response = await house.ask(`/v1/registry/nodes?${query}`);
+  const response = await cluster.ask(`/v1/registry/nodes?${query}`);
   expect(response.status, query).toBe(200);
   return listSchema.parse(await response.json()).data.length;
 }
@@ -24,7 +24,7 @@ async function count(query: string): Promise<number> {
 /** Events of a stream as they come. */
 async function watch(path: string) {
   const ending = new AbortController();
-  const response = await house.ask(path, undefined, { signal: ending.signal });
+  const response = await cluster.ask(path, undefined, { signal: ending.signal });
   expect(response.headers.get('content-type')).toBe('text/event-stream');
   const events: { event: string; data: string }[] = [];
   let text = '';
@@ -56,7 +56,7 @@ test('filters of a query leave the nodes that pass', async () => {
 });
 
 test('a filter that means nothing is 400 and says which there are', async () => {
-  const response = await house.ask('/v1/registry/nodes?colour=red');
+  const response = await cluster.ask('/v1/registry/nodes?colour=red');
   expect(response.status).toBe(400);
   expect(await envelopeOf(response)).toMatchObject({
     code: 'invalid_requirement',
@@ -65,16 +65,16 @@ test('a filter that means nothing is 400 and says which there are', async () => 
 });
 
 test('a client with the newest answer is told so; HEAD has the head alone; nothing can be written', async () => {
-  const first = await house.ask('/v1/registry/nodes');
+  const first = await cluster.ask('/v1/registry/nodes');
   const etag = first.headers.get('etag') ?? '';
   expect(etag).toMatch(/^W\/".+"$/);
-  const again = await house.ask('/v1/registry/nodes', undefined, { headers: { 'if-none-match': etag } });
+  const again = await cluster.ask('/v1/registry/nodes', undefined, { headers: { 'if-none-match': etag } });
   expect([again.status, await again.text()]).toEqual([304, '']);
-  const head = await house.ask('/v1/registry/nodes', undefined, { method: 'HEAD' });
+  const head = await cluster.ask('/v1/registry/nodes', undefined, { method: 'HEAD' });
   expect([head.status, head.headers.get('etag'), await head.text()]).toEqual([200, etag, '']);
-  const put = await house.ask('/v1/registry/nodes', undefined, { method: 'PUT' });
+  const put = await cluster.ask('/v1/registry/nodes', undefined, { method: 'PUT' });
   expect([put.status, put.headers.get('allow')]).toEqual([405, 'GET, HEAD']);
-  expect((await house.ask('/v1/registry/nodes?time_left>=1h')).headers.get('etag')).toBeNull();
+  expect((await cluster.ask('/v1/registry/nodes?time_left>=1h')).headers.get('etag')).toBeNull();
   await eventually('another query', 1_000, async () => ((await count('provider=lab')) === 2 ? true : undefined));
 });
 
@@ -88,14 +88,14 @@ test('both agents are delegates of their cluster, and the gateway says whose key
     }),
   });
   await eventually('two delegates', 15_000, async () => {
-    const response = await fetch(`${house.gateway.url}/readyz`);
+    const response = await fetch(`${cluster.gateway.url}/readyz`);
     return stateSchema.safeParse(await response.json()).success ? true : undefined;
   });
 });
 
 test('without a key there is no view and no stream', async () => {
   for (const path of ['nodes', 'models', 'providers', 'nodes/stream'])
-    expect((await fetch(`${house.base}/registry/${path}`)).status, path).toBe(401);
+    expect((await fetch(`${cluster.base}/registry/${path}`)).status, path).toBe(401);
 });
 
 test('a stream tells of each change within seconds while nobody else asks anything', async () => {
@@ -104,7 +104,7 @@ test('a stream tells of each change within seconds while nobody else asks anythi
   const whole = await eventually('the first snapshot', 5_000, () => nodes.events[0]);
   expect(whole.event).toBe('snapshot');
   expect(listSchema.parse(JSON.parse(whole.data)).data).toHaveLength(2);
-  await house.agents[1]?.stop();
+  await cluster.agents[1]?.stop();
   const gone = await eventually('gone', 30_000, () => nodes.events.find(({ event }) => event === 'gone'));
   expect(whole.data).toContain(JSON.parse(gone.data).session);
   const summary = await eventually('the model has one', 30_000, () =>

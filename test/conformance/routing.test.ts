@@ -2,26 +2,26 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';
 import { type Engine, startEngine } from '../support/engine.ts';
-import { chatBody, envelopeOf, type House, MODEL, openHouse } from '../support/house.ts';
 import { atEnd, endAll, eventually } from '../support/processes.ts';
+import { chatBody, envelopeOf, MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 
-let house: House;
+let cluster: TestCluster;
 let other: Engine;
 /** Served by one of the two nodes alone. */
 const SMALL = 'org/small';
 
 beforeAll(async () => {
-  house = await openHouse();
+  cluster = await openTestCluster();
   other = await startEngine({ models: [MODEL, SMALL] });
   atEnd(() => other.close());
-  const token = await house.gateway.createJoinToken('psi', 'merlin');
-  await startAgent({ gateways: [house.gateway.url], token, engineUrl: other.url });
-  await house.gateway.serving(2);
+  const token = await cluster.gateway.createJoinToken('psi', 'merlin');
+  await startAgent({ gateways: [cluster.gateway.url], token, engineUrl: other.url });
+  await cluster.gateway.serving(2);
 });
 afterAll(endAll);
 
 function ask(model: string, more: object = {}, init: RequestInit = {}): Promise<Response> {
-  return house.ask('/v1/chat/completions', { ...chatBody({ tokens: 2 }), ...more, model }, init);
+  return cluster.ask('/v1/chat/completions', { ...chatBody({ tokens: 2 }), ...more, model }, init);
 }
 
 /** What an operator set has reached the gateway's isolate when `works` says so. */
@@ -29,7 +29,7 @@ const acts = (works: () => Promise<boolean>) =>
   eventually('what was set', 10_000, async () => (await works()) || undefined);
 
 it('another name is answered by the model that it stands for, which is told; the engine sees its own name', async () => {
-  await house.gateway.admin('PUT', `models/${MODEL}`, { aliases: ['gpt "large"'] });
+  await cluster.gateway.admin('PUT', `models/${MODEL}`, { aliases: ['gpt "large"'] });
   await acts(async () => (await ask('gpt "large"')).status === 200);
   for (const stream of [false, true]) {
     const response = await ask('gpt "large"', { stream });
@@ -38,39 +38,39 @@ it('another name is answered by the model that it stands for, which is told; the
     if (stream) expect(text).toMatch(/data: \[DONE\]\s*$/);
     expect(text).not.toContain('"usage":{"prompt'.repeat(stream ? 1 : 2)); // asked for on the way, and taken out again
   }
-  const seen = [...house.engine.requests, ...other.requests].map(({ bodyStart }) => bodyStart);
+  const seen = [...cluster.engine.requests, ...other.requests].map(({ bodyStart }) => bodyStart);
   for (const body of seen) expect(body).not.toContain('gpt');
-  const { data } = (await (await house.ask('/v1/models')).json()) as { data: { id: string }[] };
+  const { data } = (await (await cluster.ask('/v1/models')).json()) as { data: { id: string }[] };
   expect(data.map(({ id }) => id)).toEqual(['gpt "large"', SMALL, MODEL].sort());
-  const opaque = await house.ask('/v1/chat/completions', chatBody(), { headers: { 'x-otela-model': 'gpt_large' } });
+  const opaque = await cluster.ask('/v1/chat/completions', chatBody(), { headers: { 'x-otela-model': 'gpt_large' } });
   expect(opaque.status).toBe(404);
 });
 
 it('where nobody serves a model its fallback is asked, and told', async () => {
-  await house.gateway.admin('PUT', 'models/org/never', { fallbacks: ['org/not-either', SMALL] });
+  await cluster.gateway.admin('PUT', 'models/org/never', { fallbacks: ['org/not-either', SMALL] });
   await acts(async () => (await ask('org/never')).status === 200);
   const response = await ask('org/never');
   expect(response.headers.get('x-otela-served-model')).toBe(SMALL);
   expect(response.headers.get('x-otela-provider')).toBe('psi');
   // Also where nodes that serve it do not have what is required.
-  await house.gateway.admin('PUT', `models/${MODEL}`, { fallbacks: [SMALL] });
+  await cluster.gateway.admin('PUT', `models/${MODEL}`, { fallbacks: [SMALL] });
   const required = await ask(MODEL, {}, { headers: { 'x-otela-require': 'region=mars' } });
   expect(required.status).toBe(412);
   expect((await envelopeOf(required)).code).toBe('requirement_not_met');
   // A key that may not use the fallback does not get it.
-  const key = await house.gateway.createKey('never only', { models: ['org/never'] });
+  const key = await cluster.gateway.createKey('never only', { models: ['org/never'] });
   const init = { headers: { authorization: `Bearer ${key}` }, signal: AbortSignal.timeout(500) };
   await expect(ask('org/never', {}, init).then(({ status }) => status)).rejects.toThrow(/abort|timeout/i); // it waits for a node
 });
 
 it('a key has names of its own, for models that it may use', async () => {
   const routing = { aliases: { mine: SMALL } };
-  const key = await house.gateway.createKey('own names', { routing, models: [SMALL] });
-  const closed = await house.gateway.createKey('own names, another list', { routing, models: ['mine'] });
+  const key = await cluster.gateway.createKey('own names', { routing, models: [SMALL] });
+  const closed = await cluster.gateway.createKey('own names, another list', { routing, models: ['mine'] });
   const as = (one: string) => ask('mine', {}, { headers: { authorization: `Bearer ${one}` } });
   expect((await as(key)).headers.get('x-otela-served-model')).toBe(SMALL);
   expect((await as(closed)).status).toBe(403);
-  expect((await as(house.key)).status).toBe(404);
+  expect((await as(cluster.key)).status).toBe(404);
 });
 
 it('weights act on the next requests, and no longer than they are there', async () => {
@@ -84,10 +84,10 @@ it('weights act on the next requests, and no longer than they are there', async 
     }
     return new Set(seen);
   };
-  await house.gateway.admin('PUT', `routing/${MODEL}`, { weights: [{ cluster: 'merlin', weight: 1 }] });
+  await cluster.gateway.admin('PUT', `routing/${MODEL}`, { weights: [{ cluster: 'merlin', weight: 1 }] });
   await acts(async () => (await providers()).size === 1);
   expect(await providers()).toEqual(new Set(['psi']));
-  await house.gateway.admin('DELETE', `routing/${MODEL}`);
+  await cluster.gateway.admin('DELETE', `routing/${MODEL}`);
   await acts(async () => (await providers()).size === 2);
 });
 
@@ -113,7 +113,7 @@ it('requests go by their kind, among nodes that may have them; the workload coun
     for (let n = 0; n < 12; n++) seen.add(await provider(more));
     return [...seen].join();
   };
-  await house.gateway.admin('PUT', `routing/${MODEL}`, { weights, kinds });
+  await cluster.gateway.admin('PUT', `routing/${MODEL}`, { weights, kinds });
   await acts(async () => (await several(document)) === 'psi' && (await several({})) === 'lab');
   // What was asked before the kinds acted has none: those that are counted come after it.
   expect([await several(document), await several({})]).toEqual(['psi', 'lab']);
@@ -121,7 +121,7 @@ it('requests go by their kind, among nodes that may have them; the workload coun
   expect(await provider(document, { 'x-otela-trusted-providers': 'lab' })).toBe('lab');
   type Row = { model: string; slots: { requests: number[] }[]; misjudged: { requests: number; wrong: number } };
   const counted = await eventually('the records', 20_000, async () => {
-    const { data } = (await house.gateway.admin('GET', 'workload?by=kind&window=30m&slot=600s')) as { data: Row[] };
+    const { data } = (await cluster.gateway.admin('GET', 'workload?by=kind&window=30m&slot=600s')) as { data: Row[] };
     const row = data.find(({ model }) => model === MODEL);
     return row !== undefined && row.misjudged.requests >= 25 ? row : undefined;
   });
@@ -129,11 +129,11 @@ it('requests go by their kind, among nodes that may have them; the workload coun
   for (const kind of [0, 1])
     expect(counted.slots.reduce((sum, { requests }) => sum + (requests[kind] ?? 0), 0)).toBeGreaterThan(5);
   expect(counted.misjudged.wrong).toBe(0);
-  await house.gateway.admin('DELETE', `routing/${MODEL}`);
+  await cluster.gateway.admin('DELETE', `routing/${MODEL}`);
 });
 
 it('by a key’s round-robin its requests go to each node in turn', async () => {
-  const key = await house.gateway.createKey('in turn', { routing: { policy: 'round-robin' } });
+  const key = await cluster.gateway.createKey('in turn', { routing: { policy: 'round-robin' } });
   const seen: string[] = [];
   for (let n = 0; n < 20; n++) {
     const response = await ask(MODEL, {}, { headers: { authorization: `Bearer ${key}` } });

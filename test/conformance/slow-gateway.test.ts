@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
-import { ask } from '../../gateway/cli/client.ts';
+import { askGateway } from '../../gateway/cli/client.ts';
 
 afterEach(() => {
   vi.useRealTimers();
@@ -28,7 +28,7 @@ test('an answer that takes three minutes is waited for, and the command says for
   const told = vi.spyOn(console, 'error').mockImplementation(() => {});
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   const target = { path: '/admin/keys', url: `http://127.0.0.1:${port}`, keyFile, json: true };
-  const answered = ask(target, 'POST', '', { name: 'one' });
+  const answered = askGateway(target, 'POST', '', { name: 'one' });
   await asked.promise;
   vi.advanceTimersByTime(180_000);
   answer();

@@ -1,15 +1,18 @@
 /** Long waits: a stream is kept open with comments until the engine speaks; a queue's worth of streams is carried at once. */
 import { afterEach, expect, it } from 'vitest';
-import { chatBody, MODEL, openHouse } from '../support/house.ts';
 import { stream } from '../support/load.ts';
 import { endAll } from '../support/processes.ts';
+import { chatBody, MODEL, openTestCluster } from '../support/test-cluster.ts';
 
 afterEach(endAll);
 
 it('a stream whose engine is silent for 20 s is opened with pings after 15 s and is whole in the end', async () => {
-  const house = await openHouse();
+  const cluster = await openTestCluster();
   const startedAt = Date.now();
-  const response = await house.ask('/v1/chat/completions', chatBody({ delayMs: 20_000, tokens: 3 }, { stream: true }));
+  const response = await cluster.ask(
+    '/v1/chat/completions',
+    chatBody({ delayMs: 20_000, tokens: 3 }, { stream: true }),
+  );
   const openedAfter = Date.now() - startedAt;
   expect(response.status).toBe(200);
   expect(openedAfter).toBeGreaterThan(13_000);
@@ -21,11 +24,11 @@ it('a stream whose engine is silent for 20 s is opened with pings after 15 s and
 });
 
 it('a failure after the pings is told in the stream, in the endpoint’s own form', async () => {
-  const house = await openHouse();
-  house.engine.control({ delayMs: 20_000, status: 500 });
+  const cluster = await openTestCluster();
+  cluster.engine.control({ delayMs: 20_000, status: 500 });
   const [openai, anthropic] = await Promise.all([
-    house.ask('/v1/chat/completions', chatBody({}, { stream: true })).then((response) => response.text()),
-    house.ask('/v1/messages', chatBody({}, { stream: true, max_tokens: 9 })).then((response) => response.text()),
+    cluster.ask('/v1/chat/completions', chatBody({}, { stream: true })).then((response) => response.text()),
+    cluster.ask('/v1/messages', chatBody({}, { stream: true, max_tokens: 9 })).then((response) => response.text()),
   ]);
   expect(openai).toMatch(/data: \{"error":/);
   expect(openai).not.toContain('[DONE]');
@@ -33,18 +36,18 @@ it('a failure after the pings is told in the stream, in the endpoint’s own for
 });
 
 it('speech that takes its time is no event stream, whatever its request says: no ping stands in it', async () => {
-  const house = await openHouse();
-  house.engine.control({ delayMs: 18_000 });
+  const cluster = await openTestCluster();
+  cluster.engine.control({ delayMs: 18_000 });
   const init = { headers: { 'x-otela-model': MODEL, 'x-otela-stream': '1' } };
-  const response = await house.ask('/v1/audio/speech', { model: MODEL, input: 'Hello.', voice: 'any' }, init);
+  const response = await cluster.ask('/v1/audio/speech', { model: MODEL, input: 'Hello.', voice: 'any' }, init);
   expect(response.headers.get('content-type')).toBe('audio/wav');
   expect(await response.text()).not.toContain('ping');
 });
 
 it('256 streams at once are all whole', async () => {
-  const house = await openHouse();
+  const cluster = await openTestCluster();
   const results = await Promise.all(
-    Array.from({ length: 256 }, () => stream(house, { tokens: 60, tokensPerSecond: 30 })),
+    Array.from({ length: 256 }, () => stream(cluster, { tokens: 60, tokensPerSecond: 30 })),
   );
   const broken = results.filter((result) => !result.done || result.error !== undefined || result.status !== 200);
   expect(broken).toEqual([]);

@@ -7,8 +7,8 @@ import { afterEach, expect, it } from 'vitest';
 import { pythonWith } from '../support/abilities.ts';
 import { ENGINE_MAIN } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
-import { MODEL, openHouse } from '../support/house.ts';
 import { endAll, freePort, temporaryDirectory } from '../support/processes.ts';
+import { MODEL, openTestCluster } from '../support/test-cluster.ts';
 import { AGENT_MAIN, GATEWAY_MAIN, NODE, ROOT } from '../support/where.ts';
 import { follow, type Place, type Read } from './reader.ts';
 import { release } from './release.ts';
@@ -82,9 +82,9 @@ it('README.md', async () => {
 });
 
 it('docs/quickstart-consumer.md', async () => {
-  const house = await openHouse();
+  const cluster = await openTestCluster();
   const python = pythonWith(ROOT, 'openai');
-  const yours = { OPENAI_BASE_URL: house.base, OPENAI_API_KEY: house.key, MODEL, PROVIDER: 'lab' };
+  const yours = { OPENAI_BASE_URL: cluster.base, OPENAI_API_KEY: cluster.key, MODEL, PROVIDER: 'lab' };
   const has = [...NETWORK, ...(ONLINE || python ? ['Python with openai'] : [])];
   const programs: Record<string, string> = ONLINE ? {} : { python3: python ?? 'false', node: NODE };
   const here = await place(programs, yours, has);

@@ -10,8 +10,8 @@ import { startAgent } from '../support/agent.ts';
 import { OPENSSL, selfSigned, trust } from '../support/certificate.ts';
 import { startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
-import { MODEL } from '../support/house.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../support/processes.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import { AGENT_MAIN, NODE } from '../support/where.ts';
 
 /** No proxy is ever asked for loopback's own addresses, so the gateway goes by this machine's name. */

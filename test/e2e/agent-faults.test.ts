@@ -9,7 +9,6 @@ import { ask as askAgent, localAgents } from '../../agent/host/control-client.ts
 import { engineCommand, startAgent } from '../support/agent.ts';
 import { faultEnvironment, injected } from '../support/faults.ts';
 import { Gateway } from '../support/gateway.ts';
-import { chatBody, MODEL } from '../support/house.ts';
 import { scaled } from '../support/long-form.ts';
 import { patience } from '../support/patience.ts';
 import {
@@ -21,6 +20,7 @@ import {
   type Managed,
   temporaryDirectory,
 } from '../support/processes.ts';
+import { chatBody, MODEL } from '../support/test-cluster.ts';
 
 afterEach(endAll);
 

@@ -18,9 +18,9 @@ import { which } from '../support/abilities.ts';
 import { startAgent } from '../support/agent.ts';
 import { certificateThatEnds } from '../support/certificate-that-ends.ts';
 import { type FileSystem, mountFileSystem } from '../support/file-system.ts';
-import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../support/processes.ts';
 import { Prometheus, shortenedRules } from '../support/prometheus.ts';
+import { chatBody, MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 import { ROOT } from '../support/where.ts';
 
 const TOKEN = 'only-for-prometheus';
@@ -40,7 +40,7 @@ const OF_GAME_DAY = [
 
 const missing = ['prometheus', 'promtool'].find((program) => which(program) === undefined);
 
-let house: House;
+let cluster: TestCluster;
 let prometheus: Prometheus;
 let disk: FileSystem | string;
 /** Each alert that a test has seen fire. */
@@ -76,7 +76,7 @@ beforeAll(async () => {
   await certificateThatEnds(data);
   const tokenFile = join(await temporaryDirectory(), 'metrics-token');
   await writeFile(tokenFile, TOKEN, { mode: 0o600 });
-  house = await openHouse({
+  cluster = await openTestCluster({
     nodes: NODES,
     agentArgs: ['--metrics', '127.0.0.1:0', '--metrics-token-file', tokenFile],
     gateway: {
@@ -86,11 +86,11 @@ beforeAll(async () => {
     },
   });
   const hosts = await Promise.all(
-    house.agents.map(async (agent) => (await agent.line(/metrics http:\/\/(\S+)\/metrics/, 10_000))[1] ?? ''),
+    cluster.agents.map(async (agent) => (await agent.line(/metrics http:\/\/(\S+)\/metrics/, 10_000))[1] ?? ''),
   );
-  await startAgent({ gateways: [house.gateway.url], token: house.token, engineUrl: await startLiar() });
-  await house.gateway.serving(1, 15_000, LIAR);
-  const gateway = { url: `${house.gateway.url}/metrics`, token: TOKEN };
+  await startAgent({ gateways: [cluster.gateway.url], token: cluster.token, engineUrl: await startLiar() });
+  await cluster.gateway.serving(1, 15_000, LIAR);
+  const gateway = { url: `${cluster.gateway.url}/metrics`, token: TOKEN };
   prometheus = await Prometheus.start({
     gateway,
     agents: { hosts, token: TOKEN },
@@ -104,7 +104,7 @@ beforeEach(({ skip }) => {
 afterAll(endAll);
 
 async function ask(standIn: object = {}, more: object = {}): Promise<void> {
-  const response = await house.ask('/v1/chat/completions', chatBody({ tokens: 3, ...standIn }, more));
+  const response = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 3, ...standIn }, more));
   await response.text().catch(() => '');
 }
 
@@ -130,10 +130,10 @@ async function raises(name: string, send: () => Promise<void> = async () => {}) 
 it('on a good day only the certificate is told of, which has three days left', async () => {
   for (let n = 0; n < 20; n++) await ask({}, n % 2 === 0 ? {} : { stream: true });
   const limited = {
-    authorization: `Bearer ${await house.gateway.createKey('limited', { limits: { requests_per_minute: 1 } })}`,
+    authorization: `Bearer ${await cluster.gateway.createKey('limited', { limits: { requests_per_minute: 1 } })}`,
   };
   for (let n = 0; n < 3; n++)
-    await (await house.ask('/v1/chat/completions', chatBody(), { headers: limited })).arrayBuffer();
+    await (await cluster.ask('/v1/chat/completions', chatBody(), { headers: limited })).arrayBuffer();
   await createBatch();
   await eventually('five seconds of scrapes', 20_000, async () => {
     const [counted] = await prometheus.query('count_over_time(up{job="otela-gateway"}[1m])');
@@ -150,13 +150,13 @@ it('a provider that reports more than can be is named', async () => {
 });
 
 it('one engine of several that fails is left out, and said to be', async () => {
-  house.engine.control({ fault: 'reset-before-head' });
+  cluster.engine.control({ fault: 'reset-before-head' });
   await raises('OtelaBreakerOpen', ask);
 });
 
 it('engines that fail, break off or are slow', async () => {
-  const all = (behaviour: Parameters<House['engine']['control']>[0]) => {
-    for (const engine of house.engines) engine.control(behaviour);
+  const all = (behaviour: Parameters<TestCluster['engine']['control']>[0]) => {
+    for (const engine of cluster.engines) engine.control(behaviour);
   };
   all({ status: 500 });
   await raises('OtelaRequestsFailing', ask);
@@ -164,7 +164,7 @@ it('engines that fail, break off or are slow', async () => {
   await raises('OtelaStreamsBreaking', async () => {
     await ask({ tokens: 50 }, { stream: true });
     const continued = { model: MODEL, stream: true, prompt: 'Say something: ', max_tokens: 50 };
-    const response = await house.ask('/v1/completions', continued, { headers: { 'x-otela-resume': '1' } });
+    const response = await cluster.ask('/v1/completions', continued, { headers: { 'x-otela-resume': '1' } });
     await response.text().catch(() => '');
   });
   all({ delayMs: 6_000 });
@@ -174,23 +174,23 @@ it('engines that fail, break off or are slow', async () => {
 });
 
 it('an engine that is gone, and nodes that fall silent with requests and batches waiting for them', async () => {
-  await house.engine.close();
+  await cluster.engine.close();
   await raises('OtelaEngineNotAnswering');
-  const stopped = house.agents.slice(1);
+  const stopped = cluster.agents.slice(1);
   for (const agent of stopped) agent.signal('SIGSTOP');
   await createBatch();
   await raises('OtelaNodesSuspected');
   await raises('OtelaClusterFrozen');
-  await house.gateway.admin('PATCH', `catalogue/${MODEL}`, { always_on: true });
+  await cluster.gateway.admin('PATCH', `catalogue/${MODEL}`, { always_on: true });
   const alwaysOn = await raises('OtelaAlwaysOnModelDown');
   expect(alwaysOn.labels.gen_ai_request_model).toBe(MODEL);
-  await house.gateway.admin('DELETE', `catalogue/${MODEL}`);
+  await cluster.gateway.admin('DELETE', `catalogue/${MODEL}`);
   const model = await raises('OtelaModelWithoutNode');
   expect(model.labels.gen_ai_request_model).toBe(MODEL);
   // Its nodes may have left long ago by now: of a model that the operator speaks of requests wait all the same.
-  await house.gateway.admin('PUT', `models/${MODEL}`, {});
+  await cluster.gateway.admin('PUT', `models/${MODEL}`, {});
   const left = new AbortController();
-  void house.ask('/v1/chat/completions', chatBody(), { signal: left.signal }).catch(() => undefined);
+  void cluster.ask('/v1/chat/completions', chatBody(), { signal: left.signal }).catch(() => undefined);
   await raises('OtelaQueueStanding');
   left.abort();
   await raises('OtelaBatchesStalled');
@@ -198,15 +198,15 @@ it('an engine that is gone, and nodes that fall silent with requests and batches
 });
 
 async function createBatch(): Promise<void> {
-  const headers = { authorization: `Bearer ${house.key}` };
+  const headers = { authorization: `Bearer ${cluster.key}` };
   const form = new FormData();
   const line = { custom_id: 'a', method: 'POST', url: '/v1/chat/completions', body: chatBody() };
   form.set('purpose', 'batch');
   form.set('file', new Blob([`${JSON.stringify(line)}\n`]), 'lines.jsonl');
-  const file = await fetch(`${house.base}/files`, { method: 'POST', headers, body: form });
+  const file = await fetch(`${cluster.base}/files`, { method: 'POST', headers, body: form });
   const { id } = z.object({ id: z.string() }).parse(await file.json());
   const wish = { input_file_id: id, endpoint: '/v1/chat/completions', completion_window: '24h' };
-  expect((await house.ask('/v1/batches', wish)).status).toBe(200);
+  expect((await cluster.ask('/v1/batches', wish)).status).toBe(200);
 }
 
 it('a full disk, and more records than memory holds meanwhile', async ({ skip }) => {
@@ -265,7 +265,7 @@ it('no expression names a metric that no program has', async () => {
 });
 
 it('a gateway that is down, as Prometheus and as its agents see it', async () => {
-  await house.gateway.kill9();
+  await cluster.gateway.kill9();
   await raises('OtelaGatewayDown');
   await raises('OtelaTunnelDown');
   expect((await prometheus.firing()).map(({ labels }) => labels.alertname)).not.toContain('OtelaModelWithoutNode');

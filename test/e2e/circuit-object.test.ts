@@ -4,7 +4,7 @@ import { expect, it } from 'vitest';
 import { nodeSigner } from '../../agent/host/crypto.ts';
 import { CALLEE_HEADER, CircuitObject } from '../../gateway/circuit/circuit-object.ts';
 import type { Env } from '../../gateway/env.ts';
-import type { ObjectContext, ObjectSocket } from '../../gateway/object-context.ts';
+import type { ObjectContext, ObjectSocket } from '../../gateway/platform/object-context.ts';
 import { TICKET_HEADER } from '../../gateway/registry/tickets.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Signer } from '../../shared/lattice/crypto.ts';

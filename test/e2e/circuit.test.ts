@@ -63,11 +63,11 @@ const connected = (socket: WebSocket) =>
   new Promise<void>((resolve) => socket.on('message', (data: Buffer) => data.toString() === 'connected' && resolve()));
 
 async function circuit() {
-  const house = await two();
-  const { url, callee, caller, tunnel } = house;
+  const cluster = await two();
+  const { url, callee, caller, tunnel } = cluster;
   const near = leg(url, caller, callee.session);
   const far = leg(url, callee, await called(tunnel));
-  return { ...house, near: await near, far: await far };
+  return { ...cluster, near: await near, far: await far };
 }
 
 async function read(from: Duplex, bytes: number): Promise<Buffer> {

@@ -4,9 +4,9 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { NO_USAGE } from '../../shared/wire/usage.ts';
 import { startAgent } from '../support/agent.ts';
 import { type EngineRequest, startEngine } from '../support/engine.ts';
-import { chatBody, type House, openHouse } from '../support/house.ts';
 import { promise } from '../support/patience.ts';
 import { eventually } from '../support/processes.ts';
+import { chatBody, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 import { HandAgent } from '../support/tunnel/hand-agent.ts';
 import { OwnNode } from '../support/tunnel/own-node.ts';
 import { Path } from '../support/tunnel/path.ts';
@@ -155,16 +155,16 @@ describe('a client that leaves as its node’s socket is lost', () => {
 });
 
 describe('a client that leaves a gateway of one’s own', () => {
-  let house: House;
+  let cluster: TestCluster;
   beforeAll(async () => {
-    house = await openHouse({ gateway: { env: { BODY_BUDGET_BYTES: String(12 * MIB) } } });
+    cluster = await openTestCluster({ gateway: { env: { BODY_BUDGET_BYTES: String(12 * MIB) } } });
   });
   const pad = 'p'.repeat(5 * MIB);
 
   async function roomAgain(): Promise<void> {
-    await eventually('the engine is free', 3_000, () => (house.engine.running() === 0 ? true : undefined));
+    await eventually('the engine is free', 3_000, () => (cluster.engine.running() === 0 ? true : undefined));
     await eventually('there is room again', 5_000, async () => {
-      const response = await house.ask('/v1/chat/completions', chatBody({ tokens: 3 }, { pad }));
+      const response = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 3 }, { pad }));
       const text = await response.text();
       return response.status === 200 ? true : Promise.reject(new Error(text));
     });
@@ -172,34 +172,34 @@ describe('a client that leaves a gateway of one’s own', () => {
 
   it('with a large body in the gateway’s hands gives the room for it back', async () => {
     for (let round = 0; round < 4; round++) {
-      const client = new Client(house.gateway.url, house.key).ask(chatBody({ delayMs: 60_000 }, { pad }));
-      await eventually('the engine computes', 10_000, () => (house.engine.running() === 1 ? true : undefined));
+      const client = new Client(cluster.gateway.url, cluster.key).ask(chatBody({ delayMs: 60_000 }, { pad }));
+      await eventually('the engine computes', 10_000, () => (cluster.engine.running() === 1 ? true : undefined));
       client.leave();
-      await eventually('the engine is free', 3_000, () => (house.engine.running() === 0 ? true : undefined));
+      await eventually('the engine is free', 3_000, () => (cluster.engine.running() === 0 ? true : undefined));
     }
     await roomAgain();
   });
 
   it('after its stream was opened for want of an answer: the engine is let go within a second', async () => {
-    const client = new Client(house.gateway.url, house.key).ask(chatBody({ delayMs: 60_000 }, { stream: true }));
+    const client = new Client(cluster.gateway.url, cluster.key).ask(chatBody({ delayMs: 60_000 }, { stream: true }));
     await eventually('the ping', 17_000, () => (client.received > 0 ? true : undefined));
-    expect(house.engine.running()).toBe(1);
+    expect(cluster.engine.running()).toBe(1);
     const leftAt = Date.now();
     client.socket.end();
-    const { id } = house.engine.requests.at(-1) ?? {};
+    const { id } = cluster.engine.requests.at(-1) ?? {};
     const aborted = (one: EngineRequest) => one.id === id && one.abortedAt !== undefined;
-    const { abortedAt = Number.NaN } = await house.engine.when(aborted, 5_000);
+    const { abortedAt = Number.NaN } = await cluster.engine.when(aborted, 5_000);
     expect(abortedAt - leftAt).toBeLessThan(promise(1_000));
     client.leave();
   });
 
   it('while its node is cut off: the engine is let go as soon as the node is back', async () => {
-    const path = await Path.open(new URL(house.gateway.url));
+    const path = await Path.open(new URL(cluster.gateway.url));
     const engine = await startEngine({ models: ['stand-in/far'] });
-    await startAgent({ gateways: [path.url.origin], token: house.token, engineUrl: engine.url });
-    await house.gateway.serving(2);
+    await startAgent({ gateways: [path.url.origin], token: cluster.token, engineUrl: engine.url });
+    await cluster.gateway.serving(2);
     const body = chatBody({ delayMs: 60_000 }, { model: 'stand-in/far', stream: true });
-    const client = new Client(house.gateway.url, house.key).ask(body);
+    const client = new Client(cluster.gateway.url, cluster.key).ask(body);
     await engine.when(() => true, 5_000);
     path.down();
     const before = path.connections;
@@ -217,7 +217,7 @@ describe('a client that leaves a gateway of one’s own', () => {
 
   it('in the middle of its upload gives the room for it back', async () => {
     for (let round = 0; round < 4; round++) {
-      const client = new Client(house.gateway.url, house.key);
+      const client = new Client(cluster.gateway.url, cluster.key);
       client.head(6 * MIB).socket.write(`{"model":"${'m'.repeat(3 * MIB)}`);
       await eventually('half is sent', 5_000, () => (client.socket.writableLength === 0 ? true : undefined));
       client.leave();

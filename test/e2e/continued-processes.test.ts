@@ -3,9 +3,9 @@ import { afterAll, expect, it } from 'vitest';
 import { engineCommand, startAgent } from '../support/agent.ts';
 import { text as wordsOf } from '../support/engine/words.ts';
 import { Gateway } from '../support/gateway.ts';
-import { MODEL, openHouse } from '../support/house.ts';
 import { commandOf, descendants, endAll, eventually, freePort, type Managed } from '../support/processes.ts';
 import { hear } from '../support/streams.ts';
+import { MODEL, openTestCluster } from '../support/test-cluster.ts';
 
 afterAll(endAll);
 
@@ -100,7 +100,7 @@ it('all replicas are killed with kill -9 in mid-stream: each client hears one wh
 });
 
 it('a stream waits for a place at a busy node; a client that leaves while one is looked for leaves no engine at work', async () => {
-  const { engines, ask } = await openHouse({ nodes: 2, agentArgs: ['--max-running', '1'] });
+  const { engines, ask } = await openTestCluster({ nodes: 2, agentArgs: ['--max-running', '1'] });
   for (const { control } of engines) control({ pauseAfter: 8, tokens: TOKENS });
   const goesOn = collect(await ask('/v1/chat/completions', CHAT, { headers: { 'x-otela-resume': '1' } }));
   const broken = engines.find((engine) => engine.running() > 0);

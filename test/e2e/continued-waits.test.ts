@@ -4,15 +4,15 @@ import { text as wordsOf } from '../support/engine/words.ts';
 import type { Behaviour } from '../support/engine.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { hear } from '../support/streams.ts';
-import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+import { type Bench, openTunnelBench, type TunnelBench } from '../support/tunnel/tunnel-bench.ts';
 
 const TOKENS = 40;
 const PAUSED: Behaviour = { tokens: TOKENS, pauseAfter: 8 };
 const RESUME = { 'x-otela-resume': '1' };
 
-let shop: Workshop;
+let shop: TunnelBench;
 beforeAll(async () => {
-  shop = await openWorkshop();
+  shop = await openTunnelBench();
   await shop.admin('PATCH', 'settings', { queue: { stream_ms: 60_000 } });
 });
 afterAll(endAll);

@@ -4,7 +4,7 @@ import { text as wordsOf } from '../support/engine/words.ts';
 import type { Behaviour } from '../support/engine.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { hear } from '../support/streams.ts';
-import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+import { type Bench, openTunnelBench, type TunnelBench } from '../support/tunnel/tunnel-bench.ts';
 
 const MODEL = 'stand-in/goes-on';
 const TOKENS = 40;
@@ -12,10 +12,10 @@ const TOKENS = 40;
 const SAID = 8;
 const PAUSED: Behaviour = { pauseAfter: SAID };
 
-let shop: Workshop;
+let shop: TunnelBench;
 const benches: Bench[] = [];
 beforeAll(async () => {
-  shop = await openWorkshop();
+  shop = await openTunnelBench();
   for (const id of ['a', 'b', 'c'])
     benches.push(await shop.addNode({ models: [MODEL], behaviour: { tokens: TOKENS, id } }));
   await shop.refreshed();

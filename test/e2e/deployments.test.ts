@@ -5,8 +5,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
 import { Gateway, type RegisteredNode } from '../support/gateway.ts';
-import { chatBody, envelopeOf } from '../support/house.ts';
 import { endAll, eventually, type Managed, temporaryDirectory } from '../support/processes.ts';
+import { chatBody, envelopeOf } from '../support/test-cluster.ts';
 import { NODE } from '../support/where.ts';
 
 afterAll(endAll);

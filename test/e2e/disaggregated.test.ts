@@ -4,8 +4,8 @@ import { startAgent } from '../support/agent.ts';
 import { prompts } from '../support/engine/kv-transfer.ts';
 import { type Engine, startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
-import { chatBody, MODEL } from '../support/house.ts';
 import { atEnd, endAll } from '../support/processes.ts';
+import { chatBody, MODEL } from '../support/test-cluster.ts';
 
 afterEach(endAll);
 

@@ -2,8 +2,8 @@
 import { afterEach, expect, it } from 'vitest';
 import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
-import { chatBody } from '../support/house.ts';
 import { endAll, eventually, freePort } from '../support/processes.ts';
+import { chatBody } from '../support/test-cluster.ts';
 import { NODE } from '../support/where.ts';
 
 afterEach(endAll);

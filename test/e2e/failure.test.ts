@@ -4,10 +4,10 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { engineCommand, startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
-import { chatBody, envelopeOf, MODEL, openHouse } from '../support/house.ts';
 import { load } from '../support/load.ts';
 import { promise } from '../support/patience.ts';
 import { atEnd, commandOf, descendants, endAll, eventually, freePort, type Managed } from '../support/processes.ts';
+import { chatBody, envelopeOf, MODEL, openTestCluster } from '../support/test-cluster.ts';
 
 afterEach(endAll);
 
@@ -89,87 +89,87 @@ describe('an engine that the agent runs', () => {
 });
 
 it('an agent that is killed under load costs no client an error: the other node takes over', async () => {
-  const house = await openHouse({ nodes: 2 });
-  const traffic = load(house, 8);
+  const cluster = await openTestCluster({ nodes: 2 });
+  const traffic = load(cluster, 8);
   await eventually('both engines work', 10_000, () =>
-    house.engines.every((engine) => engine.requests.length > 10) ? true : undefined,
+    cluster.engines.every((engine) => engine.requests.length > 10) ? true : undefined,
   );
-  house.agents[0]?.signal('SIGKILL');
+  cluster.agents[0]?.signal('SIGKILL');
   const before = traffic.served;
   await eventually('the other serves on', 20_000, () => (traffic.served > before + 200 ? true : undefined));
   await traffic.stop();
   expect(traffic.failures).toEqual([]);
-  await house.gateway.serving(1);
+  await cluster.gateway.serving(1);
 });
 
 it('an agent that hangs (stopped, its socket open) costs no client an error', async () => {
-  const house = await openHouse({ nodes: 2 });
-  house.agents[0]?.signal('SIGSTOP');
-  atEnd(() => house.agents[0]?.signal('SIGCONT'));
-  const traffic = load(house, 4);
+  const cluster = await openTestCluster({ nodes: 2 });
+  cluster.agents[0]?.signal('SIGSTOP');
+  atEnd(() => cluster.agents[0]?.signal('SIGCONT'));
+  const traffic = load(cluster, 4);
   await eventually('the other serves', 30_000, () => (traffic.served > 100 ? true : undefined));
   await traffic.stop();
   expect(traffic.failures).toEqual([]);
-  expect(house.engines[0]?.requests).toHaveLength(0);
+  expect(cluster.engines[0]?.requests).toHaveLength(0);
   // A suspicion is no verdict: an agent that goes on is served again, though its socket never closed.
-  house.agents[0]?.signal('SIGCONT');
-  await house.gateway.serving(2, 20_000);
+  cluster.agents[0]?.signal('SIGCONT');
+  await cluster.gateway.serving(2, 20_000);
 });
 
 it('an agent that hung when the gateway was killed, and goes on, is served again', async () => {
-  const house = await openHouse({ nodes: 2 });
-  house.agents[0]?.signal('SIGSTOP');
-  atEnd(() => house.agents[0]?.signal('SIGCONT'));
-  const traffic = load(house, 2);
-  await house.gateway.serving(1, 30_000);
+  const cluster = await openTestCluster({ nodes: 2 });
+  cluster.agents[0]?.signal('SIGSTOP');
+  atEnd(() => cluster.agents[0]?.signal('SIGCONT'));
+  const traffic = load(cluster, 2);
+  await cluster.gateway.serving(1, 30_000);
   await traffic.stop();
-  await house.gateway.kill9();
-  await house.gateway.restart();
-  house.agents[0]?.signal('SIGCONT');
-  await house.gateway.serving(2, 20_000);
+  await cluster.gateway.kill9();
+  await cluster.gateway.restart();
+  cluster.agents[0]?.signal('SIGCONT');
+  await cluster.gateway.serving(2, 20_000);
 });
 
 describe('a gateway that is killed', () => {
   it('is back with its keys and all its agents within 5 s, and the agents kept their engines', async () => {
-    const house = await openHouse({ nodes: 2 });
-    const sessions = (await house.gateway.nodes()).map((node) => node.session).sort();
-    await house.gateway.kill9();
-    await house.gateway.restart();
+    const cluster = await openTestCluster({ nodes: 2 });
+    const sessions = (await cluster.gateway.nodes()).map((node) => node.session).sort();
+    await cluster.gateway.kill9();
+    await cluster.gateway.restart();
     const readyAt = Date.now();
-    await house.gateway.serving(2, 5_000);
+    await cluster.gateway.serving(2, 5_000);
     expect(Date.now() - readyAt).toBeLessThanOrEqual(promise(5_000));
-    const response = await house.ask('/v1/chat/completions', chatBody());
+    const response = await cluster.ask('/v1/chat/completions', chatBody());
     expect(response.status, await response.text()).toBe(200);
-    expect((await house.gateway.nodes()).map((node) => node.session).sort()).toEqual(sessions);
-    for (const agent of house.agents) expect(agent.running).toBe(true);
+    expect((await cluster.gateway.nodes()).map((node) => node.session).sort()).toEqual(sessions);
+    for (const agent of cluster.agents) expect(agent.running).toBe(true);
   });
 
   it('by its launcher alone (kill -9 of the parent) starts again on the same port and data', async () => {
-    const house = await openHouse();
-    house.gateway.process.signal('SIGKILL');
-    await house.gateway.process.end(5_000);
-    await house.gateway.restart();
-    await house.gateway.serving(1, 10_000);
-    expect((await house.ask('/v1/chat/completions', chatBody())).status).toBe(200);
+    const cluster = await openTestCluster();
+    cluster.gateway.process.signal('SIGKILL');
+    await cluster.gateway.process.end(5_000);
+    await cluster.gateway.restart();
+    await cluster.gateway.serving(1, 10_000);
+    expect((await cluster.ask('/v1/chat/completions', chatBody())).status).toBe(200);
   });
 });
 
 it('models that come and go at the engine come and go at the gateway', async () => {
-  const house = await openHouse();
-  house.engine.setModels([MODEL, 'late/model']);
-  await house.gateway.serving(1, 20_000, 'late/model');
-  const answer = await house.ask('/v1/chat/completions', { model: 'late/model', messages: [] });
+  const cluster = await openTestCluster();
+  cluster.engine.setModels([MODEL, 'late/model']);
+  await cluster.gateway.serving(1, 20_000, 'late/model');
+  const answer = await cluster.ask('/v1/chat/completions', { model: 'late/model', messages: [] });
   expect(answer.status, await answer.text()).toBe(200);
-  house.engine.setModels(['late/model']);
-  await house.gateway.serving(0, 20_000, MODEL);
+  cluster.engine.setModels(['late/model']);
+  await cluster.gateway.serving(0, 20_000, MODEL);
 });
 
 it('an engine under a path prefix is served', async () => {
   const engine = await startEngine({ models: ['pre/fixed'], pathPrefix: '/llm' });
   atEnd(() => engine.close());
-  const house = await openHouse();
-  await startAgent({ gateways: [house.gateway.url], token: house.token, engineUrl: engine.url });
-  await house.gateway.serving(1, 15_000, 'pre/fixed');
-  const answer = await house.ask('/v1/chat/completions', { model: 'pre/fixed', messages: [] });
+  const cluster = await openTestCluster();
+  await startAgent({ gateways: [cluster.gateway.url], token: cluster.token, engineUrl: engine.url });
+  await cluster.gateway.serving(1, 15_000, 'pre/fixed');
+  const answer = await cluster.ask('/v1/chat/completions', { model: 'pre/fixed', messages: [] });
   expect(answer.status, await answer.text()).toBe(200);
 });

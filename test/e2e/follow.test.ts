@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import type { SlotRecord } from '../../scheduler/follow/record.ts';
-import { seeded } from '../../scheduler/serving/random.ts';
+import { seededRandom } from '../../scheduler/serving/random.ts';
 import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
 import { endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';
@@ -149,7 +149,7 @@ it('re-plans ahead of the flip, loses nothing, and its 99th percentile beats the
   const second = watch();
 
   const requests: ReturnType<typeof ask>[] = [];
-  const random = seeded(7);
+  const random = seededRandom(7);
   for (let n = 0; ; n++) {
     // Evenly, with some jitter: what queues then queues for the deployment's sake.
     const due = 1e3 * (start * SLOT_S + (n + 0.8 * random()) / RATE);
@@ -189,7 +189,7 @@ it('re-plans ahead of the flip, loses nothing, and its 99th percentile beats the
 /** The seasons before a slot, as the history of an earlier run has them. */
 function earlier(before: number): string {
   const lines: string[] = [];
-  const random = seeded(11);
+  const random = seededRandom(11);
   for (let slot = before - SEASONS_SEEN * SEASON; slot < before; slot++) {
     const at = (slot - before + SEASONS_SEEN * SEASON) % SEASON;
     const all = at < NIGHT ? 0 : Math.round(RATE * SLOT_S);

@@ -3,36 +3,36 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import type { Engine } from '../support/engine.ts';
-import { chatBody, type House, openHouse } from '../support/house.ts';
 import { promise } from '../support/patience.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { chatBody, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 
 /** The detector's silence, and a turn of the tunnel and of the comparison. */
 const FOUND_MS = 25_000 + promise(10_000);
 /** Longer than a silence that is taken for a hang. */
 const PREFILL_MS = 23_000;
 
-let house: House;
+let cluster: TestCluster;
 let hung: Engine;
 let well: Engine;
 let key: string;
 
 beforeAll(async () => {
-  house = await openHouse({ nodes: 2 });
-  const [first, second] = house.engines;
+  cluster = await openTestCluster({ nodes: 2 });
+  const [first, second] = cluster.engines;
   if (first === undefined || second === undefined) throw new Error('two nodes');
   hung = first;
   well = second;
-  const project = await house.gateway.createProject('traced');
-  await house.gateway.admin('PATCH', `projects/${project}`, { trace: true });
-  key = await house.gateway.createKey('traced', { project_id: project });
+  const project = await cluster.gateway.createProject('traced');
+  await cluster.gateway.admin('PATCH', `projects/${project}`, { trace: true });
+  key = await cluster.gateway.createKey('traced', { project_id: project });
 });
 afterAll(endAll);
 
 async function trace() {
   const [from, to] = [-600_000, 60_000].map((ms) => new Date(Date.now() + ms).toISOString());
-  const response = await fetch(`${house.gateway.url}/admin/trace?from=${from}&to=${to}`, {
-    headers: { authorization: `Bearer ${house.gateway.adminKey}` },
+  const response = await fetch(`${cluster.gateway.url}/admin/trace?from=${from}&to=${to}`, {
+    headers: { authorization: `Bearer ${cluster.gateway.adminKey}` },
   });
   const lines = (await response.text()).split('\n').filter((line) => line !== '');
   return lines.map((line) => rowSchema.parse(JSON.parse(line)));
@@ -50,7 +50,7 @@ interface Asked {
 async function ask(more: object = {}, headers: Record<string, string> = {}): Promise<Asked> {
   const from = Date.now();
   const init = { headers: { authorization: `Bearer ${key}`, ...headers } };
-  const response = await house.ask('/v1/chat/completions', chatBody({ tokens: 3 }, more), init);
+  const response = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 3 }, more), init);
   const text = await response.text();
   const late = /: otela .*attempts=(\d+)/.exec(text)?.[1];
   const attempts = Number(response.headers.get('x-otela-attempts') ?? late);
@@ -60,7 +60,7 @@ async function ask(more: object = {}, headers: Record<string, string> = {}): Pro
 const hangs = async () =>
   z
     .object({ data: z.array(z.object({ breaker: z.object({ state: z.string(), hangs: z.boolean() }) })) })
-    .parse(await house.gateway.admin('GET', 'nodes'))
+    .parse(await cluster.gateway.admin('GET', 'nodes'))
     .data.filter(({ breaker }) => breaker.hangs).length;
 
 describe('one of two replicas hangs', () => {

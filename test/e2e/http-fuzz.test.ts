@@ -7,11 +7,11 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, expect, it } from 'vitest';
 import { INSPECTED, retainedMib } from '../support/heap.ts';
-import { type House, MODEL, openHouse, stillServes } from '../support/house.ts';
 import { type Fuzzed, fuzz } from '../support/http-fuzz/fuzz.ts';
 import { readRequests } from '../support/http-fuzz/rfc9112.ts';
 import { patience } from '../support/patience.ts';
 import { atEnd, endAll, memoryOf } from '../support/processes.ts';
+import { MODEL, openTestCluster, stillServes, type TestCluster } from '../support/test-cluster.ts';
 
 const SECONDS = process.env.OTELA_FUZZ_SECONDS === undefined ? undefined : Number(process.env.OTELA_FUZZ_SECONDS);
 /** Where no time is given: as many on any machine. */
@@ -26,8 +26,8 @@ const RESIDENT_MIB = 60;
 afterAll(endAll);
 
 /** The bodies that came to the engine, the newest 2,000: each must be one that the judge read. */
-function strangers(house: House, { bodies }: Fuzzed): string[] {
-  const whole = house.engine.requests.filter(
+function strangers(cluster: TestCluster, { bodies }: Fuzzed): string[] {
+  const whole = cluster.engine.requests.filter(
     ({ url, finishedAt }) => url.includes('audio') && finishedAt !== undefined,
   );
   expect(whole.length, 'requests at the engine').toBeGreaterThan(0);
@@ -38,11 +38,11 @@ it(`no byte of one request is read as another's, nothing ends, nothing grows (se
   timeout: patience(90_000) + (SECONDS ?? 0) * 1_000,
 }, async () => {
   console.log(`OTELA_FUZZ_SEED=${SEED}`);
-  const house = await openHouse({ gateway: { env: INSPECTED } });
-  const { process: gateway } = house.gateway;
-  const target = { host: new URL(house.gateway.url).host, key: house.key, model: MODEL };
+  const cluster = await openTestCluster({ gateway: { env: INSPECTED } });
+  const { process: gateway } = cluster.gateway;
+  const target = { host: new URL(cluster.gateway.url).host, key: cluster.key, model: MODEL };
   const part = (from: number, share: number) =>
-    fuzz(house.gateway.url, target, {
+    fuzz(cluster.gateway.url, target, {
       seed: SEED,
       from,
       ...(SECONDS === undefined ? { cases: CASES * share } : { untilMs: Date.now() + SECONDS * share * 1_000 }),
@@ -62,11 +62,11 @@ it(`no byte of one request is read as another's, nothing ends, nothing grows (se
   console.log(
     `${cases} cases, ${first.requests + second.requests} requests; stricter than the judge in ${first.stricter + second.stricter}; ${told.join(', ')}`,
   );
-  expect(strangers(house, { ...second, bodies: new Set([...first.bodies, ...second.bodies]) })).toEqual([]);
+  expect(strangers(cluster, { ...second, bodies: new Set([...first.bodies, ...second.bodies]) })).toEqual([]);
   expect(after.retained - before.retained).toBeLessThan(RETAINED_MIB);
   expect(after.resident - before.resident).toBeLessThan(RESIDENT_MIB);
   expect(gateway.running).toBe(true);
-  expect(await stillServes(house)).toBe(200);
+  expect(await stillServes(cluster)).toBe(200);
 });
 
 /** A server that errs as servers have erred: `lenient` reads LF alone, folded lines, and a length beside chunks. */

@@ -7,12 +7,12 @@ import { UsageQueue } from '../../agent/ingress/usage-queue.ts';
 import { type IngressUsage, ingressUsageSchema } from '../../shared/usage/ingress-usage.ts';
 import { ingressUsage } from '../support/ingress-usage.ts';
 import { endAll, eventually } from '../support/processes.ts';
-import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+import { type Bench, openTunnelBench, type TunnelBench } from '../support/tunnel/tunnel-bench.ts';
 
-let workshop: Workshop;
+let workshop: TunnelBench;
 
 beforeAll(async () => {
-  workshop = await openWorkshop();
+  workshop = await openTunnelBench();
 });
 afterAll(endAll);
 

@@ -6,10 +6,10 @@ import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
 import { type Engine, startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
-import { chatBody, envelopeOf, MODEL } from '../support/house.ts';
 import { askIngress, IngressAgent } from '../support/ingress.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../support/processes.ts';
 import { dial } from '../support/raw.ts';
+import { chatBody, envelopeOf, MODEL } from '../support/test-cluster.ts';
 
 afterEach(endAll);
 

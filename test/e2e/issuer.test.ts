@@ -6,9 +6,9 @@ import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
 import { startAgent } from '../support/agent.ts';
 import type { Gateway } from '../support/gateway.ts';
-import { chatBody, type House, openHouse } from '../support/house.ts';
 import { patience } from '../support/patience.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { chatBody, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 import { GATEWAY_MAIN, NODE } from '../support/where.ts';
 
 const shownSchema = z.object({ gateway_key: z.string(), root_key: z.string(), root_key_name: z.string() });
@@ -33,16 +33,16 @@ async function restarted(gateway: Gateway): Promise<void> {
 }
 
 const session = async (gateway: Gateway) => (await gateway.serving(1, 20_000))[0]?.session;
-const answers = async ({ ask }: House) => (await ask('/v1/chat/completions', chatBody())).status;
+const answers = async ({ ask }: TestCluster) => (await ask('/v1/chat/completions', chatBody())).status;
 
 it('A rotation under load ends no session and no request that the restart does not', async () => {
-  const house = await openHouse();
-  const { gateway } = house;
+  const cluster = await openTestCluster();
+  const { gateway } = cluster;
   const [before, first] = [issuer(gateway, 'show'), await session(gateway)];
   const statuses: number[] = [];
   let loaded = true;
   const load = (async () => {
-    while (loaded) statuses.push(await answers(house).catch(() => 0));
+    while (loaded) statuses.push(await answers(cluster).catch(() => 0));
   })();
   expect(issuer(gateway, 'rotate').gateway_key).not.toBe(before.gateway_key);
   await restarted(gateway);
@@ -56,40 +56,40 @@ it('A rotation under load ends no session and no request that the restart does n
   issuer(gateway, 'revoke', before.gateway_key);
   await restarted(gateway);
   await eventually('a new session', 20_000, async () => ((await session(gateway)) !== first ? true : undefined));
-  expect(await answers(house)).toBe(200);
+  expect(await answers(cluster)).toBe(200);
 });
 
 it('A gateway key that was lost is replaced at the start, and the nodes that it admitted go on', async () => {
-  const house = await openHouse();
-  const { gateway } = house;
+  const cluster = await openTestCluster();
+  const { gateway } = cluster;
   const [before, first] = [issuer(gateway, 'show'), await session(gateway)];
   await gateway.stop();
   await rm(join(gateway.data, 'issuer/gateway.key'));
   await gateway.restart();
   expect(issuer(gateway, 'show').gateway_key).not.toBe(before.gateway_key);
   expect(await session(gateway)).toBe(first);
-  expect(await answers(house)).toBe(200);
+  expect(await answers(cluster)).toBe(200);
 });
 
 it('A gateway whose root key is lost serves on; under a new root, agents that start anew serve again', async () => {
-  const house = await openHouse();
-  const { gateway, token, engine } = house;
+  const cluster = await openTestCluster();
+  const { gateway, token, engine } = cluster;
   const first = await session(gateway);
   await gateway.stop();
   await rm(join(gateway.data, 'issuer/root.key'));
   await gateway.restart();
-  expect([await session(gateway), await answers(house)]).toEqual([first, 200]);
+  expect([await session(gateway), await answers(cluster)]).toEqual([first, 200]);
   await gateway.stop();
   await rm(join(gateway.data, 'issuer'), { recursive: true });
   await gateway.restart();
   await startAgent({ gateways: [gateway.url], token, engineUrl: engine.url });
   await eventually('a new session', 20_000, async () => ((await session(gateway)) !== first ? true : undefined));
-  expect(await answers(house)).toBe(200);
+  expect(await answers(cluster)).toBe(200);
 });
 
 it('Peers are added, listed and removed from the command line', async () => {
-  const house = await openHouse();
-  const { gateway } = house;
+  const cluster = await openTestCluster();
+  const { gateway } = cluster;
   const door = ['--url', gateway.url, '--key-file', join(gateway.data, 'admin.key')];
   const elsewhere = join(gateway.data, 'elsewhere');
   cli('issuer', 'init', '--data', elsewhere);

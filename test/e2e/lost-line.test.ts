@@ -4,7 +4,7 @@ import { text as wordsOf } from '../support/engine/words.ts';
 import { promise } from '../support/patience.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { hear } from '../support/streams.ts';
-import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+import { type Bench, openTunnelBench, type TunnelBench } from '../support/tunnel/tunnel-bench.ts';
 
 /** Asked after 5 s, given up after 12 s more, and 10 s in which the agent may claim its streams; and the work between. */
 const FOUND_OUT_MS = 27_000 + promise(5_000);
@@ -12,9 +12,9 @@ const FOUND_OUT_MS = 27_000 + promise(5_000);
 const TOLD_MS = 8_000 + promise(5_000);
 const TOKENS = 40;
 
-let shop: Workshop;
+let shop: TunnelBench;
 beforeAll(async () => {
-  shop = await openWorkshop();
+  shop = await openTunnelBench();
 });
 afterAll(endAll);
 

@@ -5,27 +5,27 @@
  */
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
 import { endAll, eventually, memoryOf } from '../support/processes.ts';
 import { dial, patternStream, postBytes } from '../support/raw.ts';
+import { chatBody, MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 
 const BODY_BYTES = 200 * 1024 * 1024;
 const GROWTH_MIB = 80;
 /** How long a stall is watched after the flow has come to rest. */
 const REST_MS = 3_000;
 
-let house: House;
+let cluster: TestCluster;
 beforeAll(async () => {
-  house = await openHouse();
+  cluster = await openTestCluster();
   // Warm: what is loaded on the first request is no growth.
-  for (let n = 0; n < 50; n++) await (await house.ask('/v1/chat/completions', chatBody())).text();
+  for (let n = 0; n < 50; n++) await (await cluster.ask('/v1/chat/completions', chatBody())).text();
 });
 afterAll(endAll);
 
 function resident(): { gateway: number; agent: number } {
-  const [agent] = house.agents;
+  const [agent] = cluster.agents;
   return {
-    gateway: memoryOf(house.gateway.process.pid).rssMib,
+    gateway: memoryOf(cluster.gateway.process.pid).rssMib,
     agent: memoryOf(agent?.pid ?? 0).rssMib,
   };
 }
@@ -68,22 +68,22 @@ async function rest(measure: () => number): Promise<void> {
 }
 
 it('200 MiB from the engine to a client that does not read', async () => {
-  const before = house.engine.requests.length;
+  const before = cluster.engine.requests.length;
   const most = await growth(async () => {
-    const socket = await dial(house.gateway.url);
+    const socket = await dial(cluster.gateway.url);
     socket.on('error', () => undefined);
     socket.pause();
     const body = { model: MODEL, input: 'x', voice: 'x', stand_in: { bytes: BODY_BYTES } };
-    socket.write(postBytes(`${house.base}/audio/speech`, { authorization: `Bearer ${house.key}` }, body));
+    socket.write(postBytes(`${cluster.base}/audio/speech`, { authorization: `Bearer ${cluster.key}` }, body));
     await eventually('the engine answers', 10_000, () =>
-      house.engine.requests[before]?.headAt === undefined ? undefined : true,
+      cluster.engine.requests[before]?.headAt === undefined ? undefined : true,
     );
     await new Promise((resolve) => setTimeout(resolve, REST_MS * 2));
-    const stalled = house.engine.requests[before];
+    const stalled = cluster.engine.requests[before];
     expect(stalled?.finishedAt, 'the engine could not send it all').toBeUndefined();
     expect(stalled?.abortedAt, 'a slow reader is not cut off').toBeUndefined();
     socket.destroy();
-    await house.engine.when(
+    await cluster.engine.when(
       (request) => request.id === stalled?.id && request.abortedAt !== undefined,
       5_000,
       'the abort',
@@ -93,14 +93,14 @@ it('200 MiB from the engine to a client that does not read', async () => {
 });
 
 it('200 MiB from a client to an engine that does not read', async () => {
-  house.engine.control({ readBody: false }, 1);
+  cluster.engine.control({ readBody: false }, 1);
   let sent = 0;
   const most = await growth(async () => {
-    const upload = httpRequest(`${house.base}/audio/transcriptions`, {
+    const upload = httpRequest(`${cluster.base}/audio/transcriptions`, {
       method: 'POST',
       agent: false,
       headers: {
-        authorization: `Bearer ${house.key}`,
+        authorization: `Bearer ${cluster.key}`,
         'content-type': 'application/octet-stream',
         'x-otela-model': MODEL,
         'content-length': BODY_BYTES,
@@ -127,19 +127,19 @@ it.each([
   { readers: 50, bound: 110, time: 'again' },
 ])('$readers stalled readers leave the others served, and nothing grows ($time)', async ({ readers, bound }) => {
   const body = { model: MODEL, input: 'x', voice: 'x', stand_in: { bytes: 20 * 1024 * 1024 } };
-  const before = house.engine.requests.at(-1)?.id ?? 0;
-  const sockets = await Promise.all(Array.from({ length: readers }, () => dial(house.gateway.url)));
+  const before = cluster.engine.requests.at(-1)?.id ?? 0;
+  const sockets = await Promise.all(Array.from({ length: readers }, () => dial(cluster.gateway.url)));
   const most = await growth(async () => {
     for (const socket of sockets) {
       socket.on('error', () => undefined);
       socket.pause();
-      socket.write(postBytes(`${house.base}/audio/speech`, { authorization: `Bearer ${house.key}` }, body));
+      socket.write(postBytes(`${cluster.base}/audio/speech`, { authorization: `Bearer ${cluster.key}` }, body));
     }
-    const mine = () => house.engine.requests.filter((request) => request.id > before && request.headAt !== undefined);
+    const mine = () => cluster.engine.requests.filter((request) => request.id > before && request.headAt !== undefined);
     await eventually('all are under way', 10_000, () => (mine().length === readers ? true : undefined));
     await new Promise((resolve) => setTimeout(resolve, REST_MS));
     try {
-      const response = await house.ask('/v1/chat/completions', chatBody({ tokens: 300 }, { stream: true }), {
+      const response = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 300 }, { stream: true }), {
         signal: AbortSignal.timeout(60_000),
       });
       expect(await response.text()).toContain('[DONE]');
@@ -156,7 +156,12 @@ it.each([
 it('answers that were handed on are not kept: thousands of them on one socket leave the agent as it was', async () => {
   const bytes = 32 * 1024;
   const ask = async () => {
-    const response = await house.ask('/v1/audio/speech', { model: MODEL, input: 'x', voice: 'x', stand_in: { bytes } });
+    const response = await cluster.ask('/v1/audio/speech', {
+      model: MODEL,
+      input: 'x',
+      voice: 'x',
+      stand_in: { bytes },
+    });
     expect((await response.arrayBuffer()).byteLength).toBe(bytes);
   };
   const round = async () => {

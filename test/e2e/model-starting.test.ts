@@ -5,8 +5,8 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
 import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
-import { chatBody, envelopeOf, MODEL } from '../support/house.ts';
 import { endAll, eventually, freePort, type Managed, temporaryDirectory } from '../support/processes.ts';
+import { chatBody, envelopeOf, MODEL } from '../support/test-cluster.ts';
 import { NODE } from '../support/where.ts';
 
 const LOADING_MS = 10_000;

@@ -7,8 +7,8 @@ import { z } from 'zod';
 import { AGENT_FAMILIES } from '../../agent/observe/families.ts';
 import { FAMILIES } from '../../gateway/observe/families.ts';
 import { pythonWith } from '../support/abilities.ts';
-import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
 import { endAll, eventually, Managed } from '../support/processes.ts';
+import { chatBody, MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 import { AGENT_MAIN, GATEWAY_MAIN, NODE, ROOT } from '../support/where.ts';
 
 const TOKEN = 'only-for-prometheus';
@@ -33,10 +33,10 @@ const line = z.looseObject({
   error: z.string().optional(),
 });
 
-let house: House;
+let cluster: TestCluster;
 let agentText = '';
 beforeAll(async () => {
-  house = await openHouse({
+  cluster = await openTestCluster({
     agentArgs: ['--metrics', '127.0.0.1:0'],
     gateway: { env: { OTELA_METRICS_TOKEN: TOKEN, REQUEST_LOG: 'all' } },
   });
@@ -44,7 +44,7 @@ beforeAll(async () => {
 afterAll(endAll);
 
 async function page(): Promise<string> {
-  const response = await fetch(`${house.gateway.url}/metrics`, { headers: { authorization: `Bearer ${TOKEN}` } });
+  const response = await fetch(`${cluster.gateway.url}/metrics`, { headers: { authorization: `Bearer ${TOKEN}` } });
   expect(response.status).toBe(200);
   return response.text();
 }
@@ -64,7 +64,7 @@ function samples(what: string, enough: (of: (name: string, labels?: object) => n
 
 function logged(requestId: string) {
   return eventually(`the line of ${requestId}`, 5_000, async () => {
-    const lines = house.gateway.process.output.split('\n').filter((one) => one.includes(`"${requestId}"`));
+    const lines = cluster.gateway.process.output.split('\n').filter((one) => one.includes(`"${requestId}"`));
     expect(lines.length).toBeLessThan(2);
     return lines.map((one) => line.parse(JSON.parse(one)))[0];
   });
@@ -73,7 +73,7 @@ function logged(requestId: string) {
 it('requests of every kind are counted and logged, each once, and the trace reaches the engine', async () => {
   const ask = async (id: string, standIn: object, more: object = {}) => {
     const body = { ...chatBody({ ...standIn }, more), messages: [{ role: 'user', content: PROMPT }] };
-    const response = await house.ask('/v1/chat/completions', body, {
+    const response = await cluster.ask('/v1/chat/completions', body, {
       headers: { 'x-request-id': id, traceparent: PARENT },
     });
     await response.text().catch(() => {});
@@ -86,7 +86,7 @@ it('requests of every kind are counted and logged, each once, and the trace reac
     await ask('broken', { fault: 'reset', afterTokens: 5, tokens: 50, tokensPerSecond: 25 }, { stream: true }),
   ).toBe(200);
   expect(await ask('unknown', {}, { model: 'made-up' })).toBe(404);
-  expect(house.engine.requests.at(-1)?.headers.traceparent).toBe(PARENT);
+  expect(cluster.engine.requests.at(-1)?.headers.traceparent).toBe(PARENT);
 
   const whole = await logged('whole');
   expect(whole).toMatchObject({
@@ -98,8 +98,8 @@ it('requests of every kind are counted and logged, each once, and the trace reac
   expect(await logged('engine-says-no')).toMatchObject({ status: 400, attempts: 1 });
   expect(await logged('broken')).toMatchObject({ status: 200, error: 'upstream_error' });
   expect(await logged('unknown')).toMatchObject({ status: 404, error: 'model_not_found', attempts: 0 });
-  for (const secret of [PROMPT, house.key, house.gateway.adminKey, house.token, TOKEN])
-    expect(house.gateway.process.output).not.toContain(secret);
+  for (const secret of [PROMPT, cluster.key, cluster.gateway.adminKey, cluster.token, TOKEN])
+    expect(cluster.gateway.process.output).not.toContain(secret);
 
   const of = await samples(
     'all of them',
@@ -122,11 +122,11 @@ it('a client that leaves is counted as such, wherever its request stands', async
   const before = (await samples('the page', () => true))('otela_clients_left_total');
   const leave = async (id: string, standIn: object) => {
     const left = new AbortController();
-    const asking = house.ask('/v1/chat/completions', chatBody({ id, ...standIn }, { stream: true }), {
+    const asking = cluster.ask('/v1/chat/completions', chatBody({ id, ...standIn }, { stream: true }), {
       signal: left.signal,
       headers: { 'x-request-id': id },
     });
-    await house.engine.when((request) => request.bodyStart.includes(id) && request.bodyBytes > 0, 5_000, id);
+    await cluster.engine.when((request) => request.bodyStart.includes(id) && request.bodyBytes > 0, 5_000, id);
     left.abort();
     await asking.then((response) => response.text()).catch(() => {});
   };
@@ -157,7 +157,7 @@ it('whatever becomes of requests, none stays in flight and each is counted once'
   const ends = await Promise.allSettled(
     storm.map(async ({ standIn, more, leaveMs }) => {
       const signal = leaveMs === undefined ? null : AbortSignal.timeout(leaveMs);
-      const response = await house.ask('/v1/chat/completions', chatBody(standIn, more), { signal });
+      const response = await cluster.ask('/v1/chat/completions', chatBody(standIn, more), { signal });
       await response.text();
     }),
   );
@@ -172,11 +172,11 @@ it('whatever becomes of requests, none stays in flight and each is counted once'
 });
 
 it('a node shows what runs there now, and what went wrong there last', async () => {
-  const [node] = await house.gateway.nodes();
-  const read = async () => z.looseObject({}).parse(await house.gateway.admin('GET', `nodes/${node?.session}`));
+  const [node] = await cluster.gateway.nodes();
+  const read = async () => z.looseObject({}).parse(await cluster.gateway.admin('GET', `nodes/${node?.session}`));
   const left = new AbortController();
   const body = chatBody({ tokens: 10_000, tokensPerSecond: 20 }, { stream: true });
-  const running = await house.ask('/v1/chat/completions', body, { signal: left.signal });
+  const running = await cluster.ask('/v1/chat/completions', body, { signal: left.signal });
   expect(await read()).toMatchObject({ in_flight: 1, tunnel: { outbox: expect.any(Number) } });
   left.abort();
   await running.text().catch(() => {});
@@ -184,8 +184,8 @@ it('a node shows what runs there now, and what went wrong there last', async () 
   expect(await read()).toMatchObject({
     last_errors: expect.arrayContaining([expect.objectContaining({ code: 'engine_closed', status: 200 })]),
   });
-  expect(await house.gateway.admin('GET', 'nodes')).toMatchObject({ data: [{ session: node?.session }] });
-  const at = ['--url', house.gateway.url, '--key-file', join(house.gateway.data, 'admin.key')];
+  expect(await cluster.gateway.admin('GET', 'nodes')).toMatchObject({ data: [{ session: node?.session }] });
+  const at = ['--url', cluster.gateway.url, '--key-file', join(cluster.gateway.data, 'admin.key')];
   const list = new Managed([NODE, GATEWAY_MAIN, 'nodes', 'list', '--state', 'SERVING', ...at]);
   await list.end(10_000);
   expect(list.output).toMatch(
@@ -194,7 +194,7 @@ it('a node shows what runs there now, and what went wrong there last', async () 
 });
 
 it('an agent shows its figures to its owner and to holders of the key alone', async () => {
-  const [agent] = house.agents;
+  const [agent] = cluster.agents;
   if (agent === undefined) throw new Error('no agent');
   const [, url = '', keyFile = ''] = await agent.line(/metrics (http:\S+\/metrics), key in (\S+)/, 5_000);
   // Its directory is called by its session by now.
@@ -209,7 +209,7 @@ it('an agent shows its figures to its owner and to holders of the key alone', as
   const text = await (await get({ authorization: `Bearer ${key}` })).text();
   for (const one of ['state{state="SERVING"} 1', 'engine_answering 1', 'models{state="ready"} 1', 'mesh_channels 0'])
     expect(text).toContain(`otela_agent_${one}\n`);
-  expect(text).toContain(`otela_agent_tunnel_connected{gateway="${new URL(house.gateway.url).host}"} 1\n`);
+  expect(text).toContain(`otela_agent_tunnel_connected{gateway="${new URL(cluster.gateway.url).host}"} 1\n`);
   const command = new Managed([NODE, AGENT_MAIN, 'metrics'], { env: { XDG_RUNTIME_DIR: dirname(dirname(state)) } });
   expect((await command.end(10_000)).code).toBe(0);
   const names = (page: string) => [...page.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name);
@@ -218,14 +218,14 @@ it('an agent shows its figures to its owner and to holders of the key alone', as
 });
 
 it('a wrong request is told the id that is in the log', async () => {
-  const response = await house.ask('/v1/chat/completions');
+  const response = await cluster.ask('/v1/chat/completions');
   expect(await logged(response.headers.get('x-request-id') ?? '')).toMatchObject({ status: 405 });
 });
 
 it("Prometheus's own parser reads the page, with the types that are declared", async ({ skip }) => {
   if (python === undefined)
     return skip('no Python with prometheus_client: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv');
-  await house.ask('/v1/chat/completions', chatBody());
+  await cluster.ask('/v1/chat/completions', chatBody());
   const read = spawnSync(python, ['-c', PARSE], { input: (await page()) + agentText, encoding: 'utf8' });
   expect(read.stderr).toBe('');
   const families = parsed.parse(JSON.parse(read.stdout));

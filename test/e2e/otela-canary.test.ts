@@ -2,9 +2,9 @@
 import { afterEach, expect, it } from 'vitest';
 import { main } from '../../clients/otela/main.ts';
 import { startAgent } from '../support/agent.ts';
-import { MODEL, openHouse } from '../support/house.ts';
 import { endAll } from '../support/processes.ts';
 import { providerRoot } from '../support/provider-root.ts';
+import { MODEL, openTestCluster } from '../support/test-cluster.ts';
 
 afterEach(async () => {
   delete process.env.OTELA_KEY;
@@ -20,36 +20,37 @@ async function canary(gateway: string, pin: string): Promise<{ code: number; sai
 
 it('finds no difference where both count alike, and one where something else is booked', async () => {
   const root = await providerRoot('lab');
-  const house = await openHouse({ nodes: 2, agentArgs: ['--delegate-file', root.delegateFile] });
-  process.env.OTELA_KEY = await house.gateway.createKey('canary');
-  const alike = await canary(house.gateway.url, `lab=${root.pin}`);
+  const cluster = await openTestCluster({ nodes: 2, agentArgs: ['--delegate-file', root.delegateFile] });
+  process.env.OTELA_KEY = await cluster.gateway.createKey('canary');
+  const alike = await canary(cluster.gateway.url, `lab=${root.pin}`);
   expect(alike.said).toMatch(/^2 nodes said 4 requests, (\d+ \+ \d+ tokens); booked 4 requests, \1$/);
   expect(alike.code).toBe(0);
   // A gateway that books more than nodes said, in the form of another request under the same key.
-  const padding = house.ask(
+  const padding = cluster.ask(
     '/v1/chat/completions',
     { model: MODEL, messages: [{ role: 'user', content: 'x' }] },
     {
       headers: { authorization: `Bearer ${process.env.OTELA_KEY}` },
     },
   );
-  const [more] = await Promise.all([canary(house.gateway.url, `lab=${root.pin}`), padding.then((one) => one.text())]);
+  const [more] = await Promise.all([canary(cluster.gateway.url, `lab=${root.pin}`), padding.then((one) => one.text())]);
   expect([more.code, more.said.includes('differ')]).toEqual([1, true]);
 });
 
 it('leaves nodes of other providers alone, and names one that no delegate vouches for', async () => {
   const root = await providerRoot('lab');
-  const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile] });
-  process.env.OTELA_KEY = await house.gateway.createKey('canary');
-  const [other, own] = [await house.gateway.createJoinToken('psi', 'merlin'), house.token];
-  const start = (token: string) => startAgent({ gateways: [house.gateway.url], token, engineUrl: house.engine.url });
+  const cluster = await openTestCluster({ agentArgs: ['--delegate-file', root.delegateFile] });
+  process.env.OTELA_KEY = await cluster.gateway.createKey('canary');
+  const [other, own] = [await cluster.gateway.createJoinToken('psi', 'merlin'), cluster.token];
+  const start = (token: string) =>
+    startAgent({ gateways: [cluster.gateway.url], token, engineUrl: cluster.engine.url });
   await start(other);
-  await house.gateway.serving(2);
-  const alone = await canary(house.gateway.url, `lab=${root.pin}`);
+  await cluster.gateway.serving(2);
+  const alone = await canary(cluster.gateway.url, `lab=${root.pin}`);
   expect([alone.code, alone.said]).toEqual([0, expect.stringMatching(/^1 nodes said 2 requests/)]);
   await start(own);
-  await house.gateway.serving(3);
-  const bare = await canary(house.gateway.url, `lab=${root.pin}`);
+  await cluster.gateway.serving(3);
+  const bare = await canary(cluster.gateway.url, `lab=${root.pin}`);
   expect([bare.code, bare.said]).toEqual([
     1,
     expect.stringMatching(/^\w+ of lab: No node .*\n2 nodes said 2 requests/),

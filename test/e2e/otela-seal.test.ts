@@ -8,10 +8,10 @@ import { main } from '../../agent/cli/main.ts';
 import { main as otela } from '../../clients/otela/main.ts';
 import { sealCommand } from '../../clients/otela/seal-command.ts';
 import { evidenceArgs } from '../support/evidence-helper.ts';
-import { chatBody, MODEL, openHouse } from '../support/house.ts';
 import { atEnd, endAll, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
 import { program } from '../support/program.ts';
 import { providerRoot } from '../support/provider-root.ts';
+import { chatBody, MODEL, openTestCluster } from '../support/test-cluster.ts';
 import { AGENT_MAIN, NODE, ROOT } from '../support/where.ts';
 
 afterAll(endAll);
@@ -22,20 +22,20 @@ it('seals what it gets on loopback, says who vouches, and is for no page of anot
   expect(await main(['vouch', '--provider', 'lab', '--new-root', root], {})).toBe(0);
   expect(await main(['vouch', '--provider', 'lab', '--root', root, '--out', delegate], {})).toBe(0);
   expect(await main(['vouch', '--provider', 'lab', '--root', root, '--out', delegate], {}), 'over a key').toBe(2);
-  const house = await openHouse({ agentArgs: ['--delegate-file', delegate] });
+  const cluster = await openTestCluster({ agentArgs: ['--delegate-file', delegate] });
   const shown = new Managed([NODE, AGENT_MAIN, 'vouch', '--provider', 'lab', '--root', root, '--out', `${delegate}2`], {
     label: 'vouch',
   });
   const [, pin = ''] = await shown.line(/clients pin: (lab=\S+)/, 20_000);
   const proxy = new Managed(
-    [NODE, join(ROOT, 'clients/otela/main.ts'), 'seal', '--gateway', house.gateway.url, '--pin', pin, '--port', '0'],
+    [NODE, join(ROOT, 'clients/otela/main.ts'), 'seal', '--gateway', cluster.gateway.url, '--pin', pin, '--port', '0'],
     { label: 'otela seal' },
   );
   const [, url = ''] = await proxy.line(/otela seal ready (http:\S+)/, 20_000);
   const ask = (path: string, body: unknown, headers: Record<string, string> = {}) =>
     fetch(url + path, {
       method: 'POST',
-      headers: { authorization: `Bearer ${house.key}`, 'content-type': 'application/json', ...headers },
+      headers: { authorization: `Bearer ${cluster.key}`, 'content-type': 'application/json', ...headers },
       body: JSON.stringify(body),
     });
   const whole = await ask('/chat/completions', chatBody({ tokens: 3 }));
@@ -44,7 +44,7 @@ it('seals what it gets on loopback, says who vouches, and is for no page of anot
   const streamed = await ask('/chat/completions', chatBody({ tokens: 3 }, { stream: true }));
   expect((await streamed.text()).trim().endsWith('data: [DONE]')).toBe(true);
   await proxy.line(/sealed to \S+ of lab, key \S+: its provider’s root, which you pinned, vouches for it/, 5_000);
-  const models = await fetch(`${url}/models`, { headers: { authorization: `Bearer ${house.key}` } });
+  const models = await fetch(`${url}/models`, { headers: { authorization: `Bearer ${cluster.key}` } });
   expect(await models.text()).toContain(MODEL);
   expect((await ask('/batches', {})).status).toBe(400);
   expect((await ask('/chat/completions', chatBody(), { origin: 'https://evil.example' })).status).toBe(403);
@@ -60,7 +60,9 @@ it('seals what it gets on loopback, says who vouches, and is for no page of anot
 
 it('seals to nodes alone whose evidence the user’s own program takes, and says what that said', async () => {
   const root = await providerRoot('lab');
-  const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile, ...(await evidenceArgs())] });
+  const cluster = await openTestCluster({
+    agentArgs: ['--delegate-file', root.delegateFile, ...(await evidenceArgs())],
+  });
   const directory = await temporaryDirectory('verifier');
   const takes = `#!${NODE}
 const { evidence, report_data } = JSON.parse(require('node:fs').readFileSync(0, 'utf8'));
@@ -76,7 +78,7 @@ process.exit(report === 'stand-in report over ' + report_data ? 0 : 1);
     const args = [
       'seal',
       '--gateway',
-      house.gateway.url,
+      cluster.gateway.url,
       '--pin',
       `lab=${root.pin}`,
       '--port',
@@ -88,7 +90,7 @@ process.exit(report === 'stand-in report over ' + report_data ? 0 : 1);
     const [, url = ''] = await proxy.line(/otela seal ready (http:\S+)/, 20_000);
     const answer = await fetch(`${url}/chat/completions`, {
       method: 'POST',
-      headers: { authorization: `Bearer ${house.key}`, 'content-type': 'application/json' },
+      headers: { authorization: `Bearer ${cluster.key}`, 'content-type': 'application/json' },
       body: JSON.stringify(chatBody({ tokens: 1 })),
     });
     const text = await answer.text();
@@ -103,10 +105,10 @@ process.exit(report === 'stand-in report over ' + report_data ? 0 : 1);
       await proxy.line(/left out: the verifier refused its evidence: an old firmware/, 5_000);
     }
   }
-  expect(house.engine.requests.filter(({ url }) => url.endsWith('/completions')).length).toBe(1);
+  expect(cluster.engine.requests.filter(({ url }) => url.endsWith('/completions')).length).toBe(1);
   const complaints: string[] = [];
   const out = { print: () => {}, complain: (line: string) => void complaints.push(line) };
-  expect(await otela(['seal', '--gateway', house.gateway.url, '--verifier', join(directory, 'none')], out)).toBe(2);
+  expect(await otela(['seal', '--gateway', cluster.gateway.url, '--verifier', join(directory, 'none')], out)).toBe(2);
   expect(complaints.join()).toContain('is no program that can be run');
 });
 

@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import { Otlp } from '../../gateway/hosts/node/telemetry/otlp.ts';
-import { chatBody, MODEL, openHouse } from '../support/house.ts';
 import { atEnd, endAll, eventually } from '../support/processes.ts';
+import { chatBody, MODEL, openTestCluster } from '../support/test-cluster.ts';
 
 afterEach(endAll);
 afterEach(() => vi.unstubAllEnvs());
@@ -84,12 +84,12 @@ it('a request is a span of the client’s trace with its tokens, each attempt on
     OTEL_BLRP_SCHEDULE_DELAY: '100',
     REQUEST_LOG: 'all',
   };
-  const house = await openHouse({ gateway: { env } });
+  const cluster = await openTestCluster({ gateway: { env } });
   const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
   const headers = { traceparent: `00-${traceId}-00f067aa0ba902b7-01`, 'x-request-id': 'asked-by-a-test' };
   const secret = 'words of a prompt';
   const body = { ...chatBody({ tokens: 4 }), messages: [{ role: 'user', content: secret }] };
-  const answer = await house.ask('/v1/chat/completions', body, { headers });
+  const answer = await cluster.ask('/v1/chat/completions', body, { headers });
   await answer.text();
   const [server, attempt] = await eventually('both spans', 60_000, () => {
     const found = sink.spans().filter((span) => span.traceId === traceId);
@@ -115,17 +115,17 @@ it('a request is a span of the client’s trace with its tokens, each attempt on
     sink.logs().find(({ attributes }) => valuesOf(attributes).request_id === 'asked-by-a-test'),
   );
   expect(line.eventName).toBe('otela.request');
-  const refused = await house.ask('/v1/chat/completions', { ...chatBody(), model: 'no/such' });
+  const refused = await cluster.ask('/v1/chat/completions', { ...chatBody(), model: 'no/such' });
   await refused.text();
   await eventually('the refusal’s span', 60_000, () =>
     sink.spans().some((span) => valuesOf(span.attributes)['error.type'] === 'model_not_found') ? true : undefined,
   );
-  await house.agents[0]?.stop();
+  await cluster.agents[0]?.stop();
   await eventually('the node’s end', 60_000, () =>
     sink.logs().some(({ eventName }) => eventName === 'otela.node_left') ? true : undefined,
   );
   expect(sink.text()).not.toContain(secret);
-  expect(sink.text()).not.toContain(house.key);
+  expect(sink.text()).not.toContain(cluster.key);
 });
 
 it('tokens that a node reports before its request is over are the request’s, those of other requests are not', async () => {

@@ -8,13 +8,13 @@ import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
 import { machineOf } from '../../packaging/elf.ts';
 import { FLOOR, newestNeeded, singleFile } from '../../packaging/single-file.ts';
-import { manifestSchema, PLATFORMS, type Platform, singleFileName } from '../../shared/release/release.ts';
+import { PLATFORMS, type Platform, releaseManifestSchema, singleFileName } from '../../shared/release/release.ts';
 import { which } from '../support/abilities.ts';
 import { type AgentOptions, startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
-import { MODEL } from '../support/house.ts';
 import { atEnd, endAll } from '../support/processes.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import { BUILT_VARIABLE, NODE, ROOT } from '../support/where.ts';
 
 const REFUSED = 69;
@@ -218,7 +218,7 @@ it('the file for arm64 runs, with pages of 64 KiB too, where this machine can em
 
 it('its manifest tells the digest of every file, and its key is for its owner alone', async () => {
   expect((await stat(at('key.pem'))).mode & 0o777).toBe(0o600);
-  const { files } = manifestSchema.parse(JSON.parse(await readFile(join(out, 'manifest.json'), 'utf8')));
+  const { files } = releaseManifestSchema.parse(JSON.parse(await readFile(join(out, 'manifest.json'), 'utf8')));
   const names = files.map(({ path }) => path);
   expect(names).toEqual(expect.arrayContaining(['dist/otela-agent.js', 'dist/otela-gateway.js', 'dist/gateway.json']));
   for (const { path, sha256 } of files) {

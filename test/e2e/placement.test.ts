@@ -6,8 +6,8 @@ import * as z from 'zod';
 import { watchCommand } from '../../scheduler/cli/watch.ts';
 import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
-import { chatBody } from '../support/house.ts';
 import { endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';
+import { chatBody } from '../support/test-cluster.ts';
 import { FACTORY_MAIN, NODE } from '../support/where.ts';
 
 afterEach(endAll);

@@ -5,8 +5,8 @@ import { afterEach, expect, test } from 'vitest';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
-import { chatBody, MODEL, openHouse } from '../support/house.ts';
 import { atEnd, endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';
+import { chatBody, MODEL, openTestCluster } from '../support/test-cluster.ts';
 import { GATEWAY_MAIN, NODE, ROOT } from '../support/where.ts';
 
 afterEach(endAll);
@@ -27,30 +27,30 @@ export const policy = {
 `;
 
 test('a gateway’s own policy chooses, also by its name in settings', async () => {
-  const house = await openHouse({ nodes: 2, gateway: { args: ['--policy', await policyFile(LAST)] } });
-  const sessions = (await house.gateway.nodes()).map(({ session }) => session).sort();
+  const cluster = await openTestCluster({ nodes: 2, gateway: { args: ['--policy', await policyFile(LAST)] } });
+  const sessions = (await cluster.gateway.nodes()).map(({ session }) => session).sort();
   const served = async () => {
-    const response = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
+    const response = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
     await response.text();
     return response.headers.get('x-otela-node');
   };
   for (let n = 0; n < 5; n++) expect(await served()).toBe(sessions.at(-1));
-  await house.gateway.admin('PATCH', 'settings', { routing: { policy: 'last' } });
-  await expect(house.gateway.admin('PATCH', 'settings', { routing: { policy: 'lost' } })).rejects.toThrow(
+  await cluster.gateway.admin('PATCH', 'settings', { routing: { policy: 'last' } });
+  await expect(cluster.gateway.admin('PATCH', 'settings', { routing: { policy: 'lost' } })).rejects.toThrow(
     /there are .*last/,
   );
 });
 
 test('one that throws is told of in log and metrics, and every request is served', async () => {
   const file = await policyFile("export const policy = { name: 'bad', pick() { throw new Error('not today'); } };\n");
-  const house = await openHouse({ gateway: { args: ['--policy', file] } });
+  const cluster = await openTestCluster({ gateway: { args: ['--policy', file] } });
   for (let n = 0; n < 5; n++) {
-    const response = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
+    const response = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
     expect([response.status, (await response.text()).length > 0]).toEqual([200, true]);
   }
-  expect(house.gateway.process.output).toMatch(/policy bad: Error: not today/);
+  expect(cluster.gateway.process.output).toMatch(/policy bad: Error: not today/);
   await eventually('the faults are counted', 10_000, async () =>
-    (await house.gateway.metric('otela_policy_faults_total', '{policy="bad",kind="threw"}')) === 3 ? true : undefined,
+    (await cluster.gateway.metric('otela_policy_faults_total', '{policy="bad",kind="threw"}')) === 3 ? true : undefined,
   );
 });
 

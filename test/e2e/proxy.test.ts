@@ -5,8 +5,8 @@ import { afterEach, expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
-import { chatBody, MODEL } from '../support/house.ts';
 import { atEnd, endAll } from '../support/processes.ts';
+import { chatBody, MODEL } from '../support/test-cluster.ts';
 
 afterEach(endAll);
 

@@ -1,6 +1,5 @@
 /** The API against its own description, as two roles. `OTELA_SCHEMATHESIS=long`: as three, all phases, ten times as many cases. */
 import { afterAll, beforeAll, it } from 'vitest';
-import { type House, openHouse } from '../support/house.ts';
 import { endAll } from '../support/processes.ts';
 import {
   keysOfRoles,
@@ -11,6 +10,7 @@ import {
   type SchemathesisRun,
   schemathesis,
 } from '../support/schemathesis.ts';
+import { openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 
 const LONG = process.env.OTELA_SCHEMATHESIS === 'long';
 const TIMEOUT_MS = LONG ? 3_600_000 : 900_000;
@@ -26,12 +26,12 @@ const WHOLE: SchemathesisRun = {
   timeoutMs: TIMEOUT_MS,
 };
 
-let house: House;
+let cluster: TestCluster;
 let keys: Record<SchemathesisRole, string>;
 beforeAll(async () => {
   if (PYTHON === undefined) return;
-  house = await openHouse();
-  keys = await keysOfRoles(house.gateway);
+  cluster = await openTestCluster();
+  keys = await keysOfRoles(cluster.gateway);
 });
 afterAll(endAll);
 
@@ -42,7 +42,7 @@ for (const role of SCHEMATHESIS_ROLES) {
     timeout: TIMEOUT_MS,
   }, async ({ skip, expect }) => {
     if (PYTHON === undefined) return skip(NO_PYTHON);
-    const { found, report } = await schemathesis(house.gateway, keys[role], run);
+    const { found, report } = await schemathesis(cluster.gateway, keys[role], run);
     expect(found, report).toBe(false);
   });
 }

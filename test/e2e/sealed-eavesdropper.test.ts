@@ -6,10 +6,10 @@ import { sealedFetch } from '../../clients/seal/index.ts';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
-import { MODEL } from '../support/house.ts';
 import { inMemory } from '../support/process-memory.ts';
 import { atEnd, endAll } from '../support/processes.ts';
 import { providerRoot } from '../support/provider-root.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import { wiretap } from '../support/wiretap.ts';
 
 afterAll(endAll);

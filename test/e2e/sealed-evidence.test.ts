@@ -4,25 +4,25 @@ import { type Evidence, type SealOptions, sealedFetch } from '../../clients/seal
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { evidenceArgs, reportOf } from '../support/evidence-helper.ts';
-import { type House, MODEL, openHouse } from '../support/house.ts';
 import { atEnd, endAll } from '../support/processes.ts';
 import { type ProviderRoot, providerRoot } from '../support/provider-root.ts';
+import { MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 
 const PATH = '/v1/chat/completions';
-let house: House;
+let cluster: TestCluster;
 let root: ProviderRoot;
 
 beforeAll(async () => {
   root = await providerRoot('lab');
-  house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile, ...(await evidenceArgs())] });
+  cluster = await openTestCluster({ agentArgs: ['--delegate-file', root.delegateFile, ...(await evidenceArgs())] });
 });
 afterAll(endAll);
 
 function ask(options: SealOptions) {
   const fetching = sealedFetch({ pins: { [root.provider]: root.pin }, candidates: 16, ...options });
-  return fetching(house.gateway.url + PATH, {
+  return fetching(cluster.gateway.url + PATH, {
     method: 'POST',
-    headers: { authorization: `Bearer ${house.key}`, 'content-type': 'application/json' },
+    headers: { authorization: `Bearer ${cluster.key}`, 'content-type': 'application/json' },
     body: JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'x' }] }),
   });
 }
@@ -45,14 +45,14 @@ it('a verifier sees what the helper said over this node’s key and a new nonce,
   // Two clients, two nonces.
   expect(Buffer.compare(seen[0]?.reportData ?? Buffer.of(), seen[1]?.reportData ?? Buffer.of())).not.toBe(0);
   const client = sealedFetch({ pins: { [root.provider]: root.pin }, ...fetching });
-  const headers = { authorization: `Bearer ${house.key}` };
+  const headers = { authorization: `Bearer ${cluster.key}` };
   const body = JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'x' }] });
-  for (let n = 0; n < 3; n++) await client(house.gateway.url + PATH, { method: 'POST', headers, body });
+  for (let n = 0; n < 3; n++) await client(cluster.gateway.url + PATH, { method: 'POST', headers, body });
   expect(seen.length).toBe(3);
 });
 
 it('what a verifier does not take is sealed nothing, and nothing is sent', async () => {
-  const asked = () => house.engine.requests.filter(({ url }) => url.includes('completions')).length;
+  const asked = () => cluster.engine.requests.filter(({ url }) => url.includes('completions')).length;
   const before = asked();
   const fails = () => Promise.reject(new Error('a certificate has run out'));
   for (const verify of [() => false, fails]) await expect(ask({ verifier: { verify } })).rejects.toEqual(none);
@@ -64,7 +64,7 @@ it('what a verifier does not take is sealed nothing, and nothing is sent', async
 it('a node without evidence is left out, and says so when asked', async () => {
   const engine = await startEngine({ models: [MODEL] });
   atEnd(() => engine.close());
-  const { gateway, token } = house;
+  const { gateway, token } = cluster;
   const args = ['--delegate-file', root.delegateFile];
   await startAgent({ gateways: [gateway.url], token, engineUrl: engine.url, args });
   await gateway.serving(2);
@@ -88,12 +88,12 @@ it('a gateway cannot show the evidence of one answer for another', async () => {
 });
 
 it('in clear, or with no nonce, there is none', async () => {
-  const clear = await house.ask('/v1/otela/evidence', { model: MODEL, nonce: 'A'.repeat(43) });
+  const clear = await cluster.ask('/v1/otela/evidence', { model: MODEL, nonce: 'A'.repeat(43) });
   expect(clear.ok).toBe(false);
   const fetching = sealedFetch({ pins: { [root.provider]: root.pin } });
-  const sealed = await fetching(`${house.gateway.url}/v1/otela/evidence`, {
+  const sealed = await fetching(`${cluster.gateway.url}/v1/otela/evidence`, {
     method: 'POST',
-    headers: { authorization: `Bearer ${house.key}`, 'content-type': 'application/json' },
+    headers: { authorization: `Bearer ${cluster.key}`, 'content-type': 'application/json' },
     body: JSON.stringify({ model: MODEL, nonce: 'short' }),
   });
   expect(sealed.ok).toBe(false);

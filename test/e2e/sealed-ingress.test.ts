@@ -3,11 +3,11 @@ import { afterAll, expect, it } from 'vitest';
 import { sealedFetch } from '../../clients/seal/index.ts';
 import { startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
-import { MODEL } from '../support/house.ts';
 import { IngressAgent } from '../support/ingress.ts';
 import { inMemory } from '../support/process-memory.ts';
 import { atEnd, endAll } from '../support/processes.ts';
 import { providerRoot } from '../support/provider-root.ts';
+import { MODEL } from '../support/test-cluster.ts';
 
 afterAll(endAll);
 

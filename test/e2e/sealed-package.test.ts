@@ -8,9 +8,9 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import * as z from 'zod';
-import { MODEL, openHouse } from '../support/house.ts';
 import { endAll, Managed, temporaryDirectory } from '../support/processes.ts';
 import { providerRoot } from '../support/provider-root.ts';
+import { MODEL, openTestCluster } from '../support/test-cluster.ts';
 import { NODE, ROOT } from '../support/where.ts';
 
 afterAll(endAll);
@@ -40,7 +40,7 @@ it('brings one dependency, its types, and seals', async ({ skip }) => {
   expect(names.sort()).toEqual(['@opentela', 'hpke']);
 
   const root = await providerRoot('lab');
-  const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile] });
+  const cluster = await openTestCluster({ agentArgs: ['--delegate-file', root.delegateFile] });
   const script = `import { sealedFetch } from '@opentela/seal';
 const [base, key, model, pin] = process.argv.slice(2);
 const answer = await sealedFetch({ pins: { lab: pin } })(base + '/chat/completions', {
@@ -49,7 +49,7 @@ const text = await answer.text();
 console.log(answer.status, answer.headers.get('x-otela-sealed'), text.trim().endsWith('data: [DONE]'));`;
   await writeFile(join(directory, 'use.mjs'), script);
   for (const program of [NODE, ...others]) {
-    const flags = ['--no-warnings', 'use.mjs', house.base, house.key, MODEL, root.pin];
+    const flags = ['--no-warnings', 'use.mjs', cluster.base, cluster.key, MODEL, root.pin];
     const run = new Managed([program, ...flags], { cwd: directory });
     await run.end(20_000);
     expect([program, run.output.trim()]).toEqual([program, '200 pinned true']);

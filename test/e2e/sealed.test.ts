@@ -2,26 +2,26 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
-import { believe } from '../../clients/seal/candidates.ts';
+import { verifyCandidate } from '../../clients/seal/candidates.ts';
 import { type Pins, type SealNode, type SealOptions, sealedFetch } from '../../clients/seal/index.ts';
 import { AnswerOpener } from '../../clients/seal/open.ts';
 import { seal } from '../../clients/seal/seal.ts';
 import { readSealCandidates } from '../../shared/seal/node-seal.ts';
-import { FrameSplitter, frame } from '../../shared/seal/response-frames.ts';
+import { buildFrame, FrameSplitter } from '../../shared/seal/response-frames.ts';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
-import { type House, MODEL, openHouse } from '../support/house.ts';
 import { promise } from '../support/patience.ts';
 import { atEnd, endAll } from '../support/processes.ts';
 import { type ProviderRoot, providerRoot } from '../support/provider-root.ts';
+import { MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 
 const PATH = '/v1/chat/completions';
-let house: House;
+let cluster: TestCluster;
 let root: ProviderRoot;
 
 beforeAll(async () => {
   root = await providerRoot('lab');
-  house = await openHouse({ nodes: 2, agentArgs: ['--delegate-file', root.delegateFile] });
+  cluster = await openTestCluster({ nodes: 2, agentArgs: ['--delegate-file', root.delegateFile] });
 });
 afterAll(endAll);
 
@@ -29,9 +29,9 @@ const pins = (): Pins => ({ [root.provider]: root.pin });
 
 function ask(words: string, options: SealOptions = {}, more: object = {}) {
   const fetch = sealedFetch({ pins: pins(), ...options });
-  return fetch(house.gateway.url + PATH, {
+  return fetch(cluster.gateway.url + PATH, {
     method: 'POST',
-    headers: { authorization: `Bearer ${house.key}`, 'content-type': 'application/json' },
+    headers: { authorization: `Bearer ${cluster.key}`, 'content-type': 'application/json' },
     body: JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: words }], ...more }),
   });
 }
@@ -120,7 +120,7 @@ describe('a gateway that lies, against a client that pins', () => {
     const [answers, others] = [new Set<string>(), 'stand-in/model-2'];
     const engine = await startEngine({ models: [MODEL, others] });
     atEnd(() => engine.close());
-    const { gateway, token } = house;
+    const { gateway, token } = cluster;
     const args = ['--delegate-file', root.delegateFile];
     await startAgent({ gateways: [gateway.url], token, engineUrl: engine.url, args });
     await gateway.serving(3);
@@ -136,7 +136,7 @@ describe('a gateway that lies, against a client that pins', () => {
   it('cannot pass a node of its own for the provider’s: it has no delegate of that root', async () => {
     const engine = await startEngine({ models: [MODEL] });
     atEnd(() => engine.close());
-    const { gateway, token } = house;
+    const { gateway, token } = cluster;
     const before = (await gateway.nodes()).length;
     await startAgent({ gateways: [gateway.url], token, engineUrl: engine.url });
     await gateway.serving(before + 1);
@@ -163,7 +163,7 @@ describe('a gateway that lies, against a client that pins', () => {
     for (const change of changes) {
       const answer = async (response: Response) => {
         const frames = new FrameSplitter().push(new Uint8Array(await response.arrayBuffer()));
-        const [segment, head, ...rest] = frames.map(({ type, payload }) => frame(type, payload));
+        const [segment, head, ...rest] = frames.map(({ type, payload }) => buildFrame(type, payload));
         const begun = [segment, head].filter((one) => one !== undefined);
         return new Response(Buffer.concat([...begun, ...change(rest)]), response);
       };
@@ -232,9 +232,9 @@ describe('a gateway that lies, against a client that pins', () => {
     });
     const fetching = sealedFetch({ pins: pins(), candidates: 1, fetch: swaps });
     const one = () =>
-      fetching(house.gateway.url + PATH, {
+      fetching(cluster.gateway.url + PATH, {
         method: 'POST',
-        headers: { authorization: `Bearer ${house.key}` },
+        headers: { authorization: `Bearer ${cluster.key}` },
         body: JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'x' }] }),
       });
     expect((await one()).status).toBe(200);
@@ -254,17 +254,17 @@ it('a client whose clock is ten minutes off is told so, and which clock is meant
 
 describe('a client that lies', () => {
   it('gets another model or stream than it says in clear from no node', async () => {
-    const authorization = `Bearer ${house.key}`;
-    const listed = await fetch(`${house.gateway.url}/v1/otela/seal?model=${MODEL}`, { headers: { authorization } });
+    const authorization = `Bearer ${cluster.key}`;
+    const listed = await fetch(`${cluster.gateway.url}/v1/otela/seal?model=${MODEL}`, { headers: { authorization } });
     const all = readSealCandidates(await listed.json()) ?? [];
-    const believed = await Promise.all(all.map((one) => believe(one, pins(), Date.now() / 1000)));
+    const believed = await Promise.all(all.map((one) => verifyCandidate(one, pins(), Date.now() / 1000)));
     const nodes = believed.filter((node) => node !== undefined);
     const bodies = [{ model: 'other' }, { model: MODEL, stream: true }, { messages: [] }];
     for (const body of bodies) {
       const clear = { path: PATH, model: MODEL, stream: false, headers: [], body: Buffer.from(JSON.stringify(body)) };
       const made = await seal(clear, nodes, Date.now() / 1000);
       const headers = { authorization, ...made.headers };
-      const response = await fetch(house.gateway.url + PATH, { method: 'POST', headers, body: made.body });
+      const response = await fetch(cluster.gateway.url + PATH, { method: 'POST', headers, body: made.body });
       const opener = new AnswerOpener(response.body ?? new ReadableStream(), made);
       expect(await opener.next()).toMatchObject({ kind: 'head', head: { status: 400 } });
     }
@@ -280,31 +280,31 @@ describe('a sealed request', () => {
       await answer.text();
     }
     expect(nodes.size).toBe(2);
-    house.engines[0]?.control({ status: 503 }, 20);
+    cluster.engines[0]?.control({ status: 503 }, 20);
     for (let n = 0; n < 4; n++) {
       const answer = await ask('x');
       expect([answer.status, (await answer.text()).includes('"choices"')]).toEqual([200, true]);
     }
-    house.engines[0]?.control({}, 1);
+    cluster.engines[0]?.control({}, 1);
   });
 
   it('is refused by its client where it cannot be sealed, and nothing of it is sent', async () => {
     const fetching = sealedFetch({ pins: pins(), fetch: () => expect.fail('sent') });
     for (const path of ['/v1/files', '/v1/batches', '/v1/chat/other'])
-      await expect(fetching(house.gateway.url + path, { method: 'POST', body: '{"model":"m"}' })).rejects.toEqual(
+      await expect(fetching(cluster.gateway.url + path, { method: 'POST', body: '{"model":"m"}' })).rejects.toEqual(
         expect.objectContaining({ code: 'not_sealable' }),
       );
   });
 
   it('that stands under the wrong headers is refused with a word that says so', async () => {
-    const answer = await house.ask(PATH, '{}', { headers: { 'content-type': 'application/otela-sealed' } });
+    const answer = await cluster.ask(PATH, '{}', { headers: { 'content-type': 'application/otela-sealed' } });
     expect([answer.status, (await answer.text()).includes('x-otela-seal-to')]).toEqual([400, true]);
   });
 
   it('counts as any other: the gateway knows its tokens', async () => {
-    const key = await house.gateway.createKey('sealed');
+    const key = await cluster.gateway.createKey('sealed');
     const fetching = sealedFetch({ pins: pins() });
-    const answer = await fetching(house.gateway.url + PATH, {
+    const answer = await fetching(cluster.gateway.url + PATH, {
       method: 'POST',
       headers: { authorization: `Bearer ${key}` },
       body: JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'x' }], max_tokens: 7, stream: true }),
@@ -315,7 +315,7 @@ describe('a sealed request', () => {
 });
 
 async function tokensByKey(): Promise<number[]> {
-  const { data } = totalsSchema.parse(await house.gateway.admin('GET', 'usage?group_by=key'));
+  const { data } = totalsSchema.parse(await cluster.gateway.admin('GET', 'usage?group_by=key'));
   return data.map(({ completion_tokens: tokens }) => tokens);
 }
 

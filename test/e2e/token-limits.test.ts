@@ -1,21 +1,21 @@
 /** Tokens per minute, through the public door: what passes, and whether the waits that are told are true. */
 
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { chatBody, envelopeOf, type House, openHouse } from '../support/house.ts';
 import { limitSince } from '../support/patience.ts';
 import { endAll } from '../support/processes.ts';
+import { chatBody, envelopeOf, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 
-let house: House;
+let cluster: TestCluster;
 beforeAll(async () => {
-  house = await openHouse();
+  cluster = await openTestCluster();
 });
 afterAll(endAll);
 
 const keyWith = async (limits: object) =>
-  ((await house.gateway.admin('POST', 'keys', { name: 'k', limits })) as { key: string }).key;
+  ((await cluster.gateway.admin('POST', 'keys', { name: 'k', limits })) as { key: string }).key;
 
 const ask = (key: string, standIn: object, more: object = {}) =>
-  house.ask('/v1/chat/completions', chatBody(standIn, more), { headers: { authorization: `Bearer ${key}` } });
+  cluster.ask('/v1/chat/completions', chatBody(standIn, more), { headers: { authorization: `Bearer ${key}` } });
 
 /** Tokens of those that passed, by the engine's count. */
 async function tokensOf(answer: Response): Promise<number> {

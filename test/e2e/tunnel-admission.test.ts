@@ -1,17 +1,17 @@
 /** Who gets a tunnel: the handshake of a socket, and the ticket that is shown before it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { helloMessage } from '../../shared/lattice/session.ts';
-import { chatBody } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { chatBody } from '../support/test-cluster.ts';
 import { HandAgent } from '../support/tunnel/hand-agent.ts';
 import { TestIssuer } from '../support/tunnel/identities.ts';
 import { Neighbour } from '../support/tunnel/neighbour.ts';
-import { openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+import { openTunnelBench, type TunnelBench } from '../support/tunnel/tunnel-bench.ts';
 
-let shop: Workshop;
+let shop: TunnelBench;
 let neighbour: Neighbour;
 beforeAll(async () => {
-  shop = await openWorkshop();
+  shop = await openTunnelBench();
   neighbour = await Neighbour.open(shop);
 });
 afterAll(endAll);

@@ -1,7 +1,7 @@
 /** Engines that break off, fall silent or do not begin, and what the client is told. */
 import { describe, expect, it } from 'vitest';
-import { chatBody, envelopeOf } from '../support/house.ts';
 import { promise } from '../support/patience.ts';
+import { chatBody, envelopeOf } from '../support/test-cluster.ts';
 import { OwnNode } from '../support/tunnel/own-node.ts';
 
 const own = new OwnNode();

@@ -1,13 +1,13 @@
 /** Unary requests of every duration: asked once. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { chatBody } from '../support/house.ts';
 import { endAll } from '../support/processes.ts';
-import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+import { chatBody } from '../support/test-cluster.ts';
+import { type Bench, openTunnelBench, type TunnelBench } from '../support/tunnel/tunnel-bench.ts';
 
-let shop: Workshop;
+let shop: TunnelBench;
 let bench: Bench;
 beforeAll(async () => {
-  shop = await openWorkshop();
+  shop = await openTunnelBench();
   bench = await shop.addNode();
 });
 afterAll(endAll);

@@ -1,9 +1,9 @@
 /** What a client could do to a node's tunnel, and to the other clients on it. */
 import { connect } from 'node:net';
 import { expect, it } from 'vitest';
-import { chatBody } from '../support/house.ts';
 import { eventually } from '../support/processes.ts';
 import { postBytes, raw } from '../support/raw.ts';
+import { chatBody } from '../support/test-cluster.ts';
 import { OwnNode } from '../support/tunnel/own-node.ts';
 
 const MIB = 1024 * 1024;

@@ -2,17 +2,17 @@
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { chatBody, envelopeOf } from '../support/house.ts';
 import { promise } from '../support/patience.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { chatBody, envelopeOf } from '../support/test-cluster.ts';
 import { HandAgent } from '../support/tunnel/hand-agent.ts';
-import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+import { type Bench, openTunnelBench, type TunnelBench } from '../support/tunnel/tunnel-bench.ts';
 
 const MIB = 1024 * 1024;
 
-let shop: Workshop;
+let shop: TunnelBench;
 beforeAll(async () => {
-  shop = await openWorkshop();
+  shop = await openTunnelBench();
 });
 afterAll(endAll);
 

@@ -4,21 +4,21 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { NO_USAGE } from '../../shared/wire/usage.ts';
-import { chatBody, envelopeOf } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { chatBody, envelopeOf } from '../support/test-cluster.ts';
 import { HandAgent, messageOf } from '../support/tunnel/hand-agent.ts';
 import { wordsOf } from '../support/tunnel/identities.ts';
 import { Neighbour } from '../support/tunnel/neighbour.ts';
-import { nodeRecord, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+import { nodeRecord, openTunnelBench, type TunnelBench } from '../support/tunnel/tunnel-bench.ts';
 
 const totalsSchema = z.object({
   data: z.array(z.object({ requests: z.number(), completion_tokens: z.number() })),
 });
 
-let shop: Workshop;
+let shop: TunnelBench;
 let neighbour: Neighbour;
 beforeAll(async () => {
-  shop = await openWorkshop();
+  shop = await openTunnelBench();
   neighbour = await Neighbour.open(shop);
 });
 afterAll(endAll);

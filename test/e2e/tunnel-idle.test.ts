@@ -2,9 +2,9 @@
 
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { chatBody } from '../support/house.ts';
 import { eventually } from '../support/processes.ts';
 import { patternSha256 } from '../support/raw.ts';
+import { chatBody } from '../support/test-cluster.ts';
 import { HandAgent } from '../support/tunnel/hand-agent.ts';
 import { OwnNode } from '../support/tunnel/own-node.ts';
 

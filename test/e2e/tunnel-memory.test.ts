@@ -2,7 +2,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
-import { RequestBody } from '../../agent/tunnel/request-body.ts';
+import { EngineRequestBody } from '../../agent/tunnel/request-body.ts';
 import { ResponseBody } from '../../shared/upstream/response-body.ts';
 
 setFlagsFromString('--expose-gc');
@@ -41,7 +41,7 @@ it('in the gateway, where a client does not read', async () => {
 });
 
 it('in the agent, where the engine does not take the request', async () => {
-  const body = new RequestBody([], undefined, () => undefined);
+  const body = new EngineRequestBody([], undefined, () => undefined);
   let offset = 0;
   const grown = await growth((piece) => {
     body.data(offset, piece);

@@ -2,9 +2,9 @@
 import { createHash } from 'node:crypto';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { describe, expect, it } from 'vitest';
-import { chatBody } from '../support/house.ts';
 import { eventually } from '../support/processes.ts';
 import { patternSha256, patternStream } from '../support/raw.ts';
+import { chatBody } from '../support/test-cluster.ts';
 import { OwnNode } from '../support/tunnel/own-node.ts';
 
 const MIB = 1024 * 1024;

@@ -5,11 +5,11 @@ import { DatabaseSync } from 'node:sqlite';
 import { afterEach, expect, it } from 'vitest';
 import { z } from 'zod';
 import { NO_USAGE } from '../../shared/wire/usage.ts';
-import { chatBody, type House, openHouse } from '../support/house.ts';
 import { patience } from '../support/patience.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { chatBody, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 import { answerOf, HandAgent } from '../support/tunnel/hand-agent.ts';
-import { openWorkshop } from '../support/tunnel/workshop.ts';
+import { openTunnelBench } from '../support/tunnel/tunnel-bench.ts';
 
 afterEach(endAll);
 
@@ -27,13 +27,16 @@ const totalsSchema = z.object({ data: z.array(z.object({ requests: z.number(), f
 type StoredUsage = z.infer<typeof recordSchema>;
 
 /** All usage rows in a gateway's data directory. */
-function stored(house: House): StoredUsage[] {
-  const files = readdirSync(house.gateway.data, { recursive: true, encoding: 'utf8' });
+function stored(cluster: TestCluster): StoredUsage[] {
+  const files = readdirSync(cluster.gateway.data, { recursive: true, encoding: 'utf8' });
   return files
     .filter((name) => name.endsWith('.sqlite'))
     .flatMap((name) => {
       // The gateway that makes a file has it for itself for a moment.
-      const database = new DatabaseSync(join(house.gateway.data, name), { readOnly: true, timeout: patience(10_000) });
+      const database = new DatabaseSync(join(cluster.gateway.data, name), {
+        readOnly: true,
+        timeout: patience(10_000),
+      });
       try {
         const rows = database.prepare('SELECT record FROM usage').all();
         return rows.map(({ record }) => recordSchema.parse(JSON.parse(String(record))));
@@ -46,21 +49,21 @@ function stored(house: House): StoredUsage[] {
     });
 }
 
-const settled = (house: House, count: number) =>
+const settled = (cluster: TestCluster, count: number) =>
   eventually(`${count} records`, 5_000, () => {
-    const records = stored(house);
+    const records = stored(cluster);
     return records.length >= count ? records : undefined;
   });
 
 it('streams, unary answers, refusals and aborted ones: each is one record with the engine’s counts', async () => {
-  const house = await openHouse();
+  const cluster = await openTestCluster();
   const chat = (standIn: object, more: object = {}, init: RequestInit = {}) =>
-    house.ask('/v1/chat/completions', chatBody(standIn, more), init);
+    cluster.ask('/v1/chat/completions', chatBody(standIn, more), init);
   const texts: string[] = [];
   const count = async (about: object, ask: () => Promise<unknown>) => {
-    const before = stored(house).map(({ requestId }) => requestId);
+    const before = stored(cluster).map(({ requestId }) => requestId);
     await ask();
-    const now = (await settled(house, before.length + 1)).filter(({ requestId }) => !before.includes(requestId));
+    const now = (await settled(cluster, before.length + 1)).filter(({ requestId }) => !before.includes(requestId));
     expect(now).toHaveLength(1);
     expect(now[0]).toMatchObject(about);
     return now[0];
@@ -82,28 +85,28 @@ it('streams, unary answers, refusals and aborted ones: each is one record with t
   });
   expect(aborted?.completion).toBeGreaterThanOrEqual(9);
   // The agent has left its engine, which may hear of it later than the gateway; its tokenizer may have been asked meanwhile.
-  const { tokensSent } = await house.engine.when(({ abortedAt }) => abortedAt !== undefined, 10_000, 'the abort');
+  const { tokensSent } = await cluster.engine.when(({ abortedAt }) => abortedAt !== undefined, 10_000, 'the abort');
   expect(aborted?.completion).toBeLessThanOrEqual(tokensSent);
   expect(aborted?.prompt).toBeGreaterThan(0);
 });
 
 it('a gateway that is killed between an answer and its books loses no record and doubles none', async () => {
-  const house = await openHouse();
+  const cluster = await openTestCluster();
   let answered = 0;
   for (let round = 0; round < 3; round++) {
     const answers = await Promise.all(
       Array.from({ length: 40 }, async () => {
-        const response = await house.ask('/v1/chat/completions', chatBody({ tokens: 5 }));
+        const response = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 5 }));
         return response.status === 200 && (await response.text()).includes('"usage"');
       }),
     );
     answered += answers.filter(Boolean).length;
-    await house.gateway.kill9();
-    await house.gateway.restart();
-    await house.gateway.serving(1, 10_000);
+    await cluster.gateway.kill9();
+    await cluster.gateway.restart();
+    await cluster.gateway.serving(1, 10_000);
   }
   expect(answered).toBe(120);
-  const records = await settled(house, answered);
+  const records = await settled(cluster, answered);
   expect(records).toHaveLength(answered);
   expect(new Set(records.map(({ requestId, attempt }) => `${requestId}/${attempt}`)).size).toBe(answered);
   expect(records.every(({ completion, complete }) => completion === 5 && complete)).toBe(true);
@@ -114,14 +117,14 @@ it('a gateway that is killed between an answer and its books loses no record and
     expect(course.totalMs).toBeGreaterThanOrEqual(course.firstMs ?? Number.NaN);
   }
   const totals = await eventually('the totals', 10_000, async () => {
-    const { data } = totalsSchema.parse(await house.gateway.admin('GET', 'usage'));
+    const { data } = totalsSchema.parse(await cluster.gateway.admin('GET', 'usage'));
     return data[0]?.requests === answered ? data : undefined;
   });
   expect(totals).toEqual([{ requests: answered, failed: 0 }]);
 });
 
 it('a hundred counts are stored as they come and not at the next tick: the agent hears of them before anything else', async () => {
-  const shop = await openWorkshop();
+  const shop = await openTunnelBench();
   const agent = await new HandAgent(shop).join(['counted']);
   const asked = Array.from({ length: 100 }, () =>
     shop.ask('/v1/chat/completions', chatBody({}, { model: 'counted' })).then((response) => response.status),
@@ -140,7 +143,7 @@ it('a hundred counts are stored as they come and not at the next tick: the agent
 });
 
 it('a count said again by name, while its answer goes on, does not let the agent forget that answer', async () => {
-  const shop = await openWorkshop();
+  const shop = await openTunnelBench();
   const agent = await new HandAgent(shop).join(['counted']);
   const asked = shop.ask('/v1/chat/completions', chatBody({}, { model: 'counted', stream: true }));
   const { stream, requestId, attempt, receipt } = await agent.opening();

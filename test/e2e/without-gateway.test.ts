@@ -7,8 +7,8 @@ import { networkRowSchema, statusSchema } from '../../agent/host/control-protoco
 import { startAgent } from '../support/agent.ts';
 import { type Engine, startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
-import { chatBody, MODEL } from '../support/house.ts';
 import { atEnd, endAll, eventually, type Managed, temporaryDirectory } from '../support/processes.ts';
+import { chatBody, MODEL } from '../support/test-cluster.ts';
 import { AGENT_MAIN, NODE } from '../support/where.ts';
 
 afterEach(endAll);

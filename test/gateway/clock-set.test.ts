@@ -5,10 +5,10 @@ import { authenticate } from '../../gateway/accounts/authenticate.ts';
 import { installationSecret } from '../../gateway/accounts/installation.ts';
 import { NO_SETTINGS } from '../../gateway/accounts/settings.ts';
 import type { Env } from '../../gateway/env.ts';
-import { snapshots } from '../../gateway/registry/snapshot.ts';
+import { StorageFailingError, StorageHealth } from '../../gateway/platform/storage/health.ts';
+import { snapshotCache } from '../../gateway/registry/snapshot.ts';
 import { LogTails } from '../../gateway/registry/views/log-tails.ts';
-import { StorageFailing, StorageHealth } from '../../gateway/storage/health.ts';
-import { NodeLoadWatch } from '../../gateway/tunnel/load.ts';
+import { ReportedLoad } from '../../gateway/tunnel/reported-load.ts';
 import { seedKey, watchedDb, withKey } from './accounts/seed.ts';
 import { runInDurableObject } from './support/durable.ts';
 
@@ -23,7 +23,7 @@ test('a storage that failed is tried again after a second, and the log says so a
   const health = new StorageHealth((line) => lines.push(line));
   const now = Date.now();
   health.failed(new Error('database or disk is full'), now);
-  expect(() => health.require(now + 1)).toThrow(StorageFailing);
+  expect(() => health.require(now + 1)).toThrow(StorageFailingError);
   expect(() => health.require(now - TEN_MINUTES_MS + 1_001)).not.toThrow();
   health.failed(new Error('database or disk is full'), now - TEN_MINUTES_MS + 61_000);
   expect(lines).toHaveLength(2);
@@ -44,14 +44,14 @@ test('a snapshot of the registry is asked for again', async () => {
   const host = { REGISTRY: { getByName: () => ({ snapshot }) } } as unknown as Env;
   const ctx = { waitUntil: () => {} };
   const now = Date.now();
-  await snapshots.get(host, ctx, now, () => false);
+  await snapshotCache.get(host, ctx, now, () => false);
   const asked = snapshot.mock.calls.length;
-  await snapshots.get(host, ctx, now - TEN_MINUTES_MS, () => true);
+  await snapshotCache.get(host, ctx, now - TEN_MINUTES_MS, () => true);
   expect(snapshot.mock.calls.length).toBe(asked + 1);
 });
 
 test('the registry hears of a node’s load', () => {
-  const watch = new NodeLoadWatch();
+  const watch = new ReportedLoad();
   const now = Date.now();
   expect(watch.heard({ running: 1, waiting: 0 }, 1, now)).toBeDefined();
   expect(watch.heard({ running: 2, waiting: 0 }, 2, now + 1)).toBeUndefined();

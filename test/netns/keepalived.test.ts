@@ -8,7 +8,7 @@ import { chmod, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { cli } from '../e2e/following/support.ts';
+import { cli } from '../e2e/replication/support.ts';
 import { Gateway } from '../support/gateway.ts';
 import { promise } from '../support/patience.ts';
 import { atEnd, endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';

@@ -3,10 +3,10 @@
 import { spawnSync } from 'node:child_process';
 import { afterEach, describe, expect, it } from 'vitest';
 import { text } from '../support/engine/words.ts';
-import { chatBody } from '../support/house.ts';
 import { load, stream } from '../support/load.ts';
 import { promise } from '../support/patience.ts';
 import { commandOf, descendants, endAll, eventually } from '../support/processes.ts';
+import { chatBody } from '../support/test-cluster.ts';
 import { on, openWide, settle, type Wide } from './network.ts';
 
 afterEach(endAll);

@@ -3,9 +3,9 @@ import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
-import { MODEL } from '../support/house.ts';
 import { patience } from '../support/patience.ts';
 import { atEnd, freePort, type Managed, temporaryDirectory } from '../support/processes.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import { NODE, ROOT } from '../support/where.ts';
 
 const HERE = join(ROOT, 'test/netns');

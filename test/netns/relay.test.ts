@@ -9,9 +9,9 @@ import { afterEach, expect, it } from 'vitest';
 import { askNetwork, type LocalAgent, localAgents } from '../../agent/host/control-client.ts';
 import { startAgent } from '../support/agent.ts';
 import { text } from '../support/engine/words.ts';
-import { chatBody, MODEL } from '../support/house.ts';
 import { patience } from '../support/patience.ts';
 import { endAll, eventually, type Managed, temporaryDirectory } from '../support/processes.ts';
+import { chatBody, MODEL } from '../support/test-cluster.ts';
 import { NODE, ROOT } from '../support/where.ts';
 import { on, openWide, type Wide } from './network.ts';
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { A10, SITE, TITAN_X_PASCAL } from '../../research/contexts/gpus.ts';
-import { simulate, type Worker } from '../../research/contexts/simulate.ts';
+import { simulateWorkers, type Worker } from '../../research/contexts/simulate.ts';
 import { evictionRows, oursRows, taskRows, timeRows, times } from '../../research/papers/context/claims.ts';
 
 describe('the paper’s runs pv0 to pv6', () => {
@@ -39,7 +39,7 @@ describe('the simulation of contexts', () => {
         (evicted, engine, batch, seed) => {
           const workers: Worker[] = [...evicted, { gpu: A10, joinS: 0 }];
           const work = { inferences: 2_000, empty: 30 };
-          const result = simulate({
+          const result = simulateWorkers({
             work,
             workers,
             policy: 'pervasive',
@@ -58,7 +58,7 @@ describe('the simulation of contexts', () => {
 
   it('gives the same result for the same seed, and another for another', () => {
     const of = (seed: number) =>
-      simulate({
+      simulateWorkers({
         work: { inferences: 1_000, empty: 0 },
         workers: [{ gpu: A10, joinS: 0 }],
         policy: 'partial',
@@ -72,8 +72,8 @@ describe('the simulation of contexts', () => {
   it('loses a whole task at an eviction, and with commits by line only what is in flight', () => {
     const run = { work: { inferences: 4_000, empty: 0 }, policy: 'pervasive', batch: 1_000, seed: 3 } as const;
     const workers = [{ gpu: A10, joinS: 0, leaveS: 700 }];
-    expect(simulate({ ...run, workers }).lost).toBe(1_000);
-    const byLine = simulate({ ...run, workers, engine: { window: 16, speedup: 1, flushS: 1 } });
+    expect(simulateWorkers({ ...run, workers }).lost).toBe(1_000);
+    const byLine = simulateWorkers({ ...run, workers, engine: { window: 16, speedup: 1, flushS: 1 } });
     expect(byLine.lost).toBeLessThanOrEqual(16 + 5);
     expect(byLine.done).toBeGreaterThan(500);
   });

@@ -3,8 +3,8 @@ import { researchData } from '../../research/data-path.ts';
 import { dataPath, findGpu, findModel, readCalibration } from '../../scheduler/catalogue/catalogue.ts';
 import { parameters } from '../../scheduler/catalogue/model.ts';
 import { readInventory, readWorkload } from '../../scheduler/planner/input.ts';
-import { plan } from '../../scheduler/planner/milp.ts';
-import { planOfCounts } from '../../scheduler/planner/of-counts.ts';
+import { planByMilp } from '../../scheduler/planner/milp.ts';
+import { planFromCounts } from '../../scheduler/planner/plan-from-counts.ts';
 import { PAPER_LIMITS } from '../../scheduler/serving/limits.ts';
 import { memoryProportional } from '../../scheduler/solver/baselines.ts';
 import { OptionTable } from '../../scheduler/solver/options.ts';
@@ -30,7 +30,7 @@ describe("the paper's experiment", () => {
     'Llama-3.3-70B-Instruct a100 4x2',
     'Llama-3.3-70B-Instruct gh200 4x4',
   ];
-  const rows = (found: Awaited<ReturnType<typeof plan>>) =>
+  const rows = (found: Awaited<ReturnType<typeof planByMilp>>) =>
     found.placements.map((one) => `${one.model.split('/')[1]} ${one.pool} ${one.tp}x${one.replicas}`).sort();
 
   it('from the measured drain times gives Table 1', async () => {
@@ -40,17 +40,19 @@ describe("the paper's experiment", () => {
       tp: drain.tp,
       rate: (drain.rate * drain.durationS) / drain.seconds,
     }));
-    expect(rows(await plan(pools, demands, [], { catalogue, options: { ...options, measured } }))).toEqual(table1);
+    expect(rows(await planByMilp(pools, demands, [], { catalogue, options: { ...options, measured } }))).toEqual(
+      table1,
+    );
   });
 
   it('from the simulator alone gives a plan that is no worse than Table 1, which is close to it', async () => {
-    const found = await plan(pools, demands, [], { catalogue, options });
+    const found = await planByMilp(pools, demands, [], { catalogue, options });
     const table = new OptionTable(demands, pools, options);
     const counts = table.options.map((option) => {
       const row = `${demands[option.demand]?.model.id.split('/')[1]} ${pools[option.pool]?.id} ${option.tp}x`;
       return Number(table1.find((line) => line.startsWith(row))?.slice(row.length) ?? 0);
     });
-    const theirs = planOfCounts('Table 1', table, counts, demands, pools);
+    const theirs = planFromCounts('Table 1', table, counts, demands, pools);
     expect(theirs.servedShare).toBeGreaterThan(0.2);
     expect(found.servedShare).toBeGreaterThanOrEqual(theirs.servedShare);
     expect(found.servedShare).toBeLessThan(theirs.servedShare * 1.02);

@@ -19,18 +19,18 @@ const QWEN = 'Qwen/Qwen3-8B';
 const catalogue = loadCatalogue();
 
 describe('idle agents', () => {
-  let house = new StandInAgents();
+  let cluster = new StandInAgents();
   let now = 0;
   beforeEach(async () => {
     now = 0;
-    house = new StandInAgents();
-    await house.open();
+    cluster = new StandInAgents();
+    await cluster.open();
   });
-  afterEach(() => house.close());
+  afterEach(() => cluster.close());
 
   /** The agents, and the pool that all of them are in. */
   async function open(drainMs = 60_000): Promise<{ agents: Agents; pool: string }> {
-    const gateway = gatewayFrom(house.url, keyFile);
+    const gateway = gatewayFrom(cluster.url, keyFile);
     const wait = async (ms: number) => {
       now += ms;
     };
@@ -40,31 +40,31 @@ describe('idle agents', () => {
   }
 
   it('that refuse are named with their reason, after three were asked', async () => {
-    for (const _ of [1, 2, 3, 4]) house.idle(QWEN).refuses = 'deployment x runs here';
+    for (const _ of [1, 2, 3, 4]) cluster.idle(QWEN).refuses = 'deployment x runs here';
     const { agents, pool } = await open();
     await expect(agents.start(pool, QWEN, { tp: 1 })).rejects.toThrow(/409: The agent refuses \(busy\)/);
-    expect(house.asked).toHaveLength(3);
+    expect(cluster.asked).toHaveLength(3);
   });
 
   it('that obey while their answer is lost are not given the same twice', async () => {
-    house.idle(QWEN).deaf = true;
-    house.idle(QWEN);
+    cluster.idle(QWEN).deaf = true;
+    cluster.idle(QWEN);
     const { agents, pool } = await open();
     expect(await agents.start(pool, QWEN, { tp: 1 })).toMatch(/^plan-/);
-    expect(house.asked).toEqual([QWEN]);
+    expect(cluster.asked).toEqual([QWEN]);
   });
 
   it('that drain for long block nothing, and are used when they are idle', async () => {
-    house.idle(QWEN);
+    cluster.idle(QWEN);
     const { agents, pool } = await open(3_600_000);
     const id = await agents.start(pool, QWEN, { tp: 1 });
-    for (const node of house.nodes) node.drains = true;
+    for (const node of cluster.nodes) node.drains = true;
     await agents.stop(id, pool);
-    expect(house.drainsMs).toEqual([3_600_000]);
+    expect(cluster.drainsMs).toEqual([3_600_000]);
     await expect(agents.start(pool, QWEN, { tp: 1 })).rejects.toMatchObject({ code: 'draining' });
     expect(now).toBeLessThan(180_000);
-    const draining = house.nodes.find(({ state }) => state === 'SERVING');
-    if (draining) house.drained(draining);
+    const draining = cluster.nodes.find(({ state }) => state === 'SERVING');
+    if (draining) cluster.drained(draining);
     expect(await agents.start(pool, QWEN, { tp: 1 })).toMatch(/^plan-/);
   });
 });

@@ -3,21 +3,27 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { fitCalibration, predicted } from '../../scheduler/calibrate/fit.ts';
-import { type Observation, observe } from '../../scheduler/calibrate/load.ts';
-import type { Engine } from '../../scheduler/calibrate/probe.ts';
+import { type LoadObservation, observeLoad } from '../../scheduler/calibrate/load.ts';
+import type { ProbedEngine } from '../../scheduler/calibrate/probe.ts';
 import { type Calibration, efficiencyOf } from '../../scheduler/catalogue/calibration.ts';
 import { findGpu, findModel, readCalibration } from '../../scheduler/catalogue/catalogue.ts';
-import type { Deployment } from '../../scheduler/roofline/deployment.ts';
+import type { ModelDeployment } from '../../scheduler/roofline/deployment.ts';
 import { StepModel } from '../../scheduler/roofline/step.ts';
-import { seeded } from '../../scheduler/serving/random.ts';
+import { seededRandom } from '../../scheduler/serving/random.ts';
+import { StandInEngine } from './support/mock-engine.ts';
 import { catalogue, otelaPlan } from './support/small.ts';
-import { StandInEngine } from './support/stand-in-engine.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'otela-calibrate-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const gpu = findGpu(catalogue, 'A100-80-SXM');
-const deployment: Deployment = { model: findModel(catalogue, 'Qwen3-8B'), gpu, tp: 1, weights: 'bf16', kv: 'bf16' };
+const deployment: ModelDeployment = {
+  model: findModel(catalogue, 'Qwen3-8B'),
+  gpu,
+  tp: 1,
+  weights: 'bf16',
+  kv: 'bf16',
+};
 const base = catalogue.calibration;
 
 /** A GPU and a host that are not what the catalogue says. */
@@ -29,13 +35,19 @@ const truth: Calibration = {
 const law = new StepModel(deployment, truth);
 
 async function observed(
-  changes: Partial<Parameters<typeof observe>[0]> = {},
-): Promise<{ engine: StandInEngine; found: Observation[] }> {
+  changes: Partial<Parameters<typeof observeLoad>[0]> = {},
+): Promise<{ engine: StandInEngine; found: LoadObservation[] }> {
   const engine = new StandInEngine(law);
-  const port: Engine = { url: 'http://engine', model: 'served', now: engine.now, fetch: engine.fetch, headers: {} };
-  const found = await observe({
+  const port: ProbedEngine = {
+    url: 'http://engine',
+    model: 'served',
+    now: engine.now,
+    fetch: engine.fetch,
+    headers: {},
+  };
+  const found = await observeLoad({
     engine: port,
-    random: seeded(1),
+    random: seededRandom(1),
     contextTokens: 40_960,
     maxSequences: 128,
     limitMs: 1e9,
@@ -62,17 +74,17 @@ describe('a load on an engine', () => {
   });
 
   it('refuses an engine that tells no usage, and one that fails', async () => {
-    const silent: Engine = {
+    const silent: ProbedEngine = {
       url: 'http://engine',
       model: 'm',
       now: () => 0,
       headers: {},
       fetch: async () => new Response('data: {"choices":[{"text":"a"}]}\n\ndata: [DONE]\n\n'),
     };
-    const all = { random: seeded(1), contextTokens: 0, maxSequences: 1, limitMs: 1, log: () => {} };
-    await expect(observe({ engine: silent, ...all })).rejects.toThrow(/told no usage/);
-    const failing: Engine = { ...silent, fetch: async () => new Response('out of memory', { status: 500 }) };
-    await expect(observe({ engine: failing, ...all })).rejects.toThrow(/answers 500: out of memory/);
+    const all = { random: seededRandom(1), contextTokens: 0, maxSequences: 1, limitMs: 1, log: () => {} };
+    await expect(observeLoad({ engine: silent, ...all })).rejects.toThrow(/told no usage/);
+    const failing: ProbedEngine = { ...silent, fetch: async () => new Response('out of memory', { status: 500 }) };
+    await expect(observeLoad({ engine: failing, ...all })).rejects.toThrow(/answers 500: out of memory/);
   });
 });
 

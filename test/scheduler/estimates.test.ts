@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { seeded } from '../../scheduler/serving/random.ts';
+import { seededRandom } from '../../scheduler/serving/random.ts';
 import { OptionTable } from '../../scheduler/solver/options.ts';
 import type { Demand, Option } from '../../scheduler/solver/problem.ts';
 import { drawInstance } from './support/instances.ts';
@@ -12,7 +12,7 @@ const { pools, demands } = drawInstance(catalogue, 100, 12, 1, 0.1);
 
 /** Options that a simulation finds to be better than estimated; `share` of those that `wanted` takes are simulated. */
 function tooGood(asked: readonly Demand[], share: number, wanted: (option: Option) => boolean) {
-  const random = seeded(3);
+  const random = seededRandom(3);
   const broken: string[] = [];
   let tried = 0;
   const table = new OptionTable(

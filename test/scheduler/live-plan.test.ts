@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ACCEPTS_LABEL } from '../../shared/deployment/labels.ts';
 import { GPUS_MAX } from '../../shared/lattice/node.ts';
+import { node, StandInGateway, serving } from './support/mock-gateway.ts';
 import { otelaPlan } from './support/small.ts';
-import { node, StandInGateway, serving } from './support/stand-in-gateway.ts';
 
 const MODEL = 'meta-llama/Llama-2-13b-hf';
 const lengths = (mean: number) => ({ mean, deviation: mean / 2, p50: mean, p95: 2 * mean });

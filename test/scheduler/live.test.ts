@@ -1,18 +1,18 @@
 /** What is asked of a gateway and of Slurm, and what plans make of it. */
 import { describe, expect, it } from 'vitest';
 import { burstiness, variation } from '../../scheduler/live/burstiness.ts';
-import type { Gateway } from '../../scheduler/live/gateway.ts';
+import type { PlannerGateway } from '../../scheduler/live/gateway.ts';
 import { liveInventory, liveNodes } from '../../scheduler/live/nodes.ts';
 import { slurmInventory } from '../../scheduler/live/sinfo.ts';
 import { liveWorkload } from '../../scheduler/live/workload.ts';
 import { ACCEPTS_LABEL } from '../../shared/deployment/labels.ts';
+import { node } from './support/mock-gateway.ts';
 import { catalogue } from './support/small.ts';
-import { node } from './support/stand-in-gateway.ts';
 
 const MODEL = 'meta-llama/Llama-3.1-8B-Instruct';
 
 /** Answers by path; a workload by the minutes of its window. */
-function gateway(nodes: object[], requests: (minutes: number) => number = () => 0): Gateway {
+function gateway(nodes: object[], requests: (minutes: number) => number = () => 0): PlannerGateway {
   return {
     url: 'http://gateway',
     get: (path) => {
@@ -89,7 +89,7 @@ describe('the live workload', () => {
   });
 
   it('of a gateway that tells no counts arrives as Poisson does', async () => {
-    const silent: Gateway = { ...gateway([]), get: () => Promise.resolve({ data: [{ model: MODEL }] }) };
+    const silent: PlannerGateway = { ...gateway([]), get: () => Promise.resolve({ data: [{ model: MODEL }] }) };
     expect(await burstiness(silent, [MODEL], (name) => name)).toEqual(new Map());
   });
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { findModel } from '../../scheduler/catalogue/catalogue.ts';
 import { checkPlan } from '../../scheduler/planner/check.ts';
-import { plan } from '../../scheduler/planner/milp.ts';
+import { planByMilp } from '../../scheduler/planner/milp.ts';
 import { predict } from '../../scheduler/planner/predict.ts';
 import { freeBytes, kvCapacityTokens, weightBytes } from '../../scheduler/roofline/deployment.ts';
 import {
@@ -161,7 +161,7 @@ describe('a plan', () => {
     ...(parallelism === undefined ? {} : { parallelism }),
   });
   const decided = (parallelism?: Demand['parallelism']) =>
-    plan([pool('h200', 'H200', 4, 8)], [asked(parallelism)], [], {
+    planByMilp([pool('h200', 'H200', 4, 8)], [asked(parallelism)], [], {
       catalogue,
       options: planOptions({ objective: 'throughput' }),
     });
@@ -262,7 +262,7 @@ describe('a prefill and a decode engine that serve as one replica', () => {
       },
     ];
     const options = planOptions();
-    const found = await plan(pools, workload, [], { catalogue, options });
+    const found = await planByMilp(pools, workload, [], { catalogue, options });
     const [placement] = found.placements;
     expect(placement?.spread?.prefill).toBeDefined();
     expect(placement?.gpus).toBe(gpusOf(placement?.spread ?? { tp: 0 }));
@@ -271,7 +271,7 @@ describe('a prefill and a decode engine that serve as one replica', () => {
     expect(Math.abs(meanS / (found.meanLatencyS ?? 0) - 1)).toBeLessThan(0.08);
     expect(found.report?.proven).toBe(true);
     const plain = workload.map((demand): Demand => ({ ...demand, parallelism: [] }));
-    const without = await plan(pools, plain, [], { catalogue, options });
+    const without = await planByMilp(pools, plain, [], { catalogue, options });
     expect(found.meanLatencyS).toBeLessThan(without.meanLatencyS ?? 0);
   });
 

@@ -3,14 +3,14 @@ import { describe, expect, it } from 'vitest';
 import { findModel } from '../../scheduler/catalogue/catalogue.ts';
 import { kvCapacityTokens } from '../../scheduler/roofline/deployment.ts';
 import { simulate } from '../../scheduler/serving/cluster.ts';
-import { DEFAULT_LIMITS, type EngineLimits } from '../../scheduler/serving/limits.ts';
+import { DEFAULT_LIMITS, type SimulatedEngineLimits } from '../../scheduler/serving/limits.ts';
 import { PrefixCache } from '../../scheduler/serving/prefix-cache.ts';
-import { Replica } from '../../scheduler/serving/replica.ts';
+import { SimulatedEngine } from '../../scheduler/serving/replica.ts';
 import { requestsFromTrace, type TraceRow } from '../../scheduler/serving/requests.ts';
 import { catalogue, stepModelOf } from './support/small.ts';
 
 const STEP = stepModelOf({ ...findModel(catalogue, 'Llama-2-13b-hf'), context: 0 }, 'A100-80-SXM');
-const LIMITS: EngineLimits = { ...DEFAULT_LIMITS, prefixBlockTokens: 64 };
+const LIMITS: SimulatedEngineLimits = { ...DEFAULT_LIMITS, prefixBlockTokens: 64 };
 
 const run = (rows: readonly TraceRow[], limits = LIMITS) =>
   simulate({
@@ -90,7 +90,7 @@ describe('the cache of a replica', () => {
       fc.property(rows, (drawn) => {
         const ended = new Set<number>();
         const tight = { ...LIMITS, memoryFraction: 0.41 };
-        const replica = new Replica(STEP, tight, (request) => ended.add(request));
+        const replica = new SimulatedEngine(STEP, tight, (request) => ended.add(request));
         let at = 0;
         drawn.forEach(({ family, blocks, output, gap }, i) => {
           at += gap;

@@ -3,10 +3,10 @@ import { describe, expect, it } from 'vitest';
 import { findModel } from '../../scheduler/catalogue/catalogue.ts';
 import { kvCapacityTokens } from '../../scheduler/roofline/deployment.ts';
 import { type SimulationResult, simulate } from '../../scheduler/serving/cluster.ts';
-import { drawLength, type Lengths, meanLength } from '../../scheduler/serving/lengths.ts';
-import { DEFAULT_LIMITS, type EngineLimits } from '../../scheduler/serving/limits.ts';
-import { exponential, gamma, normal, seeded } from '../../scheduler/serving/random.ts';
-import { Replica } from '../../scheduler/serving/replica.ts';
+import { drawLength, type LengthDistribution, meanLength } from '../../scheduler/serving/lengths.ts';
+import { DEFAULT_LIMITS, type SimulatedEngineLimits } from '../../scheduler/serving/limits.ts';
+import { exponential, gamma, normal, seededRandom } from '../../scheduler/serving/random.ts';
+import { SimulatedEngine } from '../../scheduler/serving/replica.ts';
 import { drawRequests, type Requests, requestsFromRows } from '../../scheduler/serving/requests.ts';
 import { publicModel } from './support/public-models.ts';
 import { catalogue, stepModelOf } from './support/small.ts';
@@ -14,12 +14,12 @@ import { catalogue, stepModelOf } from './support/small.ts';
 /** Its context is not known, so that the memory alone ends a request. */
 const STEP = stepModelOf({ ...findModel(catalogue, 'Llama-2-13b-hf'), context: 0 }, 'A100-80-SXM');
 /** Leaves room for about 5,500 tokens: pre-emption is the rule. */
-const TIGHT: EngineLimits = { ...DEFAULT_LIMITS, memoryFraction: 0.41 };
+const TIGHT: SimulatedEngineLimits = { ...DEFAULT_LIMITS, memoryFraction: 0.41 };
 
 /** Ends by request, all steps taken as far as they go at once or one step at a time. */
-function run(requests: Requests, limits: EngineLimits, stepwise: boolean, step = STEP) {
+function run(requests: Requests, limits: SimulatedEngineLimits, stepwise: boolean, step = STEP) {
   const ends = new Map<number, { first: number | undefined; end: number }>();
-  const replica = new Replica(step, limits, (request, first, end) => {
+  const replica = new SimulatedEngine(step, limits, (request, first, end) => {
     expect(ends.has(request)).toBe(false);
     ends.set(request, { first, end });
   });
@@ -45,7 +45,7 @@ describe('a replica', () => {
   it('ends every request once, whatever comes, and owes nothing afterwards', () => {
     fc.assert(
       fc.property(rows(3000), fc.boolean(), fc.boolean(), fc.boolean(), (list, chunkedPrefill, tight, first) => {
-        const limits: EngineLimits = {
+        const limits: SimulatedEngineLimits = {
           ...(tight ? TIGHT : DEFAULT_LIMITS),
           chunkedPrefill,
           schedule: first ? 'prefill-first' : 'mixed',
@@ -69,7 +69,7 @@ describe('a replica', () => {
     fc.assert(
       fc.property(rows(900), fc.boolean(), (list, tight) => {
         const requests = requestsFromRows(list);
-        const limits: EngineLimits = { ...(tight ? TIGHT : DEFAULT_LIMITS), maxSequences: 8 };
+        const limits: SimulatedEngineLimits = { ...(tight ? TIGHT : DEFAULT_LIMITS), maxSequences: 8 };
         const [leaps, steps] = [run(requests, limits, false), run(requests, limits, true)];
         for (const [i, { first, end }] of leaps.ends) {
           expect(steps.ends.get(i)?.first).toBeCloseTo(first ?? Number.NaN, 6);
@@ -92,7 +92,7 @@ describe('a replica', () => {
     fc.assert(
       fc.property(rows(2500), (list) => {
         const requests = requestsFromRows(list);
-        const limits: EngineLimits = { ...DEFAULT_LIMITS, memoryFraction, maxSequences: 8 };
+        const limits: SimulatedEngineLimits = { ...DEFAULT_LIMITS, memoryFraction, maxSequences: 8 };
         const [leaps, steps] = [run(requests, limits, false, step), run(requests, limits, true, step)];
         for (const [i, { end }] of leaps.ends) expect(steps.ends.get(i)?.end).toBeCloseTo(end, 6);
         expect(steps.counters.decodeTokens).toBe(leaps.counters.decodeTokens);
@@ -174,7 +174,7 @@ const simulation = (changes: Partial<Parameters<typeof simulate>[0]> = {}): Simu
         output: { kind: 'lognormal', mean: 150, sd: 100 },
       },
       { durationS: 120 },
-      seeded(5),
+      seededRandom(5),
     ),
     limits: DEFAULT_LIMITS,
     policy: 'weighted',
@@ -204,7 +204,7 @@ describe('a simulation', () => {
           output: { kind: 'constant', mean: 100 },
         },
         { durationS: 60 },
-        seeded(seed),
+        seededRandom(seed),
       );
     const one = simulation({ requests: requests(1), policy: 'random' });
     expect(simulation({ requests: requests(1), policy: 'random' })).toEqual(one);
@@ -259,21 +259,21 @@ describe('draws', () => {
     Array.from({ length: 40_000 }, draw).reduce((sum, value) => sum + value, 0) / 40_000;
 
   it('have the means they should', () => {
-    const random = seeded(3);
+    const random = seededRandom(3);
     expect(means(() => exponential(random, 2))).toBeCloseTo(2, 1);
     expect(means(() => normal(random))).toBeCloseTo(0, 1);
     expect(means(() => gamma(random, 0.25, 4))).toBeCloseTo(1, 1);
     expect(means(() => gamma(random, 9, 1 / 9))).toBeCloseTo(1, 1);
   });
 
-  it.each<Lengths>([
+  it.each<LengthDistribution>([
     { kind: 'normal', mean: 74, sd: 211, min: 5 },
     { kind: 'normal', mean: 1169, sd: 1276, min: 5 },
     { kind: 'lognormal', mean: 300, sd: 200 },
     { kind: 'constant', mean: 10 },
     { kind: 'samples', values: [1, 2, 3] },
   ])('lengths $kind of $mean have the mean that plans count with', (lengths) => {
-    const random = seeded(4);
+    const random = seededRandom(4);
     const mean = means(() => drawLength(lengths, random));
     expect(Math.abs(mean / meanLength(lengths) - 1)).toBeLessThan(0.03);
   });

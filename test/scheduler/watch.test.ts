@@ -28,18 +28,18 @@ const asks = (model: string, rate: number, more: object = {}) => ({
   ...more,
 });
 
-let house = new StandInAgents();
+let cluster = new StandInAgents();
 let argv: string[] = [];
 let path = '';
 beforeEach(async () => {
   const here = mkdtempSync(join(folder, 'test-'));
-  house = new StandInAgents();
-  await house.open();
+  cluster = new StandInAgents();
+  await cluster.open();
   path = join(here, 'plan.json');
   writeFileSync(join(here, 'key'), 'operator-key', { mode: 0o600 });
-  argv = ['--gateway', house.url, '--key-file', join(here, 'key')];
+  argv = ['--gateway', cluster.url, '--key-file', join(here, 'key')];
 });
-afterEach(() => house.close());
+afterEach(() => cluster.close());
 
 let now = Date.parse('2026-01-01T00:00:00Z');
 
@@ -68,7 +68,7 @@ function wanted(models: string[] = [QWEN, LLAMA, HUGE, UNKNOWN]): Record<string,
 
 /** A node that serves `model` because a factory ordered it. */
 function deploy(model: string): void {
-  const node = house.idle('*');
+  const node = cluster.idle('*');
   Object.assign(node, {
     state: 'SERVING',
     model,
@@ -78,19 +78,19 @@ function deploy(model: string): void {
 
 describe('watching', () => {
   it('plans when a model has no replica, hands the plan over, and starts nothing', async () => {
-    house.idle(QWEN);
-    house.workload = [asks(QWEN, 1)];
+    cluster.idle(QWEN);
+    cluster.workload = [asks(QWEN, 1)];
     const out = await watch(5);
     expect(out.match(/plans again/g)?.length).toBe(1);
     expect(out).toMatch(/would have 1 replicas of Qwen\/Qwen3-8B on agents instead of 0/);
     expect(wanted()).toEqual({ [QWEN]: 1 });
-    expect(house.asked).toEqual([]);
-    expect(house.weights).toEqual([]);
+    expect(cluster.asked).toEqual([]);
+    expect(cluster.weights).toEqual([]);
   });
 
   it('without --plan writes no file', async () => {
-    house.idle(QWEN);
-    house.workload = [asks(QWEN, 1)];
+    cluster.idle(QWEN);
+    cluster.workload = [asks(QWEN, 1)];
     argv = argv.filter((word) => word !== '--plan');
     const lines: string[] = [];
     const io = { out: (text: string) => void lines.push(text), log: () => {} };
@@ -101,29 +101,29 @@ describe('watching', () => {
   });
 
   it('plans when the load has been 20 % off for 10 minutes, not for a burst', async () => {
-    for (const _ of [1, 2, 3]) house.idle(QWEN);
-    house.workload = [asks(QWEN, 2)];
-    const burst = await watch(8, (at) => Object.assign(house, { workload: [asks(QWEN, at === 3 ? 10 : 2)] }));
+    for (const _ of [1, 2, 3]) cluster.idle(QWEN);
+    cluster.workload = [asks(QWEN, 2)];
+    const burst = await watch(8, (at) => Object.assign(cluster, { workload: [asks(QWEN, at === 3 ? 10 : 2)] }));
     expect(burst.match(/plans again/g)?.length).toBe(1);
-    const lasting = await watch(16, (at) => Object.assign(house, { workload: [asks(QWEN, at >= 2 ? 50 : 2)] }));
+    const lasting = await watch(16, (at) => Object.assign(cluster, { workload: [asks(QWEN, at >= 2 ? 50 : 2)] }));
     expect(lasting).toMatch(/50\.0 requests\/s for 10 minutes, planned for 2\.00/);
     expect(wanted()[QWEN]).toBeGreaterThan(1);
   });
 
   it('counts what the factory runs, and keeps it in the plan', async () => {
     deploy(QWEN);
-    house.idle(QWEN);
-    house.workload = [asks(QWEN, 1)];
+    cluster.idle(QWEN);
+    cluster.workload = [asks(QWEN, 1)];
     const out = await watch(2);
     expect(out).toContain('nothing to change');
     expect(wanted()).toEqual({ [QWEN]: 1 });
   });
 
   it('jobs of the factory on a cluster count, and stay in the plan', async () => {
-    const job = house.idle('*');
+    const job = cluster.idle('*');
     Object.assign(job, { state: 'SERVING', model: QWEN, labels: { factory: 'pool' } });
-    house.idle(QWEN);
-    house.workload = [asks(QWEN, 1)];
+    cluster.idle(QWEN);
+    cluster.workload = [asks(QWEN, 1)];
     await watch(2);
     expect(wanted()).toEqual({ [QWEN]: 1 });
   });
@@ -131,7 +131,7 @@ describe('watching', () => {
   it('with --reclaim moves a node of the factory to a model that lacks one, and without it does not', async () => {
     deploy(QWEN);
     deploy(QWEN);
-    house.workload = [asks(QWEN, 1), asks(LLAMA, 1)];
+    cluster.workload = [asks(QWEN, 1), asks(LLAMA, 1)];
     await watch(2);
     expect(wanted()).toEqual({ [QWEN]: 2 });
     await watch(2, () => {}, 60_000, ['--reclaim']);
@@ -139,9 +139,9 @@ describe('watching', () => {
   });
 
   it("leaves others' nodes alone, counts on them, and shows idle ones", async () => {
-    Object.assign(house.idle('*'), { state: 'SERVING', model: LLAMA, labels: { 'otela.deployment': 'by-hand' } });
-    house.idle('*').labels = {};
-    house.workload = [asks(LLAMA, 1)];
+    Object.assign(cluster.idle('*'), { state: 'SERVING', model: LLAMA, labels: { 'otela.deployment': 'by-hand' } });
+    cluster.idle('*').labels = {};
+    cluster.workload = [asks(LLAMA, 1)];
     const out = await watch(2, () => {}, 60_000, ['--reclaim']);
     expect(out).toMatch(/network: A100-80-SXM x1/);
     expect(out).toMatch(/idle: node nbxxxxxx .* takes no deployments/);
@@ -149,24 +149,24 @@ describe('watching', () => {
   });
 
   it('says which models fit nowhere, and plans the others', async () => {
-    house.idle('Qwen/*');
-    house.idle('meta-llama/*');
-    house.workload = [asks(QWEN, 1), asks(HUGE, 1), asks('mistralai/Mistral-7B-v0.1', 1)];
+    cluster.idle('Qwen/*');
+    cluster.idle('meta-llama/*');
+    cluster.workload = [asks(QWEN, 1), asks(HUGE, 1), asks('mistralai/Mistral-7B-v0.1', 1)];
     const out = await watch(1);
     expect(out).toMatch(/NOT PLACED: .*70B.* memory \(C2\) binds/);
     expect(wanted()).toEqual({ [QWEN]: 1 });
   });
 
   it('takes a model that was asked for and that no node served', async () => {
-    house.idle('*');
-    house.workload = [asks(LLAMA, 0, { unserved: 60, input: lengths(0), output: lengths(0) })];
+    cluster.idle('*');
+    cluster.workload = [asks(LLAMA, 0, { unserved: 60, input: lengths(0), output: lengths(0) })];
     expect(await watch(1)).toMatch(/planned with 512 \+ 256 tokens/);
     expect(wanted()).toEqual({ [LLAMA]: 1 });
   });
 
   it('leaves out names that no model can have, and models that the catalogue does not know', async () => {
-    house.idle(QWEN);
-    house.workload = [asks(QWEN, 1), ...['x'.repeat(1024), '', UNKNOWN].map((model) => asks(model, 1))];
+    cluster.idle(QWEN);
+    cluster.workload = [asks(QWEN, 1), ...['x'.repeat(1024), '', UNKNOWN].map((model) => asks(model, 1))];
     const out = await watch(1);
     expect(out).toMatch(/^x{256} is asked for but left out/m);
     expect(out).toMatch(/unknown\/model is asked for but left out/);
@@ -174,9 +174,9 @@ describe('watching', () => {
   });
 
   it('plans a model that the catalogue does not know by what its replicas serve', async () => {
-    for (const _ of [1, 2]) Object.assign(house.idle('*'), { state: 'SERVING', model: UNKNOWN, labels: {} });
-    house.idle('*');
-    house.workload = [asks(UNKNOWN, 6)];
+    for (const _ of [1, 2]) Object.assign(cluster.idle('*'), { state: 'SERVING', model: UNKNOWN, labels: {} });
+    cluster.idle('*');
+    cluster.workload = [asks(UNKNOWN, 6)];
     const enough = await watch(1);
     expect(enough).toMatch(
       /unknown\/model is not in the catalogue: planned by what its replicas serve now, 3.00 requests\/s each/,
@@ -184,15 +184,15 @@ describe('watching', () => {
     expect(enough).toContain('its latency is not planned');
     expect(wanted()).toEqual({});
     // Two did all they were seen to do, and requests were refused: a third is wanted.
-    house.workload = [asks(UNKNOWN, 6, { unserved: 1500 })];
+    cluster.workload = [asks(UNKNOWN, 6, { unserved: 1500 })];
     await watch(1);
     expect(wanted()).toEqual({ [UNKNOWN]: 1 });
   });
 
   it('goes on when the gateway is away, with the plan that it has', async () => {
-    house.idle(QWEN);
-    house.workload = [asks(QWEN, 1)];
-    const out = await watch(5, (at) => Object.assign(house, { down: at === 1 || at === 2 }));
+    cluster.idle(QWEN);
+    cluster.workload = [asks(QWEN, 1)];
+    const out = await watch(5, (at) => Object.assign(cluster, { down: at === 1 || at === 2 }));
     expect(out).toMatch(/answers 503; the former plan stays/);
     expect(out.match(/plans again/g)?.length).toBe(1);
     expect(JSON.parse(readFileSync(path, 'utf8'))).toMatchObject({ placements: [{ model: QWEN, replicas: 1 }] });

@@ -1,10 +1,10 @@
 /** The machine's clock is set by ten minutes. What a process remembers for seconds holds for seconds all the same. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Bucket } from '../../shared/collections/bucket.ts';
-import { within } from '../../shared/collections/within.ts';
+import { isRecent } from '../../shared/collections/is-recent.ts';
+import { TokenBucket } from '../../shared/collections/token-bucket.ts';
 import { Breakers } from '../../shared/routing/breaker.ts';
-import { BusyNodes } from '../../shared/routing/busy.ts';
+import { BusyNodeMemory } from '../../shared/routing/busy.ts';
 import { LiveNodes } from '../../shared/routing/live.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { HangWatch } from '../../shared/upstream/hang-watch.ts';
@@ -37,7 +37,7 @@ describe.each(SETTINGS)('the clock is set by %d ms', (by) => {
   });
 
   it('a node is asked again a quarter of a second after it said that it is busy', () => {
-    const busy = new BusyNodes();
+    const busy = new BusyNodeMemory();
     busy.mark('node', START);
     expect(busy.has('node', START)).toBe(true);
     expect(busy.has('node', START + by + 251)).toBe(false);
@@ -63,7 +63,7 @@ describe.each(SETTINGS)('the clock is set by %d ms', (by) => {
   });
 
   it('a token bucket gives its burst and its rate, and no more', () => {
-    const bucket = new Bucket(10, 20, START);
+    const bucket = new TokenBucket(10, 20, START);
     const taken = (now: number) => Array.from({ length: 100 }, () => bucket.take(1, now)).filter(Boolean).length;
     expect(taken(START)).toBe(20);
     expect(taken(START + by)).toBeLessThanOrEqual(20);
@@ -83,7 +83,7 @@ describe.each(SETTINGS)('the clock is set by %d ms', (by) => {
 it('an interval that is measured with a clock is never longer than the interval that was asked for', () => {
   fc.assert(
     fc.property(fc.nat(1_000_000), fc.integer({ min: -2_000_000, max: 2_000_000 }), (ms, passed) => {
-      expect(within(ms, START, START + passed)).toBe(passed >= 0 && passed < ms);
+      expect(isRecent(ms, START, START + passed)).toBe(passed >= 0 && passed < ms);
     }),
   );
 });

@@ -1,7 +1,7 @@
 /** More than a member may say: each flood ends with its own channel. */
 import { describe, expect, it } from 'vitest';
 import { concat } from '../../shared/collections/concat.ts';
-import { decodeMessage, encodePart, type Part } from '../../shared/gossip/messages.ts';
+import { decodeMessage, encodeMessagePart, type MessagePart } from '../../shared/gossip/messages.ts';
 import { decodeRecord } from '../../shared/lattice/record.ts';
 import type { EntryUpdate } from '../../shared/lattice/update.ts';
 import { Membership } from './issuer.ts';
@@ -16,7 +16,7 @@ describe('a flood', () => {
     let sent = 0;
     const flood = () => {
       for (let i = 0; i < 20; i++, sent++) {
-        const bytes = encodePart({ type: 'news', update: villain.membership.say('SERVING', true) });
+        const bytes = encodeMessagePart({ type: 'news', update: villain.membership.say('SERVING', true) });
         target.node.take({ type: 'message', peer: session(villain), bytes });
       }
       if (sent < 6000) world.clock.after(2, flood);
@@ -47,13 +47,13 @@ describe('a flood', () => {
       tie: 'ab'.repeat(8),
       mark: '',
     }));
-    const digest = encodePart({ type: 'digest', digest: { issuer: id, items } });
+    const digest = encodeMessagePart({ type: 'digest', digest: { issuer: id, items } });
     const before = process.memoryUsage().heapUsed;
     const from = target.node.sent.bytes;
     for (let i = 0; i < 400; i++) target.node.take({ type: 'message', peer: session(villain), bytes: digest });
     for (let i = 0; i < 2000; i++) {
       const ping = { type: 'ping', seq: i, root: new Uint8Array(8), livenessHash: i } as const;
-      target.node.take({ type: 'message', peer: session(villain), bytes: encodePart(ping) });
+      target.node.take({ type: 'message', peer: session(villain), bytes: encodeMessagePart(ping) });
     }
     world.run(3000);
     expect(hungUp(world, target, villain)[0]).toBe('flood');
@@ -73,7 +73,7 @@ describe('a flood', () => {
     // The one of the two that all agree on, and then the other one.
     const send = (update: EntryUpdate | undefined) => {
       if (update === undefined) throw new Error('no word');
-      const bytes = encodePart({ type: 'news', update });
+      const bytes = encodeMessagePart({ type: 'news', update });
       target.node.take({ type: 'message', peer: session(villain), bytes });
     };
     for (const word of words) send(word);
@@ -94,7 +94,7 @@ describe('a flood', () => {
       target.node.take({
         type: 'message',
         peer: session(villain),
-        bytes: encodePart({ type: 'probe', seq: i, target: victim }),
+        bytes: encodeMessagePart({ type: 'probe', seq: i, target: victim }),
       });
     }
     world.run(3000);
@@ -115,7 +115,7 @@ describe('a peer that answers a pull without end', () => {
       if (decodeMessage(action.bytes)[0]?.type !== 'digest') return;
       asked++;
       world.clock.after(1, () =>
-        target.node.take({ type: 'message', peer: me, bytes: encodePart({ type: 'done', more: true }) }),
+        target.node.take({ type: 'message', peer: me, bytes: encodeMessagePart({ type: 'done', more: true }) }),
       );
     };
     villain.node.hang();
@@ -123,8 +123,8 @@ describe('a peer that answers a pull without end', () => {
       type: 'message',
       peer: me,
       bytes: concat([
-        encodePart({ type: 'ack', seq: 0, root: new Uint8Array(8).fill(3), livenessHash: 0, paceMs: 0 }),
-        encodePart({ type: 'sums', issuers: [sums] }),
+        encodeMessagePart({ type: 'ack', seq: 0, root: new Uint8Array(8).fill(3), livenessHash: 0, paceMs: 0 }),
+        encodeMessagePart({ type: 'sums', issuers: [sums] }),
       ]),
     });
     world.run(3000);
@@ -138,7 +138,7 @@ describe('a peer that makes itself be asked', () => {
     const { world, villain, target } = siege();
     const me = session(villain);
     const { id } = world.issuer;
-    const send = (part: Part) => target.node.take({ type: 'message', peer: me, bytes: encodePart(part) });
+    const send = (part: MessagePart) => target.node.take({ type: 'message', peer: me, bytes: encodeMessagePart(part) });
     for (let round = 0; round < 100; round++) {
       const items = Array.from({ length: 200 }, (_, i) => ({
         id: (round * 1000 + i).toString(16).padStart(32, '0'),
@@ -160,8 +160,8 @@ describe('a peer that makes itself be asked', () => {
   it('by a part that looks like an answer is charged like any other', () => {
     const { world, villain, target } = siege();
     const bytes = concat([
-      encodePart({ type: 'done', more: false }),
-      new Uint8Array(encodePart({ type: 'sums', issuers: [] })),
+      encodeMessagePart({ type: 'done', more: false }),
+      new Uint8Array(encodeMessagePart({ type: 'sums', issuers: [] })),
     ]);
     const filler = Array.from({ length: 1500 }, () => bytes);
     for (let i = 0; i < 1200; i++) {

@@ -1,7 +1,7 @@
 /** What a member says falsely: no message, forged, or a lie. */
 import { describe, expect, it } from 'vitest';
 import { concat } from '../../shared/collections/concat.ts';
-import { encodePart, MESSAGE_MAX_BYTES, suspicionMessage } from '../../shared/gossip/messages.ts';
+import { encodeMessagePart, MESSAGE_MAX_BYTES, suspicionMessage } from '../../shared/gossip/messages.ts';
 import { ByteWriter } from '../../shared/lattice/bytes.ts';
 import { encodeUpdate } from '../../shared/lattice/update.ts';
 import { Membership } from './issuer.ts';
@@ -18,7 +18,7 @@ describe('bytes that are no message', () => {
     ['random bytes', new Uint8Array([200, ...random(500)])],
     [
       'a part that ends early',
-      encodePart({ type: 'ping', seq: 1, root: new Uint8Array(8), livenessHash: 0 }).subarray(0, 6),
+      encodeMessagePart({ type: 'ping', seq: 1, root: new Uint8Array(8), livenessHash: 0 }).subarray(0, 6),
     ],
     ['a length far beyond the message', huge],
     ['a digest of a million items', new ByteWriter().byte(9).blob(manyItems).done()],
@@ -27,7 +27,9 @@ describe('bytes that are no message', () => {
     ['ten thousand parts', new Uint8Array(20_000).fill(12).map((_value, i) => (i % 2 === 0 ? 12 : 0))],
     [
       'a payload of 4097 bytes',
-      concat([encodePart({ type: 'news', update: { kind: 'entry', record: random(99), payload: random(4097) } })]),
+      concat([
+        encodeMessagePart({ type: 'news', update: { kind: 'entry', record: random(99), payload: random(4097) } }),
+      ]),
     ],
   ];
 
@@ -133,7 +135,7 @@ describe('a member that lies', () => {
         target.node.take({
           type: 'message',
           peer: me,
-          bytes: encodePart({
+          bytes: encodeMessagePart({
             type: 'suspicion',
             suspicion: { target: session(agent), incarnation, observer: me, signature, proof: undefined },
           }),

@@ -1,6 +1,6 @@
 /** An institution of the simulator: its root, one gateway key, the tickets it gives and the words it signs. */
 import { issuerId, signCertificate } from '../../shared/lattice/certificate.ts';
-import { signFloor, signRevocation } from '../../shared/lattice/control.ts';
+import { signGcWatermark, signRevocation } from '../../shared/lattice/control.ts';
 import type { Crypto, Signer } from '../../shared/lattice/crypto.ts';
 import { signEviction } from '../../shared/lattice/eviction.ts';
 import type { Lifecycle } from '../../shared/lattice/node.ts';
@@ -59,7 +59,7 @@ export class Issuer {
   }
 
   floor(at: number): Update {
-    return { kind: 'floor', floor: signFloor({ certificate: this.certificate, at }, this.gateway) };
+    return { kind: 'floor', floor: signGcWatermark({ certificate: this.certificate, at }, this.gateway) };
   }
 
   revoke(): Update {

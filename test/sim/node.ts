@@ -5,16 +5,16 @@
 
 import type { GossipMemory } from '../../shared/gossip/index.ts';
 import {
-  type Action,
   createGossip,
-  type Event,
+  type GossipAction,
+  type GossipEvent,
   type GossipOptions,
+  type GossipSelf,
   type GossipState,
-  type Self,
   step,
 } from '../../shared/gossip/index.ts';
 import type { Signer } from '../../shared/lattice/crypto.ts';
-import type { Replica } from '../../shared/lattice/replica.ts';
+import type { RegistryReplica } from '../../shared/lattice/replica.ts';
 import type { Clock } from './clock.ts';
 import type { CountingCrypto } from './crypto.ts';
 import { HEADER_BYTES } from './network.ts';
@@ -27,8 +27,8 @@ const STALL = { everyMs: 10_000, meanMs: 20 };
 
 interface NodeSetup {
   name: string;
-  self: Self;
-  replica: Replica;
+  self: GossipSelf;
+  replica: RegistryReplica;
   crypto: CountingCrypto;
   signer: Signer | undefined;
   options: Partial<GossipOptions>;
@@ -39,19 +39,19 @@ interface NodeSetup {
   /** Its clock against virtual time. */
   skewMs?: number;
   /** What the core wants done, and when its CPU was done with it. */
-  onAction: (node: SimNode, action: Action, at: number) => void;
+  onAction: (node: SimNode, action: GossipAction, at: number) => void;
 }
 
 export class SimNode {
   readonly name: string;
-  readonly self: Self;
+  readonly self: GossipSelf;
   readonly state: GossipState;
-  readonly replica: Replica;
+  readonly replica: RegistryReplica;
   readonly sent = { bytes: 0, messages: 0 };
   readonly received = { messages: 0 };
   status: 'running' | 'hung' | 'dead' = 'running';
   readonly #setup: NodeSetup;
-  readonly #inbox: Event[] = [];
+  readonly #inbox: GossipEvent[] = [];
   #freeAt = 0;
   #working = false;
   #timer = 0;
@@ -74,7 +74,7 @@ export class SimNode {
   }
 
   /** Events wait while the CPU is busy, the process is stopped or a stall lasts; in order. */
-  take(event: Event): void {
+  take(event: GossipEvent): void {
     if (this.status === 'dead') return;
     this.#inbox.push(event);
     this.#work();
@@ -122,7 +122,7 @@ export class SimNode {
     });
   }
 
-  #handle(event: Event): void {
+  #handle(event: GossipEvent): void {
     const { clock, crypto, rng, onAction, skewMs = 0 } = this.#setup;
     const before = crypto.count.verified;
     const actions = step(this.state, event, clock.now + skewMs, rng);

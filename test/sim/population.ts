@@ -1,7 +1,7 @@
 /** Who lives in a world: issuers, gateways and agents are made and placed here; nobody is started. */
-import type { Action, GossipMemory, GossipOptions, PeerId } from '../../shared/gossip/index.ts';
+import type { GossipAction, GossipMemory, GossipOptions, PeerId } from '../../shared/gossip/index.ts';
 import { keyName } from '../../shared/lattice/certificate.ts';
-import { Replica } from '../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../shared/lattice/replica.ts';
 import { type CountingCrypto, standInSigner } from './crypto.ts';
 import { EPOCH_S, Issuer, type Membership } from './issuer.ts';
 import { SimNode } from './node.ts';
@@ -24,7 +24,7 @@ interface PopulationSetup {
   rng: Rng;
   options: PopulationOptions;
   /** What a core wants done, and when its CPU was done with it. */
-  act(peer: PeerId, node: SimNode, action: Action, at: number): void;
+  act(peer: PeerId, node: SimNode, action: GossipAction, at: number): void;
 }
 
 export class Population {
@@ -87,7 +87,7 @@ export class Population {
     return gateway;
   }
 
-  #embody(membership: Membership, replica: Replica): Agent {
+  #embody(membership: Membership, replica: RegistryReplica): Agent {
     const { places, crypto, rng, options, act } = this.#setup;
     const { session, signer, cluster, host } = membership;
     const node = new SimNode({
@@ -114,9 +114,9 @@ export class Population {
     return issuer.admit({ provider: 'lab', cluster, birth }, standInSigner(rng), host);
   }
 
-  #replica(): Replica {
+  #replica(): RegistryReplica {
     const ids = new Set(this.issuers.map((issuer) => issuer.id));
-    return new Replica({ crypto: this.#setup.crypto, accepts: (issuer) => ids.has(issuer) });
+    return new RegistryReplica({ crypto: this.#setup.crypto, accepts: (issuer) => ids.has(issuer) });
   }
 
   #newHost(): string {

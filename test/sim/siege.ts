@@ -1,6 +1,6 @@
 /** A cluster with one hostile member, whose bytes a test writes. */
 import { concat } from '../../shared/collections/concat.ts';
-import { encodePart, type Part } from '../../shared/gossip/messages.ts';
+import { encodeMessagePart, type MessagePart } from '../../shared/gossip/messages.ts';
 import { peersOf, session } from './observe.ts';
 import { type Agent, World } from './world.ts';
 
@@ -13,7 +13,7 @@ export function siege(nodes = 12, seed = 41) {
   const target = world.agents.find((agent) => session(agent) === peer);
   if (target === undefined) throw new Error('the villain has no neighbour');
   const send = (bytes: Uint8Array) => target.node.take({ type: 'message', peer: session(villain), bytes });
-  const say = (...parts: Part[]) => send(concat(parts.map(encodePart)));
+  const say = (...parts: MessagePart[]) => send(concat(parts.map(encodeMessagePart)));
   return { world, villain, target, send, say, roots: () => world.fingerprint(target.node.replica) };
 }
 

@@ -1,5 +1,5 @@
 /** The tunnel of each agent to each gateway, as far as gossip sees it: words that go up, relays that ask, and whether it is open. */
-import type { PeerId, Verdict } from '../../shared/gossip/index.ts';
+import type { PathVerdict, PeerId } from '../../shared/gossip/index.ts';
 import { encodeUpdate, type Update } from '../../shared/lattice/update.ts';
 import { type Agent, type Gateway, type Place, type Places, peerId } from './places.ts';
 
@@ -61,7 +61,7 @@ export class Tunnels {
 
   /** PROBE over the own tunnel, to the target's tunnel object, to the target and back. */
   ask(from: Place, target: string): void {
-    const answer = (verdict: Verdict, ms: number) =>
+    const answer = (verdict: PathVerdict, ms: number) =>
       this.#places.clock.after(ms, () => from.node.take({ type: 'relayed', target, verdict }));
     if (from.kind === 'gateway') return this.#relayAt(from, target, answer);
     from.node.count(40);
@@ -78,7 +78,7 @@ export class Tunnels {
     );
   }
 
-  #relayAt(gateway: Gateway, target: string, answer: (verdict: Verdict, ms: number) => void): void {
+  #relayAt(gateway: Gateway, target: string, answer: (verdict: PathVerdict, ms: number) => void): void {
     const agent = this.#places.byPeer.get(target);
     if (agent?.kind !== 'agent' || agent.tunnels.get(gateway.id) !== true) return answer('unknown', 0.2);
     const there = this.#places.network.travel(gateway.host, agent.host, this.#places.network.options.gatewayMs);

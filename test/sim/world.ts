@@ -2,9 +2,9 @@
  * Clusters of agents and their gateways in virtual time. Everything that decides is real (shared/gossip, shared/lattice); what is made up is
  * the network, the CPU, the signatures and the tunnels, whose messages are counted as the agents' own.
  */
-import { type Action, livenessOf, type PeerId, remember } from '../../shared/gossip/index.ts';
+import { type GossipAction, livenessOf, type PeerId, saveState } from '../../shared/gossip/index.ts';
 import type { Lifecycle } from '../../shared/lattice/node.ts';
-import type { Replica } from '../../shared/lattice/replica.ts';
+import type { RegistryReplica } from '../../shared/lattice/replica.ts';
 import type { Update } from '../../shared/lattice/update.ts';
 import { Clock } from './clock.ts';
 import { standInCrypto } from './crypto.ts';
@@ -43,7 +43,7 @@ const TUNNEL_TIMEOUT_MS = 20_000;
 export interface Told {
   at: number;
   node: string;
-  action: Action;
+  action: GossipAction;
 }
 
 export class World {
@@ -61,7 +61,7 @@ export class World {
   /** Every notable action, in order; tests read it. */
   readonly told: Told[] = [];
   /** Hears each action with the virtual time at which it took effect. */
-  listener: (peer: PeerId, action: Action, at: number) => void = () => {};
+  listener: (peer: PeerId, action: GossipAction, at: number) => void = () => {};
 
   constructor(options: Partial<WorldOptions> = {}) {
     this.options = { ...DEFAULT_WORLD, ...options };
@@ -108,7 +108,7 @@ export class World {
   }
 
   /** A new agent with a fresh session; it knows nobody unless a replica is given. */
-  join(cluster: string, host?: string, replica?: Replica): Agent {
+  join(cluster: string, host?: string, replica?: RegistryReplica): Agent {
     const agent = this.#population.join(this.issuer, cluster, host, replica);
     agent.membership.say('JOIN');
     this.#startAgent(agent);
@@ -159,7 +159,7 @@ export class World {
 
   /** A gateway's object comes back: from its storage and memory, or with nothing. */
   restartGateway(gateway: Gateway, keeps: 'all' | 'nothing'): Gateway {
-    const memory = keeps === 'all' ? remember(gateway.node.state) : undefined;
+    const memory = keeps === 'all' ? saveState(gateway.node.state) : undefined;
     this.kill(gateway);
     this.gateways.splice(this.gateways.indexOf(gateway), 1);
     const replica = keeps === 'all' ? gateway.node.replica : undefined;
@@ -231,7 +231,7 @@ export class World {
     return this.clock.now - from;
   }
 
-  #act(from: PeerId, node: SimNode, action: Action, at: number): void {
+  #act(from: PeerId, node: SimNode, action: GossipAction, at: number): void {
     const agent = this.#places.byPeer.get(from);
     if (agent?.node !== node) return;
     this.listener(from, action, at);
@@ -273,7 +273,7 @@ export class World {
   }
 
   /** Roots of all running replicas, to be compared. */
-  fingerprint(replica: Replica): string {
+  fingerprint(replica: RegistryReplica): string {
     return this.#population.issuers
       .map(({ id }) => {
         const { live, left } = replica.fingerprint(id);

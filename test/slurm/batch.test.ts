@@ -1,8 +1,8 @@
 /** A batch on real Slurm jobs; half of them are preempted while they work on it. */
 import OpenAI, { toFile } from 'openai';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { type House, MODEL } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { MODEL, type TestCluster } from '../support/test-cluster.ts';
 import type { Cluster } from './cluster.ts';
 import { openPlace } from './place.ts';
 
@@ -10,7 +10,7 @@ import { openPlace } from './place.ts';
 const LINES = Number(process.env.OTELA_BATCH_LINES ?? 500);
 const ENDPOINT = '/v1/chat/completions';
 
-let house: House;
+let house: TestCluster;
 let cluster: Cluster;
 let token: string;
 

@@ -1,8 +1,8 @@
 /** A factory as its operators and users see it. */
 import { z } from 'zod';
 import type { GatewayClient } from '../support/gateway-client.ts';
-import { chatBody } from '../support/house.ts';
 import { eventually } from '../support/processes.ts';
+import { chatBody } from '../support/test-cluster.ts';
 
 const shown = z.object({
   data: z.array(

@@ -1,9 +1,9 @@
 /** Jobs of an ordinary user in a Slurm, each an agent, beside a replica outside Slurm. */
 import * as z from 'zod';
 import type { RegisteredNode } from '../support/gateway.ts';
-import { type House, MODEL } from '../support/house.ts';
 import { stream } from '../support/load.ts';
 import { eventually } from '../support/processes.ts';
+import { MODEL, type TestCluster } from '../support/test-cluster.ts';
 import type { Cluster, Job } from './cluster.ts';
 import { openPlace } from './place.ts';
 
@@ -16,11 +16,11 @@ export const PREEMPTING = { sbatch: ['--partition=normal', '-w n3', '--gres=gpu:
 const historySchema = z.object({ data: z.array(z.looseObject({ event: z.string(), cause: z.string().nullable() })) });
 
 export class Jobs {
-  readonly house: House;
+  readonly house: TestCluster;
   readonly cluster: Cluster;
   token: string;
 
-  private constructor(house: House, cluster: Cluster, token: string) {
+  private constructor(house: TestCluster, cluster: Cluster, token: string) {
     this.house = house;
     this.cluster = cluster;
     this.token = token;

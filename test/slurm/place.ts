@@ -1,15 +1,15 @@
-import { type House, openHouse } from '../support/house.ts';
+import { openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 import { Cluster } from './cluster.ts';
 
 /** A gateway with a replica outside Slurm, a Slurm beside it, and the file with the token by which jobs join. `endAll` ends it. */
 export interface Place {
-  house: House;
+  house: TestCluster;
   cluster: Cluster;
   token: string;
 }
 
 export async function openPlace(): Promise<Place> {
-  const house = await openHouse();
+  const house = await openTestCluster();
   const cluster = await Cluster.up();
   return { house, cluster, token: await cluster.secret('token', await house.gateway.createJoinToken('hpc', 'alps')) };
 }

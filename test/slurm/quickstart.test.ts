@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { follow } from '../docs/reader.ts';
 import { Gateway } from '../support/gateway.ts';
-import { MODEL } from '../support/house.ts';
 import { endAll, freePort } from '../support/processes.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import { Cluster } from './cluster.ts';
 import { readerOn } from './page-reader.ts';
 

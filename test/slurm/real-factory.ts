@@ -1,7 +1,7 @@
 /** A whole factory on a real batch system: its factory.toml, whose jobs are agents with stand-in engines, and its program. */
 import { join } from 'node:path';
-import { MODEL } from '../support/house.ts';
 import { Managed } from '../support/processes.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import { USER } from './cluster.ts';
 
 interface Site {

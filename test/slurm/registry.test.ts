@@ -1,12 +1,12 @@
 /** What the registry shows while Slurm preempts, kills and ends jobs: nobody dead is routed to, nobody alive is kept out. */
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { type House, MODEL } from '../support/house.ts';
 import { load } from '../support/load.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { MODEL, type TestCluster } from '../support/test-cluster.ts';
 import type { Cluster, Job } from './cluster.ts';
 import { openPlace } from './place.ts';
 
-let house: House;
+let house: TestCluster;
 let cluster: Cluster;
 let token: string;
 

@@ -4,9 +4,9 @@ import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type SealNode, sealedFetch } from '../../clients/seal/index.ts';
 import { text as wordsOf } from '../support/engine/words.ts';
-import { type House, MODEL } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { type ProviderRoot, providerRoot } from '../support/provider-root.ts';
+import { MODEL, type TestCluster } from '../support/test-cluster.ts';
 import type { Cluster, Job } from './cluster.ts';
 import { openPlace } from './place.ts';
 
@@ -17,7 +17,7 @@ const weather = {
   function: { name: 'weather', parameters: { type: 'object', properties: { city: { type: 'string' } } } },
 };
 
-let house: House;
+let house: TestCluster;
 let cluster: Cluster;
 let root: ProviderRoot;
 const jobs: Job[] = [];

@@ -3,8 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { MODEL } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import type { Job } from './cluster.ts';
 import { openPlace } from './place.ts';
 

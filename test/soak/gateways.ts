@@ -18,7 +18,7 @@ console.log(
 );
 const { status } = spawnSync(
   NODE,
-  [join(ROOT, 'node_modules/vitest/vitest.mjs'), 'run', '--project', 'e2e', 'test/e2e/following'],
+  [join(ROOT, 'node_modules/vitest/vitest.mjs'), 'run', '--project', 'e2e', 'test/e2e/replication'],
   {
     cwd: ROOT,
     stdio: 'inherit',

@@ -13,8 +13,8 @@ import { USER } from '../slurm/cluster.ts';
 import { launcherCase, PREFIX } from '../slurm/launcher-case.ts';
 import { installPrograms } from '../slurm/programs.ts';
 import { Gateway } from '../support/gateway.ts';
-import { MODEL } from '../support/house.ts';
 import { atEnd, eventually, freePort, Managed } from '../support/processes.ts';
+import { MODEL } from '../support/test-cluster.ts';
 import { runByHand } from './by-hand.ts';
 
 const ROOT = process.env.OTELA_HTCONDOR_ROOT ?? '/';

@@ -11,7 +11,7 @@ import {
   isOver,
   linesOf,
   memoryDuring,
-  openBatchHouse,
+  openBatchCluster,
   startNode,
   upload,
   watch,
@@ -27,8 +27,8 @@ const { values } = parseArgs({
 const [BATCHES, LINES] = [Number(values.batches), Number(values.lines)];
 
 const failures: string[] = [];
-const house = await openBatchHouse(0);
-const { client, gateway } = house;
+const cluster = await openBatchCluster(0);
+const { client, gateway } = cluster;
 const file = await upload(client, linesOf(LINES, 'unary'));
 const startedAt = performance.now();
 const {
@@ -57,7 +57,7 @@ console.log(`${(bytes / 1024 / 1024).toFixed(1)} MiB on disk beside one input fi
 if (most > MEMORY_MAX_MIB) failures.push(`the gateway took ${most.toFixed(0)} MiB, not ${MEMORY_MAX_MIB} at most`);
 
 for (const id of ids.slice(EXECUTED)) await client.batches.cancel(id);
-for (let i = 0; i < 2; i++) await startNode(house);
+for (let i = 0; i < 2; i++) await startNode(cluster);
 const executedAt = performance.now();
 for (const id of ids.slice(0, EXECUTED)) {
   const batch = await watch(client, id, isOver);

@@ -6,12 +6,12 @@ import { createServer, type Server } from 'node:http';
 import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { Behaviour } from './engine/behaviour.ts';
+import { type EngineOptions, MockEngine } from './engine/mock-engine.ts';
 import type { EngineRequest, RequestLog } from './engine/record.ts';
-import { type EngineOptions, StandIn } from './engine/stand-in.ts';
 
 export type { Behaviour } from './engine/behaviour.ts';
+export type { EngineOptions } from './engine/mock-engine.ts';
 export type { EngineRequest } from './engine/record.ts';
-export type { EngineOptions } from './engine/stand-in.ts';
 
 export interface Engine {
   /** Origin and prefix, no slash at the end. */
@@ -43,7 +43,7 @@ function listen(server: Server, port: number, host: string): Promise<number> {
 }
 
 export async function startEngine(options: EngineOptions = {}): Promise<Engine> {
-  const engine = new StandIn(options);
+  const engine = new MockEngine(options);
   const server = createServer({ requestTimeout: 0, headersTimeout: 60_000, keepAliveTimeout: 60_000 }, (req, res) => {
     void engine.handle(req, res);
   });

@@ -15,15 +15,15 @@ export const coldModel = (id: string, more: Partial<Model> = {}): Model => ({
   ...more,
 });
 
-export interface StandInFactoryOptions {
+export interface MockFactoryOptions {
   url: string;
   token: string;
   name?: string;
   models: Model[];
 }
 
-export class StandInFactory {
-  readonly #options: StandInFactoryOptions;
+export class MockFactory {
+  readonly #options: MockFactoryOptions;
   readonly name: string;
   /** What it reports next; tests change it. */
   report: Partial<FactoryReport>;
@@ -33,7 +33,7 @@ export class StandInFactory {
   #answer: ExchangeAnswer | undefined;
   #listeners = new Set<() => void>();
 
-  constructor(options: StandInFactoryOptions) {
+  constructor(options: MockFactoryOptions) {
     this.#options = options;
     this.name = options.name ?? 'stand-in';
     this.report = { models: options.models };

@@ -1,11 +1,12 @@
 /** Clients that keep asking while something else happens, and what became of their requests. */
-import { chatBody, type House } from './house.ts';
+
 import { atEnd } from './processes.ts';
+import { chatBody, type TestCluster } from './test-cluster.ts';
 
 /** Failures kept, as text: the first ones tell the story. */
 const KEPT = 20;
 
-type Asker = Pick<House, 'ask'>;
+type Asker = Pick<TestCluster, 'ask'>;
 
 export interface Load {
   /** Requests that were answered with 200. */
@@ -16,7 +17,7 @@ export interface Load {
 }
 
 /** `workers` clients, each asking one unary request after the other until told to stop. */
-export function load(house: Asker, workers: number, standIn: object = { delayMs: 20 }, more: object = {}): Load {
+export function load(cluster: Asker, workers: number, standIn: object = { delayMs: 20 }, more: object = {}): Load {
   let going = true;
   const load: Load = {
     served: 0,
@@ -32,7 +33,7 @@ export function load(house: Asker, workers: number, standIn: object = { delayMs:
   const work = async () => {
     while (going) {
       try {
-        const response = await house.ask('/v1/chat/completions', chatBody(standIn, more), {
+        const response = await cluster.ask('/v1/chat/completions', chatBody(standIn, more), {
           signal: AbortSignal.timeout(60_000),
         });
         const text = await response.text();
@@ -65,12 +66,12 @@ interface Streamed {
 
 /** Reads one chat stream to its end, as a careful client would. `onWords` is told how many tokens have come. */
 export async function stream(
-  house: Asker,
+  cluster: Asker,
   standIn: object,
   more: object = {},
   onWords: (n: number) => void = () => undefined,
 ): Promise<Streamed> {
-  const response = await house.ask('/v1/chat/completions', chatBody(standIn, { stream: true, ...more }));
+  const response = await cluster.ask('/v1/chat/completions', chatBody(standIn, { stream: true, ...more }));
   const result: Streamed = {
     status: response.status,
     words: '',

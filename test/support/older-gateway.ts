@@ -6,7 +6,7 @@ import { installGateway } from './as-version.ts';
 import { ROOT } from './where.ts';
 
 /** What two gateways say to each other: the commit before its last change speaks an older language. */
-const LANGUAGE = 'gateway/hosts/node/following/messages.ts';
+const LANGUAGE = 'gateway/hosts/node/replication/messages.ts';
 const HISTORY_MAX_BYTES = 512 * 1024 * 1024;
 
 const git = (...args: string[]): Buffer =>

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { isShort, LONG, PARTS, SHORT, SHORT_WORKER } from '../tiers.ts';
 import { filesOf, jobsOf, pieces } from './jobs.ts';
 import { Reach } from './reach.ts';
-import { Tally, together } from './tally.ts';
+import { TestTally, together } from './tally.ts';
 import { filesToTryAgain } from './vitest-run.ts';
 import { ROOT } from './where.ts';
 
@@ -56,7 +56,7 @@ test('what passes at the second try is flaky and counts as passed; what fails ag
     passed,
     failures: failed.map((name) => ({ file: 'a.test.ts', test: name, message: 'expected 1 to be 2' })),
   });
-  const tally = new Tally();
+  const tally = new TestTally();
   tally.add('shared', outcome(3, ['now and then', 'always']), outcome(4, ['always']));
   assert.deepEqual([tally.passed, tally.failures.length], [4, 1]);
   assert.deepEqual(tally.flaky, [{ test: 'a.test.ts > now and then', message: 'expected 1 to be 2' }]);

@@ -27,7 +27,7 @@ export function together(outcomes: readonly Outcome[]): Outcome {
 
 const nameOf = ({ file, test }: Failure) => [file, test].filter((part) => part !== undefined).join(' > ');
 
-export class Tally {
+export class TestTally {
   passed = 0;
   skipped = 0;
   /** What passed at the second try only. */

@@ -1,7 +1,8 @@
 /** A client that knows two gateways, as an SDK with a second base URL: it asks one, and the other where the first attempt fails. */
-import { chatBody } from './house.ts';
+
 import { patience } from './patience.ts';
 import { atEnd } from './processes.ts';
+import { chatBody } from './test-cluster.ts';
 
 /** Errors kept: the first ones tell the story. */
 const KEPT = 20;

@@ -1,6 +1,6 @@
 /** Records of use, as many as a test or a bench wants. */
 import { DatabaseSync } from 'node:sqlite';
-import type { UsageRow } from '../../gateway/usage/row.ts';
+import type { UsageRow } from '../../gateway/usage/usage-row.ts';
 
 /** The n-th of them, at `at` (milliseconds since the epoch). */
 export function usageRow(n: number, at: number): UsageRow {

@@ -3,22 +3,22 @@
  * other objects would say is a stand-in: nobody has joined, and use is remembered.
  */
 import { join } from 'node:path';
-import type { Settlement } from '../../gateway/accounts/limits/limits-object.ts';
+import type { AttemptSettlement } from '../../gateway/accounts/limits/limits-object.ts';
 import { BatchObject } from '../../gateway/batch/batch-object.ts';
 import type { BatchSpec } from '../../gateway/batch/batch-spec.ts';
 import type { Env } from '../../gateway/env.ts';
 import type { FileStore } from '../../gateway/files/file-store.ts';
 import { FileSweepObject } from '../../gateway/files/sweep-object.ts';
-import { D1, migrate } from '../../gateway/hosts/node/d1.ts';
+import { D1, migrateDatabase } from '../../gateway/hosts/node/d1.ts';
 import { DirectoryFiles } from '../../gateway/hosts/node/directory-files.ts';
 import { NodeStorage } from '../../gateway/hosts/node/object-storage.ts';
 import { OutputGate } from '../../gateway/hosts/node/output-gate.ts';
 import { readMigrations } from '../../gateway/hosts/node/serve/program-files.ts';
 import { Database } from '../../gateway/hosts/node/sqlite.ts';
-import type { ObjectContext } from '../../gateway/object-context.ts';
-import type { Report } from '../../gateway/observe/report.ts';
-import { storageHealth } from '../../gateway/storage/health.ts';
-import type { UsageRow } from '../../gateway/usage/row.ts';
+import type { MetricsReport } from '../../gateway/observe/report.ts';
+import type { ObjectContext } from '../../gateway/platform/object-context.ts';
+import { storageHealth } from '../../gateway/platform/storage/health.ts';
+import type { UsageRow } from '../../gateway/usage/usage-row.ts';
 import { temporaryDirectory } from './processes.ts';
 import { ROOT } from './where.ts';
 
@@ -65,9 +65,9 @@ export class VirtualGateway {
   readonly env: Env;
   /** Records of use, as the hour's objects got them. */
   readonly used: UsageRow[] = [];
-  readonly settled: Settlement[] = [];
+  readonly settled: AttemptSettlement[] = [];
   /** What /metrics is made of. */
-  readonly reports: Report[] = [];
+  readonly reports: MetricsReport[] = [];
   /** What the limits say was used this month. */
   usedTokens = 0;
   /** Of a batch's files; undefined: as in the gateway. */
@@ -82,7 +82,7 @@ export class VirtualGateway {
     const nothing = { getByName: () => ({ offer: async () => {}, view: async () => undefined }) };
     const positions = new Map<string, number>();
     const limits = {
-      settle: async (source: string, items: readonly { position: number; settlement: Settlement }[]) => {
+      settle: async (source: string, items: readonly { position: number; settlement: AttemptSettlement }[]) => {
         for (const { position, settlement } of items) {
           if (position <= (positions.get(source) ?? 0)) continue;
           positions.set(source, position);
@@ -103,7 +103,7 @@ export class VirtualGateway {
       BATCH_QUEUE: nothing,
       REGISTRY: nothing,
       LIMITS: { getByName: () => limits },
-      OBSERVE: { getByName: () => ({ add: async (report: Report) => void this.reports.push(report) }) },
+      OBSERVE: { getByName: () => ({ add: async (report: MetricsReport) => void this.reports.push(report) }) },
       USAGE: { getByName: () => ({ add: async (rows: readonly UsageRow[]) => void this.used.push(...rows) }) },
     } as unknown as Env;
   }
@@ -111,7 +111,7 @@ export class VirtualGateway {
   static async open(): Promise<VirtualGateway> {
     const directory = await temporaryDirectory('otela-virtual');
     const database = new Database(join(directory, 'accounts.sqlite'));
-    migrate(database, await readMigrations(join(ROOT, 'migrations')));
+    migrateDatabase(database, await readMigrations(join(ROOT, 'migrations')));
     return new VirtualGateway(directory, database);
   }
 

@@ -1,11 +1,11 @@
 /** Frames of a function's process: one JSON object a line, of a bounded length. */
 import * as z from 'zod';
-import { textOf } from '../../../shared/openai/bytes.ts';
+import { decodeUtf8 } from '../../../shared/openai/bytes.ts';
 import { JsonReader } from '../../../shared/openai/json.ts';
-import { jsonOf } from '../../../shared/text/json.ts';
+import { tryParseJson } from '../../../shared/text/json.ts';
 
 /** What one call answers. A call's lines have 4 MiB at most, and each result that is kept 1 MiB. */
-export const FRAME_MAX_BYTES = 8 * 1024 * 1024;
+export const FUNCTION_FRAME_MAX_BYTES = 8 * 1024 * 1024;
 
 const frameSchema = z.union([
   z.object({ v: z.literal(1), loaded: z.boolean(), error: z.string().optional() }),
@@ -15,18 +15,18 @@ const frameSchema = z.union([
 type Parsed = z.output<typeof frameSchema>;
 type Outputs = Extract<Parsed, { outputs: unknown[] }>;
 /** Outputs as JSON, in the digits that the function gave them. */
-export type Frame = Exclude<Parsed, Outputs> | { id: number; outputs: string[] };
+export type FunctionFrame = Exclude<Parsed, Outputs> | { id: number; outputs: string[] };
 
 /** Cuts what comes into frames. */
-export class FrameReader {
-  readonly #onFrame: (frame: Frame) => void;
+export class FunctionFrameReader {
+  readonly #onFrame: (frame: FunctionFrame) => void;
   readonly #onGarbage: (why: string) => void;
   #pieces: Buffer[] = [];
   #bytes = 0;
   #over = false;
 
   /** @param onGarbage at most once; nothing is read after it */
-  constructor(onFrame: (frame: Frame) => void, onGarbage: (why: string) => void) {
+  constructor(onFrame: (frame: FunctionFrame) => void, onGarbage: (why: string) => void) {
     this.#onFrame = onFrame;
     this.#onGarbage = onGarbage;
   }
@@ -43,7 +43,8 @@ export class FrameReader {
 
   #add(piece: Buffer): void {
     this.#bytes += piece.length;
-    if (this.#bytes > FRAME_MAX_BYTES) return this.#garbage(`an answer of more than ${FRAME_MAX_BYTES} bytes`);
+    if (this.#bytes > FUNCTION_FRAME_MAX_BYTES)
+      return this.#garbage(`an answer of more than ${FUNCTION_FRAME_MAX_BYTES} bytes`);
     if (piece.length > 0) this.#pieces.push(Buffer.from(piece));
   }
 
@@ -52,7 +53,7 @@ export class FrameReader {
     const line = Buffer.concat(this.#pieces);
     this.#pieces = [];
     this.#bytes = 0;
-    const { data } = frameSchema.safeParse(jsonOf(line.toString('utf8')));
+    const { data } = frameSchema.safeParse(tryParseJson(line.toString('utf8')));
     if (data === undefined) this.#garbage('an answer that is no frame');
     else this.#onFrame('outputs' in data ? { id: data.id, outputs: outputsOf(line) } : data);
   }
@@ -74,7 +75,7 @@ function outputsOf(frame: Uint8Array): string[] {
     reader.array(() => {
       const start = reader.pos;
       reader.value(2);
-      outputs.push(textOf(frame.subarray(start, reader.pos)));
+      outputs.push(decodeUtf8(frame.subarray(start, reader.pos)));
     });
   });
   return outputs;

@@ -1,5 +1,5 @@
 /** The functions of a node: which are loaded, which one goes when another is wanted, which have failed. */
-import type { HeldContexts } from '../../../shared/batch/function.ts';
+import type { NodeContexts } from '../../../shared/batch/function.ts';
 import { removeStaleDirectories } from './directory.ts';
 import { type FunctionLimits, FunctionProcess } from './process.ts';
 
@@ -64,7 +64,7 @@ export class FunctionHost {
     this.#look = setInterval(() => this.#stopIdle(), LOOK_MS);
   }
 
-  get held(): HeldContexts {
+  get held(): NodeContexts {
     const now = this.#options.now();
     const inState = (state: Loaded['state']) =>
       [...this.#loaded].filter(([, one]) => one.state === state).map(([context]) => context);

@@ -1,18 +1,42 @@
 /** One loaded function: a child process with its own group, directory and pipes, which answers one call at a time. */
 import type { ChildProcess } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { WHY_MAX } from '../../../shared/batch/function.ts';
 import { endGroup } from '../../engine/group.ts';
-import { Guard } from '../../engine/guard.ts';
-import { Tail } from '../../engine/tail.ts';
+import { ProcessGuard } from '../../engine/guard.ts';
+import { LogTailBuffer } from '../../engine/tail.ts';
 import { spawnSafely } from '../../host/spawn.ts';
 import { makeFunctionDirectory, removeFunctionDirectory } from './directory.ts';
 import { functionEnvironment } from './environment.ts';
-import { type Frame, FrameReader } from './frames.ts';
+import { type FunctionFrame, FunctionFrameReader } from './frames.ts';
 import { HARNESS } from './harness.ts';
-import { groupMemoryBytes } from './memory.ts';
+
+/** Of Linux on every machine that runs an engine; only this bound hangs on it. */
+const PAGE_BYTES = 4_096;
+
+/** Resident memory of a process group, by proc(5); 0 where there is no /proc. Pages that two of its processes share count twice. */
+function groupMemoryBytes(group: number): number {
+  let pids: string[];
+  try {
+    pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  } catch {
+    return 0;
+  }
+  return pids.reduce((sum, pid) => sum + residentOf(pid, group), 0);
+}
+
+/** `pid (comm) state ppid pgrp …`; the resident pages are field 24. */
+function residentOf(pid: string, group: number): number {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    return Number(fields[2]) === group ? Number(fields[21]) * PAGE_BYTES : 0;
+  } catch {
+    return 0;
+  }
+}
 
 export interface FunctionLimits {
   /** The interpreter. */
@@ -54,12 +78,12 @@ export class FunctionProcess {
   readonly #options: ProcessOptions;
   readonly #directory: string;
   readonly #child: ChildProcess;
-  readonly #guard: Guard;
-  readonly #tail = new Tail(TAIL_BYTES);
+  readonly #guard: ProcessGuard;
+  readonly #tail = new LogTailBuffer(TAIL_BYTES);
   readonly #look: NodeJS.Timeout;
   #broken: string | undefined;
   #next = 1;
-  #waits: ((frame: Frame | undefined) => void) | undefined;
+  #waits: ((frame: FunctionFrame | undefined) => void) | undefined;
   #gone: Promise<void> | undefined;
 
   /** Starts it; `load` says whether it is ready. @throws Error where its directory cannot be made */
@@ -69,7 +93,7 @@ export class FunctionProcess {
     this.#directory = makeFunctionDirectory(temporary);
     writeFileSync(join(this.#directory, 'function.py'), code, { mode: 0o600 });
     writeFileSync(join(this.#directory, 'harness.py'), HARNESS, { mode: 0o600 });
-    this.#guard = new Guard(log);
+    this.#guard = new ProcessGuard(log);
     this.#child = spawnSafely(limits.python, ['harness.py', ...(name === undefined ? [] : [name])], {
       cwd: this.#directory,
       env: functionEnvironment(env, this.#directory),
@@ -84,7 +108,7 @@ export class FunctionProcess {
       output?.on('error', () => {});
     }
     this.#asks?.on('error', () => {});
-    const reader = new FrameReader(
+    const reader = new FunctionFrameReader(
       (frame) => this.#take(frame),
       (why) => this.#break(`it sent ${why}`),
     );
@@ -144,7 +168,7 @@ export class FunctionProcess {
     if (why !== undefined) this.#options.log(`a function's directory stays: ${why}`);
   }
 
-  #answer(limitMs: number, what: string): Promise<Frame | undefined> {
+  #answer(limitMs: number, what: string): Promise<FunctionFrame | undefined> {
     if (this.#broken !== undefined) return Promise.resolve(undefined);
     return new Promise((resolve) => {
       const timer = setTimeout(() => this.#break(`${what} took more than ${limitMs / 1_000} s`), limitMs);
@@ -156,7 +180,7 @@ export class FunctionProcess {
     });
   }
 
-  #take(frame: Frame): void {
+  #take(frame: FunctionFrame): void {
     // A process that it left behind may write to the pipe between calls.
     if (this.#waits === undefined) this.#break('it answered when nothing was asked');
     else this.#waits(frame);

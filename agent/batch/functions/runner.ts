@@ -4,13 +4,32 @@ import { contextMessage, FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/bat
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import { memberText } from '../../../shared/batch/line-body.ts';
 import { type LineResult, RESULT_MAX_BYTES } from '../../../shared/batch/results.ts';
-import { Backoff, FailureLog } from '../backoff.ts';
+import { FailureLog, LoggedBackoff } from '../backoff.ts';
 import type { BatchGateway } from '../gateway-client.ts';
 import { BatchGateways } from '../gateways.ts';
 import { LeaseWork, type PendingLine } from '../lease-work.ts';
-import { CallSize } from './call-size.ts';
 import { type FunctionCode, type FunctionHost, LoadError } from './host.ts';
 import type { FunctionProcess } from './process.ts';
+
+/** Calls grow until one takes about this long: what a killed node loses is one call. */
+const AIM_MS = 1_000;
+/** A lease has as many lines. */
+const MOST = 100;
+
+/** How many lines one call of `infer` gets. */
+class CallSize {
+  #size = 1;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  took(lines: number, ms: number): void {
+    if (lines < this.#size) return;
+    if (ms < AIM_MS / 2) this.#size = Math.min(MOST, this.#size * 2);
+    else if (ms > AIM_MS * 2) this.#size = Math.max(1, Math.floor(this.#size / 2));
+  }
+}
 
 interface FunctionRunnerOptions {
   /** Gateways that this agent works for now. */
@@ -81,7 +100,7 @@ export class FunctionRunner {
 
   async #work(gateway: BatchGateway, failures: FailureLog, signal: AbortSignal): Promise<void> {
     const { admitted, host, owners } = this.#options;
-    const backoff = new Backoff(AGAIN_MS);
+    const backoff = new LoggedBackoff(AGAIN_MS);
     while (!this.#draining && !signal.aborted) {
       if (!admitted()) {
         await pause(LOOK_MS);

@@ -1,17 +1,23 @@
 /** `otela-agent doctor`: what would stop an agent here, each with its fix. Joins nothing and starts nothing. */
 
 import { type Command, EXIT_DONE, JSON_FLAG, parseLine, UsageError } from '../../../shared/command-line/index.ts';
-import { bad, described, type Finding, good, odd } from '../../../shared/terminal/finding.ts';
+import {
+  type CheckResult,
+  checkFailed,
+  checkPassed,
+  checkText,
+  checkWarning,
+} from '../../../shared/terminal/check-result.ts';
 import { EXIT_ENGINE } from '../../config/exit.ts';
 import { gatewayUrl } from '../../config/gateways-config.ts';
+import { type Env, readSettingValues, type SettingValues } from '../../config/setting-sources.ts';
 import { START_FLAGS } from '../../config/settings.ts';
-import { type Env, readSettings, type Settings } from '../../config/sources.ts';
 import { type StartConfig, startConfig } from '../../config/start-config.ts';
 import { toolRunner } from '../../host/run-tool.ts';
-import { relayProxy } from '../../mesh/relay/pass.ts';
+import { relayProxyUrl } from '../../mesh/relay/pass.ts';
 import { postToGateway } from '../../tunnel/gateway-request.ts';
 import { authority } from '../../tunnel/websocket.ts';
-import type { Context } from '../context.ts';
+import type { CommandContext } from '../command-context.ts';
 import { checkGateway } from './gateway-check.ts';
 import { checkEngine, checkGpus, checkJob, checkState } from './host-checks.ts';
 
@@ -19,7 +25,7 @@ const TOKEN = /^otela-join-[\w-]{43}$/;
 
 const FLAGS = { ...START_FLAGS, ...JSON_FLAG };
 
-export const DOCTOR: Command<Context> = {
+export const AGENT_DOCTOR_COMMAND: Command<CommandContext> = {
   summary: 'what would stop an agent here, and the fix',
   examples: `[flags of start] [--json] [-- COMMAND…]
 
@@ -32,19 +38,19 @@ program or address, and the state directory. Exit code 0 where nothing is in the
   run: doctorCommand,
 };
 
-async function doctorCommand(argv: readonly string[], { env, io }: Context): Promise<number> {
+async function doctorCommand(argv: readonly string[], { env, io }: CommandContext): Promise<number> {
   const { given, command, values } = parseLine(argv, FLAGS, { hint: () => "; the engine's command comes after --" });
   const run = toolRunner(env);
-  const settings = settled(() => readSettings(given, env));
+  const settings = settled(() => readSettingValues(given, env));
   const findings = settings instanceof UsageError ? [wrong(settings)] : await checkSettings(settings, command, env);
   findings.push(await checkGpus(env, run), await checkJob(env, run), checkState(env));
   if (values.json) io.out(JSON.stringify(findings, null, 2));
-  else for (const finding of findings) io.out(described(finding, io.paint));
+  else for (const finding of findings) io.out(checkText(finding, io.paint));
   return findings.some(({ verdict }) => verdict === 'bad') ? EXIT_ENGINE : EXIT_DONE;
 }
 
 /** One wrong setting hides the others, but not the way to the gateways. */
-async function checkSettings(settings: Settings, command: string[] | undefined, env: Env): Promise<Finding[]> {
+async function checkSettings(settings: SettingValues, command: string[] | undefined, env: Env): Promise<CheckResult[]> {
   const config = settled(() => startConfig(settings, command, env));
   if (!(config instanceof UsageError)) return checkConfig(config, env);
   const texts = settings.values.get('gateway')?.values ?? [];
@@ -52,12 +58,12 @@ async function checkSettings(settings: Settings, command: string[] | undefined, 
   return [wrong(config), ...(await checkWays(gateways, env))];
 }
 
-function wrong(error: UsageError): Finding {
+function wrong(error: UsageError): CheckResult {
   const fix = 'otela-agent start --help tells every flag; otela-agent config where each value comes from.';
-  return bad('settings', error.message, fix);
+  return checkFailed('settings', error.message, fix);
 }
 
-async function checkWays(gateways: readonly URL[], env: Env, relayTo?: (gateway: URL) => URL): Promise<Finding[]> {
+async function checkWays(gateways: readonly URL[], env: Env, relayTo?: (gateway: URL) => URL): Promise<CheckResult[]> {
   const now = () => Date.now();
   const ways = gateways.map((gateway) =>
     checkGateway({ gateway, env, relay: relayTo?.(gateway), post: postToGateway, now }),
@@ -65,18 +71,21 @@ async function checkWays(gateways: readonly URL[], env: Env, relayTo?: (gateway:
   return (await Promise.all(ways)).flat();
 }
 
-async function checkConfig(config: StartConfig, env: Env): Promise<Finding[]> {
+async function checkConfig(config: StartConfig, env: Env): Promise<CheckResult[]> {
   const { gateways, token, mesh } = config;
   const { relay } = mesh;
-  const relayTo = relay === undefined ? undefined : (gateway: URL) => relayProxy(relay, authority(gateway), token);
+  const relayTo = relay === undefined ? undefined : (gateway: URL) => relayProxyUrl(relay, authority(gateway), token);
   const ways = await checkWays(gateways, env, relayTo);
-  const warnings = config.warnings.map((warning) => odd('settings', warning, 'It works; better is to mend it.'));
+  const warnings = config.warnings.map((warning) =>
+    checkWarning('settings', warning, 'It works; better is to mend it.'),
+  );
   return [...warnings, ...ways, checkToken(token), await checkEngine(config.command, config.engine, env)];
 }
 
-function checkToken(token: string): Finding {
-  if (TOKEN.test(token)) return good('token', 'looks like a join token; whether the gateway knows it shows at start');
-  return bad(
+function checkToken(token: string): CheckResult {
+  if (TOKEN.test(token))
+    return checkPassed('token', 'looks like a join token; whether the gateway knows it shows at start');
+  return checkFailed(
     'token',
     'is no join token: those begin with otela-join-',
     'Ask your operator: otela-gateway tokens create --provider P.',

@@ -1,10 +1,10 @@
 /** The way to a gateway, by a request that admits no agent: `POST /agent/admit` without a token is refused in OpenTela's own words. */
 
-import { bad, type Finding, good, odd } from '../../../shared/terminal/finding.ts';
+import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../shared/terminal/check-result.ts';
 import { PROTOCOL_VERSION } from '../../../shared/wire/limits.ts';
-import type { Env } from '../../config/sources.ts';
+import type { Env } from '../../config/setting-sources.ts';
 import { proxyFor } from '../../host/proxy.ts';
-import { type GatewayAnswer, messageOf, type postToGateway } from '../../tunnel/gateway-request.ts';
+import { errorMessageOf, type GatewayAnswer, type postToGateway } from '../../tunnel/gateway-request.ts';
 
 const ANSWER_MS = 10_000;
 /** Tickets and certificates begin and end by the clock; an hour's reserve stands behind each. */
@@ -21,7 +21,7 @@ interface GatewayCheck {
 }
 
 /** Findings about the way and, where the gateway told the time, about the clock. Never rejects. */
-export async function checkGateway({ gateway, env, relay, post, now }: GatewayCheck): Promise<Finding[]> {
+export async function checkGateway({ gateway, env, relay, post, now }: GatewayCheck): Promise<CheckResult[]> {
   const what = `gateway ${gateway.host}`;
   let way = 'directly';
   try {
@@ -43,30 +43,35 @@ export async function checkGateway({ gateway, env, relay, post, now }: GatewayCh
   }
 }
 
-function judge(what: string, way: string, answer: GatewayAnswer): Finding {
-  const said = messageOf(answer);
-  if (answer.status === 401 && answer.text.includes('invalid_api_key')) return good(what, `answers, ${way}`);
-  if (answer.status === 426) return bad(what, `speaks another protocol: ${said}`, 'Upgrade the older of the two.');
-  if (answer.status === 407) return bad(what, `the proxy wants a name and a password (${way})`, PASSWORD);
+function judge(what: string, way: string, answer: GatewayAnswer): CheckResult {
+  const said = errorMessageOf(answer);
+  if (answer.status === 401 && answer.text.includes('invalid_api_key')) return checkPassed(what, `answers, ${way}`);
+  if (answer.status === 426)
+    return checkFailed(what, `speaks another protocol: ${said}`, 'Upgrade the older of the two.');
+  if (answer.status === 407) return checkFailed(what, `the proxy wants a name and a password (${way})`, PASSWORD);
   if (answer.status >= 500)
-    return odd(what, `answers ${answer.status}: ${said}`, 'Its operator should look; an agent tries again by itself.');
-  return bad(
+    return checkWarning(
+      what,
+      `answers ${answer.status}: ${said}`,
+      'Its operator should look; an agent tries again by itself.',
+    );
+  return checkFailed(
     what,
     `something answers ${answer.status}, and it is no OpenTela gateway: ${said.slice(0, 120)}`,
     'Check --gateway; on some networks a login page or a proxy answers for others (NO_PROXY, HTTPS_PROXY).',
   );
 }
 
-function clock(date: string | undefined, askedAt: number, answeredAt: number): Finding[] {
+function clock(date: string | undefined, askedAt: number, answeredAt: number): CheckResult[] {
   const theirs = Date.parse(date ?? '');
   if (Number.isNaN(theirs)) return [];
   // Its clock is read somewhere between the question and the answer, and told in whole seconds.
   const ahead = Math.max(0, askedAt - theirs - 1000);
   const behind = Math.max(0, theirs - answeredAt);
   const off = Math.max(ahead, behind);
-  if (off <= SKEW_MAX_MS) return [good('clock', 'agrees with the gateway’s')];
+  if (off <= SKEW_MAX_MS) return [checkPassed('clock', 'agrees with the gateway’s')];
   const found = `${Math.round(off / 1000)} s ${ahead > behind ? 'ahead of' : 'behind'} the gateway’s`;
-  return [odd('clock', found, 'Ask the site to set it (NTP): ends of jobs and tickets are told by it.')];
+  return [checkWarning('clock', found, 'Ask the site to set it (NTP): ends of jobs and tickets are told by it.')];
 }
 
 const FIXES: readonly (readonly [RegExp, string])[] = [
@@ -96,12 +101,12 @@ const RELAY_FIXES: typeof FIXES = [
   [/./, 'Start the agent with --offer-relay there, with --mesh HOST:PORT as --relay says.'],
 ];
 
-function unreachable(what: string, way: string, error: unknown): Finding {
+function unreachable(what: string, way: string, error: unknown): CheckResult {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   const said = error instanceof Error ? error.message : String(error);
   const fixes = way.includes('relay') ? RELAY_FIXES : way.includes('proxy') ? PROXY_FIXES : FIXES;
   const fix = fixes.find(([pattern]) => pattern.test(`${code} ${said}`))?.[1];
-  return bad(
+  return checkFailed(
     what,
     `not reached ${way}: ${said || code}`,
     fix ??

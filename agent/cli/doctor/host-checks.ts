@@ -1,36 +1,37 @@
 /** What this machine has for an agent: GPUs, a job, an engine, a place for its state. */
 import { dirname } from 'node:path';
-import { bad, type Finding, good, odd } from '../../../shared/terminal/finding.ts';
-import type { Env } from '../../config/sources.ts';
+import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../shared/terminal/check-result.ts';
+import type { Env } from '../../config/setting-sources.ts';
 import type { EngineTarget } from '../../engine/address.ts';
 import { isOccupied } from '../../engine/engine.ts';
 import { missingCommand } from '../../engine/exec.ts';
 import { EngineProbe } from '../../engine/probe.ts';
 import { inventory } from '../../host/inventory.ts';
-import { batchJob } from '../../host/jobs/which.ts';
+import { detectBatchJob } from '../../host/jobs/detect.ts';
 import type { RunTool } from '../../host/run-tool.ts';
 import { StateDir } from '../../host/state-dir.ts';
 
-export async function checkGpus(env: Env, run: RunTool): Promise<Finding> {
+export async function checkGpus(env: Env, run: RunTool): Promise<CheckResult> {
   const notes: string[] = [];
   const { gpus } = await inventory(env, run, (line) => notes.push(line));
-  if (gpus.length > 0) return good('GPUs', `${gpus.length}: ${[...new Set(gpus.map(({ name }) => name))].join(', ')}`);
-  return odd(
+  if (gpus.length > 0)
+    return checkPassed('GPUs', `${gpus.length}: ${[...new Set(gpus.map(({ name }) => name))].join(', ')}`);
+  return checkWarning(
     'GPUs',
     notes.map((note) => note.replace(/^GPUs: /, '')).join('; ') || 'none',
     'In a job, ask for them (--gpus or --gres); without any, an engine may still run on CPUs.',
   );
 }
 
-export async function checkJob(env: Env, run: RunTool): Promise<Finding> {
-  const job = batchJob(env);
-  if (job === undefined) return good('batch job', 'not in a job: the agent runs until it is stopped');
+export async function checkJob(env: Env, run: RunTool): Promise<CheckResult> {
+  const job = detectBatchJob(env);
+  if (job === undefined) return checkPassed('batch job', 'not in a job: the agent runs until it is stopped');
   const end = (await job.askEnd?.(run)) ?? ({ kind: 'known', ends: job.ends } as const);
   const name = `${job.system} job ${job.id}`;
   if (end.kind === 'known' && end.ends !== undefined)
-    return good('batch job', `${name}, ends ${end.ends.toISOString()}`);
-  if (end.kind === 'known') return good('batch job', `${name}, without a time limit`);
-  return odd(
+    return checkPassed('batch job', `${name}, ends ${end.ends.toISOString()}`);
+  if (end.kind === 'known') return checkPassed('batch job', `${name}, without a time limit`);
+  return checkWarning(
     'batch job',
     `${name}, its end is unknown: ${end.reason}`,
     'Say --ends-at, or let the job send USR1 (#SBATCH --signal=B:USR1@120), so that it drains in time.',
@@ -42,41 +43,41 @@ export async function checkEngine(
   command: string[] | undefined,
   target: EngineTarget | undefined,
   env: Env,
-): Promise<Finding> {
+): Promise<CheckResult> {
   if (command !== undefined) {
     const missing = missingCommand(command[0] ?? '', env.PATH);
     if (missing !== undefined)
-      return bad(
+      return checkFailed(
         'engine',
         missing,
         'Load its module or activate its environment before otela-agent, or give the full path.',
       );
-    if (target === undefined || !(await isOccupied(target))) return good('engine', `${command[0]} is here`);
-    return bad(
+    if (target === undefined || !(await isOccupied(target))) return checkPassed('engine', `${command[0]} is here`);
+    return checkFailed(
       'engine',
       `something answers at ${target.origin} already`,
       'Give the engine another --port: another job on this node may have this one.',
     );
   }
-  if (target === undefined) return good('engine', 'none: the agent would join idle');
+  if (target === undefined) return checkPassed('engine', 'none: the agent would join idle');
   const probe = new EngineProbe(target);
   const seen = await probe.look();
   if (seen.kind === 'models')
-    return good('engine', `${probe.url} serves ${seen.models.map(({ id }) => id).join(', ') || 'nothing yet'}`);
+    return checkPassed('engine', `${probe.url} serves ${seen.models.map(({ id }) => id).join(', ') || 'nothing yet'}`);
   if (seen.kind === 'loading')
-    return good('engine', `${probe.url} still loads ${seen.models.map(({ id }) => id).join(', ')}`);
+    return checkPassed('engine', `${probe.url} still loads ${seen.models.map(({ id }) => id).join(', ')}`);
   const found = seen.kind === 'refused' ? `nothing listens at ${probe.url}` : `${probe.url}: ${seen.reason}`;
-  return bad('engine', found, 'Start it first, or check --engine-url, --engine-port and --engine-key-file.');
+  return checkFailed('engine', found, 'Start it first, or check --engine-url, --engine-port and --engine-key-file.');
 }
 
-export function checkState(env: Env): Finding {
+export function checkState(env: Env): CheckResult {
   try {
     // Made and removed: permissions alone do not tell of a full disk, or of whose directory stands there already.
     const state = new StateDir(env);
     state.remove();
-    return good('state', `goes below ${dirname(state.path)}`);
+    return checkPassed('state', `goes below ${dirname(state.path)}`);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    return bad('state', why, 'Set TMPDIR to a directory that is yours and has space.');
+    return checkFailed('state', why, 'Set TMPDIR to a directory that is yours and has space.');
   }
 }

@@ -1,11 +1,11 @@
 /** All tunnels of one agent as one thing. */
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
-import type { Reply } from '../../deploy/deployments.ts';
+import type { OrderOutcome } from '../../deploy/deployments.ts';
 import type { MeshGateway } from '../../mesh/delegates.ts';
-import { GATEWAYS_MAX, type NamedGateway } from '../../tunnel/admission.ts';
-import type { Refusal, Tunnel, TunnelOptions } from '../../tunnel/types.ts';
-import { lessRepeated } from '../less-repeated.ts';
-import { Once, within } from '../wait.ts';
+import { GATEWAYS_MAX, type OtherGateway } from '../../tunnel/admission.ts';
+import type { Tunnel, TunnelOptions, TunnelRefusal } from '../../tunnel/types.ts';
+import { collapseRepeats } from '../collapse-repeats.ts';
+import { Deferred, settlesWithin } from '../deferred.ts';
 
 export interface GatewayStatus {
   url: string;
@@ -15,7 +15,7 @@ export interface GatewayStatus {
 }
 
 interface GatewaysOptions {
-  named: readonly NamedGateway[];
+  named: readonly OtherGateway[];
   /** Those among them that the operator named: the others were learned of. */
   configured: readonly URL[];
   /** The gateway that admitted the session, as a gossip peer: it alone evicts it, so its word is enough. */
@@ -28,14 +28,14 @@ interface GatewaysOptions {
   >;
   log(line: string): void;
   /** No gateway will have this agent. */
-  onAllRefused(refusal: Refusal): void;
+  onAllRefused(refusal: TunnelRefusal): void;
   /** The session has ended, say all gateways that can be asked. */
   onOver(why: string): void;
   /** Another gateway has taken the session in: all that have, by their names as gossip peers. */
   onKnown(gateways: MeshGateway[]): void;
 }
 
-const NOT_FOR_PEERS: Reply = {
+const NOT_FOR_PEERS: OrderOutcome = {
   answer: {
     kind: 'refused',
     code: 'cannot_start',
@@ -53,7 +53,7 @@ interface Member {
   learned: boolean;
   /** Of the agent's own institution. Not so: its word ends no session. */
   own: boolean;
-  refusal?: Refusal;
+  refusal?: TunnelRefusal;
   /** As a gossip peer, once it has taken the session in. */
   id?: string;
   /** Why the session has ended, by this gateway's word. */
@@ -63,7 +63,7 @@ interface Member {
 export class Gateways {
   readonly #members: Member[] = [];
   readonly #options: GatewaysOptions;
-  readonly #stored = new Once<void>();
+  readonly #stored = new Deferred<void>();
   #closed = false;
 
   constructor(options: GatewaysOptions) {
@@ -72,9 +72,9 @@ export class Gateways {
     for (const one of options.named) this.#members.push(this.#member(one, !configured.has(one.url.href)));
   }
 
-  #member({ url, own }: NamedGateway, learned: boolean): Member {
+  #member({ url, own }: OtherGateway, learned: boolean): Member {
     const { openTunnel, shared, log: write } = this.#options;
-    const log = lessRepeated(write);
+    const log = collapseRepeats(write);
     const { order } = shared;
     const member: Member = {
       url,
@@ -109,7 +109,7 @@ export class Gateways {
    * Which gateways there are beside those of the configuration, by the word of one that is connected. New ones are connected to; those
    * that were learned so, are no longer named, and have nothing running are left.
    */
-  learn(gateways: readonly NamedGateway[]): void {
+  learn(gateways: readonly OtherGateway[]): void {
     if (this.#closed) return;
     const named = new Map(gateways.map((one) => [one.url.href, one]));
     for (const member of this.#members) member.own = !member.learned || (named.get(member.url.href)?.own ?? false);
@@ -132,7 +132,7 @@ export class Gateways {
   }
 
   /** Those that can be asked, in the order of the configuration. */
-  get connected(): NamedGateway[] {
+  get connected(): OtherGateway[] {
     return this.#members
       .filter(({ tunnel, refusal }) => tunnel.connected && !refusal)
       .map(({ url, own }) => ({ url, own }));
@@ -210,7 +210,7 @@ export class Gateways {
   /** Those that refuse included: requests of theirs may still run here. */
   async close(): Promise<void> {
     this.#closed = true;
-    await within(
+    await settlesWithin(
       CLOSE_WAIT_MS,
       this.#each(this.#members, (tunnel) => tunnel.close()),
     );
@@ -228,7 +228,7 @@ export class Gateways {
     }
   }
 
-  #refused(url: URL, refusal: Refusal): void {
+  #refused(url: URL, refusal: TunnelRefusal): void {
     this.#options.log(`gateway ${url.host} refuses this agent: ${refusal.status} ${refusal.message}`);
     const member = this.#members.find((one) => one.url === url);
     if (member) member.refusal = refusal;

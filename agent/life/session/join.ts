@@ -1,30 +1,30 @@
 /** How this agent becomes a session: a new key, a ticket for it, and everything that a session is connected with. */
 
 import type { Ticket } from '../../../shared/lattice/ticket.ts';
-import type { Env } from '../../config/sources.ts';
+import type { Env } from '../../config/setting-sources.ts';
 import type { StartConfig } from '../../config/start-config.ts';
-import type { Reply } from '../../deploy/deployments.ts';
+import type { OrderOutcome } from '../../deploy/deployments.ts';
 import type { EngineTarget } from '../../engine/address.ts';
 import type { LoadMeter } from '../../engine/load.ts';
 import { ownRelease } from '../../host/release.ts';
 import { createSessionKey } from '../../mesh/channel/session-key.ts';
 import type { NodeSeals } from '../../seal/node-seals.ts';
-import type { Admission, AdmissionOptions } from '../../tunnel/admission.ts';
-import { leaveLogTail } from '../../tunnel/log-tail.ts';
-import { askForGateways } from '../../tunnel/other-gateways.ts';
+import type { AdmissionOptions, TunnelAdmission } from '../../tunnel/admission.ts';
+import { sendLogTail } from '../../tunnel/log-tail.ts';
+import { pollGateways } from '../../tunnel/other-gateways.ts';
 import type { Tunnel, TunnelOptions } from '../../tunnel/types.ts';
-import type { Job } from '../job.ts';
-import { lessRepeated } from '../less-repeated.ts';
-import type { Network } from '../network.ts';
-import type { Parts } from '../shutdown.ts';
+import { collapseRepeats } from '../collapse-repeats.ts';
+import type { JobWatch } from '../job-watch.ts';
+import type { MeshMembership } from '../mesh-membership.ts';
+import type { ShutdownParts } from '../shutdown.ts';
 import { Session } from './session.ts';
-import type { Admitted } from './sessions.ts';
+import type { GrantedAdmission } from './sessions.ts';
 
 export interface JoinOptions {
   config: Pick<StartConfig, 'gateways' | 'token' | 'cluster' | 'releaseDir'>;
   env: Env;
   openTunnel(options: TunnelOptions): Tunnel;
-  admit(options: AdmissionOptions): Promise<Admission>;
+  admit(options: AdmissionOptions): Promise<TunnelAdmission>;
   /** Whether sessions meet other agents; default true. */
   joinMesh?: boolean;
   log(line: string): void;
@@ -32,9 +32,9 @@ export interface JoinOptions {
 
 /** What the agent has already. */
 export interface JoinContext {
-  network: Network;
-  job: Job;
-  parts: Parts;
+  network: MeshMembership;
+  job: JobWatch;
+  parts: ShutdownParts;
   /** Undefined while no engine answers. */
   engine(): EngineTarget | undefined;
   load: LoadMeter;
@@ -42,7 +42,7 @@ export interface JoinContext {
 }
 
 /** Resolves when a gateway lets this agent in; rejects as `admit` does. */
-export async function join(options: JoinOptions, around: JoinContext, signal: AbortSignal): Promise<Admitted> {
+export async function join(options: JoinOptions, around: JoinContext, signal: AbortSignal): Promise<GrantedAdmission> {
   const { config, env, log, openTunnel, admit, joinMesh = true } = options;
   const { network, job, parts, engine, load, seals } = around;
   const { token, cluster, releaseDir } = config;
@@ -50,7 +50,7 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
   const key = createSessionKey();
   const release = await ownRelease(releaseDir);
   const asked = { gateways, issuer, token, cluster, key, release, jobEndsAt: job.ends, proxy, detours, env, signal };
-  const admission = await admit({ ...asked, log: lessRepeated(log), random: Math.random });
+  const admission = await admit({ ...asked, log: collapseRepeats(log), random: Math.random });
   const { ticket } = admission;
   network.learn(admission);
   return {
@@ -62,7 +62,7 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
         configured: config.gateways,
         gateways: network.gateways,
         askGateway: async (gateway) => {
-          const word = await askForGateways({ gateway, ticket, proxy, env });
+          const word = await pollGateways({ gateway, ticket, proxy, env });
           if (word !== undefined) network.hear(word);
           return word;
         },
@@ -72,7 +72,7 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
         proxy,
         usage: parts.requests?.usage,
         order: parts.orders && ((order) => answerOrder(parts, ticket, order)),
-        leaveLogTail: (tail) => leaveLogTail({ ...tail, proxy, env, log }),
+        leaveLogTail: (tail) => sendLogTail({ ...tail, proxy, env, log }),
         engine,
         load,
         seals,
@@ -92,7 +92,11 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
 }
 
 /** A session that was followed by another speaks for this agent no more, and takes no orders. */
-async function answerOrder({ orders, sessions }: Parts, ticket: Ticket, order: Uint8Array): Promise<Reply> {
+async function answerOrder(
+  { orders, sessions }: ShutdownParts,
+  ticket: Ticket,
+  order: Uint8Array,
+): Promise<OrderOutcome> {
   if (orders !== undefined && sessions?.current?.id === ticket.session) return orders.answer(ticket, order);
   const message = `session ${ticket.session} ends; ask the one that followed it`;
   return { answer: { kind: 'refused', code: 'wrong_session', message } };

@@ -2,8 +2,8 @@
 import type { StartConfig } from '../../config/start-config.ts';
 import { AGENT_VERSION } from '../../host/agent-version.ts';
 import { type Hardware, hardwareOf } from '../../host/inventory.ts';
-import type { Ending } from '../ending.ts';
-import type { Once } from '../wait.ts';
+import type { Deferred } from '../deferred.ts';
+import type { LifeEnding } from '../ending.ts';
 import { type JoinContext, type JoinOptions, join } from './join.ts';
 import type { Session } from './session.ts';
 import { Sessions } from './sessions.ts';
@@ -17,7 +17,7 @@ interface NewSessionsOptions {
   /** False: another rank's agent registers the engine; this one is in the network for its weights alone. */
   registers: boolean;
   jobRecord: ReturnType<JoinContext['job']['record']>;
-  ending: Once<Ending>;
+  ending: Deferred<LifeEnding>;
   onCurrent(session: Session): void;
 }
 

@@ -11,28 +11,28 @@ import {
 export type NodeFacts = NodePayload;
 
 /** What one session says: the same, and how far it has come. */
-export interface OwnRecord extends NodePayload {
+export interface SessionRecord extends NodePayload {
   state: Lifecycle;
   /** Grows with each change. */
   version: number;
 }
 
-export type RecordChange = Partial<Omit<OwnRecord, 'version' | 'agent_version'>>;
+export type RecordChange = Partial<Omit<SessionRecord, 'version' | 'agent_version'>>;
 
 export class RecordKeeper {
-  #record: OwnRecord;
+  #record: SessionRecord;
   readonly #announce: () => Promise<void>;
   #announced: Promise<void> = Promise.resolve();
   readonly #log: (line: string) => void;
   #unreadable = '';
 
-  constructor(first: OwnRecord, announce: () => Promise<void>, log: (line: string) => void) {
+  constructor(first: SessionRecord, announce: () => Promise<void>, log: (line: string) => void) {
     this.#announce = announce;
     this.#log = log;
     this.#record = this.#checked(this.#fitted(first));
   }
 
-  get record(): OwnRecord {
+  get record(): SessionRecord {
     return this.#record;
   }
 
@@ -51,7 +51,7 @@ export class RecordKeeper {
   }
 
   /** A replica holds what it cannot read and shows no such node: without a word here the agent would seem to serve. */
-  #checked(record: OwnRecord): OwnRecord {
+  #checked(record: SessionRecord): SessionRecord {
     const [issue] = nodePayloadSchema.safeParse(payloadOf(record)).error?.issues ?? [];
     const why = issue === undefined ? '' : `${issue.path.join('.')}: ${issue.message}`;
     if (why !== '' && why !== this.#unreadable)
@@ -61,7 +61,7 @@ export class RecordKeeper {
   }
 
   /** A replica takes no payload above its bound, and so not the node: better a list of models with its end missing. */
-  #fitted(record: OwnRecord): OwnRecord {
+  #fitted(record: SessionRecord): SessionRecord {
     const models = [...record.models];
     let gpus = record.hardware.gpus;
     const assembled = () => ({ ...record, models, hardware: { ...record.hardware, gpus } });
@@ -78,7 +78,7 @@ export class RecordKeeper {
   }
 
   /** A node that cannot be described in full is served all the same. */
-  #bare(record: OwnRecord): OwnRecord {
+  #bare(record: SessionRecord): SessionRecord {
     this.#log('the labels, the host and the job do not fit into the registry’s record');
     const { host: _host, job: _job, ...rest } = record;
     return { ...rest, labels: {} };
@@ -86,7 +86,7 @@ export class RecordKeeper {
 }
 
 /** What travels beside the signed record. */
-export function payloadOf({ state: _state, version: _version, ...payload }: OwnRecord): NodePayload {
+export function payloadOf({ state: _state, version: _version, ...payload }: SessionRecord): NodePayload {
   return payload;
 }
 
@@ -94,7 +94,7 @@ function later(now: Lifecycle, next: Lifecycle | undefined): Lifecycle {
   return next !== undefined && lifecycleRank(next) > lifecycleRank(now) ? next : now;
 }
 
-function bytesOf(record: OwnRecord): number {
+function bytesOf(record: SessionRecord): number {
   return Buffer.byteLength(JSON.stringify(payloadOf(record)));
 }
 

@@ -1,20 +1,40 @@
 /** What the engine's health means for the session: its models and its state, and that the session ends when the engine is gone. */
-import type { ServedModel } from '../../../shared/lattice/node.ts';
+import type { Lifecycle, ServedModel } from '../../../shared/lattice/node.ts';
 import type { StartConfig } from '../../config/start-config.ts';
 import { announcedModels } from '../../engine/announced-models.ts';
-import { commandFacts, withFacts } from '../../engine/facts.ts';
-import type { Health } from '../../engine/health.ts';
+import type { ModelFact } from '../../engine/facts.ts';
+import { applyFacts, commandFacts } from '../../engine/facts.ts';
+import type { EngineHealth } from '../../engine/health.ts';
+import type { Deferred } from '../deferred.ts';
 import type { DeployedEngine } from '../deployed.ts';
-import { unadmitted } from '../requests.ts';
-import type { Parts } from '../shutdown.ts';
-import type { Once } from '../wait.ts';
-import { healthNews } from './health-news.ts';
+import { localNodeFacts } from '../request-service.ts';
+import type { ShutdownParts } from '../shutdown.ts';
+
+/** What the log says when the engine's health has changed. `before` is the state published until now. */
+function healthChangeText(
+  before: Lifecycle,
+  health: EngineHealth,
+  models: readonly ServedModel[],
+  facts: readonly ModelFact[],
+): string[] {
+  if (!health.everReady) return [];
+  if (before === 'JOIN') {
+    const names = models.map(({ id }) => id);
+    const idle = new Set(facts.flatMap(({ model }) => (model === undefined || names.includes(model) ? [] : [model])));
+    return [
+      `serving ${names.join(', ') || 'no model yet'}`,
+      ...[...idle].map((model) => `warning: --fact names ${model}, which this engine does not serve`),
+    ];
+  }
+  if (!health.answering) return ['the engine does not answer any more; waiting for it'];
+  return [`models now: ${models.map(({ id, state }) => `${id} (${state})`).join(', ') || 'none'}`];
+}
 
 interface SessionHealthOptions {
   config: Pick<StartConfig, 'command' | 'facts' | 'span'>;
-  parts: Parts;
+  parts: ShutdownParts;
   /** Settled when the agent begins to leave: from then on the shutdown speaks for the engine. */
-  ending: Pick<Once<unknown>, 'settled'>;
+  ending: Pick<Deferred<unknown>, 'settled'>;
   /** Undefined where this agent takes no deployments. */
   deployed(): DeployedEngine | undefined;
   /** Default 30 s. */
@@ -34,7 +54,7 @@ export class SessionHealth {
   }
 
   /** Tells the session and the log; nothing before there is a session. */
-  see(health: Health): void {
+  see(health: EngineHealth): void {
     const { config, parts, ending, log } = this.#options;
     const { sessions } = parts;
     // Another rank's part of an engine serves no model of its own.
@@ -42,13 +62,13 @@ export class SessionHealth {
     const before = sessions.state;
     const models = this.#described(this.#modelsOf(health));
     sessions.change({ models, ...(health.everReady ? { state: 'SERVING' as const } : {}) });
-    if (sessions.current === undefined) parts.requests?.unadmitted(unadmitted(sessions));
-    for (const line of healthNews(before, health, models, config.facts)) log(line);
+    if (sessions.current === undefined) parts.requests?.unadmitted(localNodeFacts(sessions));
+    for (const line of healthChangeText(before, health, models, config.facts)) log(line);
     this.#watchForGone(health);
   }
 
   /** An engine that is not our child and was stopped: its session ends, this agent waits idle for the next engine. */
-  #watchForGone({ everReady, answering }: Health): void {
+  #watchForGone({ everReady, answering }: EngineHealth): void {
     const { config, parts, ending, deployed, goneMs = ENGINE_GONE_MS } = this.#options;
     clearTimeout(this.#goneTimer);
     if (!everReady || answering || config.command || deployed()) return;
@@ -63,14 +83,14 @@ export class SessionHealth {
   }
 
   /** An engine that has never answered is believed what its command line says. */
-  #modelsOf({ everReady, models }: Health): readonly ServedModel[] {
+  #modelsOf({ everReady, models }: EngineHealth): readonly ServedModel[] {
     const { config, deployed } = this.#options;
     return everReady || models.length > 0 ? models : announcedModels(deployed()?.command ?? config.command);
   }
 
   #described(models: readonly ServedModel[]): ServedModel[] {
     const { config, deployed } = this.#options;
-    return withFacts(models, commandFacts(deployed()?.command ?? config.command), config.facts);
+    return applyFacts(models, commandFacts(deployed()?.command ?? config.command), config.facts);
   }
 
   close(): void {

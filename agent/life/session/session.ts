@@ -1,5 +1,5 @@
 /** One session of this agent: its ticket, its record, and the tunnels that carry its name. It only ever moves on; what comes after it is another session. */
-import { tunedBy } from '../../../shared/gossip/index.ts';
+import { tunedOptions } from '../../../shared/gossip/index.ts';
 import { encodePayload } from '../../../shared/lattice/payload.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
 import type { Ticket } from '../../../shared/lattice/ticket.ts';
@@ -9,29 +9,29 @@ import { nodeCrypto } from '../../host/crypto.ts';
 import type { SessionKey } from '../../mesh/channel/session-key.ts';
 import type { Mesh } from '../../mesh/mesh.ts';
 import type { NodeSeals } from '../../seal/node-seals.ts';
-import type { NamedGateway } from '../../tunnel/admission.ts';
-import { identityOf } from '../../tunnel/identity.ts';
+import type { OtherGateway } from '../../tunnel/admission.ts';
+import { sessionIdentityOf } from '../../tunnel/identity.ts';
 import type { LogTailOptions } from '../../tunnel/log-tail.ts';
-import type { GatewayWord } from '../../tunnel/other-gateways.ts';
-import type { Refusal, Tunnel, TunnelOptions } from '../../tunnel/types.ts';
-import type { Member } from '../network.ts';
-import { within } from '../wait.ts';
+import type { GatewayHints } from '../../tunnel/other-gateways.ts';
+import type { Tunnel, TunnelOptions, TunnelRefusal } from '../../tunnel/types.ts';
+import { settlesWithin } from '../deferred.ts';
+import type { MeshMember } from '../mesh-membership.ts';
 import { type GatewayStatus, Gateways } from './gateways.ts';
-import { type OwnRecord, payloadOf, type RecordChange, RecordKeeper } from './record.ts';
+import { payloadOf, type RecordChange, RecordKeeper, type SessionRecord } from './record.ts';
 
 interface SessionOptions {
   ticket: Ticket;
   key: SessionKey;
-  gateways: readonly NamedGateway[];
+  gateways: readonly OtherGateway[];
   /** Those among them that the operator named. */
   configured: readonly URL[];
   /** Asks a gateway which others there are, and how often to probe; undefined: it does not say. */
-  askGateway?: ((gateway: URL) => Promise<GatewayWord | undefined>) | undefined;
+  askGateway?: ((gateway: URL) => Promise<GatewayHints | undefined>) | undefined;
   /** As it joins. */
-  first: OwnRecord;
+  first: SessionRecord;
   openTunnel(options: TunnelOptions): Tunnel;
   /** This session among the other agents; undefined where there are none to be: a test. */
-  join?: ((member: Member) => Promise<Mesh>) | undefined;
+  join?: ((member: MeshMember) => Promise<Mesh>) | undefined;
   /** It stands among them. */
   onMesh?(mesh: Mesh): void;
   proxy: TunnelOptions['proxy'];
@@ -46,7 +46,7 @@ interface SessionOptions {
   seals?: NodeSeals | undefined;
   log(line: string): void;
   /** No gateway will have this agent. */
-  onRefused(refusal: Refusal): void;
+  onRefused(refusal: TunnelRefusal): void;
   /** This session has ended: evicted, or its ticket counts no more. */
   onOver(why: string): void;
 }
@@ -65,7 +65,7 @@ export class Session {
   readonly key: SessionKey;
   readonly #keeper: RecordKeeper;
   readonly #gateways: Gateways;
-  #signed: { record: OwnRecord; update: EntryUpdate } | undefined;
+  #signed: { record: SessionRecord; update: EntryUpdate } | undefined;
   readonly #options: SessionOptions;
   #mesh: Mesh | undefined;
   #left: Promise<boolean> | undefined;
@@ -100,7 +100,7 @@ export class Session {
       openTunnel,
       shared: {
         ticket: ticket.bytes,
-        identity: identityOf(ticket, key),
+        identity: sessionIdentityOf(ticket, key),
         update: () => encodeUpdate(this.#update()),
         engine,
         load,
@@ -121,7 +121,7 @@ export class Session {
     return this.ticket.session;
   }
 
-  get record(): OwnRecord {
+  get record(): SessionRecord {
     return this.#keeper.record;
   }
 
@@ -130,7 +130,7 @@ export class Session {
   }
 
   /** Gateways that this session has a tunnel to now. */
-  get connected(): NamedGateway[] {
+  get connected(): OtherGateway[] {
     return this.#gateways.connected;
   }
 
@@ -159,7 +159,7 @@ export class Session {
   }
 
   /** Of those connected, the first that has a say. A peer's gateway has none, and is not asked: it could name itself our own. */
-  async #hear(askGateway: (gateway: URL) => Promise<GatewayWord | undefined>): Promise<void> {
+  async #hear(askGateway: (gateway: URL) => Promise<GatewayHints | undefined>): Promise<void> {
     for (const { url: gateway, own } of this.connected) {
       if (!own) continue;
       const word = await askGateway(gateway);
@@ -167,7 +167,7 @@ export class Session {
       if (word === undefined) continue;
       // The gateway that was asked does not name itself.
       this.#gateways.learn([{ url: gateway, own: true }, ...word.gateways]);
-      this.#mesh?.tune(tunedBy(word.membership));
+      this.#mesh?.tune(tunedOptions(word.membership));
       return;
     }
   }
@@ -260,9 +260,9 @@ export class Session {
   leave(): Promise<boolean> {
     this.#left ??= (async () => {
       // LEFT says no more than that: why is in the word before it.
-      await within(DOWN_WAIT_MS, this.#keeper.announced);
+      await settlesWithin(DOWN_WAIT_MS, this.#keeper.announced);
       this.#keeper.change({ state: 'LEFT' });
-      const told = await within(LEFT_WAIT_MS, this.#keeper.announced);
+      const told = await settlesWithin(LEFT_WAIT_MS, this.#keeper.announced);
       await this.#close();
       return told;
     })();

@@ -5,35 +5,35 @@
  */
 
 import { formatDuration } from '../../config/duration.ts';
-import { RefusedError } from '../../tunnel/admission.ts';
-import type { Refusal } from '../../tunnel/types.ts';
-import { Once, within } from '../wait.ts';
-import type { NodeFacts, OwnRecord, RecordChange } from './record.ts';
+import { AdmissionRefusedError } from '../../tunnel/admission.ts';
+import type { TunnelRefusal } from '../../tunnel/types.ts';
+import { Deferred, settlesWithin } from '../deferred.ts';
+import type { NodeFacts, RecordChange, SessionRecord } from './record.ts';
 import type { Session } from './session.ts';
 
 interface SessionEvents {
   /** No gateway will have this session, nor another of this agent. */
-  onRefused(refusal: Refusal): void;
+  onRefused(refusal: TunnelRefusal): void;
   /** The session has ended, as every gateway that can be asked says. */
   onOver(why: string): void;
 }
 
 /** Leave to be a session. */
-export interface Admitted {
+export interface GrantedAdmission {
   /** How long its ticket counts. Infinity: for ever. */
   lifetimeMs: number;
   /** Called once, at once. */
-  create(first: OwnRecord, events: SessionEvents): Session;
+  create(first: SessionRecord, events: SessionEvents): Session;
 }
 
 interface SessionsOptions {
   facts: NodeFacts;
-  /** Tries until it has leave; throws RefusedError, or anything when `signal` is aborted. */
-  admit(signal: AbortSignal): Promise<Admitted>;
+  /** Tries until it has leave; throws AdmissionRefusedError, or anything when `signal` is aborted. */
+  admit(signal: AbortSignal): Promise<GrantedAdmission>;
   /** The session that speaks for this agent from now on. */
   onCurrent(session: Session): void;
   /** No gateway admits this agent any more. */
-  onRefused(refusal: Refusal): void;
+  onRefused(refusal: TunnelRefusal): void;
   log(line: string): void;
   /** 0 ≤ x < 1. */
   random(): number;
@@ -78,7 +78,7 @@ type Follow = 'first' | 'idle' | 'over' | 'roll';
 export class Sessions {
   readonly #options: SessionsOptions;
   readonly #stop = new AbortController();
-  readonly #stopped = new Once<void>();
+  readonly #stopped = new Deferred<void>();
   readonly #former = new Set<Session>();
   #facts: NodeFacts;
   #state: 'JOIN' | 'SERVING' = 'JOIN';
@@ -164,23 +164,23 @@ export class Sessions {
     } catch (error) {
       this.#joining = false;
       if (signal.aborted) return;
-      if (error instanceof RefusedError) return this.#notAdmitted(how, error);
+      if (error instanceof AdmissionRefusedError) return this.#notAdmitted(how, error);
       // Not foreseen: the engine that runs is worth more than the session that could not follow.
       if (how === 'first') throw error;
       this.#options.log(`no new session: ${error instanceof Error ? error.message : String(error)}`);
-      await within(UNFORESEEN_MS, this.#stopped.promise);
+      await settlesWithin(UNFORESEEN_MS, this.#stopped.promise);
       void this.#follow(how);
     }
   }
 
-  #notAdmitted(how: Follow, { refusal, message }: RefusedError): void {
+  #notAdmitted(how: Follow, { refusal, message }: AdmissionRefusedError): void {
     // While a session counts it is kept: its ticket is valid whatever became of the join token.
     if (how !== 'roll' || this.#current === undefined || this.#over) return this.#options.onRefused(refusal);
     this.#options.log(`no new session yet: ${message}`);
     this.#rollTimer = this.#timer(this.#current, ROLL_AGAIN * this.#lifetimeMs);
   }
 
-  #succeed({ create, lifetimeMs }: Admitted): void {
+  #succeed({ create, lifetimeMs }: GrantedAdmission): void {
     const before = this.#current;
     const session = create(
       { ...this.#facts, state: 'JOIN', version: 0 },
@@ -212,19 +212,19 @@ export class Sessions {
   /** Both serve until gateways and other agents know the new one: who has only heard that the old one goes has nowhere to ask. */
   async #overlap(session: Session, before: Session, over: boolean): Promise<void> {
     const stopped = this.#stopped.promise;
-    await within(OVERLAP_MS, Promise.race([session.stored, stopped]));
+    await settlesWithin(OVERLAP_MS, Promise.race([session.stored, stopped]));
     if (over) return;
     for (let waited = 0; before.peers > 0 && session.peers === 0 && waited < OVERLAP_MS; waited += LOOK_MS) {
-      if (await within(LOOK_MS, stopped)) return;
+      if (await settlesWithin(LOOK_MS, stopped)) return;
     }
-    await within(NEWS_MS, stopped);
+    await settlesWithin(NEWS_MS, stopped);
   }
 
   /** Something that ends every session at once must not make the registry grow by one session per round trip. */
   async #pause(): Promise<void> {
     this.#short = performance.now() - this.#since < LASTING_MS ? this.#short + 1 : 0;
     const ms = Math.min(AGAIN_MAX_MS, AGAIN_MIN_MS * 2 ** this.#short) * (0.5 + this.#options.random());
-    if (this.#short > 0) await within(ms, this.#stopped.promise);
+    if (this.#short > 0) await settlesWithin(ms, this.#stopped.promise);
   }
 
   #timer(session: Session, ms: number): NodeJS.Timeout {
@@ -245,7 +245,7 @@ export class Sessions {
     }
     this.#former.add(session);
     session.change({ state: 'DOWN', leaving: 'new-session' });
-    await within(drainMs, Promise.race([session.drain(), this.#stopped.promise]));
+    await settlesWithin(drainMs, Promise.race([session.drain(), this.#stopped.promise]));
     if (this.#stop.signal.aborted) return; // the agent's own end says the rest
     await session.leave();
     this.#former.delete(session);

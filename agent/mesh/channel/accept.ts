@@ -1,13 +1,13 @@
 import type { Duplex } from 'node:stream';
 import type { SecureContext, TLSSocket } from 'node:tls';
 import { nodeCrypto } from '../../host/crypto.ts';
-import type { Peer } from './channel.ts';
+import type { ChannelPeer } from './channel.ts';
 import { asChannelError, ChannelError } from './error.ts';
-import { framed } from './messages.ts';
+import { withLengthPrefix } from './messages.ts';
 import { checkProof, encodeProof, type PeerReleases, PROOF_MAX_BYTES } from './peer-release.ts';
-import type { Introduction } from './preface.ts';
-import { provenKey, secureServer } from './secure.ts';
-import { eventOf, readMessage } from './wait.ts';
+import type { PrefaceFields } from './preface.ts';
+import { peerPublicKey, secureServer } from './secure.ts';
+import { readMessage, waitForEvent } from './wait.ts';
 
 export interface Credentials {
   context: SecureContext;
@@ -17,12 +17,12 @@ export interface Credentials {
 }
 
 /** In the length before the acceptor's ticket: the dialler has to show its release. */
-export const ASKS_BACK = 0x8000_0000;
+export const RELEASE_REQUIRED = 0x8000_0000;
 
 /** Proof of one end to the other. */
-export interface Proven {
+export interface ProvenConnection {
   socket: TLSSocket;
-  peer: Peer;
+  peer: ChannelPeer;
   /** The relay that passes the bytes on: a session, or a gateway's id. Absent: the direct way. */
   through?: string;
 }
@@ -35,20 +35,20 @@ export interface Proven {
  */
 export async function acceptSecure(
   socket: Duplex,
-  peer: Peer,
+  peer: ChannelPeer,
   own: Credentials,
-  { known, asks }: Pick<Introduction, 'known' | 'asks'>,
-): Promise<Proven> {
+  { known, asks }: Pick<PrefaceFields, 'known' | 'asks'>,
+): Promise<ProvenConnection> {
   const { required } = own.releases;
   const secured = secureServer(socket, own.context);
   try {
-    await eventOf(secured, 'secure');
-    const key = provenKey(secured);
+    await waitForEvent(secured, 'secure');
+    const key = peerPublicKey(secured);
     if (key === undefined || Buffer.compare(key, peer.sessionKey) !== 0)
       throw new ChannelError('wrong_key', `the other end does not hold the key of ${peer.session}`);
-    const ticket = framed(known ? new Uint8Array(0) : own.ticket);
-    if (required !== undefined) ticket.writeUInt32BE((ticket.readUInt32BE() | ASKS_BACK) >>> 0);
-    secured.write(asks ? Buffer.concat([ticket, framed(encodeProof(own.releases.own))]) : ticket);
+    const ticket = withLengthPrefix(known ? new Uint8Array(0) : own.ticket);
+    if (required !== undefined) ticket.writeUInt32BE((ticket.readUInt32BE() | RELEASE_REQUIRED) >>> 0);
+    secured.write(asks ? Buffer.concat([ticket, withLengthPrefix(encodeProof(own.releases.own))]) : ticket);
     if (required !== undefined) checkProof(await readMessage(secured, PROOF_MAX_BYTES), required, nodeCrypto);
     return { socket: secured, peer };
   } catch (error) {

@@ -1,13 +1,14 @@
 import type { TLSSocket } from 'node:tls';
-import { Bucket } from '../../../shared/collections/bucket.ts';
+import { TokenBucket } from '../../../shared/collections/token-bucket.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
 import { Link, type LinkPort } from '../../../shared/wire/link.ts';
 import type { StreamFrame } from '../requests/types.ts';
-import type { Proven } from './accept.ts';
+import type { ProvenConnection } from './accept.ts';
 import {
+  BUFFERED_MAX_BYTES,
   CHANNEL_WINDOW_BYTES,
   GOSSIP_BURST_BYTES,
   GOSSIP_BURST_FRAMES,
@@ -15,9 +16,8 @@ import {
   GOSSIP_FRAMES_PER_S,
   GOSSIP_MAX_BYTES,
   GOSSIP_SKIP_BYTES,
-  WAITING_MAX_BYTES,
 } from './limits.ts';
-import { framed, MessageReader } from './messages.ts';
+import { MessageReader, withLengthPrefix } from './messages.ts';
 
 /** Above this the socket counts as busy: frames wait in the link and merge. */
 const BUSY_BYTES = 256 * 1024;
@@ -32,7 +32,7 @@ const LAZY_MS = 5;
 const LINGER_MS = 1_000;
 
 /** The other end, proven: its ticket is good and its TLS key is the ticket's. */
-export interface Peer {
+export interface ChannelPeer {
   session: string;
   /** Its provider's id as lists here write it: `name`, or `name@issuer` where another issuer admitted it. */
   provider: string;
@@ -58,7 +58,7 @@ export interface ChannelEvents {
  * requests in both directions on one link.
  */
 export class Channel {
-  readonly peer: Peer;
+  readonly peer: ChannelPeer;
   /** This end dialled: the streams that it opens have odd numbers, the other end's even ones, so that both may open. */
   readonly dialled: boolean;
   /** The relay that it goes through; undefined: the direct way. */
@@ -67,22 +67,22 @@ export class Channel {
   readonly #socket: TLSSocket;
   readonly #events: ChannelEvents;
   readonly #reader = new MessageReader(MESSAGE_MAX_BYTES);
-  readonly #gossipBytes: Bucket;
-  readonly #gossipFrames: Bucket;
+  readonly #gossipBytes: TokenBucket;
+  readonly #gossipFrames: TokenBucket;
   #lazy: NodeJS.Timeout | undefined;
   #busy = false;
   #over = false;
 
   /** The socket has finished its handshake. Call `start` when the events may come. */
-  constructor({ socket, peer, through }: Proven, dialled: boolean, events: ChannelEvents) {
+  constructor({ socket, peer, through }: ProvenConnection, dialled: boolean, events: ChannelEvents) {
     this.#socket = socket;
     this.peer = peer;
     this.through = through;
     this.dialled = dialled;
     this.#events = events;
     const now = performance.now();
-    this.#gossipBytes = new Bucket(GOSSIP_BYTES_PER_S, GOSSIP_BURST_BYTES, now);
-    this.#gossipFrames = new Bucket(GOSSIP_FRAMES_PER_S, GOSSIP_BURST_FRAMES, now);
+    this.#gossipBytes = new TokenBucket(GOSSIP_BYTES_PER_S, GOSSIP_BURST_BYTES, now);
+    this.#gossipFrames = new TokenBucket(GOSSIP_FRAMES_PER_S, GOSSIP_BURST_FRAMES, now);
     const windows = { send: CHANNEL_WINDOW_BYTES, receive: CHANNEL_WINDOW_BYTES };
     this.link = new Link(this.#port(), windows, new FrameMeter(() => performance.now()));
   }
@@ -125,9 +125,10 @@ export class Channel {
     return {
       send: (message) => {
         if (!this.#socket.writable) return;
-        this.#socket.write(framed(message), () => this.#written());
+        this.#socket.write(withLengthPrefix(message), () => this.#written());
         this.#busy = this.#socket.writableLength >= BUSY_BYTES;
-        if (this.#socket.writableLength > WAITING_MAX_BYTES) setImmediate(() => this.destroy('the peer does not read'));
+        if (this.#socket.writableLength > BUFFERED_MAX_BYTES)
+          setImmediate(() => this.destroy('the peer does not read'));
       },
       busy: () => this.#busy,
       stuck: () => setImmediate(() => this.destroy('the peer does not read')),

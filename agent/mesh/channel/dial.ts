@@ -1,19 +1,19 @@
 import type { Duplex } from 'node:stream';
-import { AdaptiveTimeout } from '../../../shared/patience/adaptive-timeout.ts';
+import { AdaptiveTimeout } from '../../../shared/timing/adaptive-timeout.ts';
 import { nodeCrypto } from '../../host/crypto.ts';
-import { patience } from '../../patience.ts';
-import { ASKS_BACK, type Credentials, type Proven } from './accept.ts';
-import type { Peer } from './channel.ts';
+import { waitClock } from '../../wait-clock.ts';
+import { type Credentials, type ProvenConnection, RELEASE_REQUIRED } from './accept.ts';
+import type { ChannelPeer } from './channel.ts';
 import { asChannelError, ChannelError } from './error.ts';
-import { ADDRESSES_MAX, DIALLED_HANDSHAKE, TICKET_MAX_BYTES } from './limits.ts';
-import { framed, LENGTH_BYTES } from './messages.ts';
+import { ADDRESSES_MAX, DIALLED_HANDSHAKE, TICKET_MESSAGE_MAX_BYTES } from './limits.ts';
+import { LENGTH_BYTES, withLengthPrefix } from './messages.ts';
 import { checkProof, encodeProof, PROOF_MAX_BYTES } from './peer-release.ts';
 import { type Purpose, preface } from './preface.ts';
 import { type Address, firstConnection } from './race.ts';
-import { provenKey, secureClient } from './secure.ts';
-import { eventOf, readExactly, readMessage, within } from './wait.ts';
+import { peerPublicKey, secureClient } from './secure.ts';
+import { readExactly, readMessage, waitForEvent, withDeadline } from './wait.ts';
 
-export interface DialOptions {
+export interface ChannelDialOptions {
   own: Credentials;
   /** Host:port, tried one after the other. */
   addresses: readonly string[];
@@ -22,7 +22,7 @@ export interface DialOptions {
   /** That session's ticket where it is here already; it is verified as any. */
   ticket?: Uint8Array;
   /** Verifies a ticket. Throws where it is not good here. */
-  openTicket(ticket: Uint8Array): Peer;
+  openTicket(ticket: Uint8Array): ChannelPeer;
   /** Default: mesh. */
   purpose?: Purpose;
   signal?: AbortSignal;
@@ -39,14 +39,14 @@ export function parseAddress(text: string): Address | undefined {
 }
 
 /** Throws ChannelError: of the address that came furthest. */
-export async function dialChannel(options: DialOptions): Promise<Proven> {
+export async function dialChannel(options: ChannelDialOptions): Promise<ProvenConnection> {
   const { addresses, signal } = options;
   const left = addresses.slice(0, ADDRESSES_MAX).flatMap((address) => parseAddress(address) ?? []);
   let trouble: ChannelError | undefined;
   do {
     try {
       const socket = await firstConnection(left, signal);
-      return await secureDialled(socket, options);
+      return await secureDialedSocket(socket, options);
     } catch (error) {
       if (!(error instanceof ChannelError)) throw error;
       if (trouble === undefined || error.code !== 'unreachable') trouble = error;
@@ -59,16 +59,16 @@ export async function dialChannel(options: DialOptions): Promise<Proven> {
 /** TLS and two signatures on both ends, while engines load on the same cores. */
 const handshakes = new AdaptiveTimeout(DIALLED_HANDSHAKE);
 
-type Handshake = Omit<DialOptions, 'addresses'>;
+type Handshake = Omit<ChannelDialOptions, 'addresses'>;
 
 /** The handshake on a connection that there is, direct or through a relay. Ends it where it fails. @throws ChannelError */
-export async function secureDialled(socket: Duplex, options: Handshake): Promise<Proven> {
+export async function secureDialedSocket(socket: Duplex, options: Handshake): Promise<ProvenConnection> {
   const abort = () => socket.destroy(new ChannelError('broken', 'given up'));
   options.signal?.addEventListener('abort', abort, { once: true });
   try {
-    const [waitMs, begunAt] = [handshakes.ms, patience.now()];
-    const proven = await within(socket, waitMs, 'timeout', () => handshake(socket, options));
-    handshakes.answered(patience.now() - begunAt);
+    const [waitMs, begunAt] = [handshakes.ms, waitClock.now()];
+    const proven = await withDeadline(socket, waitMs, 'timeout', () => handshake(socket, options));
+    handshakes.answered(waitClock.now() - begunAt);
     return proven;
   } catch (error) {
     if (error instanceof ChannelError && error.code === 'timeout') handshakes.expired();
@@ -78,7 +78,7 @@ export async function secureDialled(socket: Duplex, options: Handshake): Promise
   }
 }
 
-async function handshake(socket: Duplex, options: Handshake): Promise<Proven> {
+async function handshake(socket: Duplex, options: Handshake): Promise<ProvenConnection> {
   const { own, purpose = 'mesh' } = options;
   const { required } = own.releases;
   const { ticket: known, circuit = false } = options;
@@ -86,11 +86,11 @@ async function handshake(socket: Duplex, options: Handshake): Promise<Proven> {
   socket.write(preface({ purpose, ticket: own.ticket, known: known !== undefined, asks, circuit }));
   const tls = secureClient(socket, own.context);
   try {
-    await eventOf(tls, 'secureConnect');
-    const key = provenKey(tls);
+    await waitForEvent(tls, 'secureConnect');
+    const key = peerPublicKey(tls);
     const number = (await readExactly(tls, LENGTH_BYTES)).readUInt32BE();
-    const length = number % ASKS_BACK;
-    if (length > TICKET_MAX_BYTES) throw new ChannelError('stranger', `a ticket of ${length} bytes`);
+    const length = number % RELEASE_REQUIRED;
+    if (length > TICKET_MESSAGE_MAX_BYTES) throw new ChannelError('stranger', `a ticket of ${length} bytes`);
     const shown = length === 0 ? options.ticket : await readExactly(tls, length);
     if (shown === undefined) throw new ChannelError('stranger', 'no ticket');
     const peer = opened(shown, options);
@@ -99,7 +99,7 @@ async function handshake(socket: Duplex, options: Handshake): Promise<Proven> {
     if (options.session !== undefined && options.session !== peer.session)
       throw new ChannelError('wrong_key', `${peer.session} answers where ${options.session} was dialled`);
     if (required !== undefined) checkProof(await readMessage(tls, PROOF_MAX_BYTES), required, nodeCrypto);
-    if (number >= ASKS_BACK) tls.write(framed(encodeProof(own.releases.own)));
+    if (number >= RELEASE_REQUIRED) tls.write(withLengthPrefix(encodeProof(own.releases.own)));
     return { socket: tls, peer };
   } catch (error) {
     tls.destroy();
@@ -107,7 +107,7 @@ async function handshake(socket: Duplex, options: Handshake): Promise<Proven> {
   }
 }
 
-function opened(ticket: Uint8Array, options: Handshake): Peer {
+function opened(ticket: Uint8Array, options: Handshake): ChannelPeer {
   try {
     return options.openTicket(ticket);
   } catch (error) {

@@ -7,7 +7,7 @@ export const PREFACE = 'otela-mesh-1\n';
 export const WEIGHTS_PREFACE = 'otela-blob-1\n';
 
 /** A ticket carries its certificate and is some 400 bytes. */
-export const TICKET_MAX_BYTES = 2 * 1024;
+export const TICKET_MESSAGE_MAX_BYTES = 2 * 1024;
 
 /** From the connection to a ready channel, for the end that dials: more where handshakes took longer. */
 export const DIALLED_HANDSHAKE = { leastMs: 5_000, mostMs: 20_000 };
@@ -31,7 +31,7 @@ export const GOSSIP_MAX_BYTES = 64 * 1024;
 export const GOSSIP_SKIP_BYTES = 256 * 1024;
 
 /** More waiting bytes than any honest reader leaves: the channel is closed. */
-export const WAITING_MAX_BYTES = 2 * 1024 * 1024;
+export const BUFFERED_MAX_BYTES = 2 * 1024 * 1024;
 
 /** What one peer may send of gossip: a full state of 1,000 nodes is some 470 KB. */
 export const GOSSIP_BYTES_PER_S = 1024 * 1024;

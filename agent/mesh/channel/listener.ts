@@ -1,13 +1,13 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { Bucket } from '../../../shared/collections/bucket.ts';
+import { TokenBucket } from '../../../shared/collections/token-bucket.ts';
 import { listenError } from '../../../shared/terminal/listen-error.ts';
-import { acceptSecure, type Credentials, type Proven } from './accept.ts';
-import type { Peer } from './channel.ts';
+import { acceptSecure, type Credentials, type ProvenConnection } from './accept.ts';
+import type { ChannelPeer } from './channel.ts';
 import { ChannelError } from './error.ts';
 import { HANDSHAKE_MS } from './limits.ts';
-import { type Introduction, readPreface } from './preface.ts';
-import { within } from './wait.ts';
+import { type PrefaceFields, readPreface } from './preface.ts';
+import { withDeadline } from './wait.ts';
 
 export interface ListenerLimits {
   handshakeMs: number;
@@ -33,14 +33,14 @@ const LIMITS: ListenerLimits = {
 interface ListenerOptions {
   own: Credentials;
   /** Verifies a ticket. Throws where it is not good here; what it throws is not answered with a byte. */
-  openTicket(ticket: Uint8Array): Peer;
-  onProven(proven: Proven): void;
+  openTicket(ticket: Uint8Array): ChannelPeer;
+  onProven(proven: ProvenConnection): void;
   /** A connection that carries weights. Without it, such are strangers. */
-  onWeights?(proven: Proven): void;
+  onWeights?(proven: ProvenConnection): void;
   /** A connection that begins with an HTTP CONNECT, still unread. Without it, such are strangers. */
   onConnect?(socket: Socket): void;
   /** A connection that asks for a relay. Owns it. Without it, such are strangers. */
-  onCircuit?(proven: Proven): void;
+  onCircuit?(proven: ProvenConnection): void;
   limits?: Partial<ListenerLimits>;
 }
 
@@ -58,13 +58,13 @@ export class Listener {
   readonly #strangers = new Set<Duplex>();
   /** At most `limits.handshakes`, oldest first. */
   readonly #handshakes = new Set<Handshake>();
-  readonly #tickets: Bucket;
+  readonly #tickets: TokenBucket;
   #closed = false;
 
   constructor(options: ListenerOptions) {
     this.#options = options;
     this.#limits = { ...LIMITS, ...options.limits };
-    this.#tickets = new Bucket(this.#limits.ticketsPerSecond, this.#limits.ticketsBurst, performance.now());
+    this.#tickets = new TokenBucket(this.#limits.ticketsPerSecond, this.#limits.ticketsBurst, performance.now());
     this.#server = createServer({ noDelay: true }, (socket) => void this.#accept(socket));
   }
 
@@ -107,7 +107,7 @@ export class Listener {
       return false;
     }
     try {
-      await within(socket, this.#limits.handshakeMs, 'timeout', act);
+      await withDeadline(socket, this.#limits.handshakeMs, 'timeout', act);
       return true;
     } catch (error) {
       if (!(error instanceof ChannelError)) throw error;
@@ -115,7 +115,7 @@ export class Listener {
     }
   }
 
-  async #handshake(socket: Duplex, first: Introduction, through?: string): Promise<void> {
+  async #handshake(socket: Duplex, first: PrefaceFields, through?: string): Promise<void> {
     const { onProven, onCircuit, onWeights } = this.#options;
     const circuit = first.circuit === true;
     if (circuit && onCircuit === undefined) throw new ChannelError('stranger', 'no relay here');
@@ -135,7 +135,7 @@ export class Listener {
     }
   }
 
-  async #preface(socket: Duplex): Promise<Introduction | 'connect'> {
+  async #preface(socket: Duplex): Promise<PrefaceFields | 'connect'> {
     this.#strangers.add(socket);
     if (this.#strangers.size > this.#limits.strangers) this.#pushOut(this.#strangers);
     try {
@@ -152,7 +152,7 @@ export class Listener {
     oldest.destroy();
   }
 
-  #known(ticket: Uint8Array): Peer {
+  #known(ticket: Uint8Array): ChannelPeer {
     if (!this.#tickets.take(1, performance.now())) throw new ChannelError('full', 'too many tickets to check');
     try {
       return this.#options.openTicket(ticket);

@@ -4,7 +4,7 @@ import { WireError } from '../../../shared/wire/error.ts';
 export const LENGTH_BYTES = 4;
 
 /** A message with its length before it, in one buffer: two writes would be two TLS records. */
-export function framed(message: Uint8Array): Buffer {
+export function withLengthPrefix(message: Uint8Array): Buffer {
   const out = Buffer.allocUnsafe(LENGTH_BYTES + message.length);
   out.writeUInt32BE(message.length);
   out.set(message, LENGTH_BYTES);

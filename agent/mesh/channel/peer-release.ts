@@ -5,7 +5,7 @@
 import * as z from 'zod';
 import type { Crypto } from '../../../shared/lattice/crypto.ts';
 import { checkRelease, MANIFEST_MAX_CHARS, type ReleaseRules, releaseSchema } from '../../../shared/release/release.ts';
-import { jsonOf } from '../../../shared/text/json.ts';
+import { tryParseJson } from '../../../shared/text/json.ts';
 import { ChannelError } from './error.ts';
 
 /** JSON may double each character of the manifest; the rest is a signature and a digest. */
@@ -33,7 +33,7 @@ export function encodeProof(own: ShownRelease | undefined): Uint8Array {
 /** @throws ChannelError `unsigned` */
 export function checkProof(bytes: Uint8Array, rules: ReleaseRules, crypto: Crypto): void {
   if (bytes.length === 0) throw new ChannelError('unsigned', 'the peer was not installed from a release');
-  const shown = proofSchema.safeParse(jsonOf(Buffer.from(bytes).toString('utf8')));
+  const shown = proofSchema.safeParse(tryParseJson(Buffer.from(bytes).toString('utf8')));
   if (!shown.success) throw new ChannelError('unsigned', "the peer's release cannot be read");
   const { manifest, signature, digest } = shown.data;
   const checked = checkRelease({ manifest, signature }, digest, rules, crypto);

@@ -5,7 +5,7 @@
  */
 import type { Duplex } from 'node:stream';
 import { ChannelError } from './error.ts';
-import { PREFACE, TICKET_MAX_BYTES, WEIGHTS_PREFACE } from './limits.ts';
+import { PREFACE, TICKET_MESSAGE_MAX_BYTES, WEIGHTS_PREFACE } from './limits.ts';
 import { readExactly } from './wait.ts';
 
 /** Enough to tell our preface from an HTTP CONNECT. */
@@ -22,7 +22,7 @@ export type Purpose = 'mesh' | 'weights';
 
 const PREFACES: Readonly<Record<Purpose, string>> = { mesh: PREFACE, weights: WEIGHTS_PREFACE };
 
-export interface Introduction {
+export interface PrefaceFields {
   purpose: Purpose;
   ticket: Uint8Array;
   /** The dialler has our ticket. */
@@ -33,15 +33,15 @@ export interface Introduction {
   circuit?: boolean;
 }
 
-export function preface({ purpose, ticket, known, asks, circuit = false }: Introduction): Buffer {
-  if (ticket.length > TICKET_MAX_BYTES) throw new RangeError(`a ticket of ${ticket.length} bytes`);
+export function preface({ purpose, ticket, known, asks, circuit = false }: PrefaceFields): Buffer {
+  if (ticket.length > TICKET_MESSAGE_MAX_BYTES) throw new RangeError(`a ticket of ${ticket.length} bytes`);
   const length = Buffer.alloc(2);
   length.writeUInt16BE(ticket.length | (known ? KNOWN : 0) | (asks ? ASKS : 0) | (circuit ? CIRCUIT : 0));
   return Buffer.concat([Buffer.from(PREFACES[purpose], 'latin1'), length, ticket]);
 }
 
 /** Who dials, or 'connect' where an HTTP CONNECT begins (nothing of it is taken). Throws ChannelError `stranger`. */
-export async function readPreface(socket: Duplex): Promise<Introduction | 'connect'> {
+export async function readPreface(socket: Duplex): Promise<PrefaceFields | 'connect'> {
   const start = await readExactly(socket, SNIFF_BYTES);
   if (start.toString('latin1') === CONNECT) {
     socket.unshift(start);
@@ -53,7 +53,8 @@ export async function readPreface(socket: Duplex): Promise<Introduction | 'conne
   if (purpose === undefined) throw new ChannelError('stranger', 'another version of the preface');
   const number = rest.readUInt16BE(REST_BYTES);
   const length = number & ~(KNOWN | ASKS | CIRCUIT);
-  if (length === 0 || length > TICKET_MAX_BYTES) throw new ChannelError('stranger', `a ticket of ${length} bytes`);
+  if (length === 0 || length > TICKET_MESSAGE_MAX_BYTES)
+    throw new ChannelError('stranger', `a ticket of ${length} bytes`);
   const ticket = await readExactly(socket, length);
   return {
     purpose,

@@ -1,5 +1,5 @@
 import { connect, type Socket } from 'node:net';
-import { patience } from '../../patience.ts';
+import { waitClock } from '../../wait-clock.ts';
 import { ChannelError } from './error.ts';
 import { CONNECT_MS } from './limits.ts';
 
@@ -55,7 +55,7 @@ export function firstConnection(left: Address[], signal?: AbortSignal): Promise<
     };
     const onAbort = () => fail('given up');
     const stagger = setInterval(() => untried.length > 0 && next(), STAGGER_MS);
-    const endWait = patience.after(CONNECT_MS + STAGGER_MS * left.length, () => fail(`nothing for ${CONNECT_MS} ms`));
+    const endWait = waitClock.after(CONNECT_MS + STAGGER_MS * left.length, () => fail(`nothing for ${CONNECT_MS} ms`));
     signal?.addEventListener('abort', onAbort, { once: true });
     if (signal?.aborted) onAbort();
     else next();

@@ -43,7 +43,7 @@ function quiet(socket: TLSSocket): TLSSocket {
 }
 
 /** The raw Ed25519 key that the other end proved to hold, or undefined where it proved none. */
-export function provenKey(socket: TLSSocket): Uint8Array | undefined {
+export function peerPublicKey(socket: TLSSocket): Uint8Array | undefined {
   const certificate: X509Certificate | undefined = socket.getPeerX509Certificate();
   if (certificate === undefined || socket.getProtocol() !== 'TLSv1.3') return undefined;
   const spki = certificate.publicKey.export({ type: 'spki', format: 'der' });

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { patience } from '../../patience.ts';
+import { waitClock } from '../../wait-clock.ts';
 import { ChannelError, type ChannelErrorCode } from './error.ts';
 import { LENGTH_BYTES } from './messages.ts';
 
@@ -40,13 +40,18 @@ export async function readMessage(socket: Duplex, maxBytes: number): Promise<Buf
   return length === 0 ? Buffer.alloc(0) : await readExactly(socket, length);
 }
 
-export async function eventOf(socket: Duplex, event: 'secure' | 'secureConnect'): Promise<void> {
+export async function waitForEvent(socket: Duplex, event: 'secure' | 'secureConnect'): Promise<void> {
   await waitFor(socket, event, () => true);
 }
 
 /** Ends the socket with `code` unless `act` settles in time; `act` sees that as its socket's error. */
-export async function within<T>(socket: Duplex, ms: number, code: ChannelErrorCode, act: () => Promise<T>): Promise<T> {
-  const endWait = patience.after(ms, () => socket.destroy(new ChannelError(code, `nothing for ${ms} ms`)));
+export async function withDeadline<T>(
+  socket: Duplex,
+  ms: number,
+  code: ChannelErrorCode,
+  act: () => Promise<T>,
+): Promise<T> {
+  const endWait = waitClock.after(ms, () => socket.destroy(new ChannelError(code, `nothing for ${ms} ms`)));
   try {
     return await act();
   } catch (error) {

@@ -1,9 +1,9 @@
 import type { Duplex } from 'node:stream';
-import type { Proven } from '../channel/accept.ts';
+import type { ProvenConnection } from '../channel/accept.ts';
 import { asChannelError, ChannelError } from '../channel/error.ts';
-import { within } from '../channel/wait.ts';
+import { withDeadline } from '../channel/wait.ts';
 import { MESSAGE_MS, receiveMessage, sendMessage } from './messages.ts';
-import { type RelayAgent, TRIED_MAX } from './relays.ts';
+import { RELAYS_TRIED_MAX, type RelayAgent } from './relays.ts';
 
 /** The next relay is tried beside the one before after so long, as addresses are (RFC 8305 §5). */
 const STAGGER_MS = 400;
@@ -13,7 +13,7 @@ const AVOID_MS = 60_000;
 const AVOIDED_MAX = 256;
 
 /** What it is to be joined at, whatever kind of relay. */
-export interface Meeting {
+export interface RendezvousPoint {
   /** A session, or a gateway's id. */
   relay: string;
   /** Bytes to and from `callee`, once it has answered. Rejects where the relay cannot join them. */
@@ -22,9 +22,9 @@ export interface Meeting {
 
 interface CircuitDiallerOptions {
   /** Relays at which a session may be met, best first. */
-  meetings(callee: string): Meeting[];
+  meetings(callee: string): RendezvousPoint[];
   /** The channel's handshake, from end to end. */
-  secure(socket: Duplex, callee: string): Promise<Proven>;
+  secure(socket: Duplex, callee: string): Promise<ProvenConnection>;
 }
 
 /** Reaches sessions through relays: a few of them, one after the other, and the first that leads to a proven end. */
@@ -38,11 +38,11 @@ export class CircuitDialler {
   }
 
   /** @throws ChannelError of the last relay that failed */
-  async dial(callee: string, signal: AbortSignal): Promise<Proven> {
+  async dial(callee: string, signal: AbortSignal): Promise<ProvenConnection> {
     const now = performance.now();
-    const bad = ({ relay }: Meeting) => Number((this.#avoided.get(relay) ?? 0) > now);
+    const bad = ({ relay }: RendezvousPoint) => Number((this.#avoided.get(relay) ?? 0) > now);
     const left = this.#options.meetings(callee).sort((a, b) => bad(a) - bad(b));
-    left.length = Math.min(left.length, TRIED_MAX);
+    left.length = Math.min(left.length, RELAYS_TRIED_MAX);
     if (left.length === 0) throw new ChannelError('unreachable', `no relay is known that may reach ${callee}`);
     const over = new AbortController();
     try {
@@ -56,7 +56,7 @@ export class CircuitDialler {
     }
   }
 
-  async #through(meeting: Meeting, callee: string, signal: AbortSignal): Promise<Proven> {
+  async #through(meeting: RendezvousPoint, callee: string, signal: AbortSignal): Promise<ProvenConnection> {
     const socket = await meeting.meet(callee, signal);
     const abort = () => socket.destroy();
     signal.addEventListener('abort', abort, { once: true });
@@ -82,7 +82,10 @@ export class CircuitDialler {
 }
 
 /** Meets at an agent. `dial`: a connection for circuits, both ends proven. */
-export function agentMeeting(relay: RelayAgent, dial: (relay: RelayAgent) => Promise<Proven>): Meeting {
+export function agentRendezvous(
+  relay: RelayAgent,
+  dial: (relay: RelayAgent) => Promise<ProvenConnection>,
+): RendezvousPoint {
   const meet = async (callee: string, signal: AbortSignal) => {
     const { socket } = await dial(relay);
     const abort = () => socket.destroy();
@@ -95,7 +98,7 @@ export function agentMeeting(relay: RelayAgent, dial: (relay: RelayAgent) => Pro
       }
       sendMessage(socket, { type: 'connect', session: callee });
       // The relay waits for the callee, and that one perhaps for its next reservation.
-      const said = await within(socket, 2 * MESSAGE_MS, 'timeout', () => receiveMessage(socket));
+      const said = await withDeadline(socket, 2 * MESSAGE_MS, 'timeout', () => receiveMessage(socket));
       if (said.type === 'connected') return socket;
       socket.destroy();
       const why = said.type === 'refused' ? said.why : said.type;

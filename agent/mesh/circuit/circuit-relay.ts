@@ -1,12 +1,12 @@
 /** The relay of circuits: keeps callees' reservations and joins callers to them. Runs on agents with `--offer-relay` alone. */
 import type { Duplex } from 'node:stream';
-import { Bucket } from '../../../shared/collections/bucket.ts';
-import type { Proven } from '../channel/accept.ts';
-import type { Peer } from '../channel/channel.ts';
+import { TokenBucket } from '../../../shared/collections/token-bucket.ts';
+import type { ProvenConnection } from '../channel/accept.ts';
+import type { ChannelPeer } from '../channel/channel.ts';
 import { ChannelError } from '../channel/error.ts';
-import { within } from '../channel/wait.ts';
-import { MESSAGE_MS, PING_MS, PONG_MS, type Refusal, receiveMessage, sendMessage } from './messages.ts';
-import { joinSockets, Pace } from './pipe.ts';
+import { withDeadline } from '../channel/wait.ts';
+import { type CircuitRefusal, MESSAGE_MS, PING_MS, PONG_MS, receiveMessage, sendMessage } from './messages.ts';
+import { joinSockets, RateLimit } from './pipe.ts';
 
 export interface CircuitLimits {
   /** Idle sockets of callees, one per session. */
@@ -46,19 +46,19 @@ const SWEEP_MS = 5_000;
 
 interface CircuitRelayOptions {
   /** The peer is in the registry, with a ticket that is good now. */
-  admits(peer: Peer): boolean;
+  admits(peer: ChannelPeer): boolean;
   limits?: Partial<CircuitLimits>;
 }
 
 interface Reservation {
-  peer: Peer;
+  peer: ChannelPeer;
   socket: Duplex;
   /** Set by the one call that it is good for. */
   answered?: () => void;
 }
 
 interface Circuit {
-  ends: readonly [Peer, Peer];
+  ends: readonly [ChannelPeer, ChannelPeer];
   end(): void;
 }
 
@@ -74,8 +74,8 @@ export class CircuitRelay {
   /** Calls that wait for a callee to come again: at most `limits.circuits`. */
   readonly #awaited = new Set<{ session: string; ring(): void }>();
   /** At most `limits.reservations`, the oldest first. */
-  readonly #quotas = new Map<string, Bucket>();
-  readonly #pace: Pace;
+  readonly #quotas = new Map<string, TokenBucket>();
+  readonly #pace: RateLimit;
   readonly #sweep: NodeJS.Timeout;
   /** Since the start. */
   readonly carried = { circuits: 0, bytes: 0 };
@@ -84,7 +84,7 @@ export class CircuitRelay {
   constructor(options: CircuitRelayOptions) {
     this.#options = options;
     this.#limits = { ...CIRCUIT_LIMITS, ...options.limits };
-    this.#pace = new Pace(this.#limits.relayBytesPerSecond, performance.now());
+    this.#pace = new RateLimit(this.#limits.relayBytesPerSecond, performance.now());
     this.#sweep = setInterval(() => this.#expel(), SWEEP_MS).unref();
   }
 
@@ -101,10 +101,10 @@ export class CircuitRelay {
   }
 
   /** A connection with CIRCUIT in its preface, both ends proven. Owns it. Never rejects. */
-  async take({ socket, peer }: Pick<Proven, 'socket' | 'peer'>): Promise<void> {
+  async take({ socket, peer }: Pick<ProvenConnection, 'socket' | 'peer'>): Promise<void> {
     socket.on('error', () => socket.destroy());
     try {
-      const said = await within(socket, MESSAGE_MS, 'timeout', () => receiveMessage(socket));
+      const said = await withDeadline(socket, MESSAGE_MS, 'timeout', () => receiveMessage(socket));
       if (this.#closed || !this.#options.admits(peer)) return this.#refuse(socket, 'stranger');
       if (said.type === 'reserve') return await this.#reserve({ peer, socket });
       if (said.type === 'connect') return await this.#connect(socket, peer, said.session);
@@ -114,7 +114,7 @@ export class CircuitRelay {
     }
   }
 
-  #refuse(socket: Duplex, why: Refusal): void {
+  #refuse(socket: Duplex, why: CircuitRefusal): void {
     sendMessage(socket, { type: 'refused', why });
     socket.end();
     setTimeout(() => socket.destroy(), MESSAGE_MS).unref();
@@ -130,7 +130,7 @@ export class CircuitRelay {
     sendMessage(socket, { type: 'reserved' });
     this.#offer(reservation);
     for (;;) {
-      const said = await within(socket, PING_MS + PONG_MS, 'timeout', () => receiveMessage(socket));
+      const said = await withDeadline(socket, PING_MS + PONG_MS, 'timeout', () => receiveMessage(socket));
       if (said.type === 'answer' && reservation.answered !== undefined) return reservation.answered();
       if (said.type !== 'ping') throw new ChannelError('stranger', `${said.type} from a callee`);
       // Behind `call` there are the caller's bytes alone.
@@ -157,7 +157,7 @@ export class CircuitRelay {
     if (this.#reservations.get(session) === reservation) this.#reservations.delete(session);
   }
 
-  async #connect(socket: Duplex, caller: Peer, session: string): Promise<void> {
+  async #connect(socket: Duplex, caller: ChannelPeer, session: string): Promise<void> {
     if (!this.#mayCall(caller.session)) return this.#refuse(socket, 'busy');
     if (this.#circuits.size >= this.#limits.circuits) return this.#refuse(socket, 'full');
     const reservation = await this.#reservationOf(session);
@@ -190,7 +190,7 @@ export class CircuitRelay {
     const { circuitBytes, circuitBytesPerSecond, idleMs } = this.#limits;
     this.carried.circuits++;
     const joined = joinSockets(caller, callee, {
-      paces: [new Pace(circuitBytesPerSecond, performance.now()), this.#pace],
+      paces: [new RateLimit(circuitBytesPerSecond, performance.now()), this.#pace],
       maxBytes: circuitBytes,
       idleMs,
       onBytes: (bytes) => {
@@ -263,7 +263,7 @@ export class CircuitRelay {
   #mayCall(session: string): boolean {
     const now = performance.now();
     const { callsPerSecond, callsBurst } = this.#limits;
-    const quota = this.#quotas.get(session) ?? new Bucket(callsPerSecond, callsBurst, now);
+    const quota = this.#quotas.get(session) ?? new TokenBucket(callsPerSecond, callsBurst, now);
     this.#note(this.#quotas, session, quota);
     return quota.take(1, now);
   }

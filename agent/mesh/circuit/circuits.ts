@@ -1,29 +1,29 @@
 /** This agent's part in circuits: it is reached by them, reaches others by them, and where it agreed it is a relay of them. */
 import type { Duplex } from 'node:stream';
-import type { Replica } from '../../../shared/lattice/replica.ts';
+import type { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { decodeTicket } from '../../../shared/lattice/ticket.ts';
 import { nodeCrypto } from '../../host/crypto.ts';
-import type { Identity } from '../../tunnel/types.ts';
+import type { SessionIdentity } from '../../tunnel/types.ts';
 import type { WebSocketOptions } from '../../tunnel/websocket.ts';
-import type { Credentials, Proven } from '../channel/accept.ts';
-import type { Peer } from '../channel/channel.ts';
-import { dialChannel, secureDialled } from '../channel/dial.ts';
+import type { Credentials, ProvenConnection } from '../channel/accept.ts';
+import type { ChannelPeer } from '../channel/channel.ts';
+import { dialChannel, secureDialedSocket } from '../channel/dial.ts';
 import type { MeshGateway } from '../delegates.ts';
-import { agentMeeting, CircuitDialler, type Meeting } from './circuit-dialler.ts';
+import { agentRendezvous, CircuitDialler, type RendezvousPoint } from './circuit-dialler.ts';
 import { CircuitRelay } from './circuit-relay.ts';
 import { openGatewayLeg } from './gateway-leg.ts';
-import { type RelayAgent, relaysOf, TRIED_MAX } from './relays.ts';
+import { RELAYS_TRIED_MAX, type RelayAgent, relaysFor } from './relays.ts';
 import { Reservations } from './reservations.ts';
 
 export interface CircuitsOptions {
   own: Credentials;
   session: string;
-  replica: Replica;
+  replica: RegistryReplica;
   /** Verifies a ticket. Throws where it is not good here. */
-  openTicket(ticket: Uint8Array): Peer;
+  openTicket(ticket: Uint8Array): ChannelPeer;
   /** This agent relays for others (`--offer-relay`). */
   offered: boolean;
-  identity: Identity;
+  identity: SessionIdentity;
   env: NodeJS.ProcessEnv;
   proxy?: WebSocketOptions['proxy'];
   /** A caller's bytes begin: false where they led to no channel. Owns the socket. */
@@ -51,7 +51,7 @@ export class Circuits {
     this.#options = options;
     this.relay = offered ? new CircuitRelay({ admits: (peer) => this.#admits(peer) }) : undefined;
     const dial = (relay: RelayAgent) => this.#dialRelay(relay);
-    this.#reservations = new Reservations({ relays: () => relaysOf(session, session, replica), dial, accept, random });
+    this.#reservations = new Reservations({ relays: () => relaysFor(session, session, replica), dial, accept, random });
     this.#dialler = new CircuitDialler({
       meetings: (callee) => this.#meetings(callee),
       secure: (socket, callee) => this.#secure(socket, callee),
@@ -100,7 +100,7 @@ export class Circuits {
   }
 
   /** A proven connection to `callee` through a relay. @throws ChannelError */
-  dial(callee: string, signal: AbortSignal): Promise<Proven> {
+  dial(callee: string, signal: AbortSignal): Promise<ProvenConnection> {
     return this.#dialler.dial(callee, AbortSignal.any([signal, this.#abort.signal]));
   }
 
@@ -110,7 +110,7 @@ export class Circuits {
   }
 
   /** In the registry, not only admitted: a relay never carries for a session that its own replica does not show. */
-  #admits({ session, ticket }: Peer): boolean {
+  #admits({ session, ticket }: ChannelPeer): boolean {
     const { replica } = this.#options;
     return (
       replica.get(session) !== undefined &&
@@ -118,32 +118,32 @@ export class Circuits {
     );
   }
 
-  #meetings(callee: string): Meeting[] {
+  #meetings(callee: string): RendezvousPoint[] {
     const { session, replica } = this.#options;
     const dial = (relay: RelayAgent) => this.#dialRelay(relay);
-    const agents = relaysOf(callee, session, replica).map((relay) => agentMeeting(relay, dial));
+    const agents = relaysFor(callee, session, replica).map((relay) => agentRendezvous(relay, dial));
     const own = this.relay?.holds(callee) ? [this.#ownMeeting(this.relay)] : [];
     const gateways = this.#gateways.map(
-      ({ id, url }): Meeting => ({ relay: id, meet: (to, signal) => this.#leg(url, to, signal) }),
+      ({ id, url }): RendezvousPoint => ({ relay: id, meet: (to, signal) => this.#leg(url, to, signal) }),
     );
-    return [...own, ...agents.slice(0, TRIED_MAX - gateways.length), ...gateways];
+    return [...own, ...agents.slice(0, RELAYS_TRIED_MAX - gateways.length), ...gateways];
   }
 
   /** A relay reaches by itself those that have a reservation with it. */
-  #ownMeeting(relay: CircuitRelay): Meeting {
+  #ownMeeting(relay: CircuitRelay): RendezvousPoint {
     return { relay: this.#options.session, meet: (callee) => relay.callOwn(callee) };
   }
 
-  #dialRelay({ session, addresses }: RelayAgent): Promise<Proven> {
+  #dialRelay({ session, addresses }: RelayAgent): Promise<ProvenConnection> {
     const { own, openTicket } = this.#options;
     const known = this.#ticketOf(session);
     return dialChannel({ own, openTicket, addresses, session, ...known, circuit: true, signal: this.#abort.signal });
   }
 
-  #secure(socket: Duplex, callee: string): Promise<Proven> {
+  #secure(socket: Duplex, callee: string): Promise<ProvenConnection> {
     const { own, openTicket } = this.#options;
     const known = this.#ticketOf(callee);
-    return secureDialled(socket, { own, openTicket, session: callee, ...known, signal: this.#abort.signal });
+    return secureDialedSocket(socket, { own, openTicket, session: callee, ...known, signal: this.#abort.signal });
   }
 
   #ticketOf(session: string): { ticket?: Uint8Array } {

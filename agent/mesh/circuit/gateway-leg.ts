@@ -12,7 +12,7 @@ import {
 } from '../../../shared/wire/circuit.ts';
 import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
 import { DATA_MAX_BYTES, PROTOCOL_VERSION } from '../../../shared/wire/limits.ts';
-import type { Identity } from '../../tunnel/types.ts';
+import type { SessionIdentity } from '../../tunnel/types.ts';
 import { openWebSocket, type WebSocketOptions } from '../../tunnel/websocket.ts';
 import { ChannelError } from '../channel/error.ts';
 
@@ -23,7 +23,7 @@ export interface LegOptions {
   gateway: URL;
   /** A callee's session, or the name of the circuit at which this agent is waited for. */
   to: string;
-  identity: Identity;
+  identity: SessionIdentity;
   ticket: Uint8Array;
   env: NodeJS.ProcessEnv;
   proxy?: WebSocketOptions['proxy'];
@@ -44,7 +44,7 @@ export async function openGatewayLeg(options: LegOptions): Promise<Duplex> {
   return connected(socket, options.identity, signal);
 }
 
-function connected(socket: WebSocket, identity: Identity, signal: AbortSignal): Promise<Duplex> {
+function connected(socket: WebSocket, identity: SessionIdentity, signal: AbortSignal): Promise<Duplex> {
   return new Promise((resolve, reject) => {
     let why = 'the gateway does not join it';
     const done = (act: () => void) => {
@@ -79,7 +79,7 @@ function connected(socket: WebSocket, identity: Identity, signal: AbortSignal): 
   });
 }
 
-function answerChallenge(socket: WebSocket, data: Uint8Array, { session, publicKey, sign }: Identity): void {
+function answerChallenge(socket: WebSocket, data: Uint8Array, { session, publicKey, sign }: SessionIdentity): void {
   readFrames(data, (frame) => {
     if (frame.type !== 'challenge') throw new ChannelError('broken', `${frame.type} before the challenge`);
     const signature = sign(helloMessage(session, 0, frame.nonce, `circuit:${new URL(socket.url).host}`));

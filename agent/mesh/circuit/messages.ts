@@ -12,7 +12,7 @@
 import type { Duplex } from 'node:stream';
 import { SESSION_PATTERN } from '../../../shared/lattice/node.ts';
 import { ChannelError } from '../channel/error.ts';
-import { framed } from '../channel/messages.ts';
+import { withLengthPrefix } from '../channel/messages.ts';
 import { readMessage } from '../channel/wait.ts';
 
 /** `refused` and a reason; a session id has 26 characters. */
@@ -28,16 +28,16 @@ export const MESSAGE_MS = 5_000;
 export type CircuitMessage =
   | { type: 'reserve' | 'reserved' | 'ping' | 'pong' | 'call' | 'answer' | 'connected' }
   | { type: 'connect'; session: string }
-  | { type: 'refused'; why: Refusal };
+  | { type: 'refused'; why: CircuitRefusal };
 
 const REFUSALS = ['absent', 'full', 'busy', 'stranger'] as const;
 /** absent: no reservation of that session here. full: the relay carries all that it may. busy: this caller asks too much. */
-export type Refusal = (typeof REFUSALS)[number];
+export type CircuitRefusal = (typeof REFUSALS)[number];
 
 export function sendMessage(socket: Duplex, said: CircuitMessage): void {
   const text =
     said.type === 'connect' ? `connect ${said.session}` : said.type === 'refused' ? `refused ${said.why}` : said.type;
-  socket.write(framed(Buffer.from(text, 'utf8')));
+  socket.write(withLengthPrefix(Buffer.from(text, 'utf8')));
 }
 
 /** The next message; what came behind it stays in the socket. @throws ChannelError */

@@ -2,7 +2,7 @@
 import type { Duplex } from 'node:stream';
 
 /** A pace: `perSecond` on average, a second's worth at once. Shared by all that it is to bound together. */
-export class Pace {
+export class RateLimit {
   readonly #perSecond: number;
   #left: number;
   #at: number;
@@ -24,7 +24,7 @@ export class Pace {
 
 interface PipeOptions {
   /** Each of them has to allow what is read. */
-  paces: readonly Pace[];
+  paces: readonly RateLimit[];
   maxBytes: number;
   /** Without a byte either way for so long, both end. */
   idleMs: number;

@@ -1,8 +1,8 @@
 import type { Duplex } from 'node:stream';
-import { Backoff } from '../backoff.ts';
-import type { Proven } from '../channel/accept.ts';
+import { DialBackoff } from '../backoff.ts';
+import type { ProvenConnection } from '../channel/accept.ts';
 import { ChannelError } from '../channel/error.ts';
-import { within } from '../channel/wait.ts';
+import { withDeadline } from '../channel/wait.ts';
 import { MESSAGE_MS, PING_MS, PONG_MS, receiveMessage, sendMessage } from './messages.ts';
 import { RESERVED_MAX, type RelayAgent } from './relays.ts';
 
@@ -21,7 +21,7 @@ interface ReservationsOptions {
   /** Those at which this agent is looked for, best first. */
   relays(): RelayAgent[];
   /** A connection for circuits, both ends proven. Rejects where none can be had. */
-  dial(relay: RelayAgent): Promise<Proven>;
+  dial(relay: RelayAgent): Promise<ProvenConnection>;
   /** A caller's bytes begin: what a listener does. False: they led to no channel. Owns the socket. */
   accept(socket: Duplex, relay: string): Promise<boolean>;
   random(): number;
@@ -35,7 +35,7 @@ interface Held {
 }
 
 interface Failed {
-  backoff: Backoff;
+  backoff: DialBackoff;
   until: number;
 }
 
@@ -90,7 +90,7 @@ export class Reservations {
       if (!this.#open) return void socket.destroy();
       socket.on('error', () => socket.destroy());
       sendMessage(socket, { type: 'reserve' });
-      const said = await within(socket, MESSAGE_MS, 'timeout', () => receiveMessage(socket));
+      const said = await withDeadline(socket, MESSAGE_MS, 'timeout', () => receiveMessage(socket));
       if (said.type !== 'reserved') {
         socket.destroy();
         throw new ChannelError('unreachable', `the relay answers ${said.type}`);
@@ -121,7 +121,7 @@ export class Reservations {
     const ping = setInterval(() => sendMessage(socket, { type: 'ping' }), PING_MS);
     try {
       for (;;) {
-        const said = await within(socket, PING_MS + PONG_MS, 'timeout', () => receiveMessage(socket));
+        const said = await withDeadline(socket, PING_MS + PONG_MS, 'timeout', () => receiveMessage(socket));
         if (said.type === 'call') break;
         if (said.type !== 'pong') throw new ChannelError('stranger', `${said.type} from a relay`);
       }
@@ -137,7 +137,7 @@ export class Reservations {
   /** A relay that fails is left alone for longer each time, and another one takes its place. */
   #fail(relay: string): void {
     const before = this.#failed.get(relay);
-    const backoff = before?.backoff ?? new Backoff(RETRY_MIN_MS, RETRY_MAX_MS, this.#options.random);
+    const backoff = before?.backoff ?? new DialBackoff(RETRY_MIN_MS, RETRY_MAX_MS, this.#options.random);
     this.#failed.delete(relay);
     this.#failed.set(relay, { backoff, until: performance.now() + backoff.next() });
     const oldest = this.#failed.keys().next().value;

@@ -14,7 +14,7 @@ function proof(token: string, nonce: string, target: string): Buffer {
 }
 
 /** The relay as the URL of a proxy, with fresh credentials for one target. */
-export function relayProxy(relay: string, target: string, token: string): URL {
+export function relayProxyUrl(relay: string, target: string, token: string): URL {
   const nonce = randomBytes(NONCE_BYTES).toString('base64url');
   const url = new URL(`http://${relay}`);
   url.username = nonce;
@@ -23,7 +23,7 @@ export function relayProxy(relay: string, target: string, token: string): URL {
 }
 
 /** Checks a `proxy-authorization` header. */
-export function passes(header: string | undefined, target: string, tokens: readonly string[]): boolean {
+export function verifyRelayPass(header: string | undefined, target: string, tokens: readonly string[]): boolean {
   const basic = /^Basic ([A-Za-z0-9+/=]{1,200})$/.exec(header ?? '')?.[1];
   const [nonce = '', given = ''] = Buffer.from(basic ?? '', 'base64')
     .toString('latin1')

@@ -5,7 +5,7 @@ import type { Readable } from 'node:stream';
 import * as zlib from 'node:zlib';
 import { asWeightsError, WeightsError } from '../error.ts';
 import { TarReader } from './tar-reader.ts';
-import { TreeWriter, type TreeWritten } from './tree-writer.ts';
+import { TreeWriter, type WrittenTree } from './tree-writer.ts';
 
 /** `image`: one file that a container runtime opens itself (SIF, SquashFS). */
 export type PackedFormat = 'tar' | 'tar.gz' | 'tar.zst' | 'image';
@@ -61,7 +61,13 @@ interface UnpackOptions {
 }
 
 /** @throws WeightsError wrong: the archive is damaged, or an entry is refused; full; stopped */
-export async function unpack({ path, format, directory, room, signal }: UnpackOptions): Promise<TreeWritten> {
+export async function unpackEnvironment({
+  path,
+  format,
+  directory,
+  room: quota,
+  signal,
+}: UnpackOptions): Promise<WrittenTree> {
   const tree = new TreeWriter(directory);
   const reading = new TarReader((entry, body) => tree.add(entry, body));
   let bytes = 0;
@@ -72,7 +78,7 @@ export async function unpack({ path, format, directory, room, signal }: UnpackOp
       // Counted before anything is written, including the padding of a decompression bomb.
       if (bytes > reserved) {
         reserved = bytes + ROOM_STEP_BYTES;
-        await room(reserved);
+        await quota(reserved);
       }
       await reading.push(chunk);
     }

@@ -6,9 +6,9 @@ import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promise
 import { join } from 'node:path';
 import * as z from 'zod';
 import { asWeightsError } from '../error.ts';
-import { type Locking, takeLock } from '../lock-file.ts';
-import { packedFormat, unpack } from './archive.ts';
-import { activation, prefixOf, relocate } from './relocation.ts';
+import { type LockOptions, takeLock } from '../lock-file.ts';
+import { packedFormat, unpackEnvironment } from './archive.ts';
+import { activation, environmentPrefix, relocate } from './relocation.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -36,9 +36,9 @@ export interface UnpackRequest {
 
 export class Environments {
   readonly #directory: string;
-  readonly #locking: Locking;
+  readonly #locking: LockOptions;
 
-  constructor(directory: string, locking: Locking) {
+  constructor(directory: string, locking: LockOptions) {
     this.#directory = directory;
     this.#locking = locking;
   }
@@ -65,7 +65,7 @@ export class Environments {
     let unpackedBytes = 0;
     try {
       if (free !== undefined) unpackedBytes = await this.#unpack(request, format);
-      const path = await prefixOf(this.#path(key));
+      const path = await environmentPrefix(this.#path(key));
       return { path, variables: await activation(path, env), unpackedBytes };
     } catch (error) {
       throw asWeightsError(error);
@@ -75,7 +75,7 @@ export class Environments {
   }
 
   async #unpack(
-    { key, file, env, room, signal }: UnpackRequest,
+    { key, file, env, room: quota, signal }: UnpackRequest,
     format: 'tar' | 'tar.gz' | 'tar.zst',
   ): Promise<number> {
     const directory = this.#path(key);
@@ -84,18 +84,18 @@ export class Environments {
     await mkdir(directory, { mode: 0o700 });
     let noted = (await this.#read(`${key}.room`, roomSchema))?.bytes ?? 0;
     try {
-      const { bytes, entries } = await unpack({
+      const { bytes, entries } = await unpackEnvironment({
         path: file,
         format,
         directory,
         signal,
         room: (wanted) =>
-          room(wanted, noted, async () => {
+          quota(wanted, noted, async () => {
             await this.#write(`${key}.room`, { bytes: wanted });
             noted = wanted;
           }),
       });
-      await relocate(await prefixOf(directory), env, signal);
+      await relocate(await environmentPrefix(directory), env, signal);
       await this.#write(`${key}.json`, { bytes, entries });
       return bytes;
     } catch (error) {

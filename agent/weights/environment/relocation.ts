@@ -22,7 +22,7 @@ const SCRIPT_MAX_BYTES = 256 * 1024;
 const SYSTEM = /^(\/usr)?\/bin\//;
 
 /** The directory that contains `bin`: the archive's root, or its only directory. @throws WeightsError wrong */
-export async function prefixOf(directory: string): Promise<string> {
+export async function environmentPrefix(directory: string): Promise<string> {
   if (await isDirectory(join(directory, 'bin'))) return directory;
   const [only, ...more] = await readdir(directory);
   const below = join(directory, only ?? '.');

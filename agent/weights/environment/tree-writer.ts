@@ -15,7 +15,7 @@ export const ENTRIES_MAX = 500_000;
 const SMALL_BYTES = 256 * 1024;
 const WRITES_MAX = 16;
 
-export interface TreeWritten {
+export interface WrittenTree {
   /** Bytes of all files. */
   bytes: number;
   entries: number;
@@ -130,7 +130,7 @@ export class TreeWriter {
   }
 
   /** Creates the links, when all files exist. @throws WeightsError wrong: a link that leads out */
-  async finish(): Promise<TreeWritten> {
+  async finish(): Promise<WrittenTree> {
     await this.settled();
     if (this.#failure !== undefined) throw this.#failure;
     for (const { path, target } of this.#hardLinks) await link(join(this.#root, target), join(this.#root, path));

@@ -3,15 +3,15 @@ import { basename, dirname, join } from 'node:path';
 import {
   FILES_MAX,
   isSafePath,
-  type Manifest,
   type ManifestFile,
-  manifestSchema,
+  type WeightsManifest,
+  weightsManifestSchema,
 } from '../../../shared/weights/manifest.ts';
 import { PIECE_BYTES } from '../../../shared/weights/pieces.ts';
 import { type Source, sourceText } from '../../../shared/weights/source.ts';
 import { asWeightsError, WeightsError } from '../error.ts';
 import { onSource } from './file-system.ts';
-import { manifestFile, revisionOf, sortedFiles } from './keys.ts';
+import { listingRevision, manifestFile, sortedFiles } from './keys.ts';
 import type { BlobSource, ReadFrom } from './source.ts';
 
 const READ_BYTES = 1024 * 1024;
@@ -29,7 +29,7 @@ export class DirectorySource implements BlobSource {
     this.#source = source;
   }
 
-  async list(signal: AbortSignal): Promise<Manifest> {
+  async list(signal: AbortSignal): Promise<WeightsManifest> {
     const source = sourceText(this.#source);
     try {
       const { root, isFolder } = await onSource(() => this.#root(), signal);
@@ -38,7 +38,13 @@ export class DirectorySource implements BlobSource {
       const files = await Promise.all(names.map(one));
       if (files.length === 0) throw new WeightsError('wrong', `${root} holds no file`);
       const sorted = sortedFiles(files);
-      return manifestSchema.parse({ v: 1, source, revision: revisionOf(sorted), public: false, files: sorted });
+      return weightsManifestSchema.parse({
+        v: 1,
+        source,
+        revision: listingRevision(sorted),
+        public: false,
+        files: sorted,
+      });
     } catch (error) {
       throw asWeightsError(error);
     }

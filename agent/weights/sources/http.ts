@@ -20,7 +20,7 @@ interface Get {
 }
 
 /** GET that follows redirects. The caller must read the body. @throws WeightsError for anything but 2xx */
-export async function get({ url, secret, headers = {}, env, signal }: Get): Promise<Dispatcher.ResponseData> {
+export async function httpGet({ url, secret, headers = {}, env, signal }: Get): Promise<Dispatcher.ResponseData> {
   let at = url;
   for (let redirects = 0; redirects <= REDIRECTS_MAX; redirects++) {
     const proxy = proxyFor(at, env);
@@ -55,7 +55,7 @@ function proxyAgent(proxy: URL): ProxyAgent {
 }
 
 /** @throws WeightsError above `max` bytes */
-export async function textOf(answer: Dispatcher.ResponseData, max: number): Promise<string> {
+export async function responseText(answer: Dispatcher.ResponseData, max: number): Promise<string> {
   const parts: Buffer[] = [];
   let bytes = 0;
   for await (const part of answer.body) {
@@ -73,10 +73,10 @@ function said(message: string | string[] | undefined): string {
 }
 
 /** Bytes from `offset` on in the response to a range request. @throws WeightsError if it begins after `offset` */
-export async function* rangeOf(answer: Dispatcher.ResponseData, offset: number): AsyncGenerator<Uint8Array> {
+export async function* bodyFromOffset(answer: Dispatcher.ResponseData, offset: number): AsyncGenerator<Uint8Array> {
   const { first = offset } = answer.statusCode === 206 ? contentRange(answer) : { first: 0 };
   if (first > offset) {
-    leave(answer);
+    discardResponse(answer);
     throw new WeightsError('unavailable', 'the source does not continue where a read broke off');
   }
   // A server may send the whole (RFC 9110, 14.2); the part that is here already is skipped.
@@ -89,12 +89,12 @@ export async function* rangeOf(answer: Dispatcher.ResponseData, offset: number):
 }
 
 /** Stops reading. Without a listener the body's error would end this process. */
-export function leave({ body }: Dispatcher.ResponseData): void {
+export function discardResponse({ body }: Dispatcher.ResponseData): void {
   body.on('error', () => {}).destroy();
 }
 
 /** Total size, as far as the response states it. */
-export function totalOf(answer: Dispatcher.ResponseData): number | undefined {
+export function contentTotal(answer: Dispatcher.ResponseData): number | undefined {
   const length = answer.headers['content-length'];
   return answer.statusCode === 206
     ? contentRange(answer).size

@@ -2,11 +2,16 @@ import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import * as z from 'zod';
-import { FILES_MAX, type Manifest, type ManifestFile, manifestSchema } from '../../../shared/weights/manifest.ts';
+import {
+  FILES_MAX,
+  type ManifestFile,
+  type WeightsManifest,
+  weightsManifestSchema,
+} from '../../../shared/weights/manifest.ts';
 import { type Source, sourceText } from '../../../shared/weights/source.ts';
 import { asWeightsError } from '../error.ts';
 import { onSource } from './file-system.ts';
-import { get, rangeOf, textOf } from './http.ts';
+import { bodyFromOffset, httpGet, responseText } from './http.ts';
 import { manifestFile, sortedFiles } from './keys.ts';
 import type { BlobSource, ReadFrom } from './source.ts';
 
@@ -47,20 +52,26 @@ export class HubSource implements BlobSource {
     this.#endpoint = (env.HF_ENDPOINT || 'https://huggingface.co').replace(/\/+$/, '');
   }
 
-  async list(signal: AbortSignal): Promise<Manifest> {
+  async list(signal: AbortSignal): Promise<WeightsManifest> {
     const { repository, revision } = this.#source;
     const source = sourceText(this.#source);
     try {
       const path = `/api/models/${repository}/revision/${encodeURIComponent(revision)}?blobs=true`;
       const answer = await this.#get(path, signal);
-      const model = modelSchema.parse(JSON.parse(await textOf(answer, LIST_MAX_BYTES)));
+      const model = modelSchema.parse(JSON.parse(await responseText(answer, LIST_MAX_BYTES)));
       const files = withoutRepeats(model.siblings).map(({ rfilename, size, blobId, lfs }) =>
         lfs
           ? manifestFile(source, { path: rfilename, size: lfs.size, sha256: lfs.sha256, stamp: blobId })
           : manifestFile(`hub:${repository}`, { path: rfilename, size, stamp: blobId, etag: blobId }),
       );
       const open = model.private === false && (model.gated ?? false) === false;
-      return manifestSchema.parse({ v: 1, source, revision: model.sha, public: open, files: sortedFiles(files) });
+      return weightsManifestSchema.parse({
+        v: 1,
+        source,
+        revision: model.sha,
+        public: open,
+        files: sortedFiles(files),
+      });
     } catch (error) {
       throw asWeightsError(error);
     }
@@ -72,7 +83,7 @@ export class HubSource implements BlobSource {
       const name = path.split('/').map(encodeURIComponent).join('/');
       const range = offset > 0 ? { range: `bytes=${offset}-` } : {};
       const { repository } = this.#source;
-      yield* rangeOf(await this.#get(`/${repository}/resolve/${revision}/${name}`, signal, range), offset);
+      yield* bodyFromOffset(await this.#get(`/${repository}/resolve/${revision}/${name}`, signal, range), offset);
     } catch (error) {
       throw asWeightsError(error);
     }
@@ -82,7 +93,7 @@ export class HubSource implements BlobSource {
     this.#token ??= tokenOf(this.#env);
     const token = await this.#token;
     const secret = token === undefined ? {} : { authorization: `Bearer ${token}` };
-    return get({ url: new URL(`${this.#endpoint}${path}`), secret, headers, env: this.#env, signal });
+    return httpGet({ url: new URL(`${this.#endpoint}${path}`), secret, headers, env: this.#env, signal });
   }
 }
 

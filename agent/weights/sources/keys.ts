@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
-import type { Manifest, ManifestFile } from '../../../shared/weights/manifest.ts';
+import type { ManifestFile, WeightsManifest } from '../../../shared/weights/manifest.ts';
 
 const SHA256 = /^[0-9a-f]{64}$/;
 
 /** A file as its source lists it. */
-export interface Listed {
+export interface ListedFile {
   path: string;
   size: number;
   /** If the source knows it. */
@@ -14,21 +14,21 @@ export interface Listed {
   etag?: string | undefined;
 }
 
-export function manifestFile(source: string, { path, size, sha256, stamp, etag }: Listed): ManifestFile {
+export function manifestFile(source: string, { path, size, sha256, stamp, etag }: ListedFile): ManifestFile {
   const exact = sha256 !== undefined && SHA256.test(sha256);
-  const key = exact ? sha256 : digestOf(JSON.stringify([source, path, size, stamp]));
+  const key = exact ? sha256 : contentDigest(JSON.stringify([source, path, size, stamp]));
   return { path, size, key, exact, ...(etag === undefined ? {} : { etag }) };
 }
 
 /** A revision for a source that has none; equal for equal lists. */
-export function revisionOf(files: readonly ManifestFile[]): string {
-  return digestOf(JSON.stringify(files.map(({ path, key }) => [path, key]).sort())).slice(0, 40);
+export function listingRevision(files: readonly ManifestFile[]): string {
+  return contentDigest(JSON.stringify(files.map(({ path, key }) => [path, key]).sort())).slice(0, 40);
 }
 
-export function digestOf(text: string): string {
+export function contentDigest(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
 
-export function sortedFiles(files: readonly ManifestFile[]): Manifest['files'] {
+export function sortedFiles(files: readonly ManifestFile[]): WeightsManifest['files'] {
   return [...files].sort((a, b) => (a.path < b.path ? -1 : 1));
 }

@@ -1,11 +1,16 @@
 import { posix } from 'node:path';
 import { AwsClient } from 'aws4fetch';
-import { tag } from '../../../shared/text/xml.ts';
-import { FILES_MAX, type Manifest, type ManifestFile, manifestSchema } from '../../../shared/weights/manifest.ts';
+import { xmlTag } from '../../../shared/text/xml.ts';
+import {
+  FILES_MAX,
+  type ManifestFile,
+  type WeightsManifest,
+  weightsManifestSchema,
+} from '../../../shared/weights/manifest.ts';
 import { type Source, sourceText } from '../../../shared/weights/source.ts';
 import { asWeightsError, WeightsError } from '../error.ts';
-import { get, leave, rangeOf, textOf, totalOf } from './http.ts';
-import { manifestFile, revisionOf, sortedFiles } from './keys.ts';
+import { bodyFromOffset, contentTotal, discardResponse, httpGet, responseText } from './http.ts';
+import { listingRevision, manifestFile, sortedFiles } from './keys.ts';
 import type { BlobSource, ReadFrom } from './source.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -45,7 +50,7 @@ export class S3Source implements BlobSource {
     this.#bucket = `${endpoint.replace(/\/+$/, '')}/${source.bucket}`;
   }
 
-  async list(signal: AbortSignal): Promise<Manifest> {
+  async list(signal: AbortSignal): Promise<WeightsManifest> {
     const source = sourceText(this.#source);
     const { prefix } = this.#source;
     try {
@@ -55,7 +60,7 @@ export class S3Source implements BlobSource {
       if (found.length === 0) throw new WeightsError('wrong', `${source} holds no object`);
       const named = (key: string) => (key === prefix ? posix.basename(key) : key.slice(folder.length));
       const files = sortedFiles(found.map(({ key, ...more }) => manifestFile(source, { path: named(key), ...more })));
-      return manifestSchema.parse({ v: 1, source, revision: revisionOf(files), public: false, files });
+      return weightsManifestSchema.parse({ v: 1, source, revision: listingRevision(files), public: false, files });
     } catch (error) {
       throw asWeightsError(error);
     }
@@ -70,7 +75,7 @@ export class S3Source implements BlobSource {
         signal,
       );
       rows.push(...rowsOf(page).filter(({ key }) => !key.endsWith('/')));
-      token = tag(page, 'IsTruncated') === 'true' ? tag(page, 'NextContinuationToken') : undefined;
+      token = xmlTag(page, 'IsTruncated') === 'true' ? xmlTag(page, 'NextContinuationToken') : undefined;
     } while (token !== undefined && rows.length <= FILES_MAX);
     return rows;
   }
@@ -83,7 +88,7 @@ export class S3Source implements BlobSource {
   }
 
   async #page(query: Record<string, string>, signal: AbortSignal): Promise<string> {
-    return textOf(await this.#get('', { 'list-type': '2', ...query }, signal), PAGE_MAX_BYTES);
+    return responseText(await this.#get('', { 'list-type': '2', ...query }, signal), PAGE_MAX_BYTES);
   }
 
   async *read(file: ManifestFile, { offset }: ReadFrom, signal: AbortSignal): AsyncGenerator<Uint8Array> {
@@ -97,11 +102,11 @@ export class S3Source implements BlobSource {
       const { etag, 'last-modified': modified = '' } = answer.headers;
       const stamps = [String(etag ?? ''), modifiedAt(String(modified))];
       const keys = stamps.map((stamp) => manifestFile(sourceText(this.#source), { path, size, stamp }).key);
-      if ((totalOf(answer) ?? size) !== size || !keys.includes(file.key)) {
-        leave(answer);
+      if ((contentTotal(answer) ?? size) !== size || !keys.includes(file.key)) {
+        discardResponse(answer);
         throw new WeightsError('changed', `${key} has changed since it was listed`);
       }
-      yield* rangeOf(answer, offset);
+      yield* bodyFromOffset(answer, offset);
     } catch (error) {
       throw asWeightsError(error);
     }
@@ -112,7 +117,7 @@ export class S3Source implements BlobSource {
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
     const signed = await this.#aws.sign(url, { method: 'GET', headers });
     const secret = Object.fromEntries(signed.headers);
-    return get({ url: new URL(signed.url), secret, env: this.#env, signal });
+    return httpGet({ url: new URL(signed.url), secret, env: this.#env, signal });
   }
 }
 
@@ -128,9 +133,9 @@ function rowsOf(page: string): Row[] {
     .split('<Contents>')
     .slice(1)
     .map((row) => ({
-      key: tag(row, 'Key') ?? '',
-      size: Number(tag(row, 'Size')),
-      stamp: tag(row, 'ETag') || modifiedAt(tag(row, 'LastModified') ?? ''),
+      key: xmlTag(row, 'Key') ?? '',
+      size: Number(xmlTag(row, 'Size')),
+      stamp: xmlTag(row, 'ETag') || modifiedAt(xmlTag(row, 'LastModified') ?? ''),
     }));
 }
 

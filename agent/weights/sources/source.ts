@@ -1,5 +1,5 @@
 /** Where blobs are first read in a cluster. */
-import type { Manifest, ManifestFile } from '../../../shared/weights/manifest.ts';
+import type { ManifestFile, WeightsManifest } from '../../../shared/weights/manifest.ts';
 import { parseSource, type Source } from '../../../shared/weights/source.ts';
 import { WeightsError } from '../error.ts';
 import { DirectorySource } from './directory.ts';
@@ -13,7 +13,7 @@ export interface ReadFrom {
 
 export interface BlobSource {
   /** The source's current list of files. @throws WeightsError */
-  list(signal: AbortSignal): Promise<Manifest>;
+  list(signal: AbortSignal): Promise<WeightsManifest>;
   /**
    * A file's bytes from `offset`, as in the list of that revision. @throws WeightsError changed: it is another file now
    */

@@ -12,7 +12,7 @@ import { Button, buttonClass } from '../../ui/button.tsx';
 import { Confirm } from '../../ui/dialog.tsx';
 import { Tag } from '../../ui/feedback.tsx';
 import { Field, Input, Textarea } from '../../ui/field.tsx';
-import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { Checkbox, WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
 import { Section } from '../../ui/page.tsx';
@@ -158,7 +158,7 @@ function columnsOf({ isOperator, owners, serving, edit, remove }: Rights): Colum
   ];
 }
 
-function bodyOf(filled: Filled) {
+function bodyOf(filled: FilledFields) {
   const date = (name: string) => (filled.text(name) === '' ? null : `${filled.text(name)}T00:00:00Z`);
   return {
     owner_id: filled.optional('owner'),
@@ -180,7 +180,7 @@ interface EntryDialogProps {
 }
 
 function EntryDialog({ entry, stored, saved, close }: EntryDialogProps) {
-  const submit = async (filled: Filled) => {
+  const submit = async (filled: FilledFields) => {
     const body = entry === undefined ? bodyOf(filled) : await filled.changesOver(bodyOf, stored);
     const id = entry?.id ?? filled.text('model');
     if (hasMembers(body)) await gateway.PATCH('/admin/catalogue/{id}', { params: { path: { id } }, body });

@@ -8,7 +8,7 @@ import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
 import { Failure, Tag } from '../../ui/feedback.tsx';
 import { Field, Input } from '../../ui/field.tsx';
-import type { Filled } from '../../ui/filled.ts';
+import type { FilledFields } from '../../ui/filled.ts';
 import { WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
 import { Section } from '../../ui/page.tsx';
@@ -34,7 +34,7 @@ export function Requests({ mayAsk, mayDecide }: { mayAsk: boolean; mayDecide: bo
     () => columnsOf({ me, isOperator: role === 'operator', mayAsk, mayDecide, busy: decision.busy, decide }),
     [me, role, mayAsk, mayDecide, decision.busy, decide],
   );
-  const ask = (filled: Filled) => {
+  const ask = (filled: FilledFields) => {
     const [project_id, model] = [filled.optional('project'), filled.optional('model')];
     if ((project_id === null) === (model === null)) throw new Error(texts.one);
     const what = project_id === null ? { model: model ?? '' } : { project_id };

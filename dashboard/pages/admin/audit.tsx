@@ -7,7 +7,7 @@ import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
 import { Empty, Show } from '../../ui/feedback.tsx';
 import { Field, Input } from '../../ui/field.tsx';
-import { Filled } from '../../ui/filled.ts';
+import { FilledFields } from '../../ui/filled.ts';
 import { Page } from '../../ui/page.tsx';
 import { type Column, DataTable, More } from '../../ui/table.tsx';
 import { type Change, changesOf } from './audit-changes.ts';
@@ -45,7 +45,7 @@ export default function Audit() {
         className="flex flex-wrap items-end gap-3"
         onSubmit={(event) => {
           event.preventDefault();
-          const filled = new Filled(new FormData(event.currentTarget));
+          const filled = new FilledFields(new FormData(event.currentTarget));
           setFilter({ object: filled.text('object'), actor: filled.text('actor') });
         }}
       >

@@ -6,7 +6,7 @@ import { Button } from '../../ui/button.tsx';
 import { Confirm, Dialog } from '../../ui/dialog.tsx';
 import { Empty } from '../../ui/feedback.tsx';
 import { Field, Input, Select, Textarea } from '../../ui/field.tsx';
-import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { Form, MoreFields, WIDE } from '../../ui/form.tsx';
 import { Section } from '../../ui/page.tsx';
 import { type Column, DataTable } from '../../ui/table.tsx';
@@ -88,7 +88,7 @@ const storedIssuers = async () => (await storedSettings())?.oidc ?? [];
 
 function IssuerDialog({ issuer, gatewayUrl, save, close }: IssuerDialogProps) {
   const { form } = texts;
-  const submit = async (filled: Filled) => {
+  const submit = async (filled: FilledFields) => {
     if (issuer === undefined) return save([...(await storedIssuers()), issuerFrom(filled)]);
     let stored: Issuer[] = [];
     const changes = await filled.changesOver(issuerFrom, async () => {
@@ -197,7 +197,7 @@ function Mapping({ issuer }: { issuer: Issuer | undefined }) {
 }
 
 /** @throws Error for a role that there is not */
-function issuerFrom(filled: Filled): Issuer {
+function issuerFrom(filled: FilledFields): Issuer {
   const roles = filled.pairs('roles') ?? [];
   return {
     name: filled.text('name'),

@@ -4,7 +4,7 @@ import { inSeconds, secondsFrom } from '../../parts/format.ts';
 import { PolicySelect, policyFrom } from '../../parts/policy-select.tsx';
 import { t } from '../../texts/index.ts';
 import { Field, Input, Select } from '../../ui/field.tsx';
-import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { Checkbox, WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
 
@@ -21,7 +21,7 @@ interface ModelSettingsDialogProps {
 
 export function ModelSettingsDialog({ model, settings, saved, close }: ModelSettingsDialogProps) {
   const { form } = texts;
-  const submit = async (filled: Filled) => {
+  const submit = async (filled: FilledFields) => {
     const at = { params: { path: { id: model } } };
     let stored: ModelSettings | undefined;
     const changes = await filled.changesOver(bodyOf, async () => {
@@ -92,7 +92,7 @@ function settable(stored: ModelSettings | undefined): Required<SettableModel> | 
 }
 
 /** An empty field goes back to the default. */
-function bodyOf(filled: Filled) {
+function bodyOf(filled: FilledFields) {
   return {
     policy: policyFrom(filled),
     class: CLASSES.find((one) => one === filled.text('class')) ?? 'standard',

@@ -8,7 +8,7 @@ import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
 import { Confirm } from '../../ui/dialog.tsx';
 import { Field, Input } from '../../ui/field.tsx';
-import type { Filled } from '../../ui/filled.ts';
+import type { FilledFields } from '../../ui/filled.ts';
 import { WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
 import { Page } from '../../ui/page.tsx';
@@ -86,7 +86,7 @@ function columnsOf(remove: (peer: Peer) => void): Column<Peer>[] {
 
 function PeerDialog({ saved, close }: { saved: () => unknown; close: () => void }) {
   const { form } = texts;
-  const submit = async (filled: Filled) => {
+  const submit = async (filled: FilledFields) => {
     const body = { name: filled.text('name'), root: filled.text('root'), url: filled.optional('url') };
     await gateway.POST('/admin/peers', { body });
   };

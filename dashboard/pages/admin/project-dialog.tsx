@@ -4,7 +4,7 @@ import { LimitFields, NarrowingFields, ServingFields, servingFrom } from '../../
 import { limitsFrom, narrowingFrom } from '../../parts/narrowing.ts';
 import { t } from '../../texts/index.ts';
 import { Field, Input } from '../../ui/field.tsx';
-import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { Checkbox, MoreFields, WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
 
@@ -19,8 +19,8 @@ interface ProjectDialogProps {
 
 export function ProjectDialog({ project, saved, close }: ProjectDialogProps) {
   const { form } = texts;
-  const submit = async (filled: Filled) => {
-    const bodyFrom = (one: Filled) => bodyOf(one, project);
+  const submit = async (filled: FilledFields) => {
+    const bodyFrom = (one: FilledFields) => bodyOf(one, project);
     if (project === undefined) return gateway.POST('/admin/projects', { body: bodyFrom(filled) });
     const at = { params: { path: { id: project.id } } };
     const body = await filled.changesOver(bodyFrom, async () => (await gateway.GET('/admin/projects/{id}', at)).data);
@@ -53,7 +53,7 @@ export function ProjectDialog({ project, saved, close }: ProjectDialogProps) {
   );
 }
 
-function bodyOf(filled: Filled, before: Project | undefined) {
+function bodyOf(filled: FilledFields, before: Project | undefined) {
   return {
     name: filled.text('name'),
     ...limitsFrom(filled, before),

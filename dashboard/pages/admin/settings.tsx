@@ -7,7 +7,7 @@ import { PolicySelect, policyFrom } from '../../parts/policy-select.tsx';
 import { t } from '../../texts/index.ts';
 import { Show } from '../../ui/feedback.tsx';
 import { Field, Input, Select, Textarea } from '../../ui/field.tsx';
-import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { Fields, Form, WIDE } from '../../ui/form.tsx';
 import { Card, Page, Section } from '../../ui/page.tsx';
 import { LoginSettings } from './login-settings.tsx';
@@ -51,7 +51,7 @@ export interface SettingsProps {
 interface GroupProps {
   title: string;
   about?: string;
-  bodyOf: (filled: Filled) => SettingsChange;
+  bodyOf: (filled: FilledFields) => SettingsChange;
   save: SettingsProps['save'];
   children: ReactNode;
 }
@@ -83,7 +83,7 @@ function Group({ title, about, bodyOf, save, children }: GroupProps) {
 }
 
 function General({ settings, save }: SettingsProps) {
-  const bodyOf = (filled: Filled): SettingsChange => ({
+  const bodyOf = (filled: FilledFields): SettingsChange => ({
     public_url: filled.optional('public_url'),
     default_trust: filled.text('trust') === 'marked' ? 'marked' : 'admitted',
   });
@@ -110,7 +110,7 @@ const CLASSES = ['standard', 'reasoning'] as const;
 
 function RoutingSettings({ settings, save }: SettingsProps) {
   const { routing } = settings;
-  const bodyOf = (filled: Filled): SettingsChange => {
+  const bodyOf = (filled: FilledFields): SettingsChange => {
     const policy = policyFrom(filled);
     const timeouts = Object.fromEntries(CLASSES.flatMap((kind) => timeoutsOf(kind, filled)));
     const own = {
@@ -163,7 +163,7 @@ function RoutingSettings({ settings, save }: SettingsProps) {
   );
 }
 
-function timeoutsOf(kind: (typeof CLASSES)[number], filled: Filled) {
+function timeoutsOf(kind: (typeof CLASSES)[number], filled: FilledFields) {
   const [first, stall] = [secondsFrom(filled.number(`${kind}_first`)), secondsFrom(filled.number(`${kind}_stall`))];
   const set = { ...(first !== null && { first_byte_ms: first }), ...(stall !== null && { stall_ms: stall }) };
   return Object.keys(set).length === 0 ? [] : [[kind, set] as const];
@@ -198,7 +198,7 @@ function Seconds({ name, label, ms, placeholder, min = '0.001', hint }: SecondsP
 
 function Queue({ settings, save }: SettingsProps) {
   const { queue } = settings;
-  const bodyOf = (filled: Filled): SettingsChange => {
+  const bodyOf = (filled: FilledFields): SettingsChange => {
     const [unary, stream] = [secondsFrom(filled.number('unary')), secondsFrom(filled.number('stream'))];
     const places = filled.number('places');
     const weights = filled.pairs('weights')?.map(([project, weight]) => [project, Number(weight)] as const) ?? [];
@@ -238,7 +238,7 @@ const HOUR_MS = 3_600_000;
 
 function Membership({ settings, save }: SettingsProps) {
   const { membership } = settings;
-  const bodyOf = (filled: Filled): SettingsChange => {
+  const bodyOf = (filled: FilledFields): SettingsChange => {
     const times = {
       probe_ms: secondsFrom(filled.number('probe')),
       reconnect_ms: secondsFrom(filled.number('reconnect')),

@@ -6,7 +6,7 @@ import { limitsFrom } from '../../parts/narrowing.ts';
 import { Reference } from '../../parts/references.tsx';
 import { t } from '../../texts/index.ts';
 import { Field, Input, Select } from '../../ui/field.tsx';
-import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { MoreFields } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
 
@@ -24,9 +24,9 @@ interface UserDialogProps {
 export function UserDialog({ user, saved, close }: UserDialogProps) {
   const [role, setRole] = useState<Role>(user?.role ?? 'consumer');
   const { form } = texts;
-  const submit = async (filled: Filled) => {
+  const submit = async (filled: FilledFields) => {
     const rights = { role, provider: role === 'provider' ? filled.optional('provider') : null };
-    const bodyFrom = (one: Filled) => ({ ...commonOf(one), ...limitsFrom(one, user) });
+    const bodyFrom = (one: FilledFields) => ({ ...commonOf(one), ...limitsFrom(one, user) });
     if (user === undefined) {
       const identity = { issuer: filled.optional('issuer'), subject: filled.optional('subject') };
       return gateway.POST('/admin/users', { body: { ...bodyFrom(filled), ...rights, ...identity } });
@@ -99,6 +99,6 @@ export function UserDialog({ user, saved, close }: UserDialogProps) {
   );
 }
 
-function commonOf(filled: Filled) {
+function commonOf(filled: FilledFields) {
   return { name: filled.text('name'), email: filled.optional('email'), project_id: filled.optional('project') };
 }

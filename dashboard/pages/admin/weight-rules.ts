@@ -1,7 +1,7 @@
 /** Rules of weights as a form edits them, and as the gateway has them. */
 import type { Weights } from '../../api/resources.ts';
 
-export const CLASSES = ['interactive', 'batch', 'short', 'long'] as const;
+export const REQUEST_CLASS_OPTIONS = ['interactive', 'batch', 'short', 'long'] as const;
 export const NAMES = ['cluster', 'gpu', 'region', 'session'] as const;
 
 export interface Rule {
@@ -27,7 +27,7 @@ export function written(rule: Weights[number]): Omit<Rule, 'key'> {
 }
 
 export function ruleOf(rule: Rule): Weights[number] {
-  const traffic = CLASSES.find((one) => one === rule.class);
+  const traffic = REQUEST_CLASS_OPTIONS.find((one) => one === rule.class);
   const { kind } = rule;
   const named = NAMES.flatMap((name) => (rule[name].trim() === '' ? [] : [[name, rule[name].trim()] as const]));
   return {

@@ -7,7 +7,7 @@ import { Field, Input, Select } from '../../ui/field.tsx';
 import { WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
 import { Plus, X } from '../../ui/icons.ts';
-import { CLASSES, emptyRule, NAMES, type Rule, ruleOf, written } from './weight-rules.ts';
+import { emptyRule, NAMES, REQUEST_CLASS_OPTIONS, type Rule, ruleOf, written } from './weight-rules.ts';
 
 const texts = t.routing.weightsForm;
 /** What the gateway takes. */
@@ -93,7 +93,7 @@ function RuleFields({ n, rule, change, remove }: RuleFieldsProps) {
             {(id) => (
               <Select id={id} value={rule.class} onChange={on('class')}>
                 <option value="">{texts.anyClass}</option>
-                {CLASSES.map((one) => (
+                {REQUEST_CLASS_OPTIONS.map((one) => (
                   <option key={one} value={one}>
                     {texts.classes[one]}
                   </option>

@@ -5,7 +5,7 @@ import { useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';
 import { Facts } from '../../ui/page.tsx';
 import { overSince } from './batch-state.tsx';
-import { ENDPOINTS } from './first-line.ts';
+import { FIRST_LINE_ENDPOINTS } from './first-line.ts';
 import { useOwnerName } from './owner.ts';
 
 const { one: texts, form } = t.batches;
@@ -14,7 +14,7 @@ export function BatchFacts({ batch }: { batch: Batch }) {
   const ownerName = useOwnerName(useMe().role === 'operator');
   const { facts } = texts;
   const { usage, x_otela: ours } = batch;
-  const endpoint = ENDPOINTS.find((one) => one === batch.endpoint);
+  const endpoint = FIRST_LINE_ENDPOINTS.find((one) => one === batch.endpoint);
   return (
     <Facts>
       {ours.owner !== undefined && <Fact name={facts.owner}>{ownerName(ours.owner)}</Fact>}

@@ -3,7 +3,7 @@ import { t } from '../../texts/index.ts';
 import { buttonClass } from '../../ui/button.tsx';
 import { Download } from '../../ui/icons.ts';
 import { Section } from '../../ui/page.tsx';
-import { nameOf } from './batch-state.tsx';
+import { batchName } from './batch-state.tsx';
 
 const texts = t.batches.one;
 
@@ -32,7 +32,7 @@ function Downloads({ batch }: { batch: Batch }) {
 
 function File({ id, label, of }: { id: string; label: string; of: Batch }) {
   return (
-    <a href={contentPath(id)} download={`${nameOf(of)} ${label}.jsonl`} className={buttonClass()}>
+    <a href={contentPath(id)} download={`${batchName(of)} ${label}.jsonl`} className={buttonClass()}>
       <Download className="size-4" aria-hidden />
       {label}
     </a>

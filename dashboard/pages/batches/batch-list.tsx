@@ -8,7 +8,7 @@ import { t } from '../../texts/index.ts';
 import { Section } from '../../ui/page.tsx';
 import { Segments } from '../../ui/segments.tsx';
 import { type Column, Nowrap } from '../../ui/table.tsx';
-import { answeredOf, answeredWords, BatchState, nameOf, overSince } from './batch-state.tsx';
+import { answeredOf, answeredWords, BatchState, batchName, overSince } from './batch-state.tsx';
 import { useOwnerName } from './owner.ts';
 
 const texts = t.batches;
@@ -51,7 +51,7 @@ export function BatchList({ isOperator }: { isOperator: boolean }) {
   );
 }
 
-const wordsOf = (batch: Batch) => `${nameOf(batch)} ${batch.id} ${batch.model ?? ''} ${texts.states[batch.status]}`;
+const wordsOf = (batch: Batch) => `${batchName(batch)} ${batch.id} ${batch.model ?? ''} ${texts.states[batch.status]}`;
 
 function columnsOf(ownerName: ((owner: string | undefined) => string) | undefined): Column<Batch>[] {
   const { columns } = texts;
@@ -59,10 +59,10 @@ function columnsOf(ownerName: ((owner: string | undefined) => string) | undefine
     {
       id: 'name',
       header: columns.name,
-      value: nameOf,
+      value: batchName,
       cell: (batch) => (
         <Link href={`/batches/${batch.id}`} className="font-medium text-accent hover:underline">
-          {nameOf(batch)}
+          {batchName(batch)}
         </Link>
       ),
     },

@@ -22,7 +22,7 @@ export function BatchState({ of: { status, x_otela: ours } }: { of: Batch }) {
 }
 
 /** What its maker called it. */
-export const nameOf = ({ id, metadata }: Batch): string => metadata?.name ?? id;
+export const batchName = ({ id, metadata }: Batch): string => metadata?.name ?? id;
 
 export const answeredOf = ({ request_counts: { completed, failed } }: Batch): number => completed + failed;
 

@@ -13,7 +13,7 @@ import { useAction } from '../../ui/use-action.ts';
 import { BatchErrors } from './batch-errors.tsx';
 import { BatchFacts } from './batch-facts.tsx';
 import { BatchFiles } from './batch-files.tsx';
-import { answeredOf, answeredWords, BatchState, nameOf } from './batch-state.tsx';
+import { answeredOf, answeredWords, BatchState, batchName } from './batch-state.tsx';
 
 const texts = t.batches.one;
 const AGAIN_MS = 2_000;
@@ -30,7 +30,7 @@ export function BatchPage({ id }: { id: string }) {
     <Page
       title={
         <DetailTitle href="/batches" back={texts.back} state={data && <BatchState of={data} />}>
-          <span className="[overflow-wrap:anywhere]">{data === undefined ? id : nameOf(data)}</span>
+          <span className="[overflow-wrap:anywhere]">{data === undefined ? id : batchName(data)}</span>
         </DetailTitle>
       }
       actions={data !== undefined && <Actions batch={data} />}

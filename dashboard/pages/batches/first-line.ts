@@ -5,7 +5,7 @@ import type { Endpoint } from '../../api/batches.ts';
 /** A first line is hardly longer; where it is, nothing is told. */
 const READ_BYTES = 64 * 1024;
 
-export const ENDPOINTS = [
+export const FIRST_LINE_ENDPOINTS = [
   '/v1/chat/completions',
   '/v1/completions',
   '/v1/embeddings',
@@ -13,7 +13,7 @@ export const ENDPOINTS = [
   '/v1/otela/functions',
 ] as const satisfies Endpoint[];
 
-const lineSchema = z.object({ url: z.enum(ENDPOINTS), body: z.object({ model: z.string() }) });
+const lineSchema = z.object({ url: z.enum(FIRST_LINE_ENDPOINTS), body: z.object({ model: z.string() }) });
 
 /** Undefined: it does not begin with a line of a batch. */
 export async function firstLineOf(file: Blob): Promise<{ endpoint: Endpoint; model: string } | undefined> {

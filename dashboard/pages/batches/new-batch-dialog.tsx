@@ -6,11 +6,11 @@ import { uploadFile } from '../../api/upload.ts';
 import { bytes } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
 import { Field, Input, Select } from '../../ui/field.tsx';
-import type { Filled } from '../../ui/filled.ts';
+import type { FilledFields } from '../../ui/filled.ts';
 import { WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
 import { Meter } from '../../ui/meter.tsx';
-import { ENDPOINTS, firstLineOf } from './first-line.ts';
+import { FIRST_LINE_ENDPOINTS, firstLineOf } from './first-line.ts';
 
 const texts = t.batches.form;
 
@@ -46,7 +46,7 @@ export function NewBatchDialog({ input, close }: NewBatchDialogProps) {
       isGone = true;
     };
   }, [input]);
-  const submit = async (filled: Filled) => {
+  const submit = async (filled: FilledFields) => {
     const { signal } = leaving.current;
     if (size === 0) throw new Error(texts.empty);
     const file =
@@ -72,9 +72,11 @@ export function NewBatchDialog({ input, close }: NewBatchDialogProps) {
           <Select
             id={id}
             value={endpoint}
-            onChange={({ currentTarget: { value } }) => setEndpoint(ENDPOINTS.find((one) => one === value) ?? endpoint)}
+            onChange={({ currentTarget: { value } }) =>
+              setEndpoint(FIRST_LINE_ENDPOINTS.find((one) => one === value) ?? endpoint)
+            }
           >
-            {ENDPOINTS.map((one) => (
+            {FIRST_LINE_ENDPOINTS.map((one) => (
               <option key={one} value={one}>
                 {texts.endpoints[one]}
               </option>

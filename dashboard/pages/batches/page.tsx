@@ -7,8 +7,8 @@ import { BatchPage } from './batch.tsx';
 import { BatchList } from './batch-list.tsx';
 import { DropFile } from './drop-file.tsx';
 import { FileList } from './file-list.tsx';
+import { FileQuota } from './file-quota.tsx';
 import { NewBatchDialog, type NewBatchInput } from './new-batch-dialog.tsx';
-import { Room } from './room.tsx';
 
 /** `#/batches`, and `#/batches/ID` for one of them. */
 export function Component() {
@@ -24,7 +24,7 @@ function Batches() {
       <DropFile choose={(file) => setInput({ kind: 'local', file })} />
       <BatchList isOperator={me.role === 'operator'} />
       <FileList use={(file) => setInput({ kind: 'stored', file })} />
-      <Room />
+      <FileQuota />
       {input !== undefined && <NewBatchDialog input={input} close={() => setInput(undefined)} />}
     </Page>
   );

@@ -9,7 +9,7 @@ import { useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';
 import { Dialog } from '../../ui/dialog.tsx';
 import { Field, Input, Select } from '../../ui/field.tsx';
-import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { Fields, Form } from '../../ui/form.tsx';
 
 const texts = t.keys;
@@ -31,8 +31,8 @@ interface KeyDialogProps {
 export function KeyDialog({ of, owner = null, project = null, saved, close }: KeyDialogProps) {
   const isOperator = useMe().role === 'operator';
   const { form } = texts;
-  const submit = async (filled: Filled) => {
-    const bodyFrom = (one: Filled) => bodyOf(one, isOperator, of);
+  const submit = async (filled: FilledFields) => {
+    const bodyFrom = (one: FilledFields) => bodyOf(one, isOperator, of);
     if (of === undefined) {
       const body = bodyFrom(filled);
       const { data } = await gateway.POST('/admin/keys', { body: { ...body, ...ownerOf(filled, isOperator) } });
@@ -92,7 +92,7 @@ function OwnerFields({ owner, project }: { owner: string | null; project: string
   );
 }
 
-function bodyOf(filled: Filled, isOperator: boolean, before: Key | undefined) {
+function bodyOf(filled: FilledFields, isOperator: boolean, before: Key | undefined) {
   const expires = filled.text('expires');
   return {
     name: filled.text('name'),
@@ -103,7 +103,7 @@ function bodyOf(filled: Filled, isOperator: boolean, before: Key | undefined) {
   };
 }
 
-function ownerOf(filled: Filled, isOperator: boolean): Partial<NewKey> {
+function ownerOf(filled: FilledFields, isOperator: boolean): Partial<NewKey> {
   const own = filled.optional('project');
   if (!isOperator) return own === null ? {} : { project_id: own };
   return {

@@ -3,7 +3,7 @@ import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
 import { Failure } from '../../ui/feedback.tsx';
 import { Field, Input, Select, Textarea } from '../../ui/field.tsx';
-import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
 import { useAction } from '../../ui/use-action.ts';
@@ -24,7 +24,7 @@ const MODALITIES = ['text', 'image', 'audio', 'video', 'embedding'] as const;
 export default function CardForm({ model, card, saved, close }: CardFormProps) {
   const { form: words } = texts;
   const at = { params: { path: { id: model } } };
-  const submit = async (filled: Filled) => {
+  const submit = async (filled: FilledFields) => {
     let stored: ModelCard | undefined;
     const changes = await filled.changesOver(bodyOf, async () => {
       stored = (await gateway.GET('/admin/model-cards')).data?.data.find(({ id }) => id === model);
@@ -113,7 +113,7 @@ function settable(stored: ModelCard | undefined): Omit<ModelCard, 'object' | 'id
   return rest;
 }
 
-function bodyOf(filled: Filled) {
+function bodyOf(filled: FilledFields) {
   const answer = (name: string) => (filled.text(name) === '' ? null : filled.text(name) === 'true');
   return {
     description: filled.text('description'),

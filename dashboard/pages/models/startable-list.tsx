@@ -1,5 +1,5 @@
 import { Link } from 'wouter';
-import { type Startable, startableWords } from '../../parts/startable.ts';
+import { type StartableView, startableWords } from '../../parts/startable.ts';
 import { t } from '../../texts/index.ts';
 import { buttonClass } from '../../ui/button.tsx';
 import { Tag } from '../../ui/feedback.tsx';
@@ -9,7 +9,7 @@ import { Section } from '../../ui/page.tsx';
 const texts = t.startable;
 
 /** Models that a question starts. */
-export function StartableList({ models }: { models: readonly Startable[] }) {
+export function StartableList({ models }: { models: readonly StartableView[] }) {
   if (models.length === 0) return null;
   return (
     <Section title={texts.title}>

@@ -13,7 +13,7 @@ import { Button } from '../../ui/button.tsx';
 import { Secret } from '../../ui/copy.tsx';
 import { Confirm, Dialog } from '../../ui/dialog.tsx';
 import { Field, Input } from '../../ui/field.tsx';
-import type { Filled } from '../../ui/filled.ts';
+import type { FilledFields } from '../../ui/filled.ts';
 import { Form } from '../../ui/form.tsx';
 import { Section } from '../../ui/page.tsx';
 import type { Column } from '../../ui/table.tsx';
@@ -145,7 +145,7 @@ function TokenDialog({ provider, made, close }: TokenDialogProps) {
   const me = useMe();
   const known = useOptions('providers');
   const { form: words } = texts;
-  const submit = async (filled: Filled) => {
+  const submit = async (filled: FilledFields) => {
     const expires = filled.text('expires');
     const body = {
       name: filled.text('name'),

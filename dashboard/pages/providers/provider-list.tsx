@@ -8,7 +8,7 @@ import { Button } from '../../ui/button.tsx';
 import { Confirm, Dialog } from '../../ui/dialog.tsx';
 import { Tag } from '../../ui/feedback.tsx';
 import { Field, Input } from '../../ui/field.tsx';
-import { type Filled, hasMembers } from '../../ui/filled.ts';
+import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { Checkbox, Form } from '../../ui/form.tsx';
 import { Section } from '../../ui/page.tsx';
 import type { Column } from '../../ui/table.tsx';
@@ -119,14 +119,14 @@ interface ProviderDialogProps {
   close: () => void;
 }
 
-function bodyOf(filled: Filled) {
+function bodyOf(filled: FilledFields) {
   const [trusted_by_default, max_nodes] = [filled.checked('trusted'), filled.number('most')];
   return { name: filled.text('name'), trusted_by_default, max_nodes };
 }
 
 function ProviderDialog({ provider, saved, close }: ProviderDialogProps) {
   const { form } = texts;
-  const submit = async (filled: Filled) => {
+  const submit = async (filled: FilledFields) => {
     if (provider === undefined) {
       const { name, ...common } = bodyOf(filled);
       const body = { id: filled.text('id'), ...(name !== '' && { name }), ...common };

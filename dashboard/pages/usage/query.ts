@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { ask } from '../../api/client.ts';
+import { askGateway } from '../../api/client.ts';
 import { type Usage, usageSchema } from '../../api/schemas.ts';
 import { t } from '../../texts/index.ts';
 
@@ -21,7 +21,7 @@ export async function totalsBy(group: Group, range: Range, filter: string, signa
   const all: Usage[] = [];
   for (let after = ''; ; ) {
     const path = `/admin/usage?group_by=${group}&from=${from}${filter}${after}`;
-    const { data, next } = await ask(totalsSchema, path, signal);
+    const { data, next } = await askGateway(totalsSchema, path, signal);
     all.push(...data);
     if (next === null) return all;
     after = `&after=${encodeURIComponent(next)}`;

@@ -2,34 +2,34 @@
 
 import type { Endpoint } from '../../../shared/openai/endpoints.ts';
 import { ApiError, retryAfter } from '../../../shared/openai/errors.ts';
-import { quoted } from '../../../shared/openai/quoted.ts';
+import { quoteForMessage } from '../../../shared/openai/quote-for-message.ts';
 import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
-import type { RequestEnd, LimitReservation as Reservation } from '../../../shared/proxy/host.ts';
+import type { RequestResult, HeldReservation as Reservation } from '../../../shared/proxy/host.ts';
 import type { ParsedRequest } from '../../../shared/upstream/parsed-request.ts';
-import { answerBound } from '../../../shared/upstream/token-bound.ts';
+import { responseTokenBound } from '../../../shared/upstream/token-bound.ts';
 import type { Env } from '../../env.ts';
-import type { HttpRequest } from '../../http.ts';
+import type { HttpRequest } from '../../http/http-request.ts';
 import type { AccountLimits } from '../account.ts';
-import type { Refusal, Verdict } from './limiter.ts';
+import type { LimitRefusal, LimitVerdict } from './limiter.ts';
 import { limitsConcurrency } from './limits.ts';
-import type { Forecast } from './token-estimator.ts';
+import type { TokenForecast } from './token-estimator.ts';
 
 /** Of a body that is not looked into: how many tokens its answer may have. */
 const MAX_TOKENS_HEADER = 'x-otela-max-tokens';
 const MAX_TOKENS_DIGITS = 9;
 
 /** What is known of a request's tokens before it runs. @throws ApiError 400 where the header is no number */
-export function forecastOf(
+export function forecastTokens(
   request: Pick<HttpRequest, 'headers'>,
   { usage, generates }: Pick<Endpoint, 'usage' | 'generates'>,
   { body, unseen, sampling }: Pick<ParsedRequest, 'body' | 'unseen' | 'sampling'>,
-): Forecast {
+): TokenForecast {
   const announced = Number(request.headers.get('content-length') ?? Number.NaN);
   const length = unseen ? announced : body.kind === 'kept' ? body.bytes.length : Number.NaN;
   const said = unseen ? readHeader(request) : sampling?.max_tokens;
   return {
     bodyBytes: Number.isNaN(length) ? undefined : length,
-    maxTokens: answerBound(said, sampling?.n),
+    maxTokens: responseTokenBound(said, sampling?.n),
     counts: usage === 'none' ? 'nothing' : generates ? 'answer' : 'prompt',
   };
 }
@@ -52,7 +52,7 @@ interface Context {
 }
 
 interface LimitedRequest {
-  forecast: Forecast;
+  forecast: TokenForecast;
   /** Of the streams and records of use, too. */
   name: string;
   /** The one that the request means: another one that answers in its place counts as it. */
@@ -81,14 +81,14 @@ export class LimitReservation implements Reservation {
   readonly #context: Context;
   readonly #subject: string;
   readonly #name: string;
-  readonly #verdict: Promise<Verdict>;
+  readonly #verdict: Promise<LimitVerdict>;
   /** Other requests wait for its place. */
   readonly concurrent: boolean;
   /** What is left of the limits. */
   headers: Readonly<Record<string, string>> = {};
   #over = false;
 
-  constructor(context: Context, limits: AccountLimits, name: string, verdict: Promise<Verdict>) {
+  constructor(context: Context, limits: AccountLimits, name: string, verdict: Promise<LimitVerdict>) {
     this.#context = context;
     this.#subject = limits.subject;
     this.#name = name;
@@ -110,7 +110,7 @@ export class LimitReservation implements Reservation {
   }
 
   /** The answer is over, or there will be none. Idempotent. */
-  release({ attempts, isComplete }: RequestEnd): void {
+  release({ attempts, isComplete }: RequestResult): void {
     if (this.#over) return;
     this.#over = true;
     // No request waits for its place, and the one report that comes ends it.
@@ -124,8 +124,8 @@ export class LimitReservation implements Reservation {
 
 const WHOSE = { key: 'this key', user: 'this person', project: "this key's project" };
 
-function refusal({ scope, model, shortage, waitMs, headers }: Refusal): ApiError {
-  const whose = `${WHOSE[scope]}${model === undefined ? '' : ` for the model '${quoted(model)}'`}`;
+function refusal({ scope, model, shortage, waitMs, headers }: LimitRefusal): ApiError {
+  const whose = `${WHOSE[scope]}${model === undefined ? '' : ` for the model '${quoteForMessage(model)}'`}`;
   const later = { headers: { ...headers, ...retryAfter(Math.max(waitMs, 1_000)) } };
   switch (shortage.kind) {
     case 'month':

@@ -5,35 +5,42 @@
  * A request reserves an estimate (`reserve`). `correct` says what an attempt used as soon as that is known, `settle` books it for its
  * month, and `release` ends the request's place among the concurrent ones.
  */
-import { Hold } from './hold.ts';
+import { GrantedRequest } from './granted-request.ts';
 import { limitsConcurrency } from './limits.ts';
-import { type LimitUse, Meter, type Moment, type MonthLedger, rateLimitHeaders, type Shortage } from './meter.ts';
 import {
-  type CountedBy,
-  GPU,
+  LimitMeter,
+  type LimitShortage,
+  type LimitUse,
+  type MeterTime,
+  type MonthLedger,
+  rateLimitHeaders,
+} from './meter.ts';
+import {
+  GPU_METER_PREFIX,
+  type LimitScope,
   type LimitSet,
+  type LimitSubject,
   limitedModels,
-  metersOf,
+  limitParties,
+  meterIds,
   modelMeter,
-  PROJECT,
-  partiesOf,
-  type Scope,
+  PROJECT_METER,
 } from './parties.ts';
-import { type Forecast, TokenEstimator, type Used } from './token-estimator.ts';
+import { TokenEstimator, type TokenForecast, type UsedTokens } from './token-estimator.ts';
 
-export interface Reservation extends Forecast, LimitSet {
+export interface Reservation extends TokenForecast, LimitSet {
   /** Of the request. */
   name: string;
 }
 
-export type Verdict = { granted: true; headers: Record<string, string> } | Refusal;
+export type LimitVerdict = { granted: true; headers: Record<string, string> } | LimitRefusal;
 
-export interface Refusal {
+export interface LimitRefusal {
   granted: false;
-  scope: Scope;
+  scope: LimitScope;
   /** The limit is of this model alone. */
   model?: string | undefined;
-  shortage: Shortage;
+  shortage: LimitShortage;
   /** Until all limits have room again, if nothing else comes; 0 where only the end of running requests makes room. */
   waitMs: number;
   /** The end of running requests may make room within moments. */
@@ -51,7 +58,7 @@ export interface LimiterStore {
 }
 
 /** What one attempt at a request used. */
-export interface AttemptUse extends Used {
+export interface AttemptUse extends UsedTokens {
   /** Of the request. */
   name: string;
   /** Its number; unique within the request. */
@@ -60,11 +67,11 @@ export interface AttemptUse extends Used {
   isComplete: boolean;
 }
 
-export interface Settled extends AttemptUse, CountedBy {
+export interface SettledUse extends AttemptUse, LimitSubject {
   /** Of GPUs, milliseconds. */
   gpuMs: number;
   /** What was settled of the same attempt before, by estimate. */
-  before?: Used | undefined;
+  before?: UsedTokens | undefined;
   /** The request was counted by `reserve`. Lines of batches are not: limits per minute do not hold for them. */
   isReserved: boolean;
   /** When the attempt ended: how long ago, and in which month. */
@@ -83,7 +90,7 @@ const SWEEP_MS = 60_000;
 const MINUTE_MS = 60_000;
 
 interface Subject {
-  meter: Meter;
+  meter: LimitMeter;
   estimator: TokenEstimator;
 }
 
@@ -91,18 +98,18 @@ export class Limiter {
   readonly #store: LimiterStore;
   readonly #subjects = new Map<string, Subject>();
   /** Oldest first. At most RUNNING_MAX. */
-  readonly #holds = new Map<string, Hold>();
+  readonly #holds = new Map<string, GrantedRequest>();
   /** Names whose hold is not what was saved of it. At most as many as there are holds and saved ones. */
   readonly #unsaved = new Set<string>();
   readonly #saved = new Set<string>();
   #sweptAt = 0;
 
-  constructor(store: LimiterStore, now: Moment) {
+  constructor(store: LimiterStore, now: MeterTime) {
     this.#store = store;
-    const known: [string, Hold][] = [];
+    const known: [string, GrantedRequest][] = [];
     for (const { name, state, savedMsAgo } of store.holds()) {
       this.#saved.add(name);
-      const hold = Hold.of(state, now.ms - savedMsAgo);
+      const hold = GrantedRequest.of(state, now.ms - savedMsAgo);
       if (hold === undefined) this.#unsaved.add(name);
       else known.push([name, hold]);
     }
@@ -113,11 +120,11 @@ export class Limiter {
   }
 
   /** Counts a request in, or says why not. */
-  reserve(asked: Reservation, now: Moment): Verdict {
+  reserve(asked: Reservation, now: MeterTime): LimitVerdict {
     this.#sweep(now);
     const tokens = this.#estimate(asked, now);
     const claim = { tokens, maxTokens: asked.counts === 'answer' ? asked.maxTokens : undefined };
-    const parties = partiesOf(asked);
+    const parties = limitParties(asked);
     const short = parties.flatMap(({ scope, id, limits, model }) =>
       this.#subject(id, now)
         .meter.shortages(limits, claim, now)
@@ -135,7 +142,7 @@ export class Limiter {
     const concurrent = limitsConcurrency([key, user, project]);
     this.#holds.set(
       name,
-      new Hold({ keyId, meters, counts, bodyBytes, maxTokens, concurrent, reserved: tokens }, now.ms),
+      new GrantedRequest({ keyId, meters, counts, bodyBytes, maxTokens, concurrent, reserved: tokens }, now.ms),
     );
     this.#unsaved.add(name);
     const oldest = this.#holds.keys().next().value;
@@ -143,15 +150,15 @@ export class Limiter {
     return { granted: true, headers: this.#headers(asked, now) };
   }
 
-  #estimate(asked: Reservation, now: Moment): number {
+  #estimate(asked: Reservation, now: MeterTime): number {
     const [project, key] = this.#both(asked.keyId, now);
-    const tightest = Math.min(...partiesOf(asked).flatMap(({ limits }) => limits?.tokens_per_minute ?? []));
+    const tightest = Math.min(...limitParties(asked).flatMap(({ limits }) => limits?.tokens_per_minute ?? []));
     const { estimator } = !key.estimator.believed && project.estimator.believed ? project : key;
     return estimator.estimate(asked, Number.isFinite(tightest) ? tightest : 0);
   }
 
   /** What an attempt used is known, though not yet on disk. */
-  correct(use: AttemptUse, now: Moment): void {
+  correct(use: AttemptUse, now: MeterTime): void {
     const hold = this.#holds.get(use.name);
     if (hold === undefined) return;
     if (!hold.isKnown) this.#learn(hold, use, now);
@@ -159,7 +166,7 @@ export class Limiter {
   }
 
   /** The request is over. `attempts`: how many of its attempts will be settled; 0: it never reached an engine. */
-  release(name: string, attempts: number, now: Moment): void {
+  release(name: string, attempts: number, now: MeterTime): void {
     const hold = this.#holds.get(name);
     if (hold === undefined) return;
     this.#stop(hold, now);
@@ -168,10 +175,10 @@ export class Limiter {
   }
 
   /** Books what one attempt at a request used. @returns the meters that counted it */
-  settle(settled: Settled, now: Moment): readonly string[] {
+  settle(settled: SettledUse, now: MeterTime): readonly string[] {
     const { name, prompt, completion, before, gpuMs, isReserved, ageMs, month } = settled;
     const hold = this.#holds.get(name);
-    const meters = hold?.meters ?? metersOf(settled);
+    const meters = hold?.meters ?? meterIds(settled);
     const tokens = prompt + completion - (before === undefined ? 0 : before.prompt + before.completion);
     for (const id of meters) {
       const { meter } = this.#subject(id, now);
@@ -188,15 +195,16 @@ export class Limiter {
   }
 
   /** What another gateway booked for the month of one meter: tokens, or milliseconds where `id` begins with GPU. */
-  bookElsewhere(id: string, more: number, now: Moment): void {
-    if (id.startsWith(GPU)) this.#subject(id.slice(GPU.length), now).meter.bookGpu(more, now.month, now);
+  bookElsewhere(id: string, more: number, now: MeterTime): void {
+    if (id.startsWith(GPU_METER_PREFIX))
+      this.#subject(id.slice(GPU_METER_PREFIX.length), now).meter.bookGpu(more, now.month, now);
     else this.#subject(id, now).meter.book(more, now.month, now);
   }
 
   /** What of each limit is used now. Of models those that limits name, and `asked.model`. */
-  uses(asked: LimitSet, now: Moment): Record<Scope, LimitUse[]> {
-    const uses: Record<Scope, LimitUse[]> = { project: [], user: [], key: [] };
-    for (const { scope, id, limits } of partiesOf({ ...asked, model: undefined })) {
+  uses(asked: LimitSet, now: MeterTime): Record<LimitScope, LimitUse[]> {
+    const uses: Record<LimitScope, LimitUse[]> = { project: [], user: [], key: [] };
+    for (const { scope, id, limits } of limitParties({ ...asked, model: undefined })) {
       uses[scope].push(...this.#subject(id, now).meter.uses(limits, now));
       for (const [model, ofModel] of limitedModels(limits, asked.model)) {
         const { meter } = this.#subject(modelMeter(id, model), now);
@@ -207,7 +215,7 @@ export class Limiter {
   }
 
   /** What is to be saved of each subject; those that are idle are let go of. */
-  *states(now: Moment): Generator<{ id: string; minute: object | undefined; estimator: object }> {
+  *states(now: MeterTime): Generator<{ id: string; minute: object | undefined; estimator: object }> {
     for (const [id, { meter, estimator }] of this.#subjects) {
       const idle = meter.idle(now);
       if (idle) this.#subjects.delete(id);
@@ -216,7 +224,7 @@ export class Limiter {
   }
 
   /** Holds that changed since the last call; `state` is undefined of one that is gone. Requests that were short are in none. */
-  *changedHolds(now: Moment): Generator<{ name: string; state: object | undefined }> {
+  *changedHolds(now: MeterTime): Generator<{ name: string; state: object | undefined }> {
     for (const name of this.#unsaved) {
       const hold = this.#holds.get(name);
       if (hold !== undefined) this.#saved.add(name);
@@ -227,7 +235,7 @@ export class Limiter {
   }
 
   /** The process that served the running requests is gone, and their clients with it. Reports of their attempts may still come. */
-  interrupt(now: Moment): void {
+  interrupt(now: MeterTime): void {
     for (const [name, hold] of this.#holds) {
       this.#stop(hold, now);
       hold.since ??= now.ms;
@@ -236,7 +244,7 @@ export class Limiter {
   }
 
   /** Applies `change` to a hold, and what it makes of the hold's count to all meters. */
-  #change(name: string, hold: Hold, now: Moment, change: () => void): void {
+  #change(name: string, hold: GrantedRequest, now: MeterTime, change: () => void): void {
     const before = hold.counted;
     change();
     const after = hold.counted;
@@ -250,19 +258,19 @@ export class Limiter {
     if (hold.isDone) this.#forget(name, now);
   }
 
-  #learn(hold: Hold, used: Used, now: Moment): void {
+  #learn(hold: GrantedRequest, used: UsedTokens, now: MeterTime): void {
     for (const { estimator } of this.#both(hold.keyId, now)) estimator.learn(hold.forecast, used);
   }
 
   /** Its place is free. */
-  #stop(hold: Hold, now: Moment): void {
+  #stop(hold: GrantedRequest, now: MeterTime): void {
     if (!hold.running) return;
     hold.running = false;
     for (const id of hold.meters) this.#subject(id, now).meter.release();
   }
 
   /** From now on only what is booked of it counts. */
-  #forget(name: string, now: Moment): void {
+  #forget(name: string, now: MeterTime): void {
     const hold = this.#holds.get(name);
     if (hold === undefined) return;
     this.#holds.delete(name);
@@ -271,26 +279,33 @@ export class Limiter {
     if (!this.#saved.has(name)) this.#unsaved.delete(name);
   }
 
-  #headers(asked: Reservation, now: Moment): Record<string, string> {
-    return rateLimitHeaders(partiesOf(asked).map(({ id, limits }) => this.#subject(id, now).meter.left(limits, now)));
+  #headers(asked: Reservation, now: MeterTime): Record<string, string> {
+    return rateLimitHeaders(
+      limitParties(asked).map(({ id, limits }) => this.#subject(id, now).meter.left(limits, now)),
+    );
   }
 
-  #both(keyId: string, now: Moment): [project: Subject, key: Subject] {
-    return [this.#subject(PROJECT, now), this.#subject(keyId, now)];
+  #both(keyId: string, now: MeterTime): [project: Subject, key: Subject] {
+    return [this.#subject(PROJECT_METER, now), this.#subject(keyId, now)];
   }
 
-  #subject(id: string, now: Moment): Subject {
+  #subject(id: string, now: MeterTime): Subject {
     const known = this.#subjects.get(id);
     if (known !== undefined) return known;
     const subject = {
-      meter: new Meter(this.#store.ledger(id), this.#store.ledger(`${GPU}${id}`), this.#store.minute(id), now.ms),
+      meter: new LimitMeter(
+        this.#store.ledger(id),
+        this.#store.ledger(`${GPU_METER_PREFIX}${id}`),
+        this.#store.minute(id),
+        now.ms,
+      ),
       estimator: new TokenEstimator(this.#store.estimator(id)),
     };
     this.#subjects.set(id, subject);
     return subject;
   }
 
-  #sweep(now: Moment): void {
+  #sweep(now: MeterTime): void {
     if (now.ms - this.#sweptAt < SWEEP_MS) return;
     this.#sweptAt = now.ms;
     for (const [name, hold] of this.#holds) {
@@ -305,7 +320,7 @@ export class Limiter {
 }
 
 /** Milliseconds until a shortage ends by itself; 0 where that depends on running requests alone. */
-function lasts(shortage: Shortage): number {
+function lasts(shortage: LimitShortage): number {
   switch (shortage.kind) {
     case 'answer':
       return Number.POSITIVE_INFINITY;
@@ -321,6 +336,6 @@ function lasts(shortage: Shortage): number {
   }
 }
 
-function maySoonEnd(shortage: Shortage): boolean {
+function maySoonEnd(shortage: LimitShortage): boolean {
   return shortage.kind === 'concurrent' || ('running' in shortage && shortage.running);
 }

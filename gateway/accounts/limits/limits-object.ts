@@ -1,15 +1,15 @@
 import { MonotonicClock } from '../../../shared/collections/monotonic-clock.ts';
 import type { Env } from '../../env.ts';
-import { GatewayObject } from '../../gateway-object.ts';
-import type { ObjectContext } from '../../object-context.ts';
-import { type AttemptUse, Limiter, type Refusal, type Reservation, type Verdict } from './limiter.ts';
-import type { Moment } from './meter.ts';
-import { type CountedBy, GPU, type LimitSet } from './parties.ts';
+import { GatewayObject } from '../../platform/gateway-object.ts';
+import type { ObjectContext } from '../../platform/object-context.ts';
+import { type AttemptUse, Limiter, type LimitRefusal, type LimitVerdict, type Reservation } from './limiter.ts';
+import type { MeterTime } from './meter.ts';
+import { GPU_METER_PREFIX, type LimitSet, type LimitSubject } from './parties.ts';
 import { StoredLimits } from './stored-limits.ts';
-import type { Used } from './token-estimator.ts';
+import type { UsedTokens } from './token-estimator.ts';
 
 /** What one attempt at a request used, as its node's object or its batch settles it. */
-export interface Settlement extends AttemptUse, CountedBy {
+export interface AttemptSettlement extends AttemptUse, LimitSubject {
   /** GPU time, milliseconds; absent: none is known. */
   gpuMs?: number | undefined;
   /** When the attempt ended; milliseconds since the epoch. */
@@ -17,7 +17,7 @@ export interface Settlement extends AttemptUse, CountedBy {
   /** `reserve` counted its request. */
   isReserved: boolean;
   /** What was settled of the same attempt before, by estimate. */
-  before?: Used | undefined;
+  before?: UsedTokens | undefined;
 }
 
 /** What a gateway booked in one month, by the id of a meter; under GPU milliseconds, else tokens. `origin`: which gateway; empty: this one. */
@@ -70,7 +70,7 @@ export class LimitsObject extends GatewayObject {
   }
 
   /** Counts a request in, or says why not. */
-  async reserve(asked: Reservation): Promise<Verdict> {
+  async reserve(asked: Reservation): Promise<LimitVerdict> {
     const from = this.#clock.now();
     for (;;) {
       const verdict = this.#limiter.reserve(asked, this.#now());
@@ -84,7 +84,7 @@ export class LimitsObject extends GatewayObject {
     }
   }
 
-  #waits({ soon }: Refusal, until: number): boolean {
+  #waits({ soon }: LimitRefusal, until: number): boolean {
     return soon && this.#clock.now() < until && this.#waiting.size < WAITING_MAX;
   }
 
@@ -108,7 +108,7 @@ export class LimitsObject extends GatewayObject {
    * From a node's object, which says it again until it hears back: `position` counts its words. Durable when it returns.
    * `origin`: the gateway whose node it is, if another one's.
    */
-  settle(source: string, items: readonly { position: number; settlement: Settlement }[], origin?: string): void {
+  settle(source: string, items: readonly { position: number; settlement: AttemptSettlement }[], origin?: string): void {
     const { sql } = this.ctx.storage;
     const now = this.#now();
     const known = sql.exec<{ position: number }>('SELECT position FROM sources WHERE id = ?', source).toArray()[0];
@@ -124,7 +124,7 @@ export class LimitsObject extends GatewayObject {
       const tokens = prompt + completion - (before === undefined ? 0 : before.prompt + before.completion);
       for (const id of meters) {
         this.#writeElsewhere(origin, id, month, tokens);
-        if (gpuMs > 0) this.#writeElsewhere(origin, `${GPU}${id}`, month, Math.round(gpuMs));
+        if (gpuMs > 0) this.#writeElsewhere(origin, `${GPU_METER_PREFIX}${id}`, month, Math.round(gpuMs));
       }
     }
     sql.exec('INSERT OR REPLACE INTO sources (id, position, at) VALUES (?, ?, ?)', source, last, Date.now());
@@ -193,7 +193,7 @@ export class LimitsObject extends GatewayObject {
     );
   }
 
-  #now(): Moment {
+  #now(): MeterTime {
     return { ms: this.#clock.now(), month: monthOf(Date.now()) };
   }
 

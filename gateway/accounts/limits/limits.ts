@@ -1,6 +1,6 @@
 /** What a key, a person or a project may use. An absent member is no limit. */
 import * as z from 'zod';
-import { recordOf } from '../../described.ts';
+import { boundedRecord } from '../../http/schema-parts.ts';
 
 const count = z.number().int().min(1).max(1_000_000_000_000).optional();
 
@@ -15,7 +15,7 @@ const counted = {
 /** Each model is a meter of its own in the limits' object. */
 const MODELS_MAX = 20;
 /** In the place of a model's name: each model that is not named, by itself. */
-export const EACH_OTHER = '*';
+export const EVERY_OTHER_MODEL = '*';
 
 export const limitsSchema = z.strictObject({
   ...counted,
@@ -24,7 +24,7 @@ export const limitsSchema = z.strictObject({
   /** Of one answer: see reasoning.ts. */
   reasoning_tokens_per_request: count,
   /** Of one model, besides those above; `*`: of each model that is not named. */
-  models: recordOf(z.string().min(1).max(256), z.strictObject(counted), MODELS_MAX).optional(),
+  models: boundedRecord(z.string().min(1).max(256), z.strictObject(counted), MODELS_MAX).optional(),
 });
 
 export type Limits = z.infer<typeof limitsSchema>;
@@ -44,7 +44,7 @@ export function limitsConcurrency(sets: readonly (Limits | undefined)[]): boolea
 export function limitsOfModel(limits: Limits | undefined, model: string): Limits | undefined {
   const { models } = limits ?? {};
   if (models === undefined) return undefined;
-  return Object.hasOwn(models, model) ? models[model] : models[EACH_OTHER];
+  return Object.hasOwn(models, model) ? models[model] : models[EVERY_OTHER_MODEL];
 }
 
 /** The setting with the limits of each person who has none of their own. */

@@ -1,5 +1,5 @@
 /** What a person may use in one project, by the words of operators and of the project's leads. Pure. */
-import { EACH_OTHER, type Limits, limitsOfModel } from './limits.ts';
+import { EVERY_OTHER_MODEL, type Limits, limitsOfModel } from './limits.ts';
 
 type Counted = Omit<Limits, 'models'>;
 type Name = keyof Counted;
@@ -55,11 +55,14 @@ function lower(one: Counted, other: Counted): Counted {
 }
 
 /** The first of a member's limits that is above the project's: its path, and what the project has. */
-export function beyondProject(limits: Limits, project: Limits | null): { path: string; allowed: number } | undefined {
+export function limitAboveProject(
+  limits: Limits,
+  project: Limits | null,
+): { path: string; allowed: number } | undefined {
   const parties: [prefix: string, limits: Counted, bounds: (Limits | undefined)[]][] = [
     ['', limits, [project ?? undefined]],
     ...Object.entries(limits.models ?? {}).map(([model, ofModel]): [string, Counted, (Limits | undefined)[]] => [
-      `models.${model === EACH_OTHER ? '*' : model}.`,
+      `models.${model === EVERY_OTHER_MODEL ? '*' : model}.`,
       ofModel,
       [project ?? undefined, limitsOfModel(project ?? undefined, model)],
     ]),

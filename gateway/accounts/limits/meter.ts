@@ -1,10 +1,10 @@
 import * as z from 'zod';
-import type { Counted } from './hold.ts';
+import type { ReservedTokens } from './granted-request.ts';
 import type { Limits } from './limits.ts';
 import { MinuteWindow } from './minute-window.ts';
 
 /** What a request asks for before it runs, in tokens. */
-export interface Claim {
+export interface TokenClaim {
   /** Estimated; corrected when its use is known. */
   tokens: number;
   /** The bound that the request sets for its answer. */
@@ -12,14 +12,14 @@ export interface Claim {
 }
 
 /** When something happens. */
-export interface Moment {
+export interface MeterTime {
   /** Milliseconds of a clock that never goes back. */
   ms: number;
   /** Of the calendar, UTC: `2026-11`. */
   month: string;
 }
 
-export type Shortage =
+export type LimitShortage =
   /** `running`: without what running requests reserve it would fit, and they may turn out to need less. */
   | { kind: 'requests' | 'tokens'; limit: number; waitMs: number; running: boolean }
   /** It would not even fit into an empty minute. */
@@ -40,7 +40,7 @@ const stateSchema = z.object({ at: z.number(), requests: window, tokens: window 
 type State = z.infer<typeof stateSchema>;
 
 /** What one key, person or project uses, of all models or of one. Pure. */
-export class Meter {
+export class LimitMeter {
   readonly #ledger: MonthLedger;
   readonly #gpuLedger: MonthLedger;
   readonly #requests: MinuteWindow;
@@ -66,10 +66,10 @@ export class Meter {
   }
 
   /** All reasons why a claim does not fit. A claim above a limit fits where nothing else is: else it never would. */
-  shortages(limits: Limits | undefined, { tokens, maxTokens = 0 }: Claim, now: Moment): Shortage[] {
+  shortages(limits: Limits | undefined, { tokens, maxTokens = 0 }: TokenClaim, now: MeterTime): LimitShortage[] {
     if (limits === undefined) return [];
     this.#turn(now);
-    const short: Shortage[] = [];
+    const short: LimitShortage[] = [];
     const { requests_per_minute, tokens_per_minute, concurrent_requests, tokens_per_month } = limits;
     if (tokens_per_minute !== undefined && maxTokens > tokens_per_minute)
       short.push({ kind: 'answer', limit: tokens_per_minute, maxTokens });
@@ -95,7 +95,7 @@ export class Meter {
     return short;
   }
 
-  take(tokens: number, now: Moment): void {
+  take(tokens: number, now: MeterTime): void {
     this.#requests.add(1, now.ms);
     this.#tokens.add(tokens, now.ms);
     this.running++;
@@ -108,21 +108,21 @@ export class Meter {
   }
 
   /** A request counts by so much more, or less, than before. `countedAt`: when it was taken. */
-  change({ counted, estimated, unbooked }: Counted, countedAt: number, now: Moment): void {
+  change({ counted, estimated, unbooked }: ReservedTokens, countedAt: number, now: MeterTime): void {
     this.#estimated = Math.max(0, this.#estimated + estimated);
     this.#unbooked = Math.max(0, this.#unbooked + unbooked);
     this.#tokens.correct(counted, countedAt, now.ms);
   }
 
   /** A request that was taken before this meter was made: its saved windows have it already. */
-  resume({ estimated, unbooked }: Counted, isRunning: boolean): void {
+  resume({ estimated, unbooked }: ReservedTokens, isRunning: boolean): void {
     if (isRunning) this.running++;
     this.#estimated += estimated;
     this.#unbooked += unbooked;
   }
 
   /** Tokens were used in `month`, which may be an earlier one than now. Below 0: an estimate was too high. */
-  book(tokens: number, month: string, now: Moment): void {
+  book(tokens: number, month: string, now: MeterTime): void {
     this.#turn(now);
     const before = month === this.#month ? this.#used : this.#ledger.used(month);
     const used = sum(before, tokens);
@@ -131,7 +131,7 @@ export class Meter {
   }
 
   /** GPU time of one attempt, milliseconds: nothing is reserved of it. */
-  bookGpu(ms: number, month: string, now: Moment): void {
+  bookGpu(ms: number, month: string, now: MeterTime): void {
     if (ms <= 0) return;
     this.#turn(now);
     const before = month === this.#month ? this.#gpuUsedMs : this.#gpuLedger.used(month);
@@ -141,7 +141,7 @@ export class Meter {
   }
 
   /** `x-ratelimit-*` as OpenAI has them, where there are such limits. */
-  left(limits: Limits | undefined, now: Moment): RateLimits {
+  left(limits: Limits | undefined, now: MeterTime): RateLimits {
     this.#turn(now);
     const ofMonth = (limit: number | undefined, used: number) =>
       limit === undefined ? undefined : { limit, remaining: Math.max(0, limit - used), resetMs: undefined };
@@ -158,7 +158,7 @@ export class Meter {
   }
 
   /** What of each limit is used now, for the page that shows it. */
-  uses(limits: Limits | undefined, now: Moment): LimitUse[] {
+  uses(limits: Limits | undefined, now: MeterTime): LimitUse[] {
     if (limits === undefined) return [];
     this.#turn(now);
     const { requests_per_minute, tokens_per_minute, concurrent_requests, tokens_per_month } = limits;
@@ -173,18 +173,18 @@ export class Meter {
     ];
   }
 
-  state(now: Moment): State {
+  state(now: MeterTime): State {
     return { at: now.ms, requests: this.#requests.state(now.ms), tokens: this.#tokens.state(now.ms) };
   }
 
   /** Nothing is in it that a new one would lack. */
-  idle(now: Moment): boolean {
+  idle(now: MeterTime): boolean {
     const empty = this.#requests.sum(now.ms) === 0 && this.#tokens.sum(now.ms) === 0;
     return empty && this.running === 0 && this.#unbooked === 0;
   }
 
   /** Months are read again when they turn: a clock that was fast at the end of one comes back to what was used in it. */
-  #turn({ month }: Moment): void {
+  #turn({ month }: MeterTime): void {
     if (month === this.#month) return;
     this.#month = month;
     this.#used = this.#ledger.used(month);

@@ -1,25 +1,25 @@
 /** Which meters count a request, and which limits hold for each. */
-import { EACH_OTHER, type Limits, limitsOfModel } from './limits.ts';
+import { EVERY_OTHER_MODEL, type Limits, limitsOfModel } from './limits.ts';
 
 /** The request's owner and model, as far as limits count them. Absent members are not counted. */
-export interface CountedBy {
+export interface LimitSubject {
   keyId: string;
   userId?: string | undefined;
   model?: string | undefined;
 }
 
-export interface LimitSet extends CountedBy {
+export interface LimitSet extends LimitSubject {
   key: Limits | undefined;
   project: Limits | undefined;
   /** What all keys of the person share; held by `userId`. */
   user?: Limits | undefined;
 }
 
-export type Scope = 'project' | 'user' | 'key';
+export type LimitScope = 'project' | 'user' | 'key';
 
 /** Ids of meters: the project's, a key's own, `user:…`; of one model that, a line's end and the model; of GPU time GPU and that. */
-export const PROJECT = '';
-export const GPU = 'gpu\n';
+export const PROJECT_METER = '';
+export const GPU_METER_PREFIX = 'gpu\n';
 
 export function userMeter(userId: string): string {
   return `user:${userId}`;
@@ -30,22 +30,22 @@ export function modelMeter(id: string, model: string): string {
 }
 
 /** The meters of a request, whatever limits there are. */
-export function metersOf({ keyId, userId, model }: CountedBy): string[] {
-  const ids = [PROJECT, keyId, ...(userId === undefined ? [] : [userMeter(userId)])];
+export function meterIds({ keyId, userId, model }: LimitSubject): string[] {
+  const ids = [PROJECT_METER, keyId, ...(userId === undefined ? [] : [userMeter(userId)])];
   return model === undefined ? ids : [...ids, ...ids.map((id) => modelMeter(id, model))];
 }
 
 /** One set of limits that a request counts against. */
-export interface Party {
-  scope: Scope;
+export interface LimitParty {
+  scope: LimitScope;
   id: string;
   limits: Limits | undefined;
   model: string | undefined;
 }
 
-export function partiesOf({ keyId, userId, model, key, project, user }: LimitSet): Party[] {
-  const parties: Party[] = [
-    { scope: 'project', id: PROJECT, limits: project, model: undefined },
+export function limitParties({ keyId, userId, model, key, project, user }: LimitSet): LimitParty[] {
+  const parties: LimitParty[] = [
+    { scope: 'project', id: PROJECT_METER, limits: project, model: undefined },
     { scope: 'key', id: keyId, limits: key, model: undefined },
   ];
   if (userId !== undefined) parties.push({ scope: 'user', id: userMeter(userId), limits: user, model: undefined });
@@ -62,7 +62,7 @@ export function limitedModels(
   limits: Limits | undefined,
   asked: string | undefined,
 ): [model: string, ofModel: Limits][] {
-  const named = Object.entries(limits?.models ?? {}).filter(([model]) => model !== EACH_OTHER);
+  const named = Object.entries(limits?.models ?? {}).filter(([model]) => model !== EVERY_OTHER_MODEL);
   const ofAsked =
     asked === undefined || named.some(([model]) => model === asked) ? undefined : limitsOfModel(limits, asked);
   return asked === undefined || ofAsked === undefined ? named : [...named, [asked, ofAsked]];

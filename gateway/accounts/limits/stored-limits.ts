@@ -1,6 +1,6 @@
-import type { Sql } from '../../object-context.ts';
+import type { Sql } from '../../platform/object-context.ts';
 import type { Limiter, LimiterStore } from './limiter.ts';
-import type { Moment, MonthLedger } from './meter.ts';
+import type { MeterTime, MonthLedger } from './meter.ts';
 
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS minutes (id TEXT PRIMARY KEY, state TEXT NOT NULL);
@@ -59,7 +59,7 @@ export class StoredLimits implements LimiterStore {
     return true;
   }
 
-  save(limiter: Limiter, now: Moment): void {
+  save(limiter: Limiter, now: MeterTime): void {
     for (const { id, minute, estimator } of limiter.states(now)) {
       this.#sql.exec('INSERT OR REPLACE INTO estimators (id, state) VALUES (?, ?)', id, JSON.stringify(estimator));
       if (minute === undefined) this.#sql.exec('DELETE FROM minutes WHERE id = ?', id);

@@ -18,7 +18,7 @@ const BELIEVED_ANSWERS = 3;
 /** Earlier answers than about so many fade: a key's use changes. */
 const REMEMBERED_ANSWERS = 32;
 
-export interface Forecast {
+export interface TokenForecast {
   /** Bytes of its body; undefined: it does not say. */
   bodyBytes: number | undefined;
   /** The most that the request lets its answer take, all choices together; undefined: it does not say. */
@@ -28,7 +28,7 @@ export interface Forecast {
 }
 
 /** Tokens of one request, as its engine counted them. */
-export interface Used {
+export interface UsedTokens {
   prompt: number;
   completion: number;
 }
@@ -61,7 +61,7 @@ export class TokenEstimator {
   }
 
   /** @param tokensPerMinute the tightest limit that the request counts against */
-  estimate(forecast: Forecast, tokensPerMinute = 0): number {
+  estimate(forecast: TokenForecast, tokensPerMinute = 0): number {
     const { counts, bodyBytes, maxTokens } = forecast;
     if (counts === 'nothing') return 0;
     const { promptBytes, promptTokens } = this.#state;
@@ -83,7 +83,7 @@ export class TokenEstimator {
     return Math.min(most, Math.max(completion / answers, byBound));
   }
 
-  learn({ counts, bodyBytes, maxTokens }: Forecast, { prompt, completion }: Used): void {
+  learn({ counts, bodyBytes, maxTokens }: TokenForecast, { prompt, completion }: UsedTokens): void {
     if (counts === 'nothing' || prompt + completion === 0) return; // refused by its engine, for instance
     const state = this.#state;
     if (bodyBytes !== undefined && bodyBytes > 0) {

@@ -2,7 +2,7 @@
 import { and, eq, inArray, isNull } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import type { Env } from '../../env.ts';
-import { asked, database } from '../database.ts';
+import { database, queryOrUnavailable } from '../database.ts';
 import { leaveProject } from '../own-keys.ts';
 import { auditLog, projectMembers, projects, type users } from '../schema.ts';
 import type { MappedProjects } from './oidc-config.ts';
@@ -14,7 +14,7 @@ type Store = Pick<Env, 'DB'>;
 const BATCH = 200;
 
 /** Where a person's keys are made. One that operators gave, and of which the claims do not decide, stays. */
-export function ownProject({ projectId }: User, claimed: MappedProjects | undefined): string | null {
+export function homeProject({ projectId }: User, claimed: MappedProjects | undefined): string | null {
   if (claimed === undefined) return projectId;
   return claimed.own ?? (projectId !== null && claimed.decided.has(projectId) ? null : projectId);
 }
@@ -23,7 +23,7 @@ export function ownProject({ projectId }: User, claimed: MappedProjects | undefi
  * Memberships as the claims say, before the person's own project is written; keys end in projects where they work no more. True where
  * something changed. @throws ApiError 503 when D1 cannot say
  */
-export async function placeInProjects(
+export async function syncMemberships(
   env: Store,
   user: User,
   claimed: MappedProjects | undefined,
@@ -31,8 +31,8 @@ export async function placeInProjects(
 ): Promise<boolean> {
   if (claimed === undefined) return false;
   const db = database(env);
-  const own = ownProject(user, claimed);
-  const before = await asked(db.select().from(projectMembers).where(eq(projectMembers.userId, user.id)));
+  const own = homeProject(user, claimed);
+  const before = await queryOrUnavailable(db.select().from(projectMembers).where(eq(projectMembers.userId, user.id)));
   const wanted = await existing(env, claimed.members);
   const local = new Set(before.filter((row) => !row.claimed).map(({ projectId }) => projectId));
   const lapsed = before.filter((row) => row.claimed && !wanted.has(row.projectId));
@@ -64,7 +64,7 @@ export async function placeInProjects(
   }
   for (const some of transactions(writes)) {
     const [first, ...others] = some;
-    if (first !== undefined) await asked(db.batch([first, ...others]));
+    if (first !== undefined) await queryOrUnavailable(db.batch([first, ...others]));
   }
   return writes.length > 0;
 }
@@ -87,7 +87,7 @@ async function existing(env: Store, members: MappedProjects['members']): Promise
   // D1 takes a hundred values in one statement.
   for (let from = 0; from < ids.length; from += 90) {
     const some = and(inArray(projects.id, ids.slice(from, from + 90)), isNull(projects.disabledAt));
-    for (const { id } of await asked(database(env).select({ id: projects.id }).from(projects).where(some)))
+    for (const { id } of await queryOrUnavailable(database(env).select({ id: projects.id }).from(projects).where(some)))
       there.set(id, members.get(id) ?? { lead: false });
   }
   return there;

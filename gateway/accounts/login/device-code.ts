@@ -3,8 +3,8 @@
  * logins that begin fills no store. Only an approval is stored.
  */
 import * as z from 'zod';
-import { CONTROL_FREE } from '../../described.ts';
-import { seal, unseal } from '../seal.ts';
+import { CONTROL_FREE } from '../../http/schema-parts.ts';
+import { decryptText, encryptText } from '../encrypt-text.ts';
 import { sha256Hex } from '../secrets.ts';
 
 /** RFC 8628 §6.1: no vowels, so no words. */
@@ -17,7 +17,7 @@ export const DEVICE_MS = 10 * 60_000;
 export const INTERVAL_S = 5;
 
 const deviceSchema = z.object({ userCode: z.string(), name: z.string(), until: z.number() });
-export type DeviceLogin = z.infer<typeof deviceSchema>;
+export type PendingDeviceLogin = z.infer<typeof deviceSchema>;
 
 /** What a machine calls itself, for the list of keys. */
 export const deviceNameSchema = z.string().min(1).max(100).regex(CONTROL_FREE);
@@ -42,7 +42,7 @@ function checkLetter(secret: string, letters: string): string {
 }
 
 /** `WDJ-BMJ-HTK` */
-export function shownUserCode(code: string): string {
+export function formatUserCode(code: string): string {
   return (code.match(new RegExp(`.{${GROUP}}`, 'g')) ?? []).join('-');
 }
 
@@ -71,13 +71,13 @@ export function deviceOf(code: string, now: number): { name: string; at: number 
   return known !== undefined && now - known.at < DEVICE_MS ? known : undefined;
 }
 
-export function sealDevice(secret: string, login: DeviceLogin): Promise<string> {
-  return seal(secret, 'device', JSON.stringify(login));
+export function sealDevice(secret: string, login: PendingDeviceLogin): Promise<string> {
+  return encryptText(secret, 'device', JSON.stringify(login));
 }
 
 /** Undefined where it is not one of this gateway's, or over. */
-export async function openDevice(secret: string, sealed: string, now: number): Promise<DeviceLogin | undefined> {
-  const text = await unseal(secret, 'device', sealed);
+export async function openDevice(secret: string, sealed: string, now: number): Promise<PendingDeviceLogin | undefined> {
+  const text = await decryptText(secret, 'device', sealed);
   const login = text === undefined ? undefined : deviceSchema.safeParse(JSON.parse(text)).data;
   return login !== undefined && login.until > now ? login : undefined;
 }

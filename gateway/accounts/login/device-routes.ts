@@ -3,35 +3,35 @@ import { randomBytes } from 'node:crypto';
 import { and, eq, gt, isNull, sql } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
-import { within } from '../../../shared/collections/within.ts';
+import { isRecent } from '../../../shared/collections/is-recent.ts';
 import type { Env } from '../../env.ts';
-import { readForm } from '../../json-body.ts';
-import { tellRegistry } from '../../tell-registry.ts';
-import type { Scope } from '../account.ts';
-import { asked, database, requireFirst, requireWritable } from '../database.ts';
+import { readFormFields } from '../../http/parse-body.ts';
+import { notifyRegistry } from '../../platform/notify-registry.ts';
+import type { AccountScope } from '../account.ts';
+import { database, queryOrUnavailable, requirePrimary, requireWritable } from '../database.ts';
+import { findUser } from '../find-key.ts';
 import { installationSecret } from '../installation.ts';
 import { isLimited } from '../limits/limits.ts';
-import { findUser } from '../look-up.ts';
-import { isAsRead, nameWhereRoom, worksIn } from '../own-keys.ts';
+import { isMemberOf, isUnchanged, nameIfBelowLimit } from '../own-keys.ts';
 import { apiKeys, auditLog, deviceLogins } from '../schema.ts';
 import { KEY_PREFIX, newId, newSecret, sha256Hex } from '../secrets.ts';
-import { readSettings } from '../settings.ts';
+import { readGatewaySettings } from '../settings.ts';
 import {
   DEVICE_MS,
   deviceNameSchema,
+  formatUserCode,
   INTERVAL_S,
   newUserCode,
   openDevice,
   rememberDevice,
   sealDevice,
-  shownUserCode,
 } from './device-code.ts';
 
 type DeviceContext = Context<{ Bindings: Env }>;
 
 export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 /** What a machine's key is for, where a person logged in let it in; a key hands on what of it it has. */
-const SCOPES: readonly Scope[] = ['inference', 'registry', 'usage'];
+const SCOPES: readonly AccountScope[] = ['inference', 'registry', 'usage'];
 /** A login node's scratch space lives as long in many centres. */
 const KEY_MS = 30 * 24 * 60 * 60_000;
 /** Polls of this isolate that are remembered, to tell who comes too soon. */
@@ -46,18 +46,18 @@ type Row = typeof deviceLogins.$inferSelect;
 export const deviceRoutes = new Hono<{ Bindings: Env }>();
 
 deviceRoutes.post('/login/device', async (c) => {
-  requireFirst(c.env);
+  requirePrimary(c.env);
   const now = Date.now();
-  const { client_id: name } = await readForm(c, startSchema);
+  const { client_id: name } = await readFormFields(c, startSchema);
   const secret = await installationSecret(c.env);
   const userCode = newUserCode(secret, randomBytes);
-  const { publicUrl } = await readSettings(c.env, now);
+  const { publicUrl } = await readGatewaySettings(c.env, now);
   const page = `${(publicUrl ?? new URL(c.req.url).origin).replace(/\/$/, '')}/device`;
   rememberDevice(userCode, name, now);
   return c.json(
     {
       device_code: await sealDevice(secret, { userCode, name, until: now + DEVICE_MS }),
-      user_code: shownUserCode(userCode),
+      user_code: formatUserCode(userCode),
       verification_uri: page,
       expires_in: DEVICE_MS / 1_000,
       interval: INTERVAL_S,
@@ -75,15 +75,15 @@ deviceRoutes.get('/device', (c) => c.redirect('/#/keys?code=', 302));
 
 deviceRoutes.post('/login/device/token', async (c) => {
   const now = Date.now();
-  const { grant_type: grant, device_code: code } = await readForm(c, tokenSchema);
+  const { grant_type: grant, device_code: code } = await readFormFields(c, tokenSchema);
   if (grant !== DEVICE_GRANT) return refused(c, 'unsupported_grant_type');
-  requireFirst(c.env);
+  requirePrimary(c.env);
   const login = await openDevice(await installationSecret(c.env), code, now);
   if (login === undefined) return refused(c, 'expired_token');
   if (comesTooSoon(code, now)) return refused(c, 'slow_down');
   requireWritable();
   const said = answered.get(sha256Hex(code));
-  if (said !== undefined && within(ANSWERED_MS, said.at, now)) return granted(c, said.key, now);
+  if (said !== undefined && isRecent(ANSWERED_MS, said.at, now)) return granted(c, said.key, now);
   const approval = await approvalOf(c.env, login.userCode, now);
   if (approval === undefined) return refused(c, 'authorization_pending');
   const key = approval.denied ? undefined : await makeKey(c.env, approval, login.name, now);
@@ -92,7 +92,7 @@ deviceRoutes.post('/login/device/token', async (c) => {
   if (key === undefined) return refused(c, 'access_denied');
   remember(answered, sha256Hex(code), { at: now, key }, ANSWERED_MAX);
   // The key exists now. The registry hears of the revoked former key in the background.
-  c.executionCtx.waitUntil(tellRegistry(c.env, (registry) => registry.reloadSettings()).catch(console.error));
+  c.executionCtx.waitUntil(notifyRegistry(c.env, (registry) => registry.reloadSettings()).catch(console.error));
   return granted(c, key, now);
 });
 
@@ -139,13 +139,14 @@ function remember<T>(map: Map<string, T>, name: string, value: T, most: number):
 
 async function approvalOf(env: Env, userCode: string, now: number): Promise<Row | undefined> {
   const mine = and(eq(deviceLogins.hash, sha256Hex(userCode)), gt(deviceLogins.expiresAt, now));
-  const [row] = await asked(database(env).select().from(deviceLogins).where(mine));
+  const [row] = await queryOrUnavailable(database(env).select().from(deviceLogins).where(mine));
   return row;
 }
 
 /** @returns how many there were */
 async function end(env: Env, { hash }: Row): Promise<number> {
-  return (await asked(database(env).delete(deviceLogins).where(eq(deviceLogins.hash, hash)).returning())).length;
+  return (await queryOrUnavailable(database(env).delete(deviceLogins).where(eq(deviceLogins.hash, hash)).returning()))
+    .length;
 }
 
 /**
@@ -161,7 +162,8 @@ async function makeKey(
   const db = database(env);
   const person = await findUser(env, { id: userId });
   if (typeof person !== 'object') return undefined;
-  const [parent] = approvedBy === null ? [] : await asked(db.select().from(apiKeys).where(eq(apiKeys.id, approvedBy)));
+  const [parent] =
+    approvedBy === null ? [] : await queryOrUnavailable(db.select().from(apiKeys).where(eq(apiKeys.id, approvedBy)));
   if (approvedBy !== null && (parent === undefined || parent.revokedAt !== null)) return undefined;
   if (parent !== undefined && isLimited(parent)) return undefined;
   const expiresAt = Math.min(now + KEY_MS, parent?.expiresAt ?? Number.POSITIVE_INFINITY);
@@ -191,21 +193,23 @@ async function makeKey(
     isNull(apiKeys.revokedAt),
     gt(apiKeys.expiresAt, now),
   );
-  const before = await asked(db.select({ id: apiKeys.id }).from(apiKeys).where(former));
+  const before = await queryOrUnavailable(db.select({ id: apiKeys.id }).from(apiKeys).where(former));
   const line = (action: string, object: string) =>
     db.insert(auditLog).values({ at: now, actor: userId, action, object, after: { name, project_id: projectId } });
   // In the statement itself: the key that approved may be revoked, and the person be taken out of the project, at this moment.
-  const may = parent !== undefined ? isAsRead(parent) : projectId === null ? sql`1` : worksIn(userId, projectId);
+  const may = parent !== undefined ? isUnchanged(parent) : projectId === null ? sql`1` : isMemberOf(userId, projectId);
   const approved = eq(deviceLogins.hash, approval);
   const stands = sql`EXISTS (SELECT 1 FROM ${deviceLogins} WHERE ${approved} AND ${deviceLogins.denied} = 0)`;
-  const named = nameWhereRoom(sql<string>`CASE WHEN ${stands} AND ${may} THEN ${name} END`, userId, now);
+  const named = nameIfBelowLimit(sql<string>`CASE WHEN ${stands} AND ${may} THEN ${name} END`, userId, now);
   const made = db.insert(apiKeys).values({ ...row, name: named });
   const replaced = before.flatMap(({ id }) => [
     db.update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, id)),
     line('key.revoke', id),
   ]);
   try {
-    await asked(db.batch([made, db.delete(deviceLogins).where(approved), ...replaced, line('key.create', row.id)]));
+    await queryOrUnavailable(
+      db.batch([made, db.delete(deviceLogins).where(approved), ...replaced, line('key.create', row.id)]),
+    );
   } catch (error) {
     if (isRefusedName(error)) return undefined;
     throw error;

@@ -2,9 +2,9 @@
 
 import * as z from 'zod';
 import type { Env } from '../../env.ts';
-import type { HttpRequest } from '../../http.ts';
+import type { HttpRequest } from '../../http/http-request.ts';
+import { decryptText, encryptText } from '../encrypt-text.ts';
 import { installationSecret } from '../installation.ts';
-import { seal, unseal } from '../seal.ts';
 import { requireSameOrigin, SESSION_MS, sessionCookieOf } from './session.ts';
 
 const PREFIX = 'key.';
@@ -16,7 +16,7 @@ const sealedSchema = z.object({ key: z.string(), until: z.number() });
 /** The cookie's value. Revoking the key ends the session, as it ends the key. */
 export async function sealKey(env: Pick<Env, 'DB'>, key: string, now: number, secure: boolean): Promise<string> {
   const text = JSON.stringify({ key, until: now + SESSION_MS });
-  return PREFIX + (await seal(await installationSecret(env), purposeOf(secure), text));
+  return PREFIX + (await encryptText(await installationSecret(env), purposeOf(secure), text));
 }
 
 const purposeOf = (secure: boolean) => (secure ? 'key' : 'key without TLS');
@@ -33,7 +33,11 @@ export async function keyOfSession(
   const cookie = sessionCookieOf(request);
   if (!cookie?.value.startsWith(PREFIX) || cookie.value.length > COOKIE_MAX_CHARS) return undefined;
   requireSameOrigin(request);
-  const text = await unseal(await installationSecret(env), purposeOf(cookie.secure), cookie.value.slice(PREFIX.length));
+  const text = await decryptText(
+    await installationSecret(env),
+    purposeOf(cookie.secure),
+    cookie.value.slice(PREFIX.length),
+  );
   if (text === undefined) return undefined;
   const { key, until } = sealedSchema.parse(JSON.parse(text));
   return until > now ? key : undefined;

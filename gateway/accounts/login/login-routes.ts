@@ -3,19 +3,18 @@ import { type Context, Hono } from 'hono';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import type { Env } from '../../env.ts';
-import { errorResponse } from '../../error-response.ts';
-import { readBody } from '../../json-body.ts';
-import { requestIdOf } from '../../request-id.ts';
+import { errorResponse } from '../../http/error-response.ts';
+import { readParsedBody } from '../../http/parse-body.ts';
+import { requestIdOf } from '../../http/request-id.ts';
 import { unauthorized } from '../account.ts';
 import { keyAccount } from '../authenticate.ts';
+import { decryptText, encryptText } from '../encrypt-text.ts';
 import { installationSecret } from '../installation.ts';
-import { seal, unseal } from '../seal.ts';
 import { newInstallationSecret as newRandom, sha256Base64url, sha256Hex } from '../secrets.ts';
-import { readSettings } from '../settings.ts';
+import { readGatewaySettings } from '../settings.ts';
 import { sealKey } from './key-session.ts';
 import { discover, exchangeCode, verifyToken } from './oidc.ts';
 import type { OidcIssuer } from './oidc-config.ts';
-import { arrive } from './people.ts';
 import {
   closeSession,
   cookieOf,
@@ -25,6 +24,7 @@ import {
   SESSION_MS,
   sessionCookieText,
 } from './session.ts';
+import { findOrCreateUser } from './sign-in.ts';
 
 type LoginContext = Context<{ Bindings: Env }>;
 
@@ -55,13 +55,13 @@ loginRoutes.get('/login/callback', end);
 loginRoutes.get('/login/callback/:issuer', end);
 /** Which institutions a browser may log in with, for its login page: public, as the choice at `/login` is. */
 loginRoutes.get('/login/providers', async (c) => {
-  const { oidc } = await readSettings(c.env, Date.now());
+  const { oidc } = await readGatewaySettings(c.env, Date.now());
   const data = oidc.map(({ issuer, name }) => ({ issuer, name }));
   return c.json({ object: 'list', data }, 200, { 'cache-control': 'no-store' });
 });
 loginRoutes.post('/login/key', async (c) => {
   requireSameOrigin(c.req.raw);
-  const { key } = await readBody(c, keySchema);
+  const { key } = await readParsedBody(c, keySchema);
   await keyAccount(c.env, key, Date.now());
   const secure = await isSecure(c);
   const cookie = sessionCookieText(await sealKey(c.env, key, Date.now(), secure), SESSION_MS, secure);
@@ -77,7 +77,7 @@ loginRoutes.post('/logout', async (c) => {
 /** `GET /login?issuer=…&return_to=/…` */
 async function begin(c: LoginContext): Promise<Response> {
   const now = Date.now();
-  const { oidc, publicUrl } = await readSettings(c.env, now);
+  const { oidc, publicUrl } = await readGatewaySettings(c.env, now);
   const named = c.req.query('issuer');
   if (oidc.length === 0) throw new ApiError('not_found', 'This gateway has no identity provider configured.');
   if (named === undefined && oidc.length > 1) return choice(c, oidc);
@@ -94,7 +94,7 @@ async function begin(c: LoginContext): Promise<Response> {
   const login: Login = { state, issuer: config.issuer, nonce, verifier, returnTo, redirectUri, until };
   const secure = await isSecure(c);
   const place = placeOf(secure);
-  const sealed = await seal(await installationSecret(c.env), place, JSON.stringify(login));
+  const sealed = await encryptText(await installationSecret(c.env), place, JSON.stringify(login));
   const url = new URL(metadata.authorization_endpoint);
   const parameters = {
     response_type: 'code',
@@ -132,7 +132,7 @@ async function finish(c: LoginContext, cookie: string): Promise<Response> {
     throw unauthorized('This login was not begun in this browser, has ended, or took too long. Begin at /login.');
   }
   if (error !== undefined) throw unauthorized('The identity provider refused this login.');
-  const { oidc } = await readSettings(c.env, now);
+  const { oidc } = await readGatewaySettings(c.env, now);
   const config = oidc.find(({ issuer }) => issuer === login.issuer);
   if (config === undefined || code === undefined || new URL(login.redirectUri).pathname !== c.req.path) throw foreign();
   const { authorization_response_iss_parameter_supported: namesIssuer } = await discover(config, now);
@@ -145,7 +145,7 @@ async function finish(c: LoginContext, cookie: string): Promise<Response> {
   // OpenID Connect Core §3.1.3.7: a token that was made for another client of this provider.
   if (claims.azp !== undefined && claims.azp !== config.client_id) throw foreign();
   if (claims.nonce !== login.nonce) throw foreign();
-  const { user } = await arrive(c.env, config, claims, now, true);
+  const { user } = await findOrCreateUser(c.env, config, claims, now, true);
   const secure = await isSecure(c);
   const session = await openSession(c.env, user.id, now, secure);
   return redirect(login.returnTo, [sessionCookieText(session, SESSION_MS, secure), cookie]);
@@ -159,7 +159,7 @@ function foreign(): ApiError {
 async function begun(c: LoginContext, now: number): Promise<Login | undefined> {
   const place = cookieOf(c.req.raw, LOGIN_COOKIES.login) === undefined ? 'login without TLS' : 'login';
   const sealed = cookieOf(c.req.raw, LOGIN_COOKIES[place]);
-  const text = sealed && (await unseal(await installationSecret(c.env), place, sealed));
+  const text = sealed && (await decryptText(await installationSecret(c.env), place, sealed));
   const login = text ? loginSchema.safeParse(JSON.parse(text)).data : undefined;
   return login === undefined || login.until <= now ? undefined : login;
 }
@@ -199,7 +199,7 @@ function callbackUri(c: LoginContext, publicUrl: string | undefined, own: OidcIs
 }
 
 async function isSecure(c: LoginContext): Promise<boolean> {
-  const { publicUrl } = await readSettings(c.env);
+  const { publicUrl } = await readGatewaySettings(c.env);
   return (publicUrl ?? c.req.url).startsWith('https:');
 }
 

@@ -2,8 +2,8 @@
 import * as z from 'zod';
 import { idSchema } from '../../../shared/lattice/node.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { quoted } from '../../../shared/openai/quoted.ts';
-import { recordOf, secureUrlSchema } from '../../described.ts';
+import { quoteForMessage } from '../../../shared/openai/quote-for-message.ts';
+import { boundedRecord, secureUrlSchema } from '../../http/schema-parts.ts';
 import { ROLES, type Role } from '../schema.ts';
 
 const ISSUERS_MAX = 8;
@@ -28,18 +28,22 @@ const issuerSchema = z.strictObject({
   admits: z.enum(['everybody', 'mapped', 'known']).default('known'),
   /** The claim that says what a person is, e.g. `groups` or `realm_access.roles`; without it roles are the operator's business. */
   role_claim: text.nullable().default(null),
-  roles: recordOf(text, z.strictObject({ role: z.enum(ROLES), provider: idSchema.optional() }), VALUES_MAX).default({}),
+  roles: boundedRecord(
+    text,
+    z.strictObject({ role: z.enum(ROLES), provider: idSchema.optional() }),
+    VALUES_MAX,
+  ).default({}),
   project_claim: text.nullable().default(null),
   /** Values of that claim to projects: the first that fits is the person's own, in the others they are members. */
-  projects: recordOf(text, projectIdSchema, VALUES_MAX).default({}),
+  projects: boundedRecord(text, projectIdSchema, VALUES_MAX).default({}),
   /** Values of that claim to projects that the person leads. */
-  leads: recordOf(text, projectIdSchema, VALUES_MAX).default({}),
+  leads: boundedRecord(text, projectIdSchema, VALUES_MAX).default({}),
   /** Keys of a person for whom the provider has not vouched for so many days rest until the next login; null: they go on. */
   lapse_days: z.int().min(1).max(3_650).nullable().default(90),
   /** The claim whose values are groups of access lists of models. */
   group_claim: text.nullable().default(null),
   /** Values of that claim to names of groups. */
-  groups: recordOf(text, groupSchema, VALUES_MAX).default({}),
+  groups: boundedRecord(text, groupSchema, VALUES_MAX).default({}),
 });
 
 export type OidcIssuer = z.infer<typeof issuerSchema>;
@@ -121,11 +125,11 @@ function emailOf({ email }: Claims): string | null | undefined {
 
 function nameOf({ name, preferred_username, email }: Claims): string | undefined {
   const given = [name, preferred_username, email].find((one) => typeof one === 'string');
-  return typeof given === 'string' ? shownName(given) : undefined;
+  return typeof given === 'string' ? displayName(given) : undefined;
 }
 
 /** A person's name as it is shown: a line of a terminal. */
-export function shownName(text: string): string {
+export function displayName(text: string): string {
   const plain = text
     .replace(/[\p{Cc}\u2028\u2029]/gu, ' ')
     // What is not seen, or turns the text around it, makes one person look like another; joiners are letters' own.
@@ -148,7 +152,7 @@ function valuesOf(claims: Claims, path: string | null): string[] {
 }
 
 function wrongClaim(path: string, what: string): ApiError {
-  const message = `The claim "${quoted(path)}" of your identity provider ${what}. Ask an operator of this gateway.`;
+  const message = `The claim "${quoteForMessage(path)}" of your identity provider ${what}. Ask an operator of this gateway.`;
   return new ApiError('permission_denied', message);
 }
 

@@ -2,10 +2,10 @@
 import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTPayload, jwtVerify } from 'jose';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { AdaptiveTimeout } from '../../../shared/patience/adaptive-timeout.ts';
 import { parseJson } from '../../../shared/text/json.ts';
-import { after } from '../../after.ts';
-import { patience } from '../../patience.ts';
+import { AdaptiveTimeout } from '../../../shared/timing/adaptive-timeout.ts';
+import { startTimer } from '../../platform/start-timer.ts';
+import { waitClock } from '../../platform/wait-clock.ts';
 import { unauthorized } from '../account.ts';
 import type { OidcIssuer } from './oidc-config.ts';
 
@@ -103,7 +103,7 @@ async function keysOf(config: OidcIssuer, now: number, maxAgeMs: number): Promis
     if (known !== undefined && now - known.at < maxAgeMs) return known.value;
     if ((keyQuestions.get(issuer) ?? 0) < KEY_QUESTIONS_MAX) break;
     if (known !== undefined) return known.value;
-    await new Promise<void>((resolve) => void after(KEYS_LOOK_MS, resolve));
+    await new Promise<void>((resolve) => void startTimer(KEYS_LOOK_MS, resolve));
   }
   keyQuestions.set(issuer, (keyQuestions.get(issuer) ?? 0) + 1);
   try {
@@ -193,7 +193,7 @@ async function fetchJson<T>(url: string, init: RequestInit, schema: z.ZodType<T>
   let response: Response;
   let text: string | undefined;
   try {
-    [response, text] = await patience.call(answers, async (signal) => {
+    [response, text] = await waitClock.call(answers, async (signal) => {
       const answer = await fetch(url, { ...init, redirect: 'manual', signal });
       return [answer, await boundedText(answer)] as const;
     });

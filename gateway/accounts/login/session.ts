@@ -3,10 +3,10 @@
 import { and, eq, gt, lt } from 'drizzle-orm';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import type { Env } from '../../env.ts';
-import type { HttpRequest } from '../../http.ts';
+import type { HttpRequest } from '../../http/http-request.ts';
 import { type Account, unauthorized } from '../account.ts';
-import { asked, database } from '../database.ts';
-import { findUser } from '../look-up.ts';
+import { database, queryOrUnavailable } from '../database.ts';
+import { findUser } from '../find-key.ts';
 import { sessions } from '../schema.ts';
 import { newInstallationSecret, sha256Hex } from '../secrets.ts';
 
@@ -49,13 +49,16 @@ export async function openSession(env: Pick<Env, 'DB'>, userId: string, now: num
   const token = newInstallationSecret();
   const db = database(env);
   const row = { hash: hashOf(token, secure), userId, createdAt: now, expiresAt: now + SESSION_MS };
-  await asked(db.batch([db.delete(sessions).where(lt(sessions.expiresAt, now)), db.insert(sessions).values(row)]));
+  await queryOrUnavailable(
+    db.batch([db.delete(sessions).where(lt(sessions.expiresAt, now)), db.insert(sessions).values(row)]),
+  );
   return token;
 }
 
 export async function closeSession(env: Pick<Env, 'DB'>, request: HttpRequest): Promise<void> {
   const token = tokenOf(request);
-  if (token !== undefined) await asked(database(env).delete(sessions).where(eq(sessions.hash, token.hash)));
+  if (token !== undefined)
+    await queryOrUnavailable(database(env).delete(sessions).where(eq(sessions.hash, token.hash)));
 }
 
 export function hasSession(request: HttpRequest): boolean {
@@ -70,7 +73,7 @@ export async function sessionAccount(env: Pick<Env, 'DB'>, request: HttpRequest,
   const token = tokenOf(request);
   if (token === undefined) throw unauthorized('Log in, or send a key.');
   requireSameOrigin(request);
-  const [row] = await asked(
+  const [row] = await queryOrUnavailable(
     database(env)
       .select()
       .from(sessions)

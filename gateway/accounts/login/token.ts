@@ -5,7 +5,7 @@ import type { Env } from '../../env.ts';
 import { type Account, unauthorized } from '../account.ts';
 import { verifyToken } from './oidc.ts';
 import type { OidcIssuer } from './oidc-config.ts';
-import { arrive } from './people.ts';
+import { findOrCreateUser } from './sign-in.ts';
 
 /** Three parts of base64url; keys of ours have no dots. */
 const JWT = /^[\w-]+\.[\w-]+\.[\w-]*$/;
@@ -28,7 +28,7 @@ export async function tokenAccount(
     throw unauthorized('Tokens of this issuer are not accepted here.');
   const claims = await verifyToken(config, token, config.audience, now);
   try {
-    const { account } = await arrive(env, config, claims, now);
+    const { account } = await findOrCreateUser(env, config, claims, now);
     return { ...account, expiresAt: (claims.exp ?? 0) * 1000 };
   } catch (error) {
     // To an API a user who may not come in is one whose credentials are no good.

@@ -3,12 +3,12 @@ import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { hasAccess } from '../../accounts/catalogue.ts';
 import { MODALITIES, modelCards } from '../../accounts/schema.ts';
-import { readSettings } from '../../accounts/settings.ts';
-import { CONTROL_FREE } from '../../described.ts';
-import { modelParam } from '../../described-route.ts';
-import { listOf } from '../fields.ts';
+import { readGatewaySettings } from '../../accounts/settings.ts';
+import { modelParam } from '../../http/route-description.ts';
+import { CONTROL_FREE } from '../../http/schema-parts.ts';
+import { listSchema } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { ModelRows, modelSchema } from './model-rows.ts';
 
 /** Cards in all: the catalogue reads them at once. */
@@ -55,9 +55,9 @@ export const modelCardRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/model-cards',
     summary: 'What operators say of models: description, licence, size, context, what they read and write.',
-    answer: listOf(cardSchema),
+    answer: listSchema(cardSchema),
     run: async (call) => {
-      const settings = await readSettings(call.env);
+      const settings = await readGatewaySettings(call.env);
       return rows.list(call, (model) => hasAccess(settings, call.account, model));
     },
   }),
@@ -85,7 +85,7 @@ export const modelCardRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function putCard(call: Call<z.infer<typeof putSchema>>): Promise<object> {
+async function putCard(call: AdminCall<z.infer<typeof putSchema>>): Promise<object> {
   const model = call.param('id');
   if (await rows.isFull(call, model))
     throw new ApiError('invalid_request', `At most ${CARDS_MAX} models can be described. Delete some first.`);

@@ -6,12 +6,12 @@ import { type Account, mayUseModel } from '../../accounts/account.ts';
 import { hasAccess } from '../../accounts/catalogue.ts';
 import { database } from '../../accounts/database.ts';
 import { catalogue } from '../../accounts/schema.ts';
-import { CATALOGUE_MAX, readSettings } from '../../accounts/settings.ts';
-import { modelParam } from '../../described-route.ts';
-import { listOf, time } from '../fields.ts';
+import { CATALOGUE_MAX, readGatewaySettings } from '../../accounts/settings.ts';
+import { modelParam } from '../../http/route-description.ts';
+import { isoTime, listSchema } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
 import { requireUser } from '../references.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { ModelRows, modelSchema } from './model-rows.ts';
 
 type Row = typeof catalogue.$inferSelect;
@@ -70,7 +70,7 @@ export const catalogueRoutes: readonly AdminRoute[] = [
     path: '/catalogue',
     summary:
       'What the catalogue says of the models that the caller may use: owner, whether it is always there, and when it ends.',
-    answer: listOf(entrySchema),
+    answer: listSchema(entrySchema),
     run: listEntries,
   }),
   route({
@@ -97,13 +97,13 @@ export const catalogueRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function listEntries(call: Call): Promise<object> {
+async function listEntries(call: AdminCall): Promise<object> {
   const { env, account } = call;
-  const settings = await readSettings(env);
+  const settings = await readGatewaySettings(env);
   return rows.list(call, (model) => mayUseModel(account, model) && hasAccess(settings, account, model));
 }
 
-async function patchEntry(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
+async function patchEntry(call: AdminCall<z.infer<typeof patchSchema>>): Promise<object> {
   const { body, env, now } = call;
   const model = call.param('id');
   if (await rows.isFull(call, model))
@@ -146,7 +146,11 @@ function requireOrder({ model, deprecatedAt, sunsetAt, successor }: Row): void {
 }
 
 /** The key that takes the place of `old` is let in where that was. What `old` took the place of is let in no more: lists do not grow. */
-export function listSuccessor(env: Call['env'], old: { id: string; rotatedFrom: string | null }, next: string) {
+export function extendAccessLists(
+  env: AdminCall['env'],
+  old: { id: string; rotatedFrom: string | null },
+  next: string,
+) {
   const { access } = catalogue;
   const more = sql`json_insert(${access}, '$[#]', ${next})`;
   const former = old.rotatedFrom ?? '';
@@ -167,8 +171,8 @@ function view(row: Row, { role }: Pick<Account, 'role'>): z.infer<typeof entrySc
     access: role === 'operator' ? row.access : null,
     restricted: row.access !== null,
     always_on: row.alwaysOn,
-    deprecated_at: time(row.deprecatedAt),
-    sunset_at: time(row.sunsetAt),
+    deprecated_at: isoTime(row.deprecatedAt),
+    sunset_at: isoTime(row.sunsetAt),
     successor: row.successor,
     updated_at: rfc3339(row.updatedAt),
   };

@@ -3,14 +3,14 @@ import { asc, count, eq, ne } from 'drizzle-orm';
 import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
 import type { Account } from '../../accounts/account.ts';
-import { asked, database } from '../../accounts/database.ts';
+import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import type { Env } from '../../env.ts';
-import { change, tell } from '../change.ts';
-import type { Call } from '../route.ts';
+import { applyChange, notifyIsolates } from '../change.ts';
+import type { AdminCall } from '../route.ts';
 
 export const modelSchema = z.string().min(1).max(256);
 
-type AnyCall = Call<unknown, unknown>;
+type AnyCall = AdminCall<unknown, unknown>;
 type ModelTable = SQLiteTable & { model: SQLiteColumn };
 type Row<T extends ModelTable> = T['$inferSelect'];
 
@@ -41,7 +41,7 @@ export class ModelRows<T extends ModelTable> {
       .select()
       .from(this.#table as SQLiteTable)
       .orderBy(asc(model));
-    const rows = await asked(query.limit(this.#max));
+    const rows = await queryOrUnavailable(query.limit(this.#max));
     const data = rows.filter((row) => keep(row.model)).map((row) => this.#view(row, account));
     return { object: 'list', data, has_more: false };
   }
@@ -51,7 +51,7 @@ export class ModelRows<T extends ModelTable> {
       .select()
       .from(this.#table as SQLiteTable)
       .where(eq(this.#table.model, model));
-    const [row] = await asked(query);
+    const [row] = await queryOrUnavailable(query);
     return row;
   }
 
@@ -60,7 +60,7 @@ export class ModelRows<T extends ModelTable> {
     const others = database(env)
       .select({ n: count() })
       .from(this.#table as SQLiteTable);
-    const [row] = await asked(others.where(ne(this.#table.model, model)));
+    const [row] = await queryOrUnavailable(others.where(ne(this.#table.model, model)));
     return (row?.n ?? 0) >= this.#max;
   }
 
@@ -72,7 +72,7 @@ export class ModelRows<T extends ModelTable> {
     const after = this.#view(row, call.account);
     const what = { action: `${this.#kind}.update`, object: model, after };
     const was = before && this.#view(before, call.account);
-    await change(call, [insert.onConflictDoUpdate({ target: this.#table.model, set })], { ...what, before: was });
+    await applyChange(call, [insert.onConflictDoUpdate({ target: this.#table.model, set })], { ...what, before: was });
     return after;
   }
 
@@ -80,12 +80,12 @@ export class ModelRows<T extends ModelTable> {
   async delete(call: AnyCall, model: string): Promise<boolean> {
     const before = await this.find(call, model);
     if (before === undefined) {
-      await tell(call.env);
+      await notifyIsolates(call.env);
       return false;
     }
     const write = database(call.env).delete(this.#table).where(eq(this.#table.model, model));
     const what = { action: `${this.#kind}.delete`, object: model, before: this.#view(before, call.account) };
-    await change(call, [write], what);
+    await applyChange(call, [write], what);
     return true;
   }
 }

@@ -2,16 +2,16 @@
 import { and, isNotNull, ne } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { asked, database } from '../../accounts/database.ts';
+import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { MODEL_CLASSES } from '../../accounts/model-classes.ts';
 import { maxRetriesSchema } from '../../accounts/retry-settings.ts';
 import { aliasesSchema, fallbacksSchema, startWaitSchema, timeoutSchema } from '../../accounts/routing-settings.ts';
 import { modelSettings } from '../../accounts/schema.ts';
 import { MODEL_SETTINGS_MAX } from '../../accounts/settings.ts';
-import { modelParam } from '../../described-route.ts';
-import { listOf, policySchema } from '../fields.ts';
+import { modelParam } from '../../http/route-description.ts';
+import { listSchema, policySchema } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { ModelRows, modelSchema } from './model-rows.ts';
 
 /** A PUT says everything: what it leaves out goes back to the gateway's default. */
@@ -52,7 +52,7 @@ export const modelRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/models',
     summary: 'Models with settings of their own.',
-    answer: listOf(settingsSchema),
+    answer: listSchema(settingsSchema),
     run: (call) => rows.list(call),
   }),
   route({
@@ -93,7 +93,7 @@ export const modelRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function putModel(call: Call<z.infer<typeof putSchema>>): Promise<object> {
+async function putModel(call: AdminCall<z.infer<typeof putSchema>>): Promise<object> {
   const model = call.param('id');
   if (await rows.isFull(call, model)) {
     const message = `At most ${MODEL_SETTINGS_MAX} models can have settings of their own. Delete some first.`;
@@ -127,13 +127,13 @@ function columns(body: z.infer<typeof putSchema>, now: number) {
 }
 
 /** @throws ApiError 422 where one of the names stands for another model already, or for none */
-async function requireFree({ env, body }: Call<z.infer<typeof putSchema>>, model: string): Promise<void> {
+async function requireFree({ env, body }: AdminCall<z.infer<typeof putSchema>>, model: string): Promise<void> {
   const { aliases, fallbacks } = body;
   const twice = aliases.find((name, at) => name === model || aliases.indexOf(name) !== at);
   if (twice !== undefined) throw refused('aliases', `"${twice}" stands there twice, or is the model itself.`);
   if (fallbacks.includes(model)) throw refused('fallbacks', 'a model is no fallback of its own.');
   if (aliases.length === 0) return;
-  const others = await asked(
+  const others = await queryOrUnavailable(
     database(env)
       .select({ model: modelSettings.model, aliases: modelSettings.aliases })
       .from(modelSettings)

@@ -5,10 +5,10 @@ import { ApiError } from '../../../shared/openai/errors.ts';
 import { kindSchema, kindsSchema, weightRuleSchema, weightsSchema } from '../../accounts/routing-settings.ts';
 import { modelWeights } from '../../accounts/schema.ts';
 import { MODEL_SETTINGS_MAX } from '../../accounts/settings.ts';
-import { modelParam } from '../../described-route.ts';
-import { listOf } from '../fields.ts';
+import { modelParam } from '../../http/route-description.ts';
+import { listSchema } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { ModelRows, modelSchema } from './model-rows.ts';
 
 const putSchema = z.strictObject({ weights: weightsSchema, kinds: kindsSchema.optional() });
@@ -32,7 +32,7 @@ export const routingRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/routing',
     summary: 'Models with weights.',
-    answer: listOf(routingSchema),
+    answer: listSchema(routingSchema),
     run: (call) => rows.list(call),
   }),
   route({
@@ -74,7 +74,7 @@ export const routingRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function put(call: Call<z.infer<typeof putSchema>>): Promise<object> {
+async function put(call: AdminCall<z.infer<typeof putSchema>>): Promise<object> {
   const model = call.param('model');
   if (await rows.isFull(call, model))
     throw new ApiError(

@@ -1,15 +1,26 @@
 /** Deployments on nodes that wait for one: what a node would run, and orders to begin and to end, signed by this gateway's key. */
 import * as z from 'zod';
-import { type Deployment, type Described, deploymentSchema, offerSchema } from '../../../shared/deployment/answer.ts';
+import {
+  type DeploymentState,
+  deploymentStateSchema,
+  offerSchema,
+  type TemplateDescription,
+} from '../../../shared/deployment/answer.ts';
 import type { RefusalCode } from '../../../shared/deployment/error.ts';
-import { deploymentIdSchema, type Wish } from '../../../shared/deployment/order.ts';
+import { type DeploymentRequest, deploymentIdSchema } from '../../../shared/deployment/order.ts';
 import { parametersSchema, templateNameSchema } from '../../../shared/deployment/parameters.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import type { OrderReply } from '../../registry/orders.ts';
-import { writeDown } from '../change.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { recordIntent } from '../change.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { SESSION_PARAM, sessionOf } from '../session.ts';
-import { type Agreed, notUnderstood, orderFrom, sendOrder, type Unsigned } from './orders.ts';
+import {
+  type AcceptedAnswer,
+  answerNotUnderstoodError,
+  sendOrder,
+  signOrderFor,
+  type UnsignedReply,
+} from './orders.ts';
 
 const PATH = '/nodes/:session/deployment';
 
@@ -28,7 +39,7 @@ const answered = z.object({
   object: z.literal('deployment'),
   session: z.string(),
   /** What is deployed there, is about to be, or failed last. */
-  deployment: deploymentSchema.nullable(),
+  deployment: deploymentStateSchema.nullable(),
 });
 
 export const deploymentRoutes: readonly AdminRoute[] = [
@@ -67,10 +78,10 @@ export const deploymentRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function readDeployment(call: Call): Promise<object> {
+async function readDeployment(call: AdminCall): Promise<object> {
   const session = sessionOf(call);
   const { account } = call;
-  const reply = await orderFrom(call, session);
+  const reply = await signOrderFor(call, session);
   const provider = 'provider' in reply ? reply.provider : undefined;
   // Others' nodes are not there, rather than forbidden.
   if (account.role !== 'operator' && account.provider !== provider) throw unknown(session);
@@ -78,52 +89,52 @@ async function readDeployment(call: Call): Promise<object> {
   return { object: 'deployment', session, deployment, offers };
 }
 
-async function putDeployment(call: Call<z.infer<typeof putSchema>>): Promise<Response> {
+async function putDeployment(call: AdminCall<z.infer<typeof putSchema>>): Promise<Response> {
   const session = sessionOf(call);
   const { template, parameters, id = `dep-${crypto.randomUUID().slice(0, 18)}` } = call.body;
-  const wish: Wish = { action: 'start', id, template, parameters };
-  return obey(call, session, wish, {
+  const request: DeploymentRequest = { action: 'start', id, template, parameters };
+  return obey(call, session, request, {
     action: 'deployment.start',
     object: session,
     after: { id, template, parameters },
   });
 }
 
-async function deleteDeployment(call: Call<unknown, z.infer<typeof deleteSchema>>): Promise<Response> {
+async function deleteDeployment(call: AdminCall<unknown, z.infer<typeof deleteSchema>>): Promise<Response> {
   const session = sessionOf(call);
-  const reply = await orderFrom(call, session);
+  const reply = await signOrderFor(call, session);
   const { deployment } = describedIn(await send(call, session, reply));
   if (deployment === undefined || deployment.state === 'failed')
     throw new ApiError('not_found', `Nothing is deployed on session ${session}.`);
   const { id } = deployment;
-  const wish: Wish = { action: 'stop', id, drain_ms: call.query.drain_ms };
-  return obey(call, session, wish, { action: 'deployment.stop', object: session, before: deployment });
+  const request: DeploymentRequest = { action: 'stop', id, drain_ms: call.query.drain_ms };
+  return obey(call, session, request, { action: 'deployment.stop', object: session, before: deployment });
 }
 
 /** Written down first: an order that then fails is on record as tried. */
 async function obey(
-  call: Call<unknown, unknown>,
+  call: AdminCall<unknown, unknown>,
   session: string,
-  wish: Wish,
-  what: Parameters<typeof writeDown>[1],
+  request: DeploymentRequest,
+  what: Parameters<typeof recordIntent>[1],
 ): Promise<Response> {
-  const reply = await orderFrom(call, session, wish);
-  if (reply.kind === 'signed') await writeDown(call, what);
+  const reply = await signOrderFor(call, session, request);
+  if (reply.kind === 'signed') await recordIntent(call, what);
   const answer = await send(call, session, reply);
-  if (answer.kind !== 'accepted') throw notUnderstood();
-  const deployment: Deployment = answer.deployment;
+  if (answer.kind !== 'accepted') throw answerNotUnderstoodError();
+  const deployment: DeploymentState = answer.deployment;
   return call.c.json({ object: 'deployment', session, deployment }, 202, { 'cache-control': 'no-store' });
 }
 
 /** @throws ApiError for everything but an answer that agrees */
-async function send(call: Call<unknown, unknown>, session: string, reply: OrderReply): Promise<Agreed> {
+async function send(call: AdminCall<unknown, unknown>, session: string, reply: OrderReply): Promise<AcceptedAnswer> {
   if (reply.kind !== 'signed') throw unsigned(session, reply);
   return sendOrder(call, session, reply.order, codeOf);
 }
 
-function describedIn(answer: Agreed): Described {
+function describedIn(answer: AcceptedAnswer): TemplateDescription {
   if (answer.kind === 'described') return answer;
-  throw notUnderstood();
+  throw answerNotUnderstoodError();
 }
 
 function codeOf(code: RefusalCode): 'unprocessable_content' | 'deployment_refused' {
@@ -134,7 +145,7 @@ function unknown(session: string): ApiError {
   return new ApiError('not_found', `There is no session ${session}.`);
 }
 
-function unsigned(session: string, reply: Unsigned): ApiError {
+function unsigned(session: string, reply: UnsignedReply): ApiError {
   switch (reply.kind) {
     case 'unknown':
       return unknown(session);

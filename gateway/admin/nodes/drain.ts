@@ -2,13 +2,13 @@
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { RATE_FRAME } from '../../../shared/wire/limits.ts';
-import { writeDown } from '../change.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { recordIntent } from '../change.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { SESSION_PARAM, sessionOf } from '../session.ts';
-import { notUnderstood, orderFrom, sendOrder, type Unsigned } from './orders.ts';
+import { answerNotUnderstoodError, sendOrder, signOrderFor, type UnsignedReply } from './orders.ts';
 
 /** The first that obey an order to drain also read this frame, and say so. */
-export const DRAINS_FROM = RATE_FRAME;
+export const DRAIN_FRAMES_MIN = RATE_FRAME;
 
 export const drainRoutes: readonly AdminRoute[] = [
   route({
@@ -30,23 +30,23 @@ export const drainRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function drainNode(call: Call): Promise<Response> {
+async function drainNode(call: AdminCall): Promise<Response> {
   const session = sessionOf(call);
   const { account, env } = call;
-  const reply = await orderFrom(call, session, { action: 'drain' });
+  const reply = await signOrderFor(call, session, { action: 'drain' });
   // Others' nodes are not there, rather than forbidden.
   if (account.role !== 'operator' && reply.kind !== 'powerless' && account.provider !== reply.provider)
     throw orderRefusal(session, { kind: 'unknown' });
   if (reply.kind !== 'signed') throw orderRefusal(session, reply);
-  if (!(await takesOrders(env, session))) throw tooOld(session);
-  await writeDown(call, { action: 'node.drain', object: session, before: { provider: reply.provider } });
+  if (!(await acceptsOrders(env, session))) throw agentTooOldError(session);
+  await recordIntent(call, { action: 'node.drain', object: session, before: { provider: reply.provider } });
   const answer = await sendOrder(call, session, reply.order, () => 'order_refused');
-  if (answer.kind !== 'draining') throw notUnderstood();
+  if (answer.kind !== 'draining') throw answerNotUnderstoodError();
   const { running } = answer;
   return call.c.json({ object: 'node', session, draining: true, running }, 202, { 'cache-control': 'no-store' });
 }
 
-export function tooOld(session: string): ApiError {
+export function agentTooOldError(session: string): ApiError {
   return new ApiError(
     'order_refused',
     `The agent of session ${session} is too old to be drained from here: \`otela-agent drain\` or SIGTERM on its machine does it.`,
@@ -54,14 +54,14 @@ export function tooOld(session: string): ApiError {
 }
 
 /** An older agent closes its tunnel when it reads an order. @throws ApiError where the tunnel is not open here */
-export async function takesOrders(env: Call['env'], session: string): Promise<boolean> {
+export async function acceptsOrders(env: AdminCall['env'], session: string): Promise<boolean> {
   const status = await env.TUNNEL.getByName(session).status();
   if (status === null) throw orderRefusal(session, { kind: 'unreachable' });
-  return status.reads >= DRAINS_FROM;
+  return status.reads >= DRAIN_FRAMES_MIN;
 }
 
 /** Why no order reaches a session. */
-export function orderRefusal(session: string, reply: Unsigned): ApiError {
+export function orderRefusal(session: string, reply: UnsignedReply): ApiError {
   switch (reply.kind) {
     case 'unknown':
       return new ApiError('not_found', `There is no session ${session}.`);

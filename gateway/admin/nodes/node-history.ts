@@ -2,10 +2,10 @@
 import * as z from 'zod';
 import { DEPARTURE_CAUSES, departureCause } from '../../../shared/lattice/departure.ts';
 import { NODE_EVENTS } from '../../registry/views/history.ts';
-import { listOf } from '../fields.ts';
-import { list, rfc3339 } from '../list.ts';
+import { listSchema } from '../fields.ts';
+import { listPage, rfc3339 } from '../list.ts';
 import { type AdminRoute, route } from '../route.ts';
-import { asking } from '../session.ts';
+import { askRegistry } from '../session.ts';
 
 const querySchema = z.strictObject({
   limit: z.coerce.number().int().min(1).max(1_000).default(100),
@@ -38,15 +38,15 @@ export const nodeHistoryRoutes: readonly AdminRoute[] = [
     summary:
       'Joins and losses, newest first: the last 20,000 of 30 days. All for operators, of their own nodes for providers.',
     query: querySchema,
-    answer: listOf(eventSchema),
+    answer: listSchema(eventSchema),
     run: async ({ env, query, account }) => {
       const provider = account.role === 'operator' ? undefined : (account.provider ?? '');
-      const found = await asking(env, (registry) => registry.history({ ...query, provider }));
+      const found = await askRegistry(env, (registry) => registry.history({ ...query, provider }));
       const events = found.map(({ at, ...event }) => {
         const cause = event.event === 'left' ? departureCause(event.reason) : null;
         return { object: 'node_event', ...event, at: rfc3339(at), cause };
       });
-      return list(events, query);
+      return listPage(events, query);
     },
   }),
 ];

@@ -6,9 +6,9 @@ import { ApiError } from '../../../shared/openai/errors.ts';
 import { breakerAt, type LiveState, LOAD_KNOWN_MS } from '../../../shared/routing/load.ts';
 import type { TunnelStatus } from '../../tunnel/object.ts';
 import { rfc3339 } from '../list.ts';
-import type { Call } from '../route.ts';
-import { asking, sessionOf } from '../session.ts';
-import { DRAINS_FROM } from './drain.ts';
+import type { AdminCall } from '../route.ts';
+import { askRegistry, sessionOf } from '../session.ts';
+import { DRAIN_FRAMES_MIN } from './drain.ts';
 
 const count = z.number().int().min(0);
 
@@ -74,17 +74,17 @@ export const querySchema = z.strictObject({
 });
 
 /** All of them for operators, their own for a provider's people, ordered by session. */
-export async function listNodes(call: Call<unknown, z.infer<typeof querySchema>>): Promise<object> {
+export async function listNodes(call: AdminCall<unknown, z.infer<typeof querySchema>>): Promise<object> {
   const { env, now, query, account } = call;
   const provider = account.role === 'operator' ? undefined : (account.provider ?? '');
-  const { nodes, more } = await asking(env, (registry) => registry.look({ ...query, provider }));
+  const { nodes, more } = await askRegistry(env, (registry) => registry.look({ ...query, provider }));
   return { object: 'list', data: nodes.map(({ entry, live }) => view(entry, live, now)), has_more: more };
 }
 
-export async function readNode(call: Call): Promise<object> {
+export async function readNode(call: AdminCall): Promise<object> {
   const { env, now, account } = call;
   const session = sessionOf(call);
-  const { nodes } = await asking(env, (registry) => registry.look({ session, limit: 1 }));
+  const { nodes } = await askRegistry(env, (registry) => registry.look({ session, limit: 1 }));
   const [found] = nodes;
   // Others' nodes are not there, rather than forbidden.
   if (found === undefined || (account.role !== 'operator' && found.entry.provider !== account.provider))
@@ -98,7 +98,7 @@ export async function readNode(call: Call): Promise<object> {
     tunnel: status && {
       connected_at: rfc3339(status.connectedAt),
       heard_at: rfc3339(status.heardAt),
-      drains: status.reads >= DRAINS_FROM,
+      drains: status.reads >= DRAIN_FRAMES_MIN,
       outbox: status.outbox,
     },
     ...(status === undefined ? { tunnel: null } : {}),
@@ -108,7 +108,7 @@ export async function readNode(call: Call): Promise<object> {
   };
 }
 
-async function statusOf(env: Call['env'], session: string): Promise<TunnelStatus | undefined> {
+async function statusOf(env: AdminCall['env'], session: string): Promise<TunnelStatus | undefined> {
   try {
     return (await env.TUNNEL.getByName(session).status()) ?? undefined;
   } catch {

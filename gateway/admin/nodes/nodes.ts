@@ -2,10 +2,10 @@
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { LOCAL_ISSUER } from '../../../shared/routing/trust.ts';
-import { writeDown } from '../change.ts';
-import { listOf } from '../fields.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
-import { asking, SESSION_PARAM, sessionOf } from '../session.ts';
+import { recordIntent } from '../change.ts';
+import { listSchema } from '../fields.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
+import { askRegistry, SESSION_PARAM, sessionOf } from '../session.ts';
 import { listNodes, nodeSchema, oneNodeSchema, querySchema, readNode } from './node-views.ts';
 
 export const nodeRoutes: readonly AdminRoute[] = [
@@ -15,7 +15,7 @@ export const nodeRoutes: readonly AdminRoute[] = [
     path: '/nodes',
     summary: 'Sessions with their load, breaker and requests in flight; all for operators, their own for providers.',
     query: querySchema,
-    answer: listOf(nodeSchema),
+    answer: listSchema(nodeSchema),
     run: listNodes,
   }),
   route({
@@ -47,9 +47,9 @@ export const nodeRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function readLogs(call: Call): Promise<Response> {
+async function readLogs(call: AdminCall): Promise<Response> {
   const session = sessionOf(call);
-  const tail = await asking(call.env, (registry) => registry.log(session));
+  const tail = await askRegistry(call.env, (registry) => registry.log(session));
   const { role, provider } = call.account;
   // Others' logs are not there, rather than forbidden: who is told that something is there knows more than before.
   if (tail === null || (role !== 'operator' && tail.provider !== provider))
@@ -64,12 +64,12 @@ async function readLogs(call: Call): Promise<Response> {
   });
 }
 
-async function endSession(call: Call): Promise<object> {
+async function endSession(call: AdminCall): Promise<object> {
   const session = sessionOf(call);
-  const { nodes } = await asking(call.env, (registry) => registry.look({ session, limit: 1 }));
+  const { nodes } = await askRegistry(call.env, (registry) => registry.look({ session, limit: 1 }));
   const { issuer, provider } = nodes[0]?.entry ?? {};
-  if (issuer === LOCAL_ISSUER) await writeDown(call, { action: 'node.end', object: session, before: { provider } });
-  const evicted = await asking(call.env, (registry) => registry.evict(session));
+  if (issuer === LOCAL_ISSUER) await recordIntent(call, { action: 'node.end', object: session, before: { provider } });
+  const evicted = await askRegistry(call.env, (registry) => registry.evict(session));
   if (!evicted) throw new ApiError('not_found', `Session ${session} is not one of this gateway's issuer.`);
   return { object: 'node', session, deleted: true };
 }

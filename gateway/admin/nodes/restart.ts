@@ -1,10 +1,10 @@
 /** An agent begins anew as the version that is installed at its place: what a rollout does, node by node. */
 import * as z from 'zod';
-import { writeDown } from '../change.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { recordIntent } from '../change.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { SESSION_PARAM, sessionOf } from '../session.ts';
-import { orderRefusal, takesOrders, tooOld } from './drain.ts';
-import { notUnderstood, orderFrom, sendOrder } from './orders.ts';
+import { acceptsOrders, agentTooOldError, orderRefusal } from './drain.ts';
+import { answerNotUnderstoodError, sendOrder, signOrderFor } from './orders.ts';
 
 const bodySchema = z.strictObject({
   /** Which version has to be installed there. */
@@ -35,24 +35,24 @@ export const restartRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function restartNode(call: Call<z.infer<typeof bodySchema>>): Promise<Response> {
+async function restartNode(call: AdminCall<z.infer<typeof bodySchema>>): Promise<Response> {
   const session = sessionOf(call);
   const { account, env, body } = call;
   const { version } = body;
-  const reply = await orderFrom(call, session, { action: 'restart', version });
+  const reply = await signOrderFor(call, session, { action: 'restart', version });
   // Others' nodes are not there, rather than forbidden.
   if (account.role !== 'operator' && reply.kind !== 'powerless' && account.provider !== reply.provider)
     throw orderRefusal(session, { kind: 'unknown' });
   if (reply.kind !== 'signed') throw orderRefusal(session, reply);
-  if (!(await takesOrders(env, session))) throw tooOld(session);
-  await writeDown(call, {
+  if (!(await acceptsOrders(env, session))) throw agentTooOldError(session);
+  await recordIntent(call, {
     action: 'node.restart',
     object: session,
     before: { provider: reply.provider },
     after: { version },
   });
   const answer = await sendOrder(call, session, reply.order, () => 'order_refused');
-  if (answer.kind !== 'restarting') throw notUnderstood();
+  if (answer.kind !== 'restarting') throw answerNotUnderstoodError();
   const { running, from } = answer;
   return call.c.json({ object: 'node', session, restarting: true, from, version, running }, 202, {
     'cache-control': 'no-store',

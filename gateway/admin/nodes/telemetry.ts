@@ -2,10 +2,10 @@
 import * as z from 'zod';
 import { inspectedSchema } from '../../../shared/deployment/answer.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { SESSION_PARAM, sessionOf } from '../session.ts';
-import { orderRefusal, takesOrders } from './drain.ts';
-import { notUnderstood, orderFrom, sendOrder } from './orders.ts';
+import { acceptsOrders, orderRefusal } from './drain.ts';
+import { answerNotUnderstoodError, sendOrder, signOrderFor } from './orders.ts';
 
 const telemetrySchema = inspectedSchema.omit({ kind: true }).extend({
   object: z.literal('node_telemetry'),
@@ -25,18 +25,18 @@ export const telemetryRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function readTelemetry(call: Call): Promise<object> {
+async function readTelemetry(call: AdminCall): Promise<object> {
   const session = sessionOf(call);
   const { account } = call;
-  const reply = await orderFrom(call, session, { action: 'inspect' });
+  const reply = await signOrderFor(call, session, { action: 'inspect' });
   // A node of another provider is answered as if it did not exist.
   if (account.role !== 'operator' && reply.kind !== 'powerless' && account.provider !== reply.provider)
     throw orderRefusal(session, { kind: 'unknown' });
   if (reply.kind !== 'signed') throw orderRefusal(session, reply);
-  if (!(await takesOrders(call.env, session)))
+  if (!(await acceptsOrders(call.env, session)))
     throw new ApiError('order_refused', `The agent of session ${session} is too old to tell what its engine prints.`);
   const answer = await sendOrder(call, session, reply.order, () => 'order_refused');
-  if (answer.kind !== 'inspected') throw notUnderstood();
+  if (answer.kind !== 'inspected') throw answerNotUnderstoodError();
   const { kind: _kind, ...told } = answer;
   return { object: 'node_telemetry', session, ...told };
 }

@@ -1,6 +1,6 @@
 /** Parts of an OpenAPI document that are made of zod's schemas. */
 import * as z from 'zod';
-import type { DescribedRoute } from '../../described-route.ts';
+import type { RouteDescription } from '../../http/route-description.ts';
 import type { AdminRoute } from '../route.ts';
 
 export interface Operation {
@@ -55,7 +55,7 @@ export function contentOf(answer: z.ZodType | undefined): object {
   return answer === undefined ? {} : { content: { [JSON_TYPE]: { schema: schemaOf(answer, 'output') } } };
 }
 
-export function describedOperation({ method, path, summary, ...of }: DescribedRoute): Operation {
+export function describedOperation({ method, path, summary, ...of }: RouteDescription): Operation {
   const example = of.example === undefined ? {} : { example: of.example };
   const requestOf = (type: string, schema: z.ZodType) => ({
     requestBody: { required: true, content: { [type]: { schema: schemaOf(schema, 'input'), ...example } } },

@@ -2,17 +2,17 @@
 import { and, count, eq, gt, inArray, lt, ne, or, type SQL, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { asked, database } from '../../accounts/database.ts';
+import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { accessRequests, catalogue, projectMembers, users } from '../../accounts/schema.ts';
 import { newId } from '../../accounts/secrets.ts';
-import { CONTROL_FREE } from '../../described.ts';
-import { change, createOnce } from '../change.ts';
-import { listOf, pageOf, time } from '../fields.ts';
+import { CONTROL_FREE } from '../../http/schema-parts.ts';
+import { applyChange, createOnce } from '../change.ts';
+import { isoTime, listSchema, readPage } from '../fields.ts';
 import { pageSchema, rfc3339 } from '../list.ts';
 import { requireProject } from '../references.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { memberId } from './member-view.ts';
-import { leads } from './members.ts';
+import { isProjectLead } from './members.ts';
 
 type Row = typeof accessRequests.$inferSelect;
 
@@ -61,7 +61,7 @@ export const accessRequestRoutes: readonly AdminRoute[] = [
     path: '/access-requests',
     summary: 'Requests for access: one’s own, and those that the caller decides.',
     query: pageSchema,
-    answer: listOf(requestSchema.extend({ user_name: z.string().nullable() })),
+    answer: listSchema(requestSchema.extend({ user_name: z.string().nullable() })),
     run: listRequests,
   }),
   route({
@@ -77,15 +77,15 @@ export const accessRequestRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function listRequests(call: Call<undefined, z.infer<typeof pageSchema>>): Promise<object> {
-  const { data, has_more } = await pageOf(call.env, accessRequests, call.query, seen(call), view);
+async function listRequests(call: AdminCall<undefined, z.infer<typeof pageSchema>>): Promise<object> {
+  const { data, has_more } = await readPage(call.env, accessRequests, call.query, seen(call), view);
   const names = new Map<string, string>();
   const ids = [...new Set(data.map(({ user_id }) => user_id))];
   // D1 takes a hundred values in one statement.
   for (let from = 0; from < ids.length; from += 90) {
     const some = inArray(users.id, ids.slice(from, from + 90));
     const query = database(call.env).select({ id: users.id, name: users.name }).from(users).where(some);
-    for (const { id, name } of await asked(query)) names.set(id, name);
+    for (const { id, name } of await queryOrUnavailable(query)) names.set(id, name);
   }
   return {
     object: 'list',
@@ -94,7 +94,7 @@ async function listRequests(call: Call<undefined, z.infer<typeof pageSchema>>): 
   };
 }
 
-async function createRequest(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+async function createRequest(call: AdminCall<z.infer<typeof createSchema>>): Promise<Response> {
   const { account, env, now, body } = call;
   const { userId } = account;
   if (userId === undefined) throw new ApiError('permission_denied', 'Only a person can ask for access.');
@@ -121,18 +121,18 @@ async function createRequest(call: Call<z.infer<typeof createSchema>>): Promise<
     shown: view(row),
     check: () => requireRoom(call, userId),
     find: async (id) => {
-      const [known] = await asked(db.select().from(accessRequests).where(eq(accessRequests.id, id)));
+      const [known] = await queryOrUnavailable(db.select().from(accessRequests).where(eq(accessRequests.id, id)));
       return known && view(known);
     },
   });
 }
 
 /** Whether project and model are there is not told: it is seen by those who decide. @throws ApiError 429 */
-async function requireRoom({ env, now }: Call<unknown>, userId: string): Promise<void> {
+async function requireRoom({ env, now }: AdminCall<unknown>, userId: string): Promise<void> {
   const db = database(env);
   const mine = eq(accessRequests.userId, userId);
   const counted = (where: SQL | undefined) => db.select({ n: count() }).from(accessRequests).where(and(mine, where));
-  const [[open], [today]] = await asked(
+  const [[open], [today]] = await queryOrUnavailable(
     db.batch([counted(eq(accessRequests.status, 'open')), counted(gt(accessRequests.createdAt, now - DAY_MS))]),
   );
   if ((open?.n ?? 0) < OPEN_MAX && (today?.n ?? 0) < DAILY_MAX) return;
@@ -140,7 +140,7 @@ async function requireRoom({ env, now }: Call<unknown>, userId: string): Promise
   throw new ApiError('rate_limit_exceeded', message);
 }
 
-function seen({ account, env }: Call<unknown, unknown>): SQL | undefined {
+function seen({ account, env }: AdminCall<unknown, unknown>): SQL | undefined {
   if (account.role === 'operator') return undefined;
   const userId = account.userId ?? '';
   const db = database(env);
@@ -156,13 +156,13 @@ function seen({ account, env }: Call<unknown, unknown>): SQL | undefined {
   );
 }
 
-async function decide(call: Call<{ status: 'approved' | 'refused' }>): Promise<object> {
+async function decide(call: AdminCall<{ status: 'approved' | 'refused' }>): Promise<object> {
   const { env, now, body } = call;
   const id = call.param('id');
   const db = database(env);
   const find = async () => {
     const mine = and(eq(accessRequests.id, id), seen(call));
-    return (await asked(db.select().from(accessRequests).where(mine)))[0];
+    return (await queryOrUnavailable(db.select().from(accessRequests).where(mine)))[0];
   };
   const row = await find();
   if (row === undefined) throw new ApiError('not_found', `There is no request with id "${id.slice(0, 64)}".`);
@@ -176,7 +176,7 @@ async function decide(call: Call<{ status: 'approved' | 'refused' }>): Promise<o
   const grants = body.status === 'approved' ? await grant(call, row) : [];
   const what = { action: `access_request.${body.status}`, object: id, before: view(row), after: view(after) };
   try {
-    await change(call, [decided, ...grants], what);
+    await applyChange(call, [decided, ...grants], what);
   } catch (error) {
     const left = await find();
     if (left !== undefined) requireOpen(left);
@@ -190,14 +190,14 @@ function requireOpen({ status }: Row): void {
   if (status !== 'open') throw new ApiError('unprocessable_content', `This request was ${status} already.`);
 }
 
-async function mayDecide(call: Call<{ status: 'approved' | 'refused' }>, row: Row): Promise<boolean> {
+async function mayDecide(call: AdminCall<{ status: 'approved' | 'refused' }>, row: Row): Promise<boolean> {
   const { account, env, body } = call;
   if (account.role === 'operator') return true;
   if (account.userId === undefined) return false;
   // Else undecided requests of a person would keep them from any other.
   if (row.userId === account.userId) return body.status === 'refused';
-  if (row.projectId !== null) return leads(call, row.projectId);
-  const [entry] = await asked(
+  if (row.projectId !== null) return isProjectLead(call, row.projectId);
+  const [entry] = await queryOrUnavailable(
     database(env)
       .select({ owner: catalogue.ownerId })
       .from(catalogue)
@@ -207,7 +207,7 @@ async function mayDecide(call: Call<{ status: 'approved' | 'refused' }>, row: Ro
 }
 
 /** What an approval writes, together with it. @throws ApiError 400 where there is nothing to be let into */
-async function grant({ env, now }: Call<unknown>, { userId, projectId, model }: Row) {
+async function grant({ env, now }: AdminCall<unknown>, { userId, projectId, model }: Row) {
   const db = database(env);
   if (projectId !== null) {
     await requireProject(env, projectId);
@@ -216,7 +216,7 @@ async function grant({ env, now }: Call<unknown>, { userId, projectId, model }: 
     return [db.insert(projectMembers).values(row).onConflictDoNothing()];
   }
   const mine = eq(catalogue.model, model ?? '');
-  const [entry] = await asked(db.select({ access: catalogue.access }).from(catalogue).where(mine));
+  const [entry] = await queryOrUnavailable(db.select({ access: catalogue.access }).from(catalogue).where(mine));
   if (entry?.access == null) throw new ApiError('unprocessable_content', 'That model is kept for nobody.');
   if (entry.access.length >= ACCESS_MAX)
     throw new ApiError('unprocessable_content', `Its list has ${ACCESS_MAX} names: give a project access instead.`);
@@ -235,6 +235,6 @@ function view(row: Row): z.infer<typeof requestSchema> {
     reason: row.reason,
     status: row.status,
     created_at: rfc3339(row.createdAt),
-    decided_at: time(row.decidedAt),
+    decided_at: isoTime(row.decidedAt),
   };
 }

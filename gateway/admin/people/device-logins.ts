@@ -2,18 +2,18 @@
 import { and, count, eq, gt, isNull, lt, ne, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { asked, database } from '../../accounts/database.ts';
+import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { installationSecret } from '../../accounts/installation.ts';
 import { DEVICE_MS, deviceOf, readUserCode } from '../../accounts/login/device-code.ts';
 import { apiKeys, deviceLogins } from '../../accounts/schema.ts';
 import { sha256Hex } from '../../accounts/secrets.ts';
 import type { Env } from '../../env.ts';
-import { change } from '../change.ts';
+import { applyChange } from '../change.ts';
 import { rfc3339 } from '../list.ts';
 import { requireProject } from '../references.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
-import { requireFewKeys } from './keys.ts';
-import { memberOf } from './members.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
+import { requireKeysBelowLimit } from './keys.ts';
+import { findMember } from './members.ts';
 
 /** Approvals of one person that no machine has fetched yet. */
 const OPEN_MAX = 5;
@@ -62,7 +62,7 @@ export const deviceLoginRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function approve(call: Call<z.infer<typeof bodySchema>>): Promise<Response> {
+async function approve(call: AdminCall<z.infer<typeof bodySchema>>): Promise<Response> {
   const { account, env, now, body } = call;
   const { userId } = account;
   if (userId === undefined)
@@ -71,12 +71,12 @@ async function approve(call: Call<z.infer<typeof bodySchema>>): Promise<Response
   const approvedBy = call.login ? null : account.keyId;
   const projectId = await projectOf(call, body.project_id);
   if (approvedBy !== null) await requireUnlimited(call, approvedBy);
-  if (body.approve) await requireFewKeys(call);
+  if (body.approve) await requireKeysBelowLimit(call);
   const hash = sha256Hex(code);
   const db = database(env);
   const open = and(eq(deviceLogins.userId, userId), gt(deviceLogins.expiresAt, now), ne(deviceLogins.hash, hash));
   const requireRoom = async () => {
-    const [mine] = await asked(db.select({ n: count() }).from(deviceLogins).where(open));
+    const [mine] = await queryOrUnavailable(db.select({ n: count() }).from(deviceLogins).where(open));
     if ((mine?.n ?? 0) < OPEN_MAX) return;
     const message = `${OPEN_MAX} machines that you let in have not come yet. Try again in ten minutes.`;
     throw new ApiError('rate_limit_exceeded', message);
@@ -102,7 +102,7 @@ async function approve(call: Call<z.infer<typeof bodySchema>>): Promise<Response
       : insert.onConflictDoUpdate({ target, set: { denied: true }, setWhere: eq(deviceLogins.userId, userId) }),
   ];
   try {
-    await change(call, statements, { action: body.approve ? 'device.approve' : 'device.deny', object: userId });
+    await applyChange(call, statements, { action: body.approve ? 'device.approve' : 'device.deny', object: userId });
   } catch (error) {
     await requireRoom();
     throw error;
@@ -118,19 +118,22 @@ async function codeOf(env: Env, typed: string): Promise<string> {
 }
 
 /** A key hands on its own project alone. @throws ApiError 403 */
-async function projectOf({ env, account, login }: Call<unknown>, wanted: string | undefined): Promise<string | null> {
+async function projectOf(
+  { env, account, login }: AdminCall<unknown>,
+  wanted: string | undefined,
+): Promise<string | null> {
   const { userId, projectId = null } = account;
   if (wanted === undefined || wanted === projectId) return projectId;
-  if (!login || (await memberOf(env, wanted, userId)) === undefined)
+  if (!login || (await findMember(env, wanted, userId)) === undefined)
     throw new ApiError('permission_denied', 'That project is not yours.', { param: 'project_id' });
   await requireProject(env, wanted);
   return wanted;
 }
 
 /** Limits of a key's own are counted for that key: another one would have as much again. @throws ApiError 403 */
-async function requireUnlimited({ env }: Call<unknown>, keyId: string): Promise<void> {
+async function requireUnlimited({ env }: AdminCall<unknown>, keyId: string): Promise<void> {
   const free = or(isNull(apiKeys.limits), eq(apiKeys.limits, {}));
-  const [row] = await asked(
+  const [row] = await queryOrUnavailable(
     database(env)
       .select({ id: apiKeys.id })
       .from(apiKeys)

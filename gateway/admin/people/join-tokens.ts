@@ -3,18 +3,18 @@ import { and, eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { idSchema } from '../../../shared/lattice/node.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { asked, database } from '../../accounts/database.ts';
+import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { joinTokens, providers } from '../../accounts/schema.ts';
 import { newId, newSecret, TOKEN_PREFIX } from '../../accounts/secrets.ts';
-import { nameSchema } from '../../described.ts';
 import type { Env } from '../../env.ts';
-import { REGISTRY_NAME } from '../../registry-name.ts';
-import { tellRegistry } from '../../tell-registry.ts';
-import { change, createOnce } from '../change.ts';
-import { expiryMs, expirySchema, listOf, pageOf, time } from '../fields.ts';
-import { type Page, pageSchema, rfc3339 } from '../list.ts';
-import { findProvider, marksNew, requireRoom } from '../providers.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { nameSchema } from '../../http/schema-parts.ts';
+import { notifyRegistry } from '../../platform/notify-registry.ts';
+import { REGISTRY_OBJECT_NAME } from '../../platform/registry-object-name.ts';
+import { applyChange, createOnce } from '../change.ts';
+import { expiryMs, expirySchema, isoTime, listSchema, readPage } from '../fields.ts';
+import { type PageQuery, pageSchema, rfc3339 } from '../list.ts';
+import { findProvider, marksNewProviders, requireProviderLimit } from '../providers.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 
 type JoinToken = typeof joinTokens.$inferSelect;
 
@@ -68,7 +68,7 @@ export const joinTokenRoutes: readonly AdminRoute[] = [
     path: '/join-tokens',
     summary: 'Join tokens, newest first.',
     query: pageSchema,
-    answer: listOf(joinTokenSchema),
+    answer: listSchema(joinTokenSchema),
     run: listTokens,
   }),
   route({
@@ -89,7 +89,7 @@ export const joinTokenRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function createToken(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+async function createToken(call: AdminCall<z.infer<typeof createSchema>>): Promise<Response> {
   const { body, account, env, now } = call;
   const provider = body.provider ?? account.provider;
   if (provider === undefined)
@@ -104,12 +104,12 @@ async function createToken(call: Call<z.infer<typeof createSchema>>): Promise<Re
   if (known?.deletedAt != null || (known === undefined && account.role !== 'operator')) {
     throw new ApiError('unprocessable_content', `provider: There is no provider "${provider}".`, { param: 'provider' });
   }
-  if (known === undefined) await requireRoom(env);
+  if (known === undefined) await requireProviderLimit(env);
   const { plaintext, hash, prefix } = newSecret(TOKEN_PREFIX);
   const { cluster, name = provider, max_nodes: maxNodes } = body;
   const ends = { expiresAt: expiryMs(body.expires_at, now), revokedAt: null };
   const row = { id: newId('jt'), hash, prefix, name, provider, cluster, maxNodes, joined: 0, createdAt: now, ...ends };
-  const made = { id: provider, name: provider, trustedByDefault: await marksNew(env), createdAt: now };
+  const made = { id: provider, name: provider, trustedByDefault: await marksNewProviders(env), createdAt: now };
   const db = database(env);
   const missing = known === undefined ? [db.insert(providers).values(made).onConflictDoNothing()] : [];
   return createOnce(call, {
@@ -119,13 +119,13 @@ async function createToken(call: Call<z.infer<typeof createSchema>>): Promise<Re
     statements: [db.insert(joinTokens).values(row), ...missing],
     shown: { ...view(row), token: plaintext },
     find: async (id) => {
-      const [token] = await asked(db.select().from(joinTokens).where(eq(joinTokens.id, id)));
+      const [token] = await queryOrUnavailable(db.select().from(joinTokens).where(eq(joinTokens.id, id)));
       return token && present(call.env, token);
     },
   });
 }
 
-async function revokeToken(call: Call): Promise<object> {
+async function revokeToken(call: AdminCall): Promise<object> {
   const row = await found(call);
   if (row.revokedAt !== null) {
     await endSessions(call, row.id);
@@ -133,30 +133,30 @@ async function revokeToken(call: Call): Promise<object> {
   }
   const after = view({ ...row, revokedAt: call.now });
   const update = database(call.env).update(joinTokens).set({ revokedAt: call.now }).where(eq(joinTokens.id, row.id));
-  await change(call, [update], { action: 'join_token.revoke', object: row.id, before: view(row), after });
+  await applyChange(call, [update], { action: 'join_token.revoke', object: row.id, before: view(row), after });
   await endSessions(call, row.id);
   return after;
 }
 
 /** Repeating is safe, and reaches a registry that could not be told. */
-async function endSessions(call: Call, token: string): Promise<void> {
-  await tellRegistry(call.env, (registry) => registry.revokeToken(token, call.account.role === 'operator'));
+async function endSessions(call: AdminCall, token: string): Promise<void> {
+  await notifyRegistry(call.env, (registry) => registry.revokeToken(token, call.account.role === 'operator'));
 }
 
-function own({ account }: Call<unknown, unknown>) {
+function own({ account }: AdminCall<unknown, unknown>) {
   return account.role === 'operator' ? undefined : eq(joinTokens.provider, account.provider ?? '');
 }
 
-async function found(call: Call<unknown, unknown>): Promise<JoinToken> {
+async function found(call: AdminCall<unknown, unknown>): Promise<JoinToken> {
   const id = call.param('id');
   const where = and(eq(joinTokens.id, id), own(call));
-  const [row] = await asked(database(call.env).select().from(joinTokens).where(where));
+  const [row] = await queryOrUnavailable(database(call.env).select().from(joinTokens).where(where));
   if (row !== undefined) return row;
   throw new ApiError('not_found', `There is no join token with id "${id.slice(0, 64)}".`);
 }
 
-async function listTokens(call: Call<undefined, Page>): Promise<object> {
-  const page = await pageOf(call.env, joinTokens, call.query, own(call), (row) => row);
+async function listTokens(call: AdminCall<undefined, PageQuery>): Promise<object> {
+  const page = await readPage(call.env, joinTokens, call.query, own(call), (row) => row);
   const nodes = await places(
     call.env,
     page.data.map(({ id }) => id),
@@ -172,7 +172,7 @@ async function present(env: Env, row: JoinToken): Promise<z.infer<typeof joinTok
 /** Nodes that are here with each of `tokens`. @throws ApiError 503 when the registry cannot say */
 async function places(env: Env, tokens: string[]): Promise<number[]> {
   try {
-    return await env.REGISTRY.getByName(REGISTRY_NAME).places(tokens);
+    return await env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).places(tokens);
   } catch (cause) {
     throw new ApiError('server_is_overloaded', 'The registry cannot be reached. Try again shortly.', { cause });
   }
@@ -190,7 +190,7 @@ function view(row: JoinToken, nodes = 0): z.infer<typeof joinTokenSchema> {
     joined: row.joined,
     prefix: row.prefix,
     created_at: rfc3339(row.createdAt),
-    expires_at: time(row.expiresAt),
-    revoked_at: time(row.revokedAt),
+    expires_at: isoTime(row.expiresAt),
+    revoked_at: isoTime(row.revokedAt),
   };
 }

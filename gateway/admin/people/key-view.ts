@@ -1,13 +1,13 @@
 import * as z from 'zod';
-import { SCOPES } from '../../accounts/account.ts';
+import { ACCOUNT_SCOPES } from '../../accounts/account.ts';
 import { type apiKeys, ROLES } from '../../accounts/schema.ts';
-import { restrictionView, shownRestrictions, time } from '../fields.ts';
+import { isoTime, restrictionsView, restrictionView } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
 
 /** As it is stored. */
 export type Key = typeof apiKeys.$inferSelect;
 
-export const keySchema = shownRestrictions.extend({
+export const keySchema = restrictionsView.extend({
   object: z.literal('key'),
   id: z.string(),
   name: z.string(),
@@ -16,7 +16,7 @@ export const keySchema = shownRestrictions.extend({
   user_id: z.string().nullable(),
   project_id: z.string().nullable(),
   prefix: z.string(),
-  scopes: z.array(z.enum(SCOPES)).nullable(),
+  scopes: z.array(z.enum(ACCOUNT_SCOPES)).nullable(),
   rotated_from: z.string().nullable(),
   created_at: z.iso.datetime(),
   expires_at: z.iso.datetime().nullable(),
@@ -39,8 +39,8 @@ export function keyView(row: Key): z.infer<typeof keySchema> {
     ...restrictionView(row),
     rotated_from: row.rotatedFrom,
     created_at: rfc3339(row.createdAt),
-    expires_at: time(row.expiresAt),
-    last_used_at: time(row.lastUsedAt),
-    revoked_at: time(row.revokedAt),
+    expires_at: isoTime(row.expiresAt),
+    last_used_at: isoTime(row.lastUsedAt),
+    revoked_at: isoTime(row.revokedAt),
   } as z.infer<typeof keySchema>;
 }

@@ -4,40 +4,40 @@ import { and, eq, gt, isNull, or, type SQL } from 'drizzle-orm';
 import * as z from 'zod';
 import { idSchema } from '../../../shared/lattice/node.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { atLeast, SCOPES } from '../../accounts/account.ts';
-import { asked, database } from '../../accounts/database.ts';
+import { ACCOUNT_SCOPES, isRoleAtLeast } from '../../accounts/account.ts';
+import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { isLimited } from '../../accounts/limits/limits.ts';
-import { hasRoom, nameWhereNext, nameWhereRoom, OWN_KEYS_MAX } from '../../accounts/own-keys.ts';
+import { isBelowKeyLimit, nameIfBelowLimit, nameIfUnchanged, OWN_KEYS_MAX } from '../../accounts/own-keys.ts';
 import { apiKeys, ROLES } from '../../accounts/schema.ts';
 import { KEY_PREFIX, newId, newSecret } from '../../accounts/secrets.ts';
-import { nameSchema } from '../../described.ts';
 import type { Env } from '../../env.ts';
-import { change, createOnce, tell } from '../change.ts';
+import { nameSchema } from '../../http/schema-parts.ts';
+import { applyChange, createOnce, notifyIsolates } from '../change.ts';
 import {
   expiryMs,
   expirySchema,
   grantsSchema,
-  habitsSchema,
-  listOf,
+  listSchema,
   NO_RESTRICTIONS,
-  pageOf,
+  readPage,
   restrictionColumns,
   restrictionsSchema,
+  servingOptionsSchema,
 } from '../fields.ts';
 import { pageSchema } from '../list.ts';
-import { listSuccessor } from '../models/catalogue.ts';
+import { extendAccessLists } from '../models/catalogue.ts';
 import { requireProject, requireProvider, requireUser } from '../references.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { type Key, keySchema, keyView } from './key-view.ts';
-import { memberOf } from './members.ts';
+import { findMember } from './members.ts';
 
 const idText = z.string().max(64);
 const changeable = restrictionsSchema
   .extend(grantsSchema.shape)
-  .extend(habitsSchema.shape)
+  .extend(servingOptionsSchema.shape)
   .extend({
     name: nameSchema,
-    scopes: z.array(z.enum(SCOPES)).max(SCOPES.length).nullable(),
+    scopes: z.array(z.enum(ACCOUNT_SCOPES)).max(ACCOUNT_SCOPES.length).nullable(),
     expires_at: expirySchema,
   });
 const patchSchema = changeable.partial().strict();
@@ -83,7 +83,7 @@ export const keyRoutes: readonly AdminRoute[] = [
     path: '/keys',
     summary: 'Keys, newest first.',
     query: filterSchema,
-    answer: listOf(keySchema),
+    answer: listSchema(keySchema),
     run: (call) => {
       const { user_id, project_id, ...page } = call.query;
       const where = and(
@@ -91,7 +91,7 @@ export const keyRoutes: readonly AdminRoute[] = [
         user_id === undefined ? undefined : eq(apiKeys.userId, user_id),
         project_id === undefined ? undefined : eq(apiKeys.projectId, project_id),
       );
-      return pageOf(call.env, apiKeys, page, where, keyView);
+      return readPage(call.env, apiKeys, page, where, keyView);
     },
   }),
   route({
@@ -132,16 +132,16 @@ export const keyRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function createKey(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+async function createKey(call: AdminCall<z.infer<typeof createSchema>>): Promise<Response> {
   const { body, account, env, now } = call;
   const { name, role, provider = null, user_id, project_id, scopes = null, expires_at, ...narrowed } = body;
   refuseGrants(call, body);
-  if (!atLeast(account.role, role)) throw denied(`A key with the role ${role} needs an operator.`);
+  if (!isRoleAtLeast(account.role, role)) throw denied(`A key with the role ${role} needs an operator.`);
   const operator = account.role === 'operator';
   if (!operator && (user_id ?? account.userId) !== account.userId) throw denied('Keys of others need an operator.');
   const wanted = project_id ?? account.projectId;
   const asMember = !operator && wanted !== undefined && wanted !== account.projectId;
-  const isMember = async () => !asMember || (await memberOf(env, wanted, account.userId)) !== undefined;
+  const isMember = async () => !asMember || (await findMember(env, wanted, account.userId)) !== undefined;
   if (!(await isMember())) throw denied('That project is not yours.');
   const userId = operator ? (user_id ?? null) : (account.userId ?? null);
   const user = userId === null ? undefined : await requireUser(env, userId);
@@ -170,16 +170,16 @@ async function createKey(call: Call<z.infer<typeof createSchema>>): Promise<Resp
     lastUsedAt: null,
     revokedAt: null,
   };
-  const check = operator ? undefined : () => requireFewKeys(call);
+  const check = operator ? undefined : () => requireKeysBelowLimit(call);
   const made = await insert(call, row, plaintext, {
     action: 'key.create',
     statements: [],
-    name: check === undefined ? name : nameWhereRoom(name, userId ?? '', now),
+    name: check === undefined ? name : nameIfBelowLimit(name, userId ?? '', now),
     ...(check && { check }),
   });
   if (await isMember()) return made;
   // They were let out of the project meanwhile, maybe before this key was there to be revoked.
-  await change(call, [database(env).update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, row.id))], {
+  await applyChange(call, [database(env).update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, row.id))], {
     action: 'key.revoke',
     object: row.id,
   });
@@ -187,7 +187,7 @@ async function createKey(call: Call<z.infer<typeof createSchema>>): Promise<Resp
 }
 
 function insert(
-  call: Call<unknown, unknown>,
+  call: AdminCall<unknown, unknown>,
   row: Key,
   plaintext: string,
   {
@@ -214,7 +214,7 @@ function insert(
   });
 }
 
-async function patchKey(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
+async function patchKey(call: AdminCall<z.infer<typeof patchSchema>>): Promise<object> {
   const { body, env, now } = call;
   refuseGrants(call, body);
   const row = await found(call);
@@ -228,13 +228,13 @@ async function patchKey(call: Call<z.infer<typeof patchSchema>>): Promise<object
   if (Object.keys(set).length === 0) return keyView(row);
   const after = keyView({ ...row, ...set });
   const update = database(env).update(apiKeys).set(set).where(eq(apiKeys.id, row.id));
-  await change(call, [update], { action: 'key.update', object: row.id, before: keyView(row), after });
+  await applyChange(call, [update], { action: 'key.update', object: row.id, before: keyView(row), after });
   if (typeof set.expiresAt === 'number') await endGranted(call, row.id, { expiresAt: set.expiresAt });
   if (isLimited({ ...row, ...set })) await endGranted(call, row.id, { revokedAt: now });
   return after;
 }
 
-async function rotateKey(call: Call<z.infer<typeof rotateSchema>>): Promise<Response> {
+async function rotateKey(call: AdminCall<z.infer<typeof rotateSchema>>): Promise<Response> {
   const { body, env, now } = call;
   const old = await found(call);
   const { plaintext, hash, prefix } = newSecret(KEY_PREFIX);
@@ -246,14 +246,14 @@ async function rotateKey(call: Call<z.infer<typeof rotateSchema>>): Promise<Resp
   const counted = call.account.role !== 'operator' && body.overlap_seconds > 0;
   const check = async () => {
     await requireRotatable(call, old);
-    if (counted) await requireFewKeys(call, ' or rotate without an overlap');
+    if (counted) await requireKeysBelowLimit(call, ' or rotate without an overlap');
   };
-  const next = nameWhereNext(old);
-  const name = counted ? nameWhereRoom(next, old.userId ?? '', now) : next;
-  const statements = [ending, listSuccessor(env, old, row.id)];
+  const next = nameIfUnchanged(old);
+  const name = counted ? nameIfBelowLimit(next, old.userId ?? '', now) : next;
+  const statements = [ending, extendAccessLists(env, old, row.id)];
   const response = await insert(call, row, plaintext, { action: 'key.rotate', statements, name, check });
   if (response.status === 201) {
-    await change(call, [], {
+    await applyChange(call, [], {
       action: 'key.update',
       object: old.id,
       before: keyView(old),
@@ -265,7 +265,7 @@ async function rotateKey(call: Call<z.infer<typeof rotateSchema>>): Promise<Resp
 }
 
 /** What has ended, or is about to because it was rotated, would hand its end on. @throws ApiError 400 */
-async function requireRotatable(call: Call<unknown, unknown>, read: Key): Promise<void> {
+async function requireRotatable(call: AdminCall<unknown, unknown>, read: Key): Promise<void> {
   const { env, now } = call;
   const old = await found(call);
   if (old.revokedAt !== null) throw new ApiError('unprocessable_content', 'A revoked key cannot be rotated.');
@@ -284,23 +284,23 @@ async function requireRotatable(call: Call<unknown, unknown>, read: Key): Promis
 }
 
 /** D1 first: whatever fails afterwards, nobody who asks D1 is told that the key is good. */
-async function revokeKey(call: Call): Promise<object> {
+async function revokeKey(call: AdminCall): Promise<object> {
   const row = await found(call);
   if (row.revokedAt !== null) {
     await endGranted(call, row.id, { revokedAt: call.now });
-    await tell(call.env);
+    await notifyIsolates(call.env);
     return keyView(row);
   }
   const after = keyView({ ...row, revokedAt: call.now });
   const update = database(call.env).update(apiKeys).set({ revokedAt: call.now }).where(eq(apiKeys.id, row.id));
-  await change(call, [update], { action: 'key.revoke', object: row.id, before: keyView(row), after });
+  await applyChange(call, [update], { action: 'key.revoke', object: row.id, before: keyView(row), after });
   await endGranted(call, row.id, { revokedAt: call.now });
   return after;
 }
 
 /** Machines that were let in by a key end with it: it may have leaked. A repeated revocation does what one before left out. */
 async function endGranted(
-  call: Call<unknown>,
+  call: AdminCall<unknown>,
   id: string,
   end: { revokedAt: number } | { expiresAt: number },
 ): Promise<void> {
@@ -310,34 +310,37 @@ async function endGranted(
   const action = 'revokedAt' in end ? 'key.revoke' : 'key.update';
   // Each that ends is in the list no more.
   for (;;) {
-    const rows = await asked(db.select().from(apiKeys).where(working).limit(OWN_KEYS_MAX));
+    const rows = await queryOrUnavailable(db.select().from(apiKeys).where(working).limit(OWN_KEYS_MAX));
     if (rows.length === 0) return;
     for (const row of rows) {
       const update = db.update(apiKeys).set(end).where(eq(apiKeys.id, row.id));
       const after = keyView({ ...row, ...end });
-      await change(call, [update], { action, object: row.id, before: keyView(row), after });
+      await applyChange(call, [update], { action, object: row.id, before: keyView(row), after });
     }
   }
 }
 
 /** @throws ApiError 400 when the caller has as many keys that work as one may make for oneself */
-export async function requireFewKeys({ env, account, now }: Call<unknown, unknown>, or = ''): Promise<void> {
-  if (await hasRoom(env, account.userId ?? '', now)) return;
+export async function requireKeysBelowLimit(
+  { env, account, now }: AdminCall<unknown, unknown>,
+  or = '',
+): Promise<void> {
+  if (await isBelowKeyLimit(env, account.userId ?? '', now)) return;
   throw new ApiError('unprocessable_content', `You have ${OWN_KEYS_MAX} keys that work: revoke some first${or}.`);
 }
 
 /** What only operators may set. */
-function refuseGrants({ account }: Call<unknown, unknown>, body: { limits?: unknown; no_track?: unknown }): void {
+function refuseGrants({ account }: AdminCall<unknown, unknown>, body: { limits?: unknown; no_track?: unknown }): void {
   if (account.role === 'operator' || (body.limits === undefined && body.no_track === undefined)) return;
   throw denied('limits and no_track are set by operators.');
 }
 
 /** Those that the caller may see. */
-function own({ account }: Call<unknown, unknown>): SQL | undefined {
+function own({ account }: AdminCall<unknown, unknown>): SQL | undefined {
   return account.role === 'operator' ? undefined : eq(apiKeys.userId, account.userId ?? '');
 }
 
-async function found(call: Call<unknown, unknown>): Promise<Key> {
+async function found(call: AdminCall<unknown, unknown>): Promise<Key> {
   const id = call.param('id');
   const row = await findKey(call.env, and(eq(apiKeys.id, id), own(call)));
   if (row !== undefined) return row;
@@ -345,7 +348,7 @@ async function found(call: Call<unknown, unknown>): Promise<Key> {
 }
 
 async function findKey(env: Env, where: SQL | undefined): Promise<Key | undefined> {
-  const [row] = await asked(database(env).select().from(apiKeys).where(where));
+  const [row] = await queryOrUnavailable(database(env).select().from(apiKeys).where(where));
   return row;
 }
 

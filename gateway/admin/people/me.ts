@@ -1,11 +1,11 @@
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import type { Account } from '../../accounts/account.ts';
-import { asked, database } from '../../accounts/database.ts';
+import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { apiKeys, ROLES, users } from '../../accounts/schema.ts';
 import type { Env } from '../../env.ts';
 import { type AdminRoute, route } from '../route.ts';
-import { usesOf, usesSchema } from './my-use.ts';
+import { limitUseSchema, readLimitUse } from './own-usage.ts';
 
 const meSchema = z.object({
   object: z.literal('me'),
@@ -20,7 +20,7 @@ const meSchema = z.object({
   provider: z.string().nullable(),
   scopes: z.array(z.string()).nullable(),
   /** What of each limit is used now: of the key, of the person in this project, of the project. Null: not known just now. */
-  limits: usesSchema.nullable(),
+  limits: limitUseSchema.nullable(),
 });
 
 export const meRoutes: readonly AdminRoute[] = [
@@ -41,7 +41,7 @@ export const meRoutes: readonly AdminRoute[] = [
       project_id: account.projectId ?? null,
       provider: account.provider ?? null,
       scopes: account.scopes ?? null,
-      limits: await usesOf(env, account).catch(() => null),
+      limits: await readLimitUse(env, account).catch(() => null),
     }),
   }),
 ];
@@ -52,6 +52,6 @@ async function nameOf(env: Env, { userId, keyId }: Account): Promise<string | nu
     .select({ name: table.name })
     .from(table)
     .where(eq(table.id, userId ?? keyId));
-  const [row] = await asked(query);
+  const [row] = await queryOrUnavailable(query);
   return row?.name ?? null;
 }

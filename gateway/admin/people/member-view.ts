@@ -2,13 +2,13 @@
 import { and, asc, eq, isNull } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { asked, database } from '../../accounts/database.ts';
+import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { type Limits, limitsSchema } from '../../accounts/limits/limits.ts';
 import { memberLimits, projectMembers, users } from '../../accounts/schema.ts';
 import type { Env } from '../../env.ts';
 import { rfc3339 } from '../list.ts';
 
-export type Member = typeof projectMembers.$inferSelect;
+export type MemberRow = typeof projectMembers.$inferSelect;
 type Store = Pick<Env, 'DB'>;
 
 /** A lab's largest group, and what one page shows. */
@@ -35,18 +35,18 @@ export function memberId(projectId: string, userId: string): string {
 }
 
 /** A person who works in a project; `member`: undefined where it is their home alone. */
-export interface Worker {
+export interface ProjectWorker {
   projectId: string;
   userId: string;
   name: string;
-  member: Member | undefined;
+  member: MemberRow | undefined;
   home: boolean;
   limits: Limits | null;
   since: number;
 }
 
 /** One more than a page shows at most. */
-export async function workersOf(env: Store, projectId: string, userId?: string): Promise<Worker[]> {
+export async function projectWorkers(env: Store, projectId: string, userId?: string): Promise<ProjectWorker[]> {
   const db = database(env);
   const one = userId === undefined ? undefined : eq(users.id, userId);
   // Not in the batch: D1 answers those by column names, and both tables have an `id`.
@@ -57,8 +57,8 @@ export async function workersOf(env: Store, projectId: string, userId?: string):
     .where(and(eq(projectMembers.projectId, projectId), one))
     .orderBy(asc(projectMembers.createdAt))
     .limit(MEMBERS_MAX);
-  const members = await asked(joined);
-  const [homes, limited] = await asked(
+  const members = await queryOrUnavailable(joined);
+  const [homes, limited] = await queryOrUnavailable(
     db.batch([
       db
         .select({ userId: users.id, name: users.name, since: users.createdAt })
@@ -78,7 +78,7 @@ export async function workersOf(env: Store, projectId: string, userId?: string):
     ]),
   );
   const limits = new Map(limited.map((row) => [row.userId, row.limits]));
-  const known = members.map(({ member, name, home }): Worker => {
+  const known = members.map(({ member, name, home }): ProjectWorker => {
     const { userId: id, createdAt } = member;
     return {
       projectId,
@@ -93,21 +93,21 @@ export async function workersOf(env: Store, projectId: string, userId?: string):
   const listed = new Set(known.map((worker) => worker.userId));
   const others = homes
     .filter((person) => !listed.has(person.userId))
-    .map((person): Worker => {
+    .map((person): ProjectWorker => {
       return { ...person, projectId, member: undefined, home: true, limits: limits.get(person.userId) ?? null };
     });
   return [...known, ...others];
 }
 
 /** @throws ApiError 404 */
-export async function workerOf(env: Store, projectId: string, userId: string): Promise<Worker> {
-  const [worker] = await workersOf(env, projectId, userId);
+export async function requireProjectWorker(env: Store, projectId: string, userId: string): Promise<ProjectWorker> {
+  const [worker] = await projectWorkers(env, projectId, userId);
   if (worker !== undefined) return worker;
   throw new ApiError('not_found', `"${userId.slice(0, 64)}" does not work in this project.`);
 }
 
-export async function shownMember(env: Store, projectId: string, userId: string): Promise<object> {
-  return memberView(await workerOf(env, projectId, userId));
+export async function readMemberView(env: Store, projectId: string, userId: string): Promise<object> {
+  return memberView(await requireProjectWorker(env, projectId, userId));
 }
 
 export function memberView({
@@ -118,7 +118,7 @@ export function memberView({
   home,
   limits,
   since,
-}: Worker): z.infer<typeof memberSchema> {
+}: ProjectWorker): z.infer<typeof memberSchema> {
   return {
     object: 'project_member',
     project_id: projectId,

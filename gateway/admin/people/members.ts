@@ -2,25 +2,25 @@
 import { and, count, eq, inArray, isNull, or } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { asked, database } from '../../accounts/database.ts';
+import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { type Limits, limitsSchema } from '../../accounts/limits/limits.ts';
-import { beyondProject } from '../../accounts/limits/member-limits.ts';
+import { limitAboveProject } from '../../accounts/limits/member-limits.ts';
 import { leaveProject } from '../../accounts/own-keys.ts';
 import { memberLimits, projectMembers, projects, users } from '../../accounts/schema.ts';
 import type { Env } from '../../env.ts';
-import { change } from '../change.ts';
-import { listOf } from '../fields.ts';
+import { applyChange } from '../change.ts';
+import { listSchema } from '../fields.ts';
 import { requireProject, requireUser } from '../references.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import {
   MEMBERS_MAX,
-  type Member,
+  type MemberRow,
   memberId,
   memberSchema,
   memberView,
-  shownMember,
-  workerOf,
-  workersOf,
+  projectWorkers,
+  readMemberView,
+  requireProjectWorker,
 } from './member-view.ts';
 
 const putSchema = z.strictObject({
@@ -44,7 +44,7 @@ export const memberRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/me/projects',
     summary: 'The projects that the caller works in.',
-    answer: listOf(mineSchema),
+    answer: listSchema(mineSchema),
     run: myProjects,
   }),
   route({
@@ -52,10 +52,10 @@ export const memberRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/projects/:id/members',
     summary: 'Who works in a project, as a member or because it is their home. Operators and its leads read it.',
-    answer: listOf(memberSchema),
+    answer: listSchema(memberSchema),
     run: async (call) => {
       const id = await requireLead(call);
-      const known = await workersOf(call.env, id);
+      const known = await projectWorkers(call.env, id);
       return {
         object: 'list',
         data: known.slice(0, MEMBERS_MAX).map(memberView),
@@ -69,7 +69,7 @@ export const memberRoutes: readonly AdminRoute[] = [
     path: '/projects/:id/members/:user',
     summary: 'One person who works in a project. Operators and its leads read it.',
     answer: memberSchema,
-    run: async (call) => shownMember(call.env, await requireLead(call), call.param('user')),
+    run: async (call) => readMemberView(call.env, await requireLead(call), call.param('user')),
   }),
   route({
     role: 'consumer',
@@ -103,7 +103,7 @@ export const memberRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function myProjects({ env, account }: Call): Promise<object> {
+async function myProjects({ env, account }: AdminCall): Promise<object> {
   const { userId } = account;
   if (userId === undefined) return { object: 'list', data: [], has_more: false };
   const db = database(env);
@@ -112,7 +112,7 @@ async function myProjects({ env, account }: Call): Promise<object> {
   const own = db.select({ id: users.projectId }).from(users).where(eq(users.id, userId));
   // Their ids stay in the database: D1 takes a hundred values in one statement.
   const theirs = and(isNull(projects.disabledAt), or(inArray(projects.id, member), inArray(projects.id, own)));
-  const [members, [person], known] = await asked(
+  const [members, [person], known] = await queryOrUnavailable(
     db.batch([
       db.select().from(projectMembers).where(mine).limit(MEMBERS_MAX),
       db.select({ home: users.projectId }).from(users).where(eq(users.id, userId)),
@@ -127,24 +127,27 @@ async function myProjects({ env, account }: Call): Promise<object> {
 }
 
 /** The project of the path, where the caller leads it. @throws ApiError 404: it is there for nobody else */
-async function requireLead(call: Call<unknown>): Promise<string> {
+async function requireLead(call: AdminCall<unknown>): Promise<string> {
   const id = call.param('id');
-  if (await leads(call, id)) return id;
+  if (await isProjectLead(call, id)) return id;
   throw new ApiError('not_found', `There is no project with id "${id.slice(0, 64)}" that you lead.`);
 }
 
-export async function leads({ account, env }: Pick<Call, 'account' | 'env'>, projectId: string): Promise<boolean> {
+export async function isProjectLead(
+  { account, env }: Pick<AdminCall, 'account' | 'env'>,
+  projectId: string,
+): Promise<boolean> {
   if (account.role === 'operator') return true;
-  return (await memberOf(env, projectId, account.userId))?.lead === true;
+  return (await findMember(env, projectId, account.userId))?.lead === true;
 }
 
-export async function memberOf(
+export async function findMember(
   env: Pick<Env, 'DB'>,
   projectId: string,
   userId: string | undefined,
-): Promise<Member | undefined> {
+): Promise<MemberRow | undefined> {
   if (userId === undefined) return undefined;
-  const [row] = await asked(
+  const [row] = await queryOrUnavailable(
     database(env)
       .select()
       .from(projectMembers)
@@ -153,7 +156,7 @@ export async function memberOf(
   return row;
 }
 
-async function putMember(call: Call<z.infer<typeof putSchema>>): Promise<object> {
+async function putMember(call: AdminCall<z.infer<typeof putSchema>>): Promise<object> {
   const { env, now, account, body } = call;
   const projectId = await requireLead(call);
   const { lead } = body;
@@ -161,16 +164,16 @@ async function putMember(call: Call<z.infer<typeof putSchema>>): Promise<object>
     throw new ApiError('permission_denied', 'Operators say who leads a project.');
   await requireProject(env, projectId);
   const person = await requireUser(env, call.param('user'));
-  const before = await memberOf(env, projectId, person.id);
+  const before = await findMember(env, projectId, person.id);
   const db = database(env);
-  const [all] = await asked(
+  const [all] = await queryOrUnavailable(
     db.select({ n: count() }).from(projectMembers).where(eq(projectMembers.projectId, projectId)),
   );
   if (before === undefined && (all?.n ?? 0) >= MEMBERS_MAX)
     throw new ApiError('unprocessable_content', `A project has ${MEMBERS_MAX} members at most.`);
   // A lead would make what claims gave outlast them, their own lead above all.
-  if (before?.claimed === true && account.role !== 'operator') return shownMember(env, projectId, person.id);
-  const row: Member = {
+  if (before?.claimed === true && account.role !== 'operator') return readMemberView(env, projectId, person.id);
+  const row: MemberRow = {
     claimed: false,
     id: memberId(projectId, person.id),
     projectId,
@@ -183,17 +186,17 @@ async function putMember(call: Call<z.infer<typeof putSchema>>): Promise<object>
   // Without the name: the audit log of a project outlives the person.
   const was = before && { user_id: person.id, lead: before.lead };
   const after = { user_id: person.id, lead: row.lead };
-  await change(call, [write], { action: 'member.put', object: projectId, before: was, after });
-  return shownMember(env, projectId, person.id);
+  await applyChange(call, [write], { action: 'member.put', object: projectId, before: was, after });
+  return readMemberView(env, projectId, person.id);
 }
 
-async function patchMember(call: Call<{ limits: Limits | null }>): Promise<object> {
+async function patchMember(call: AdminCall<{ limits: Limits | null }>): Promise<object> {
   const { env, now, body } = call;
   const projectId = await requireLead(call);
   const project = await requireProject(env, projectId);
-  const before = await workerOf(env, projectId, call.param('user'));
+  const before = await requireProjectWorker(env, projectId, call.param('user'));
   const { limits } = body;
-  const above = limits === null ? undefined : beyondProject(limits, project.limits);
+  const above = limits === null ? undefined : limitAboveProject(limits, project.limits);
   if (above !== undefined) {
     const message = `limits.${above.path}: the project itself has ${above.allowed}.`;
     throw new ApiError('unprocessable_content', message, { param: 'limits' });
@@ -211,19 +214,19 @@ async function patchMember(call: Call<{ limits: Limits | null }>): Promise<objec
           .onConflictDoUpdate({ target, set: { limits, updatedAt: now } });
   // Of the person: by that isolates learn of it, and with them it is erased.
   const said = (one: Limits | null) => ({ project_id: projectId, limits: one });
-  await change(call, [write], {
+  await applyChange(call, [write], {
     action: 'user.limit',
     object: userId,
     before: said(before.limits),
     after: said(limits),
   });
-  return shownMember(env, projectId, userId);
+  return readMemberView(env, projectId, userId);
 }
 
-async function deleteMember(call: Call): Promise<object> {
+async function deleteMember(call: AdminCall): Promise<object> {
   const { env, account } = call;
   const projectId = await requireLead(call);
-  const before = await memberOf(env, projectId, call.param('user'));
+  const before = await findMember(env, projectId, call.param('user'));
   if (before === undefined) return { object: 'project_member', deleted: false };
   if (before.claimed) {
     const message =
@@ -236,9 +239,11 @@ async function deleteMember(call: Call): Promise<object> {
   const { userId } = before;
   const gone = db.delete(projectMembers).where(eq(projectMembers.id, before.id));
   // Whose home it is works on in it: operators, or their identity provider, say so.
-  const [person] = await asked(db.select({ home: users.projectId }).from(users).where(eq(users.id, userId)));
+  const [person] = await queryOrUnavailable(
+    db.select({ home: users.projectId }).from(users).where(eq(users.id, userId)),
+  );
   const ends = person?.home === projectId ? [] : leaveProject(db, { userId, projectId }, call);
-  await change(call, [gone, ...ends], {
+  await applyChange(call, [gone, ...ends], {
     action: 'member.delete',
     object: projectId,
     before: { user_id: userId, lead: before.lead },

@@ -1,36 +1,36 @@
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { asked, database } from '../../accounts/database.ts';
+import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { projects } from '../../accounts/schema.ts';
 import { newId } from '../../accounts/secrets.ts';
-import { nameSchema } from '../../described.ts';
-import { change, createOnce } from '../change.ts';
+import { nameSchema } from '../../http/schema-parts.ts';
+import { applyChange, createOnce } from '../change.ts';
 import {
   grantsSchema,
-  habitsSchema,
-  listOf,
+  isoTime,
+  listSchema,
   NO_RESTRICTIONS,
-  pageOf,
+  readPage,
   restrictionColumns,
   restrictionsSchema,
+  restrictionsView,
   restrictionView,
-  shownRestrictions,
-  time,
+  servingOptionsSchema,
 } from '../fields.ts';
 import { pageSchema, rfc3339 } from '../list.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 
 type Project = typeof projects.$inferSelect;
 
 const fields = restrictionsSchema
   .extend(grantsSchema.shape)
-  .extend(habitsSchema.shape)
+  .extend(servingOptionsSchema.shape)
   .extend({ name: nameSchema, trace: z.boolean(), trace_prefixes: z.boolean() });
 const createSchema = fields.partial().extend({ name: nameSchema }).strict();
 const patchSchema = fields.partial().extend({ disabled: z.boolean().optional() }).strict();
 
-const projectSchema = shownRestrictions.extend({
+const projectSchema = restrictionsView.extend({
   object: z.literal('project'),
   id: z.string(),
   name: z.string(),
@@ -58,8 +58,8 @@ export const projectRoutes: readonly AdminRoute[] = [
     path: '/projects',
     summary: 'Projects, newest first.',
     query: pageSchema,
-    answer: listOf(projectSchema),
-    run: (call) => pageOf(call.env, projects, call.query, undefined, view),
+    answer: listSchema(projectSchema),
+    run: (call) => readPage(call.env, projects, call.query, undefined, view),
   }),
   route({
     ...OPERATOR,
@@ -80,7 +80,7 @@ export const projectRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function createProject(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+async function createProject(call: AdminCall<z.infer<typeof createSchema>>): Promise<Response> {
   const { name, trace = false, trace_prefixes: tracePrefixes = false, ...narrowed } = call.body;
   const columns = { ...NO_RESTRICTIONS, ...restrictionColumns(narrowed) };
   const row: Project = {
@@ -99,13 +99,13 @@ async function createProject(call: Call<z.infer<typeof createSchema>>): Promise<
     statements: [database(call.env).insert(projects).values(row)],
     shown: view(row),
     find: async (id) => {
-      const [known] = await asked(database(call.env).select().from(projects).where(eq(projects.id, id)));
+      const [known] = await queryOrUnavailable(database(call.env).select().from(projects).where(eq(projects.id, id)));
       return known && view(known);
     },
   });
 }
 
-async function patchProject(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
+async function patchProject(call: AdminCall<z.infer<typeof patchSchema>>): Promise<object> {
   const row = await found(call);
   const { name, trace, trace_prefixes: tracePrefixes, disabled, ...narrowed } = call.body;
   // What is not named is not written: another change may be writing it just now.
@@ -119,13 +119,13 @@ async function patchProject(call: Call<z.infer<typeof patchSchema>>): Promise<ob
   if (Object.keys(set).length === 0) return view(row);
   const after = view({ ...row, ...set });
   const update = database(call.env).update(projects).set(set).where(eq(projects.id, row.id));
-  await change(call, [update], { action: 'project.update', object: row.id, before: view(row), after });
+  await applyChange(call, [update], { action: 'project.update', object: row.id, before: view(row), after });
   return after;
 }
 
-async function found(call: Call<unknown, unknown>): Promise<Project> {
+async function found(call: AdminCall<unknown, unknown>): Promise<Project> {
   const id = call.param('id');
-  const [row] = await asked(database(call.env).select().from(projects).where(eq(projects.id, id)));
+  const [row] = await queryOrUnavailable(database(call.env).select().from(projects).where(eq(projects.id, id)));
   if (row !== undefined) return row;
   throw new ApiError('not_found', `There is no project with id "${id.slice(0, 64)}".`);
 }
@@ -139,6 +139,6 @@ function view(row: Project): z.infer<typeof projectSchema> {
     trace: row.trace,
     trace_prefixes: row.tracePrefixes,
     created_at: rfc3339(row.createdAt),
-    disabled_at: time(row.disabledAt),
+    disabled_at: isoTime(row.disabledAt),
   } as z.infer<typeof projectSchema>;
 }

@@ -2,19 +2,19 @@ import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { idSchema } from '../../../shared/lattice/node.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { asked, database } from '../../accounts/database.ts';
+import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { limitsSchema } from '../../accounts/limits/limits.ts';
 import { leaveProject } from '../../accounts/own-keys.ts';
 import { ROLES, sessions, users } from '../../accounts/schema.ts';
 import { newId } from '../../accounts/secrets.ts';
-import { emailSchema, nameSchema } from '../../described.ts';
-import { change, createOnce } from '../change.ts';
+import { emailSchema, nameSchema } from '../../http/schema-parts.ts';
+import { applyChange, createOnce } from '../change.ts';
 import { eraseUser } from '../erase.ts';
-import { listOf, pageOf, time } from '../fields.ts';
+import { isoTime, listSchema, readPage } from '../fields.ts';
 import { pageSchema, rfc3339 } from '../list.ts';
 import { requireProject, requireProvider } from '../references.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
-import { memberOf } from './members.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
+import { findMember } from './members.ts';
 
 type User = typeof users.$inferSelect;
 
@@ -77,8 +77,8 @@ export const userRoutes: readonly AdminRoute[] = [
     path: '/users',
     summary: 'Users, newest first.',
     query: pageSchema,
-    answer: listOf(userSchema),
-    run: (call) => pageOf(call.env, users, call.query, undefined, view),
+    answer: listSchema(userSchema),
+    run: (call) => readPage(call.env, users, call.query, undefined, view),
   }),
   route({
     ...OPERATOR,
@@ -111,7 +111,7 @@ export const userRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function createUser(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+async function createUser(call: AdminCall<z.infer<typeof createSchema>>): Promise<Response> {
   const { body, env, now } = call;
   const { name, email = null, role, provider = null, project_id = null, issuer = null, subject = null } = body;
   const { limits = null } = body;
@@ -130,13 +130,13 @@ async function createUser(call: Call<z.infer<typeof createSchema>>): Promise<Res
     statements: [database(env).insert(users).values(row)],
     shown: view(row),
     find: async (known) => {
-      const [user] = await asked(database(env).select().from(users).where(eq(users.id, known)));
+      const [user] = await queryOrUnavailable(database(env).select().from(users).where(eq(users.id, known)));
       return user && view(user);
     },
   });
 }
 
-async function patchUser(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
+async function patchUser(call: AdminCall<z.infer<typeof patchSchema>>): Promise<object> {
   const { body, env, now } = call;
   const row = await found(call);
   const { name, email, role, provider, project_id, limits, disabled } = body;
@@ -163,15 +163,20 @@ async function patchUser(call: Call<z.infer<typeof patchSchema>>): Promise<objec
   // They work in the home they had no more, unless they are a member of it.
   const { projectId } = row;
   const moved = projectId !== null && set.projectId !== undefined && set.projectId !== projectId;
-  const leaves = moved && (await memberOf(env, projectId, row.id)) === undefined;
+  const leaves = moved && (await findMember(env, projectId, row.id)) === undefined;
   const ends = leaves ? leaveProject(db, { userId: row.id, projectId }, call) : [];
   const after = view({ ...row, ...set });
-  await change(call, [update, ...ends, ...out], { action: 'user.update', object: row.id, before: view(row), after });
+  await applyChange(call, [update, ...ends, ...out], {
+    action: 'user.update',
+    object: row.id,
+    before: view(row),
+    after,
+  });
   return after;
 }
 
 async function requireFitting(
-  { env }: Call<unknown>,
+  { env }: AdminCall<unknown>,
   role: User['role'],
   provider: string | null,
   project: string | null,
@@ -180,9 +185,9 @@ async function requireFitting(
   if (project !== null) await requireProject(env, project);
 }
 
-async function found(call: Call<unknown, unknown>): Promise<User> {
+async function found(call: AdminCall<unknown, unknown>): Promise<User> {
   const id = call.param('id');
-  const [row] = await asked(database(call.env).select().from(users).where(eq(users.id, id)));
+  const [row] = await queryOrUnavailable(database(call.env).select().from(users).where(eq(users.id, id)));
   if (row !== undefined) return row;
   throw new ApiError('not_found', `There is no user with id "${id.slice(0, 64)}".`);
 }
@@ -201,7 +206,7 @@ function view(row: User): z.infer<typeof userSchema> {
     issuer: row.issuer,
     subject: row.subject,
     created_at: rfc3339(row.createdAt),
-    last_login_at: time(row.lastLoginAt),
-    disabled_at: time(row.disabledAt),
+    last_login_at: isoTime(row.lastLoginAt),
+    disabled_at: isoTime(row.disabledAt),
   };
 }

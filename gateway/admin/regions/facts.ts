@@ -1,16 +1,39 @@
 /** `GET /admin/regions`: what this gateway knows of each region, for planners and for people. */
 import * as z from 'zod';
-import { Book } from '../../../shared/metrics/book.ts';
+import { MetricStore } from '../../../shared/metrics/metric-store.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { PLAN_REGIONS_MAX } from '../../../shared/routing/region-shares.ts';
+import type { PriceTable } from '../../accounts/region-settings.ts';
 import { REGION_ROUND_TRIP, REGION_SERVICE } from '../../observe/families.ts';
 import { OBSERVE_NAME } from '../../observe/report.ts';
-import { reporter } from '../../observe/request-log.ts';
-import { snapshots, type View } from '../../registry/snapshot.ts';
-import { listOf } from '../fields.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
-import { PRICE_STATES, priceAt } from './price-state.ts';
+import { metricsReporter } from '../../observe/request-log.ts';
+import { type RegistrySnapshot, snapshotCache } from '../../registry/snapshot.ts';
+import { listSchema } from '../fields.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { readPrices } from './prices.ts';
+
+/** `stale`: older than the table says that it may be. `missing`: the table does not name the region, or there is none. */
+const PRICE_STATES = ['current', 'negative', 'stale', 'missing'] as const;
+type PriceState = (typeof PRICE_STATES)[number];
+
+const HOUR_MS = 3_600_000;
+/** Prices of a day are published the day before; what is of a later time is of a clock that is wrong. */
+const AHEAD_MAX_MS = 36 * HOUR_MS;
+
+/** What a kilowatt-hour costs in a region now. A price that is stale is told all the same: what to do without is the planner's business. */
+export function priceAt(
+  table: PriceTable | undefined,
+  region: string,
+  now: number,
+): { usd_kwh: number | null; state: PriceState } {
+  const row = table?.prices.find((one) => one.region.toLowerCase() === region.toLowerCase());
+  if (table === undefined || row === undefined) return { usd_kwh: null, state: 'missing' };
+  const usd_kwh = row.by_hour?.[new Date(now).getUTCHours()] ?? row.usd_kwh;
+  const age = now - Date.parse(table.as_of);
+  const fresh = age <= table.stale_after_s * 1000 && age >= -AHEAD_MAX_MS;
+  if (!fresh) return { usd_kwh, state: 'stale' };
+  return { usd_kwh, state: usd_kwh < 0 ? 'negative' : 'current' };
+}
 
 const count = z.number().int().min(0);
 
@@ -51,12 +74,12 @@ export const regionRoutes: readonly AdminRoute[] = [
     path: '/regions',
     summary:
       'Regions of nodes: price, measured round trips, models with their replicas and use. At most 64 regions: first those with a price, then the largest of each provider, the second largest, and so on.',
-    answer: listOf(regionSchema),
+    answer: listSchema(regionSchema),
     run: async (call) => ({ object: 'list', data: await regionFacts(call), has_more: false }),
   }),
 ];
 
-async function regionFacts(call: Call): Promise<Region[]> {
+async function regionFacts(call: AdminCall): Promise<Region[]> {
   const [view, table, counted] = await Promise.all([viewOf(call), readPrices(call), countedOf(call)]);
   const regions = new Map<string, Region>();
   const known = (name: string): Region => {
@@ -97,7 +120,7 @@ async function regionFacts(call: Call): Promise<Region[]> {
 }
 
 /** The place of each region among those of a provider, the one with most of its nodes first; of several providers the foremost. */
-function placesOf({ nodes }: View): Map<string, number> {
+function placesOf({ nodes }: RegistrySnapshot): Map<string, number> {
   const providers = new Map<string, Map<string, number>>();
   for (const { state, provider, region = '' } of nodes.entries()) {
     if (state !== 'SERVING') continue;
@@ -111,7 +134,7 @@ function placesOf({ nodes }: View): Map<string, number> {
   return places;
 }
 
-function addModels({ nodes }: View, known: (name: string) => Region): void {
+function addModels({ nodes }: RegistrySnapshot, known: (name: string) => Region): void {
   for (const [id, { ready }] of nodes.models()) {
     for (const entry of ready) {
       const { models } = known(entry.region ?? '');
@@ -138,7 +161,7 @@ function modelIn(models: Model[], id: string): Model {
 }
 
 /** Only of regions that have nodes; a model that has no replica there any more keeps its counts, so that a planner's differences stay right. */
-function addCounts(book: Book, regions: ReadonlyMap<string, Region>): void {
+function addCounts(book: MetricStore, regions: ReadonlyMap<string, Region>): void {
   for (const region of regions.values()) for (const model of region.models) Object.assign(model, NOTHING);
   for (const { labels, value } of book.samples(REGION_ROUND_TRIP)) {
     const region = regions.get(labels[0] ?? '');
@@ -158,9 +181,9 @@ function addCounts(book: Book, regions: ReadonlyMap<string, Region>): void {
 const NOTHING = { answered: 0, service_s: 0 };
 
 /** @throws ApiError 503 */
-async function viewOf({ env, c, now }: Call): Promise<View> {
+async function viewOf({ env, c, now }: AdminCall): Promise<RegistrySnapshot> {
   try {
-    const view = await snapshots.get(env, c.executionCtx, now, () => true);
+    const view = await snapshotCache.get(env, c.executionCtx, now, () => true);
     // Else what was said while the last request ran is believed until the next one comes.
     view.nodes.live.expire(now);
     return view;
@@ -170,10 +193,10 @@ async function viewOf({ env, c, now }: Call): Promise<View> {
 }
 
 /** Undefined where nothing can be read: then nothing is told, which is not the same as 0. */
-async function countedOf({ env }: Call): Promise<Book | undefined> {
+async function countedOf({ env }: AdminCall): Promise<MetricStore | undefined> {
   try {
-    await reporter.flush(env);
-    const book = new Book();
+    await metricsReporter.flush(env);
+    const book = new MetricStore();
     book.merge(await env.OBSERVE.getByName(OBSERVE_NAME).read());
     return book;
   } catch {

@@ -3,12 +3,12 @@ import { eq, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { PLAN_HOLDS_MAX_MS } from '../../../shared/routing/region-shares.ts';
-import { asked, database, requireFirst, requireWritable } from '../../accounts/database.ts';
+import { database, queryOrUnavailable, requirePrimary, requireWritable } from '../../accounts/database.ts';
 import { planBodySchema, type StoredPlan, storedPlanSchema } from '../../accounts/region-settings.ts';
 import { settings } from '../../accounts/schema.ts';
-import { change, tell, writeDown } from '../change.ts';
+import { applyChange, notifyIsolates, recordIntent } from '../change.ts';
 import { rfc3339 } from '../list.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 
 const ROW = 'region_plan';
 
@@ -73,8 +73,8 @@ export const regionPlanRoutes: readonly AdminRoute[] = [
  * Two planners see different things, and requests that followed both in turn would swing between them: the first keeps its place until its plan
  * expires. The database decides, so that two that come at once cannot both be taken.
  */
-async function put(call: Call<z.infer<typeof planBodySchema>>): Promise<object> {
-  requireFirst(call.env);
+async function put(call: AdminCall<z.infer<typeof planBodySchema>>): Promise<object> {
+  requirePrimary(call.env);
   requireWritable();
   const { body, now } = call;
   const before = await readPlan(call);
@@ -82,7 +82,7 @@ async function put(call: Call<z.infer<typeof planBodySchema>>): Promise<object> 
   if (refusal !== undefined) throw refusal;
   // A plan every 45 s would bury what people did: who plans is written down, not each plan.
   if (before?.planner !== body.planner)
-    await writeDown(call, {
+    await recordIntent(call, {
       action: 'regions.plan',
       object: 'region_plan',
       before: before && { planner: before.planner },
@@ -93,7 +93,7 @@ async function put(call: Call<z.infer<typeof planBodySchema>>): Promise<object> 
   const mayTake = sql`${stored('$.expires_at')} <= ${now} OR ${stored('$.expires_at')} > ${now + PLAN_HOLDS_MAX_MS}
     OR (${stored('$.planner')} = ${body.planner} AND ${stored('$.sequence')} < ${body.sequence})`;
   const set = { value, updatedAt: now };
-  const taken = await asked(
+  const taken = await queryOrUnavailable(
     database(call.env)
       .insert(settings)
       .values({ name: ROW, ...set })
@@ -101,7 +101,7 @@ async function put(call: Call<z.infer<typeof planBodySchema>>): Promise<object> 
       .returning({ name: settings.name }),
   );
   if (taken.length === 0) throw conflict('Another plan was taken at this moment.');
-  await tell(call.env);
+  await notifyIsolates(call.env);
   return planView(value, now);
 }
 
@@ -117,20 +117,20 @@ function conflict(message: string): ApiError {
   return new ApiError('conflict', message);
 }
 
-async function remove(call: Call): Promise<object> {
+async function remove(call: AdminCall): Promise<object> {
   const before = await readPlan(call);
-  if (before === undefined) await tell(call.env);
+  if (before === undefined) await notifyIsolates(call.env);
   else {
     const write = database(call.env).delete(settings).where(eq(settings.name, ROW));
     const what = { action: 'regions.plan', object: ROW, before: { planner: before.planner } };
-    await change(call, [write], what);
+    await applyChange(call, [write], what);
   }
   return { object: 'region_plan', deleted: before !== undefined };
 }
 
 /** Undefined where none is stored, or none that this version understands. */
-export async function readPlan(call: Pick<Call<unknown, unknown>, 'env'>): Promise<StoredPlan | undefined> {
-  const [row] = await asked(database(call.env).select().from(settings).where(eq(settings.name, ROW)));
+export async function readPlan(call: Pick<AdminCall<unknown, unknown>, 'env'>): Promise<StoredPlan | undefined> {
+  const [row] = await queryOrUnavailable(database(call.env).select().from(settings).where(eq(settings.name, ROW)));
   return storedPlanSchema.safeParse(row?.value).data;
 }
 

@@ -2,11 +2,11 @@
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { asked, database } from '../../accounts/database.ts';
+import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { type PriceTable, pricesBodySchema } from '../../accounts/region-settings.ts';
 import { settings } from '../../accounts/schema.ts';
-import { change, tell } from '../change.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { applyChange, notifyIsolates } from '../change.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 
 const ROW = 'region_prices';
 
@@ -44,7 +44,7 @@ export const regionPriceRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function put(call: Call<PriceTable>): Promise<object> {
+async function put(call: AdminCall<PriceTable>): Promise<object> {
   const { body: value, now } = call;
   const names = value.prices.map(({ region }) => region.toLowerCase());
   const twice = names.find((name, at) => names.indexOf(name) !== at);
@@ -56,21 +56,21 @@ async function put(call: Call<PriceTable>): Promise<object> {
     .insert(settings)
     .values({ name: ROW, ...set })
     .onConflictDoUpdate({ target: settings.name, set });
-  await change(call, [write], { action: 'regions.prices', object: ROW, before, after: value });
+  await applyChange(call, [write], { action: 'regions.prices', object: ROW, before, after: value });
   return { object: 'region_prices', ...value };
 }
 
-async function remove(call: Call): Promise<object> {
+async function remove(call: AdminCall): Promise<object> {
   const before = await readPrices(call);
-  if (before === undefined) await tell(call.env);
+  if (before === undefined) await notifyIsolates(call.env);
   else {
     const write = database(call.env).delete(settings).where(eq(settings.name, ROW));
-    await change(call, [write], { action: 'regions.prices', object: ROW, before });
+    await applyChange(call, [write], { action: 'regions.prices', object: ROW, before });
   }
   return { object: 'region_prices', deleted: before !== undefined };
 }
 
-export async function readPrices(call: Pick<Call<unknown, unknown>, 'env'>): Promise<PriceTable | undefined> {
-  const [row] = await asked(database(call.env).select().from(settings).where(eq(settings.name, ROW)));
+export async function readPrices(call: Pick<AdminCall<unknown, unknown>, 'env'>): Promise<PriceTable | undefined> {
+  const [row] = await queryOrUnavailable(database(call.env).select().from(settings).where(eq(settings.name, ROW)));
   return pricesBodySchema.safeParse(row?.value).data;
 }

@@ -1,12 +1,12 @@
 /** What each batch used. Lines are in the totals of requests as well: this says which batch they were of. */
 import { and, eq, gte, inArray, lt, type SQL, sql } from 'drizzle-orm';
 import * as z from 'zod';
-import { asked, reportDatabase } from '../../accounts/database.ts';
+import { queryOrUnavailable, reportDatabase } from '../../accounts/database.ts';
 import { apiKeys, batches } from '../../accounts/schema.ts';
 import { ownerOf } from '../../files/owner.ts';
-import { listOf } from '../fields.ts';
-import { list, older, pageSchema, requireAfter } from '../list.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { listSchema } from '../fields.ts';
+import { listPage, olderThan, pageSchema, requireAfter } from '../list.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 
 const DAY_MS = 86_400_000;
 const daySchema = z.iso.date();
@@ -60,12 +60,12 @@ export const batchUsageRoutes: readonly AdminRoute[] = [
     path: '/usage/batches',
     summary: 'What each batch used, newest first, some seconds late. Operators see all, the others their own.',
     query: querySchema,
-    answer: listOf(usageSchema),
+    answer: listSchema(usageSchema),
     run: readBatches,
   }),
 ];
 
-async function readBatches(call: Call<unknown, z.infer<typeof querySchema>>): Promise<object> {
+async function readBatches(call: AdminCall<unknown, z.infer<typeof querySchema>>): Promise<object> {
   const { env, query, now } = call;
   const { project, key, user, model } = query;
   const to = Date.parse(query.to ?? new Date(now).toISOString().slice(0, 10));
@@ -80,7 +80,7 @@ async function readBatches(call: Call<unknown, z.infer<typeof querySchema>>): Pr
     key === undefined ? undefined : eq(batches.createdBy, key),
     user === undefined ? undefined : ofUser(env, user),
     model === undefined ? undefined : eq(sql`json_extract(${batches.summary}, '$.model')`, model),
-    older(batches, query),
+    olderThan(batches, query),
   );
   const found = reportDatabase(env)
     .select()
@@ -88,9 +88,9 @@ async function readBatches(call: Call<unknown, z.infer<typeof querySchema>>): Pr
     .where(where)
     .orderBy(sql`${batches.createdAt} DESC, ${batches.id} DESC`)
     .limit(query.limit + 1);
-  const rows = await asked(found);
+  const rows = await queryOrUnavailable(found);
   if (rows.length === 0) await requireAfter(env, batches, query);
-  return list(rows.map(shown), query);
+  return listPage(rows.map(shown), query);
 }
 
 function shown({ id, owner, createdBy, createdAt, summary }: typeof batches.$inferSelect): z.infer<typeof usageSchema> {
@@ -113,13 +113,13 @@ function shown({ id, owner, createdBy, createdAt, summary }: typeof batches.$inf
 }
 
 /** The batches that the caller may see: their own, whatever project they belong to. */
-function own({ account: { role, userId, keyId }, env }: Call): SQL | undefined {
+function own({ account: { role, userId, keyId }, env }: AdminCall): SQL | undefined {
   if (role === 'operator') return undefined;
   return userId === undefined ? eq(batches.createdBy, keyId) : ofUser(env, userId);
 }
 
 /** Batches of a login have its user as their key. */
-function ofUser(env: Call['env'], user: string): SQL {
+function ofUser(env: AdminCall['env'], user: string): SQL {
   const keys = reportDatabase(env).select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.userId, user));
   return sql`(${eq(batches.createdBy, user)} OR ${inArray(batches.createdBy, keys)})`;
 }

@@ -3,17 +3,17 @@ import * as z from 'zod';
 import { departureCause } from '../../../shared/lattice/departure.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { REQUEST_ID_PATTERN } from '../../../shared/openai/headers.ts';
-import { lifeOf } from '../../accounts/catalogue.ts';
-import { asked } from '../../accounts/database.ts';
-import { readSettings } from '../../accounts/settings.ts';
+import { modelLifecycle } from '../../accounts/catalogue.ts';
+import { queryOrUnavailable } from '../../accounts/database.ts';
+import { readGatewaySettings } from '../../accounts/settings.ts';
 import { OBSERVE_NAME } from '../../observe/report.ts';
-import { reporter } from '../../observe/request-log.ts';
-import type { Story } from '../../observe/story.ts';
-import { NO_SESSION, shardsBetween, type UsageRow } from '../../usage/row.ts';
-import { listOf } from '../fields.ts';
-import { list, rfc3339 } from '../list.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
-import { asking } from '../session.ts';
+import { metricsReporter } from '../../observe/request-log.ts';
+import type { RequestTimeline } from '../../observe/request-timeline.ts';
+import { NO_SESSION, shardsBetween, type UsageRow } from '../../usage/usage-row.ts';
+import { listSchema } from '../fields.ts';
+import { listPage, rfc3339 } from '../list.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
+import { askRegistry } from '../session.ts';
 import { RecordSearches } from './record-searches.ts';
 
 const HOUR_MS = 3_600_000;
@@ -36,7 +36,7 @@ const querySchema = z.strictObject({
 
 const PLACES = ['gateway', 'queue', 'attempt', 'record', 'node'] as const;
 const stepSchema = z.object({ at: z.iso.datetime(), where: z.enum(PLACES), text: z.string() });
-export type StoryStep = z.infer<typeof stepSchema>;
+export type TimelineStepJson = z.infer<typeof stepSchema>;
 const storySchema = z.object({
   object: z.literal('request_story'),
   request_id: z.string(),
@@ -62,23 +62,28 @@ export const requestRoutes: readonly AdminRoute[] = [
     summary:
       "A request's story by its x-request-id: waits, attempts, tokens, how it ended, and what became of its nodes. Operators see all, the others their own. Several where clients gave one id to many.",
     query: querySchema,
-    answer: listOf(storySchema),
+    answer: listSchema(storySchema),
     run: readStory,
   }),
 ];
 
 const searches = new RecordSearches();
 
-async function readStory(call: Call<unknown, z.infer<typeof querySchema>>): Promise<object> {
+async function readStory(call: AdminCall<unknown, z.infer<typeof querySchema>>): Promise<object> {
   const { env, now, query, account } = call;
   const id = call.param('id');
-  await reporter.flush(env);
+  await metricsReporter.flush(env);
   const whose = account.role === 'operator' ? undefined : { key: account.keyId, user: account.userId };
-  const stories = await asked(env.OBSERVE.getByName(OBSERVE_NAME).stories(id, whose));
+  const stories = await queryOrUnavailable(env.OBSERVE.getByName(OBSERVE_NAME).stories(id, whose));
   const told = await Promise.all(
-    stories.map(async (story) => {
-      const rows = await rowsOf(call, story.name, story.at, Math.min(now, story.at + story.totalMs + RECORD_LATE_MS));
-      return tell(call, story.name, story, rows);
+    stories.map(async (timeline) => {
+      const rows = await rowsOf(
+        call,
+        timeline.name,
+        timeline.at,
+        Math.min(now, timeline.at + timeline.totalMs + RECORD_LATE_MS),
+      );
+      return tell(call, timeline.name, timeline, rows);
     }),
   );
   if (told.length === 0) {
@@ -95,53 +100,63 @@ async function readStory(call: Call<unknown, z.infer<typeof querySchema>>): Prom
       'not_found',
       `Nothing is on record of request ${id} in the ${query.hours} hours before ${query.to ?? 'now'}. ${whereElse(call)}`,
     );
-  return list(told, { limit: told.length });
+  return listPage(told, { limit: told.length });
 }
 
-function whereElse({ env }: Call): string {
+function whereElse({ env }: AdminCall): string {
   const others = env.INSTITUTION?.gateways() ?? [];
   const elsewhere = others.length === 0 ? '' : ` Another gateway may have answered it: ask ${others.join(' or ')}.`;
   return `Records come with the node's report, a second or two after the answer; an older request is found with "to", a time soon after it.${elsewhere}`;
 }
 
 /** The newest hour first, until one has it. */
-async function rowsOf({ env }: Call, name: string, from: number, to: number): Promise<UsageRow[]> {
+async function rowsOf({ env }: AdminCall, name: string, from: number, to: number): Promise<UsageRow[]> {
   const rows: UsageRow[] = [];
   for (const shard of shardsBetween(from, to).reverse()) {
-    rows.push(...(await asked(env.USAGE.getByName(shard).ofRequest(name))));
+    rows.push(...(await queryOrUnavailable(env.USAGE.getByName(shard).ofRequest(name))));
     // Attempts of one request may lie on both sides of an hour's end.
     if (rows.length > 0 && rows.every((row) => row.at - (row.totalMs ?? 0) > Date.parse(`${shard}:00:00Z`))) break;
   }
   return rows.sort((a, b) => a.at - b.at);
 }
 
-async function tell(call: Call, name: string, story: Story | undefined, rows: readonly UsageRow[]): Promise<object> {
-  const life = story === undefined ? {} : lifeOf(await readSettings(call.env), story.model);
+async function tell(
+  call: AdminCall,
+  name: string,
+  timeline: RequestTimeline | undefined,
+  rows: readonly UsageRow[],
+): Promise<object> {
+  const life = timeline === undefined ? {} : modelLifecycle(await readGatewaySettings(call.env), timeline.model);
   const steps = [
-    ...(story === undefined ? [] : ofGateway(story, call.account.role === 'operator', life)),
+    ...(timeline === undefined ? [] : ofGateway(timeline, call.account.role === 'operator', life)),
     ...rows.map(ofRecord),
   ];
   const sessions = [
-    ...(story?.steps ?? []).flatMap((one) => (one.kind === 'attempt' ? [one.node] : [])),
+    ...(timeline?.steps ?? []).flatMap((one) => (one.kind === 'attempt' ? [one.node] : [])),
     ...rows.map(({ session }) => nodeOf(session)),
   ];
-  const from = story?.at ?? Math.min(...rows.map((row) => row.at - (row.totalMs ?? 0)));
-  const to = (story === undefined ? Math.max(...rows.map(({ at }) => at)) : story.at + story.totalMs) + NODE_EVENTS_MS;
+  const from = timeline?.at ?? Math.min(...rows.map((row) => row.at - (row.totalMs ?? 0)));
+  const to =
+    (timeline === undefined ? Math.max(...rows.map(({ at }) => at)) : timeline.at + timeline.totalMs) + NODE_EVENTS_MS;
   const nodes = [...new Set(sessions)].filter((session) => session !== NO_SESSION).slice(0, NODES_MAX);
   for (const session of nodes) steps.push(...(await ofNode(call, session, from, to)));
   return {
     object: 'request_story',
-    request_id: story?.id ?? name,
+    request_id: timeline?.id ?? name,
     usage_id: name,
     steps: steps.sort((a, b) => Date.parse(a.at) - Date.parse(b.at)),
-    not_known: notKnown(story, rows, call.env.INSTITUTION?.gateways() ?? []),
+    not_known: notKnown(timeline, rows, call.env.INSTITUTION?.gateways() ?? []),
   };
 }
 
 /** `inside`: where the gateway's own code failed is told, too, with the paths of its files. */
-function ofGateway(story: Story, inside: boolean, life: { sunset_at?: string; successor?: string }): StoryStep[] {
-  const { at, endpoint, model, served, key, status, error, failedAt, firstMs, totalMs, steps } = story;
-  const step = (ms: number, where: StoryStep['where'], text: string) => ({ at: rfc3339(at + ms), where, text });
+function ofGateway(
+  timeline: RequestTimeline,
+  inside: boolean,
+  life: { sunset_at?: string; successor?: string },
+): TimelineStepJson[] {
+  const { at, endpoint, model, served, key, status, error, failedAt, firstMs, totalMs, steps } = timeline;
+  const step = (ms: number, where: TimelineStepJson['where'], text: string) => ({ at: rfc3339(at + ms), where, text });
   const asAlias = served === '' || served === model ? '' : `, served as ${served}`;
   const successor = life.successor === undefined ? '' : `, then ${life.successor}`;
   const ends = life.sunset_at === undefined ? '' : ` (ends ${life.sunset_at.slice(0, 10)}${successor})`;
@@ -175,7 +190,7 @@ function outcomeOf(outcome: string): string {
   return /^\d+$/.test(outcome) ? `its engine answered ${outcome}` : `no answer of its engine: ${outcome}`;
 }
 
-function ofRecord(row: UsageRow): StoryStep {
+function ofRecord(row: UsageRow): TimelineStepJson {
   const {
     at,
     session,
@@ -210,8 +225,13 @@ function ofRecord(row: UsageRow): StoryStep {
 }
 
 /** What happened to a node while it had the request, or soon after. Providers' secrets are none of a consumer's business: the cause alone. */
-async function ofNode({ env, account }: Call, session: string, from: number, to: number): Promise<StoryStep[]> {
-  const events = await asking(env, (registry) => registry.history({ session, limit: NODE_EVENTS_MAX }));
+async function ofNode(
+  { env, account }: AdminCall,
+  session: string,
+  from: number,
+  to: number,
+): Promise<TimelineStepJson[]> {
+  const events = await askRegistry(env, (registry) => registry.history({ session, limit: NODE_EVENTS_MAX }));
   return events
     .filter(({ at, event }) => at >= from && at <= to && event !== 'join' && event !== 'serving')
     .map(({ at, event, reason }) => {
@@ -224,16 +244,20 @@ async function ofNode({ env, account }: Call, session: string, from: number, to:
     });
 }
 
-/** What a follower recorded has its name behind the node's: see hosts/node/following/leader.ts. */
+/** What a follower recorded has its name behind the node's: see hosts/node/replication/primary-server.ts. */
 const nodeOf = (session: string) => session.split('@')[0] ?? session;
 
-function notKnown(story: Story | undefined, rows: readonly UsageRow[], gateways: readonly string[]): string[] {
+function notKnown(
+  timeline: RequestTimeline | undefined,
+  rows: readonly UsageRow[],
+  gateways: readonly string[],
+): string[] {
   const elsewhere = rows.some(({ session }) => nodeOf(session) !== session);
   const answered = elsewhere
     ? `how the gateway answered: it was a follower; ask ${gateways.join(' or ') || 'it'}`
     : 'how the gateway answered: of requests that their first node answers, and whose client chose no id, the record of use is all that is kept';
   return [
-    ...(story === undefined ? [answered] : []),
+    ...(timeline === undefined ? [answered] : []),
     ...(rows.length === 0 ? ['tokens: no record of use is here (yet, or the hour is over its time to be kept)'] : []),
     ...(rows.some(({ estimated }) => estimated) ? ['exact tokens: a node has not reported'] : []),
     'what was asked and answered: no text is kept',

@@ -4,11 +4,11 @@ import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { asked, database, reportDatabase } from '../../accounts/database.ts';
+import { database, queryOrUnavailable, reportDatabase } from '../../accounts/database.ts';
 import { installationSecret } from '../../accounts/installation.ts';
 import { modelSettings, usageTotals } from '../../accounts/schema.ts';
 import { traceStream } from '../../usage/trace.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 
 const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'] as const;
 type Group = (typeof GROUPS)[number];
@@ -101,7 +101,7 @@ export const usageRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function readTotals(call: Call<unknown, z.infer<typeof usageQuery>>): Promise<object> {
+async function readTotals(call: AdminCall<unknown, z.infer<typeof usageQuery>>): Promise<object> {
   const { env, query, now } = call;
   const mine = own(call);
   const to = query.to ?? new Date(now).toISOString().slice(0, 10);
@@ -116,7 +116,7 @@ async function readTotals(call: Call<unknown, z.infer<typeof usageQuery>>): Prom
     sql<number | null>`round(total(${column}) / nullif(total(${counted}), 0))`;
   const groups = query.group_by.map((name) => usageTotals[name]);
   const beyond = query.after === undefined ? undefined : after(query.after, groups);
-  const rows = await asked(
+  const rows = await queryOrUnavailable(
     reportDatabase(env)
       .select({
         ...Object.fromEntries(query.group_by.map((name) => [name, usageTotals[name]])),
@@ -173,7 +173,7 @@ function readCursor(cursor: string): string[] | undefined {
 }
 
 /** The rows that the caller may see. @throws ApiError 403 where the question would tell a provider's consumers apart */
-function own({ account, query }: Call<unknown, z.infer<typeof usageQuery>>): SQL | undefined {
+function own({ account, query }: AdminCall<unknown, z.infer<typeof usageQuery>>): SQL | undefined {
   const { role, provider, userId, keyId } = account;
   if (role === 'operator') return undefined;
   if (role === 'provider' && provider !== undefined) {
@@ -184,14 +184,14 @@ function own({ account, query }: Call<unknown, z.infer<typeof usageQuery>>): SQL
   return userId === undefined ? eq(usageTotals.key, keyId) : eq(usageTotals.user, userId);
 }
 
-async function readTrace({ env, query }: Call<unknown, z.infer<typeof traceQuery>>): Promise<Response> {
+async function readTrace({ env, query }: AdminCall<unknown, z.infer<typeof traceQuery>>): Promise<Response> {
   const [from, to] = [Date.parse(query.from), Date.parse(query.to)];
   if (!(from < to) || to - from > TRACE_MAX_MS) {
     throw new ApiError('unprocessable_content', 'from and to: must be in this order and at most 31 days apart.');
   }
   const [secret, hidden] = await Promise.all([
     installationSecret(env),
-    asked(
+    queryOrUnavailable(
       database(env)
         .select({ model: modelSettings.model, aliases: modelSettings.aliases })
         .from(modelSettings)

@@ -3,15 +3,15 @@ import { isNotNull } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import type { RequestKind } from '../../../shared/routing/kinds/kind.ts';
-import { asked, database } from '../../accounts/database.ts';
+import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { kindSchema } from '../../accounts/routing-settings.ts';
 import { modelWeights } from '../../accounts/schema.ts';
 import { MODEL_SETTINGS_MAX } from '../../accounts/settings.ts';
 import { Histogram } from '../../usage/histogram.ts';
 import type { ModelWorkload } from '../../usage/hour-reader.ts';
 import { KindCounts } from '../../usage/kind-counts.ts';
-import { shardsBetween } from '../../usage/row.ts';
-import { type AdminRoute, type Call, route } from '../route.ts';
+import { shardsBetween } from '../../usage/usage-row.ts';
+import { type AdminCall, type AdminRoute, route } from '../route.ts';
 
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
@@ -92,12 +92,12 @@ type Query = z.infer<typeof query>;
 
 const millisecondsOf = (text: string): number => Number(text.slice(0, -1)) * (UNIT_MS[text.slice(-1)] ?? 0);
 
-async function readWorkload(call: Call<unknown, Query>): Promise<object> {
+async function readWorkload(call: AdminCall<unknown, Query>): Promise<object> {
   const { env, now } = call;
   const windowMs = millisecondsOf(call.query.window);
   if (call.query.by === 'kind') return readKinds(call, windowMs);
   const from = now - windowMs;
-  const parts = await asked(
+  const parts = await queryOrUnavailable(
     Promise.all(shardsBetween(from, now).map((shard) => env.USAGE.getByName(shard).workload(from, now))),
   );
   return { object: 'list', window_ms: windowMs, data: together(parts, windowMs) };
@@ -130,13 +130,13 @@ function lengthsOf(histogram: Histogram): z.infer<typeof lengths> {
   return { mean, deviation, p50: histogram.percentile(0.5), p95: histogram.percentile(0.95) };
 }
 
-async function readKinds({ env, query: { slot }, now }: Call<unknown, Query>, windowMs: number): Promise<object> {
+async function readKinds({ env, query: { slot }, now }: AdminCall<unknown, Query>, windowMs: number): Promise<object> {
   const slotMs = millisecondsOf(slot);
   if (windowMs / slotMs > SLOTS_MAX)
     throw new ApiError('unprocessable_content', `window: has more than ${SLOTS_MAX} slots of ${slot}.`, {
       param: 'window',
     });
-  const rows = await asked(
+  const rows = await queryOrUnavailable(
     database(env)
       .select({ model: modelWeights.model, kinds: modelWeights.kinds })
       .from(modelWeights)
@@ -146,7 +146,7 @@ async function readKinds({ env, query: { slot }, now }: Call<unknown, Query>, wi
   const kinds: Record<string, RequestKind[]> = Object.fromEntries(rows.map((row) => [row.model, row.kinds ?? []]));
   const models = new Map<string, KindCounts>();
   for (const [shard, from, to] of piecesOf(now - windowMs, now)) {
-    for (const part of await asked(env.USAGE.getByName(shard).kindWorkload(from, to, { slotMs, kinds }))) {
+    for (const part of await queryOrUnavailable(env.USAGE.getByName(shard).kindWorkload(from, to, { slotMs, kinds }))) {
       const own = Object.hasOwn(kinds, part.model) ? (kinds[part.model] ?? []) : [];
       const known = models.get(part.model) ?? new KindCounts(own, slotMs);
       models.set(part.model, known);

@@ -2,6 +2,8 @@
  * `/agent/batch/…`: agents lease lines, read them and commit results. Beside the tunnel, not in it: here HTTP's own flow control holds
  * large bodies back, results go straight to their batch, and requests' frames never wait behind them.
  */
+
+import { eq } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
 import {
@@ -19,17 +21,41 @@ import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trust.ts';
 import { parseJson } from '../../../shared/text/json.ts';
-import { bodyBytes } from '../../body-pieces.ts';
+import { database, queryOrUnavailable } from '../../accounts/database.ts';
+import { batches } from '../../accounts/schema.ts';
 import type { Env } from '../../env.ts';
 import { type FileStore, FileStoreError } from '../../files/file-store.ts';
-import { STORE_MESSAGES, storeOf, storing, streamOf } from '../../files/store-access.ts';
+import { STORE_MESSAGES, storeOf, toReadableStream, withStoreErrors } from '../../files/store-access.ts';
+import { readBodyBytes } from '../../http/read-body.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';
 import { audienceOf } from '../../registry/gossip/connect-gossip.ts';
-import type { View } from '../../registry/snapshot.ts';
+import type { RegistrySnapshot } from '../../registry/snapshot.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../../registry/tickets.ts';
 import { issuersView } from '../../registry/views/issuers-view.ts';
-import { knownBatch } from './known-batch.ts';
-import { type FunctionAsk, leaseOfFunctions, leaseOfModels, offered } from './leasing.ts';
+import { type FunctionLeaseRequest, leaseOfFunctions, leaseOfModels, waitForOffer } from './leasing.ts';
+
+/** Ids of batches that this isolate has seen to exist. */
+const KNOWN_MAX = 10_000;
+const known = new Set<string>();
+
+/**
+ * The object of a batch that an agent names; undefined where there is none. Any name makes an object, which has a file and keeps it: a node
+ * could fill the disk with names. @throws ApiError 503
+ */
+export async function knownBatch(
+  env: Pick<Env, 'DB' | 'BATCH'>,
+  id: string,
+): Promise<ReturnType<Env['BATCH']['getByName']> | undefined> {
+  if (!known.has(id)) {
+    const [row] = await queryOrUnavailable(
+      database(env).select({ id: batches.id }).from(batches).where(eq(batches.id, id)),
+    );
+    if (row === undefined) return undefined;
+    if (known.size >= KNOWN_MAX) known.clear();
+    known.add(id);
+  }
+  return env.BATCH.getByName(id);
+}
 
 type Ctx = Context<{ Bindings: Env }>;
 
@@ -80,7 +106,7 @@ batchAgentRoutes.post('/lease', async (c) => {
   const { models, functions, prefix, wait_ms: waitMs } = parsed(leaseSchema, node.body);
   if (models.length === 0 && functions === undefined)
     throw new ApiError('invalid_request', 'A lease is asked for models or for functions.');
-  const ask: FunctionAsk | undefined = functions && { owners: functions.owners, held: functions };
+  const ask: FunctionLeaseRequest | undefined = functions && { owners: functions.owners, held: functions };
   const { signal } = c.req.raw;
   // An agent whose connection was cut asks again: lines that this request took would be run by no node until their lease ends.
   const lease = async () => {
@@ -95,7 +121,7 @@ batchAgentRoutes.post('/lease', async (c) => {
   const first = await lease();
   if (first !== undefined) return c.json(first);
   if (waitMs === 0) return c.body(null, 204);
-  await offered(c.env, node, models, ask, waitMs);
+  await waitForOffer(c.env, node, models, ask, waitMs);
   const second = await lease();
   return second === undefined ? c.body(null, 204) : c.json(second);
 });
@@ -107,7 +133,7 @@ batchAgentRoutes.post('/chunk', async (c) => {
   const range = await batch.range(refOf(node, given));
   if (range === null) throw leaseOver();
   const { file, offset, length } = range;
-  const content = await storing(() => chunkOf(storeOf(c.env), file, { offset, length })).catch(
+  const content = await withStoreErrors(() => chunkOf(storeOf(c.env), file, { offset, length })).catch(
     async (error: unknown) => {
       // Its lines wait for the store, not for this node.
       await batch.inputFailed(
@@ -118,7 +144,7 @@ batchAgentRoutes.post('/chunk', async (c) => {
     },
   );
   const headers = { 'content-type': 'application/octet-stream', 'content-length': String(range.length) };
-  return new Response(streamOf(content), { headers });
+  return new Response(toReadableStream(content), { headers });
 });
 
 /** The code of the leased chunk's function. */
@@ -170,7 +196,7 @@ async function chunkOf(store: FileStore, file: string, range: { offset: number; 
 
 interface Node {
   entry: RegistryEntry;
-  view: View;
+  view: RegistrySnapshot;
   body: Uint8Array;
 }
 
@@ -233,7 +259,7 @@ async function bodyOf(c: Ctx): Promise<Uint8Array> {
   const length = Number(c.req.raw.headers.get('content-length') ?? Number.NaN);
   if (!(length <= BODY_MAX_BYTES))
     throw new ApiError('request_too_large', `A body here has a content-length of at most ${BODY_MAX_BYTES} bytes.`);
-  return bodyBytes(c, BODY_MAX_BYTES);
+  return readBodyBytes(c, BODY_MAX_BYTES);
 }
 
 function parsed<T extends z.ZodType>(schema: T, body: Uint8Array): z.output<T> {

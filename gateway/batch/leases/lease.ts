@@ -1,16 +1,16 @@
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
-import type { Demands } from '../../../shared/batch/input-check.ts';
+import type { LineRequirements } from '../../../shared/batch/input-check.ts';
 import type { Grant } from '../../../shared/batch/ledger.ts';
 import type { BatchFunction, BatchSpec } from '../batch-spec.ts';
 
 /** A lease without a sign of life for so long has ended. Nodes renew at a sixth of it. */
-export const LEASE_MS = 60_000;
+export const BATCH_LEASE_MS = 60_000;
 
 /** What a node must meet, for the caller that filters. */
 export interface BatchAdmission {
   account: BatchSpec['account'];
   endpoint: string;
-  demands: Demands[];
+  demands: LineRequirements[];
 }
 
 /** @param model that the lines name, with `made` the function that it is */
@@ -21,7 +21,7 @@ export function leaseOf(
   made: BatchFunction | undefined,
 ): GrantedLease {
   const { bytes, prefix } = chunk;
-  const of = { batch: id, endpoint, chunk: chunk.id, epoch: lease.epoch, open, bytes, prefix, leaseMs: LEASE_MS };
+  const of = { batch: id, endpoint, chunk: chunk.id, epoch: lease.epoch, open, bytes, prefix, leaseMs: BATCH_LEASE_MS };
   if (made === undefined) return of;
   const { context, name, sha256 } = made;
   return { ...of, function: { context, sha256, owner, model, ...(name === undefined ? {} : { name }) } };

@@ -1,9 +1,9 @@
 /** Which batch a node gets lines of: the filters of a request, then the shares between batches. */
 
-import { FUNCTIONS_ENDPOINT, type HeldContexts, readFunctionName } from '../../../shared/batch/function.ts';
+import { FUNCTIONS_ENDPOINT, type NodeContexts, readFunctionName } from '../../../shared/batch/function.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
-import type { Demands } from '../../../shared/batch/input-check.ts';
-import { heldBackMs } from '../../../shared/batch/preference.ts';
+import type { LineRequirements } from '../../../shared/batch/input-check.ts';
+import { leaseDelayMs } from '../../../shared/batch/lease-preference.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { parseRequirements, RequirementError, satisfies } from '../../../shared/routing/requirements.ts';
 import { isTrusted, readProviderList } from '../../../shared/routing/trust.ts';
@@ -11,9 +11,9 @@ import { type Account, mayCall, mayUseModel } from '../../accounts/account.ts';
 import { hasAccess, isRetired } from '../../accounts/catalogue.ts';
 import { lineReasoningBudget, mayHaveLines } from '../../accounts/reasoning.ts';
 import { trustOf } from '../../accounts/trust.ts';
-import { after } from '../../after.ts';
 import type { Env } from '../../env.ts';
-import type { View } from '../../registry/snapshot.ts';
+import { startTimer } from '../../platform/start-timer.ts';
+import type { RegistrySnapshot } from '../../registry/snapshot.ts';
 import type { BatchAdmission } from './lease.ts';
 
 /** Batches that are asked for one lease. */
@@ -30,14 +30,14 @@ export function queueOf(endpoint: string, model: string): string {
 
 export interface LeasingNode {
   entry: RegistryEntry;
-  view: View;
+  view: RegistrySnapshot;
 }
 
 /** What a node that runs functions asks with. */
-export interface FunctionAsk {
+export interface FunctionLeaseRequest {
   /** Owners whose functions run there; undefined: all. */
   owners: readonly string[] | undefined;
-  held: HeldContexts;
+  held: NodeContexts;
 }
 
 export async function leaseOfModels(
@@ -55,7 +55,7 @@ export async function leaseOfModels(
     for (let i = 0; i < TRIED_MAX; i++) {
       const batch = await queue.next(tried);
       if (batch === null) break;
-      if (i === 0) await pause(heldBackMs(entry, view.model(model)?.ready ?? []));
+      if (i === 0) await pause(leaseDelayMs(entry, view.model(model)?.ready ?? []));
       tried.push(batch);
       const lease = await granted(env, node, batch, (one) => one.model === model, prefix);
       if (lease === undefined) continue;
@@ -70,7 +70,7 @@ export async function leaseOfModels(
 export async function leaseOfFunctions(
   env: Env,
   node: LeasingNode,
-  ask: FunctionAsk,
+  ask: FunctionLeaseRequest,
 ): Promise<GrantedLease | undefined> {
   const { entry } = node;
   if ((entry.state !== 'SERVING' && entry.state !== 'JOIN') || entry.leaving !== undefined) return undefined;
@@ -89,11 +89,11 @@ export async function leaseOfFunctions(
 }
 
 /** Resolves when lines may be there for this node, or after `waitMs`. */
-export async function offered(
+export async function waitForOffer(
   env: Env,
   { entry }: LeasingNode,
   models: readonly string[],
-  functions: FunctionAsk | undefined,
+  functions: FunctionLeaseRequest | undefined,
   waitMs: number,
 ): Promise<void> {
   const served = models.filter((name) => entry.models.some(({ id }) => id === name));
@@ -108,7 +108,7 @@ async function granted(
   env: Env,
   { entry, view }: LeasingNode,
   batch: string,
-  wanted: (demands: Demands) => boolean,
+  wanted: (demands: LineRequirements) => boolean,
   prefix: number | undefined,
 ): Promise<GrantedLease | undefined> {
   const stub = env.BATCH.getByName(batch);
@@ -126,8 +126,8 @@ async function granted(
 function allowedDemands(
   { account, endpoint, demands }: BatchAdmission,
   entry: RegistryEntry,
-  view: View,
-  wanted: (demands: Demands) => boolean,
+  view: RegistrySnapshot,
+  wanted: (demands: LineRequirements) => boolean,
 ): number[] {
   if (!mayHaveLines(account, endpoint, entry)) return [];
   // A batch lives for days: the key's list may be another one by now.
@@ -136,10 +136,10 @@ function allowedDemands(
 }
 
 function meets(
-  { model, require, trustedProviders }: Demands,
+  { model, require, trustedProviders }: LineRequirements,
   account: Account,
   entry: RegistryEntry,
-  view: View,
+  view: RegistrySnapshot,
 ): boolean {
   // A batch lives for days: the model may have been kept for others since, or have ended.
   if (!isAllowed(account, model, view)) return false;
@@ -156,10 +156,10 @@ function meets(
   }
 }
 
-function isAllowed(account: Account, model: string, { settings }: View): boolean {
+function isAllowed(account: Account, model: string, { settings }: RegistrySnapshot): boolean {
   return mayUseModel(account, model) && hasAccess(settings, account, model) && !isRetired(settings, model, Date.now());
 }
 
 function pause(ms: number): Promise<void> {
-  return ms === 0 ? Promise.resolve() : new Promise((resolve) => void after(ms, resolve));
+  return ms === 0 ? Promise.resolve() : new Promise((resolve) => void startTimer(ms, resolve));
 }

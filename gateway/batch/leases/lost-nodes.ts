@@ -1,5 +1,5 @@
 import type { Ledger } from '../../../shared/batch/ledger.ts';
-import type { View } from '../../registry/snapshot.ts';
+import type { RegistrySnapshot } from '../../registry/snapshot.ts';
 
 /** A node whose line is lost keeps its leases for so long: it comes back with the results. */
 const LOST_MS = 15_000;
@@ -14,7 +14,7 @@ export class LostNodes {
   #lookedMs: number | undefined;
 
   /** Ends the leases of nodes that have left, and of those that did not come back. */
-  release(ledger: Ledger, view: Pick<View, 'nodes'>, nowMs: number): void {
+  release(ledger: Ledger, view: Pick<RegistrySnapshot, 'nodes'>, nowMs: number): void {
     const holders = new Set(ledger.leases.map(({ lease }) => lease.node));
     for (const node of this.#lost.keys()) if (!holders.has(node)) this.#lost.delete(node);
     const passed = Math.max(0, Math.min(LOOK_MAX_MS, nowMs - (this.#lookedMs ?? nowMs)));

@@ -1,4 +1,4 @@
-import type { Contender } from '../../../shared/batch/share.ts';
+import type { QueuedBatch } from '../../../shared/batch/next-batch.ts';
 import type { Env } from '../../env.ts';
 import type { BatchRecord } from '../batch-record.ts';
 import type { BatchSpec } from '../batch-spec.ts';
@@ -6,7 +6,7 @@ import { queueOf } from './leasing.ts';
 
 /** What a batch tells the queues of its models. */
 interface Offer {
-  contender: Contender;
+  contender: QueuedBatch;
   /** Sessions that run lines of it. */
   nodes: string[];
   queues: string[];
@@ -34,7 +34,11 @@ export function offerOf(spec: BatchSpec, record: BatchRecord, nowMs: number): Of
 }
 
 /** Best effort: the batch says it again with its next turn. */
-export async function tellQueues(env: Env, { contender, nodes, queues }: Offer, untilMs: number): Promise<void> {
-  const told = queues.map((queue) => env.BATCH_QUEUE.getByName(queue).offer(contender, untilMs, nodes));
+export async function notifyQueues(
+  env: Env,
+  { contender: queued, nodes, queues }: Offer,
+  untilMs: number,
+): Promise<void> {
+  const told = queues.map((queue) => env.BATCH_QUEUE.getByName(queue).offer(queued, untilMs, nodes));
   await Promise.allSettled(told);
 }

@@ -1,11 +1,11 @@
-import type { HeldContexts } from '../../../shared/batch/function.ts';
-import { warmthOf } from '../../../shared/batch/function.ts';
-import { leaseRank, type Tier, toldAfterMs } from '../../../shared/batch/preference.ts';
-import { type Contender, nextBatch, nextFunctionBatch } from '../../../shared/batch/share.ts';
-import type { BacklogSign } from '../../factory/demand-signs.ts';
-import { Teller } from '../../factory/teller.ts';
-import { GatewayObject } from '../../gateway-object.ts';
-import type { FunctionAsk } from './leasing.ts';
+import type { NodeContexts } from '../../../shared/batch/function.ts';
+import { contextWarmth } from '../../../shared/batch/function.ts';
+import { leaseRank, type NodeTier, offerDelayMs } from '../../../shared/batch/lease-preference.ts';
+import { nextBatch, nextFunctionBatch, type QueuedBatch } from '../../../shared/batch/next-batch.ts';
+import { DemandNotifier } from '../../factory/demand-notifier.ts';
+import type { BacklogDemand } from '../../factory/demand-signals.ts';
+import { GatewayObject } from '../../platform/gateway-object.ts';
+import type { FunctionLeaseRequest } from './leasing.ts';
 
 /** Batches that want nodes of one model. */
 const CONTENDERS_MAX = 10_000;
@@ -15,7 +15,7 @@ const WAITING_MAX = 4_096;
 const NODES_MAX = 2_000;
 
 interface Entry {
-  contender: Contender;
+  contender: QueuedBatch;
   until: number;
   /** Sessions that run lines of it. */
   nodes: readonly string[];
@@ -24,8 +24,8 @@ interface Entry {
 }
 
 interface WaitingNode {
-  tier: Tier;
-  held: HeldContexts | undefined;
+  tier: NodeTier;
+  held: NodeContexts | undefined;
   wake(): void;
 }
 
@@ -37,7 +37,7 @@ export class BatchQueueObject extends GatewayObject {
   readonly #contenders = new Map<string, Entry>();
   readonly #waiting = new Set<WaitingNode>();
   /** A factory may have to start nodes for these batches. */
-  readonly #teller = new Teller({
+  readonly #notifier = new DemandNotifier({
     env: this.env,
     clock: this.ctx.clock,
     tell: (factory) => factory.backlog(this.ctx.name, this.#backlog()),
@@ -45,19 +45,24 @@ export class BatchQueueObject extends GatewayObject {
   });
 
   /** @param nodes sessions that run lines of it */
-  offer(contender: Contender, until: number, nodes: readonly string[] = []): void {
-    const known = this.#contenders.get(contender.id);
+  offer(queued: QueuedBatch, until: number, nodes: readonly string[] = []): void {
+    const known = this.#contenders.get(queued.id);
     if (known === undefined && this.#contenders.size >= CONTENDERS_MAX) return;
-    this.#contenders.set(contender.id, { contender, until, nodes, servedMs: known?.servedMs ?? this.ctx.clock.now() });
-    if (known === undefined) this.#teller.news();
-    if (contender.waiting === 0 && contender.late !== true) return;
-    for (const node of [...this.#waiting]) this.#tell(node, contender);
+    this.#contenders.set(queued.id, {
+      contender: queued,
+      until,
+      nodes,
+      servedMs: known?.servedMs ?? this.ctx.clock.now(),
+    });
+    if (known === undefined) this.#notifier.news();
+    if (queued.waiting === 0 && queued.late !== true) return;
+    for (const node of [...this.#waiting]) this.#tell(node, queued);
   }
 
   /** Nodes that are better placed hear first, and have asked before the others hear. */
-  #tell({ tier, held, wake }: WaitingNode, { context }: Contender): void {
-    const warmth = held === undefined || context === undefined ? 'ready' : warmthOf(context, held);
-    const delayMs = toldAfterMs(leaseRank(warmth, tier));
+  #tell({ tier, held, wake }: WaitingNode, { context }: QueuedBatch): void {
+    const warmth = held === undefined || context === undefined ? 'ready' : contextWarmth(context, held);
+    const delayMs = offerDelayMs(leaseRank(warmth, tier));
     if (delayMs === 0) wake();
     else this.ctx.clock.after(delayMs, wake);
   }
@@ -71,7 +76,7 @@ export class BatchQueueObject extends GatewayObject {
     return found?.id ?? null;
   }
 
-  nextFunction(skip: readonly string[], { owners, held }: FunctionAsk): string | null {
+  nextFunction(skip: readonly string[], { owners, held }: FunctionLeaseRequest): string | null {
     const now = this.ctx.clock.now();
     const left = this.#left(skip, now).filter(({ project }) => owners === undefined || owners.includes(project));
     const served = (id: string) => this.#contenders.get(id)?.servedMs ?? now;
@@ -79,21 +84,21 @@ export class BatchQueueObject extends GatewayObject {
     return (nextFunctionBatch(left, held, now, served) ?? late())?.id ?? null;
   }
 
-  #left(skip: readonly string[], now: number): Contender[] {
+  #left(skip: readonly string[], now: number): QueuedBatch[] {
     this.#forget(now);
-    return [...this.#contenders.values()].map(({ contender }) => contender).filter(({ id }) => !skip.includes(id));
+    return [...this.#contenders.values()].map(({ contender: queued }) => queued).filter(({ id }) => !skip.includes(id));
   }
 
   #forget(now: number): void {
     for (const [id, { until }] of this.#contenders) if (until <= now) this.#contenders.delete(id);
   }
 
-  #backlog(): BacklogSign {
+  #backlog(): BacklogDemand {
     const now = this.ctx.clock.now();
     this.#forget(now);
     const entries = [...this.#contenders.values()];
-    const sum = (of: (contender: Contender) => number) => entries.reduce((all, one) => all + of(one.contender), 0);
-    const ends = Math.min(...entries.map(({ contender }) => contender.expiresMs));
+    const sum = (of: (queued: QueuedBatch) => number) => entries.reduce((all, one) => all + of(one.contender), 0);
+    const ends = Math.min(...entries.map(({ contender: queued }) => queued.expiresMs));
     return {
       lines: sum(({ waiting, leased }) => waiting + leased),
       deadlineMs: entries.length === 0 ? 0 : Math.max(0, ends - now),
@@ -106,9 +111,9 @@ export class BatchQueueObject extends GatewayObject {
   leased(id: string, lines: number): void {
     const entry = this.#contenders.get(id);
     if (entry === undefined) return;
-    const { contender } = entry;
-    const waiting = Math.max(0, contender.waiting - lines);
-    entry.contender = { ...contender, waiting, leased: contender.leased + lines };
+    const { contender: queued } = entry;
+    const waiting = Math.max(0, queued.waiting - lines);
+    entry.contender = { ...queued, waiting, leased: queued.leased + lines };
     entry.servedMs = this.ctx.clock.now();
   }
 
@@ -116,7 +121,7 @@ export class BatchQueueObject extends GatewayObject {
    * Resolves when a batch offers lines, or after `ms`.
    * @param held of a node that runs functions; null: it has an engine
    */
-  wait(ms: number, tier: Tier, held: HeldContexts | null): Promise<void> {
+  wait(ms: number, tier: NodeTier, held: NodeContexts | null): Promise<void> {
     if (this.#waiting.size >= WAITING_MAX) return Promise.resolve();
     return new Promise((resolve) => {
       const node: WaitingNode = {

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import type { Chart, Series } from '../../../shared/text/chart.ts';
 import { Histogram } from '../../usage/histogram.ts';
 import type { TraceLine } from '../trace-stats.ts';
-import { Predictability, RULES } from './predict.ts';
+import { PREDICTION_RULES, Predictability } from './predict.ts';
 
 /** What `trace sample` writes, one line per node and moment. */
 export const sampleSchema = z.object({
@@ -259,7 +259,7 @@ export class TraceFigures {
 
   #predictability(): Figure {
     const facts: Record<string, number> = {};
-    const series = RULES.flatMap((rule): Series[] => {
+    const series = PREDICTION_RULES.flatMap((rule): Series[] => {
       const errors = this.#predict.errors[rule].sort((a, b) => a - b);
       if (errors.length === 0) return [];
       facts[`${rule}: median error`] = errors[Math.floor(errors.length / 2)] ?? 0;

@@ -6,9 +6,9 @@ import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { chartsSvg } from '../../../shared/text/chart.ts';
-import { type ApiTarget, ask, ClientError } from '../client.ts';
+import { type ApiTarget, askGateway, ClientError } from '../client.ts';
 import { LISTED_NODE, listedNodes } from '../listed-nodes.ts';
-import { isReaderGone } from '../reader.ts';
+import { isStdoutClosed } from '../stdout.ts';
 import { type NodeSample, sampleSchema, TraceFigures } from './figures.ts';
 import { readTraceLine } from './read-line.ts';
 
@@ -74,7 +74,7 @@ const modelsSchema = z.object({
 
 /** Models that this gateway's operator classed as reasoning ones. */
 export async function reasoningModels(target: ApiTarget): Promise<Set<string>> {
-  const { data } = modelsSchema.parse(await ask({ ...target, path: '/admin/models' }, 'GET', ''));
+  const { data } = modelsSchema.parse(await askGateway({ ...target, path: '/admin/models' }, 'GET', ''));
   return new Set(data.flatMap((one) => (one.class === 'reasoning' ? [one.id ?? one.model ?? ''] : [])));
 }
 
@@ -111,16 +111,16 @@ export async function sampleNodes(target: ApiTarget, everyMs: number | undefined
         power_w: await powerOf(nodesDoor, session),
       };
       console.log(JSON.stringify(sample));
-      if (isReaderGone()) return;
+      if (isStdoutClosed()) return;
     }
     if (everyMs !== undefined) await sleep(everyMs);
-  } while (everyMs !== undefined && !isReaderGone());
+  } while (everyMs !== undefined && !isStdoutClosed());
 }
 
 /** Watts of all its GPUs; null where its agent cannot be asked, or does not tell of one of them. */
 async function powerOf(target: ApiTarget, session: string): Promise<number | null> {
   try {
-    const { gpus } = telemetrySchema.parse(await ask(target, 'GET', `/${session}/telemetry`));
+    const { gpus } = telemetrySchema.parse(await askGateway(target, 'GET', `/${session}/telemetry`));
     if (gpus === null || gpus.length === 0) return null;
     return gpus.reduce<number | null>(
       (sum, { power_w }) => (sum === null || power_w == null ? null : sum + power_w),

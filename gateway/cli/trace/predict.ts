@@ -5,7 +5,7 @@ const REMEMBERED_MAX = 1_000_000;
 /** Prompt blocks that make two prompts alike: 64 tokens, which is a system prompt's beginning. */
 const ALIKE_BLOCKS = 4;
 
-export interface Seen {
+export interface ObservedRequest {
   model: string;
   user: string | undefined;
   buckets: readonly string[] | null;
@@ -13,21 +13,21 @@ export interface Seen {
   output: number;
 }
 
-export const RULES = [
+export const PREDICTION_RULES = [
   'mean of the model',
   "user's last answer",
   'last answer to a like prompt',
   'as long as the prompt',
 ] as const;
-type Rule = (typeof RULES)[number];
+type Rule = (typeof PREDICTION_RULES)[number];
 
 export class Predictability {
   readonly #means = new Map<string, { count: number; sum: number }>();
   readonly #lasts = new Map<string, number>();
   /** Errors of each rule: |foretold − true| over true. */
-  readonly errors: Record<Rule, number[]> = Object.fromEntries(RULES.map((rule) => [rule, []])) as never;
+  readonly errors: Record<Rule, number[]> = Object.fromEntries(PREDICTION_RULES.map((rule) => [rule, []])) as never;
 
-  add({ model, user, buckets, input, output }: Seen): void {
+  add({ model, user, buckets, input, output }: ObservedRequest): void {
     if (output < 1) return;
     const mean = this.#means.get(model);
     const byUser = user === undefined ? undefined : `u ${model} ${user}`;

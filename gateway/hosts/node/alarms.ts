@@ -1,5 +1,5 @@
-import { RETRY_MS, storageHealth, writeIfPossible } from '../../storage/health.ts';
-import type { Database, Row } from './sqlite.ts';
+import { RETRY_MS, storageHealth, writeIfPossible } from '../../platform/storage/health.ts';
+import type { Database, SqliteRow } from './sqlite.ts';
 
 /** A failed alarm is retried after the minimum, doubled each time up to the maximum. */
 const AGAIN_MIN_MS = 2_000;
@@ -10,7 +10,7 @@ const TOGETHER_MAX = 32;
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
 /** Runs the alarm of one object; rejects if it failed. */
-export type Ring = (className: string, name: string) => Promise<void>;
+export type RunAlarm = (className: string, name: string) => Promise<void>;
 
 /** The alarm of one object. */
 export interface ObjectAlarm {
@@ -31,7 +31,7 @@ interface Running {
  */
 export class Alarms {
   readonly #database: Database;
-  readonly #ring: Ring;
+  readonly #ring: RunAlarm;
   readonly #running = new Map<string, Running>();
   /** Consecutive failures. */
   readonly #failures = new Map<string, number>();
@@ -39,7 +39,7 @@ export class Alarms {
   #armedFor = Number.POSITIVE_INFINITY;
   #closed = false;
 
-  constructor(database: Database, ring: Ring) {
+  constructor(database: Database, ring: RunAlarm) {
     this.#database = database;
     this.#ring = ring;
     database.script(`CREATE TABLE IF NOT EXISTS alarms (class TEXT NOT NULL, name TEXT NOT NULL, at INTEGER NOT NULL,
@@ -102,7 +102,7 @@ export class Alarms {
     this.#timer.unref();
   }
 
-  #runs(row: Row): boolean {
+  #runs(row: SqliteRow): boolean {
     return this.#running.has(`${row.class}/${row.name}`);
   }
 

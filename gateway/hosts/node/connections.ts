@@ -7,7 +7,7 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
-import type { PlainConnection } from './plain/plain-connection.ts';
+import type { FastPathConnection } from './fast-path/fast-path-connection.ts';
 
 /** Each uses a descriptor and, while idle, about 30 KiB. */
 export const CONNECTIONS_MAX = 4_096;
@@ -29,24 +29,24 @@ interface Shares {
 const SHARES: Shares = { max: CONNECTIONS_MAX, unproven: UNPROVEN_MAX, unprovenPerAddress: ADDRESS_UNPROVEN_MAX };
 
 /** A request and its response in progress. */
-export interface Answering {
+export interface ActiveExchange {
   message: IncomingMessage;
   response: ServerResponse;
 }
 
 /** One client's connection. */
-export class Connection {
+export class ClientConnection {
   /** The TCP socket; TLS has another socket on top of it. */
   readonly socket: Socket;
   readonly ends: string;
   readonly network: string;
   /** Undefined: `node:http` reads the connection. */
-  plain: PlainConnection | undefined;
+  plain: FastPathConnection | undefined;
   /**
    * Requests read by `node:http` without a complete response, oldest first. It stops reading while the client does not
    * read its responses.
    */
-  readonly answering: Answering[] = [];
+  readonly answering: ActiveExchange[] = [];
   proven = false;
   /** The owner of the key that proved it. */
   holder: string | undefined;
@@ -68,14 +68,14 @@ export class Connection {
   }
 }
 
-export class Connections {
+export class ClientConnections {
   readonly #shares: Shares;
   /** At most `max`; oldest first. */
-  readonly #all = new Map<string, Connection>();
+  readonly #all = new Map<string, ClientConnection>();
   /** Unproven connections by network, least recently used first. */
-  readonly #unproven = new Map<string, Set<Connection>>();
+  readonly #unproven = new Map<string, Set<ClientConnection>>();
   /** Cache of `of`, because a socket's addresses are expensive to read for each request. */
-  readonly #found = new WeakMap<Socket, Connection>();
+  readonly #found = new WeakMap<Socket, ClientConnection>();
   #unprovenCount = 0;
   /** Number of proven connections by holder; at most one entry per connection. */
   readonly #proven = new Map<string, number>();
@@ -90,7 +90,7 @@ export class Connections {
 
   /** Admits a new connection, or closes it. */
   add(socket: Socket): void {
-    const connection = new Connection(socket);
+    const connection = new ClientConnection(socket);
     const { max, unproven, unprovenPerAddress } = this.#shares;
     const own = this.#unproven.get(connection.network);
     if (own !== undefined && own.size >= unprovenPerAddress) this.#pushOut(own);
@@ -104,27 +104,27 @@ export class Connections {
   }
 
   /** The connection of a TCP or TLS socket. */
-  of(socket: Socket): Connection | undefined {
+  of(socket: Socket): ClientConnection | undefined {
     const found = this.#found.get(socket) ?? this.#all.get(endsOf(socket));
     if (found !== undefined) this.#found.set(socket, found);
     return found;
   }
 
   /** Call this when a request arrives; the connection then counts as the most recently used of its network. */
-  asks(connection: Connection): void {
+  asks(connection: ClientConnection): void {
     if (connection.proven) return;
     const own = this.#unproven.get(connection.network);
     if (own?.delete(connection)) own.add(connection);
   }
 
   /** Call this when a response was sent, or its client left. */
-  answered(connection: Connection, { response }: Pick<Answering, 'response'>): void {
+  answered(connection: ClientConnection, { response }: Pick<ActiveExchange, 'response'>): void {
     const at = connection.answering.findIndex((one) => one.response === response);
     if (at >= 0) connection.answering.splice(at, 1);
   }
 
   /** Call this after a valid key or an agent's ticket. @param holder owner of the key */
-  prove(connection: Connection, holder?: string): void {
+  prove(connection: ClientConnection, holder?: string): void {
     if (connection.proven || this.#all.get(connection.ends) !== connection) return;
     if (holder !== undefined) {
       const proven = this.#proven.get(holder) ?? 0;
@@ -145,10 +145,10 @@ export class Connections {
     for (const { socket } of this.#all.values()) socket.destroy();
   }
 
-  #setOf(network: string): Set<Connection> {
+  #setOf(network: string): Set<ClientConnection> {
     const known = this.#unproven.get(network);
     if (known !== undefined) return known;
-    const made = new Set<Connection>();
+    const made = new Set<ClientConnection>();
     this.#unproven.set(network, made);
     return made;
   }
@@ -156,13 +156,13 @@ export class Connections {
   /**
    * The connections of the network with the most unproven ones. Searches all networks, but only if places are short.
    */
-  #largest(): Set<Connection> {
-    let largest = new Set<Connection>();
+  #largest(): Set<ClientConnection> {
+    let largest = new Set<ClientConnection>();
     for (const own of this.#unproven.values()) if (own.size > largest.size) largest = own;
     return largest;
   }
 
-  #pushOut(among: Set<Connection>): void {
+  #pushOut(among: Set<ClientConnection>): void {
     const [oldest] = among;
     if (oldest !== undefined) this.#end(oldest);
   }
@@ -174,12 +174,12 @@ export class Connections {
     }
   }
 
-  #end(connection: Connection): void {
+  #end(connection: ClientConnection): void {
     this.#remove(connection);
     connection.socket.destroy();
   }
 
-  #remove(connection: Connection): void {
+  #remove(connection: ClientConnection): void {
     if (this.#all.get(connection.ends) !== connection) return;
     this.#all.delete(connection.ends);
     if (!connection.proven) this.#forget(connection);
@@ -192,7 +192,7 @@ export class Connections {
     else this.#proven.delete(holder);
   }
 
-  #forget(connection: Connection): void {
+  #forget(connection: ClientConnection): void {
     const own = this.#unproven.get(connection.network);
     if (!own?.delete(connection)) return;
     this.#unprovenCount--;

@@ -1,5 +1,5 @@
 /** D1's interface on a file, as far as the gateway and drizzle use it; see test/gateway/accounts/d1-contract.ts. */
-import type { Database, Row, Value } from './sqlite.ts';
+import type { Database, SqliteRow, SqliteValue } from './sqlite.ts';
 
 interface Meta {
   changes: number;
@@ -9,7 +9,7 @@ interface Meta {
 
 interface Result {
   success: true;
-  results: Row[];
+  results: SqliteRow[];
   meta: Meta;
 }
 
@@ -46,14 +46,14 @@ class Statement {
   }
 
   async all(): Promise<Result> {
-    return told(() => this.execute());
+    return asD1Error(() => this.execute());
   }
 
   async run(): Promise<Result> {
-    return told(() => this.execute());
+    return asD1Error(() => this.execute());
   }
 
-  async first(column?: string): Promise<Row | Value> {
+  async first(column?: string): Promise<SqliteRow | SqliteValue> {
     const [row] = (await this.all()).results;
     if (row === undefined) return null;
     if (column === undefined) return row;
@@ -62,8 +62,8 @@ class Statement {
     return value;
   }
 
-  async raw(options: { columnNames?: boolean } = {}): Promise<Value[][]> {
-    const { columns, rows } = told(() => this.#database.lists(this.text, this.bindings));
+  async raw(options: { columnNames?: boolean } = {}): Promise<SqliteValue[][]> {
+    const { columns, rows } = asD1Error(() => this.#database.lists(this.text, this.bindings));
     const plain = rows.map((row) => row.map(bytes));
     return options.columnNames === true ? [columns, ...plain] : plain;
   }
@@ -95,13 +95,13 @@ export class D1 {
 
   /** Atomic: all statements or none. */
   async batch(statements: readonly Statement[]): Promise<Result[]> {
-    return told(() => this.#database.together(() => statements.map((one) => one.execute())));
+    return asD1Error(() => this.#database.together(() => statements.map((one) => one.execute())));
   }
 
   /** One statement per line. */
   async exec(text: string): Promise<{ count: number; duration: number }> {
     const lines = text.split('\n').filter((line) => line.trim() !== '');
-    told(() => {
+    asD1Error(() => {
       for (const line of lines) this.#database.script(line);
     });
     return { count: lines.length, duration: 0 };
@@ -114,7 +114,10 @@ export class D1 {
 }
 
 /** Applies the missing migrations, each file completely or not at all. The table is wrangler's. */
-export function migrate(database: Database, migrations: readonly { name: string; statements: readonly string[] }[]) {
+export function migrateDatabase(
+  database: Database,
+  migrations: readonly { name: string; statements: readonly string[] }[],
+) {
   database.script(`CREATE TABLE IF NOT EXISTS d1_migrations (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE,
     applied_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP NOT NULL)`);
   const done = new Set(database.rows('SELECT name FROM d1_migrations', []).map(({ name }) => name));
@@ -132,7 +135,7 @@ function refuseTransaction(text: string): void {
     throw new Error('D1_ERROR: transactions are batches here');
 }
 
-function told<T>(work: () => T): T {
+function asD1Error<T>(work: () => T): T {
   try {
     return work();
   } catch (cause) {
@@ -145,12 +148,12 @@ function told<T>(work: () => T): T {
 }
 
 /** Blobs are lists of numbers, as D1 returns them. */
-function bytes(value: Value): Value {
-  return value instanceof ArrayBuffer ? ([...new Uint8Array(value)] as unknown as Value) : value;
+function bytes(value: SqliteValue): SqliteValue {
+  return value instanceof ArrayBuffer ? ([...new Uint8Array(value)] as unknown as SqliteValue) : value;
 }
 
-function plainRow(row: Row): Row {
-  const plain: Row = {};
+function plainRow(row: SqliteRow): SqliteRow {
+  const plain: SqliteRow = {};
   for (const name in row) plain[name] = bytes(row[name] ?? null);
   return plain;
 }

@@ -1,5 +1,5 @@
 /**
- * The socket for clients and agents. `node:http`, in strict mode, is the only parser; plain/ handles requests that need
+ * The socket for clients and agents. `node:http`, in strict mode, is the only parser; fast-path/ handles requests that need
  * none.
  */
 import { constants, X509Certificate } from 'node:crypto';
@@ -12,33 +12,33 @@ import { getRequestListener } from '@hono/node-server';
 import { EXCHANGE_PATH } from '../../../shared/factory/exchange.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { app } from '../../app.ts';
-import { bodyStallMs } from '../../body-pieces.ts';
 import type { Env } from '../../env.ts';
 import { isResourcePath } from '../../files/paths.ts';
-import type { Background } from '../../object-context.ts';
-import { showsCertificateUntil } from '../../observe/own.ts';
+import { bodyStallMs } from '../../http/read-body.ts';
+import { setCertificateEnd } from '../../observe/process-metrics.ts';
 import { handleOpenAI } from '../../openai/handle.ts';
-import { patience } from '../../patience.ts';
-import { type Connection, Connections } from './connections.ts';
-import type { Following } from './following/following.ts';
-import { LEADER_PATH } from './following/leader.ts';
+import type { Background } from '../../platform/object-context.ts';
+import { waitClock } from '../../platform/wait-clock.ts';
+import { type ClientConnection, ClientConnections } from './connections.ts';
+import { type ConnectionTakeover, FastPathConnection } from './fast-path/fast-path-connection.ts';
+import { FastPathRequest } from './fast-path/fast-path-request.ts';
+import { type FastPathResponse, KEEP_ALIVE_MS, KEEP_ALIVE_TOLD_MS } from './fast-path/fast-path-response.ts';
+import type { FastPathHead } from './fast-path/read-head.ts';
 import type { LocalOffloads } from './local-offload.ts';
 import { NodeRequest, wholeBody } from './node-request.ts';
-import { PlainConnection, type Taken } from './plain/plain-connection.ts';
-import { PlainRequest } from './plain/plain-request.ts';
-import { KEEP_ALIVE_MS, KEEP_ALIVE_TOLD_MS, type PlainResponse } from './plain/plain-response.ts';
-import type { PlainHead } from './plain/read-plain.ts';
+import { PRIMARY_PATH } from './replication/primary-server.ts';
+import type { Replication } from './replication/replication.ts';
 import {
-  ambiguityOf,
   answerUnreadable,
-  CUT,
-  isBelow,
-  LATE,
+  BAD_REQUEST,
+  CONNECT_REFUSED,
+  findAmbiguity,
+  isPathBelow,
   NO_HOST,
-  NO_PROXY,
+  REQUEST_TIMEOUT,
   refuseAmbiguous,
   refuseUnreadable,
-} from './refusals.ts';
+} from './request-faults.ts';
 import type { ResponseWriter } from './response-writer.ts';
 import { Upgrades } from './upgrades.ts';
 import { writeAnswer } from './write-answer.ts';
@@ -80,7 +80,7 @@ export interface TlsMaterial {
 interface HttpServerOptions {
   tls: TlsMaterial | undefined;
   env: Env;
-  following: Pick<Following, 'leader' | 'refusal'>;
+  following: Pick<Replication, 'leader' | 'refusal'>;
   offloads: LocalOffloads;
   background: Background;
 }
@@ -91,7 +91,7 @@ export class HttpServer {
   readonly #encrypted: boolean;
   readonly #listener: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
   readonly #upgrades: Upgrades;
-  readonly #connections = new Connections();
+  readonly #connections = new ClientConnections();
   #asking = 0;
   #closing = false;
 
@@ -113,7 +113,7 @@ export class HttpServer {
     this.#upgrades = new Upgrades({ env, background, encrypted: this.#encrypted, connections: this.#connections });
     const http = {
       insecureHTTPParser: false,
-      requireHostHeader: false, // Its refusal would be a response that is not tracked here; see refusals.ts.
+      requireHostHeader: false, // Its refusal would be a response that is not tracked here; see request-faults.ts.
       noDelay: true,
       keepAlive: true,
       keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,
@@ -139,7 +139,7 @@ export class HttpServer {
       this.#behindOthers(socket, () => void this.#upgrades.take(request, socket, head)),
     );
     this.#server.on('connect', (_message, socket: Duplex) =>
-      this.#behindOthers(socket, () => answerUnreadable(socket, NO_PROXY)),
+      this.#behindOthers(socket, () => answerUnreadable(socket, CONNECT_REFUSED)),
     );
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
       refuseUnreadable(error, socket, this.#connections.of(socket as Socket)),
@@ -190,7 +190,7 @@ export class HttpServer {
     const connection = this.#connections.of(socket);
     if (connection === undefined) return void socket.destroy();
     const server = this;
-    connection.plain = new PlainConnection(socket, {
+    connection.plain = new FastPathConnection(socket, {
       idleMs: KEEP_ALIVE_MS,
       get closing() {
         return server.#closing;
@@ -200,16 +200,20 @@ export class HttpServer {
         connection.plain = undefined;
         parse.call(this.#server, socket);
       },
-      late: () => answerUnreadable(socket, LATE),
-      cut: () => answerUnreadable(socket, CUT),
+      late: () => answerUnreadable(socket, REQUEST_TIMEOUT),
+      cut: () => answerUnreadable(socket, BAD_REQUEST),
     });
   }
 
-  #takePlain(connection: Connection, head: PlainHead, response: PlainResponse): Taken | undefined {
+  #takePlain(
+    connection: ClientConnection,
+    head: FastPathHead,
+    response: FastPathResponse,
+  ): ConnectionTakeover | undefined {
     if (this.#options.following.refusal !== undefined || isResourcePath(head.path)) return undefined;
     this.#asking++;
     this.#connections.asks(connection);
-    const request = new PlainRequest(head, this.#encrypted ? 'https' : 'http', (holder) =>
+    const request = new FastPathRequest(head, this.#encrypted ? 'https' : 'http', (holder) =>
       this.#connections.prove(connection, holder),
     );
     void this.#serve(request, response);
@@ -248,7 +252,7 @@ export class HttpServer {
     // request.
     if (isOffer(message)) connection.last = true;
     if (this.#closing || connection.last) response.setHeader('connection', 'close');
-    const ambiguous = ambiguityOf(message);
+    const ambiguous = findAmbiguity(message);
     if (ambiguous !== undefined) {
       connection.last = true;
       return void refuseAmbiguous(response, ambiguous);
@@ -256,13 +260,13 @@ export class HttpServer {
     whenFree(response, () => this.#answer(message, response, connection));
   }
 
-  #answer(message: IncomingMessage, response: ServerResponse, connection: Connection): void {
+  #answer(message: IncomingMessage, response: ServerResponse, connection: ClientConnection): void {
     // HTTP/1.0 needs no Host header, and health checks often use HTTP/1.0.
     message.headers.host ??= 'localhost';
     const [path = '/'] = (message.url ?? '/').split('?', 1);
-    if (path.startsWith(LEADER_PATH)) return void this.#lead(message, response);
+    if (path.startsWith(PRIMARY_PATH)) return void this.#lead(message, response);
     const { refusal } = this.#options.following;
-    if (refusal !== undefined && isBelow('/v1/', message.url)) return refuse(response, refusal);
+    if (refusal !== undefined && isPathBelow('/v1/', message.url)) return refuse(response, refusal);
     if (message.method === 'POST' && PLAIN_PATH.test(path) && !isResourcePath(path))
       void this.#ask(message, response, path);
     else if (URL.canParse(`http://${message.headers.host}`)) void this.#listener(message, response);
@@ -274,9 +278,9 @@ export class HttpServer {
 
   /** A request of another gateway of the institution. */
   async #lead(message: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { leader } = this.#options.following;
-    if (leader === undefined) return refuse(response, 'This gateway is starting.');
-    await leader.handle(message, response, bodyStallMs(this.#options.env)).catch(() => response.destroy());
+    const { leader: primary } = this.#options.following;
+    if (primary === undefined) return refuse(response, 'This gateway is starting.');
+    await primary.handle(message, response, bodyStallMs(this.#options.env)).catch(() => response.destroy());
   }
 
   /** A request to a model: bypasses the router and the Fetch classes. */
@@ -289,7 +293,7 @@ export class HttpServer {
     );
   }
 
-  async #serve(request: NodeRequest | PlainRequest, response: ResponseWriter): Promise<void> {
+  async #serve(request: NodeRequest | FastPathRequest, response: ResponseWriter): Promise<void> {
     const { env, background, offloads } = this.#options;
     try {
       const answer = await handleOpenAI(request, request.path, env, background);
@@ -309,9 +313,9 @@ export class HttpServer {
     this.#server.close();
     this.#server.closeIdleConnections();
     this.#connections.closeIdlePlain();
-    const deadline = patience.now() + drainMs;
-    while (this.#asking > 0 && patience.now() < deadline)
-      await new Promise((resolve) => setTimeout(resolve, Math.min(QUIET_MS, deadline - patience.now())));
+    const deadline = waitClock.now() + drainMs;
+    while (this.#asking > 0 && waitClock.now() < deadline)
+      await new Promise((resolve) => setTimeout(resolve, Math.min(QUIET_MS, deadline - waitClock.now())));
     this.#connections.closeAll();
   }
 }
@@ -350,5 +354,5 @@ function isOffer({ headers }: IncomingMessage): boolean {
 }
 
 function tellEnd({ cert }: TlsMaterial): void {
-  showsCertificateUntil(Date.parse(new X509Certificate(cert).validTo) / 1000);
+  setCertificateEnd(Date.parse(new X509Certificate(cert).validTo) / 1000);
 }

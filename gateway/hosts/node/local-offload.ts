@@ -3,13 +3,13 @@
  */
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import { attemptName } from '../../../shared/upstream/attempt.ts';
-import { owned } from '../../../shared/wire/owned.ts';
+import { copyView } from '../../../shared/wire/copy-view.ts';
 import { expectCompletion, forgetCompletion } from '../../tunnel/offload/offloaded-response.ts';
-import { type Held, OffloadedStream } from '../../tunnel/offload/offloaded-stream.ts';
-import type { Offer, ResponseOffload } from '../../tunnel/offload/response-offload.ts';
+import { type OffloadableResponse, OffloadedStream } from '../../tunnel/offload/offloaded-stream.ts';
+import type { OffloadOffer, ResponseOffload } from '../../tunnel/offload/response-offload.ts';
 
 /** The destination of a response. */
-export interface Sink {
+export interface ResponseSocket {
   write(bytes: Uint8Array): void;
   end(): void;
   /** Ends the connection, because the response is incomplete. */
@@ -18,7 +18,7 @@ export interface Sink {
 
 interface Offered {
   stream: OffloadedStream;
-  sink: Sink | undefined;
+  sink: ResponseSocket | undefined;
 }
 
 /** All responses that are offered or being sent; at most as many as there are attempts. */
@@ -56,7 +56,7 @@ export class LocalOffloads {
   }
 
   /** Writes the rest of the response to `sink`. Undefined: it is gone. */
-  take(number: number, sink: Sink): OffloadedStream | undefined {
+  take(number: number, sink: ResponseSocket): OffloadedStream | undefined {
     const offered = this.#offered.get(number);
     if (offered === undefined) return undefined;
     offered.sink = sink;
@@ -75,7 +75,7 @@ class LocalOffload implements ResponseOffload {
     this.#active = active;
   }
 
-  offer(held: Held, tell: (offer: Offer) => void): void {
+  offer(held: OffloadableResponse, tell: (offer: OffloadOffer) => void): void {
     const name = attemptName(held.upstream.request);
     const offloads = this.#offloads;
     let number = 0;
@@ -91,7 +91,7 @@ class LocalOffload implements ResponseOffload {
         this.#names.set(name, { stream, number });
         this.#active(true);
         stream.completion = expectCompletion(name);
-        tell({ kind: 'offloaded', number, first: owned(bytes) });
+        tell({ kind: 'offloaded', number, first: copyView(bytes) });
       },
       none: (code) => tell(code === undefined ? { kind: 'empty' } : { kind: 'failed', code }),
       data: (_offset, bytes) => sink()?.write(bytes),
@@ -119,7 +119,7 @@ class LocalOffload implements ResponseOffload {
     this.#names.get(name)?.stream.leave();
   }
 
-  takeBack(name: string): Held | undefined {
+  takeBack(name: string): OffloadableResponse | undefined {
     return this.#names.get(name)?.stream.withdraw();
   }
 

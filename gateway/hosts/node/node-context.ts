@@ -1,7 +1,7 @@
-import type { ObjectHandlers } from '../../gateway-object.ts';
-import type { Clock, ObjectContext, ObjectStorage } from '../../object-context.ts';
-import { storageHealth } from '../../storage/health.ts';
-import { ResilientStorage } from '../../storage/resilient.ts';
+import type { ObjectHandlers } from '../../platform/gateway-object.ts';
+import type { Clock, ObjectContext, ObjectStorage } from '../../platform/object-context.ts';
+import { storageHealth } from '../../platform/storage/health.ts';
+import { ResilientStorage } from '../../platform/storage/resilient.ts';
 import type { ObjectAlarm } from './alarms.ts';
 import { NodeSockets } from './node-sockets.ts';
 import { NodeStorage } from './object-storage.ts';

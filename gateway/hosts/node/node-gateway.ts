@@ -1,5 +1,9 @@
 /** A gateway in this process: its objects, its accounts, its public socket. */
+
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
+import { guardPolicy } from '../../../shared/routing/policies/operator-policies.ts';
 import type { Policy } from '../../../shared/routing/policy.ts';
 import { LimitsObject } from '../../accounts/limits/limits-object.ts';
 import { BatchObject } from '../../batch/batch-object.ts';
@@ -9,24 +13,77 @@ import type { Env } from '../../env.ts';
 import { FactoryObject } from '../../factory/object.ts';
 import type { FileStore } from '../../files/file-store.ts';
 import { FileSweepObject } from '../../files/sweep-object.ts';
-import type { ObjectClass } from '../../gateway-object.ts';
+import { POLICY_FAULTS } from '../../observe/families.ts';
 import { ObserveObject } from '../../observe/object.ts';
-import { countTurns } from '../../patience.ts';
+import { MetricsReporter } from '../../observe/report.ts';
+import type { ObjectClass } from '../../platform/gateway-object.ts';
+import { enableTurnClock } from '../../platform/wait-clock.ts';
 import { QueueObject } from '../../queue/object.ts';
 import { RegistryObject } from '../../registry/object.ts';
-import { setPolicies } from '../../routing/custom.ts';
+import { setLoadedPolicies } from '../../routing/custom.ts';
 import { TunnelObject } from '../../tunnel/object.ts';
 import { UsageObject } from '../../usage/object.ts';
-import { Assets } from './assets.ts';
-import { D1, migrate } from './d1.ts';
-import { Following } from './following/following.ts';
-import type { GatewayIdentity } from './following/signed.ts';
+import { D1, migrateDatabase } from './d1.ts';
 import { HttpServer, type TlsMaterial } from './http-server.ts';
 import { LocalOffloads } from './local-offload.ts';
 import { ObjectHost } from './object-host.ts';
+import { Replication } from './replication/replication.ts';
+import type { GatewayIdentity } from './replication/signed-request.ts';
 import { ReportReads } from './reports/report-reads.ts';
 import { Database } from './sqlite.ts';
-import { watched } from './watched-policy.ts';
+
+/** An operator's policy in this process; its faults are logged and counted. */
+
+/** How often each kind of fault is logged. */
+const TOLD_MS = 60_000;
+
+interface Around {
+  env: Env;
+  log(line: string): void;
+  waitUntil(work: Promise<unknown>): void;
+}
+
+function loggedPolicy(policy: Policy, { env, log, waitUntil }: Around): Policy {
+  const reporter = new MetricsReporter();
+  const told = new Map<string, number>();
+  return guardPolicy(policy, {
+    fallback: leastLoadPolicy,
+    now: () => performance.now(),
+    cpuMs,
+    onFault: (kind, why) => {
+      reporter.counts.count(POLICY_FAULTS, [policy.name, kind]);
+      reporter.touch(env, { waitUntil }, Date.now());
+      const now = performance.now();
+      if (now - (told.get(kind) ?? Number.NEGATIVE_INFINITY) < TOLD_MS) return;
+      told.set(kind, now);
+      log(`policy ${policy.name}: ${why}; the default chooses`);
+    },
+  });
+}
+
+/** Processor time of this thread, milliseconds. */
+function cpuMs(): number {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1_000;
+}
+
+/** Serves the dashboard's files from a directory. Names come from the dashboard's routes, which allow no `..`. */
+class Assets {
+  readonly #directory: string;
+
+  constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  async fetch(url: string): Promise<Response> {
+    const { pathname } = new URL(url); // Removes `..`.
+    try {
+      return new Response(await readFile(join(this.#directory, pathname)));
+    } catch {
+      return new Response(null, { status: 404 });
+    }
+  }
+}
 
 /** By binding name, which is also the name of the directory. */
 const CLASSES = {
@@ -66,7 +123,7 @@ interface Parts {
   host: ObjectHost;
   accounts: Database;
   reports: ReportReads;
-  following: Following;
+  following: Replication;
 }
 
 export class NodeGateway {
@@ -75,7 +132,7 @@ export class NodeGateway {
   readonly #accounts: Database;
 
   readonly #reports: ReportReads;
-  readonly following: Following;
+  readonly following: Replication;
 
   private constructor({ server, host, accounts, reports, following }: Parts) {
     this.#server = server;
@@ -86,17 +143,17 @@ export class NodeGateway {
   }
 
   static async open(options: NodeGatewayOptions): Promise<NodeGateway> {
-    countTurns((ms, ring) => {
+    enableTurnClock((ms, ring) => {
       const timer = setInterval(ring, ms).unref();
       return () => clearInterval(timer);
     });
     const { objects, accounts, assets, files, migrations, settings, tls, log } = options;
     const database = new Database(accounts);
-    migrate(database, migrations);
+    migrateDatabase(database, migrations);
     const d1 = new D1(database);
     const reports = new ReportReads({ accounts, hours: join(objects, 'USAGE') });
     const offloads = new LocalOffloads();
-    const following = new Following({ ...options.following, hours: join(objects, 'USAGE'), accounts: database, log });
+    const following = new Replication({ ...options.following, hours: join(objects, 'USAGE'), accounts: database, log });
     const host: ObjectHost = new ObjectHost({ directory: objects, classes: CLASSES, env: () => env, log });
     const own = {
       limits: host.namespace<LimitsObject>('LIMITS'),
@@ -127,7 +184,7 @@ export class NodeGateway {
     };
     const waitUntil = (work: Promise<unknown>) =>
       void work.catch((error: unknown) => log(`in the background: ${error}`));
-    setPolicies(options.policies.map((policy) => watched(policy, { env, log, waitUntil })));
+    setLoadedPolicies(options.policies.map((policy) => loggedPolicy(policy, { env, log, waitUntil })));
     const server = new HttpServer({ tls, env, following, offloads, background: { waitUntil } });
     following.start(own);
     return new NodeGateway({ server, host, accounts: database, reports, following });

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
-import type { HttpRequest } from '../../http.ts';
+import type { HttpRequest } from '../../http/http-request.ts';
 
 interface Carrier {
   message: IncomingMessage;

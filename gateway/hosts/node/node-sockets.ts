@@ -1,8 +1,8 @@
 import type { WebSocket as Connection, RawData } from 'ws';
-import { within } from '../../../shared/collections/within.ts';
+import { isRecent } from '../../../shared/collections/is-recent.ts';
 import { PING_TEXT, PONG_TEXT } from '../../../shared/wire/heartbeat.ts';
-import type { ObjectHandlers } from '../../gateway-object.ts';
-import type { ObjectSocket, ObjectSockets } from '../../object-context.ts';
+import type { ObjectHandlers } from '../../platform/gateway-object.ts';
+import type { ObjectSocket, ObjectSockets } from '../../platform/object-context.ts';
 import type { OutputGate } from './output-gate.ts';
 
 /** Heartbeats come every 15 s. A peer that sends more and reads nothing gets at most one reply per interval. */
@@ -72,7 +72,7 @@ export class NodeSocket implements ObjectSocket {
     const text = new TextDecoder().decode(data as ArrayBuffer);
     if (text !== PING_TEXT) return this.#on.message(this, text);
     const now = Date.now();
-    if (within(ANSWERED_EVERY_MS, this.pingedAt, now)) return;
+    if (isRecent(ANSWERED_EVERY_MS, this.pingedAt, now)) return;
     this.pingedAt = now;
     this.#connection?.send(PONG_TEXT);
   }

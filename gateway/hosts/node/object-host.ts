@@ -1,11 +1,11 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Env } from '../../env.ts';
-import type { GatewayObject, ObjectClass, ObjectHandlers } from '../../gateway-object.ts';
-import type { ObjectNamespace, ObjectStub } from '../../object-context.ts';
-import { storageHealth } from '../../storage/health.ts';
+import type { GatewayObject, ObjectClass, ObjectHandlers } from '../../platform/gateway-object.ts';
+import type { ObjectNamespace, ObjectStub } from '../../platform/object-context.ts';
+import { storageHealth } from '../../platform/storage/health.ts';
 import { Alarms } from './alarms.ts';
-import { copyOf } from './copy-of.ts';
+import { clonePlain } from './clone-plain.ts';
 import { NodeContext } from './node-context.ts';
 import { fileName } from './object-file.ts';
 import { Database } from './sqlite.ts';
@@ -88,13 +88,13 @@ export class ObjectHost {
   }
 
   async #call(className: string, name: string, method: string, args: unknown[]): Promise<unknown> {
-    const copied = args.map(copyOf);
+    const copied = args.map(clonePlain);
     const result = await this.#run(className, name, (room) => {
       const called: unknown = Reflect.get(room, method);
       if (typeof called !== 'function') throw new TypeError(`${className} has no method ${method}`);
       return Reflect.apply(called, room, copied) as unknown;
     });
-    return copyOf(result);
+    return clonePlain(result);
   }
 
   #fetch(className: string, name: string, request: string | Request, init?: RequestInit): Promise<Response> {

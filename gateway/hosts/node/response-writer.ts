@@ -1,4 +1,4 @@
-/** The interface for writing a response: `node:http`'s ServerResponse implements it, and so does PlainResponse. */
+/** The interface for writing a response: `node:http`'s ServerResponse implements it, and so does FastPathResponse. */
 export interface ResponseWriter {
   readonly destroyed: boolean;
   /** @throws Error if a header contains invalid characters */

@@ -2,7 +2,7 @@
 import { existsSync, rmSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
-import { storageHealth } from '../../storage/health.ts';
+import { storageHealth } from '../../platform/storage/health.ts';
 
 /** Prepared statements kept per database. Each object has a few dozen; the oldest is dropped. */
 const STATEMENTS_MAX = 128;
@@ -17,8 +17,8 @@ const DAMAGED: readonly number[] = [11, 26];
 const PRIMARY_CODE = 0xff;
 
 /** A value in a row. Blobs are ArrayBuffers, as in Durable Objects and D1. */
-export type Value = ArrayBuffer | string | number | null;
-export type Row = Record<string, Value>;
+export type SqliteValue = ArrayBuffer | string | number | null;
+export type SqliteRow = Record<string, SqliteValue>;
 
 interface Prepared {
   statement: StatementSync;
@@ -57,7 +57,7 @@ export class Database {
   }
 
   /** Runs a statement for its rows. @throws Error of SQLite */
-  rows(query: string, bindings: readonly unknown[]): Row[] {
+  rows(query: string, bindings: readonly unknown[]): SqliteRow[] {
     return this.#named(() => {
       const { statement } = this.#prepare(query);
       return statement.all(...bindings.map(bindable)).map(rowOf);
@@ -65,7 +65,7 @@ export class Database {
   }
 
   /** Row by row; the statement runs while it is read. */
-  *iterate(query: string, bindings: readonly unknown[]): IterableIterator<Row> {
+  *iterate(query: string, bindings: readonly unknown[]): IterableIterator<SqliteRow> {
     const prepared = this.#named(() => this.#prepare(query));
     prepared.busy = true;
     try {
@@ -76,7 +76,7 @@ export class Database {
   }
 
   /** Rows as lists, with the column names. */
-  lists(query: string, bindings: readonly unknown[]): { columns: string[]; rows: Value[][] } {
+  lists(query: string, bindings: readonly unknown[]): { columns: string[]; rows: SqliteValue[][] } {
     const { statement } = this.#prepare(query);
     const columns = statement.columns().map(({ name }) => name);
     statement.setReturnArrays(true);
@@ -233,12 +233,12 @@ function bindable(value: unknown): string | number | bigint | Uint8Array | null 
   throw new TypeError(`SQLite takes no ${value === undefined ? 'undefined' : typeof value}`);
 }
 
-function plainValue(value: unknown): Value {
+function plainValue(value: unknown): SqliteValue {
   if (value instanceof Uint8Array) return new Uint8Array(value).buffer;
-  return value as Value;
+  return value as SqliteValue;
 }
 
-function rowOf(row: Record<string, unknown>): Row {
+function rowOf(row: Record<string, unknown>): SqliteRow {
   for (const name in row) if (row[name] instanceof Uint8Array) row[name] = plainValue(row[name]);
-  return row as Row;
+  return row as SqliteRow;
 }

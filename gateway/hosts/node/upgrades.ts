@@ -6,10 +6,10 @@ import { WebSocketServer } from 'ws';
 import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
 import { app } from '../../app.ts';
 import type { Env } from '../../env.ts';
-import type { Background } from '../../object-context.ts';
-import type { Connections } from './connections.ts';
+import type { Background } from '../../platform/object-context.ts';
+import type { ClientConnections } from './connections.ts';
 import { upgradeOf } from './node-sockets.ts';
-import { ambiguityOf, answerUnreadable } from './refusals.ts';
+import { answerUnreadable, findAmbiguity } from './request-faults.ts';
 
 /** Messages above our own limit are refused by their reader, which gives the reason. */
 const SOCKET_MESSAGE_MAX_BYTES = 4 * MESSAGE_MAX_BYTES;
@@ -18,7 +18,7 @@ interface UpgradeOptions {
   env: Env;
   background: Background;
   encrypted: boolean;
-  connections: Connections;
+  connections: ClientConnections;
 }
 
 export class Upgrades {
@@ -42,7 +42,7 @@ export class Upgrades {
   /** Never rejects. */
   async take(message: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     socket.on('error', () => {}); // 'close' follows.
-    const ambiguous = ambiguityOf(message);
+    const ambiguous = findAmbiguity(message);
     if (ambiguous !== undefined)
       return answerUnreadable(socket, { status: 400, words: 'Bad Request', message: ambiguous.message });
     if (this.#options.connections.of(message.socket)?.last) return void socket.destroy();

@@ -1,6 +1,6 @@
 import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 import type { ProxyResponse, WriteBody } from '../../../shared/proxy/message.ts';
-import { drained, serverSink } from '../../../shared/proxy/server-sink.ts';
+import { serverSink, waitForDrain } from '../../../shared/proxy/server-sink.ts';
 import type { LocalOffloads } from './local-offload.ts';
 import type { ResponseWriter } from './response-writer.ts';
 
@@ -85,7 +85,7 @@ async function stream(
   const early = setImmediate(() => response.flushHeaders());
   try {
     for (let next = await reader.read(); !next.done; next = await reader.read()) {
-      if (!response.write(next.value)) await drained(response);
+      if (!response.write(next.value)) await waitForDrain(response);
     }
     response.end();
   } catch {

@@ -1,7 +1,7 @@
 import { DurableObject } from 'cloudflare:workers';
 import type { Env } from '../../env.ts';
-import type { GatewayObject, ObjectClass, ObjectHandlers } from '../../gateway-object.ts';
-import { withFiles } from './files.ts';
+import type { GatewayObject, ObjectClass, ObjectHandlers } from '../../platform/gateway-object.ts';
+import { withFileStore } from './files.ts';
 import { WorkerContext } from './worker-context.ts';
 
 /** The runtime's view of an object: a Durable Object that forwards each method. */
@@ -11,14 +11,14 @@ type Durable<T> = new (ctx: DurableObjectState, env: Env) => DurableObject<Env> 
  * Makes `Room` a Durable Object class. The runtime calls only what is on the prototype, so every public method is put
  * there.
  */
-export function durable<T extends GatewayObject>(Room: ObjectClass<T>): Durable<T> {
+export function toDurableObject<T extends GatewayObject>(Room: ObjectClass<T>): Durable<T> {
   class Hosted extends DurableObject<Env> {
     readonly room: T & ObjectHandlers;
 
     constructor(ctx: DurableObjectState, env: Env) {
       super(ctx, env);
       const ring = () => ctx.waitUntil(Promise.resolve(this.room.alarm?.()));
-      this.room = new Room(new WorkerContext(ctx, ring), withFiles(env));
+      this.room = new Room(new WorkerContext(ctx, ring), withFileStore(env));
     }
   }
   for (const name of Object.getOwnPropertyNames(Room.prototype)) {

@@ -2,7 +2,7 @@ import type { Env } from '../../env.ts';
 import { R2Files } from './r2-files.ts';
 
 /** Adds the file store to this isolate's bindings, if there is a bucket. */
-export function withFiles(env: Env): Env {
+export function withFileStore(env: Env): Env {
   if (env.FILES === undefined && env.BUCKET !== undefined) env.FILES = new R2Files(env.BUCKET);
   return env;
 }

@@ -1,5 +1,5 @@
 import { type FileStore, FileStoreError, type StoredFile } from '../../files/file-store.ts';
-import { partsOf } from '../../files/parts.ts';
+import { splitIntoParts } from '../../files/parts.ts';
 
 /** R2 requires all parts of an upload but the last to have the same size, at least 5 MiB. One part is in memory. */
 const PART_BYTES = 8 * 1024 * 1024;
@@ -14,7 +14,7 @@ export class R2Files implements FileStore {
   }
 
   async put(id: string, content: AsyncIterable<Uint8Array>, maxBytes: number): Promise<{ bytes: number }> {
-    const parts = partsOf(content, PART_BYTES, maxBytes);
+    const parts = splitIntoParts(content, PART_BYTES, maxBytes);
     const first = await parts.next();
     const whole = first.value ?? new Uint8Array(0);
     if (whole.length < PART_BYTES) {

@@ -1,5 +1,5 @@
 import { PING_TEXT, PONG_TEXT } from '../../../shared/wire/heartbeat.ts';
-import type { ObjectSocket, ObjectSockets } from '../../object-context.ts';
+import type { ObjectSocket, ObjectSockets } from '../../platform/object-context.ts';
 
 /** The runtime's socket: the same object, which its callers see through a smaller interface. */
 function native(socket: ObjectSocket): WebSocket {

@@ -1,12 +1,12 @@
-import { after } from '../../after.ts';
-import type { Clock, ObjectContext, ObjectSockets, ObjectStorage } from '../../object-context.ts';
-import { type StorageHealth, storageHealth } from '../../storage/health.ts';
-import { ResilientStorage } from '../../storage/resilient.ts';
+import type { Clock, ObjectContext, ObjectSockets, ObjectStorage } from '../../platform/object-context.ts';
+import { startTimer } from '../../platform/start-timer.ts';
+import { type StorageHealth, storageHealth } from '../../platform/storage/health.ts';
+import { ResilientStorage } from '../../platform/storage/resilient.ts';
 import { HibernatingSockets } from './sockets.ts';
 
 const clock: Clock = {
   now: () => Date.now(),
-  after,
+  after: startTimer,
   every(ms, ring) {
     const timer = setInterval(ring, ms);
     return () => clearInterval(timer);

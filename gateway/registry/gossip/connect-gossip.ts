@@ -1,7 +1,7 @@
 import { ApiError } from '../../../shared/openai/errors.ts';
 import type { Env } from '../../env.ts';
-import type { Background } from '../../object-context.ts';
-import { REGISTRY_NAME } from '../../registry-name.ts';
+import type { Background } from '../../platform/object-context.ts';
+import { REGISTRY_OBJECT_NAME } from '../../platform/registry-object-name.ts';
 import { PROTOCOL_HEADER, readTicket, TICKET_HEADER, versionMismatch } from '../tickets.ts';
 import { issuersView } from '../views/issuers-view.ts';
 import { AUDIENCE_HEADER } from './socket-headers.ts';
@@ -20,7 +20,7 @@ export async function connectGossip(request: Request, env: Env, ctx: Background)
     [TICKET_HEADER]: request.headers.get(TICKET_HEADER) ?? '',
     [AUDIENCE_HEADER]: `gossip:${audienceOf(request)}`,
   };
-  return env.REGISTRY.getByName(REGISTRY_NAME).fetch('https://registry/gossip', { headers });
+  return env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).fetch('https://registry/gossip', { headers });
 }
 
 /**

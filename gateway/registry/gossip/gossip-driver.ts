@@ -1,31 +1,31 @@
 import {
-  type Action,
   createGossip,
-  type Event,
+  type GossipAction,
+  type GossipEvent,
   type GossipMemory,
+  type GossipNotice,
   type GossipState,
   livenessOf,
-  type Notice,
-  remember,
+  saveState,
   type TunableOptions,
 } from '../../../shared/gossip/index.ts';
 import { StepQueue } from '../../../shared/gossip/step-queue.ts';
-import type { Replica } from '../../../shared/lattice/replica.ts';
+import type { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import type { Update } from '../../../shared/lattice/update.ts';
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';
-import type { Clock } from '../../object-context.ts';
-import { steadyNow } from '../../steady-clock.ts';
-import { telemetry } from '../../telemetry-sink.ts';
+import type { Clock } from '../../platform/object-context.ts';
+import { steadyNow } from '../../platform/steady-clock.ts';
+import { telemetrySink } from '../../platform/telemetry-sink.ts';
 
 /** A timer that is nearer than this is kept in memory; the object would not sleep before it anyway. */
 const NEAR_MS = 8_000;
 
-interface GossipDriverOptions {
+interface GatewayGossipDriverOptions {
   /** `gw:…` and our issuer. */
   id: string;
   issuer: string;
-  replica: Replica;
+  replica: RegistryReplica;
   /** As the operator set them. */
   options: TunableOptions;
   memory: GossipMemory | undefined;
@@ -46,15 +46,15 @@ interface GossipDriverOptions {
 }
 
 /** Runs the gossip core at a gateway: carries its actions out. */
-export class GossipDriver {
-  readonly #options: GossipDriverOptions;
+export class GatewayGossipDriver {
+  readonly #options: GatewayGossipDriverOptions;
   readonly #state: GossipState;
   readonly #steps: StepQueue;
   /** Times that a near timer went off since the object woke: while one is set the object stays awake. */
   timers = 0;
   #timer: (() => void) | undefined;
 
-  constructor(options: GossipDriverOptions) {
+  constructor(options: GatewayGossipDriverOptions) {
     this.#options = options;
     const { id, issuer, replica, memory, options: tuned } = options;
     const self = { kind: 'gateway', id, issuer } as const;
@@ -74,18 +74,18 @@ export class GossipDriver {
   }
 
   get memory(): GossipMemory {
-    return remember(this.#state);
+    return saveState(this.#state);
   }
 
   liveness(session: string): 'alive' | 'unreachable' | 'suspected' {
     return livenessOf(this.#state, session);
   }
 
-  handle(event: Event): void {
+  handle(event: GossipEvent): void {
     this.#steps.handle(event);
   }
 
-  #act(action: Action, now: number): void {
+  #act(action: GossipAction, now: number): void {
     const { send, hangUp, changed, liveness, remembered } = this.#options;
     switch (action.type) {
       case 'send':
@@ -114,10 +114,10 @@ export class GossipDriver {
   }
 
   /** One line of the log when a cluster falls silent as a whole, and when its nodes may be evicted again. */
-  #tell(notice: Notice): void {
+  #tell(notice: GossipNotice): void {
     if (notice.what !== 'frozen' && notice.what !== 'thawed') return;
     const line = { event: `cluster_${notice.what}`, at: new Date().toISOString(), cluster: notice.cluster };
-    telemetry.sink?.event(line);
+    telemetrySink.sink?.event(line);
     console.log(JSON.stringify(line));
   }
 

@@ -1,5 +1,5 @@
 import type { GossipMemory } from '../../../shared/gossip/index.ts';
-import type { Clock, ObjectStorage } from '../../object-context.ts';
+import type { Clock, ObjectStorage } from '../../platform/object-context.ts';
 
 /** After a restart agents have so long to come back before peers are asked about them. */
 const COME_BACK_MS = 40_000;

@@ -1,6 +1,6 @@
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../../shared/lattice/ticket.ts';
-import { CLOSE } from '../../../shared/wire/close.ts';
+import { CLOSE_CODES } from '../../../shared/wire/close.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
@@ -8,9 +8,9 @@ import type { Frame } from '../../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
 import { ReadReceipts } from '../../../shared/wire/read-receipts.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';
-import type { ObjectSocket, ObjectSockets } from '../../object-context.ts';
-import { steadyNow } from '../../steady-clock.ts';
-import { provesSession } from './handshake.ts';
+import type { ObjectSocket, ObjectSockets } from '../../platform/object-context.ts';
+import { steadyNow } from '../../platform/steady-clock.ts';
+import { verifyHello } from './handshake.ts';
 
 /** Delegates are three per cluster, and some more while a cluster is split. */
 const SOCKETS_MAX = 1024;
@@ -101,12 +101,12 @@ export class GossipSockets {
     const same = waiting.filter(({ ticket }) => ticket.session === session);
     const full = waiting.length >= CHALLENGED_MAX ? waiting[0] : undefined;
     const oldest = same.length >= CHALLENGED_PER_SESSION ? same[0] : full;
-    if (oldest !== undefined) this.#close(oldest, CLOSE.resync, 'others knock, and this one did not answer');
+    if (oldest !== undefined) this.#close(oldest, CLOSE_CODES.resync, 'others knock, and this one did not answer');
   }
 
   receive(socket: ObjectSocket, message: string | ArrayBuffer): void {
     const member = this.#members.get(socket);
-    if (member === undefined) return shut(socket, CLOSE.resync, 'unknown socket');
+    if (member === undefined) return shut(socket, CLOSE_CODES.resync, 'unknown socket');
     try {
       if (typeof message === 'string' || message.byteLength > MESSAGE_MAX_BYTES)
         throw new WireError('bad_frame', 'no message of frames');
@@ -115,7 +115,7 @@ export class GossipSockets {
     } catch (error) {
       if (!(error instanceof WireError)) throw error;
       if (error.code === 'too_many') this.#ban(member.ticket.session, Date.now() + FLOOD_BAN_MS);
-      this.#close(member, CLOSE.protocol, `${error.code}: ${error.message}`);
+      this.#close(member, CLOSE_CODES.protocol, `${error.code}: ${error.message}`);
     }
   }
 
@@ -134,10 +134,14 @@ export class GossipSockets {
   #greet(member: Member, hello: Extract<Frame, { type: 'hello' }>): void {
     const { ticket, attachment } = member;
     const nonce = fromBase64url(attachment.nonce, 64) ?? new Uint8Array();
-    if (!provesSession(ticket, { nonce, audience: attachment.audience }, hello))
-      return this.#close(member, CLOSE.refused, `not this session's signature for ${attachment.audience.slice(0, 64)}`);
+    if (!verifyHello(ticket, { nonce, audience: attachment.audience }, hello))
+      return this.#close(
+        member,
+        CLOSE_CODES.refused,
+        `not this session's signature for ${attachment.audience.slice(0, 64)}`,
+      );
     const former = this.#active.get(ticket.session);
-    if (former !== undefined) this.#close(former, CLOSE.replaced, 'replaced by a newer socket of this session');
+    if (former !== undefined) this.#close(former, CLOSE_CODES.replaced, 'replaced by a newer socket of this session');
     member.attachment = { ...attachment, phase: 'active' };
     this.#sockets.note(member.socket, member.attachment);
     this.#active.set(ticket.session, member);
@@ -155,12 +159,12 @@ export class GossipSockets {
     } catch {
       this.gone(member.socket); // closed under us
     }
-    if (member.receipts.stuck) this.#close(member, CLOSE.silent, 'does not read what it is sent');
+    if (member.receipts.stuck) this.#close(member, CLOSE_CODES.silent, 'does not read what it is sent');
   }
 
   hangUp(session: string, reason: string, bannedUntil: number): void {
     const member = this.#active.get(session);
-    if (member !== undefined) this.#close(member, reason === 'left' ? CLOSE.over : CLOSE.protocol, reason);
+    if (member !== undefined) this.#close(member, reason === 'left' ? CLOSE_CODES.over : CLOSE_CODES.protocol, reason);
     this.#banned.delete(session);
     if (bannedUntil > 0) this.#ban(session, bannedUntil);
   }
@@ -176,7 +180,7 @@ export class GossipSockets {
     for (const member of [...this.#members.values()]) {
       const pinged = this.#sockets.pingedAt(member.socket);
       if (now - Math.max(pinged, member.attachment.at) > SILENCE_MS)
-        this.#close(member, CLOSE.silent, 'no sign of life');
+        this.#close(member, CLOSE_CODES.silent, 'no sign of life');
     }
   }
 

@@ -3,7 +3,7 @@ import type { Ticket } from '../../../shared/lattice/ticket.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';
 
 /** The agent holds the private key that its ticket names, and signed with it our nonce, for the host that it dialled. */
-export function provesSession(
+export function verifyHello(
   ticket: Ticket,
   { nonce, audience }: { nonce: Uint8Array; audience: string },
   hello: { publicKey: Uint8Array; signature: Uint8Array; generation: number },

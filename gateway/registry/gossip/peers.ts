@@ -1,6 +1,6 @@
 /** The other institutions' issuers that the operator listed, in D1. */
 import { asc } from 'drizzle-orm';
-import { asked, database } from '../../accounts/database.ts';
+import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { peers } from '../../accounts/schema.ts';
 import type { Env } from '../../env.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';
@@ -10,7 +10,7 @@ import { type ListedIssuer, listedIssuer } from '../issuers.ts';
 export const PEERS_MAX = 64;
 
 /** Rejects with ApiError 503 when D1 cannot be asked. */
-export async function readPeers(env: Pick<Env, 'DB'>): Promise<ListedIssuer[]> {
-  const rows = await asked(database(env).select().from(peers).orderBy(asc(peers.name)).limit(PEERS_MAX));
+export async function readGatewayPeers(env: Pick<Env, 'DB'>): Promise<ListedIssuer[]> {
+  const rows = await queryOrUnavailable(database(env).select().from(peers).orderBy(asc(peers.name)).limit(PEERS_MAX));
   return rows.flatMap(({ name, root, url }) => listedIssuer(name, root, url ?? undefined, workerdCrypto) ?? []);
 }

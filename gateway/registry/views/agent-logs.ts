@@ -5,10 +5,10 @@ import { logTailMessage } from '../../../shared/lattice/session.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trust.ts';
 import { LOG_TAIL_MAX_BYTES } from '../../../shared/wire/limits.ts';
-import { bodyBytes } from '../../body-pieces.ts';
 import type { Env } from '../../env.ts';
+import { readBodyBytes } from '../../http/read-body.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';
-import { REGISTRY_NAME } from '../../registry-name.ts';
+import { REGISTRY_OBJECT_NAME } from '../../platform/registry-object-name.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../tickets.ts';
 import { issuersView } from './issuers-view.ts';
 
@@ -27,13 +27,13 @@ agentLogRoutes.post('/logs', async (c) => {
   const viewFor = (issuer: string) => issuersView(c.env, c.executionCtx, issuer);
   const { ticket, issuer } = await readTicket(request, viewFor, Date.now());
   const signature = fromBase64url(request.headers.get(SIGNATURE_HEADER) ?? '', SIGNATURE_BYTES);
-  const tail = await bodyBytes(c, LOG_TAIL_MAX_BYTES);
+  const tail = await readBodyBytes(c, LOG_TAIL_MAX_BYTES);
   const message = logTailMessage(ticket.session, workerdCrypto.sha256(tail));
   if (signature === undefined || !workerdCrypto.verify(ticket.sessionKey, message, signature))
     throw new ApiError('permission_denied', `${SIGNATURE_HEADER} is not the session's, or not of this body.`);
   const provider = providerId({ provider: ticket.provider, issuer: issuer.name }, LOCAL_ISSUER);
   const kept = await asking(() =>
-    c.env.REGISTRY.getByName(REGISTRY_NAME).keepLog(ticket.session, provider, new TextDecoder().decode(tail)),
+    c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).keepLog(ticket.session, provider, new TextDecoder().decode(tail)),
   );
   if (!kept) throw new ApiError('rate_limit_exceeded', 'This session has left its log a moment ago.');
   return c.body(null, 204);

@@ -12,7 +12,7 @@ const VERSIONS_MAX = 20;
 type NodeState = 'ready' | 'suspected' | 'loading';
 
 /** The registry in numbers, at one moment. */
-export interface Census {
+export interface NodeCensus {
   states: Record<string, number>;
   suspected: number;
   tunnels: number;
@@ -32,7 +32,7 @@ export interface Census {
 export function takeCensus(
   sessions: Pick<SessionTable, 'entries' | 'store'>,
   now: number,
-): Omit<Census, 'counters' | 'sunsets' | 'alwaysOn'> {
+): Omit<NodeCensus, 'counters' | 'sunsets' | 'alwaysOn'> {
   const states: Record<string, number> = Object.fromEntries(LIFECYCLE.map((state) => [state, 0]));
   const models = new Map<string, Record<NodeState, number>>();
   const versions = new Map<string, number>();

@@ -1,9 +1,9 @@
 /** Joins and losses, also those while no page was open. */
 import { DEPARTURE_CAUSES, type DepartureCause, departureCause } from '../../../shared/lattice/departure.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
-import type { ObjectStorage, Sql, SqlValue } from '../../object-context.ts';
-import { writeIfPossible } from '../../storage/health.ts';
-import { telemetry } from '../../telemetry-sink.ts';
+import type { ObjectStorage, Sql, SqlValue } from '../../platform/object-context.ts';
+import { writeIfPossible } from '../../platform/storage/health.ts';
+import { telemetrySink } from '../../platform/telemetry-sink.ts';
 
 export const NODE_EVENTS = ['join', 'serving', 'down', 'suspected', 'trusted', 'left'] as const;
 export type NodeEvent = (typeof NODE_EVENTS)[number];
@@ -37,7 +37,7 @@ export interface HistoryEvent {
   reason: string | null;
 }
 
-export interface HistoryAsked {
+export interface HistoryQuery {
   provider?: string | undefined;
   session?: string | undefined;
   event?: NodeEvent | undefined;
@@ -77,7 +77,7 @@ function reasonOf(event: NodeEvent, { leaving }: RegistryEntry, reason: string |
 }
 
 /** The log of one registry object, in its SQLite: it outlives the object and every session in it. */
-export class History {
+export class NodeEventLog {
   readonly #sql: Sql;
   #untrimmed = 0;
   readonly #waiting: SqlValue[][] = [];
@@ -114,7 +114,7 @@ export class History {
     this.departures[cause]++;
     const told = { session, node: job?.node, job: job?.id, provider, cluster, cause, reason };
     const line = { event: 'node_left', at: new Date(at).toISOString(), ...told };
-    telemetry.sink?.event(line);
+    telemetrySink.sink?.event(line);
     console.log(JSON.stringify(line));
   }
 
@@ -150,7 +150,7 @@ export class History {
   }
 
   /** Newest first. Returns one more than `limit` if there are more. */
-  list({ provider, session, event, after, limit }: HistoryAsked): HistoryEvent[] {
+  list({ provider, session, event, after, limit }: HistoryQuery): HistoryEvent[] {
     const conditions: [string, string | number | undefined][] = [
       ['provider = ?', provider],
       ['session = ?', session],

@@ -1,6 +1,6 @@
-import { within } from '../../../shared/collections/within.ts';
+import { isRecent } from '../../../shared/collections/is-recent.ts';
 import { type DepartureCause, departureCause } from '../../../shared/lattice/departure.ts';
-import type { ObjectStorage, Sql } from '../../object-context.ts';
+import type { ObjectStorage, Sql } from '../../platform/object-context.ts';
 
 /** The last output of engines, for operators and the node's provider. */
 
@@ -43,7 +43,7 @@ export class LogTails {
   /** Replaces the session's last tail. False: the new one came too soon after it. */
   put({ session, provider, at, text }: LogTail): boolean {
     const before = this.get(session, at)?.at;
-    if (before !== undefined && within(AGAIN_MS, before, at)) return false;
+    if (before !== undefined && isRecent(AGAIN_MS, before, at)) return false;
     this.#sql.exec(
       'INSERT OR REPLACE INTO logs (session, provider, at, text) VALUES (?, ?, ?, ?)',
       session,

@@ -1,11 +1,11 @@
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { RegistryNews } from '../../../shared/routing/registry-news.ts';
+import { RegistryChanges } from '../../../shared/routing/registry-changes.ts';
 import type { RegistryFilter, RegistryViewName } from '../../../shared/routing/registry-view.ts';
 import type { Account } from '../../accounts/account.ts';
-import { isStale } from '../../accounts/settings.ts';
+import { isAccountStale } from '../../accounts/settings.ts';
 import type { Env } from '../../env.ts';
-import { snapshots } from '../snapshot.ts';
-import { SeenRegistry } from './seen.ts';
+import { snapshotCache } from '../snapshot.ts';
+import { VisibleRegistry } from './visible-registry.ts';
 
 /** How often an open stream looks at the isolate's view. A look costs no question to the registry. */
 const LOOK_MS = 250;
@@ -21,7 +21,7 @@ const encoder = new TextEncoder();
 
 /** The reader's key or token has ended or was changed. */
 function isOver(account: Account, now: number): boolean {
-  return (account.expiresAt ?? Number.POSITIVE_INFINITY) <= now || isStale(snapshots.view.settings, account);
+  return (account.expiresAt ?? Number.POSITIVE_INFINITY) <= now || isAccountStale(snapshotCache.view.settings, account);
 }
 
 /**
@@ -41,8 +41,8 @@ export function watchRegistry(
 ): ReadableStream {
   if (open >= STREAMS_MAX) throw new ApiError('server_is_overloaded', 'Too many registry streams are open here.');
   open++;
-  const seen = new SeenRegistry(account);
-  const news = new RegistryNews(() => seen.of(snapshots.view), name, filter, withLoads);
+  const seen = new VisibleRegistry(account);
+  const news = new RegistryChanges(() => seen.of(snapshotCache.view), name, filter, withLoads);
   let timer: ReturnType<typeof setTimeout> | undefined;
   let over = false;
   const end = () => {
@@ -65,7 +65,7 @@ export function watchRegistry(
           await new Promise<void>((resolve) => {
             timer = setTimeout(resolve, LOOK_MS);
           });
-          if (!over) snapshots.refreshOlder(env, Date.now(), ASK_MS);
+          if (!over) snapshotCache.refreshOlder(env, Date.now(), ASK_MS);
         }
       },
       cancel: end,

@@ -1,11 +1,11 @@
 /** How the Worker asks a session's object for one attempt, and how the object answers. Both are this program: no parsing twice. */
-import type { AttemptHead, WholeResult } from '../../../shared/upstream/attempt.ts';
+import type { AttemptHead, CompleteResult } from '../../../shared/upstream/attempt.ts';
 
 /** The result of a call for an attempt: the answer, if it came soon and whole. Else the Worker is to fetch it. */
-export type CallResult = WholeResult | { kind: 'fetch' };
+export type CallResult = CompleteResult | { kind: 'fetch' };
 
 /** The result of a call in this process. The answer may also be offloaded; then its first data is here. */
-export type LocalResult =
+export type LocalCallResult =
   | CallResult
   | { kind: 'offloaded'; status: number; head: AttemptHead; number: number; first: Uint8Array };
 
@@ -13,7 +13,7 @@ export type LocalResult =
  * A CallResult on its way from the object to the Worker: a line of JSON without the bytes, and behind it the bytes, if they are text.
  * workerd would send an object with a function that disposes of it, which costs more than all the rest of the answer.
  */
-export type PackedResult = string | { said: string; whole: Uint8Array };
+export type EncodedCallResult = string | { said: string; whole: Uint8Array };
 
 /** Longer answers travel as bytes. */
 const TEXT_MAX_BYTES = 64 * 1024;
@@ -22,7 +22,7 @@ const encoder = new TextEncoder();
 /** Text that it decodes is encoded to the same bytes again. */
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-export function pack(result: CallResult): PackedResult {
+export function encodeCallResult(result: CallResult): EncodedCallResult {
   if (result.kind !== 'head') return `${JSON.stringify(result)}\n`;
   const { whole, ...rest } = result;
   const said = JSON.stringify(rest);
@@ -34,7 +34,7 @@ export function pack(result: CallResult): PackedResult {
   return { said, whole };
 }
 
-export function unpack(packed: PackedResult): CallResult {
+export function decodeCallResult(packed: EncodedCallResult): CallResult {
   if (typeof packed !== 'string') return { ...JSON.parse(packed.said), whole: packed.whole } as CallResult;
   const end = packed.indexOf('\n');
   const result = JSON.parse(packed.slice(0, end)) as CallResult;
@@ -60,4 +60,4 @@ export const FAILURE_HEADER = 'x-otela-failure';
 export const NUMBER_HEADER = 'x-otela-number';
 
 /** As `answerOffset` of a claim: the Worker wants nothing of the answer, only why it broke off. */
-export const BROKEN_OFF = -1;
+export const FAILURE_ONLY_OFFSET = -1;

@@ -4,7 +4,7 @@
  */
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import type { AttemptRequest } from '../../../shared/upstream/attempt.ts';
-import type { LocalResult } from './attempt-call.ts';
+import type { LocalCallResult } from './attempt-call.ts';
 
 /** An object answers within half of this, if only to say that it takes longer. An object that was reset never answers. */
 const LOOK_EVERY_MS = 1_000;
@@ -16,20 +16,20 @@ export class LocalCall {
   readonly open: AttemptRequest;
   readonly body: Uint8Array;
   /** Rejects when the object was reset, and when the client left. */
-  readonly answered: Promise<LocalResult>;
-  readonly #resolve: (result: LocalResult) => void;
+  readonly answered: Promise<LocalCallResult>;
+  readonly #resolve: (result: LocalCallResult) => void;
   readonly #reject: (error: Error) => void;
 
   constructor(open: AttemptRequest, body: Uint8Array) {
     this.open = open;
     this.body = body;
-    const { promise, resolve, reject } = Promise.withResolvers<LocalResult>();
+    const { promise, resolve, reject } = Promise.withResolvers<LocalCallResult>();
     this.answered = promise;
     this.#resolve = resolve;
     this.#reject = reject;
   }
 
-  answer(result: LocalResult): void {
+  answer(result: LocalCallResult): void {
     this.#resolve(result);
   }
 
@@ -45,14 +45,14 @@ export class LocalCall {
 }
 
 /** By session: the objects of this process that have a socket. */
-const callees = new Map<string, Callee>();
+const callees = new Map<string, LocalTunnel>();
 
-export function calleeOf(session: string): Callee | undefined {
+export function localTunnelOf(session: string): LocalTunnel | undefined {
   return callees.get(session);
 }
 
 /** An object that takes calls, from its socket's beginning to its end. */
-export class Callee {
+export class LocalTunnel {
   readonly #session: string;
   readonly #take: (call: LocalCall) => void;
   /** Calls without an answer. `holds` asks the object whether it still works at the call. At most WAITING_MAX. */
@@ -74,7 +74,7 @@ export class Callee {
    * `holds` asks the object by its stub whether it works at the call.
    * @throws Error where the object failed or was reset, or the client left
    */
-  async ask(call: LocalCall, holds: () => Promise<boolean>): Promise<LocalResult> {
+  async ask(call: LocalCall, holds: () => Promise<boolean>): Promise<LocalCallResult> {
     if (this.#waiting.size >= WAITING_MAX) return { kind: 'fetch' };
     this.#waiting.set(call, { holds, seen: false });
     this.#looking ??= setInterval(() => this.#look(), LOOK_EVERY_MS);

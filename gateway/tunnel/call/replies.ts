@@ -1,16 +1,16 @@
 /** What an object says of an attempt, in the form for each way of asking. */
 import type { AttemptFailure, AttemptResult } from '../../../shared/upstream/attempt.ts';
+import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
 import { isEventStream, NO_BODY } from '../../../shared/upstream/response.ts';
-import type { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
-import type { Held } from '../offload/offloaded-stream.ts';
-import type { Offer } from '../offload/response-offload.ts';
-import { FAILURE_HEADER, HEAD_HEADER, headerJson, type LocalResult, NUMBER_HEADER } from './attempt-call.ts';
+import type { OffloadableResponse } from '../offload/offloaded-stream.ts';
+import type { OffloadOffer } from '../offload/response-offload.ts';
+import { FAILURE_HEADER, HEAD_HEADER, headerJson, type LocalCallResult, NUMBER_HEADER } from './attempt-call.ts';
 
 export function failureResponse(code: AttemptFailure, message: string): Response {
   return new Response(message, { status: 520, headers: { [FAILURE_HEADER]: code, 'content-type': 'text/plain' } });
 }
 
-export function responseFor(result: AttemptResult, upstream: UpstreamStream): Response {
+export function responseFor(result: AttemptResult, upstream: OutboundAttempt): Response {
   if (result.kind === 'failure') return failureResponse(result.code, result.message);
   const { status, head, whole } = result;
   const headers: Record<string, string> = { [HEAD_HEADER]: headerJson(head) };
@@ -22,11 +22,11 @@ export function responseFor(result: AttemptResult, upstream: UpstreamStream): Re
 }
 
 /** Whether the answer may be offloaded. */
-export function mayOffload({ status, head, whole }: Held['result']): boolean {
+export function mayOffload({ status, head, whole }: OffloadableResponse['result']): boolean {
   return whole === undefined && status >= 200 && status < 300 && !NO_BODY.has(status) && isEventStream(head);
 }
 
-export function responseTo(offer: Offer, { status, head }: Held['result']): Response {
+export function responseTo(offer: OffloadOffer, { status, head }: OffloadableResponse['result']): Response {
   if (offer.kind === 'failed') return failureResponse(offer.code, 'the answer broke off');
   const headers: Record<string, string> = { [HEAD_HEADER]: headerJson(head) };
   if (offer.kind === 'empty') headers['content-length'] = '0';
@@ -34,7 +34,10 @@ export function responseTo(offer: Offer, { status, head }: Held['result']): Resp
   return new Response(offer.kind === 'offloaded' ? offer.first : '', { status, headers });
 }
 
-export function localResultFor(offer: Offer, { kind, status, head }: Held['result']): LocalResult {
+export function localResultFor(
+  offer: OffloadOffer,
+  { kind, status, head }: OffloadableResponse['result'],
+): LocalCallResult {
   if (offer.kind === 'failed') return { kind: 'failure', code: offer.code, message: 'the answer broke off' };
   if (offer.kind === 'empty') return { kind, status, head, whole: new Uint8Array(0) };
   return { ...offer, status, head };

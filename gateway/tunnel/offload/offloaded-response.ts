@@ -1,7 +1,7 @@
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import { type AttemptFailure, type AttemptRequest, attemptName } from '../../../shared/upstream/attempt.ts';
 import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
-import type { RequestScope } from '../call/ask.ts';
+import type { RequestScope } from '../call/call-tunnel.ts';
 
 /** `left`: the client left, or never came. */
 export type OffloadEnding = 'whole' | 'left' | AttemptFailure;

@@ -2,14 +2,14 @@ import { endpointById } from '../../../shared/openai/endpoints.ts';
 import { SEAL_TO_HEADER } from '../../../shared/seal/suite.ts';
 import type { AttemptFailure, AttemptResult } from '../../../shared/upstream/attempt.ts';
 import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-error.ts';
-import { InBand } from '../../../shared/upstream/in-band.ts';
-import { PIECE_MAX_BYTES, type Sink } from '../../../shared/upstream/response-body.ts';
-import type { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
+import { InBandErrorDetector } from '../../../shared/upstream/in-band-error-detector.ts';
+import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
+import { type ByteSink, PIECE_MAX_BYTES } from '../../../shared/upstream/response-body.ts';
 import type { OffloadCompletion, OffloadEnding } from './offloaded-response.ts';
 
 /** An answer whose head is there. */
-export interface Held {
-  upstream: UpstreamStream;
+export interface OffloadableResponse {
+  upstream: OutboundAttempt;
   result: Extract<AttemptResult, { kind: 'head' }>;
 }
 
@@ -27,27 +27,27 @@ interface OffloadEvents {
 }
 
 /** One answer on its way out: nothing yet → its first data offered → taken → over. */
-export class OffloadedStream implements Sink {
-  readonly #held: Held;
-  readonly #upstream: UpstreamStream;
+export class OffloadedStream implements ByteSink {
+  readonly #held: OffloadableResponse;
+  readonly #upstream: OutboundAttempt;
   readonly #on: OffloadEvents;
   #state: 'new' | 'offered' | 'taken' | 'over' = 'new';
   /** Bytes behind the first. */
   #sent = 0;
   #limit = 0;
   #broken: AttemptFailure | undefined;
-  readonly #inBand: InBand | undefined;
+  readonly #inBand: InBandErrorDetector | undefined;
   /** Since its first data is offered. */
   completion: OffloadCompletion | undefined;
 
-  constructor(held: Held, on: OffloadEvents) {
+  constructor(held: OffloadableResponse, on: OffloadEvents) {
     this.#held = held;
     this.#upstream = held.upstream;
     this.#on = on;
     const { endpoint: id, headers } = this.#upstream.request;
     const endpoint = endpointById(id);
     if (endpoint !== undefined)
-      this.#inBand = new InBand(
+      this.#inBand = new InBandErrorDetector(
         endpoint,
         headers.some(([name]) => name === SEAL_TO_HEADER),
       );
@@ -115,7 +115,7 @@ export class OffloadedStream implements Sink {
   }
 
   /** Takes the answer back, to be read in another way. Undefined once a client takes it: part of it may be on its way. */
-  withdraw(): Held | undefined {
+  withdraw(): OffloadableResponse | undefined {
     if (this.#state !== 'offered' || this.#broken !== undefined) return undefined;
     this.#state = 'over';
     this.#on.withdrawn();

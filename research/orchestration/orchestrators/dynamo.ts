@@ -1,7 +1,7 @@
 import type { RateTable } from '../../../scheduler/orchestration/rates.ts';
 import type { DeploymentPlan } from '../../../scheduler/orchestration/types.ts';
-import type { Role } from '../member.ts';
-import type { Decision, Orchestrator, View } from '../timeline.ts';
+import type { MemberRole } from '../member.ts';
+import type { OrchestrationDecision, Orchestrator, View } from '../timeline.ts';
 import { rates } from './rates-of-slot.ts';
 
 /**
@@ -12,11 +12,11 @@ export function dynamo(table: RateTable, plan: DeploymentPlan): Orchestrator {
   const group = plan[0];
   const count = group?.replicas ?? 0;
   let prefills = Math.max(1, Math.round(count / 3));
-  const decide = (view: View): Decision | undefined => {
+  const decide = (view: View): OrchestrationDecision | undefined => {
     if (group === undefined) return undefined;
     const demand = rates(view.history, 1);
     if (demand.some((one) => one > 0)) prefills = prefillReplicas(table, group.shape, demand, count);
-    const roles: Role[] = Array.from({ length: count }, (_, i) => (i < prefills ? 'prefill' : 'decode'));
+    const roles: MemberRole[] = Array.from({ length: count }, (_, i) => (i < prefills ? 'prefill' : 'decode'));
     return {
       plan,
       dispatch: { kind: 'least-loaded' },

@@ -2,22 +2,29 @@ import { SchedulerError } from '../../../scheduler/errors.ts';
 import type { FittedForecaster, History } from '../../../scheduler/forecast/types.ts';
 import type { RateTable } from '../../../scheduler/orchestration/rates.ts';
 import { type DeploymentPlan, gpusOfPlan, keyOf, planText, samePlan } from '../../../scheduler/orchestration/types.ts';
-import type { EngineLimits } from '../../../scheduler/serving/limits.ts';
-import { type Evaluation, type Expected, evaluate, overloadSeconds } from '../evaluate.ts';
+import type { SimulatedEngineLimits } from '../../../scheduler/serving/limits.ts';
+import { type Evaluation, type ExpectedLoad, evaluate, overloadSeconds } from '../evaluate.ts';
 import { candidatePlans, fits, uniformPlans } from '../exhaustive.ts';
 import { EXHAUSTIVE_MAX_GPUS, flowGuided } from '../flow-guided.ts';
-import type { Placed } from '../placement.ts';
-import { forecastRequests, LONG_REQUESTS, type Rehearsal, rehearse, SHORT_REQUESTS, withBegun } from '../rehearse.ts';
-import type { Decision, Dispatch, Orchestrator, UnderWay, View } from '../timeline.ts';
+import type { PlacedReplica } from '../placement.ts';
+import {
+  forecastRequests,
+  LONG_REQUESTS,
+  type Rehearsal,
+  SHORT_REQUESTS,
+  simulatePlan,
+  withRunningRequests,
+} from '../rehearse.ts';
+import type { Dispatch, OrchestrationDecision, Orchestrator, RunningRequest, View } from '../timeline.ts';
 
 export interface OursOptions {
   table: RateTable;
-  limits: EngineLimits;
+  limits: SimulatedEngineLimits;
   forecaster: FittedForecaster;
   /** Slots ahead that a change has to pay in. */
   horizon: number;
   /** Seconds that GPUs are dark when their replica changes, from the plan of the transfer. */
-  switchS: (running: readonly Placed[], to: DeploymentPlan) => number;
+  switchS: (running: readonly PlacedReplica[], to: DeploymentPlan) => number;
   /** A change must save this share of what keeping costs: forecasts err, and a plan that comes and goes serves nobody. */
   margin: number;
   /** Slots in a row that must agree on a change, each on the same plan. */
@@ -65,7 +72,7 @@ const NO_WISH = { key: '', slots: 0 };
  */
 export function ours(options: OursOptions): Orchestrator {
   const plans = new Map<number, readonly DeploymentPlan[]>();
-  const plansFor = (gpus: number, expected: Expected): readonly DeploymentPlan[] => {
+  const plansFor = (gpus: number, expected: ExpectedLoad): readonly DeploymentPlan[] => {
     if (options.pin !== undefined) return [options.pin];
     const guided = options.plans === undefined && gpus > EXHAUSTIVE_MAX_GPUS;
     const all = guided ? copiedPlans : candidatePlans;
@@ -76,7 +83,7 @@ export function ours(options: OursOptions): Orchestrator {
   // The change that the last slots wished for, and how many did: neither a burst of one minute nor a wish that is another one
   // each minute is a reason to move weights.
   let wish = NO_WISH;
-  const decide = (view: View): Decision => {
+  const decide = (view: View): OrchestrationDecision => {
     const expected = expectation(options, view);
     const coming = expected.demand.reduce((sum, one) => sum + one, 0) * expected.horizonS;
     const of = { options, view, expected, coming };
@@ -114,7 +121,7 @@ export function ours(options: OursOptions): Orchestrator {
 function guidedPlans(
   { table, seed = 1 }: OursOptions,
   gpus: number,
-  expected: Expected,
+  expected: ExpectedLoad,
   copies: readonly DeploymentPlan[],
 ): DeploymentPlan[] {
   const shapes = table.shapes.map(({ shape }) => shape);
@@ -136,7 +143,7 @@ function copiedPlans(table: RateTable, gpus: number): DeploymentPlan[] {
 interface Weighing {
   options: OursOptions;
   view: View;
-  expected: Expected;
+  expected: ExpectedLoad;
   /** Requests of the horizon. */
   coming: number;
 }
@@ -178,13 +185,13 @@ function rehearsed(
   candidates: readonly Candidate[],
   most: number,
   wanted: number,
-  begun?: readonly UnderWay[],
+  begun?: readonly RunningRequest[],
 ): Candidate[] {
   const { table, limits, margin, seed = 1 } = options;
   const drawn =
     options.foresee?.(view.nowS, expected.horizonS, most) ??
     forecastRequests(table, between(expected), expected.horizonS, seed, most);
-  const rehearsal = withBegun(table, begun ?? [], drawn, seed);
+  const rehearsal = withRunningRequests(table, begun ?? [], drawn, seed);
   const start = begun === undefined ? {} : { start: { plan: view.plan, running: view.running } };
   const count = coming + (begun?.length ?? 0);
   const done: Candidate[] = [];
@@ -205,7 +212,7 @@ function rehearsed(
     const darkS = begun === undefined ? 0 : one.darkS;
     // The queue of an overload is in the rehearsal as far as it goes, and must not count twice.
     const overloadS = (1 - Math.min(1, most / coming)) * overloadSeconds(expected, (found.load + found.highLoad) / 2);
-    const latencyS = rehearse(table, limits, { plan: found.plan, dispatch, darkS }, rehearsal, {
+    const latencyS = simulatePlan(table, limits, { plan: found.plan, dispatch, darkS }, rehearsal, {
       ...start,
       mostS: Math.max(0, limitOf(one) - overloadS) / count,
     });
@@ -220,9 +227,9 @@ const byScore = (a: Evaluation, b: Evaluation): number => a.score - b.score;
 const isUniform = (plan: DeploymentPlan): boolean => plan.length === 1;
 
 /** Half-way from the expected to the high demand: a plan that only just fits the mean queues every other minute. */
-const between = ({ demand, high }: Expected): number[] => demand.map((one, j) => (one + (high[j] ?? one)) / 2);
+const between = ({ demand, high }: ExpectedLoad): number[] => demand.map((one, j) => (one + (high[j] ?? one)) / 2);
 
-const decisionOf = ({ found, dispatch, darkS }: Candidate, note: string): Decision => ({
+const decisionOf = ({ found, dispatch, darkS }: Candidate, note: string): OrchestrationDecision => ({
   plan: found.plan,
   dispatch,
   darkS,
@@ -230,7 +237,7 @@ const decisionOf = ({ found, dispatch, darkS }: Candidate, note: string): Decisi
   note,
 });
 
-function expectation({ table, forecaster, horizon, initial }: OursOptions, { history, plan }: View): Expected {
+function expectation({ table, forecaster, horizon, initial }: OursOptions, { history, plan }: View): ExpectedLoad {
   const horizonS = horizon * history.slotS;
   if (initial !== undefined && (plan.length === 0 || (history.counts[0]?.length ?? 0) === 0))
     return { demand: initial, high: initial.map((one) => one * peak(table, history)), horizonS };

@@ -2,7 +2,7 @@ import type { RateTable } from '../../../scheduler/orchestration/rates.ts';
 import { samePlan } from '../../../scheduler/orchestration/types.ts';
 import { type Evaluation, evaluate } from '../evaluate.ts';
 import { uniformPlans } from '../exhaustive.ts';
-import type { Decision, Orchestrator, View } from '../timeline.ts';
+import type { OrchestrationDecision, Orchestrator, View } from '../timeline.ts';
 import { rates } from './rates-of-slot.ts';
 
 /** Seconds to stop an engine, start it in another shape and load its weights from storage (OServe §6.4: above 50 s). */
@@ -18,7 +18,7 @@ export function reload(
   margin: number,
   initial?: readonly number[],
 ): Orchestrator {
-  const decide = (view: View): Decision | undefined => {
+  const decide = (view: View): OrchestrationDecision | undefined => {
     if (view.slot % everySlots !== 0 && view.plan.length > 0) return undefined;
     const first = view.plan.length === 0 ? initial : undefined;
     const demand = first ?? rates(view.history, everySlots);

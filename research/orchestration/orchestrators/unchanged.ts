@@ -1,7 +1,7 @@
 import type { DeploymentPlan } from '../../../scheduler/orchestration/types.ts';
-import type { Decision, Dispatch, Orchestrator } from '../timeline.ts';
+import type { Dispatch, OrchestrationDecision, Orchestrator } from '../timeline.ts';
 
-const decision = (plan: DeploymentPlan, dispatch: Dispatch, note: string): Decision => ({
+const decision = (plan: DeploymentPlan, dispatch: Dispatch, note: string): OrchestrationDecision => ({
   plan,
   dispatch,
   darkS: 0,

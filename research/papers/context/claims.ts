@@ -1,7 +1,7 @@
 import type { Policy } from '../../contexts/costs.ts';
-import { type Result, simulate } from '../../contexts/simulate.ts';
+import { type Result, simulateWorkers } from '../../contexts/simulate.ts';
 import { type Row, row, statement } from '../rows.ts';
-import { alone, BATCHES, DAILY_GPUS, evictedRun, opportunistic, PV6_GPUS, poolRun, pv5p, pv5s } from './runs.ts';
+import { alone, BATCH_SIZES, DAILY_GPUS, evictedRun, opportunistic, PV6_GPUS, poolRun, pv5p, pv5s } from './runs.ts';
 
 /** Every figure is the median over these; the paper ran each once. */
 const SEEDS = [1, 2, 3, 4, 5, 6, 7] as const;
@@ -15,26 +15,26 @@ function median(values: readonly number[]): number {
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }
 const medianOf = (of: (seed: number) => number) => median(SEEDS.map(of));
-const endS = (policy: Policy, batch: number) => medianOf((seed) => simulate(poolRun(policy, batch, seed)).endS);
+const endS = (policy: Policy, batch: number) => medianOf((seed) => simulateWorkers(poolRun(policy, batch, seed)).endS);
 
 /** Seconds from start to end of each run, by the paper's name. */
 export function times(): Map<string, number> {
   const found = new Map<string, number>();
   found.set(
     'pv0',
-    medianOf((seed) => simulate(alone(seed)).endS),
+    medianOf((seed) => simulateWorkers(alone(seed)).endS),
   );
   found.set('pv1', endS('naive', 100));
-  for (const batch of BATCHES) found.set(`pv3_${batch}`, endS('partial', batch));
-  for (const batch of BATCHES) found.set(`pv4_${batch}`, endS('pervasive', batch));
+  for (const batch of BATCH_SIZES) found.set(`pv3_${batch}`, endS('partial', batch));
+  for (const batch of BATCH_SIZES) found.set(`pv4_${batch}`, endS('pervasive', batch));
   found.set(
     'pv6',
-    medianOf((seed) => simulate(opportunistic(PV6_GPUS, seed)).endS),
+    medianOf((seed) => simulateWorkers(opportunistic(PV6_GPUS, seed)).endS),
   );
   for (const gpus of DAILY_GPUS)
     found.set(
       `daily_${gpus}`,
-      medianOf((seed) => simulate(opportunistic(gpus, seed)).endS),
+      medianOf((seed) => simulateWorkers(opportunistic(gpus, seed)).endS),
     );
   return found;
 }
@@ -53,9 +53,9 @@ const PAPER_S: [string, number, number][] = [
 export function timeRows(found: ReadonlyMap<string, number>): Row[] {
   const of = (name: string) => found.get(name) ?? Number.NaN;
   const smallest = (prefix: string) =>
-    BATCHES.reduce(
+    BATCH_SIZES.reduce(
       (best, batch) => (of(`${prefix}_${batch}`) < of(`${prefix}_${best}`) ? batch : best),
-      BATCHES[0] as number,
+      BATCH_SIZES[0] as number,
     );
   const spread = (prefix: string, batches: readonly number[]) => {
     const all = batches.map((batch) => of(`${prefix}_${batch}`));
@@ -71,7 +71,7 @@ export function timeRows(found: ReadonlyMap<string, number>): Row[] {
       band: [97.5, 98.7],
       paper: 98.1,
     }),
-    row('partial: worst batch size against the best', '%', spread('pv3', BATCHES), { paper: 4_306, share: 0.15 }),
+    row('partial: worst batch size against the best', '%', spread('pv3', BATCH_SIZES), { paper: 4_306, share: 0.15 }),
     row('pervasive: worst batch size to 1,000 against the best', '%', spread('pv4', [1, 100, 1_000]), {
       paper: 12.3,
       band: [0, 12.3],
@@ -113,7 +113,7 @@ export function taskRows(): Row[] {
     ['pv4_100', 'pervasive', 100, 31.91, 9.3, 0.0008, 79.05],
   ];
   return paper.flatMap(([name, policy, batch, mean, sd, least, most]) => {
-    const all = SEEDS.map((seed) => momentsOf(simulate(poolRun(policy, batch, seed)).tasksS));
+    const all = SEEDS.map((seed) => momentsOf(simulateWorkers(poolRun(policy, batch, seed)).tasksS));
     const at = (what: keyof Moments) => median(all.map((one) => one[what]));
     return [
       row(`${name}: mean of a task`, 's', at('mean'), { paper: mean, share: NEAR }),
@@ -153,11 +153,11 @@ const OURS = { window: 16, flushS: 1 };
 
 export function oursRows(found: ReadonlyMap<string, number>): Row[] {
   const lost = (speedup: number) =>
-    medianOf((seed) => simulate(evictedRun('pervasive', 100, seed, 'no', { ...OURS, speedup })).lost);
+    medianOf((seed) => simulateWorkers(evictedRun('pervasive', 100, seed, 'no', { ...OURS, speedup })).lost);
   return SPEEDUPS.flatMap((speedup) => {
     const engine = { ...OURS, speedup };
-    const small = medianOf((seed) => simulate(poolRun('pervasive', 100, seed, engine)).endS);
-    const large = medianOf((seed) => simulate(opportunistic(PV6_GPUS, seed, engine)).endS);
+    const small = medianOf((seed) => simulateWorkers(poolRun('pervasive', 100, seed, engine)).endS);
+    const large = medianOf((seed) => simulateWorkers(opportunistic(PV6_GPUS, seed, engine)).endS);
     const name = `commits by line, engine ${speedup} times as fast at a full window`;
     return [
       row(`${name}: pv4_100`, 's', small, { paper: found.get('pv4_100') ?? Number.NaN, reported: OWN_RUN }),

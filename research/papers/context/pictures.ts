@@ -1,7 +1,7 @@
 import { barsSvg } from '../../../scheduler/cli/picture.ts';
 import { chartsSvg, type Series } from '../../../shared/text/chart.ts';
-import { type Result, simulate } from '../../contexts/simulate.ts';
-import { BATCHES, DAILY_GPUS, opportunistic, PV6_GPUS, pv5p, pv5s } from './runs.ts';
+import { type Result, simulateWorkers } from '../../contexts/simulate.ts';
+import { BATCH_SIZES, DAILY_GPUS, opportunistic, PV6_GPUS, pv5p, pv5s } from './runs.ts';
 
 const SEED = 1;
 /** The runs that the paper's Figure 4 shows, in its order. */
@@ -10,10 +10,10 @@ const FIGURE_4 = ['pv0', 'pv1', 'pv3_100', 'pv4_100', 'pv6'];
 /** The paper's Figures 4 to 7 from our simulation, as [name, SVG]. */
 export function pictures(found: ReadonlyMap<string, number>): [string, string][] {
   const of = (name: string) => found.get(name) ?? 0;
-  const byBatch = (prefix: string) => BATCHES.map((batch): [number, number] => [batch, of(`${prefix}_${batch}`)]);
+  const byBatch = (prefix: string) => BATCH_SIZES.map((batch): [number, number] => [batch, of(`${prefix}_${batch}`)]);
   const runs: [string, Result][] = [PV6_GPUS, ...DAILY_GPUS].map((gpus) => [
     `${gpus} GPUs at most`,
-    simulate(opportunistic(gpus, SEED)),
+    simulateWorkers(opportunistic(gpus, SEED)),
   ]);
   return [
     [

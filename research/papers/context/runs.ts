@@ -1,14 +1,14 @@
-import { seeded } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/serving/random.ts';
 import type { Policy } from '../../contexts/costs.ts';
 import { A10, SITE, type SiteGpu, TITAN_X_PASCAL } from '../../contexts/gpus.ts';
 import type { Engine, Result, Run, Work, Worker } from '../../contexts/simulate.ts';
-import { simulate } from '../../contexts/simulate.ts';
+import { simulateWorkers } from '../../contexts/simulate.ts';
 
 /** FEVER's claims: 150,000; the last 4,551 of them have no text (paper, §5). */
 const WORK: Work = { inferences: 150_000, empty: 4_551 };
 
 /** Batch sizes of pv3 and pv4. */
-export const BATCHES = [1, 100, 1_000, 3_000, 7_500] as const;
+export const BATCH_SIZES = [1, 100, 1_000, 3_000, 7_500] as const;
 
 /** Ten A10 and ten TITAN X, all connected at the start: pv1 to pv5. */
 const POOL: readonly Worker[] = [A10, TITAN_X_PASCAL].flatMap((gpu) =>
@@ -48,13 +48,13 @@ export function evictedRun(policy: Policy, batch: number, seed: number, lostTwo:
   return { ...poolRun(policy, batch, seed, engine), workers };
 }
 
-export const pv5p = (seed: number): Result => simulate(evictedRun('partial', 1_000, seed, 'no'));
+export const pv5p = (seed: number): Result => simulateWorkers(evictedRun('partial', 1_000, seed, 'no'));
 export const pv5s = (seed: number, lostTwo: LostTwo = 'no'): Result =>
-  simulate(evictedRun('pervasive', 100, seed, lostTwo));
+  simulateWorkers(evictedRun('pervasive', 100, seed, lostTwo));
 
 /** `gpus` of the site's, drawn without replacement, joining one after another. */
 export function opportunistic(gpus: number, seed: number, engine?: Engine): Run {
-  const random = seeded(seed + 1_000);
+  const random = seededRandom(seed + 1_000);
   const site: SiteGpu[] = SITE.flatMap((gpu) => Array.from({ length: gpu.count }, () => gpu));
   const workers: Worker[] = [];
   for (let i = 0; i < gpus && site.length > 0; i++) {

@@ -1,6 +1,6 @@
 /** Forecasts that know the requests to come: bounds, which no forecaster has. */
 import type { FittedForecaster, History } from '../../../scheduler/forecast/types.ts';
-import { normal, seeded } from '../../../scheduler/serving/random.ts';
+import { normal, seededRandom } from '../../../scheduler/serving/random.ts';
 import type { Rehearsal } from '../../orchestration/rehearse.ts';
 import { countByKind } from '../../workload/counts.ts';
 import { type Setup, SLOT_S } from './setups.ts';
@@ -17,7 +17,7 @@ export function foresight(setup: Setup, error: number): FittedForecaster {
       const at = (history.counts[0]?.length ?? 0) - before;
       const mean = counts.map((series, kind) =>
         Array.from({ length: horizon }, (_, step) => {
-          const random = seeded(1 + kind * 1009 + (at + step) * 7919);
+          const random = seededRandom(1 + kind * 1009 + (at + step) * 7919);
           return Math.max(0, (series[at + step] ?? series.at(-1) ?? 0) * (1 + error * normal(random)));
         }),
       );

@@ -5,7 +5,7 @@ import { dynamo } from '../../orchestration/orchestrators/dynamo.ts';
 import { type OursOptions, ours } from '../../orchestration/orchestrators/ours.ts';
 import { reload } from '../../orchestration/orchestrators/reload.ts';
 import { llumnix, unchanged } from '../../orchestration/orchestrators/unchanged.ts';
-import type { Placed } from '../../orchestration/placement.ts';
+import type { PlacedReplica } from '../../orchestration/placement.ts';
 import { switchCost } from '../../orchestration/switch-cost.ts';
 import {
   type Orchestrator,
@@ -107,7 +107,7 @@ export interface OursSettings
 
 export function runOurs(setup: Setup, { switchS, judged, ...settings }: OursSettings = {}): TimelineResult {
   const { table } = setup;
-  const transferS = (running: readonly Placed[], to: DeploymentPlan) =>
+  const transferS = (running: readonly PlacedReplica[], to: DeploymentPlan) =>
     switchCost(running, to, table.site, 'peer transfer').seconds;
   const orchestrator = ours({
     table,

@@ -4,7 +4,7 @@ import { headsOf } from '../../../scheduler/catalogue/model.ts';
 import { RateTable } from '../../../scheduler/orchestration/rates.ts';
 import type { Shape } from '../../../scheduler/orchestration/types.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
-import { exponential, seeded } from '../../../scheduler/serving/random.ts';
+import { exponential, seededRandom } from '../../../scheduler/serving/random.ts';
 import { table } from '../../../scheduler/validate/table.ts';
 import { chartsSvg } from '../../../shared/text/chart.ts';
 import { plansOf } from '../../orchestration/enumerate.ts';
@@ -73,7 +73,7 @@ const falls = (loads: readonly number[]): boolean =>
 
 /** Demands of random mixes: exponential shares of the four kinds. */
 function demandOf(seed: number, kinds: number, rate: number): number[] {
-  const random = seeded(seed);
+  const random = seededRandom(seed);
   const shares = Array.from({ length: kinds }, () => exponential(random, 1));
   const total = shares.reduce((sum, one) => sum + one, 0);
   return shares.map((one) => (rate * one) / total);

@@ -6,7 +6,7 @@ import { RateTable } from '../../../scheduler/orchestration/rates.ts';
 import type { DeploymentPlan } from '../../../scheduler/orchestration/types.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
 import type { Requests } from '../../../scheduler/serving/requests.ts';
-import { fitKinds, kindClassifier, type Lengths } from '../../../scheduler/workload/kinds.ts';
+import { fitKinds, type KindLengths, kindClassifier } from '../../../scheduler/workload/kinds.ts';
 import { uniformPlans } from '../../orchestration/exhaustive.ts';
 import { countByKind } from '../../workload/counts.ts';
 import { azureSpan, type Span, type SpanOptions, serveGenSpan } from './traces.ts';
@@ -45,7 +45,7 @@ export interface Setup {
   kinds: Int32Array;
   /** Minutes before the span, by kind, and the requests of them. */
   before: History;
-  past: { lengths: Lengths[]; senders: Int32Array };
+  past: { lengths: KindLengths[]; senders: Int32Array };
   /** Mean requests/s by kind over the span. */
   demand: number[];
   seed: number;
@@ -116,7 +116,7 @@ function spanOf(trace: TraceName, model: Model, of: { from: number; to: number; 
   return trace === 'azure' ? azureSpan(options) : serveGenSpan('m-mid', options);
 }
 
-export function lengthsOf(requests: Requests): Lengths[] {
+export function lengthsOf(requests: Requests): KindLengths[] {
   return Array.from({ length: requests.count }, (_, i) => ({
     input: requests.input[i] ?? 1,
     output: requests.output[i] ?? 1,

@@ -1,7 +1,7 @@
 import type { DeploymentPlan } from '../../../scheduler/orchestration/types.ts';
 import { table } from '../../../scheduler/validate/table.ts';
 import { chartsSvg } from '../../../shared/text/chart.ts';
-import { type Placed, place } from '../../orchestration/placement.ts';
+import { type PlacedReplica, place } from '../../orchestration/placement.ts';
 import { shardMoves } from '../../orchestration/shards.ts';
 import { switchCost } from '../../orchestration/switch-cost.ts';
 import { greedyTransfers, H100_LINKS, transferBound } from '../../orchestration/transfer.ts';
@@ -29,7 +29,7 @@ export async function switchClaims({ quick }: RunOptions): Promise<Section> {
   const rows: (string | number)[][] = [];
   let [peerMax, reloadMin, aboveBound] = [0, Number.POSITIVE_INFINITY, 0];
   for (const [from, to] of CASES) {
-    const running: Placed[] = place(from, [], site).replicas;
+    const running: PlacedReplica[] = place(from, [], site).replicas;
     const moves = shardMoves(running, place(to, running, site).replicas);
     const [peer, reload] = [switchCost(running, to, site, 'peer transfer'), switchCost(running, to, site, 'reload')];
     const bytes = 60e9;

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
-import { seeded } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/serving/random.ts';
 import { type Requests, requestsFromRows } from '../../../scheduler/serving/requests.ts';
 import { drawServeGen, parseServeGen, type ServeGen } from '../../workload/servegen.ts';
 
@@ -53,7 +53,7 @@ export interface SpanOptions {
 const APART_S = 8;
 
 export function azureSpan({ fromS, toS, inputMax, outputMax, scale, seed }: SpanOptions): Span {
-  const random = seeded(seed);
+  const random = seededRandom(seed);
   const rows: [number, number, number, number][] = [];
   for (const [at, input, output, sender] of azure()) {
     if (at < fromS || at >= toS) continue;

@@ -1,4 +1,4 @@
-import type { Catalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { researchData } from '../../data-path.ts';
 import { latencyGreedy } from '../../regions/baselines/latency-greedy.ts';
 import { loadingGreedy } from '../../regions/baselines/loading-greedy.ts';
@@ -41,7 +41,7 @@ const ABLATIONS: Readonly<Record<string, MakePolicy>> = {
 };
 
 export async function ablate(
-  catalogue: Catalogue,
+  catalogue: HardwareCatalogue,
   topology: string,
   seeds: readonly number[],
   slots: number,

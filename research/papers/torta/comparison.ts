@@ -1,4 +1,4 @@
-import type { Catalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { table } from '../../../scheduler/validate/table.ts';
 import { type Row, row } from '../rows.ts';
 import { BASELINES, type Measure, OURS, ours, PAPER_BASELINES, type Run, type Runs, runOne } from './experiment.ts';
@@ -11,7 +11,7 @@ export interface Compared {
 
 /** Every policy on one topology, one run per seed. */
 export async function compare(
-  catalogue: Catalogue,
+  catalogue: HardwareCatalogue,
   topology: string,
   seeds: readonly number[],
   slots: number,

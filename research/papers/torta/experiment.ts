@@ -1,4 +1,4 @@
-import type { Catalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { gatewayPolicy } from '../../regions/baselines/gateway-policies.ts';
 import { latencyGreedy } from '../../regions/baselines/latency-greedy.ts';
 import { roundRobin } from '../../regions/baselines/round-robin.ts';
@@ -43,7 +43,7 @@ export type Run = Awaited<ReturnType<typeof simulateRegions>> & { topology: stri
 
 /** One policy through one topology's six hours, or fewer slots. World and tasks depend on the seed alone: policies meet the same. */
 export async function runOne(
-  catalogue: Catalogue,
+  catalogue: HardwareCatalogue,
   topology: string,
   seed: number,
   make: MakePolicy,

@@ -1,4 +1,4 @@
-import type { Catalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { lastValue, movingAverage } from '../../../scheduler/forecast/persistence.ts';
 import { ridge } from '../../../scheduler/forecast/ridge.ts';
 import type { Forecaster } from '../../../scheduler/forecast/types.ts';
@@ -30,7 +30,7 @@ function past(world: World, slots: number): number[][] {
 
 /** What each forecaster is worth: accuracy (12), response, cost. The MLP is the paper's predictor. */
 export async function forecasterRows(
-  catalogue: Catalogue,
+  catalogue: HardwareCatalogue,
   seeds: readonly number[],
   slots: number,
   quick: boolean,

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import type { Catalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { researchData } from '../../data-path.ts';
 import { trace } from '../../regions/macro/ppo/environment.ts';
 import { guarantee } from '../../regions/macro/ppo/guarantee.ts';
@@ -12,7 +12,7 @@ import { BASELINES, PAPER_BASELINES, runOne } from './experiment.ts';
 const [SLOTS, SEED] = [120, 1];
 
 /** The paper's gain condition for each trained policy, with S_0 from the reactive baselines in the simulator. */
-export async function guaranteeRows(catalogue: Catalogue): Promise<Row[]> {
+export async function guaranteeRows(catalogue: HardwareCatalogue): Promise<Row[]> {
   const rows: Row[] = [];
   for (const topology of TOPOLOGY_IDS) {
     const path = researchData(`regions/policy-${topology}.json`);

@@ -1,11 +1,11 @@
 import { smoothTransport } from '../../../scheduler/regions/macro/smooth-transport.ts';
-import { seeded } from '../../../scheduler/serving/random.ts';
-import { Program, solve } from '../../../scheduler/solver/highs.ts';
+import { seededRandom } from '../../../scheduler/serving/random.ts';
+import { LpProgram, solve } from '../../../scheduler/solver/highs.ts';
 import { type Row, row } from '../rows.ts';
 
 const [REGIONS, KINDS, TYPES] = [12, 5, 3];
 
-export interface Timing {
+export interface SolveTiming {
   tasks: number;
   milpS: number;
   /** HiGHS proved its solution within 1 %. */
@@ -14,8 +14,8 @@ export interface Timing {
 }
 
 /** Figure 5: one binary variable for each task and place, against one share for each origin, type and place. */
-export async function timings(sizes: readonly number[], limitS: number): Promise<Timing[]> {
-  const found: Timing[] = [];
+export async function timings(sizes: readonly number[], limitS: number): Promise<SolveTiming[]> {
+  const found: SolveTiming[] = [];
   for (const tasks of sizes) {
     const { status, seconds } = await solve(perTask(tasks), { timeLimitS: limitS, gap: 0.01, seed: 1 });
     found.push({ tasks, milpS: seconds, solved: status === 'optimal', aggregatedS: aggregated(tasks) });
@@ -24,9 +24,9 @@ export async function timings(sizes: readonly number[], limitS: number): Promise
 }
 
 /** min Σ X·cost + unevenness, each task in one place, work of a place within its room. */
-function perTask(tasks: number): Program {
-  const random = seeded(tasks);
-  const program = new Program();
+function perTask(tasks: number): LpProgram {
+  const random = seededRandom(tasks);
+  const program = new LpProgram();
   const places = Array.from({ length: REGIONS * KINDS }, () => [] as [number, number][]);
   for (let task = 0; task < tasks; task++) {
     const work = 5 + 15 * random();
@@ -48,7 +48,7 @@ function perTask(tasks: number): Program {
 }
 
 function aggregated(tasks: number): number {
-  const random = seeded(tasks);
+  const random = seededRandom(tasks);
   const [rows, columns] = [REGIONS * TYPES, REGIONS * KINDS];
   const cost = new Float64Array(rows * columns).map(() => 5 + 30 * random());
   const mass = new Float64Array(rows).map(() => (2 * random() * tasks) / rows);
@@ -62,7 +62,7 @@ function aggregated(tasks: number): number {
   return (performance.now() - started) / 1e3;
 }
 
-export function timingRows(found: readonly Timing[]): Row[] {
+export function timingRows(found: readonly SolveTiming[]): Row[] {
   return found.flatMap(({ tasks, milpS, solved, aggregatedS }) => [
     row(`MILP of ${tasks} tasks${solved ? '' : ', ended by its time limit'}`, 's', milpS),
     row(`the same, aggregated by origin and type`, 's', aggregatedS, { band: [0, 1] }),

@@ -1,4 +1,4 @@
-import type { Catalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { accuracy, type DemandForecast, degraded, oracle, smoothed } from '../../regions/macro/forecast.ts';
 import { smoothingPlanner } from '../../regions/macro/smoothing-planner.ts';
 import { torta } from '../../regions/micro/torta.ts';
@@ -35,7 +35,7 @@ const SURGE: Surge = { fromSlot: 60, toSlot: 80, factor: 3 };
 const SURGE_LOAD = 0.3;
 const SURGE_SLOTS = 120;
 
-export async function surge(catalogue: Catalogue, seeds: readonly number[]) {
+export async function surge(catalogue: HardwareCatalogue, seeds: readonly number[]) {
   const options = { slots: SURGE_SLOTS, load: SURGE_LOAD, surges: [SURGE] };
   const runs = async (make: MakePolicy) => {
     const own: Run[] = [];
@@ -69,7 +69,7 @@ export async function surge(catalogue: Catalogue, seeds: readonly number[]) {
 /** Figure 4: a region dies for half an hour. */
 const OUTAGE = { fromSlot: 40, toSlot: 80 };
 
-export async function failure(catalogue: Catalogue, seeds: readonly number[]) {
+export async function failure(catalogue: HardwareCatalogue, seeds: readonly number[]) {
   const outages = [{ region: 2, fromS: OUTAGE.fromSlot * SLOT_S + 7, toS: OUTAGE.toSlot * SLOT_S }];
   const found = new Map<string, Run[]>();
   const calm: number[] = [];
@@ -119,7 +119,7 @@ export interface AccuracyPoint {
 }
 
 /** Figure 12: a perfect forecast made worse step by step. The paper: 20.5 s at 0.1, 17.5 s at 0.9, as good as its best baseline at 0.5. */
-export async function accuracySweep(catalogue: Catalogue, seeds: readonly number[], slots: number) {
+export async function accuracySweep(catalogue: HardwareCatalogue, seeds: readonly number[], slots: number) {
   const points: AccuracyPoint[] = [];
   for (const sigma of SIGMAS) {
     const [accuracies, responses, costs]: [number[], number[], number[]] = [[], [], []];

@@ -1,4 +1,4 @@
-import { seeded } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/serving/random.ts';
 import type { Candidate } from '../../../shared/routing/candidates.ts';
 import type { NodeLoad } from '../../../shared/routing/load.ts';
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
@@ -66,7 +66,7 @@ function fresh(name: Name): Policy {
 /** One of the policies that the gateway's router ships, with all servers of all regions as its nodes. */
 export function gatewayPolicy(name: Name, seed: number): RegionPolicy {
   const policy = fresh(name);
-  const random = seeded(seed);
+  const random = seededRandom(seed);
   const nodes: Node[] = [];
   const lists = new WeakMap<readonly Server[], Node[]>();
   const listOf = (cluster: Cluster, hosts: readonly Server[]): Node[] => {

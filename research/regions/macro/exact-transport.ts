@@ -1,5 +1,5 @@
 import type { TransportProblem } from '../../../scheduler/regions/macro/smooth-transport.ts';
-import { Program, solve } from '../../../scheduler/solver/highs.ts';
+import { LpProgram, solve } from '../../../scheduler/solver/highs.ts';
 import {
   byRegion,
   DEFAULT_WEIGHTS,
@@ -19,7 +19,7 @@ const OVERLOAD_COST = 30;
 /** min Σ m·⟨C, X⟩ over rows that sum to 1 with capacities as inequalities: optimal transport without memory, exact by HiGHS. */
 async function exactTransport(problem: TransportProblem): Promise<Float64Array> {
   const { rows, columns, mass, cost, load, capacity } = problem;
-  const program = new Program();
+  const program = new LpProgram();
   const inRow: [number, number][][] = Array.from({ length: rows }, () => []);
   const inColumn: [number, number][][] = Array.from({ length: columns }, () => []);
   const places: { variable: number; at: number }[] = [];

@@ -1,4 +1,4 @@
-import { normal, seeded } from '../../../scheduler/serving/random.ts';
+import { normal, seededRandom } from '../../../scheduler/serving/random.ts';
 import type { TaskSource } from '../simulator/workload.ts';
 import type { World } from '../world/world.ts';
 
@@ -48,7 +48,7 @@ export function degraded(base: DemandForecast, sigma: number, seed: number): Dem
     observe: (arrived) => base.observe(arrived),
     expected: (slot, ahead) => {
       // Errors belong to the slot that is forecast: asked again for it, the forecast is as wrong as before.
-      const random = seeded(seed * 65_537 + slot + ahead);
+      const random = seededRandom(seed * 65_537 + slot + ahead);
       return base
         .expected(slot, ahead)
         .map((line) => line.map((count) => count * Math.exp(sigma * normal(random) - sigma ** 2 / 2)));

@@ -1,4 +1,4 @@
-import { Program, solve } from '../../../scheduler/solver/highs.ts';
+import { LpProgram, solve } from '../../../scheduler/solver/highs.ts';
 import { TASK_TYPES } from '../world/tasks.ts';
 import type { MacroInput, MacroPlan, MacroPlanner } from './problem.ts';
 
@@ -16,7 +16,7 @@ async function paperTransport(
   nu: readonly number[],
   cost: (from: number, to: number) => number,
 ): Promise<Float64Array> {
-  const [regions, program] = [mu.length, new Program()];
+  const [regions, program] = [mu.length, new LpProgram()];
   const rows: [number, number][][] = mu.map(() => []);
   const columns: [number, number][][] = nu.map(() => []);
   for (let from = 0; from < regions; from++)

@@ -7,7 +7,10 @@ import { TASK_TYPES } from '../world/tasks.ts';
  */
 const TRUST_LEAST = 0.7;
 
-export function sound(forecast: readonly (readonly number[])[], seen: readonly (readonly number[])[]): number[][] {
+export function raiseToObserved(
+  forecast: readonly (readonly number[])[],
+  seen: readonly (readonly number[])[],
+): number[][] {
   return seen.map((line, origin) =>
     line.map((count, model) => {
       const expected = forecast[origin]?.[model] ?? Number.NaN;

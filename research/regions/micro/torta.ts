@@ -7,7 +7,7 @@ import { plannablePrices } from '../world/price.ts';
 import { TASK_TYPES } from '../world/tasks.ts';
 import { activate } from './activation.ts';
 import { type LayoutOptions, wantedServers, wholeServers } from './layout.ts';
-import { byType, countKinds, sound, useOf } from './observed.ts';
+import { byType, countKinds, raiseToObserved, useOf } from './observed.ts';
 import { DEFAULT_SCORE, type ScoreWeights, score } from './score.ts';
 
 const TYPES = TASK_TYPES.length;
@@ -81,7 +81,7 @@ class Torta implements RegionPolicy {
     this.#seen ??= smoothed(world);
     if (slot > 0) this.#seen.observe(arrived);
     const seen = this.#seen.expected(slot, 0);
-    const next = sound(forecast.expected(slot, 0), seen);
+    const next = raiseToObserved(forecast.expected(slot, 0), seen);
     const plan = await macro.plan({
       world,
       demand: next.map((line) => byType(world.models, line)),
@@ -131,7 +131,7 @@ class Torta implements RegionPolicy {
     const ahead = this.#options.aheadSlots ?? AHEAD_SLOTS;
     const most = next.map((line) => [...line]);
     for (let step = 1; step <= ahead; step++) {
-      sound(this.#options.forecast.expected(slot, step), seen).forEach((line, origin) => {
+      raiseToObserved(this.#options.forecast.expected(slot, step), seen).forEach((line, origin) => {
         line.forEach((count, model) => {
           const own = most[origin];
           if (own !== undefined && count > (own[model] ?? 0)) own[model] = count;

@@ -1,5 +1,5 @@
 import { SchedulerError } from '../../../scheduler/errors.ts';
-import { seeded } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/serving/random.ts';
 import type { TraceRow } from '../../../scheduler/serving/requests.ts';
 import { TASK_TYPES, type Task } from '../world/tasks.ts';
 import type { World } from '../world/world.ts';
@@ -19,7 +19,7 @@ const [LONG_PROMPT, LONG_ANSWER] = [2_048, 256];
 
 /** Tasks of a trace of requests. A trace names no origins: they are drawn, one region as likely as another. */
 export function traceTasks(rows: readonly TraceRow[], world: World, options: TraceTaskOptions): TaskSource {
-  const random = seeded(options.seed);
+  const random = seededRandom(options.seed);
   const regions = world.topology.regions.length;
   const tasks = rows.map(({ arrival, input, output }, id): Task => {
     if (!(arrival >= 0) || !(input >= 0) || !(output >= 0))

@@ -1,4 +1,4 @@
-import { exponential, normal, type Random, seeded } from '../../../scheduler/serving/random.ts';
+import { exponential, normal, type Random, seededRandom } from '../../../scheduler/serving/random.ts';
 import { TASK_TYPES, type Task } from '../world/tasks.ts';
 import type { World } from '../world/world.ts';
 
@@ -77,7 +77,7 @@ export class PoissonTasks implements TaskSource {
   constructor(world: World, options: WorkloadOptions) {
     this.#world = world;
     this.#options = options;
-    this.#random = seeded(options.seed);
+    this.#random = seededRandom(options.seed);
     this.#rates = drawRates(world, options);
     this.#totals = this.#rates.map((line) => line.reduce((sum, rate) => sum + rate, 0));
   }
@@ -140,7 +140,7 @@ function pick(weights: readonly number[], at: number): number {
 }
 
 function drawRates(world: World, { slots, seed, load, surges = [] }: WorkloadOptions): number[][] {
-  const random = seeded(seed ^ 0x5bd1e995);
+  const random = seededRandom(seed ^ 0x5bd1e995);
   const { regions } = world.topology;
   const weights = regions.map(() => Math.exp(0.4 * normal(random)));
   const total = weights.reduce((sum, weight) => sum + weight, 0);

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
-import { type Catalogue, findGpu } from '../../../scheduler/catalogue/catalogue.ts';
+import { findGpu, type HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import type { Gpu } from '../../../scheduler/catalogue/gpu.ts';
 import { researchData } from '../../data-path.ts';
 import { TASK_TYPES, type TaskType, TIME_SHARES } from './tasks.ts';
@@ -54,7 +54,7 @@ export interface Hardware {
 }
 
 /** `research/data/regions/hardware.json` with speeds and watts of the catalogue. */
-export function loadHardware(catalogue: Catalogue): Hardware {
+export function loadHardware(catalogue: HardwareCatalogue): Hardware {
   const file = fileSchema.parse(JSON.parse(readFileSync(researchData('regions/hardware.json'), 'utf8')));
   const reference = findGpu(catalogue, 'A100-80-SXM');
   const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
-import { seeded } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/serving/random.ts';
 import { researchData } from '../../data-path.ts';
 import type { Topology } from './topology.ts';
 
@@ -34,7 +34,7 @@ const SYNTHETIC_LEVELS = [0.05, 0.15] as const;
 export function pricesOf(topology: Topology, seed: number): Prices {
   const { zones } = fileSchema.parse(JSON.parse(readFileSync(researchData('regions/prices.json'), 'utf8')));
   const known = new Map(zones.map((one) => [one.zone, one.usd_kwh]));
-  const random = seeded(seed);
+  const random = seededRandom(seed);
   const [low, high] = SYNTHETIC_LEVELS;
   const levels = topology.regions.map(({ zone }) => known.get(zone) ?? low + (high - low) * random());
   const hours = topology.regions.map(({ zone, at }) => (known.has(zone) ? START_HOUR + at[0] / 15 : START_HOUR));

@@ -1,5 +1,5 @@
-import type { Catalogue } from '../../../scheduler/catalogue/catalogue.ts';
-import { seeded } from '../../../scheduler/serving/random.ts';
+import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import { seededRandom } from '../../../scheduler/serving/random.ts';
 import { type Hardware, loadHardware, type ServerKind } from './hardware.ts';
 import { type Prices, pricesOf } from './price.ts';
 import { TASK_MEMORY_GB, TASK_TYPES, type TaskType, TYPE_SHARES } from './tasks.ts';
@@ -49,7 +49,7 @@ const MODELS: readonly { id: string; type: TaskType; memoryGb: number; share: nu
 const SWITCH_MEASURED_GB = 14;
 
 /** Servers drawn by the paper's ranges, models placed by Table 1b. The same seed gives the same world. */
-export function buildWorld(topologyId: string, seed: number, catalogue: Catalogue): World {
+export function buildWorld(topologyId: string, seed: number, catalogue: HardwareCatalogue): World {
   return worldOf(loadTopology(topologyId), seed, loadHardware(catalogue));
 }
 
@@ -78,7 +78,7 @@ export function worldOf(topology: Topology, seed: number, hardware: Hardware): W
 
 /** Each kind's total is dealt to the regions in turn from a random one on: regions differ by one server of each kind at most. */
 function drawServers(regions: number, seed: number, hardware: Hardware, models: readonly ServedModel[]): ServerSpec[] {
-  const random = seeded(seed);
+  const random = seededRandom(seed);
   const [cold, coldest] = hardware.coldStartS;
   const servers: ServerSpec[] = [];
   hardware.kinds.forEach(({ made, servers: [least, most] }, kind) => {

@@ -2,7 +2,7 @@
 import type { ModelFacts, RegionFacts } from '../../live/region-facts.ts';
 
 /** A model's nodes in one region. */
-export interface Place {
+export interface ObservedPlace {
   region: string;
   replicas: number;
   /** Watts of all GPUs of one node at their limit. */
@@ -25,7 +25,7 @@ export interface ObservedModel {
   model: string;
   /** Requests that came in the slot. */
   arrived: number;
-  places: Place[];
+  places: ObservedPlace[];
 }
 
 export interface Observed {
@@ -111,7 +111,7 @@ export class Tracker {
   }
 
   /** `sinceS`: as of `look`, a slot at least. */
-  #place(region: string, facts: ModelFacts, sinceS: number): Place {
+  #place(region: string, facts: ModelFacts, sinceS: number): ObservedPlace {
     const { model, replicas, kinds, running, waiting, answered, service_s } = facts;
     const memory = this.#of(`${region}\n${model}`);
     const isKnown = memory.answered !== undefined;
@@ -194,7 +194,7 @@ export class Tracker {
 }
 
 /** A place without an answer yet is taken to be like the mean of the others. */
-function guessServices(places: Place[]): void {
+function guessServices(places: ObservedPlace[]): void {
   const known = places.map(({ serviceS }) => serviceS).filter(Number.isFinite);
   if (known.length === 0) return;
   const mean = sumOf(known) / known.length;

@@ -2,7 +2,7 @@
 import type { RegionFacts } from '../../live/region-facts.ts';
 import { smoothTransport } from '../macro/smooth-transport.ts';
 import { CountForecast, type Forecast } from './forecast.ts';
-import type { Observed, ObservedModel, Place } from './observed.ts';
+import type { Observed, ObservedModel, ObservedPlace } from './observed.ts';
 import { plannablePrices } from './prices.ts';
 import { WarmCounts } from './warm.ts';
 
@@ -28,7 +28,7 @@ export interface PlannedRegion {
 }
 
 /** Means over the requests of a slot, by the cost model of the simulator. */
-export interface Outcome {
+export interface RegionPlanOutcome {
   /** Network and computation; no queue. */
   responseS: number;
   /** Electricity of the answers and of nodes that are warm, USD per hour. */
@@ -42,8 +42,8 @@ export interface PlannedModel {
   regions: PlannedRegion[];
   spill: Record<string, Record<string, number>>;
   /** As requests go now, and as they would go. */
-  now: Outcome;
-  planned: Outcome;
+  now: RegionPlanOutcome;
+  planned: RegionPlanOutcome;
   /** Demand above what all regions can do, as a share of that. */
   overload: number;
 }
@@ -150,7 +150,7 @@ export class LivePlanner {
     };
   }
 
-  #worth(place: Place, usdKwh: (region: string) => number): number {
+  #worth(place: ObservedPlace, usdKwh: (region: string) => number): number {
     return this.#options.secondsPerUsd * requestUsd(place, usdKwh(place.region));
   }
 
@@ -174,18 +174,18 @@ export class LivePlanner {
 }
 
 /** Electricity of one answer: a node's busy watts are shared by the requests that it answers at once. */
-function requestUsd({ watts, serviceS, concurrency }: Place, usdKwh: number): number {
+function requestUsd({ watts, serviceS, concurrency }: ObservedPlace, usdKwh: number): number {
   return ((watts * BUSY_POWER * serviceS) / concurrency / JOULES_PER_KWH) * usdKwh;
 }
 
 function outcome(
-  places: readonly Place[],
+  places: readonly ObservedPlace[],
   shares: readonly number[],
   warm: readonly number[],
   perHour: number,
   usdKwh: (region: string) => number,
   roundTripS: (region: string) => number,
-): Outcome {
+): RegionPlanOutcome {
   let [responseS, usdPerHour] = [0, 0];
   for (const [at, place] of places.entries()) {
     const share = shares[at] ?? 0;
@@ -198,19 +198,19 @@ function outcome(
 }
 
 /** Answers that a place can give in a second. */
-function roomOf({ replicas, concurrency, serviceS }: Place): number {
+function roomOf({ replicas, concurrency, serviceS }: ObservedPlace): number {
   return (replicas * concurrency) / serviceS;
 }
 
 /** Seconds of service in a slot, less what others take and what waits there already. */
-function capacityOf({ replicas, concurrency, others, waiting, serviceS }: Place, slotS: number): number {
+function capacityOf({ replicas, concurrency, others, waiting, serviceS }: ObservedPlace, slotS: number): number {
   return Math.max(0, (replicas * concurrency * USE_MAX - others) * slotS - waiting * serviceS);
 }
 
 type Solving = Pick<LivePlannerOptions, 'slotS' | 'smoothness'>;
 
 function solve(
-  places: readonly Place[],
+  places: readonly ObservedPlace[],
   cost: readonly number[],
   expected: number,
   previous: readonly number[],
@@ -235,7 +235,7 @@ function solve(
 
 /** For each region that has a share: where that goes when the region is lost, by a plan without it. */
 function spillOf(
-  places: readonly Place[],
+  places: readonly ObservedPlace[],
   cost: readonly number[],
   expected: number,
   shares: readonly number[],

@@ -1,10 +1,10 @@
 import * as z from 'zod';
-import { type Gateway, GatewayRefusal } from '../../live/gateway.ts';
+import { GatewayRefusal, type PlannerGateway } from '../../live/gateway.ts';
 import { parseAnswer } from '../../live/nodes.ts';
 import type { LivePlan } from './planner.ts';
 
 export interface PublisherOptions {
-  gateway: Gateway;
+  gateway: PlannerGateway;
   /** Names this planner at the gateway. */
   planner: string;
   /** How long a plan holds without a newer one. */

@@ -1,5 +1,5 @@
 /** How many contexts of a model each region keeps warm: (6) N* = (F + γ√F)·s, with gradual change. */
-import type { Place } from './observed.ts';
+import type { ObservedPlace } from './observed.ts';
 
 /** γ of (6): standard deviations of the arrivals above their mean. */
 const GAMMA = 1;
@@ -23,7 +23,7 @@ export class WarmCounts {
   /** `secondsOfNode`: of a slot that one place of a node is planned to work. In the order of `places`; the first count is what is there. */
   of(
     model: string,
-    places: readonly Place[],
+    places: readonly ObservedPlace[],
     shares: readonly number[],
     expected: number,
     secondsOfNode: number,

@@ -1,4 +1,29 @@
-import { solveSymmetric } from './linear-system.ts';
+/**
+ * Solves (A + ridge·I)·x = b for a symmetric, positive semidefinite A (row by row) by Cholesky's method. A is overwritten.
+ */
+function solveSymmetric(a: Float64Array, b: Float64Array, ridge: number): Float64Array {
+  const n = b.length;
+  for (let i = 0; i < n; i++) {
+    for (let j = 0; j <= i; j++) {
+      let sum = a[i * n + j] ?? 0;
+      if (i === j) sum += ridge;
+      for (let k = 0; k < j; k++) sum -= (a[i * n + k] ?? 0) * (a[j * n + k] ?? 0);
+      a[i * n + j] = i === j ? Math.sqrt(Math.max(sum, 1e-300)) : sum / (a[j * n + j] ?? 1);
+    }
+  }
+  const x = b.slice();
+  for (let i = 0; i < n; i++) {
+    let sum = x[i] ?? 0;
+    for (let k = 0; k < i; k++) sum -= (a[i * n + k] ?? 0) * (x[k] ?? 0);
+    x[i] = sum / (a[i * n + i] ?? 1);
+  }
+  for (let i = n - 1; i >= 0; i--) {
+    let sum = x[i] ?? 0;
+    for (let k = i + 1; k < n; k++) sum -= (a[k * n + i] ?? 0) * (x[k] ?? 0);
+    x[i] = sum / (a[i * n + i] ?? 1);
+  }
+  return x;
+}
 
 /**
  * Rows (an origin and a class of task) are spread over columns (places with capacity). All matrices are dense and row by row:

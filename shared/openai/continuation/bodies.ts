@@ -1,7 +1,7 @@
 /** Requests to the next engine: first how it tokenizes the text so far, then to continue from there. */
-import { utf8 } from '../bytes.ts';
-import { parseObject } from './json.ts';
-import type { Plan } from './plan.ts';
+import { encodeUtf8 } from '../bytes.ts';
+import { parseJsonObject } from './json.ts';
+import type { ContinuationPlan } from './plan.ts';
 
 /** No model has a context that would need a longer answer to `/tokenize`. */
 export const TOKENS_ANSWER_MAX_BYTES = 16 * 1024 * 1024;
@@ -13,14 +13,19 @@ const PARTIAL = { add_generation_prompt: false, continue_final_message: true } a
  * @param text what the client has of the answer, not empty
  * @param produced number of tokens in it
  */
-export function continuingBody({ kind, body, limit }: Plan, text: string, produced: number): Uint8Array {
+export function continuationBody({ kind, body, limit }: ContinuationPlan, text: string, produced: number): Uint8Array {
   const left = limit === undefined ? {} : lessTokens(kind, body, limit, produced);
   if (kind === 'completions') return json({ ...body, ...left, prompt: `${String(body.prompt)}${text}` });
   return json({ ...body, ...left, ...PARTIAL, messages: withPartial(body.messages, text) });
 }
 
 /** Sets both names if both were given: engines differ in which one they obey. */
-function lessTokens(kind: Plan['kind'], body: Plan['body'], limit: number, produced: number): Record<string, number> {
+function lessTokens(
+  kind: ContinuationPlan['kind'],
+  body: ContinuationPlan['body'],
+  limit: number,
+  produced: number,
+): Record<string, number> {
   const less = (tokens: number) => Math.max(1, tokens - produced);
   const left: Record<string, number> = {};
   if (typeof body.max_completion_tokens === 'number') left.max_completion_tokens = less(body.max_completion_tokens);
@@ -41,7 +46,7 @@ interface TokenQuestions {
   rendered?: { prompt: Uint8Array; partial: Uint8Array };
 }
 
-export function tokenQuestions({ kind, body }: Plan, text: string): TokenQuestions {
+export function tokenizeBodies({ kind, body }: ContinuationPlan, text: string): TokenQuestions {
   const { model, messages } = body;
   const questions = { text: json({ model, prompt: text, add_special_tokens: false }) };
   if (kind === 'completions') return questions;
@@ -50,14 +55,14 @@ export function tokenQuestions({ kind, body }: Plan, text: string): TokenQuestio
   return { ...questions, rendered: { prompt, partial } };
 }
 
-export function detokenizeBody({ body }: Plan, tokens: readonly number[]): Uint8Array {
+export function detokenizeBody({ body }: ContinuationPlan, tokens: readonly number[]): Uint8Array {
   // SGLang drops special tokens by default; vLLM ignores unknown fields.
   return json({ model: body.model, tokens, skip_special_tokens: false });
 }
 
 /** Token ids from an answer to `/tokenize`; undefined if it has none. */
 export function readTokens(answer: Uint8Array): number[] | undefined {
-  const tokens = parseObject(answer)?.tokens;
+  const tokens = parseJsonObject(answer)?.tokens;
   if (!Array.isArray(tokens)) return undefined;
   const ids: number[] = [];
   for (const id of tokens) {
@@ -69,7 +74,7 @@ export function readTokens(answer: Uint8Array): number[] | undefined {
 
 /** Text from an answer to `/detokenize`: `prompt` at vLLM, `text` at SGLang. */
 export function readText(answer: Uint8Array): string | undefined {
-  const { prompt, text } = parseObject(answer) ?? {};
+  const { prompt, text } = parseJsonObject(answer) ?? {};
   if (typeof prompt === 'string') return prompt;
   return typeof text === 'string' ? text : undefined;
 }
@@ -88,5 +93,5 @@ export function isPromptAndText(
 }
 
 function json(value: object): Uint8Array {
-  return utf8(JSON.stringify(value));
+  return encodeUtf8(JSON.stringify(value));
 }

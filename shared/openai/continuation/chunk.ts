@@ -1,9 +1,9 @@
 /** One chunk of a chat's or a completion's stream, as far as joining two streams needs it. */
 import { isObject, readFinish } from '../usage.ts';
-import { parseObject } from './json.ts';
-import type { ContinuedKind } from './plan.ts';
+import { parseJsonObject } from './json.ts';
+import type { ContinuableKind } from './plan.ts';
 
-export interface Chunk {
+export interface CompletionChunk {
   object: Readonly<Record<string, unknown>>;
   text: string;
   /** The chunk sets the role. */
@@ -20,14 +20,14 @@ interface SaidError {
   isEngines: boolean;
 }
 
-export type Reading =
-  | { kind: 'chunk'; chunk: Chunk }
+export type ChunkReading =
+  | { kind: 'chunk'; chunk: CompletionChunk }
   | { kind: 'error'; error: SaidError }
   | { kind: 'odd'; why: string };
 
 /** `data` of an event other than `[DONE]`. */
-export function readChunk(kind: ContinuedKind, data: Uint8Array): Reading {
-  const object = parseObject(data);
+export function readChunk(kind: ContinuableKind, data: Uint8Array): ChunkReading {
+  const object = parseJsonObject(data);
   if (object === undefined) return odd('an event that is no JSON object');
   if (object.error !== undefined && object.error !== null) return { kind: 'error', error: readError(object.error) };
   const { choices, usage } = object;
@@ -45,7 +45,7 @@ export function readChunk(kind: ContinuedKind, data: Uint8Array): Reading {
   return { kind: 'chunk', chunk: { object, ...said, finish: readFinish(choice.finish_reason), usage: counts, choice } };
 }
 
-function odd(why: string): Reading {
+function odd(why: string): ChunkReading {
   return { kind: 'odd', why: `the stream has ${why}` };
 }
 

@@ -5,13 +5,13 @@
  */
 import type { Endpoint } from '../endpoints.ts';
 import { isObject } from '../usage.ts';
-import { parseObject } from './json.ts';
+import { parseJsonObject } from './json.ts';
 
-export type ContinuedKind = 'chat' | 'completions';
+export type ContinuableKind = 'chat' | 'completions';
 
 /** A request whose stream can be continued. */
-export interface Plan {
-  kind: ContinuedKind;
+export interface ContinuationPlan {
+  kind: ContinuableKind;
   /** The request's body as it was sent. */
   body: Readonly<Record<string, unknown>>;
   /** The client asked for usage at the end of the stream. */
@@ -25,7 +25,7 @@ interface NoPlan {
   why: string;
 }
 
-const KINDS: ReadonlyMap<string, ContinuedKind> = new Map([
+const KINDS: ReadonlyMap<string, ContinuableKind> = new Map([
   ['/v1/chat/completions', 'chat'],
   ['/v1/completions', 'completions'],
 ]);
@@ -82,7 +82,7 @@ const BOTH: readonly (readonly [string, Rule])[] = [
   ['skip_special_tokens', only(true)],
 ];
 
-const RULES: Readonly<Record<ContinuedKind, ReadonlyMap<string, Rule>>> = {
+const RULES: Readonly<Record<ContinuableKind, ReadonlyMap<string, Rule>>> = {
   chat: new Map([
     ...BOTH,
     ['messages', isConversation],
@@ -104,7 +104,7 @@ const RULES: Readonly<Record<ContinuedKind, ReadonlyMap<string, Rule>>> = {
   completions: new Map([...BOTH, ['prompt', (value) => typeof value === 'string']]),
 };
 
-const MUST: Readonly<Record<ContinuedKind, string>> = { chat: 'messages', completions: 'prompt' };
+const MUST: Readonly<Record<ContinuableKind, string>> = { chat: 'messages', completions: 'prompt' };
 
 /** Templates render tool calls in different ways. */
 function isConversation(value: unknown): boolean {
@@ -117,10 +117,10 @@ function isMessage(value: unknown): boolean {
 }
 
 /** @param bytes the request's whole body */
-export function planContinuation(endpoint: Pick<Endpoint, 'path'>, bytes: Uint8Array): Plan | NoPlan {
+export function planContinuation(endpoint: Pick<Endpoint, 'path'>, bytes: Uint8Array): ContinuationPlan | NoPlan {
   const kind = KINDS.get(endpoint.path);
   if (kind === undefined) return { why: `streams of ${endpoint.path} cannot be` };
-  const body = parseObject(bytes);
+  const body = parseJsonObject(bytes);
   if (body === undefined) return { why: 'its body is no JSON object' };
   const rules = RULES[kind];
   for (const [key, value] of Object.entries(body)) {
@@ -134,7 +134,7 @@ export function planContinuation(endpoint: Pick<Endpoint, 'path'>, bytes: Uint8A
   return { kind, body, wantsUsage, limit: limitOf(kind, body) };
 }
 
-function limitOf(kind: ContinuedKind, body: Readonly<Record<string, unknown>>): number | undefined {
+function limitOf(kind: ContinuableKind, body: Readonly<Record<string, unknown>>): number | undefined {
   const { max_tokens, max_completion_tokens } = body;
   const given = typeof max_completion_tokens === 'number' ? max_completion_tokens : max_tokens;
   if (typeof given === 'number') return given;

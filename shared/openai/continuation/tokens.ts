@@ -1,18 +1,22 @@
 /**
  * Asks the engine's tokenizer whether the engine continues exactly where a text ends, and how many tokens the text has.
  */
-import { detokenizeBody, isPromptAndText, readText, readTokens, tokenQuestions } from './bodies.ts';
-import type { Plan } from './plan.ts';
+import { detokenizeBody, isPromptAndText, readText, readTokens, tokenizeBodies } from './bodies.ts';
+import type { ContinuationPlan } from './plan.ts';
 
 /** Rows of shared/openai/endpoints.ts. */
 const TOKENIZE = 9;
 const DETOKENIZE = 10;
 
 /** Sends one of the two requests; undefined if the engine has no answer. Rejections pass through. */
-export type AskTokens = (endpoint: number, body: Uint8Array) => Promise<Uint8Array | undefined>;
+export type TokenizerCall = (endpoint: number, body: Uint8Array) => Promise<Uint8Array | undefined>;
 
 /** The text's number of tokens, or why the engine would not continue where it ends. */
-export async function countTokens(plan: Plan, text: string, ask: AskTokens): Promise<number | { why: string }> {
+export async function countTokens(
+  plan: ContinuationPlan,
+  text: string,
+  ask: TokenizerCall,
+): Promise<number | { why: string }> {
   const tokensOf = async (body: Uint8Array) => {
     const answer = await ask(TOKENIZE, body);
     return answer && readTokens(answer);
@@ -21,7 +25,7 @@ export async function countTokens(plan: Plan, text: string, ask: AskTokens): Pro
     const answer = await ask(DETOKENIZE, detokenizeBody(plan, tokens));
     return answer && readText(answer);
   };
-  const { text: alone, rendered } = tokenQuestions(plan, text);
+  const { text: alone, rendered } = tokenizeBodies(plan, text);
   if (rendered === undefined) return (await tokensOf(alone))?.length ?? 0;
   // Sequentially: a node with one free place would refuse the second request.
   const count = await tokensOf(alone);

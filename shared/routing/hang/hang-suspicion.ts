@@ -18,19 +18,19 @@ const PAUSE_MS = 5_000;
 /** Upper bound of the pause, so a recovered node is probed within a minute. */
 const PAUSE_MAX_MS = 60_000;
 
-export function suspectedAt(now: number): HangSuspicion {
+export function newSuspicion(now: number): HangSuspicion {
   return { since: now, until: now + PAUSE_MS, pauseMs: 2 * PAUSE_MS };
 }
 
 /** The probe received no byte either. */
-export function afterProbe({ since, pauseMs }: HangSuspicion, now: number): HangSuspicion {
+export function afterFailedProbe({ since, pauseMs }: HangSuspicion, now: number): HangSuspicion {
   return { since, until: now + pauseMs, pauseMs: Math.min(PAUSE_MAX_MS, 2 * pauseMs) };
 }
 
 /**
  * Breaker state to publish: open for `pauseMs`, or closed if undefined. `since` is now, so that the newest state wins.
  */
-export function breakerFor(pauseMs: number | undefined, now: number): BreakerState {
+export function breakerStateFor(pauseMs: number | undefined, now: number): BreakerState {
   if (pauseMs === undefined) return { state: 'closed', since: now, until: now };
   return { state: 'open', since: now, until: now + pauseMs, hangs: true };
 }

@@ -26,7 +26,7 @@ export function nearestKind<K extends TokenCounts>(kinds: readonly K[], lengths:
 }
 
 /** What is known about a request when it arrives. */
-export interface Arriving {
+export interface ArrivingRequest {
   /** Prompt tokens; a gateway estimates them from the bytes. */
   input: number;
   /** `/v1/chat/completions`, … */
@@ -53,9 +53,9 @@ const SPREAD = 0.7;
  * answers. Without one: the kind nearest to its prompt, weighted by frequency; a kind whose answers `max_tokens` would
  * cut is further away by as much as it would be cut.
  */
-export function judgeKind<K extends RequestKind>(
+export function classifyRequest<K extends RequestKind>(
   kinds: readonly K[],
-  { input, maxTokens = Number.POSITIVE_INFINITY }: Arriving,
+  { input, maxTokens = Number.POSITIVE_INFINITY }: ArrivingRequest,
   answer: AnswerPrediction,
 ): K | undefined {
   if (answer.seen >= HISTORY_MIN) return nearestKind(kinds, { input, output: Math.min(answer.output, maxTokens) });

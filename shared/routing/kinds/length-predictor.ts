@@ -1,4 +1,4 @@
-import type { AnswerPrediction, Arriving } from './kind.ts';
+import type { AnswerPrediction, ArrivingRequest } from './kind.ts';
 
 /** Prompts of similar size share a class: three classes per factor of ten. */
 const CLASSES_PER_DECADE = 3;
@@ -16,7 +16,7 @@ const FORGET = 0.02;
  */
 export class LengthPredictor {
   readonly #classes = new Map<string, { logTokens: number; seen: number }>();
-  readonly #keysOf: (request: Arriving) => string[];
+  readonly #keysOf: (request: ArrivingRequest) => string[];
 
   /** `senders`: use only answers to the same sender. */
   constructor(of: 'senders' | 'all' = 'all') {
@@ -24,7 +24,7 @@ export class LengthPredictor {
   }
 
   /** An answer ended with `output` tokens. */
-  learn(request: Arriving, output: number): void {
+  learn(request: ArrivingRequest, output: number): void {
     const value = Math.log(Math.max(1, output));
     for (const key of this.#keysOf(request)) {
       const known = this.#classes.get(key);
@@ -37,7 +37,7 @@ export class LengthPredictor {
     }
   }
 
-  predict(request: Arriving): AnswerPrediction {
+  predict(request: ArrivingRequest): AnswerPrediction {
     let found = { logTokens: Math.log(UNKNOWN_TOKENS), seen: 0 };
     for (const key of this.#keysOf(request)) {
       const known = this.#classes.get(key);
@@ -59,7 +59,7 @@ const UNKNOWN_TOKENS = 256;
 const OF_SENDER = 2;
 
 /** From the finest class to the coarsest. */
-function keysOf({ input, endpoint = '', sender = '' }: Arriving): string[] {
+function keysOf({ input, endpoint = '', sender = '' }: ArrivingRequest): string[] {
   const size = Math.round(Math.log10(Math.max(1, input)) * CLASSES_PER_DECADE);
   return [`${sender}|${endpoint}|${size}`, `${sender}|${endpoint}`, `|${endpoint}|${size}`, ''];
 }

@@ -1,6 +1,6 @@
 import type { Candidate } from '../candidates.ts';
 import type { Policy, RoutedRequest } from '../policy.ts';
-import { type ModelShares, presentWeights } from '../region-shares.ts';
+import { availableWeights, type ModelShares } from '../region-shares.ts';
 
 /** Models whose sequence is remembered. */
 const MODELS_MAX = 1_024;
@@ -56,7 +56,7 @@ export class RegionShares {
     const { names, members, sums } = this.#grouped(candidates);
     let known = sums.get(shares);
     if (known === undefined) {
-      known = runningSums(presentWeights(shares, names));
+      known = runningSums(availableWeights(shares, names));
       sums.set(shares, known);
     }
     const total = known.at(-1) ?? 0;
@@ -85,7 +85,7 @@ export class RegionShares {
     random: () => number,
   ): Candidate | undefined {
     const others = names.filter((_, at) => at !== full);
-    const sums = runningSums(presentWeights(shares, others));
+    const sums = runningSums(availableWeights(shares, others));
     const total = sums.at(-1) ?? 0;
     if (!(total > 0)) return undefined;
     const at = firstAbove(sums, random() * total);

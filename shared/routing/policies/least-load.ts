@@ -1,6 +1,6 @@
 import type { Candidate } from '../candidates.ts';
 import type { Policy } from '../policy.ts';
-import { pressure } from './pressure.ts';
+import { openRequests } from './open-requests.ts';
 import { statelessPolicy } from './stateless.ts';
 
 /**
@@ -8,18 +8,18 @@ import { statelessPolicy } from './stateless.ts';
  * same stale view do not all choose the same node. A slower node answers later, so it has more open requests and gets
  * fewer new ones.
  */
-export function twoChoices(candidates: readonly Candidate[], random: () => number): Candidate | undefined {
+export function betterOfTwo(candidates: readonly Candidate[], random: () => number): Candidate | undefined {
   const first = Math.floor(random() * candidates.length);
   const a = candidates[first];
   if (a === undefined || candidates.length < 2) return a;
   const second = Math.floor(random() * (candidates.length - 1));
   const b = candidates[second < first ? second : second + 1];
   if (b === undefined) return a;
-  const difference = pressure(a) - pressure(b);
+  const difference = openRequests(a) - openRequests(b);
   if (difference !== 0) return difference < 0 ? a : b;
   return (a.load?.kvUse ?? 0) <= (b.load?.kvUse ?? 0) ? a : b;
 }
 
 export const leastLoadPolicy: Policy = statelessPolicy('least-load', (candidates, _request, random) =>
-  twoChoices(candidates, random),
+  betterOfTwo(candidates, random),
 );

@@ -13,9 +13,9 @@ export const OPERATOR_POLICIES_MAX = 16;
 export const SLOW_MS = 10;
 /** Elapsed time: a choice may wait for a disk. Longer than the pauses of a process that has a fraction of a processor. */
 export const STANDING_MS = 1_000;
-/** After this many consecutive slow choices or failures the policy is not asked for `RESTING_MS`. */
+/** After this many consecutive slow choices or failures the policy is not asked for `POLICY_PAUSE_MS`. */
 const STRIKES = 3;
-export const RESTING_MS = 60_000;
+export const POLICY_PAUSE_MS = 60_000;
 
 /** Describes what is wrong with the file, as a clause. */
 export class PolicyFileError extends Error {}
@@ -24,7 +24,7 @@ export class PolicyFileError extends Error {}
  * Reads what a module exports: `policy`, `policies` or `customPolicies`, or one of them as `default`.
  * @throws PolicyFileError
  */
-export function operatorPolicies(exported: unknown): Policy[] {
+export function readOperatorPolicies(exported: unknown): Policy[] {
   const found = members(exported);
   const given = found.policies ?? found.customPolicies ?? found.policy ?? found.default;
   if (given === undefined) throw new PolicyFileError('it exports no `policy`, no `policies` and no default');
@@ -49,7 +49,7 @@ function policyOf(value: unknown): Policy {
   const given = value as Policy;
   return {
     name,
-    // `guarded` checks the result.
+    // `guardPolicy` checks the result.
     pick: (...args) => given.pick(...args),
     onRequestStart: (...args) => (onRequestStart === undefined ? undefined : given.onRequestStart(...args)),
     onRequestEnd: (...args) => (onRequestEnd === undefined ? undefined : given.onRequestEnd(...args)),
@@ -78,7 +78,7 @@ interface GuardOptions {
  * unknown candidate, or is slow (`SLOW_MS`, `STANDING_MS`) three times in a row, it is not asked for a minute. It runs
  * in the process's own thread: a policy that never returns blocks everything.
  */
-export function guarded(policy: Policy, { fallback, now, cpuMs, onFault }: GuardOptions): Policy {
+export function guardPolicy(policy: Policy, { fallback, now, cpuMs, onFault }: GuardOptions): Policy {
   let strikes = 0;
   let restsUntil = Number.NEGATIVE_INFINITY;
   const fault = (kind: PolicyFault, why: string) => {
@@ -86,7 +86,7 @@ export function guarded(policy: Policy, { fallback, now, cpuMs, onFault }: Guard
     onFault(kind, why);
     if (strikes < STRIKES) return;
     strikes = 0;
-    restsUntil = now() + RESTING_MS;
+    restsUntil = now() + POLICY_PAUSE_MS;
   };
   const calmly = (run: () => void) => {
     try {
@@ -157,7 +157,7 @@ export function readPolicyFile(file: string, load: (file: string) => unknown): P
     throw new PolicyFileError(`${placeIn(text, file)}: ${message}`, { cause });
   }
   try {
-    return operatorPolicies(exported);
+    return readOperatorPolicies(exported);
   } catch (error) {
     if (error instanceof PolicyFileError) throw new PolicyFileError(`${file}: ${error.message}`, { cause: error });
     throw error;

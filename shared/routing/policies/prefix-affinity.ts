@@ -1,7 +1,7 @@
 import type { Candidate } from '../candidates.ts';
 import type { Policy, RoutedRequest } from '../policy.ts';
-import { twoChoices } from './least-load.ts';
-import { pressure } from './pressure.ts';
+import { betterOfTwo } from './least-load.ts';
+import { openRequests } from './open-requests.ts';
 
 /** No node gets more than this many times the mean. */
 const BOUND = 1.25;
@@ -44,7 +44,7 @@ export function prefixAffinity(): Policy {
     name: 'prefix-affinity',
     pick(candidates, request, random) {
       const key = keyOf(request);
-      if (key === undefined || candidates.length < 2) return twoChoices(candidates, random);
+      if (key === undefined || candidates.length < 2) return betterOfTwo(candidates, random);
       const known = conversations.get(nameOf(request));
       const alone = request.session !== undefined && (known?.running ?? 0) === 0;
       const { pressures, most, least } = measure(candidates, alone ? SLACK : 0);
@@ -104,7 +104,7 @@ function measure(candidates: readonly Candidate[], slack: number): Measure {
   let least = 0;
   for (let at = 0; at < candidates.length; at++) {
     const candidate = candidates[at];
-    const one = candidate === undefined ? 0 : pressure(candidate);
+    const one = candidate === undefined ? 0 : openRequests(candidate);
     pressures[at] = one;
     total += one;
     if (one < (pressures[least] ?? 0)) least = at;

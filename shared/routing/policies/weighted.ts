@@ -1,8 +1,8 @@
 import type { Candidate } from '../candidates.ts';
 import type { Policy } from '../policy.ts';
-import { pressure } from './pressure.ts';
+import { openRequests } from './open-requests.ts';
 import { statelessPolicy } from './stateless.ts';
-import type { Weights } from './weights.ts';
+import type { NodeWeightTable } from './weights.ts';
 
 /** Models whose sequence is remembered. */
 const MODELS_MAX = 1_024;
@@ -18,9 +18,9 @@ const GOLDEN = (Math.sqrt(5) - 1) / 2;
  * multiples of the golden ratio, from a random start so that isolates do not walk in step. Of two nodes with equal
  * weight the less busy one is taken.
  */
-export function weighted(weightsFor: (model: string) => Weights): Policy {
+export function weighted(weightsFor: (model: string) => NodeWeightTable): Policy {
   const walks = new Map<string, number>();
-  const sums = new WeakMap<readonly Candidate[], { weights: Weights; sums: Float64Array }>();
+  const sums = new WeakMap<readonly Candidate[], { weights: NodeWeightTable; sums: Float64Array }>();
   return statelessPolicy('weighted', (candidates, request, random) => {
     const { model } = request;
     const weights = weightsFor(model);
@@ -59,7 +59,7 @@ function lessBusy(candidates: readonly Candidate[], sums: Float64Array, first: n
     const second = firstAbove(sums, ((at + step * GOLDEN) % 1) * total);
     if (second === first || Math.abs(weight(first) - weight(second)) > EQUAL * total) continue;
     const [a, b] = [candidates[first], candidates[second]];
-    return a !== undefined && b !== undefined && pressure(b) < pressure(a) ? second : first;
+    return a !== undefined && b !== undefined && openRequests(b) < openRequests(a) ? second : first;
   }
   return first;
 }

@@ -26,14 +26,14 @@ export interface WeightRule {
 }
 
 /** Compiled rules, one object per list of rules. */
-export interface Weights {
+export interface NodeWeightTable {
   /** True if a request's class or kind can make a difference. */
   readonly classed: boolean;
   of(candidate: Candidate, request: RoutedRequest): number;
 }
 
 /** The most specific matching rule counts: session before place, place before nothing. On a tie the later rule wins. */
-export function weightsOf(rules: readonly WeightRule[]): Weights {
+export function nodeWeightTable(rules: readonly WeightRule[]): NodeWeightTable {
   const sorted = rules
     .map((rule, at) => ({ rule, rank: rank(rule), at }))
     .sort((a, b) => b.rank - a.rank || b.at - a.at);
@@ -131,7 +131,7 @@ const BANDWIDTH: Readonly<Record<string, number>> = {
 };
 
 /** Used if there are no rules: weight by GPU class and number. */
-export const GPU_WEIGHTS: Weights = {
+export const GPU_WEIGHTS: NodeWeightTable = {
   classed: false,
   of: ({ gpu, gpus = 1 }) => (gpu === undefined ? 1 : (BANDWIDTH[gpu] ?? 1) * gpus),
 };

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { lineOptions } from '../../../agent/batch/engine-options.ts';
+import { readLineOptions } from '../../../agent/batch/engine-options.ts';
 
-const priority = (command: string) => lineOptions(command.split(' '), undefined, true).priority;
+const priority = (command: string) => readLineOptions(command.split(' '), undefined, true).priority;
 
 describe('the priority of a line', () => {
   it('is higher than a request’s at vLLM, where lower goes first, and only where its scheduler knows any', () => {
@@ -24,13 +24,15 @@ describe('the priority of a line', () => {
 });
 
 it('an engine’s slots are what its command says, and no more than the agent may give it', () => {
-  expect(lineOptions(['vllm', 'serve', 'NAME', '--max-num-seqs', '64'], undefined, true).slots).toBe(64);
-  expect(lineOptions(['python', '-m', 'sglang.launch_server', '--max-running-requests=32'], 16, true).slots).toBe(16);
-  expect(lineOptions(undefined, undefined, true).slots).toBe(256);
+  expect(readLineOptions(['vllm', 'serve', 'NAME', '--max-num-seqs', '64'], undefined, true).slots).toBe(64);
+  expect(readLineOptions(['python', '-m', 'sglang.launch_server', '--max-running-requests=32'], 16, true).slots).toBe(
+    16,
+  );
+  expect(readLineOptions(undefined, undefined, true).slots).toBe(256);
 });
 
 it('an engine that does not tell its queue gets few lines: those that wait in it would be taken for its failures', () => {
-  expect(lineOptions(undefined, undefined, false).slots).toBe(8);
-  expect(lineOptions(['llama-server', '-m', 'x.gguf', '--parallel', '16'], undefined, false).slots).toBe(16);
-  expect(lineOptions(['ollama', 'serve'], 32, false).slots).toBe(32);
+  expect(readLineOptions(undefined, undefined, false).slots).toBe(8);
+  expect(readLineOptions(['llama-server', '-m', 'x.gguf', '--parallel', '16'], undefined, false).slots).toBe(16);
+  expect(readLineOptions(['ollama', 'serve'], 32, false).slots).toBe(32);
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type BatchGateway, GatewayRefusal } from '../../../agent/batch/gateway-client.ts';
 import { LeaseWork } from '../../../agent/batch/lease-work.ts';
-import type { Committed, GrantedLease } from '../../../shared/batch/granted-lease.ts';
+import type { CommitCounts, GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import type { LineResult } from '../../../shared/batch/results.ts';
 
 const LEASE: GrantedLease = {
@@ -17,7 +17,7 @@ const LEASE: GrantedLease = {
 const result = (line: number, body: string): LineResult => ({ line, status_code: 200, request_id: 'r', body });
 
 /** A gateway that takes everything, and remembers it. */
-function taking(answer: (results: readonly LineResult[]) => Partial<Committed> = () => ({})) {
+function taking(answer: (results: readonly LineResult[]) => Partial<CommitCounts> = () => ({})) {
   const commits: (readonly LineResult[])[] = [];
   const released: number[] = [];
   const gateway = {

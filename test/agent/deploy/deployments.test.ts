@@ -1,12 +1,12 @@
 /** What an agent does with orders, one after the other: the same order twice, two at once, one that comes while another ends. */
 import { readFileSync } from 'node:fs';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { Deployments, type EngineKeeper } from '../../../agent/deploy/deployments.ts';
+import { Deployments, type EngineRunner } from '../../../agent/deploy/deployments.ts';
 import { Orders } from '../../../agent/deploy/orders.ts';
-import { type Launch, launchOf, Templates, templateFrom } from '../../../agent/deploy/templates.ts';
+import { bindTemplate, type EngineLaunch, Templates, templateFrom } from '../../../agent/deploy/templates.ts';
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import { DeploymentError } from '../../../shared/deployment/error.ts';
-import { signOrder, type Wish } from '../../../shared/deployment/order.ts';
+import { type DeploymentRequest, signOrder } from '../../../shared/deployment/order.ts';
 import { institution, NOW_S, node } from '../../shared/lattice/house.ts';
 
 const lab = institution();
@@ -16,19 +16,24 @@ const VLLM = {
   parameters: { model: { type: 'string', allow: ['org/*'] }, tp: { type: 'integer', allow: [1, 2] } },
 };
 const vllm = templateFrom('vllm.json', 'vllm', VLLM);
-const start = (id: string): Wish => ({ action: 'start', id, template: 'vllm', parameters: { model: 'org/m', tp: 2 } });
-const stop = (id: string): Wish => ({ action: 'stop', id, drain_ms: 5 });
+const start = (id: string): DeploymentRequest => ({
+  action: 'start',
+  id,
+  template: 'vllm',
+  parameters: { model: 'org/m', tp: 2 },
+});
+const stop = (id: string): DeploymentRequest => ({ action: 'stop', id, drain_ms: 5 });
 
-class Keeper implements EngineKeeper {
+class Keeper implements EngineRunner {
   readonly done: string[] = [];
-  launch: Launch | undefined;
+  launch: EngineLaunch | undefined;
   taken = false;
   ended = Promise.resolve();
   async port(wanted: number | undefined): Promise<number> {
     if (this.taken) throw new DeploymentError('cannot_start', 'something answers on port 8000 of this machine already');
     return wanted ?? 41_000;
   }
-  begin({ id }: { id: string }, launch: Launch): void {
+  begin({ id }: { id: string }, launch: EngineLaunch): void {
     this.done.push(`begin ${id}`);
     this.launch = launch;
   }
@@ -48,7 +53,7 @@ describe('orders', () => {
   let now = NOW_S;
   let nonce = 0;
   const { ticket, session } = node(gateway);
-  const order = (wish: Wish) => {
+  const order = (wish: DeploymentRequest) => {
     const fields = {
       certificate: gateway.certificate,
       session,
@@ -255,7 +260,7 @@ test('a template must say all that it needs, and nothing that would be left out'
   expect(problem({ argv: ['x', '{{port}}'], parameters: { port: { type: 'integer', min: 1, max: 2 } } })).toMatch(
     /port/,
   );
-  expect(launchOf(vllm, { model: 'org/m', tp: 1 }, 5).argv).toEqual([
+  expect(bindTemplate(vllm, { model: 'org/m', tp: 1 }, 5).argv).toEqual([
     'vllm',
     'serve',
     'org/m',
@@ -268,7 +273,7 @@ test('a template must say all that it needs, and nothing that would be left out'
 test('the example that the repository has is a template, for the planner too', () => {
   const path = new URL('../../../examples/deployments/vllm.json', import.meta.url);
   const example = templateFrom('vllm.json', 'vllm', JSON.parse(readFileSync(path, 'utf8')));
-  expect(launchOf(example, { model: 'meta-llama/Llama-3.3-70B-Instruct', tp: 4 }, 8123).argv).toEqual(
+  expect(bindTemplate(example, { model: 'meta-llama/Llama-3.3-70B-Instruct', tp: 4 }, 8123).argv).toEqual(
     'vllm serve meta-llama/Llama-3.3-70B-Instruct --port 8123 --tensor-parallel-size 4 --max-model-len 32768'.split(
       ' ',
     ),

@@ -1,14 +1,14 @@
 import { createServer } from 'node:http';
 import { PassThrough } from 'node:stream';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { engineTarget } from '../../../agent/engine/address.ts';
+import { parseEngineTarget } from '../../../agent/engine/address.ts';
 import { EngineChild } from '../../../agent/engine/child.ts';
 import { shellWrapped } from '../../../agent/engine/command.ts';
-import { commandFacts, parseFact, withFacts } from '../../../agent/engine/facts.ts';
-import { type Health, nextHealth, UNSEEN } from '../../../agent/engine/health.ts';
-import { EngineProbe, type ProbeResult } from '../../../agent/engine/probe.ts';
+import { applyFacts, commandFacts, parseFact } from '../../../agent/engine/facts.ts';
+import { type EngineHealth, nextHealth, UNKNOWN_HEALTH } from '../../../agent/engine/health.ts';
+import { EngineProbe, type EngineProbeResult } from '../../../agent/engine/probe.ts';
 import { engineSpan } from '../../../agent/engine/span.ts';
-import { Tail } from '../../../agent/engine/tail.ts';
+import { LogTailBuffer } from '../../../agent/engine/tail.ts';
 import { EngineWatch } from '../../../agent/engine/watch.ts';
 
 const words = (line: string) => line.split(' ');
@@ -27,21 +27,21 @@ describe('the engine’s address', () => {
     ['apptainer exec --nv vllm.sif vllm serve NAME --port 8001', 'http://127.0.0.1:8001'],
     ['llama-server --port 8080', 'http://127.0.0.1:8080'],
   ])('is told by its command: %s', (command, origin) => {
-    expect(engineTarget({ command: words(command) })?.origin).toBe(origin);
+    expect(parseEngineTarget({ command: words(command) })?.origin).toBe(origin);
   });
 
   it('is found in a line for the shell', () => {
     const command = ['module load cuda && exec vllm serve NAME --port "8123"'];
-    expect(engineTarget({ command })?.origin).toBe('http://127.0.0.1:8123');
+    expect(parseEngineTarget({ command })?.origin).toBe('http://127.0.0.1:8123');
   });
 
   it('loses the /v1 that clients’ addresses end with', () => {
-    expect(engineTarget({ url: 'http://h:1/llm/v1/' })).toEqual({ origin: 'http://h:1', pathPrefix: '/llm' });
-    expect(engineTarget({ url: 'https://h' })).toEqual({ origin: 'https://h', pathPrefix: '' });
+    expect(parseEngineTarget({ url: 'http://h:1/llm/v1/' })).toEqual({ origin: 'http://h:1', pathPrefix: '/llm' });
+    expect(parseEngineTarget({ url: 'https://h' })).toEqual({ origin: 'https://h', pathPrefix: '' });
   });
 
   it('is none without command, port and address', () => {
-    expect(engineTarget({})).toBeUndefined();
+    expect(parseEngineTarget({})).toBeUndefined();
   });
 });
 
@@ -100,7 +100,7 @@ describe('an engine over several nodes', () => {
 
 describe('the tail of the output', () => {
   it('keeps the last bytes and no more', () => {
-    const tail = new Tail(1000);
+    const tail = new LogTailBuffer(1000);
     for (let i = 0; i < 5000; i++) tail.push(Buffer.from(`${i}\n`));
     const text = tail.bytes().toString();
     expect(text.length).toBe(1000);
@@ -110,7 +110,7 @@ describe('the tail of the output', () => {
   });
 
   it('shows lines without colours, control characters and the past of a progress bar', () => {
-    const tail = new Tail();
+    const tail = new LogTailBuffer();
     tail.push(Buffer.from('\u001b[31mred\u001b[0m\u0007\nLoading:  10%\rLoading: 100%\r\n\n\u001b]0;title'));
     expect(tail.lines(3)).toEqual(['red', 'Loading: 100%', ']0;title']);
   });
@@ -118,7 +118,8 @@ describe('the tail of the output', () => {
 
 describe('health', () => {
   const models = [{ id: 'm', state: 'ready' as const }];
-  const believed = (...sightings: Parameters<typeof nextHealth>[1][]) => sightings.reduce<Health>(nextHealth, UNSEEN);
+  const believed = (...sightings: Parameters<typeof nextHealth>[1][]) =>
+    sightings.reduce<EngineHealth>(nextHealth, UNKNOWN_HEALTH);
 
   it('is nothing while it has never answered', () => {
     expect(believed({ kind: 'refused' }, { kind: 'refused' }, { kind: 'refused' })).toMatchObject({
@@ -254,7 +255,7 @@ describe('a watch', () => {
   it('looks at once when an answer does not fit what is believed, and not more than four times a second', async () => {
     let looks = 0;
     let change = () => {};
-    const results: ProbeResult[] = [
+    const results: EngineProbeResult[] = [
       { kind: 'models', models: [{ id: 'm', state: 'ready' }], unnameable: 0 },
       { kind: 'models', models: [], unnameable: 0 },
     ];
@@ -288,7 +289,7 @@ describe('facts', () => {
       { id: 'org/m:8b', state: 'ready' as const, context_length: 9 },
       { id: 'other', state: 'ready' as const },
     ];
-    expect(withFacts(models, [], flags)).toEqual([
+    expect(applyFacts(models, [], flags)).toEqual([
       { id: 'org/m:8b', state: 'ready', context_length: 1000, quantization: 'awq' },
       { id: 'other', state: 'ready', context_length: 1000, quantization: 'fp8' },
     ]);
@@ -296,7 +297,7 @@ describe('facts', () => {
 
   it('are read from the command of a known engine, below what a person states', () => {
     const facts = commandFacts(words('vllm serve N --quantization awq --revision abc'));
-    const [model] = withFacts([{ id: 'N', state: 'ready' }], facts, [parseFact('revision=def')]);
+    const [model] = applyFacts([{ id: 'N', state: 'ready' }], facts, [parseFact('revision=def')]);
     expect(model).toEqual({ id: 'N', state: 'ready', engine: 'vllm', quantization: 'awq', revision: 'def' });
     expect(commandFacts(words('other --quantization awq'))).toEqual([]);
   });

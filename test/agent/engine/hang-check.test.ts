@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { HangCheck, type ProbeResult } from '../../../agent/engine/hang-check.ts';
+import { HangCheck, type TokenProbeResult } from '../../../agent/engine/hang-check.ts';
 
 /** Time moves by `pass`, with a tick each second; probes end when the test says what came of them. */
 function world() {
   const state = { now: 0, waiting: 0, counts: true, heardAt: Number.NEGATIVE_INFINITY };
-  const probes: ((result: ProbeResult) => void)[] = [];
+  const probes: ((result: TokenProbeResult) => void)[] = [];
   const hangs: number[] = [];
   const check = new HangCheck({
     quietMs: 120_000,
@@ -22,7 +22,7 @@ function world() {
       check.tick();
     }
   };
-  const end = async (result: ProbeResult) => {
+  const end = async (result: TokenProbeResult) => {
     probes.at(-1)?.(result);
     for (let turn = 0; turn < 10; turn++) await Promise.resolve();
   };

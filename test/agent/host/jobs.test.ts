@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { batchJob } from '../../../agent/host/jobs/which.ts';
+import { detectBatchJob } from '../../../agent/host/jobs/detect.ts';
 import type { RunTool } from '../../../agent/host/run-tool.ts';
 import { scratch } from '../support/harness.ts';
 
@@ -55,30 +55,30 @@ describe('a job is recognised by its own environment', () => {
     [{ ...LSF, LSB_JOBINDEX: '3' }, 'LSF', '91[3]'],
     [{ FLUX_JOB_ID: 'ƒ2ArSnKYF', SLURM_JOB_ID: '7' }, 'Flux', 'ƒ2ArSnKYF'],
     [GE, 'Grid Engine', '42'],
-  ])('%o', (env, system, id) => expect(batchJob(env)).toMatchObject({ system, id }));
+  ])('%o', (env, system, id) => expect(detectBatchJob(env)).toMatchObject({ system, id }));
 
   it.each([{}, { JOB_ID: '42' }, { PBS_JOBID: '$(rm -rf ~)' }, { LSB_JOBID: '-1' }, { _CONDOR_JOB_AD: '/no/such/ad' }])(
     'and not by %o',
-    (env) => expect(batchJob(env)).toBeUndefined(),
+    (env) => expect(detectBatchJob(env)).toBeUndefined(),
   );
 
   it('PBS names its queue, and the machine without its domain', () =>
-    expect(batchJob(PBS)).toMatchObject({ partition: 'gpu', node: 'n7' }));
+    expect(detectBatchJob(PBS)).toMatchObject({ partition: 'gpu', node: 'n7' }));
 });
 
 describe('when it ends', () => {
   it('PBS: start and walltime', async () =>
-    expect(await batchJob(PBS)?.askEnd?.(tools({ qstat: pbs({}) }))).toEqual(END));
+    expect(await detectBatchJob(PBS)?.askEnd?.(tools({ qstat: pbs({}) }))).toEqual(END));
   it('PBS without a walltime has no end', async () =>
-    expect(await batchJob(PBS)?.askEnd?.(tools({ qstat: pbs({ Resource_List: {} }) }))).toMatchObject({
+    expect(await detectBatchJob(PBS)?.askEnd?.(tools({ qstat: pbs({ Resource_List: {} }) }))).toMatchObject({
       ends: undefined,
     }));
   it('Grid Engine: start and h_rt, in seconds or milliseconds', async () => {
-    expect(await batchJob(GE)?.askEnd?.(tools({ qstat: gridEngine(STARTED) }))).toEqual(END);
-    expect(await batchJob(GE)?.askEnd?.(tools({ qstat: gridEngine(STARTED * 1000) }))).toEqual(END);
+    expect(await detectBatchJob(GE)?.askEnd?.(tools({ qstat: gridEngine(STARTED) }))).toEqual(END);
+    expect(await detectBatchJob(GE)?.askEnd?.(tools({ qstat: gridEngine(STARTED * 1000) }))).toEqual(END);
   });
   it('LSF: whole minutes, which do not make the end jump', async () => {
-    const job = batchJob(LSF);
+    const job = detectBatchJob(LSF);
     const first = await job?.askEnd?.(tools({ bjobs: lsf({ TIME_LEFT: '2:00 L' }) }));
     const again = await job?.askEnd?.(tools({ bjobs: lsf({ TIME_LEFT: '1:59 L' }) }));
     expect(first).toMatchObject({ kind: 'known', ends: expect.any(Date) });
@@ -87,22 +87,24 @@ describe('when it ends', () => {
     expect(raised).not.toEqual(first);
   });
   it('LSF without a limit: an estimate is none', async () =>
-    expect(await batchJob(LSF)?.askEnd?.(tools({ bjobs: lsf({ TIME_LEFT: '0:10 E' }) }))).toMatchObject({
+    expect(await detectBatchJob(LSF)?.askEnd?.(tools({ bjobs: lsf({ TIME_LEFT: '0:10 E' }) }))).toMatchObject({
       ends: undefined,
     }));
   it('Flux: seconds, or infinity', async () => {
-    const job = batchJob({ FLUX_JOB_ID: 'f12' });
+    const job = detectBatchJob({ FLUX_JOB_ID: 'f12' });
     const end = await job?.askEnd?.(tools({ flux: '7200\n' }));
     expect(end?.kind === 'known' && (end.ends?.getTime() ?? 0) - Date.now()).toBeGreaterThan(7_100_000);
     // 4294967295 is what 0.88 prints of a job without a limit.
     for (const flux of ['infinity\n', '4294967295\n'])
-      expect(await batchJob({ FLUX_JOB_ID: 'f12' })?.askEnd?.(tools({ flux }))).toMatchObject({ ends: undefined });
+      expect(await detectBatchJob({ FLUX_JOB_ID: 'f12' })?.askEnd?.(tools({ flux }))).toMatchObject({
+        ends: undefined,
+      });
   });
   it('HTCondor: the sooner limit of its ad', () => {
     const path = join(scratch(), '.job.ad');
     const ad = (lines: string) => {
       writeFileSync(path, `ClusterId = 12\nProcId = 3\n${lines}\n`);
-      return batchJob({ _CONDOR_JOB_AD: path });
+      return detectBatchJob({ _CONDOR_JOB_AD: path });
     };
     const limits = `JobCurrentStartDate = ${STARTED}\nAllowedExecuteDuration = 7200\nAllowedJobDuration = 9000`;
     expect(ad(limits)).toMatchObject({ system: 'HTCondor', id: '12.3', ends: END.ends });
@@ -111,7 +113,7 @@ describe('when it ends', () => {
   it('HTCondor: a job that condor_rm ends, as 23.9 printed it, one that goes on, and one that the queue has forgotten', async () => {
     const path = join(scratch(), '.job.ad');
     writeFileSync(path, 'ClusterId = 5\nProcId = 0\n');
-    const fate = (condor_q: string) => batchJob({ _CONDOR_JOB_AD: path })?.askFate(tools({ condor_q }));
+    const fate = (condor_q: string) => detectBatchJob({ _CONDOR_JOB_AD: path })?.askFate(tools({ condor_q }));
     expect(await fate('[\n{\n  "JobStatus": 3\n}\n]\n')).toBe('cancelled');
     expect(await fate('[\n{\n  "JobStatus": 2\n}\n]\n')).toBeUndefined();
     expect(await fate('')).toBeUndefined();
@@ -119,13 +121,13 @@ describe('when it ends', () => {
   it.each([PBS, LSF, GE, { FLUX_JOB_ID: 'f12' }])(
     'is unknown, and no error, where the tool is away: %o',
     async (env) => {
-      expect(await batchJob(env)?.askEnd?.(tools({}))).toMatchObject({ kind: 'unknown' });
-      expect(await batchJob(env)?.askFate(tools({}))).toBeUndefined();
+      expect(await detectBatchJob(env)?.askEnd?.(tools({}))).toMatchObject({ kind: 'unknown' });
+      expect(await detectBatchJob(env)?.askFate(tools({}))).toBeUndefined();
     },
   );
   it.each([PBS, LSF])('is unknown where the tool prints another form: %o', async (env) => {
     const odd = tools({ qstat: '{}', bjobs: '[]' });
-    expect(await batchJob(env)?.askEnd?.(odd)).toMatchObject({ kind: 'unknown' });
+    expect(await detectBatchJob(env)?.askEnd?.(odd)).toMatchObject({ kind: 'unknown' });
   });
 });
 
@@ -150,12 +152,12 @@ describe('what ends it', () => {
     [{ FLUX_JOB_ID: 'f12' }, { flux: 'no event' }, undefined],
     [GE, { qstat: xml('dr') }, 'cancelled'],
     [GE, { qstat: xml('r') }, undefined],
-  ])('%o %o → %s', async (env, answers, fate) => expect(await batchJob(env)?.askFate(tools(answers))).toBe(fate));
+  ])('%o %o → %s', async (env, answers, fate) => expect(await detectBatchJob(env)?.askFate(tools(answers))).toBe(fate));
 });
 
 describe('whether a Slurm job runs on after a SIGTERM', () => {
   const until = (scontrol?: string) =>
-    batchJob({ SLURM_JOB_ID: '7' })?.askRunsUntil?.(tools(scontrol === undefined ? {} : { scontrol }));
+    detectBatchJob({ SLURM_JOB_ID: '7' })?.askRunsUntil?.(tools(scontrol === undefined ? {} : { scontrol }));
   it.each([
     ['JobId=7 JobState=RUNNING Reason=None EndTime=2026-11-25T09:30:16 PreemptTime=None', '2026-11-25T09:30:16.000Z'],
     ['JobId=7 JobState=COMPLETING Reason=None EndTime=2026-11-25T09:30:16', undefined],

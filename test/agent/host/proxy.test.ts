@@ -2,7 +2,7 @@ import { createServer } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { proxyAuthorization, proxyFor } from '../../../agent/host/proxy.ts';
 import { throughProxy } from '../../../agent/tunnel/websocket.ts';
-import { get } from '../../../agent/weights/sources/http.ts';
+import { httpGet } from '../../../agent/weights/sources/http.ts';
 
 const proxy = (url: string, env: Record<string, string>) => proxyFor(new URL(url), env)?.href;
 const HTTPS = { HTTPS_PROXY: 'http://p:3128' };
@@ -103,7 +103,7 @@ describe('proxyFor', () => {
     const found = proxyFor(target, env);
     if (found === undefined) throw new Error('no proxy');
     await expect(throughProxy(found, target)).rejects.toThrow(/407/);
-    await expect(get({ url: target, secret: {}, env, signal: AbortSignal.timeout(30_000) })).rejects.toThrow();
+    await expect(httpGet({ url: target, secret: {}, env, signal: AbortSignal.timeout(30_000) })).rejects.toThrow();
     const pass = Buffer.from('u:50%off%').toString('base64');
     expect(heads).toHaveLength(2);
     for (const head of heads) expect(head).toContain(`Basic ${pass}\r\n`);

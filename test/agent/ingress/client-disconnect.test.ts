@@ -5,11 +5,11 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { EngineRequest } from '../../support/engine.ts';
-import { chatBody } from '../../support/house.ts';
 import { LEAVERS } from '../../support/leavers.ts';
 import { promise } from '../../support/patience.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { dial, patternSha256, postBytes } from '../../support/raw.ts';
+import { chatBody } from '../../support/test-cluster.ts';
 import { Village, type Villager } from './village.ts';
 
 afterEach(endAll);

@@ -1,8 +1,8 @@
 import { afterEach, expect, it } from 'vitest';
 import { text as wordsOf } from '../../support/engine/words.ts';
-import { MODEL } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { hear } from '../../support/streams.ts';
+import { MODEL } from '../../support/test-cluster.ts';
 import { Village, type Villager } from './village.ts';
 
 afterEach(endAll);

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { afterEach, expect, it } from 'vitest';
-import { SILENT_MS } from '../../../agent/ingress/avoided.ts';
-import { chatBody, envelopeOf, MODEL } from '../../support/house.ts';
+import { SILENT_MS } from '../../../agent/ingress/avoided-nodes.ts';
 import { promise } from '../../support/patience.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { patternSha256 } from '../../support/raw.ts';
+import { chatBody, envelopeOf, MODEL } from '../../support/test-cluster.ts';
 import { entryOf, Village, type Villager } from './village.ts';
 
 afterEach(endAll);

@@ -1,8 +1,8 @@
 /** Engines that answer what no engine should: nobody but their own requests notices, and those go elsewhere where they can. */
 import { createServer, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
-import { chatBody } from '../../support/house.ts';
 import { atEnd, endAll } from '../../support/processes.ts';
+import { chatBody } from '../../support/test-cluster.ts';
 import { Village, type Villager } from './village.ts';
 
 afterEach(endAll);

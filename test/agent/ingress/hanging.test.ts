@@ -1,7 +1,7 @@
 /** An engine that takes requests and answers none, asked by an ingress. */
 import { afterEach, expect, it } from 'vitest';
-import { chatBody } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
+import { chatBody } from '../../support/test-cluster.ts';
 import { Village } from './village.ts';
 
 afterEach(endAll);

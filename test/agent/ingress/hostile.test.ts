@@ -4,8 +4,8 @@ import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/pair.t
 import type { RequestChannel, StreamFrame } from '../../../agent/mesh/requests/types.ts';
 import type { Frame, OpenFrame } from '../../../shared/wire/frames.ts';
 import { NO_USAGE } from '../../../shared/wire/usage.ts';
-import { chatBody, MODEL } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
+import { chatBody, MODEL } from '../../support/test-cluster.ts';
 import { entryOf, Village, type Villager } from './village.ts';
 
 afterEach(endAll);

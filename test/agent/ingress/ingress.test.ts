@@ -1,7 +1,7 @@
 import OpenAI from 'openai';
 import { afterEach, describe, expect, it } from 'vitest';
-import { chatBody, envelopeOf, MODEL } from '../../support/house.ts';
 import { endAll } from '../../support/processes.ts';
+import { chatBody, envelopeOf, MODEL } from '../../support/test-cluster.ts';
 import { Village } from './village.ts';
 
 afterEach(endAll);

@@ -1,9 +1,9 @@
 /** Requests to an ingress that find no free node: they wait, in a bounded and fair line; and how it chooses where there are several. */
 import { afterEach, expect, it } from 'vitest';
 import { text as wordsOf } from '../../support/engine/words.ts';
-import { chatBody, envelopeOf, MODEL } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { hear } from '../../support/streams.ts';
+import { chatBody, envelopeOf, MODEL } from '../../support/test-cluster.ts';
 import { entryOf, Village, type Villager } from './village.ts';
 
 afterEach(endAll);

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import { ReplicaNodes } from '../../../agent/ingress/replica-nodes.ts';
-import { Replica } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { encodeUpdate } from '../../../shared/lattice/update.ts';
 import { institution, node } from '../../shared/lattice/house.ts';
 
@@ -11,7 +11,7 @@ test('a node that LEFT is shown as long as the operator of its gateway has set',
   const lab = institution();
   const gateway = lab.gateway();
   let [now, retentionMs] = [1_000_000, 2 * HOUR_MS];
-  const replica = new Replica({ crypto: nodeCrypto, accepts: () => true });
+  const replica = new RegistryReplica({ crypto: nodeCrypto, accepts: () => true });
   const nodes = new ReplicaNodes({
     replica,
     liveness: () => 'alive',

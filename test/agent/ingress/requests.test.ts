@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { statSync } from 'node:fs';
 import { Agent, request as httpRequest } from 'node:http';
 import { afterEach, expect, it } from 'vitest';
-import { chatBody, envelopeOf, MODEL } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { dial, patternSha256, patternStream, raw } from '../../support/raw.ts';
+import { chatBody, envelopeOf, MODEL } from '../../support/test-cluster.ts';
 import { Village, type Villager } from './village.ts';
 
 afterEach(endAll);

@@ -8,13 +8,13 @@ import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import type { IngressConfig } from '../../../agent/ingress/service.ts';
 import { RequestService } from '../../../agent/ingress/service.ts';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
-import { Replica } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { type Engine, startEngine } from '../../support/engine.ts';
-import { chatBody, envelopeOf } from '../../support/house.ts';
 import { TestIssuer } from '../../support/mesh/issuer.ts';
 import { Member } from '../../support/mesh/member.ts';
 import { promise } from '../../support/patience.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
+import { chatBody, envelopeOf } from '../../support/test-cluster.ts';
 
 afterEach(endAll);
 
@@ -42,7 +42,7 @@ async function startAgent(issuer: TestIssuer, { provider, peers, ...config }: Ag
   const seed = randomBytes(32);
   const { publicKey } = createSessionKey(seed);
   const ticket = issuer.ticket(publicKey, provider === undefined ? {} : { provider });
-  const replica = new Replica({ crypto: nodeCrypto, accepts: (id) => id === issuer.issuer });
+  const replica = new RegistryReplica({ crypto: nodeCrypto, accepts: (id) => id === issuer.issuer });
   const directory = await temporaryDirectory('otela-service');
   const log: string[] = [];
   const service = new RequestService({
@@ -228,7 +228,7 @@ it('a node that nobody has admitted yet serves its own ingress', async () => {
   const directory = await temporaryDirectory('otela-service');
   const service = new RequestService({
     config: { listen: { host: '127.0.0.1', port: 0 }, trust: undefined, serveTo: undefined, policy: undefined },
-    replica: new Replica({ crypto: nodeCrypto, accepts: (id) => id === issuer.issuer }),
+    replica: new RegistryReplica({ crypto: nodeCrypto, accepts: (id) => id === issuer.issuer }),
     issuerName: () => undefined,
     retentionMs: () => 86_400_000,
     engine: () => ({ origin: engine.url, pathPrefix: '' }),

@@ -1,14 +1,14 @@
 import fc from 'fast-check';
 import { afterEach, expect, it } from 'vitest';
-import { Avoided } from '../../../agent/ingress/avoided.ts';
-import { choose } from '../../../shared/routing/choose.ts';
+import { AvoidedNodes } from '../../../agent/ingress/avoided-nodes.ts';
+import { chooseNode } from '../../../shared/routing/choose.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import { randomPolicy } from '../../../shared/routing/policies/random.ts';
 import { parseRequirements } from '../../../shared/routing/requirements.ts';
 import { decideTrust, providerId } from '../../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../../shared/wire/limits.ts';
-import { chatBody, envelopeOf, MODEL } from '../../support/house.ts';
 import { endAll } from '../../support/processes.ts';
+import { chatBody, envelopeOf, MODEL } from '../../support/test-cluster.ts';
 import { entryOf, Village } from './village.ts';
 
 afterEach(endAll);
@@ -117,7 +117,7 @@ it('no choice is ever outside the trust set or short of the requirements, on any
           tier: one.tier,
         }));
         for (const entry of entries) index.put(entry);
-        const avoided = new Avoided();
+        const avoided = new AvoidedNodes();
         const now = Date.now();
         for (const n of avoidedOnes) avoided.add('abcdefghijkl'[n]?.repeat(26) ?? '', now + 1_000);
         const trust = decideTrust({ own: 'local', lists, defaults: [], deleted: new Set(), policies: [] });
@@ -131,7 +131,7 @@ it('no choice is ever outside the trust set or short of the requirements, on any
         );
         const tried = new Set<string>();
         for (;;) {
-          const choice = choose(
+          const choice = chooseNode(
             index,
             {
               request: { model: MODEL, priority: 'interactive', inputTokens: 1 },

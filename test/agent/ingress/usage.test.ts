@@ -2,9 +2,9 @@ import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, it, vi } from 'vitest';
+import { toIngressUsage } from '../../../agent/ingress/service.ts';
 import { UsageDelivery } from '../../../agent/ingress/usage-delivery.ts';
 import { UsageQueue } from '../../../agent/ingress/usage-queue.ts';
-import { ingressUsage } from '../../../agent/ingress/usage-record.ts';
 import type { UsageSender } from '../../../agent/tunnel/types.ts';
 import {
   type IngressUsage,
@@ -201,7 +201,7 @@ it('a node that says it computed more than there is cannot spoil the books', () 
     repeated: false,
     course: { endpoint: 1, streamed: true, status: 200, firstMs: 1.5, totalMs: 2.25 },
   };
-  const record = ingressUsage(said, 'lab@peer');
+  const record = toIngressUsage(said, 'lab@peer');
   expect(ingressUsageSchema.parse(record)).toMatchObject({ completion_tokens: 1e9, provider: 'lab@peer' });
-  expect(ingressUsageSchema.parse(ingressUsage(said, 'lab@No Such Name'))).not.toHaveProperty('provider');
+  expect(ingressUsageSchema.parse(toIngressUsage(said, 'lab@No Such Name'))).not.toHaveProperty('provider');
 });

@@ -2,17 +2,17 @@
 import { readFileSync } from 'node:fs';
 import { Ingress } from '../../../agent/ingress/ingress.ts';
 import type { QueueLimits } from '../../../agent/ingress/queues.ts';
+import { MeshRequests } from '../../../agent/mesh/requests/mesh-requests.ts';
 import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/pair.ts';
-import { Requests } from '../../../agent/mesh/requests/requests.ts';
 import type { RequestChannel } from '../../../agent/mesh/requests/types.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
-import { breakerFor } from '../../../shared/routing/hang/hang-suspicion.ts';
+import { breakerStateFor } from '../../../shared/routing/hang/hang-suspicion.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import type { ShippedPolicy } from '../../../shared/routing/policies/shipped.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import { type Engine, type EngineOptions, startEngine } from '../../support/engine.ts';
-import { MODEL } from '../../support/house.ts';
 import { atEnd, eventually, temporaryDirectory } from '../../support/processes.ts';
+import { MODEL } from '../../support/test-cluster.ts';
 
 interface VillagerOptions {
   provider?: string;
@@ -98,7 +98,7 @@ export class Villager {
   session: string;
   readonly provider: string;
   readonly engine: Engine | undefined;
-  readonly requests: Requests;
+  readonly requests: MeshRequests;
   readonly ingress: Ingress;
   readonly usage: UsageRecord[] = [];
   /** Sessions that did not acknowledge. */
@@ -123,7 +123,7 @@ export class Villager {
     this.engine = engine;
     this.serveTo = options.serveTo ?? [this.provider];
     this.entry = entryOf(session, this.provider, options.issuer ?? 'local', url ? (options.models ?? [MODEL]) : []);
-    this.requests = new Requests({
+    this.requests = new MeshRequests({
       channels: { channelTo: (to) => village.dial(this, to) },
       own: () => this.session,
       engine: () =>
@@ -136,7 +136,7 @@ export class Villager {
             },
       serves: (provider) => this.serveTo.includes(provider),
       onSilent: (silent) => this.silent.push(silent),
-      onHang: (node, pauseMs) => village.registry.index.live.setBreaker(node, breakerFor(pauseMs, Date.now())),
+      onHang: (node, pauseMs) => village.registry.index.live.setBreaker(node, breakerStateFor(pauseMs, Date.now())),
       onUsage: (records) => this.usage.push(...records),
       log: (line) => this.log.push(line),
     });

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { gatewaysOf } from '../../../agent/life/batches.ts';
+import { batchGateways } from '../../../agent/life/batches.ts';
 
 test('lines and functions come from gateways of the own institution only: a peer’s would run its code here', () => {
   const named = (name: string, own: boolean) => ({ url: new URL(`http://${name}/`), own });
   const connected = [named('home', true), named('follower', true), named('peer', false)];
-  const gateways = gatewaysOf({
+  const gateways = batchGateways({
     config: { gateways: [new URL('http://home/')] },
     parts: { sessions: { current: { connected } } },
   });

@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import type { DeploymentAnswer } from '../../../shared/deployment/answer.ts';
-import type { Wish } from '../../../shared/deployment/order.ts';
+import type { DeploymentRequest } from '../../../shared/deployment/order.ts';
 import { order } from '../support/fake-admission.ts';
 import type { FakeTunnel } from '../support/fake-tunnel.ts';
 import { engineCommand, NODE, processRuns, type Run, scratch, startAgent } from '../support/harness.ts';
@@ -33,14 +33,14 @@ const accepts = (run: Run, sessions: number) =>
   run.until(() => run.tunnels.length >= sessions && labels(run.tunnels.at(-1))['otela.accepts'] !== undefined);
 
 /** As the gateway of that session's tunnel would. */
-async function say(tunnel: FakeTunnel | undefined, wish: Wish): Promise<DeploymentAnswer> {
+async function say(tunnel: FakeTunnel | undefined, wish: DeploymentRequest): Promise<DeploymentAnswer> {
   const reply = await tunnel?.options.order?.(order(tunnel.options.identity.session, wish));
   if (reply === undefined) throw new Error('this agent takes no orders');
   reply.act?.();
   return reply.answer;
 }
 
-const start = (template: string): Wish => ({
+const start = (template: string): DeploymentRequest => ({
   action: 'start',
   id: `dep-${template}`,
   template,

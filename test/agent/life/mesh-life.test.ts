@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import type { AdmissionOptions } from '../../../agent/tunnel/admission.ts';
-import { Replica } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { startEngine } from '../../support/engine.ts';
 import { Member } from '../../support/mesh/member.ts';
 import { eventually, freePort } from '../../support/processes.ts';
@@ -124,7 +124,7 @@ it('an agent that hears from another that its session was ended comes back as a 
     ticket: labTicket(createSessionKey(seed).publicKey).bytes,
     listen: { host: '127.0.0.1', port: 0 },
     peers: [one.address],
-    replica: new Replica({ crypto: nodeCrypto, accepts: (issuer) => issuer === LAB }),
+    replica: new RegistryReplica({ crypto: nodeCrypto, accepts: (issuer) => issuer === LAB }),
   });
   onTestFinished(() => other.close());
   await other.open();

@@ -3,7 +3,7 @@ import { afterEach, expect, it } from 'vitest';
 import { NodeWeights } from '../../../agent/life/node-weights.ts';
 import { atEnd, endAll, temporaryDirectory } from '../../support/processes.ts';
 import { village } from '../mesh/village.ts';
-import { startHub } from '../weights/hub-stand-in.ts';
+import { startHub } from '../weights/mock-hub.ts';
 
 afterEach(endAll);
 

@@ -1,11 +1,11 @@
 /** By hand: what the agent finds on a machine brings about no record that a gateway cannot read, as far as is known. */
 import { expect, it } from 'vitest';
-import { type OwnRecord, RecordKeeper } from '../../../agent/life/session/record.ts';
+import { RecordKeeper, type SessionRecord } from '../../../agent/life/session/record.ts';
 
 function kept(vramMib: number) {
   const lines: string[] = [];
   const gpu = { class: 'H100', name: 'NVIDIA H100', vram_mib: vramMib, count: 1 };
-  const word: OwnRecord = {
+  const word: SessionRecord = {
     state: 'JOIN',
     version: 1,
     tier: 'stable',

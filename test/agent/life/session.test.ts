@@ -3,7 +3,7 @@ import { afterEach, expect, test, vi } from 'vitest';
 import { Session } from '../../../agent/life/session/session.ts';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import type { Mesh } from '../../../agent/mesh/mesh.ts';
-import type { GatewayWord } from '../../../agent/tunnel/other-gateways.ts';
+import type { GatewayHints } from '../../../agent/tunnel/other-gateways.ts';
 import { MEMBERSHIP_DEFAULTS } from '../../../shared/gossip/index.ts';
 import { labTicket } from '../support/fake-admission.ts';
 import { FakeTunnel } from '../support/fake-tunnel.ts';
@@ -12,19 +12,19 @@ const [FIRST, FOLLOWER, PEER, LATER] = ['http://first/', 'http://follower/', 'ht
 const LOOK_MS = 40_000;
 
 /** Patience counts turns of the process, which a clock of the test has none of: waits here are plain timers. */
-vi.mock('../../../agent/patience.ts', async (original) => {
-  const real = await original<typeof import('../../../agent/patience.ts')>();
+vi.mock('../../../agent/wait-clock.ts', async (original) => {
+  const real = await original<typeof import('../../../agent/wait-clock.ts')>();
   const after = (ms: number, ring: () => void) => {
     const timer = setTimeout(ring, ms);
     return () => clearTimeout(timer);
   };
-  return { ...real, patience: { now: () => performance.now(), after } };
+  return { ...real, waitClock: { now: () => performance.now(), after } };
 });
 
 afterEach(() => void vi.useRealTimers());
 
 /** One that knows a configured first, its follower and a peer's gateway. `says`: what each answers; undefined: nothing. */
-function session(says: Record<string, (() => GatewayWord) | undefined> = {}) {
+function session(says: Record<string, (() => GatewayHints) | undefined> = {}) {
   vi.useFakeTimers();
   const tunnels = new Map<string, FakeTunnel>();
   const key = createSessionKey();
@@ -87,7 +87,7 @@ function session(says: Record<string, (() => GatewayWord) | undefined> = {}) {
   return { made, tunnels, tuned, served, told, ended, asked, connect };
 }
 
-const word = (...urls: string[]): GatewayWord => ({
+const word = (...urls: string[]): GatewayHints => ({
   gateways: urls.map((url) => ({ url: new URL(url), own: url !== PEER })),
   membership: { ...MEMBERSHIP_DEFAULTS, probe_ms: 7_000 },
 });

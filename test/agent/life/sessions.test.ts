@@ -2,7 +2,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type AdmissionOptions, RefusedError } from '../../../agent/tunnel/admission.ts';
+import { type AdmissionOptions, AdmissionRefusedError } from '../../../agent/tunnel/admission.ts';
 import { startEngine } from '../../support/engine.ts';
 import { freePort } from '../../support/processes.ts';
 import { fakeAdmission } from '../support/fake-admission.ts';
@@ -126,7 +126,7 @@ describe('a session whose ticket runs out', () => {
     let admitted = 0;
     const admit = async (asked: AdmissionOptions) => {
       if (admitted++ === 0) return fakeAdmission(asked, 2);
-      throw new RefusedError({ status: 401, message: 'revoked' });
+      throw new AdmissionRefusedError({ status: 401, message: 'revoked' });
     };
     const run = startAgent(scratch(), [], {}, { admit });
     await run.state('JOIN');

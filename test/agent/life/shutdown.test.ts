@@ -1,9 +1,9 @@
 /** The order and the times of a drain; what is drained are the test's stand-ins. */
 import { afterEach, expect, test, vi } from 'vitest';
 import { drainPlan } from '../../../agent/life/drain-plan.ts';
-import { leave as leaveFor } from '../../../agent/life/ending.ts';
-import { Job, type Warning } from '../../../agent/life/job.ts';
-import { type Parts, Shutdown } from '../../../agent/life/shutdown.ts';
+import { endLife as leaveFor } from '../../../agent/life/ending.ts';
+import { JobWatch, type SignalWarning } from '../../../agent/life/job-watch.ts';
+import { Shutdown, type ShutdownParts } from '../../../agent/life/shutdown.ts';
 
 const KILL_WAIT_MS = 30_000;
 const never = new Promise<never>(() => {});
@@ -24,7 +24,7 @@ test('LEFT goes out before Slurm kills, though no request ends and no gateway ta
       leave: async () => void leftAt.push(Date.now() - from),
     },
     batches: { drain: () => never, close: async () => {} },
-  } as unknown as Parts;
+  } as unknown as ShutdownParts;
   const shutdown = new Shutdown(parts, { atEnd: () => ({ tail: Buffer.from('last words'), kept: never }) }, () => {});
   const plan = drainPlan({ cause: 'signal', timeoutMs: undefined, killWaitMs: KILL_WAIT_MS, leftMs: undefined });
   const fate = new Promise<undefined>((resolve) => setTimeout(resolve, 2_000, undefined));
@@ -38,7 +38,7 @@ test('a SIGTERM while the batch system lets the job run on is a warning: answers
   vi.useFakeTimers();
   const from = Date.now();
   const plan = drainPlan({ cause: 'signal', timeoutMs: undefined, killWaitMs: KILL_WAIT_MS, leftMs: undefined });
-  const leave = async (warning: Promise<Warning | undefined>, answerMs: number) => {
+  const leave = async (warning: Promise<SignalWarning | undefined>, answerMs: number) => {
     const reasons: (string | undefined)[] = [];
     const began = Date.now();
     const parts = {
@@ -48,7 +48,7 @@ test('a SIGTERM while the batch system lets the job run on is a warning: answers
         drain: () => new Promise((resolve) => setTimeout(resolve, answerMs)),
         leave: async () => {},
       },
-    } as unknown as Parts;
+    } as unknown as ShutdownParts;
     await new Shutdown(parts, { atEnd: () => ({ tail: undefined, kept: Promise.resolve() }) }, () => {}).drain(
       plan,
       'SIGTERM',
@@ -58,7 +58,8 @@ test('a SIGTERM while the batch system lets the job run on is a warning: answers
     return { ms: Date.now() - began, reasons };
   };
   const warned = { plan: { drainMs: 83_000, graceMs: 10_000 }, reason: 'time-limit' };
-  const told = (value: Warning | undefined) => new Promise<Warning | undefined>((r) => setTimeout(r, 2_000, value));
+  const told = (value: SignalWarning | undefined) =>
+    new Promise<SignalWarning | undefined>((r) => setTimeout(r, 2_000, value));
   const runs = Promise.all([
     leave(told(warned), 60_000),
     leave(told(warned), 600_000),
@@ -84,7 +85,7 @@ test.each([
 ])('%s with 95 s of a job left that is %s: requests have %s, because of %s', async (why, state, drainMs, reason) => {
   vi.useFakeTimers({ toFake: ['Date'] });
   const ends = new Date(Date.now() + 95_000).toISOString().slice(0, 19);
-  const job = new Job({
+  const job = new JobWatch({
     config: { drainBeforeMs: undefined, drainTimeoutMs: undefined, endsAt: undefined },
     env: { SLURM_JOB_ID: '7' },
     run: async () => ({ ok: true, stdout: `JobId=7 JobState=${state} EndTime=${ends}` }),

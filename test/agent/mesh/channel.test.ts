@@ -3,7 +3,7 @@ import { createServer, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { acceptSecure } from '../../../agent/mesh/channel/accept.ts';
 import { dialChannel } from '../../../agent/mesh/channel/dial.ts';
-import { framed } from '../../../agent/mesh/channel/messages.ts';
+import { withLengthPrefix } from '../../../agent/mesh/channel/messages.ts';
 import { readPreface } from '../../../agent/mesh/channel/preface.ts';
 import { sessionContext } from '../../../agent/mesh/channel/secure.ts';
 import { endAll, eventually } from '../../support/processes.ts';
@@ -144,7 +144,7 @@ describe('the one that dials', () => {
 /** DATA frames of stream 1 that all begin at byte 0: more than the channel has credit for, in messages within their limit. */
 function tooMuchData(): Buffer {
   const frame = Buffer.concat([Buffer.from([3, 1, 0, 0x80, 0x80, 4]), Buffer.alloc(65_536)]);
-  const message = framed(Buffer.concat(Array.from({ length: 12 }, () => frame)));
+  const message = withLengthPrefix(Buffer.concat(Array.from({ length: 12 }, () => frame)));
   return Buffer.concat([message, message]);
 }
 
@@ -152,14 +152,18 @@ describe('a peer that misbehaves loses its channel, the others theirs not', () =
   const wrongs: [string, Uint8Array, RegExp][] = [
     ['a length beyond the limit', Buffer.from('7fffffff', 'hex'), /message of 2147483647 bytes/],
     ['an empty message', Buffer.from('00000000', 'hex'), /message of 0 bytes/],
-    ['a frame type that does not exist', framed(Buffer.from([0x7f])), /no frame type/],
-    ['a frame that ends in its middle', framed(Buffer.from([14, 200, 1, 0])), /a length points past the message/],
+    ['a frame type that does not exist', withLengthPrefix(Buffer.from([0x7f])), /no frame type/],
+    [
+      'a frame that ends in its middle',
+      withLengthPrefix(Buffer.from([14, 200, 1, 0])),
+      /a length points past the message/,
+    ],
     [
       'gossip beyond 64 KiB',
-      framed(Buffer.concat([Buffer.from([14, 0x81, 0x80, 4]), Buffer.alloc(65_537)])),
+      withLengthPrefix(Buffer.concat([Buffer.from([14, 0x81, 0x80, 4]), Buffer.alloc(65_537)])),
       /field of 65537 bytes/,
     ],
-    ['a frame that only gateways send', framed(Buffer.from([10, 1])), /recorded between agents/],
+    ['a frame that only gateways send', withLengthPrefix(Buffer.from([10, 1])), /recorded between agents/],
     ['data beyond its credit', tooMuchData(), /more than the socket was granted/],
   ];
   it.each(wrongs)('%s', async (_, bytes, reason) => {
@@ -175,7 +179,7 @@ describe('a peer that misbehaves loses its channel, the others theirs not', () =
   it('what finds a fault of ours ends that channel, not the agent', async () => {
     const [a, b] = await connected();
     const { socket, own } = await byHand(b);
-    socket.write(framed(Buffer.from([8, 0])));
+    socket.write(withLengthPrefix(Buffer.from([8, 0])));
     await b.log.heard('fault not thought of');
     await b.log.heard(`closed ${own.session} not thought of`);
     a.channels.get(b.own.session)?.gossip(text('unmoved'));
@@ -187,7 +191,7 @@ describe('a peer that misbehaves loses its channel, the others theirs not', () =
     const { socket, own } = await byHand(b);
     const ended = happens(socket, 'close');
     const before = process.memoryUsage().rss;
-    const piece = framed(Buffer.concat([Buffer.from([14, 0x80, 0x80, 4]), Buffer.alloc(65_536)]));
+    const piece = withLengthPrefix(Buffer.concat([Buffer.from([14, 0x80, 0x80, 4]), Buffer.alloc(65_536)]));
     for (let i = 0; i < 2_000 && !socket.destroyed; i++) {
       if (!socket.write(piece)) await Promise.race([happens(socket, 'drain'), ended]);
     }
@@ -200,7 +204,7 @@ describe('a peer that misbehaves loses its channel, the others theirs not', () =
   it('a message that comes byte by byte is read', async () => {
     const b = await Node.start();
     const { socket } = await byHand(b);
-    for (const byte of framed(Buffer.from([14, 3, 0x61, 0x62, 0x63]))) socket.write(Buffer.from([byte]));
+    for (const byte of withLengthPrefix(Buffer.from([14, 3, 0x61, 0x62, 0x63]))) socket.write(Buffer.from([byte]));
     await b.log.heard('gossip abc');
   });
 

@@ -1,16 +1,16 @@
 import { PassThrough } from 'node:stream';
 import { expect, it } from 'vitest';
-import type { Proven } from '../../../agent/mesh/channel/accept.ts';
-import { agentMeeting } from '../../../agent/mesh/circuit/circuit-dialler.ts';
+import type { ProvenConnection } from '../../../agent/mesh/channel/accept.ts';
+import { agentRendezvous } from '../../../agent/mesh/circuit/circuit-dialler.ts';
 
 it('a relay that is reached when nobody needs it any more keeps no connection', async () => {
   const socket = new PassThrough();
-  const dialled = Promise.withResolvers<Proven>();
-  const meeting = agentMeeting({ session: 'r', addresses: [] }, () => dialled.promise);
+  const dialled = Promise.withResolvers<ProvenConnection>();
+  const meeting = agentRendezvous({ session: 'r', addresses: [] }, () => dialled.promise);
   const abort = new AbortController();
   const met = meeting.meet('c', abort.signal);
   abort.abort(); // the direct way was there first
-  dialled.resolve({ socket } as unknown as Proven);
+  dialled.resolve({ socket } as unknown as ProvenConnection);
   await expect(met).rejects.toMatchObject({ code: 'broken' });
   expect(socket.destroyed).toBe(true);
 });

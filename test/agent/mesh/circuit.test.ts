@@ -2,11 +2,11 @@
 import { connect, createServer } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { Peer } from '../../../agent/mesh/channel/channel.ts';
+import type { ChannelPeer } from '../../../agent/mesh/channel/channel.ts';
 import { dialChannel } from '../../../agent/mesh/channel/dial.ts';
 import { Listener } from '../../../agent/mesh/channel/listener.ts';
 import { sessionContext } from '../../../agent/mesh/channel/secure.ts';
-import { within } from '../../../agent/mesh/channel/wait.ts';
+import { withDeadline } from '../../../agent/mesh/channel/wait.ts';
 import { type CircuitLimits, CircuitRelay } from '../../../agent/mesh/circuit/circuit-relay.ts';
 import { type CircuitMessage, receiveMessage, sendMessage } from '../../../agent/mesh/circuit/messages.ts';
 import type { Member } from '../../support/mesh/member.ts';
@@ -148,7 +148,7 @@ async function malicious(act: (caller: Duplex, callee: Duplex) => void) {
   return { ...town, evil, a, b, c, faults, reserved };
 }
 
-function peerOf(ticket: Uint8Array, member: Member): Peer {
+function peerOf(ticket: Uint8Array, member: Member): ChannelPeer {
   for (const { session, ticket: known } of member.mesh.replica.entries())
     if (Buffer.compare(known.bytes, ticket) === 0)
       return { session, provider: 'lab', sessionKey: known.sessionKey, ticket: known.bytes };
@@ -236,7 +236,7 @@ describe('a relay is bounded:', () => {
     say(word: CircuitMessage): Promise<{ socket: Duplex; said: CircuitMessage }>;
   }
 
-  async function relayOf(limits: Partial<CircuitLimits>, admits: (peer: Peer) => boolean = () => true) {
+  async function relayOf(limits: Partial<CircuitLimits>, admits: (peer: ChannelPeer) => boolean = () => true) {
     const own = identity();
     const relay = new CircuitRelay({ admits, limits });
     const listener = new Listener({
@@ -266,7 +266,7 @@ describe('a relay is bounded:', () => {
       const say = async (word: CircuitMessage) => {
         const socket = await dial();
         sendMessage(socket, word);
-        return { socket, said: await within(socket, 10_000, 'timeout', () => receiveMessage(socket)) };
+        return { socket, said: await withDeadline(socket, 10_000, 'timeout', () => receiveMessage(socket)) };
       };
       return { ...me, say };
     };

@@ -1,12 +1,12 @@
 /** Agents with channels and nothing above them, and tickets that need no issuer. */
 import { createHash } from 'node:crypto';
-import type { Channel, Peer } from '../../../agent/mesh/channel/channel.ts';
+import type { Channel, ChannelPeer } from '../../../agent/mesh/channel/channel.ts';
 import { dialChannel } from '../../../agent/mesh/channel/dial.ts';
 import { Listener, type ListenerLimits } from '../../../agent/mesh/channel/listener.ts';
 import type { PeerReleases } from '../../../agent/mesh/channel/peer-release.ts';
 import { sessionContext } from '../../../agent/mesh/channel/secure.ts';
 import { createSessionKey, type SessionKey } from '../../../agent/mesh/channel/session-key.ts';
-import { Channels } from '../../../agent/mesh/channels.ts';
+import { MeshChannels } from '../../../agent/mesh/channels.ts';
 import { sessionIdFromDigest } from '../../../shared/lattice/session.ts';
 import { atEnd } from '../../support/processes.ts';
 
@@ -23,7 +23,7 @@ export function identity(): Identity {
 const sessionOf = (key: Uint8Array) => sessionIdFromDigest(createHash('sha256').update(key).digest());
 
 /** The word `ticket` and a key: as good as signed, for what is tested here. */
-export function openTicket(ticket: Uint8Array): Peer {
+export function openTicket(ticket: Uint8Array): ChannelPeer {
   if (ticket.length !== 38 || Buffer.from(ticket.subarray(0, 6)).toString() !== 'ticket') throw new Error('no ticket');
   const sessionKey = ticket.subarray(6);
   return { session: sessionOf(sessionKey), sessionKey, ticket, provider: 'lab' };
@@ -59,7 +59,7 @@ export const NO_RELEASES: PeerReleases = { own: undefined, required: undefined }
 export class Node {
   readonly own: Identity;
   readonly log = new Log();
-  readonly channels: Channels;
+  readonly channels: MeshChannels;
   readonly listener: Listener;
   readonly context;
   port = 0;
@@ -70,7 +70,7 @@ export class Node {
     this.own = own;
     this.releases = releases;
     this.context = sessionContext(own);
-    this.channels = new Channels({
+    this.channels = new MeshChannels({
       session: own.session,
       max,
       onGossip: (_, bytes) => this.log.add(`gossip ${Buffer.from(bytes).toString().slice(0, 40)}`),

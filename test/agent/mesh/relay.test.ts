@@ -3,8 +3,8 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { Listener } from '../../../agent/mesh/channel/listener.ts';
 import { sessionContext } from '../../../agent/mesh/channel/secure.ts';
-import { relayProxy } from '../../../agent/mesh/relay/pass.ts';
-import { Relay } from '../../../agent/mesh/relay/relay.ts';
+import { relayProxyUrl } from '../../../agent/mesh/relay/pass.ts';
+import { ProxyRelay } from '../../../agent/mesh/relay/proxy-relay.ts';
 import { throughProxy } from '../../../agent/tunnel/websocket.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
 import { identity, NO_RELEASES, openTicket } from './node.ts';
@@ -30,9 +30,12 @@ async function echo(): Promise<{ url: URL; server: Server; sockets: Set<Socket> 
   return { url: new URL(`http://127.0.0.1:${typeof address === 'object' ? address?.port : 0}`), server, sockets };
 }
 
-async function relayTo(gateways: URL[], offered: boolean): Promise<{ address: string; relay: Relay; port: number }> {
+async function relayTo(
+  gateways: URL[],
+  offered: boolean,
+): Promise<{ address: string; relay: ProxyRelay; port: number }> {
   const own = identity();
-  const relay = new Relay({ gateways, tokens: [TOKEN], offered, env: {}, log: () => {} });
+  const relay = new ProxyRelay({ gateways, tokens: [TOKEN], offered, env: {}, log: () => {} });
   const listener = new Listener({
     own: { context: sessionContext(own), ticket: own.ticket, releases: NO_RELEASES },
     openTicket,
@@ -48,7 +51,7 @@ async function relayTo(gateways: URL[], offered: boolean): Promise<{ address: st
 }
 
 const through = (address: string, target: URL, token = TOKEN) =>
-  throughProxy(relayProxy(address, target.host, token), target);
+  throughProxy(relayProxyUrl(address, target.host, token), target);
 
 /** What comes back for `bytes`, up to `length` bytes or the end. */
 function answer(socket: Socket, bytes: Uint8Array | string, length: number): Promise<string> {
@@ -108,7 +111,7 @@ describe('without it', () => {
     const gateway = await echo();
     const { address, port } = await relayTo([gateway.url], true);
     await expect(through(address, gateway.url, 'another token')).rejects.toThrow();
-    const pass = relayProxy(address, 'other.example:443', TOKEN);
+    const pass = relayProxyUrl(address, 'other.example:443', TOKEN);
     await expect(throughProxy(pass, gateway.url)).rejects.toThrow();
     const heads = [
       `CONNECT ${gateway.url.host} HTTP/1.1\r\nhost: x\r\n\r\n`,
@@ -138,7 +141,7 @@ describe('without it', () => {
   });
 
   it('the pass shows nothing of the token', () => {
-    const pass = relayProxy('10.0.0.1:7', 'gateway.example:443', TOKEN);
+    const pass = relayProxyUrl('10.0.0.1:7', 'gateway.example:443', TOKEN);
     expect(pass.href).not.toContain(TOKEN);
     expect(pass.href).not.toContain(Buffer.from(TOKEN).toString('base64url'));
   });

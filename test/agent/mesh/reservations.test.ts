@@ -1,7 +1,7 @@
 /** Reservations at relays, over sockets in memory: which are kept, which are given up, and which relays are left alone. */
 import { type Duplex, duplexPair } from 'node:stream';
 import { afterEach, expect, it } from 'vitest';
-import type { Proven } from '../../../agent/mesh/channel/accept.ts';
+import type { ProvenConnection } from '../../../agent/mesh/channel/accept.ts';
 import { receiveMessage, sendMessage } from '../../../agent/mesh/circuit/messages.ts';
 import type { RelayAgent } from '../../../agent/mesh/circuit/relays.ts';
 import { Reservations } from '../../../agent/mesh/circuit/reservations.ts';
@@ -21,12 +21,12 @@ afterEach(() => opened?.close());
 
 function reservations(relays: () => RelayAgent[], dead: ReadonlySet<string> = new Set()) {
   const dialled: string[] = [];
-  const dial = async ({ session }: RelayAgent): Promise<Proven> => {
+  const dial = async ({ session }: RelayAgent): Promise<ProvenConnection> => {
     dialled.push(session);
     if (dead.has(session)) throw new Error('nothing listens');
     const [socket, far] = duplexPair();
     serve(far).catch(() => far.destroy());
-    return { socket } as unknown as Proven;
+    return { socket } as unknown as ProvenConnection;
   };
   opened = new Reservations({ relays, dial, accept: async () => true, random: () => 0.5 });
   opened.open();

@@ -7,7 +7,7 @@ import { seal } from '../../../clients/seal/seal.ts';
 import { sealedFetch } from '../../../clients/seal/sealed-fetch.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
-import { withHead } from '../../../shared/seal/content.ts';
+import { prependHead } from '../../../shared/seal/content.ts';
 import { SEALED_TYPE } from '../../../shared/seal/suite.ts';
 
 const found = endpointById(1);
@@ -31,7 +31,7 @@ it('no client is led elsewhere with its key, nor told what its gateway tells', a
     const headers = Object.entries(init?.headers ?? {});
     const body = new Uint8Array(init?.body as Uint8Array<ArrayBuffer>);
     const { sealer } = opener.open({ headers, endpoint: chat, streaming: false }, body);
-    const frames = [sealer.chunk(withHead({ status: 307, headers: lies }, Buffer.from('{}'))), sealer.final()];
+    const frames = [sealer.chunk(prependHead({ status: 307, headers: lies }, Buffer.from('{}'))), sealer.final()];
     return new Response(Buffer.concat(frames), { headers: { 'content-type': SEALED_TYPE, 'x-request-id': 'r' } });
   };
   const answer = await sealedFetch({ fetch: gateway })(`https://gateway.example${chat.path}`, {

@@ -3,9 +3,9 @@ import { createCipheriv, randomBytes } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { chunkKey } from '../../../clients/seal/chunk-key.ts';
 import { sealedFetch } from '../../../clients/seal/index.ts';
-import { named } from '../../../clients/seal/model.ts';
-import { UsageReader, usageIn } from '../../../clients/seal/usage.ts';
-import { padded, unpadded } from '../../../shared/seal/padding.ts';
+import { withModelName } from '../../../clients/seal/model.ts';
+import { readAnswerUsage, UsageReader } from '../../../clients/seal/usage.ts';
+import { padToSize, removePadding } from '../../../shared/seal/padding.ts';
 
 it('Node’s own cipher and WebCrypto open the same chunks, and refuse the same ones', async () => {
   const [raw, nonce, aad] = [new Uint8Array(randomBytes(32)), new Uint8Array(randomBytes(12)), Buffer.from('final')];
@@ -25,10 +25,10 @@ it('Node’s own cipher and WebCrypto open the same chunks, and refuse the same 
 });
 
 it('padding that holds something is refused: it would be a channel that no check reads', () => {
-  const plain = padded(Buffer.from('x'), 256);
-  expect(Buffer.from(unpadded(plain)).toString()).toBe('x');
+  const plain = padToSize(Buffer.from('x'), 256);
+  expect(Buffer.from(removePadding(plain)).toString()).toBe('x');
   plain[255] = 1;
-  expect(() => unpadded(plain)).toThrow('padding that is not zero');
+  expect(() => removePadding(plain)).toThrow('padding that is not zero');
 });
 
 it('usage is read at an answer’s end, however it is cut, and not out of its words', () => {
@@ -36,11 +36,11 @@ it('usage is read at an answer’s end, however it is cut, and not out of its wo
     '{"choices":[{"message":{"content":"\\"usage\\":{\\"prompt_tokens\\":9}"}}],"usage":{"prompt_tokens":3,"completion_tokens":5}}';
   const anthropic =
     'event: message_delta\ndata: {"usage":{"cache_read_input_tokens":1,"input_tokens":4,"output_tokens":6}}\n\n';
-  expect([usageIn(openai), usageIn(anthropic)]).toEqual([
+  expect([readAnswerUsage(openai), readAnswerUsage(anthropic)]).toEqual([
     { prompt: 3, completion: 5 },
     { prompt: 4, completion: 6 },
   ]);
-  expect(usageIn('{"usage":null}')).toEqual({ prompt: undefined, completion: undefined });
+  expect(readAnswerUsage('{"usage":null}')).toEqual({ prompt: undefined, completion: undefined });
   const reader = new UsageReader();
   for (const piece of [`${'x'.repeat(40_000)}`, ...openai]) reader.push(Buffer.from(piece));
   expect(reader.said).toEqual({ prompt: 3, completion: 5 });
@@ -51,13 +51,13 @@ it('the model’s own name is written where the body names another, and nothing 
     '{"n":12345678901234567890,"model" : "fast","messages":[{"content":"\\"model\\":\\"fast\\""}]}',
   );
   const clear = { path: '/v1/chat/completions', model: 'fast', stream: false, headers: [], body };
-  const renamed = named(clear, 'org/m', true);
+  const renamed = withModelName(clear, 'org/m', true);
   expect([renamed.model, Buffer.from(renamed.body).toString()]).toEqual([
     'org/m',
     '{"n":12345678901234567890,"model" : "org/m","messages":[{"content":"\\"model\\":\\"fast\\""}]}',
   ]);
-  expect(() => named(clear, 'org/m', false)).toThrow('no one signed that');
-  expect(named(clear, 'fast', false)).toBe(clear);
+  expect(() => withModelName(clear, 'org/m', false)).toThrow('no one signed that');
+  expect(withModelName(clear, 'fast', false)).toBe(clear);
 });
 
 it('who leaves while the nodes are asked for is not kept waiting', async () => {

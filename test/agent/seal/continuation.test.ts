@@ -8,7 +8,7 @@ import type { SealNode } from '../../../clients/seal/candidates.ts';
 import { AnswerOpener } from '../../../clients/seal/open.ts';
 import { type SealedRequest, seal } from '../../../clients/seal/seal.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
-import { FRAME, FrameSplitter, frame } from '../../../shared/seal/response-frames.ts';
+import { buildFrame, FRAME, FrameSplitter } from '../../../shared/seal/response-frames.ts';
 import { CONTINUES_HEADER } from '../../../shared/seal/suite.ts';
 
 const NOW_S = 1_700_000_000;
@@ -46,7 +46,7 @@ class Candidate {
     sealer.head(200, [['content-type', 'text/event-stream']], true);
     const bytes = pieces.map((piece) => sealer.chunk(Buffer.from(piece)));
     if (whole) bytes.push(sealer.final());
-    return new FrameSplitter().push(Buffer.concat(bytes)).map(({ type, payload }) => frame(type, payload));
+    return new FrameSplitter().push(Buffer.concat(bytes)).map(({ type, payload }) => buildFrame(type, payload));
   }
 }
 
@@ -117,7 +117,7 @@ describe('a stream that goes on at another candidate', () => {
       [segment, one, ...second],
       [...second],
       other,
-      [segment, one, two, frame(FRAME.note)],
+      [segment, one, two, buildFrame(FRAME.note)],
       [segment, one, two, segment],
     ];
     for (const sent of broken) expect(() => c.opens(request, sent)).toThrow('cannot be opened here');

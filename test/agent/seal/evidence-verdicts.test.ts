@@ -2,7 +2,7 @@
 import { beforeEach, expect, it } from 'vitest';
 import { KeyRing } from '../../../agent/seal/key-ring.ts';
 import { SealOpener } from '../../../agent/seal/opener.ts';
-import { type EvidenceVerifier, JudgedNodes } from '../../../clients/seal/evidence.ts';
+import { type EvidenceVerifier, VerdictCache } from '../../../clients/seal/evidence.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
 import { EVIDENCE_PATH } from '../../../shared/seal/evidence.ts';
 import { SEALED_TYPE } from '../../../shared/seal/suite.ts';
@@ -44,7 +44,7 @@ const gateway: typeof fetch = async (_, init) => {
 };
 
 const asking = (authorization: string) => ({ base: 'http://gateway', model: 'm', headers: { authorization } });
-const judging = (verify: EvidenceVerifier['verify']) => new JudgedNodes({ verify }, gateway, () => now);
+const judging = (verify: EvidenceVerifier['verify']) => new VerdictCache({ verify }, gateway, () => now);
 
 it('a node that the verifier refused is not asked again before five minutes are over, by any caller', async () => {
   const nodes = judging(() => false);

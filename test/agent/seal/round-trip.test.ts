@@ -6,7 +6,7 @@ import { SealOpener } from '../../../agent/seal/opener.ts';
 import { AnswerOpener } from '../../../clients/seal/open.ts';
 import { type ClearRequest, type SealedRequest, seal } from '../../../clients/seal/seal.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
-import { FRAME, frame } from '../../../shared/seal/response-frames.ts';
+import { buildFrame, FRAME } from '../../../shared/seal/response-frames.ts';
 
 const NOW_S = 1_700_000_000;
 const CHAT = endpointById(1);
@@ -122,7 +122,10 @@ describe('a sealed request', () => {
     }
     // A client that would be answered for longer than nodes remember: what a stolen request would be worth.
     vi.resetModules();
-    vi.doMock('../../../shared/seal/suite.ts', async (actual) => ({ ...(await actual<object>()), LIFE_MAX_S: 1_201 }));
+    vi.doMock('../../../shared/seal/suite.ts', async (actual) => ({
+      ...(await actual<object>()),
+      SEALED_LIFE_MAX_S: 1_201,
+    }));
     const patient = await import('../../../clients/seal/seal.ts');
     vi.doUnmock('../../../shared/seal/suite.ts');
     const long = await patient.seal({ ...clearOf(Buffer.from('{}')), resume: true }, [node], NOW_S);
@@ -199,8 +202,8 @@ describe('a sealed answer', () => {
 
   it('lets the gateway speak between its frames', async () => {
     const { sealed, frames } = await answered(['a', 'b', 'c']);
-    const note = frame(FRAME.note, Buffer.from('{"error":{}}'));
-    const mixed = frames.flatMap((one) => [frame(FRAME.note), one]);
+    const note = buildFrame(FRAME.note, Buffer.from('{"error":{}}'));
+    const mixed = frames.flatMap((one) => [buildFrame(FRAME.note), one]);
     expect(await readAll(mixed, sealed)).toEqual({ status: 200, body: 'abc', notes: 0 });
     expect(await readAll([note, ...frames], sealed)).toEqual({ status: 200, body: 'abc', notes: 1 });
   });

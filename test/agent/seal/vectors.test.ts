@@ -7,7 +7,7 @@ import { AnswerOpener } from '../../../clients/seal/open.ts';
 import { sealBody } from '../../../clients/seal/seal.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { requestInfo } from '../../../shared/seal/binding.ts';
-import { withHead } from '../../../shared/seal/content.ts';
+import { prependHead } from '../../../shared/seal/content.ts';
 import { evidenceMessage } from '../../../shared/seal/evidence.ts';
 import { padme } from '../../../shared/seal/padding.ts';
 
@@ -47,7 +47,7 @@ it('what is bound, and how much is padded', () => {
 
 it('bodies', async () => {
   for (const { cek, nonce, headers, body, sealed } of vectors.bodies) {
-    const made = await sealBody(cek, nonce, withHead(headers, Buffer.from(body)));
+    const made = await sealBody(cek, nonce, prependHead(headers, Buffer.from(body)));
     expect(createHash('sha256').update(made).digest('hex')).toBe(sealed);
   }
 });

@@ -1,7 +1,7 @@
 /** Stands in for a gateway that lets everybody in: real keys, certificates and tickets, and no network. */
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
-import type { Admission, AdmissionOptions } from '../../../agent/tunnel/admission.ts';
-import { signOrder, type Wish } from '../../../shared/deployment/order.ts';
+import type { AdmissionOptions, TunnelAdmission } from '../../../agent/tunnel/admission.ts';
+import { type DeploymentRequest, signOrder } from '../../../shared/deployment/order.ts';
 import { MEMBERSHIP_DEFAULTS } from '../../../shared/gossip/index.ts';
 import { openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
 import type { Update } from '../../../shared/lattice/update.ts';
@@ -19,7 +19,7 @@ export function labTicket(sessionKey: Uint8Array, lifetimeS = 7 * 86_400, cluste
 }
 
 /** `lifetimeS` of the ticket. */
-export async function fakeAdmission({ key, cluster }: AdmissionOptions, lifetimeS?: number): Promise<Admission> {
+export async function fakeAdmission({ key, cluster }: AdmissionOptions, lifetimeS?: number): Promise<TunnelAdmission> {
   const ticket = labTicket(key.publicKey, lifetimeS, cluster);
   return {
     ticket,
@@ -39,7 +39,7 @@ const commander = lab.gateway({ notBefore: 1, notAfter: 4_000_000_000 });
 let orders = 0;
 
 /** The institution's order to one of its sessions. */
-export function order(session: string, wish: Wish): Uint8Array {
+export function order(session: string, wish: DeploymentRequest): Uint8Array {
   const nonce = new Uint8Array(16);
   new DataView(nonce.buffer).setUint32(0, ++orders);
   const notAfter = Math.floor(Date.now() / 1000) + 120;

@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 import { type MainOptions, main } from '../../../agent/cli/main.ts';
-import type { EndSignal } from '../../../agent/life/signals.ts';
+import type { TerminationSignal } from '../../../agent/life/signals.ts';
 import type { AdmissionOptions } from '../../../agent/tunnel/admission.ts';
 import { patience } from '../../support/patience.ts';
 import { fakeAdmission } from './fake-admission.ts';
@@ -81,7 +81,7 @@ export class Run {
   readonly #waiting = new Set<() => void>();
   /** As if nobody had caught it. */
   fault: (error: unknown) => void = () => {};
-  #onSignal: ((signal: EndSignal) => void) | undefined;
+  #onSignal: ((signal: TerminationSignal) => void) | undefined;
   #code: number | undefined;
 
   constructor(argv: readonly string[], env: Record<string, string>, options: Partial<MainOptions> = {}) {
@@ -128,7 +128,7 @@ export class Run {
     return tunnel;
   }
 
-  signal(signal: EndSignal): void {
+  signal(signal: TerminationSignal): void {
     this.#onSignal?.(signal);
   }
 

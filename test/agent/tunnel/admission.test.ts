@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer as createTcpServer } from 'node
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { AGENT_VERSION } from '../../../agent/host/agent-version.ts';
 import { nodeSigner } from '../../../agent/host/crypto.ts';
-import { type AdmissionOptions, admit, RefusedError } from '../../../agent/tunnel/admission.ts';
+import { type AdmissionOptions, AdmissionRefusedError, requestAdmission } from '../../../agent/tunnel/admission.ts';
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
 import { institution, node } from '../../shared/lattice/house.ts';
 import { fakeAdmission, LAB } from '../support/fake-admission.ts';
@@ -85,7 +85,7 @@ describe('an agent that asks to be let in', () => {
       cluster: 'alps',
       jobEndsAt: new Date('2099-01-02T03:04:05Z'),
     });
-    const { ticket, issuers, gateways } = await admit(question);
+    const { ticket, issuers, gateways } = await requestAdmission(question);
     expect(asked).toEqual([
       {
         url: '/base/agent/admit',
@@ -114,7 +114,7 @@ describe('an agent that asks to be let in', () => {
     );
     const question = options([url], { random: () => (at++ % 2 === 0 ? 0 : 0.5) });
     const began = performance.now();
-    await admit(question);
+    await requestAdmission(question);
     expect(asked).toHaveLength(4);
     expect(performance.now() - began).toBeGreaterThan(125 + 250 + 500);
     expect(question.lines[0]).toContain('503 the store is down');
@@ -128,7 +128,7 @@ describe('an agent that asks to be let in', () => {
       return refusal(response, 429, 'too many');
     });
     const began = performance.now();
-    await admit(options([url]));
+    await requestAdmission(options([url]));
     expect(performance.now() - began).toBeGreaterThan(990);
   });
 
@@ -145,7 +145,7 @@ describe('an agent that asks to be let in', () => {
       return ticketFor(question);
     });
     const began = performance.now();
-    await admit(options([silent, url]));
+    await requestAdmission(options([silent, url]));
     expect(performance.now() - began).toBeGreaterThan(950);
     expect(givenUp, 'the silent one was given up first').toBe(false);
   });
@@ -155,7 +155,7 @@ describe('an agent that asks to be let in', () => {
     const silent = await listening(createTcpServer((socket) => socket.on('error', () => {})));
     const tookMs = async (first: URL) => {
       const began = performance.now();
-      await admit(options([first, url]));
+      await requestAdmission(options([first, url]));
       return performance.now() - began;
     };
     // Behind a silent gateway the next one waits for its turn.
@@ -166,8 +166,8 @@ describe('an agent that asks to be let in', () => {
   it.each([400, 401, 403, 426])('gives up when every gateway answers %d', async (status) => {
     const { url, asked } = await gateway((_, response) => refusal(response, status, 'not you'));
     const other = await gateway((_, response) => refusal(response, 401, 'nor here'));
-    const outcome = admit(options([url, other.url]));
-    await expect(outcome).rejects.toBeInstanceOf(RefusedError);
+    const outcome = requestAdmission(options([url, other.url]));
+    await expect(outcome).rejects.toBeInstanceOf(AdmissionRefusedError);
     await expect(outcome).rejects.toMatchObject({ refusal: { status: 401, message: 'nor here' } });
     expect(asked).toHaveLength(1);
   });
@@ -177,13 +177,13 @@ describe('an agent that asks to be let in', () => {
     const { url } = await gateway((question, response, n) =>
       n < 3 ? refusal(response, 503, 'soon') : ticketFor(question),
     );
-    await admit(options([refusing.url, url]));
+    await requestAdmission(options([refusing.url, url]));
     expect(refusing.asked).toHaveLength(1);
   });
 
   it('stops when it is told to', async () => {
     const stop = new AbortController();
-    const asked = admit(options([new URL('http://127.0.0.1:1')], { signal: stop.signal, random: () => 1 }));
+    const asked = requestAdmission(options([new URL('http://127.0.0.1:1')], { signal: stop.signal, random: () => 1 }));
     setTimeout(() => stop.abort(), 300);
     await expect(asked).rejects.toThrow();
   });
@@ -218,7 +218,7 @@ describe('an answer that cannot be trusted', () => {
   ])('is no admission and no refusal: %s', async (_what, answer) => {
     const { url } = await gateway((asked, response, n) => (n === 1 ? answer(asked, response) : ticketFor(asked)));
     const question = options([url]);
-    await admit(question);
+    await requestAdmission(question);
     expect(question.lines).toHaveLength(1);
     expect(question.lines[0]).toContain('not admitted yet');
   });
@@ -228,7 +228,7 @@ describe('an answer that cannot be trusted', () => {
     const stop = new AbortController();
     const question = options([url], { issuer: institution().issuer, signal: stop.signal });
     const log = question.log;
-    const asked = admit({
+    const asked = requestAdmission({
       ...question,
       log: (line) => {
         log(line);
@@ -237,13 +237,13 @@ describe('an answer that cannot be trusted', () => {
     });
     await expect(asked).rejects.toThrow();
     expect(question.lines[0]).toContain('of another institution than the one that admitted this agent first');
-    await admit(options([url], { issuer: LAB }));
+    await requestAdmission(options([url], { issuer: LAB }));
   });
 
   it('names no gateway in clear where the one that names it was not asked in clear, nor more than sixteen', async () => {
     const gateways = Array.from({ length: 20 }, (_, n) => ({ url: `http://127.0.0.1:${n + 1}/` }));
     const { url } = await gateway((asked) => ticketFor(asked, { gateways }));
-    expect((await admit(options([url]))).gateways).toHaveLength(16);
+    expect((await requestAdmission(options([url]))).gateways).toHaveLength(16);
   });
 });
 
@@ -270,7 +270,7 @@ describe('the way round by a peer', () => {
     const { url, targets } = await proxy();
     const stop = new AbortController();
     const question = options([new URL('http://127.0.0.1:1')], { detours: [() => url], signal: stop.signal });
-    const asked = admit(question);
+    const asked = requestAdmission(question);
     setTimeout(() => stop.abort(), 500);
     await expect(asked).rejects.toThrow();
     expect(targets).toEqual([]);
@@ -282,7 +282,7 @@ describe('the way round by a peer', () => {
     const own = new URL(url);
     own.username = 'who';
     own.password = 'pass';
-    await admit(options([door.url], { proxy: () => own }));
+    await requestAdmission(options([door.url], { proxy: () => own }));
     expect(targets).toEqual([`${door.url.host} Basic ${Buffer.from('who:pass').toString('base64')}`]);
   });
 });

@@ -5,9 +5,9 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { STREAM_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
-import { chatBody } from '../../support/house.ts';
 import { promise } from '../../support/patience.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
+import { chatBody } from '../../support/test-cluster.ts';
 import { openAgentSide } from '../../support/tunnel/agent-side.ts';
 import { type HandGateway, type HandSocket, openingFrame } from '../../support/tunnel/hand-gateway.ts';
 

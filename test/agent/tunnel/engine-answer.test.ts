@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { END, type Ending, EngineAnswer, unanswered } from '../../../agent/tunnel/engine-answer.ts';
+import { EngineAnswer, type EngineAnswerEnd, failedOutcome, NORMAL_END } from '../../../agent/tunnel/engine-answer.ts';
 import { type Endpoint, endpointById } from '../../../shared/openai/endpoints.ts';
 
 const CHAT = endpointById(1) as Endpoint;
-const CLOSED: Ending = { kind: 'reset', code: 'engine_closed', message: 'other side closed' };
-const LEFT: Ending = { kind: 'reset', code: 'cancelled', message: '' };
+const CLOSED: EngineAnswerEnd = { kind: 'reset', code: 'engine_closed', message: 'other side closed' };
+const LEFT: EngineAnswerEnd = { kind: 'reset', code: 'cancelled', message: '' };
 
 function answerOf(type: string, parts: string[], sized = false): EngineAnswer {
   const head = { status: 200, headers: [['content-type', type]] as const, sized, dropUsage: false, promptBytes: 8 };
@@ -19,7 +19,7 @@ const DONE = 'data: [DONE]\n\n';
 describe('a stream', () => {
   it('that said its last word is whole, though its connection broke', () => {
     const { ending, usage } = answerOf('text/event-stream', [WORD, DONE]).end(CLOSED, false);
-    expect(ending).toEqual(END);
+    expect(ending).toEqual(NORMAL_END);
     expect(usage).toMatchObject({ complete: true, aborted: false });
   });
 
@@ -39,19 +39,19 @@ describe('a stream', () => {
 
 it('that ends in the middle of its JSON is cut, unless its length was told', () => {
   const half = ['{"choices":[{"message":'];
-  expect(answerOf('application/json', half).end(END, false).ending).toMatchObject({ code: 'engine_closed' });
-  expect(answerOf('application/json', half, true).end(END, false).ending).toEqual(END);
+  expect(answerOf('application/json', half).end(NORMAL_END, false).ending).toMatchObject({ code: 'engine_closed' });
+  expect(answerOf('application/json', half, true).end(NORMAL_END, false).ending).toEqual(NORMAL_END);
 });
 
 it('that the engine gave up is no whole answer, though its length is right', () => {
   const given =
     '{"choices":[{"index":0,"message":{"content":""},"finish_reason":"abort"}],"usage":{"prompt_tokens":1,"completion_tokens":0}}';
-  const { ending, usage } = answerOf('application/json', [given], true).end(END, false);
+  const { ending, usage } = answerOf('application/json', [given], true).end(NORMAL_END, false);
   expect(ending).toMatchObject({ kind: 'reset', code: 'engine_closed' });
   expect(usage).toMatchObject({ complete: false });
 });
 
 it('may have cost something where the engine was asked and gave no head', () => {
-  expect(unanswered(LEFT).usage).toMatchObject({ estimated: true, aborted: true });
-  expect(unanswered({ kind: 'reset', code: 'engine_unreachable', message: '' }).usage).toBeUndefined();
+  expect(failedOutcome(LEFT).usage).toMatchObject({ estimated: true, aborted: true });
+  expect(failedOutcome({ kind: 'reset', code: 'engine_unreachable', message: '' }).usage).toBeUndefined();
 });

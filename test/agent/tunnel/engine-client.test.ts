@@ -4,7 +4,7 @@ import { Readable } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { EngineClient } from '../../../agent/tunnel/engine-client.ts';
-import { RequestBody } from '../../../agent/tunnel/request-body.ts';
+import { EngineRequestBody } from '../../../agent/tunnel/request-body.ts';
 import { findEndpoint } from '../../../shared/openai/endpoints.ts';
 import { openingFrame } from '../../support/tunnel/hand-gateway.ts';
 
@@ -28,7 +28,7 @@ function ask(client: EngineClient, content?: Readable, length?: number): Promise
   const endpoint = findEndpoint('POST', '/v1/chat/completions');
   if (endpoint === undefined || 'methodNotAllowed' in endpoint) throw new Error('no such endpoint');
   const bytes = new TextEncoder().encode('{"model":"m"}');
-  const body = new RequestBody([], bytes.length, () => {});
+  const body = new EngineRequestBody([], bytes.length, () => {});
   body.data(0, bytes);
   body.end(bytes.length);
   return new Promise((resolve) => {

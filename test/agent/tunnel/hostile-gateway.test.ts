@@ -5,8 +5,8 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { writeFrame } from '../../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { FrameWriter } from '../../../shared/wire/writer.ts';
-import { chatBody } from '../../support/house.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
+import { chatBody } from '../../support/test-cluster.ts';
 import { openAgentSide, startAgentSide } from '../../support/tunnel/agent-side.ts';
 import { type HandSocket, openingFrame } from '../../support/tunnel/hand-gateway.ts';
 

@@ -1,8 +1,8 @@
 /** LOAD and RATE as a gateway gets them: while something runs, and not to who would break off at them. */
 import { afterEach, expect, test } from 'vitest';
 import type { LoadCounter } from '../../../agent/tunnel/load-reports.ts';
-import { MODEL } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
+import { MODEL } from '../../support/test-cluster.ts';
 import { openAgentSide } from '../../support/tunnel/agent-side.ts';
 import { type HandSocket, openingFrame } from '../../support/tunnel/hand-gateway.ts';
 

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
-import { leaveLogTail } from '../../../agent/tunnel/log-tail.ts';
+import { sendLogTail } from '../../../agent/tunnel/log-tail.ts';
 import { LOG_TAIL_MAX_BYTES } from '../../../shared/wire/limits.ts';
 import { labTicket } from '../support/fake-admission.ts';
 
@@ -35,7 +35,7 @@ it('each gateway gets the end of it, also beside one that never answers and one 
   const key = createSessionKey();
   const tail = Buffer.concat([Buffer.alloc(10, 'a'), Buffer.alloc(LOG_TAIL_MAX_BYTES, 'b')]);
   const given = new AbortController();
-  const left = leaveLogTail({
+  const left = sendLogTail({
     gateways: [silent.url, good.url, full.url, other.url],
     ticket: labTicket(key.publicKey),
     key,

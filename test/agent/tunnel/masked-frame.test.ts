@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterAll, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
-import { FrameMaker } from '../../../agent/tunnel/masked-frame.ts';
+import { MaskedFrameWriter } from '../../../agent/tunnel/masked-frame.ts';
 
 const server = new WebSocketServer({ port: 0, maxPayload: 2 * 1024 * 1024 });
 afterAll(() => new Promise((resolve) => server.close(resolve)));
@@ -40,7 +40,7 @@ const LENGTHS = [0, 1, 2, 3, 4, 5, 125, 126, 127, 4_095, 65_535, 65_536, 65_537,
 
 it('a message of any length arrives as it was, in memory that is used again', async () => {
   const { socket, next } = await upgraded();
-  const maker = new FrameMaker();
+  const maker = new MaskedFrameWriter();
   for (const length of [...LENGTHS, ...LENGTHS]) {
     // At an odd place of its memory, as a part of another message is.
     const message = new Uint8Array(length + 3).map((_, n) => n * 31).subarray(3);
@@ -55,7 +55,7 @@ it('a message of any length arrives as it was, in memory that is used again', as
 });
 
 it('frames on their way do not share memory, and no two have the same mask', () => {
-  const maker = new FrameMaker();
+  const maker = new MaskedFrameWriter();
   const made = Array.from({ length: 100 }, (_, n) => maker.make(new Uint8Array(50).fill(n)));
   const masks = new Set(made.map(({ frame }) => frame.readUInt32BE(2)));
   expect(masks.size).toBeGreaterThan(98);

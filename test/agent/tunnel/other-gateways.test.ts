@@ -2,7 +2,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { askForGateways } from '../../../agent/tunnel/other-gateways.ts';
+import { pollGateways } from '../../../agent/tunnel/other-gateways.ts';
 import { MEMBERSHIP_DEFAULTS } from '../../../shared/gossip/index.ts';
 import { labTicket } from '../support/fake-admission.ts';
 
@@ -11,7 +11,7 @@ async function asked(answer: unknown, status = 200) {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   onTestFinished(() => void server.close());
   const gateway = new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
-  return askForGateways({ gateway, ticket: labTicket(new Uint8Array(32).fill(1)), proxy: undefined, env: {} });
+  return pollGateways({ gateway, ticket: labTicket(new Uint8Array(32).fill(1)), proxy: undefined, env: {} });
 }
 
 test('the institution’s own gateway names the others, and the times of the mesh', async () => {

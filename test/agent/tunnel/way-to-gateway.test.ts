@@ -5,9 +5,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import { Delegate } from '../../../agent/mesh/delegate.ts';
-import { identityOf } from '../../../agent/tunnel/identity.ts';
+import { sessionIdentityOf } from '../../../agent/tunnel/identity.ts';
 import { openTunnel } from '../../../agent/tunnel/tunnel.ts';
-import type { Refusal } from '../../../agent/tunnel/types.ts';
+import type { TunnelRefusal } from '../../../agent/tunnel/types.ts';
 import { labTicket } from '../support/fake-admission.ts';
 
 type HttpServer = ReturnType<typeof createServer>;
@@ -56,11 +56,15 @@ async function slowProxy() {
 function tunnelTo(url: URL, proxy?: URL) {
   const key = createSessionKey();
   const ticket = labTicket(key.publicKey);
-  const heard: { refused: Refusal[]; over: string[]; connected: number } = { refused: [], over: [], connected: 0 };
+  const heard: { refused: TunnelRefusal[]; over: string[]; connected: number } = {
+    refused: [],
+    over: [],
+    connected: 0,
+  };
   const tunnel = openTunnel({
     gateway: url,
     ticket: ticket.bytes,
-    identity: identityOf(ticket, key),
+    identity: sessionIdentityOf(ticket, key),
     update: () => new Uint8Array(),
     engine: () => undefined,
     proxy: () => proxy,
@@ -120,7 +124,7 @@ it('a delegate that is closed while its proxy connects does not end the agent', 
   const closed: string[] = [];
   const delegate = new Delegate({
     gateway: url,
-    identity: identityOf(ticket, key),
+    identity: sessionIdentityOf(ticket, key),
     ticket: ticket.bytes,
     env: {},
     proxy: () => proxy.url,

@@ -9,7 +9,7 @@ import { pipeline } from 'node:stream/promises';
 import { PULL_LIMITS, type PullLimits } from '../../../agent/weights/config.ts';
 import type { PeerName, Peers } from '../../../agent/weights/peers.ts';
 import { openSource } from '../../../agent/weights/sources/source.ts';
-import { Weights, type WeightsOptions } from '../../../agent/weights/weights.ts';
+import { type WeightsOptions, WeightsService } from '../../../agent/weights/weights.ts';
 import { sessionIdFromDigest } from '../../../shared/lattice/session.ts';
 import { promise } from '../../support/patience.ts';
 import { atEnd, temporaryDirectory } from '../../support/processes.ts';
@@ -36,7 +36,7 @@ const SESSION_BYTES = 26;
 
 export class Node {
   readonly name: PeerName;
-  readonly weights: Weights;
+  readonly weights: WeightsService;
   readonly directory: string;
   /** Bytes that this node read of the source. */
   read = 0;
@@ -48,7 +48,7 @@ export class Node {
     this.name = name;
     this.directory = directory;
     this.#server = createServer((socket) => void cluster.accept(this, socket));
-    this.weights = new Weights({
+    this.weights = new WeightsService({
       config: { directory, limitBytes: 2 ** 40, uploads: 2, rate: undefined, clusters: [], ...config },
       peers: cluster.peersOf(this),
       env: {},

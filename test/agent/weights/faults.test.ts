@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import { PULL_LIMITS } from '../../../agent/weights/config.ts';
-import { digestOf } from '../../../agent/weights/sources/keys.ts';
-import { manifestSchema } from '../../../shared/weights/manifest.ts';
+import { contentDigest } from '../../../agent/weights/sources/keys.ts';
+import { weightsManifestSchema } from '../../../shared/weights/manifest.ts';
 import { endAll } from '../../support/processes.ts';
 import { Cluster, hubFolder, type Node, PIECE, plainFolder, QUICK, sha256, way } from './cluster.ts';
 
@@ -160,7 +160,7 @@ it('a node of another provider gets no private blob, one of another cluster no c
   const { client } = stranger.weights.parts;
   await expect(client.blob(first.name.session, blob, signal)).rejects.toMatchObject({ code: 'refused' });
   await expect(client.held(first.name.session, signal)).rejects.toMatchObject({ code: 'refused' });
-  await expect(client.manifest(first.name.session, digestOf(source), signal)).rejects.toMatchObject({
+  await expect(client.manifest(first.name.session, contentDigest(source), signal)).rejects.toMatchObject({
     code: 'refused',
   });
   await expect(far.weights.parts.client.blob(first.name.session, blob, signal)).rejects.toMatchObject({
@@ -209,11 +209,11 @@ it.each(HOSTILE)('a manifest with %s is refused, and nothing of it is written', 
   const cluster = new Cluster();
   const { first, source } = await holder(cluster);
   const second = await cluster.add();
-  const id = digestOf(source);
+  const id = contentDigest(source);
   const path = join(first.directory, '.otela', 'manifests', `${id}.json`);
   const kept = JSON.parse(await readFile(path, 'utf8'));
   const hostile = { ...kept.manifest, files: [{ ...kept.manifest.files[0], ...file }] };
-  expect(manifestSchema.safeParse(hostile).success).toBe(false);
+  expect(weightsManifestSchema.safeParse(hostile).success).toBe(false);
   // The sender is an agent that does not check what it tells.
   first.weights.store.manifests.get = async () => ({
     id,
@@ -237,12 +237,12 @@ it('two paths are refused where one is a folder of the other: a symlink would be
     public: false,
     files: paths.map((path) => ({ ...file, path })),
   });
-  expect(manifestSchema.safeParse(manifest('a', 'b/c')).success).toBe(true);
-  expect(manifestSchema.safeParse(manifest('a', 'a/c')).success).toBe(false);
-  expect(manifestSchema.safeParse(manifest('a', 'a')).success).toBe(false);
-  expect(manifestSchema.safeParse(manifest('a', 'a b', 'a-b', 'a/b')).success).toBe(false);
-  expect(manifestSchema.safeParse(manifest('a/b/c', 'ab', 'a.b', 'a/b')).success).toBe(false);
-  expect(manifestSchema.safeParse(manifest('a b', 'a-b', 'a/b', 'ab/c')).success).toBe(true);
+  expect(weightsManifestSchema.safeParse(manifest('a', 'b/c')).success).toBe(true);
+  expect(weightsManifestSchema.safeParse(manifest('a', 'a/c')).success).toBe(false);
+  expect(weightsManifestSchema.safeParse(manifest('a', 'a')).success).toBe(false);
+  expect(weightsManifestSchema.safeParse(manifest('a', 'a b', 'a-b', 'a/b')).success).toBe(false);
+  expect(weightsManifestSchema.safeParse(manifest('a/b/c', 'ab', 'a.b', 'a/b')).success).toBe(false);
+  expect(weightsManifestSchema.safeParse(manifest('a b', 'a-b', 'a/b', 'ab/c')).success).toBe(true);
 });
 
 it('a sender that makes up pieces with good digests of their own is found out at the end, and left', async () => {

@@ -4,7 +4,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { openSource } from '../../../agent/weights/sources/source.ts';
-import type { Answer, Question } from '../../../shared/weights/coordinator.ts';
+import type { CoordinatorAnswer, CoordinatorQuestion } from '../../../shared/weights/coordinator.ts';
 import { endAll } from '../../support/processes.ts';
 import { Cluster, hubFolder, type Node, PIECE, plainFolder, QUICK, sha256 } from './cluster.ts';
 
@@ -22,8 +22,8 @@ const openPublic: typeof openSource = (source, env) => {
 };
 
 /** Nodes of `mallory`, and the questions that they were asked about blobs which somebody wants. */
-async function mallory(cluster: Cluster, count: number, answer: (node: Node) => Answer, holds?: string) {
-  const asked: Question[] = [];
+async function mallory(cluster: Cluster, count: number, answer: (node: Node) => CoordinatorAnswer, holds?: string) {
+  const asked: CoordinatorQuestion[] = [];
   const nodes = await cluster.of(count, { provider: 'mallory', weights: { openSource: openPublic } });
   // While they are honest.
   if (holds !== undefined) for (const { weights } of nodes) await weights.pull(holds);
@@ -58,7 +58,7 @@ it('a node of another provider cannot say that it reads such a blob: the own nod
   const cluster = new Cluster();
   const [evil] = (await mallory(cluster, 1, () => ({ kind: 'wait' }))).nodes;
   const own = await cluster.add();
-  const question: Question = { blob: 'a'.repeat(64), role: 'reads' };
+  const question: CoordinatorQuestion = { blob: 'a'.repeat(64), role: 'reads' };
   const { client } = evil?.weights.parts ?? own.weights.parts;
   const ask = (kind: boolean) => client.coordinate(own.name.session, [question], kind, AbortSignal.timeout(10_000));
   await expect(ask(true)).rejects.toMatchObject({ code: 'refused' });
@@ -98,7 +98,7 @@ it('false bytes of a public blob cost two beginnings, whoever is named as a send
   const { ask } = coordination;
   coordination.ask = async (question, own) => {
     const answer = await ask.call(coordination, question, own);
-    const named: Answer = { kind: 'peer', session: liar?.name.session ?? '' };
+    const named: CoordinatorAnswer = { kind: 'peer', session: liar?.name.session ?? '' };
     return !own && question.role !== 'reads' ? named : answer;
   };
   const { path, status } = await node.weights.pull(source);

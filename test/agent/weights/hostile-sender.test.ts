@@ -4,7 +4,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
-import { HEAD_BYTES, PieceReader, pieceHead, WAITS_MAX } from '../../../agent/weights/piece-stream.ts';
+import { HEAD_BYTES, PieceStreamReader, pieceHead, WAITS_MAX } from '../../../agent/weights/piece-stream.ts';
 import { pieceCount } from '../../../shared/weights/pieces.ts';
 import { endAll } from '../../support/processes.ts';
 import { Cluster, hubFolder, PIECE, QUICK, way } from './cluster.ts';
@@ -86,7 +86,7 @@ it('an only sender that sends just enough is kept where the source has it no mor
 });
 
 it('a sender that says without end that it waits is left: each word costs time', async () => {
-  const reader = new PieceReader(() => PIECE, {
+  const reader = new PieceStreamReader(() => PIECE, {
     onProgress: () => {},
     memory: async () => new SharedArrayBuffer(PIECE),
     onPiece: async () => {},

@@ -4,7 +4,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { type Locking, takeLock } from '../../../agent/weights/lock-file.ts';
+import { type LockOptions, takeLock } from '../../../agent/weights/lock-file.ts';
 import { Manifests } from '../../../agent/weights/manifests.ts';
 import { Presence } from '../../../agent/weights/presence.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
@@ -20,7 +20,7 @@ async function shared() {
   const alive = join(directory, 'alive');
   const path = join(directory, 'a.lock');
   const logged: string[] = [];
-  const locking: Locking = { presence: new Presence(alive), log: (line) => logged.push(line) };
+  const locking: LockOptions = { presence: new Presence(alive), log: (line) => logged.push(line) };
   atEnd(() => locking.presence.close());
   const take = (within: AbortSignal = signal) => takeLock(path, never, within, locking);
   return { directory, alive, path, logged, locking, take };
@@ -79,16 +79,16 @@ it('of an earlier process with this one’s number, as in a container that is st
 });
 
 it('of a process whose number another one has now is free', async () => {
-  const house = await shared();
-  await left(house, { pid: String(process.ppid), start: '1' });
-  expect(await isTaken(house.take, FREE_WITHIN_MS)).toBe(true);
+  const cluster = await shared();
+  await left(cluster, { pid: String(process.ppid), start: '1' });
+  expect(await isTaken(cluster.take, FREE_WITHIN_MS)).toBe(true);
 });
 
 it('of a process of another machine or container is kept as long as that one beats, whatever is here under its number', async () => {
   for (const as of [ELSEWHERE, { ...ELSEWHERE, host: hostname(), pid: '4194400' }]) {
-    const house = await shared();
-    await left(house, as);
-    expect(await isTaken(house.take)).toBe(false);
+    const cluster = await shared();
+    await left(cluster, as);
+    expect(await isTaken(cluster.take)).toBe(false);
   }
 });
 
@@ -96,44 +96,44 @@ describe('of a pod that vanished', () => {
   async function vanished() {
     vi.useFakeTimers({ toFake: ['performance'] });
     atEnd(() => void vi.useRealTimers());
-    const house = await shared();
-    await left(house, ELSEWHERE);
-    const [beats = ''] = await readdir(house.alive);
-    const beatAt = (s: number) => utimes(join(house.alive, beats), new Date(), new Date(Date.now() + s * 1_000));
-    return { ...house, beatAt };
+    const cluster = await shared();
+    await left(cluster, ELSEWHERE);
+    const [beats = ''] = await readdir(cluster.alive);
+    const beatAt = (s: number) => utimes(join(cluster.alive, beats), new Date(), new Date(Date.now() + s * 1_000));
+    return { ...cluster, beatAt };
   }
 
   it('goes to one of those that wait, once three minutes have passed by the file system’s clock', async () => {
-    const house = await vanished();
-    await house.beatAt(-120);
-    expect(await isTaken(house.take)).toBe(false);
+    const cluster = await vanished();
+    await cluster.beatAt(-120);
+    expect(await isTaken(cluster.take)).toBe(false);
     vi.advanceTimersByTime(80_000);
-    expect(await isTaken(house.take)).toBe(false);
-    await house.beatAt(-200);
-    expect(await isTaken(house.take)).toBe(false);
+    expect(await isTaken(cluster.take)).toBe(false);
+    await cluster.beatAt(-200);
+    expect(await isTaken(cluster.take)).toBe(false);
     vi.advanceTimersByTime(80_000);
-    expect(await contend(house.take, 8)).toBe(1);
+    expect(await contend(cluster.take, 8)).toBe(1);
   });
 
   it('is kept where that clock jumped ahead and the pod beats, and goes where it was set back and the pod does not', async () => {
-    const house = await vanished();
-    await house.beatAt(-3_600);
-    expect(await isTaken(house.take)).toBe(false);
+    const cluster = await vanished();
+    await cluster.beatAt(-3_600);
+    expect(await isTaken(cluster.take)).toBe(false);
     vi.advanceTimersByTime(20_000);
-    await house.beatAt(3_600);
-    expect(await isTaken(house.take)).toBe(false);
+    await cluster.beatAt(3_600);
+    expect(await isTaken(cluster.take)).toBe(false);
     vi.advanceTimersByTime(181_000);
-    expect(await isTaken(house.take, FREE_WITHIN_MS)).toBe(true);
+    expect(await isTaken(cluster.take, FREE_WITHIN_MS)).toBe(true);
   });
 });
 
 it('of a process whose beat was swept or put back is kept: it beats by name, not into a file that has none', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
   atEnd(() => void vi.useRealTimers());
-  const house = await shared();
-  await left(house, ELSEWHERE);
-  const [beats = ''] = await readdir(house.alive);
-  const path = join(house.alive, beats);
+  const cluster = await shared();
+  await left(cluster, ELSEWHERE);
+  const [beats = ''] = await readdir(cluster.alive);
+  const path = join(cluster.alive, beats);
   for (const replace of [() => rm(path), () => writeFile(`${path}.old`, '').then(() => rename(`${path}.old`, path))]) {
     await replace();
     const old = await utimes(path, new Date(), new Date(0)).then(
@@ -145,14 +145,14 @@ it('of a process whose beat was swept or put back is kept: it beats by name, not
       const mtime = (await stat(path).catch(() => undefined))?.mtimeMs;
       return (mtime !== undefined && mtime !== old) || undefined;
     });
-    expect(await isTaken(house.take)).toBe(false);
+    expect(await isTaken(cluster.take)).toBe(false);
   }
 });
 
 it('of a process that said that it ends is free', async () => {
-  const house = await shared();
-  await left(house, { ...ELSEWHERE, beats: '00000000-0000-0000-0000-000000000000' });
-  expect(await isTaken(house.take, FREE_WITHIN_MS)).toBe(true);
+  const cluster = await shared();
+  await left(cluster, { ...ELSEWHERE, beats: '00000000-0000-0000-0000-000000000000' });
+  expect(await isTaken(cluster.take, FREE_WITHIN_MS)).toBe(true);
 });
 
 it('that was taken away from a machine that slept is not removed by it', async () => {

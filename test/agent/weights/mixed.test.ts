@@ -10,7 +10,7 @@ import { openSource } from '../../../agent/weights/sources/source.ts';
 import { atEnd, endAll } from '../../support/processes.ts';
 import { BUCKET, NO_S3_SERVER, S3_SERVER, S3Server } from '../../support/s3-server.ts';
 import { Cluster, hubFolder, type Node, PIECE, plainFolder, sha256, way } from './cluster.ts';
-import { startHub } from './hub-stand-in.ts';
+import { startHub } from './mock-hub.ts';
 
 afterEach(endAll);
 

@@ -7,7 +7,7 @@ import { pieceCount } from '../../../shared/weights/pieces.ts';
 import { endAll } from '../../support/processes.ts';
 import { BUCKET, NO_S3_SERVER, S3_SERVER, S3Server } from '../../support/s3-server.ts';
 import { Cluster, PIECE, plainFolder, sha256 } from './cluster.ts';
-import { COMMIT, gitDigest, startHub } from './hub-stand-in.ts';
+import { COMMIT, gitDigest, startHub } from './mock-hub.ts';
 
 afterEach(endAll);
 

@@ -1,8 +1,8 @@
 /** How long a gateway takes to refuse a key must not tell how much of the key is right. */
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type House, openHouse } from '../../support/house.ts';
 import { endAll } from '../../support/processes.ts';
+import { openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
 /** Of each kind, by turns: whatever else the machine does then befalls both alike. */
 const TRIES = 300;
@@ -11,9 +11,9 @@ const ROUNDS = 3;
 /** A share. Far more than two equal kinds differ by, on a machine with other work too. */
 const DIFFERENCE_MAX = 0.15;
 
-let house: House;
+let cluster: TestCluster;
 beforeAll(async () => {
-  house = await openHouse();
+  cluster = await openTestCluster();
 });
 afterAll(endAll);
 
@@ -22,9 +22,9 @@ const median = (times: number[]) => times.toSorted((one, other) => one - other)[
 const difference = (near: number, far: number) => Math.abs(near - far) / far;
 
 it('keys that have all but four characters of a valid key are refused as fast as keys that have none', async () => {
-  const prefix = house.key.slice(0, house.key.length - 43);
-  const near = () => house.key.slice(0, -4) + random(4);
-  const far = () => prefix + random(house.key.length - prefix.length);
+  const prefix = cluster.key.slice(0, cluster.key.length - 43);
+  const near = () => cluster.key.slice(0, -4) + random(4);
+  const far = () => prefix + random(cluster.key.length - prefix.length);
   const round = async () => {
     const times = { near: [] as number[], far: [] as number[] };
     for (let n = 0; n < TRIES; n++) {
@@ -33,7 +33,7 @@ it('keys that have all but four characters of a valid key are refused as fast as
         ['far', far()],
       ] as const) {
         const startedAt = performance.now();
-        const response = await fetch(`${house.base}/models`, { headers: { authorization: `Bearer ${key}` } });
+        const response = await fetch(`${cluster.base}/models`, { headers: { authorization: `Bearer ${key}` } });
         await response.arrayBuffer();
         times[kind].push(performance.now() - startedAt);
         expect(response.status).toBe(401);

@@ -1,20 +1,20 @@
 /** Limits and usage as clients and operators see them. */
 import OpenAI from 'openai';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { chatBody, envelopeOf, type House, MODEL, openHouse } from '../../support/house.ts';
 import { limitSince } from '../../support/patience.ts';
 import { endAll, eventually } from '../../support/processes.ts';
+import { chatBody, envelopeOf, MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
-let house: House;
+let cluster: TestCluster;
 beforeAll(async () => {
-  house = await openHouse();
+  cluster = await openTestCluster();
 });
 afterAll(endAll);
 
 const make = (body: object) =>
-  house.gateway.admin('POST', 'keys', { name: 'k', ...body }) as Promise<{ id: string; key: string }>;
+  cluster.gateway.admin('POST', 'keys', { name: 'k', ...body }) as Promise<{ id: string; key: string }>;
 const ask = (key: string, standIn: object = { tokens: 1 }, more: object = {}, headers: Record<string, string> = {}) =>
-  house.ask('/v1/chat/completions', chatBody(standIn, more), {
+  cluster.ask('/v1/chat/completions', chatBody(standIn, more), {
     headers: { authorization: `Bearer ${key}`, ...headers },
   });
 
@@ -62,7 +62,7 @@ it('a client that leaves gives its place back', async () => {
   const client = new AbortController();
   const init = { signal: client.signal, headers: { authorization: `Bearer ${key}` } };
   const body = chatBody({ tokens: 10_000, tokensPerSecond: 20 }, { stream: true });
-  const response = await house.ask('/v1/chat/completions', body, init);
+  const response = await cluster.ask('/v1/chat/completions', body, init);
   expect(response.status).toBe(200);
   expect((await ask(key)).status).toBe(429);
   client.abort();
@@ -73,7 +73,7 @@ it('a refused body and an unknown model cost no place and no tokens', async () =
   const { key } = await make({ limits: { concurrent_requests: 1, tokens_per_minute: 2_000 } });
   for (let n = 0; n < 20; n++) {
     const init = { headers: { authorization: `Bearer ${key}` } };
-    expect((await house.ask('/v1/chat/completions', '{', init)).status).toBe(400);
+    expect((await cluster.ask('/v1/chat/completions', '{', init)).status).toBe(400);
     expect((await ask(key, {}, { model: 'no/such' })).status).toBe(404);
   }
   const response = await ask(key);
@@ -82,7 +82,7 @@ it('a refused body and an unknown model cost no place and no tokens', async () =
 });
 
 it('a month that is used up is insufficient_quota, which no SDK retries, for the whole project', async () => {
-  const project = (await house.gateway.admin('POST', 'projects', {
+  const project = (await cluster.gateway.admin('POST', 'projects', {
     name: 'p',
     limits: { tokens_per_month: 1_000 },
   })) as {
@@ -95,15 +95,15 @@ it('a month that is used up is insufficient_quota, which no SDK retries, for the
     await response.text();
     return response.status === 429 ? true : undefined;
   });
-  const before = house.engine.requests.length;
-  const client = new OpenAI({ apiKey: two.key, baseURL: house.base });
+  const before = cluster.engine.requests.length;
+  const client = new OpenAI({ apiKey: two.key, baseURL: cluster.base });
   const failed = await client.chat.completions
     .create({ model: MODEL, messages: [{ role: 'user', content: 'a' }] })
     .catch((error: unknown) => error);
   expect(failed).toMatchObject({ status: 429, code: 'insufficient_quota' });
-  expect(house.engine.requests.length, 'asked once, and nobody was reached').toBe(before);
+  expect(cluster.engine.requests.length, 'asked once, and nobody was reached').toBe(before);
   // A changed limit acts within seconds.
-  await house.gateway.admin('PATCH', `projects/${project.id}`, { limits: { tokens_per_month: 1_000_000 } });
+  await cluster.gateway.admin('PATCH', `projects/${project.id}`, { limits: { tokens_per_month: 1_000_000 } });
   await eventually('the new limit', 5_000, async () =>
     (await statuses([ask(two.key)]))[0] === 200 ? true : undefined,
   );
@@ -132,7 +132,7 @@ interface Totals {
     key?: string;
   }[];
 }
-const usage = async (query: string) => (await house.gateway.admin('GET', `usage?${query}`)) as Totals;
+const usage = async (query: string) => (await cluster.gateway.admin('GET', `usage?${query}`)) as Totals;
 
 it('what a key used is in the totals, token by token, and stays there through a kill -9', async () => {
   const { id, key } = await make({});
@@ -154,9 +154,9 @@ it('what a key used is in the totals, token by token, and stays there through a 
   await totals(6);
   // Of these some are with the agent, some with its object, some with the hour's.
   await six();
-  await house.gateway.kill9();
-  await house.gateway.restart();
-  await house.gateway.serving(1);
+  await cluster.gateway.kill9();
+  await cluster.gateway.restart();
+  await cluster.gateway.serving(1);
   expect(await totals(12)).toEqual([
     expect.objectContaining({
       key: id,

@@ -1,11 +1,11 @@
 /** Institutional login against a real identity provider: browsers by code and PKCE, programs by bearer tokens. */
 import { createServer } from 'node:http';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { chatBody, envelopeOf, type House, openHouse } from '../../support/house.ts';
 import { AUDIENCE, Browser, CLIENT_ID, CLIENT_SECRET, Identity, newKey } from '../../support/identity.ts';
 import { atEnd, endAll, eventually, freePort } from '../../support/processes.ts';
+import { chatBody, envelopeOf, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
-let house: House;
+let cluster: TestCluster;
 let identity: Identity;
 let config: Record<string, unknown>;
 let project: string;
@@ -20,9 +20,9 @@ beforeAll(async () => {
   const [port, identityPort] = [await freePort('127.0.0.1'), await freePort('127.0.0.1')];
   const issuer = `http://127.0.0.1:${identityPort}`;
   const secrets = JSON.stringify({ [issuer]: CLIENT_SECRET });
-  house = await openHouse({ gateway: { port, env: { OIDC_CLIENT_SECRETS: secrets } } });
-  identity = await Identity.start({ redirectUri: `${house.gateway.url}/login/callback`, people, port: identityPort });
-  const made = await house.gateway.admin('POST', 'projects', { name: 'Physics' });
+  cluster = await openTestCluster({ gateway: { port, env: { OIDC_CLIENT_SECRETS: secrets } } });
+  identity = await Identity.start({ redirectUri: `${cluster.gateway.url}/login/callback`, people, port: identityPort });
+  const made = await cluster.gateway.admin('POST', 'projects', { name: 'Physics' });
   project = (made as { id: string }).id;
   config = {
     issuer,
@@ -39,11 +39,11 @@ beforeAll(async () => {
     project_claim: 'groups',
     projects: { physics: project },
   };
-  await house.gateway.admin('PATCH', 'settings', { oidc: [config] });
+  await cluster.gateway.admin('PATCH', 'settings', { oidc: [config] });
 });
 afterAll(endAll);
 
-const at = (path: string) => `${house.gateway.url}${path}`;
+const at = (path: string) => `${cluster.gateway.url}${path}`;
 const SESSION = 'otela-session';
 
 async function loggedIn(name: string): Promise<Browser> {
@@ -87,7 +87,7 @@ const me = async (browser: Browser) => (await browser.once(at('/admin/me'))).jso
 it('somebody logs in, is who their claims say, and logs out', async () => {
   const browser = await loggedIn('ada');
   expect(await me(browser)).toMatchObject({ role: 'operator', login: true, project_id: project });
-  const users = (await house.gateway.admin('GET', 'users')) as { data: object[] };
+  const users = (await cluster.gateway.admin('GET', 'users')) as { data: object[] };
   expect(users.data).toEqual([
     expect.objectContaining({
       name: 'Ada Lovelace',
@@ -118,7 +118,7 @@ it('who is no operator makes and revokes keys of their own and sees no others', 
   const key = (await made.json()) as { id: string; key: string; user_id: string };
   expect(
     (
-      await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }), {
+      await cluster.ask('/v1/chat/completions', chatBody({ tokens: 1 }), {
         headers: { authorization: `Bearer ${key.key}` },
       })
     ).status,
@@ -136,7 +136,7 @@ it('who is no operator makes and revokes keys of their own and sees no others', 
     expect((await bob.once(at('/admin/keys'), json(body))).status, JSON.stringify(body)).toBe(403);
   }
   expect((await bob.once(at(`/admin/keys/${key.id}`), json({ limits: null }, 'PATCH'))).status).toBe(403);
-  const others = (await house.gateway.admin('GET', 'keys')) as { data: { id: string }[] };
+  const others = (await cluster.gateway.admin('GET', 'keys')) as { data: { id: string }[] };
   const other = others.data.find(({ id }) => id !== key.id)?.id;
   for (const method of ['GET', 'DELETE']) {
     const headers = { origin: at('') };
@@ -162,7 +162,7 @@ it('a provider’s people come in as such', async () => {
 it('whom nothing maps is not admitted, and no user is made of them', async () => {
   const { response } = await new Browser('eve').go(at('/login'));
   expect(response.status).toBe(403);
-  expect(JSON.stringify(await house.gateway.admin('GET', 'users'))).not.toContain('"eve"');
+  expect(JSON.stringify(await cluster.gateway.admin('GET', 'users'))).not.toContain('"eve"');
 });
 
 it('a session changes nothing for another site', async () => {
@@ -240,7 +240,7 @@ it('a second provider whose answers do not name it has a callback address of its
     token_endpoint: `${issuer}/token`,
     jwks_uri: `${issuer}/jwks`,
   }));
-  await house.gateway.admin('PATCH', 'settings', { oidc: [config, { ...config, issuer: other.url, name: 'Other' }] });
+  await cluster.gateway.admin('PATCH', 'settings', { oidc: [config, { ...config, issuer: other.url, name: 'Other' }] });
   const browser = new Browser('ada');
   const begun = await browser.once(at(`/login?issuer=${encodeURIComponent(other.url)}`));
   const sent = new URL(begun.headers.get('location') ?? '').searchParams;
@@ -249,12 +249,12 @@ it('a second provider whose answers do not name it has a callback address of its
   // A code of the first provider, which comes back to the common address, is not handed to the second one.
   const mixed = await browser.once(at(`/login/callback?code=stolen&state=${sent.get('state')}`));
   expect([mixed.status, other.asked]).toEqual([401, ['/.well-known/openid-configuration']]);
-  await house.gateway.admin('PATCH', 'settings', { oidc: [config] });
+  await cluster.gateway.admin('PATCH', 'settings', { oidc: [config] });
 });
 
 it('a provider that answers without end is given up, and no more is read than fits', async () => {
   const endless = await metadataServer(() => undefined);
-  await house.gateway.admin('PATCH', 'settings', {
+  await cluster.gateway.admin('PATCH', 'settings', {
     oidc: [config, { ...config, issuer: endless.url, name: 'Endless' }],
   });
   const response = await new Browser('ada').once(at(`/login?issuer=${encodeURIComponent(endless.url)}`));
@@ -262,7 +262,7 @@ it('a provider that answers without end is given up, and no more is read than fi
   expect((await envelopeOf(response)).message).toContain('more than 524288 bytes');
   await eventually('its connection is closed', 5_000, () => (endless.open === 0 ? true : undefined));
   expect(endless.written).toBeLessThan(32 * 1024 * 1024);
-  await house.gateway.admin('PATCH', 'settings', { oidc: [config] });
+  await cluster.gateway.admin('PATCH', 'settings', { oidc: [config] });
 });
 
 it.each([['//evil.example'], ['/\\evil.example'], ['https://evil.example'], ['/%0d%0ax: y\r\nz: 1']])(
@@ -275,7 +275,7 @@ it.each([['//evil.example'], ['/\\evil.example'], ['https://evil.example'], ['/%
 
 const asked = async (token: string) => {
   const init = { headers: { authorization: `Bearer ${token}` } };
-  return house.ask('/v1/chat/completions', chatBody({ tokens: 1 }), init);
+  return cluster.ask('/v1/chat/completions', chatBody({ tokens: 1 }), init);
 };
 
 it('a bearer token of the issuer is as good as a key, and is verified once', async () => {
@@ -310,13 +310,13 @@ it('tokens that are not what they should be are 401, each with its reason, and r
     ['a key under a known name', await identity.token({ groups }, {}, stranger.key)],
     ['not admitted', await identity.token({ groups: ['nobody'], sub: 'mallory' })],
   ];
-  const before = house.engine.requests.length;
+  const before = cluster.engine.requests.length;
   for (const [what, token] of cases) {
     const response = await asked(token);
     expect(response.status, what).toBe(401);
     expect((await envelopeOf(response)).code, what).toBe('invalid_api_key');
   }
-  expect(house.engine.requests.length).toBe(before);
+  expect(cluster.engine.requests.length).toBe(before);
   const skewed = await identity.token({ groups: ['students'], sub: 'late', exp: now - 30 });
   expect((await asked(skewed)).status, 'a clock that is half a minute off').toBe(200);
 });
@@ -336,7 +336,7 @@ it('a disabled user is out within seconds: session, token and keys', async () =>
   const token = await identity.token({ groups: ['students'], sub: 'bob' });
   expect((await asked(token)).status).toBe(200);
   const { user_id } = (await me(bob)) as { user_id: string };
-  await house.gateway.admin('PATCH', `users/${user_id}`, { disabled: true });
+  await cluster.gateway.admin('PATCH', `users/${user_id}`, { disabled: true });
   expect((await bob.once(at('/admin/me'))).status).toBe(401);
   await eventually('the token refused', 5_000, async () => ((await asked(token)).status === 401 ? true : undefined));
   const { response } = await new Browser('bob').go(at('/login'));
@@ -346,7 +346,7 @@ it('a disabled user is out within seconds: session, token and keys', async () =>
 it('with the provider gone unknown tokens are 503, and known ones go on', async () => {
   const known = await identity.token({ groups: ['students'], sub: 'fay' });
   expect((await asked(known)).status).toBe(200);
-  await house.gateway.admin('PATCH', 'settings', {
+  await cluster.gateway.admin('PATCH', 'settings', {
     oidc: [config, { ...config, issuer: 'http://127.0.0.1:9', name: 'Gone' }],
   });
   const gone = await identity.token({ iss: 'http://127.0.0.1:9', groups: ['students'] });
@@ -358,6 +358,6 @@ it('with the provider gone unknown tokens are 503, and known ones go on', async 
 });
 
 it('no key, token, cookie or secret stands in the gateway’s output', () => {
-  expect(house.gateway.process.output).not.toMatch(/sk-otela-|otela-join-|eyJ[\w-]{10}|otela-session=|code_verifier/);
-  expect(house.gateway.process.output).not.toContain(CLIENT_SECRET);
+  expect(cluster.gateway.process.output).not.toMatch(/sk-otela-|otela-join-|eyJ[\w-]{10}|otela-session=|code_verifier/);
+  expect(cluster.gateway.process.output).not.toContain(CLIENT_SECRET);
 });

@@ -21,15 +21,15 @@
 import OpenAI, { toFile } from 'openai';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import * as z from 'zod';
-import { type House, MODEL, openHouse } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
+import { MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
-let house: House;
+let cluster: TestCluster;
 let client: OpenAI;
 
 beforeAll(async () => {
-  house = await openHouse();
-  client = new OpenAI({ baseURL: house.base, apiKey: house.key, maxRetries: 0 });
+  cluster = await openTestCluster();
+  client = new OpenAI({ baseURL: cluster.base, apiKey: cluster.key, maxRetries: 0 });
 });
 afterAll(endAll);
 
@@ -101,8 +101,8 @@ it('a file of bad lines alone has all of its errors up to a bound, and each with
 });
 
 it('a model that the key may not use is not found', async () => {
-  const key = await house.gateway.createKey('narrow', { models: ['mine'] });
-  const narrow = new OpenAI({ baseURL: house.base, apiKey: key, maxRetries: 0 });
+  const key = await cluster.gateway.createKey('narrow', { models: ['mine'] });
+  const narrow = new OpenAI({ baseURL: cluster.base, apiKey: key, maxRetries: 0 });
   expect(errorsOf(await ended(textOf([line('a')]), narrow))).toEqual([['model_not_found', 'body.model', 1]]);
 });
 
@@ -129,7 +129,7 @@ const statusOf = (answer: Promise<unknown>) =>
     (error: unknown) => (error instanceof OpenAI.APIError ? error.status : error),
   );
 const by = async (name: string) =>
-  new OpenAI({ baseURL: house.base, apiKey: await house.gateway.createKey(name), maxRetries: 0 });
+  new OpenAI({ baseURL: cluster.base, apiKey: await cluster.gateway.createKey(name), maxRetries: 0 });
 const uploadOf = (bytes: number, client: OpenAI, purpose: 'user_data' | 'batch' = 'user_data') =>
   client.uploads.create({ filename: 'f', purpose, bytes, mime_type: 'text/plain' });
 
@@ -177,16 +177,16 @@ const erasedSchema = z.object({ days_left: z.number() });
 const listSchema = z.object({ data: z.array(idSchema) });
 
 it('a deleted person leaves no batch: running ones end, and no list has them', async () => {
-  const { gateway, engine } = house;
+  const { gateway, engine } = cluster;
   const user = idSchema.parse(await gateway.admin('POST', 'users', { name: 'Ada' })).id;
   const key = await gateway.createKey('ada', { user_id: user });
-  const ada = new OpenAI({ baseURL: house.base, apiKey: key, maxRetries: 0 });
+  const ada = new OpenAI({ baseURL: cluster.base, apiKey: key, maxRetries: 0 });
   const lines = Array.from({ length: 2_000 }, (_, n) => line(`${n}`, {}, ENDLESS));
   const file = await ada.files.create({ file: await toFile(Buffer.from(textOf(lines)), 'in.jsonl'), purpose: 'batch' });
   const before = engine.requests.length;
   const { id } = await ada.batches.create({ input_file_id: file.id, endpoint: CHAT, completion_window: '24h' });
   await eventually('its lines at the engine', 30_000, () => engine.requests.length > before || undefined);
-  const operator = new OpenAI({ baseURL: house.base, apiKey: gateway.adminKey, maxRetries: 0 });
+  const operator = new OpenAI({ baseURL: cluster.base, apiKey: gateway.adminKey, maxRetries: 0 });
   const listed = async () =>
     listSchema.parse(await operator.get('/batches', { query: { scope: 'all', limit: 100 } })).data.map((one) => one.id);
   expect(await listed()).toContain(id);
@@ -205,14 +205,14 @@ it('a deleted person leaves no batch: running ones end, and no list has them', a
 });
 
 it('a project’s batch outlives the person who made it: it is cancelled with their key, and its results are the project’s', async () => {
-  const { gateway } = house;
+  const { gateway } = cluster;
   const project = await gateway.createProject('shared');
   const user = idSchema.parse(await gateway.admin('POST', 'users', { name: 'Ada', project_id: project })).id;
   const keys = [
     await gateway.createKey('ada', { user_id: user, project_id: project }),
     await gateway.createKey('other', { project_id: project }),
   ];
-  const [ada, other] = keys.map((apiKey) => new OpenAI({ baseURL: house.base, apiKey, maxRetries: 0 }));
+  const [ada, other] = keys.map((apiKey) => new OpenAI({ baseURL: cluster.base, apiKey, maxRetries: 0 }));
   if (ada === undefined || other === undefined) throw new Error('two keys');
   // Fewer endless ones than a node runs at once: the others pass them.
   const lines = Array.from({ length: 150 }, (_, n) => line(`${n}`, {}, n < 100 ? {} : ENDLESS));
@@ -233,7 +233,7 @@ it('a project’s batch outlives the person who made it: it is cancelled with th
 
 it('a project has so many files, however small, counted with unfinished uploads and their parts', async () => {
   const most = 5;
-  await house.gateway.admin('PATCH', 'settings', { files: { count: most } });
+  await cluster.gateway.admin('PATCH', 'settings', { files: { count: most } });
   try {
     const client = await by('many');
     const tiny = async () =>
@@ -252,13 +252,13 @@ it('a project has so many files, however small, counted with unfinished uploads 
       expect(refused).toMatchObject({ status: 429, code: 'insufficient_quota', type: 'insufficient_quota' });
       expect(String(refused)).toContain(`may have ${most}: delete some`);
     }
-    const shown = await fetch(`${house.gateway.url}/admin/me/files`, {
+    const shown = await fetch(`${cluster.gateway.url}/admin/me/files`, {
       headers: { authorization: `Bearer ${client.apiKey}` },
     });
     expect(await shown.json()).toMatchObject({ count: { allowed: most, used: most } });
     await client.uploads.cancel(upload.id);
     expect(await statusOf(tiny())).toBe(200);
   } finally {
-    await house.gateway.admin('PATCH', 'settings', { files: null });
+    await cluster.gateway.admin('PATCH', 'settings', { files: null });
   }
 });

@@ -4,15 +4,15 @@ import OpenAI, { toFile } from 'openai';
 import { afterEach, describe, expect, it } from 'vitest';
 import { startAgent } from '../../support/agent.ts';
 import { type Engine, startEngine } from '../../support/engine.ts';
-import { type House, MODEL, openHouse } from '../../support/house.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
+import { MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
 afterEach(endAll);
 
 const ENDPOINT = '/v1/chat/completions';
 const LONG_MS = 30_000;
 
-const clientOf = ({ base, key }: House) => new OpenAI({ baseURL: base, apiKey: key, maxRetries: 0 });
+const clientOf = ({ base, key }: TestCluster) => new OpenAI({ baseURL: base, apiKey: key, maxRetries: 0 });
 const named = (count: number) => Array.from({ length: count }, (_, i) => `line-${i}`);
 
 async function begin(client: OpenAI, ids: readonly string[]): Promise<string> {
@@ -82,24 +82,24 @@ async function cutWire(to: URL) {
 
 describe('a batch', () => {
   it('beside a broken engine gets every answer of the healthy one: no line uses up its attempts at one node', async () => {
-    const house = await openHouse({ nodes: 2 });
-    const client = clientOf(house);
-    house.engines[0]?.control({ status: 500 });
-    house.engines[1]?.control({ delayMs: 30 });
+    const cluster = await openTestCluster({ nodes: 2 });
+    const client = clientOf(cluster);
+    cluster.engines[0]?.control({ status: 500 });
+    cluster.engines[1]?.control({ delayMs: 30 });
     const ids = named(400);
     const batch = await ended(client, await begin(client, ids));
     expect(batch.request_counts).toEqual({ total: 400, completed: 400, failed: 0 });
     expect((await idsOf(client, batch.output_file_id)).sort()).toEqual([...ids].sort());
-    expect(linesAt(house.engines[0])).toBeGreaterThan(0);
+    expect(linesAt(cluster.engines[0])).toBeGreaterThan(0);
   });
 
   it.each([
     ['500', { status: 500 }, 'It answered 500.'],
     ['garbage', { fault: 'garbage' as const }, 'HTTP'],
   ])('whose only engine answers %s to every line ends, each line with the reason', async (_, behaviour, why) => {
-    const house = await openHouse();
-    house.engine.control(behaviour);
-    const client = clientOf(house);
+    const cluster = await openTestCluster();
+    cluster.engine.control(behaviour);
+    const client = clientOf(cluster);
     const batch = await ended(client, await begin(client, named(3)));
     expect(batch).toMatchObject({ status: 'completed', request_counts: { total: 3, completed: 0, failed: 3 } });
     expect(batch.output_file_id ?? null).toBeNull();
@@ -110,30 +110,30 @@ describe('a batch', () => {
   });
 
   it('does not wait for the slow node that holds its last lines: another one runs them as well', async () => {
-    const house = await openHouse({ nodes: 2 });
-    house.engines[0]?.control({ delayMs: 60_000 });
-    const client = clientOf(house);
+    const cluster = await openTestCluster({ nodes: 2 });
+    cluster.engines[0]?.control({ delayMs: 60_000 });
+    const client = clientOf(cluster);
     const ids = named(1_000);
     const batch = await ended(client, await begin(client, ids), 45_000);
-    expect(linesAt(house.engines[0])).toBeGreaterThan(0);
+    expect(linesAt(cluster.engines[0])).toBeGreaterThan(0);
     expect(batch.request_counts).toEqual({ total: 1_000, completed: 1_000, failed: 0 });
     expect((await idsOf(client, batch.output_file_id)).sort()).toEqual([...ids].sort());
   });
 
   it('of which a node is cut off past its lease, and comes back with results that others have given: each line once', async () => {
-    const house = await openHouse();
-    const wire = await cutWire(new URL(house.gateway.url));
+    const cluster = await openTestCluster();
+    const wire = await cutWire(new URL(cluster.gateway.url));
     const away = await startEngine({ models: [MODEL] });
     atEnd(() => away.close());
-    await startAgent({ gateways: [wire.url], token: house.token, engineUrl: away.url });
-    await house.gateway.serving(2);
-    for (const engine of [house.engine, away]) engine.control({ delayMs: 150 });
-    const client = clientOf(house);
+    await startAgent({ gateways: [wire.url], token: cluster.token, engineUrl: away.url });
+    await cluster.gateway.serving(2);
+    for (const engine of [cluster.engine, away]) engine.control({ delayMs: 150 });
+    const client = clientOf(cluster);
     // Few chunks, so that none of them is late by the median of others: the lost node's own wait for its lease to end.
     const ids = named(300);
     const id = await begin(client, ids);
     await eventually('both nodes run lines', 20_000, async () =>
-      linesAt(away) > 5 && linesAt(house.engine) > 5 ? true : undefined,
+      linesAt(away) > 5 && linesAt(cluster.engine) > 5 ? true : undefined,
     );
     wire.set(true);
     // Its leases end after 15 s without a line to it.

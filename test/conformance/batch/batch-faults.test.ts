@@ -5,8 +5,8 @@ import OpenAI, { toFile } from 'openai';
 import { afterEach, describe, expect, it } from 'vitest';
 import { startAgent } from '../../support/agent.ts';
 import { startEngine } from '../../support/engine.ts';
-import { type House, MODEL, openHouse } from '../../support/house.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
+import { MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
 afterEach(endAll);
 
@@ -16,7 +16,7 @@ const LONG_MS = 30_000;
 
 /** Engines of few slots: a batch lasts long enough for what is done to it midway. */
 const FEW_SLOTS = { agentArgs: ['--max-running', '16'] };
-const clientOf = ({ base, key }: House) => new OpenAI({ baseURL: base, apiKey: key, maxRetries: 0 });
+const clientOf = ({ base, key }: TestCluster) => new OpenAI({ baseURL: base, apiKey: key, maxRetries: 0 });
 const line = (id: string, standIn: object) =>
   JSON.stringify({
     custom_id: id,
@@ -62,34 +62,34 @@ const named = (count: number) => Array.from({ length: count }, (_, i) => `line-$
 
 describe('a batch', () => {
   it('loses no line and answers none twice when one of two agents is killed', async () => {
-    const house = await openHouse({ nodes: 2 });
-    const client = clientOf(house);
+    const cluster = await openTestCluster({ nodes: 2 });
+    const client = clientOf(cluster);
     const ids = named(400);
     const id = await begin(
       client,
       ids.map((one) => line(one, { delayMs: 40 })),
     );
     await done(client, id, 40);
-    house.agents[0]?.signal('SIGKILL');
+    cluster.agents[0]?.signal('SIGKILL');
     const batch = await ended(client, id);
     expect(batch).toMatchObject({ status: 'completed', request_counts: { total: 400, completed: 400, failed: 0 } });
     expect((await idsOf(client, batch.output_file_id)).sort()).toEqual([...ids].sort());
-    const run = house.engines.flatMap((engine) => engine.requests).filter(({ url }) => url === ENDPOINT).length;
+    const run = cluster.engines.flatMap((engine) => engine.requests).filter(({ url }) => url === ENDPOINT).length;
     // What was in flight at the killed agent, and what it had not committed, ran twice; no more.
     expect(run).toBeLessThan(400 + 200);
   });
 
   it('goes on after kill -9 of the gateway, with what was committed', async () => {
-    const house = await openHouse();
-    const client = clientOf(house);
+    const cluster = await openTestCluster();
+    const client = clientOf(cluster);
     const ids = named(300);
     const id = await begin(
       client,
       ids.map((one) => line(one, { delayMs: 40 })),
     );
     const before = (await done(client, id, 60)).request_counts?.completed ?? 0;
-    await house.gateway.kill9();
-    await house.gateway.restart();
+    await cluster.gateway.kill9();
+    await cluster.gateway.restart();
     const after = await eventually('the gateway answers', LONG_MS, () => client.batches.retrieve(id));
     expect(after.request_counts?.completed).toBeGreaterThanOrEqual(before);
     const batch = await ended(client, id);
@@ -98,73 +98,73 @@ describe('a batch', () => {
   });
 
   it('gives a line that its engine fails three times an error, and all others their answer', async () => {
-    const house = await openHouse();
-    const client = clientOf(house);
+    const cluster = await openTestCluster();
+    const client = clientOf(cluster);
     const id = await begin(client, [line('good', {}), line('bad', { status: 500 }), line('fine', {})]);
     const batch = await ended(client, id);
     expect(batch).toMatchObject({ status: 'completed', request_counts: { total: 3, completed: 2, failed: 1 } });
     const text = await (await client.files.content(batch.error_file_id ?? '')).text();
     expect(JSON.parse(text)).toMatchObject({ custom_id: 'bad', response: null, error: { code: 'engine_failed' } });
-    expect(house.engine.requests.filter(({ url }) => url === ENDPOINT)).toHaveLength(2 + 3);
+    expect(cluster.engine.requests.filter(({ url }) => url === ENDPOINT)).toHaveLength(2 + 3);
   });
 
   it('waits while no engine is there, and goes on when one comes', async () => {
-    const house = await openHouse(FEW_SLOTS);
-    const client = clientOf(house);
+    const cluster = await openTestCluster(FEW_SLOTS);
+    const client = clientOf(cluster);
     const { lines, open } = await gated(100, 20);
     const id = await begin(client, lines);
     await done(client, id, 10);
-    house.agents[0]?.signal('SIGKILL');
-    await house.gateway.serving(0);
+    cluster.agents[0]?.signal('SIGKILL');
+    await cluster.gateway.serving(0);
     const left = await client.batches.retrieve(id);
     expect(left.status).toBe('in_progress');
     await open();
     const engine = await startEngine({ models: [MODEL] });
     atEnd(() => engine.close());
-    await startAgent({ gateways: [house.gateway.url], token: house.token, engineUrl: engine.url });
+    await startAgent({ gateways: [cluster.gateway.url], token: cluster.token, engineUrl: engine.url });
     const batch = await ended(client, id);
     expect(batch.request_counts).toEqual({ total: 100, completed: 100, failed: 0 });
   });
 
   it('is not run for a key whose lists leave no node', async () => {
-    const house = await openHouse();
-    const key = await house.gateway.createKey('elsewhere', { trusted_providers: ['elsewhere'] });
-    const client = new OpenAI({ baseURL: house.base, apiKey: key, maxRetries: 0 });
+    const cluster = await openTestCluster();
+    const key = await cluster.gateway.createKey('elsewhere', { trusted_providers: ['elsewhere'] });
+    const client = new OpenAI({ baseURL: cluster.base, apiKey: key, maxRetries: 0 });
     const id = await begin(client, [line('a', {})]);
-    await begin(clientOf(house), [line('other', {})]).then((other) => ended(clientOf(house), other));
+    await begin(clientOf(cluster), [line('other', {})]).then((other) => ended(clientOf(cluster), other));
     expect(await client.batches.retrieve(id)).toMatchObject({
       status: 'in_progress',
       request_counts: { completed: 0 },
     });
-    expect(house.engine.requests.filter(({ url }) => url === ENDPOINT)).toHaveLength(1);
+    expect(cluster.engine.requests.filter(({ url }) => url === ENDPOINT)).toHaveLength(1);
   });
 
   it('ends when its key is revoked: no line begins any more', async () => {
-    const house = await openHouse(FEW_SLOTS);
-    const client = clientOf(house);
+    const cluster = await openTestCluster(FEW_SLOTS);
+    const client = clientOf(cluster);
     const { lines } = await gated(1_500, 30);
     const id = await begin(client, lines);
     await done(client, id, 10);
-    const keys = (await house.gateway.admin('GET', 'keys')) as { data: { id: string; prefix: string }[] };
-    const mine = keys.data.find(({ prefix }) => house.key.startsWith(prefix));
-    await house.gateway.admin('DELETE', `keys/${mine?.id}`);
-    const operator = new OpenAI({ baseURL: house.base, apiKey: house.gateway.adminKey, maxRetries: 0 });
+    const keys = (await cluster.gateway.admin('GET', 'keys')) as { data: { id: string; prefix: string }[] };
+    const mine = keys.data.find(({ prefix }) => cluster.key.startsWith(prefix));
+    await cluster.gateway.admin('DELETE', `keys/${mine?.id}`);
+    const operator = new OpenAI({ baseURL: cluster.base, apiKey: cluster.gateway.adminKey, maxRetries: 0 });
     expect((await ended(operator, id)).status).toBe('cancelled');
-    await eventually('no line runs any more', LONG_MS, () => (house.engine.running() === 0 ? true : undefined));
+    await eventually('no line runs any more', LONG_MS, () => (cluster.engine.running() === 0 ? true : undefined));
     // What ran when it ended, and no more: its window is 16 lines.
-    expect(house.engine.requests.filter(({ url }) => url === ENDPOINT).length).toBeLessThan(30 + 2 * 16);
+    expect(cluster.engine.requests.filter(({ url }) => url === ENDPOINT).length).toBeLessThan(30 + 2 * 16);
   });
 
   it('goes on when its key is rotated, and ends when the key that took its place is revoked', async () => {
-    const house = await openHouse(FEW_SLOTS);
-    const keys = (await house.gateway.admin('GET', 'keys')) as { data: { id: string; prefix: string }[] };
-    const old = keys.data.find(({ prefix }) => house.key.startsWith(prefix))?.id;
-    const client = clientOf(house);
+    const cluster = await openTestCluster(FEW_SLOTS);
+    const keys = (await cluster.gateway.admin('GET', 'keys')) as { data: { id: string; prefix: string }[] };
+    const old = keys.data.find(({ prefix }) => cluster.key.startsWith(prefix))?.id;
+    const client = clientOf(cluster);
     const { lines } = await gated(6_000, 5_900);
     const id = await begin(client, lines);
     await done(client, id, 10);
-    const next = (await house.gateway.admin('POST', `keys/${old}/rotate`, { overlap_seconds: 0 })) as { id: string };
-    const operator = new OpenAI({ baseURL: house.base, apiKey: house.gateway.adminKey, maxRetries: 0 });
+    const next = (await cluster.gateway.admin('POST', `keys/${old}/rotate`, { overlap_seconds: 0 })) as { id: string };
+    const operator = new OpenAI({ baseURL: cluster.base, apiKey: cluster.gateway.adminKey, maxRetries: 0 });
     const at = async () => (await operator.batches.retrieve(id)).request_counts?.completed ?? 0;
     // Two looks at the account later lines are still begun.
     const [rotatedAt, before] = [Date.now(), await at()];
@@ -172,31 +172,31 @@ describe('a batch', () => {
       Date.now() - rotatedAt > 12_000 && (await at()) > before + 100 ? true : undefined,
     );
     expect((await operator.batches.retrieve(id)).status).toBe('in_progress');
-    await house.gateway.admin('DELETE', `keys/${next.id}`);
+    await cluster.gateway.admin('DELETE', `keys/${next.id}`);
     const over = await ended(operator, id);
     expect(over.status).toBe('cancelled');
     expect(over.request_counts?.completed).toBeLessThan(6_000);
   });
 
   it('pauses and goes on', async () => {
-    const house = await openHouse(FEW_SLOTS);
-    const client = clientOf(house);
+    const cluster = await openTestCluster(FEW_SLOTS);
+    const client = clientOf(cluster);
     const { lines, open } = await gated(300, 40);
     const id = await begin(client, lines);
     await done(client, id, 20);
-    const paused = await house.ask(`/v1/batches/${id}/pause`, {});
+    const paused = await cluster.ask(`/v1/batches/${id}/pause`, {});
     expect(await paused.json()).toMatchObject({ status: 'in_progress', x_otela: { paused: true } });
     await open();
-    await house.ask(`/v1/batches/${id}/resume`, {});
+    await cluster.ask(`/v1/batches/${id}/resume`, {});
     expect((await ended(client, id)).request_counts?.completed).toBe(300);
   });
 
   it('belongs to its project: another key does not find it, nor its files', async () => {
-    const house = await openHouse();
-    const client = clientOf(house);
+    const cluster = await openTestCluster();
+    const client = clientOf(cluster);
     const id = await begin(client, [line('a', {})]);
     const batch = await ended(client, id);
-    const other = new OpenAI({ baseURL: house.base, apiKey: await house.gateway.createKey(), maxRetries: 0 });
+    const other = new OpenAI({ baseURL: cluster.base, apiKey: await cluster.gateway.createKey(), maxRetries: 0 });
     for (const look of [
       () => other.batches.retrieve(id),
       () => other.batches.cancel(id),
@@ -211,15 +211,15 @@ describe('a batch', () => {
 
 describe('interactive requests beside a batch', () => {
   it('never wait behind its lines: the reserve takes them, and the window gives way', async () => {
-    const house = await openHouse({ engine: { slots: 8 }, agentArgs: ['--max-running', '8'] });
-    const client = clientOf(house);
+    const cluster = await openTestCluster({ engine: { slots: 8 }, agentArgs: ['--max-running', '8'] });
+    const client = clientOf(cluster);
     const { lines, open } = await gated(3_000, 50);
     const id = await begin(client, lines);
     await done(client, id, 50);
-    await eventually('lines fill what they may', LONG_MS, () => (house.engine.running() >= 6 ? true : undefined));
+    await eventually('lines fill what they may', LONG_MS, () => (cluster.engine.running() >= 6 ? true : undefined));
     // No line ends any more: a request that waited for one would wait for ever.
     for (let i = 0; i < 20; i++) {
-      const answer = await house.ask('/v1/chat/completions', { model: MODEL, messages: [], stand_in: { tokens: 1 } });
+      const answer = await cluster.ask('/v1/chat/completions', { model: MODEL, messages: [], stand_in: { tokens: 1 } });
       expect(answer.status).toBe(200);
       await answer.text();
     }
@@ -231,16 +231,16 @@ describe('interactive requests beside a batch', () => {
 
 describe('rights that change midway', () => {
   it('a join token that is revoked takes its node out of a batch: the others answer each line', async () => {
-    const house = await openHouse({ nodes: 1 });
-    const client = clientOf(house);
-    const made = (await house.gateway.admin('POST', 'join-tokens', { provider: 'other' })) as {
+    const cluster = await openTestCluster({ nodes: 1 });
+    const client = clientOf(cluster);
+    const made = (await cluster.gateway.admin('POST', 'join-tokens', { provider: 'other' })) as {
       id: string;
       token: string;
     };
     const engine = await startEngine({ models: [MODEL] });
     atEnd(() => engine.close());
-    await startAgent({ gateways: [house.gateway.url], token: made.token, engineUrl: engine.url });
-    await house.gateway.serving(2);
+    await startAgent({ gateways: [cluster.gateway.url], token: made.token, engineUrl: engine.url });
+    await cluster.gateway.serving(2);
     const ids = named(800);
     const id = await begin(
       client,
@@ -248,7 +248,7 @@ describe('rights that change midway', () => {
     );
     const asked = () => engine.requests.filter(({ url }) => url === ENDPOINT).length;
     await eventually('the second node has lines', LONG_MS, async () => (asked() > 10 ? true : undefined));
-    await house.gateway.admin('DELETE', `join-tokens/${made.id}`);
+    await cluster.gateway.admin('DELETE', `join-tokens/${made.id}`);
     const batch = await ended(client, id);
     expect(batch).toMatchObject({ status: 'completed', request_counts: { total: 800, completed: 800, failed: 0 } });
     expect((await idsOf(client, batch.output_file_id)).sort()).toEqual([...ids].sort());
@@ -256,25 +256,25 @@ describe('rights that change midway', () => {
   });
 
   it('a key that trusts its node no longer leases it no more lines, and goes on when it does again', async () => {
-    const house = await openHouse(FEW_SLOTS);
-    const client = clientOf(house);
-    const keys = (await house.gateway.admin('GET', 'keys')) as { data: { id: string; prefix: string }[] };
-    const mine = keys.data.find(({ prefix }) => house.key.startsWith(prefix))?.id;
+    const cluster = await openTestCluster(FEW_SLOTS);
+    const client = clientOf(cluster);
+    const keys = (await cluster.gateway.admin('GET', 'keys')) as { data: { id: string; prefix: string }[] };
+    const mine = keys.data.find(({ prefix }) => cluster.key.startsWith(prefix))?.id;
     const { lines } = await gated(4_100, 4_000);
     const id = await begin(client, lines);
     await done(client, id, 20);
-    await house.gateway.admin('PATCH', `keys/${mine}`, { trusted_providers: ['elsewhere'] });
-    const asked = () => house.engine.requests.filter(({ url }) => url === ENDPOINT).length;
+    await cluster.gateway.admin('PATCH', `keys/${mine}`, { trusted_providers: ['elsewhere'] });
+    const asked = () => cluster.engine.requests.filter(({ url }) => url === ENDPOINT).length;
     let seen = -1;
     await eventually('no line runs any more', LONG_MS, async () => {
       const before = seen;
       seen = asked();
       await new Promise((resolve) => setTimeout(resolve, 2_000));
-      return before === seen && house.engine.running() === 0 ? true : undefined;
+      return before === seen && cluster.engine.running() === 0 ? true : undefined;
     });
     expect(seen).toBeLessThan(4_000);
     expect((await client.batches.retrieve(id)).status).toBe('in_progress');
-    await house.gateway.admin('PATCH', `keys/${mine}`, { trusted_providers: null });
+    await cluster.gateway.admin('PATCH', `keys/${mine}`, { trusted_providers: null });
     await eventually('lines run again', LONG_MS, async () => (asked() > seen ? true : undefined));
   });
 });

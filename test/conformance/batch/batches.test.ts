@@ -3,15 +3,15 @@ import { createHash } from 'node:crypto';
 import OpenAI, { toFile } from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
-import { type House, MODEL, openHouse } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
+import { MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
-let house: House;
+let cluster: TestCluster;
 let client: OpenAI;
 
 beforeAll(async () => {
-  house = await openHouse();
-  client = new OpenAI({ baseURL: house.base, apiKey: house.key, maxRetries: 0 });
+  cluster = await openTestCluster();
+  client = new OpenAI({ baseURL: cluster.base, apiKey: cluster.key, maxRetries: 0 });
 });
 afterAll(endAll);
 
@@ -88,9 +88,12 @@ describe('files', () => {
       [part('name="purpose"', 'batch'), part('name="file"; filename="f.jsonl"', line('a'))],
       [part('name="file"; filename="f.jsonl"', line('a')), part('name="purpose"', 'batch')],
     ]) {
-      const response = await fetch(`${house.base}/files`, {
+      const response = await fetch(`${cluster.base}/files`, {
         method: 'POST',
-        headers: { authorization: `Bearer ${house.key}`, 'content-type': `multipart/form-data; boundary=${boundary}` },
+        headers: {
+          authorization: `Bearer ${cluster.key}`,
+          'content-type': `multipart/form-data; boundary=${boundary}`,
+        },
         body: `${parts.join('')}--${boundary}--\r\n`,
       });
       expect([response.status, await response.json()]).toMatchObject([200, { filename: 'f.jsonl', purpose: 'batch' }]);
@@ -111,18 +114,18 @@ describe('files', () => {
       'invalid_request',
     ],
   ])('refuse a form with %s', async (_, part, code) => {
-    const response = await fetch(`${house.base}/files`, {
+    const response = await fetch(`${cluster.base}/files`, {
       method: 'POST',
-      headers: { authorization: `Bearer ${house.key}`, 'content-type': 'multipart/form-data; boundary=b' },
+      headers: { authorization: `Bearer ${cluster.key}`, 'content-type': 'multipart/form-data; boundary=b' },
       body: `--b\r\n${part}\r\n--b--\r\n`,
     });
     expect([response.status, await response.json()]).toMatchObject([400, { error: { code } }]);
   });
 
   it('refuse a form that ends early', async () => {
-    const response = await fetch(`${house.base}/files`, {
+    const response = await fetch(`${cluster.base}/files`, {
       method: 'POST',
-      headers: { authorization: `Bearer ${house.key}`, 'content-type': 'multipart/form-data; boundary=b' },
+      headers: { authorization: `Bearer ${cluster.key}`, 'content-type': 'multipart/form-data; boundary=b' },
       body: '--b\r\ncontent-disposition: form-data; name="file"; filename="f"\r\n\r\n{}',
     });
     expect(response.status).toBe(400);
@@ -206,8 +209,8 @@ describe('a batch', () => {
   });
 
   it('are no way round the list of endpoints that a key may call', async () => {
-    const key = await house.gateway.createKey('embeds', { endpoints: ['embeddings'] });
-    const theirs = new OpenAI({ baseURL: house.base, apiKey: key, maxRetries: 0 });
+    const key = await cluster.gateway.createKey('embeds', { endpoints: ['embeddings'] });
+    const theirs = new OpenAI({ baseURL: cluster.base, apiKey: key, maxRetries: 0 });
     for (const endpoint of [ENDPOINT, '/v1/otela/functions']) {
       const batch = {
         input_file_id: 'file-x',
@@ -216,8 +219,8 @@ describe('a batch', () => {
       };
       expect(await refused(theirs.batches.create(batch))).toMatchObject({ status: 403, code: 'permission_denied' });
     }
-    const calls = await house.gateway.createKey('calls', { endpoints: ['otela/functions'] });
-    const mine = new OpenAI({ baseURL: house.base, apiKey: calls, maxRetries: 0 });
+    const calls = await cluster.gateway.createKey('calls', { endpoints: ['otela/functions'] });
+    const mine = new OpenAI({ baseURL: cluster.base, apiKey: calls, maxRetries: 0 });
     const functions = { input_file_id: 'file-x', endpoint: '/v1/otela/functions' as typeof ENDPOINT };
     expect(await mine.batches.create({ ...functions, completion_window: '24h' })).toMatchObject({ object: 'batch' });
   });
@@ -225,7 +228,7 @@ describe('a batch', () => {
   it.each(['batches', 'uploads'])(
     '%s: a body larger than any that is meant is 413, and no JSON is 400',
     async (route) => {
-      const post = (body: string) => house.ask(`/v1/${route}`, body);
+      const post = (body: string) => cluster.ask(`/v1/${route}`, body);
       // Above the bound of 64 KiB, and short enough for the buffers of sockets: it is refused before it was read.
       expect((await post(JSON.stringify({ filename: 'x'.repeat(100_000) }))).status).toBe(413);
       expect((await post('{"a":')).status).toBe(400);
@@ -260,7 +263,7 @@ describe('a batch', () => {
   it('of anybody is seen and cancelled by operators, who read no file of it; others are refused', async () => {
     const batch = await made([line('theirs')]);
     await ended(batch.id);
-    const operator = new OpenAI({ baseURL: house.base, apiKey: house.gateway.adminKey, maxRetries: 0 });
+    const operator = new OpenAI({ baseURL: cluster.base, apiKey: cluster.gateway.adminKey, maxRetries: 0 });
     const all = await operator.get<{ data: { id: string; x_otela: { owner?: string } }[] }>('/batches', {
       query: { scope: 'all' },
     });
@@ -330,7 +333,7 @@ describe('/openapi.json', () => {
   it('describes what files, uploads and batches really answer', async () => {
     const { paths } = z
       .object({ paths: z.record(z.string(), z.record(z.string(), z.looseObject({ responses: z.unknown() }))) })
-      .parse(await (await fetch(`${house.gateway.url}/openapi.json`)).json());
+      .parse(await (await fetch(`${cluster.gateway.url}/openapi.json`)).json());
     const schemaOf = (method: string, path: string) => {
       const { schema } = z
         .object({ '200': z.object({ content: z.object({ 'application/json': z.object({ schema: z.any() }) }) }) })
@@ -338,8 +341,8 @@ describe('/openapi.json', () => {
       return z.fromJSONSchema(schema);
     };
     const ask = async (method: string, path: string, body?: object) => {
-      const headers = { authorization: `Bearer ${house.key}`, 'content-type': 'application/json' };
-      const response = await fetch(`${house.gateway.url}${path}`, { method, headers, body: JSON.stringify(body) });
+      const headers = { authorization: `Bearer ${cluster.key}`, 'content-type': 'application/json' };
+      const response = await fetch(`${cluster.gateway.url}${path}`, { method, headers, body: JSON.stringify(body) });
       expect(response.status, path).toBe(200);
       return response.json();
     };

@@ -4,9 +4,9 @@ import { afterAll, expect, it } from 'vitest';
 import { startAgent } from '../../support/agent.ts';
 import { startEngine } from '../../support/engine.ts';
 import { Gateway } from '../../support/gateway.ts';
-import { chatBody, MODEL } from '../../support/house.ts';
 import { promise } from '../../support/patience.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
+import { chatBody, MODEL } from '../../support/test-cluster.ts';
 import { Path } from '../../support/tunnel/path.ts';
 import { wiretap } from '../../support/wiretap.ts';
 

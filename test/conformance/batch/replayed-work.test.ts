@@ -5,8 +5,8 @@ import * as z from 'zod';
 import { startAgent } from '../../support/agent.ts';
 import { startEngine } from '../../support/engine.ts';
 import { Gateway } from '../../support/gateway.ts';
-import { chatBody, MODEL } from '../../support/house.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
+import { chatBody, MODEL } from '../../support/test-cluster.ts';
 import { wiretap } from '../../support/wiretap.ts';
 
 afterAll(endAll);

@@ -2,10 +2,10 @@
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { chatBody, type House, MODEL, openHouse } from '../../support/house.ts';
 import { promise } from '../../support/patience.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { dial, raw } from '../../support/raw.ts';
+import { chatBody, MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 import { Connection } from './connection.ts';
 
 /** Of a model that no operator would name so, and an engine may. */
@@ -14,10 +14,10 @@ const TWO_LINES = 'stand-in/two\nlines';
 /** Whole seconds: an answer says how many. */
 const STALL_MS = Math.ceil(promise(5_000) / 1_000) * 1_000;
 
-let house: House;
+let cluster: TestCluster;
 beforeAll(async () => {
   const gateway = { env: { BODY_STALL_MS: String(STALL_MS) } };
-  house = await openHouse({ engine: { models: [MODEL, TWO_LINES] }, gateway });
+  cluster = await openTestCluster({ engine: { models: [MODEL, TWO_LINES] }, gateway });
 });
 afterAll(endAll);
 
@@ -30,14 +30,14 @@ it.each([
 ])(
   '/v1/messages, %s: an error of the gateway’s own has the form that Anthropic’s clients read',
   async (_, status, type, code, headers, body) => {
-    const response = await house.ask('/v1/messages', body, { headers });
+    const response = await cluster.ask('/v1/messages', body, { headers });
     expect(response.status).toBe(status);
     expect(await response.json()).toMatchObject({ type: 'error', error: { type, code, message: expect.any(String) } });
   },
 );
 
 it('elsewhere it has OpenAI’s form', async () => {
-  const response = await house.ask('/v1/chat/completions', chatBody({}, { model: 'no/such' }));
+  const response = await cluster.ask('/v1/chat/completions', chatBody({}, { model: 'no/such' }));
   const body: unknown = await response.json();
   expect(body).toMatchObject({ error: { code: 'model_not_found' } });
   expect(body).not.toHaveProperty('type');
@@ -59,26 +59,26 @@ it.each([
   '%20',
 ])('a model’s name may have any bytes: /v1/models/%s is 404 with a key, 401 without, and read alone', async (name) => {
   const path = `/v1/models/${name}`;
-  const known = await house.ask(path);
+  const known = await cluster.ask(path);
   expect(known.status).toBe(404);
   expect(await known.json()).toMatchObject({ error: { code: 'model_not_found', param: 'model' } });
-  const stranger = await house.ask(path, undefined, { headers: { authorization: 'Bearer wrong' } });
+  const stranger = await cluster.ask(path, undefined, { headers: { authorization: 'Bearer wrong' } });
   expect(stranger.status).toBe(401);
   expect(await stranger.json()).toMatchObject({ error: { code: 'invalid_api_key' } });
-  const posted = await house.ask(path, '{}');
+  const posted = await cluster.ask(path, '{}');
   expect(posted.status).toBe(405);
   expect(await posted.json()).toMatchObject({ error: { code: 'method_not_allowed' } });
 });
 
 it('a model with a line break in its name is told like any other', async () => {
-  const told = await house.ask(`/v1/models/${encodeURIComponent(TWO_LINES)}`);
+  const told = await cluster.ask(`/v1/models/${encodeURIComponent(TWO_LINES)}`);
   expect(await told.json()).toMatchObject({ id: TWO_LINES, object: 'model', owned_by: 'lab' });
 });
 
 const posted = (body: Buffer | string, headers: Record<string, string> = {}) =>
-  raw(`${house.base}/chat/completions`, {
+  raw(`${cluster.base}/chat/completions`, {
     body,
-    headers: { authorization: `Bearer ${house.key}`, 'content-type': 'application/json', ...headers },
+    headers: { authorization: `Bearer ${cluster.key}`, 'content-type': 'application/json', ...headers },
   });
 
 it('an engine’s redirect is not followed, and leads no client to where a provider likes', async () => {
@@ -100,13 +100,13 @@ it.each([
   ['half a letter', Buffer.from('{"model":"m","messages":"\xe2\x82"}', 'latin1'), 'UTF-8'],
   ['an encoded surrogate', Buffer.from('{"model":"m","messages":"\xed\xa0\x80"}', 'latin1'), 'UTF-8'],
 ])('a body with %s is 400 and reaches no engine', async (_, body, words) => {
-  const before = house.engine.requests.length;
+  const before = cluster.engine.requests.length;
   const { status, body: answer } = await posted(body);
   expect(status).toBe(400);
   expect(JSON.parse(String(answer))).toMatchObject({
     error: { code: 'invalid_json', message: expect.stringContaining(words) },
   });
-  expect(house.engine.requests.length).toBe(before);
+  expect(cluster.engine.requests.length).toBe(before);
 });
 
 it('a body of 300 KB with long letters everywhere is taken', async () => {
@@ -128,7 +128,7 @@ it('each answer names its request, its node and what it took', async () => {
 
 /** The head of a request whose body has so many bytes. */
 function headOf(path: string, key: string, type: string, bytes: number): string {
-  const { host } = new URL(house.gateway.url);
+  const { host } = new URL(cluster.gateway.url);
   return `POST ${path} HTTP/1.1\r\nhost: ${host}\r\nauthorization: Bearer ${key}\r\ncontent-type: ${type}\r\ncontent-length: ${bytes}\r\n\r\n`;
 }
 
@@ -148,36 +148,36 @@ const part = (name: string, text: string) =>
   `--${BOUNDARY}\r\ncontent-disposition: form-data; ${name}\r\n\r\n${text}\r\n`;
 
 it('a body that stands still or drips is given up, whatever it is for; one that comes slowly is not', async () => {
-  const { adminKey } = house.gateway;
+  const { adminKey } = cluster.gateway;
   const json = 'application/json';
   const begun: [path: string, key: string, type: string, text: string, bytes?: number][] = [
-    ['/v1/chat/completions', house.key, json, '{"model":"m"'],
-    ['/v1/chat/completions', house.key, `${json}\r\nx-otela-model: ${MODEL}`, '{"model":"m"', 2 * 1024 * 1024],
+    ['/v1/chat/completions', cluster.key, json, '{"model":"m"'],
+    ['/v1/chat/completions', cluster.key, `${json}\r\nx-otela-model: ${MODEL}`, '{"model":"m"', 2 * 1024 * 1024],
     [
       '/v1/files',
-      house.key,
+      cluster.key,
       FORM,
       `--${BOUNDARY}\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n{`,
     ],
-    ['/v1/files', house.key, FORM, part('name="purpose"', 'batch')],
-    ['/v1/uploads', house.key, json, '{"filename":"a"'],
-    ['/v1/batches', house.key, json, '{"endpoint"'],
+    ['/v1/files', cluster.key, FORM, part('name="purpose"', 'batch')],
+    ['/v1/uploads', cluster.key, json, '{"filename":"a"'],
+    ['/v1/batches', cluster.key, json, '{"endpoint"'],
     ['/admin/users', adminKey, json, '{"name":"x"'],
     ['/login/device', '', 'application/x-www-form-urlencoded', 'client_id=a'],
     ['/agent/admit', 'none', json, '{"protocol":1'],
   ];
   const all = [...begun, ...begun];
-  const stalled = await Promise.all(all.map(() => dial(house.gateway.url)));
+  const stalled = await Promise.all(all.map(() => dial(cluster.gateway.url)));
   const answers = stalled.map(answerOf);
   for (const [n, [path, key, type, text, bytes = 500]] of all.entries())
     stalled[n]?.on('error', () => {}).write(`${headOf(path, key, type, bytes)}${text}`);
   const drops = setInterval(() => {
     for (const socket of stalled.slice(begun.length)) socket.write(' ');
   }, STALL_MS / 10);
-  const slow = await dial(house.gateway.url);
+  const slow = await dial(cluster.gateway.url);
   const stored = answerOf(slow);
   const form = `${part('name="purpose"', 'user_data')}${part('name="file"; filename="slow"', 'x'.repeat(12_000))}--${BOUNDARY}--\r\n`;
-  slow.write(headOf('/v1/files', house.key, FORM, form.length));
+  slow.write(headOf('/v1/files', cluster.key, FORM, form.length));
   for (let at = 0; at < form.length; at += 2_000) {
     slow.write(form.slice(at, at + 2_000));
     await new Promise((resolve) => setTimeout(resolve, STALL_MS / 5)); // the pace
@@ -193,17 +193,17 @@ it('a body that stands still or drips is given up, whatever it is for; one that 
 });
 
 it('the log has one line for each failed request, and no stack', async () => {
-  const before = house.gateway.process.output.length;
+  const before = cluster.gateway.process.output.length;
   const abort = new AbortController();
-  const left = house.ask('/v1/chat/completions', chatBody({ delayMs: 5_000 }), { signal: abort.signal });
-  await eventually('the engine has it', 5_000, () => (house.engine.requests.at(-1)?.finishedAt ? undefined : true));
+  const left = cluster.ask('/v1/chat/completions', chatBody({ delayMs: 5_000 }), { signal: abort.signal });
+  await eventually('the engine has it', 5_000, () => (cluster.engine.requests.at(-1)?.finishedAt ? undefined : true));
   abort.abort();
   await expect(left).rejects.toThrow();
-  const connection = await Connection.open(house.gateway.url);
+  const connection = await Connection.open(cluster.gateway.url);
   connection.send('CONNECT example.com:443 HTTP/1.1\r\nhost: example.com\r\n\r\n');
   await connection.answer();
   connection.close();
-  await house.ask('/v1/chat/completions', '{');
-  const said = house.gateway.process.output.slice(before);
+  await cluster.ask('/v1/chat/completions', '{');
+  const said = cluster.gateway.process.output.slice(before);
   expect(said).not.toMatch(/\n\s+at |workerd\/|kj\/|\bstack: /);
 });

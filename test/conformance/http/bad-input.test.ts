@@ -1,16 +1,23 @@
 /** Bad input from clients: each a clear error, and a good request right after it still works. */
 import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
-import { chatBody, envelopeOf, type House, MODEL, openHouse, stillServes } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { dial, postBytes } from '../../support/raw.ts';
+import {
+  chatBody,
+  envelopeOf,
+  MODEL,
+  openTestCluster,
+  stillServes,
+  type TestCluster,
+} from '../../support/test-cluster.ts';
 
-let house: House;
+let cluster: TestCluster;
 beforeAll(async () => {
-  house = await openHouse();
+  cluster = await openTestCluster();
 });
 afterAll(endAll);
-afterEach(async () => expect(await stillServes(house)).toBe(200));
+afterEach(async () => expect(await stillServes(cluster)).toBe(200));
 
 async function refused(
   body: unknown,
@@ -19,13 +26,13 @@ async function refused(
   init: RequestInit = {},
   path = '/v1/chat/completions',
 ) {
-  const before = house.engine.requests.length;
-  const response = await house.ask(path, body, init);
+  const before = cluster.engine.requests.length;
+  const response = await cluster.ask(path, body, init);
   expect(response.status).toBe(status);
   expect(response.headers.get('content-type')).toContain('application/json');
   const envelope = await envelopeOf(response);
   expect(envelope.code).toBe(code);
-  expect(house.engine.requests.length, 'nothing reached the engine').toBe(before);
+  expect(cluster.engine.requests.length, 'nothing reached the engine').toBe(before);
   return { response, envelope };
 }
 
@@ -62,7 +69,7 @@ it.each([
 });
 
 it('a doubled key inside a message is nobody’s business', async () => {
-  const response = await house.ask(
+  const response = await cluster.ask(
     '/v1/chat/completions',
     `{"model":"${MODEL}","messages":[{"role":"user","role":"user","content":"x"}]}`,
   );
@@ -98,7 +105,7 @@ it('what a client asked for is said again as far as its first 128 characters, wh
       ['GET', get],
       ['POST', post],
     ] as const) {
-      const response = await house.ask(path, undefined, { method });
+      const response = await cluster.ask(path, undefined, { method });
       expect(response.status).toBe(status);
       const { message } = await envelopeOf(response);
       expect(message).toMatch(/n{100}…/);
@@ -109,30 +116,30 @@ it('what a client asked for is said again as far as its first 128 characters, wh
 });
 
 it('no key, a wrong key and a key in another scheme are 401', async () => {
-  for (const authorization of ['', 'Bearer sk-wrong', `Basic ${house.key}`, 'Bearer', `Bearer ${house.key}x`]) {
+  for (const authorization of ['', 'Bearer sk-wrong', `Basic ${cluster.key}`, 'Bearer', `Bearer ${cluster.key}x`]) {
     await refused(chatBody(), 401, 'invalid_api_key', { headers: { authorization } });
   }
 });
 
 it('an agent’s join token is no key', async () => {
-  await refused(chatBody(), 401, 'invalid_api_key', { headers: { authorization: `Bearer ${house.token}` } });
+  await refused(chatBody(), 401, 'invalid_api_key', { headers: { authorization: `Bearer ${cluster.token}` } });
 });
 
 it('an unknown path is 404, a wrong method 405 with what is allowed, both in OpenAI’s form', async () => {
-  const unknown = await house.ask('/v1/nothing/here', {});
+  const unknown = await cluster.ask('/v1/nothing/here', {});
   expect(unknown.status).toBe(404);
   await envelopeOf(unknown);
-  const wrong = await house.ask('/v1/chat/completions');
+  const wrong = await cluster.ask('/v1/chat/completions');
   expect(wrong.status).toBe(405);
   expect(wrong.headers.get('allow')).toContain('POST');
   await envelopeOf(wrong);
-  const models = await house.ask('/v1/models', {});
+  const models = await cluster.ask('/v1/models', {});
   expect([models.status, models.headers.get('allow')]).toEqual([405, 'GET, HEAD']);
   await envelopeOf(models);
 });
 
 it('bytes that are no HTTP get an error and a closed socket, and nothing else is disturbed', async () => {
-  const socket = await dial(house.gateway.url);
+  const socket = await dial(cluster.gateway.url);
   const closed = new Promise((resolve) => socket.once('close', resolve));
   socket.on('error', () => undefined).resume();
   socket.write(Buffer.from('\u0016\u0003\u0001\u0002\u0000\u0001\u0000 not HTTP at all\r\n\r\n', 'latin1'));
@@ -140,15 +147,15 @@ it('bytes that are no HTTP get an error and a closed socket, and nothing else is
 });
 
 it('a client that says a longer body than it sends, and leaves, disturbs nothing', async () => {
-  const socket = await dial(house.gateway.url);
+  const socket = await dial(cluster.gateway.url);
   socket.on('error', () => undefined).resume();
-  const headers = { authorization: `Bearer ${house.key}`, 'content-length': '5000' };
-  socket.end(postBytes(`${house.base}/chat/completions`, headers, chatBody()));
+  const headers = { authorization: `Bearer ${cluster.key}`, 'content-length': '5000' };
+  socket.end(postBytes(`${cluster.base}/chat/completions`, headers, chatBody()));
   await new Promise((resolve) => socket.once('close', resolve));
 });
 
 it('a known model with nothing serving and nothing to wait for is 503 no_capacity with a retry-after of at most 60', async () => {
-  const other = await openHouse({ engine: { models: ['gone/soon'] }, gateway: { queue: false } });
+  const other = await openTestCluster({ engine: { models: ['gone/soon'] }, gateway: { queue: false } });
   await other.agents[0]?.stop();
   const response = await eventually('no capacity', 10_000, async () => {
     const answer = await other.ask('/v1/chat/completions', { model: 'gone/soon', messages: [] });
@@ -179,16 +186,16 @@ it.each([
 
 it('two requests at once with the same x-request-id each get their own answer', async () => {
   const init = { headers: { 'x-request-id': 'the-same-for-both' } };
-  const ask = (tokens: number) => house.ask('/v1/chat/completions', chatBody({ tokens, delayMs: 300 }), init);
+  const ask = (tokens: number) => cluster.ask('/v1/chat/completions', chatBody({ tokens, delayMs: 300 }), init);
   const [one, two] = await Promise.all([ask(1), ask(3)]);
   const usage = async (response: Response) => JSON.parse(await response.text()).usage.completion_tokens as number;
   expect([await usage(one), await usage(two)]).toEqual([1, 3]);
-  expect(house.engine.requests.at(-1)?.headers['x-request-id']).toBe('the-same-for-both');
+  expect(cluster.engine.requests.at(-1)?.headers['x-request-id']).toBe('the-same-for-both');
 });
 
 it('a body of 33 MiB is taken, and one of a byte more is not', async () => {
   const text = JSON.stringify(chatBody({ tokens: 1 }));
-  const of = async (bytes: number) => (await house.ask('/v1/chat/completions', text.padEnd(bytes))).status;
+  const of = async (bytes: number) => (await cluster.ask('/v1/chat/completions', text.padEnd(bytes))).status;
   const limit = 33 * 1024 * 1024;
   expect([await of(limit), await of(limit + 1)]).toEqual([200, 413]);
 });
@@ -202,9 +209,9 @@ it.each([
   const stream = () => new Blob([body]).stream() as unknown as ReadableStream<Uint8Array>;
   const chunked = 'chunked' in how;
   for (let n = 0; n < 3; n++) {
-    const response = await fetch(`${house.base}/chat/completions`, {
+    const response = await fetch(`${cluster.base}/chat/completions`, {
       method: 'POST',
-      headers: { authorization: `Bearer ${'key' in how ? how.key : house.key}`, 'content-type': 'application/json' },
+      headers: { authorization: `Bearer ${'key' in how ? how.key : cluster.key}`, 'content-type': 'application/json' },
       body: chunked ? stream() : body,
       ...(chunked ? { duplex: 'half' } : {}),
     });

@@ -1,22 +1,25 @@
 /** Bodies and answers byte for byte: what the engine gets is what the client sent, what the client gets is what the engine said. */
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type House, MODEL, openHouse } from '../../support/house.ts';
 import { endAll } from '../../support/processes.ts';
 import { patternSha256, patternStream, type RawAnswer, raw } from '../../support/raw.ts';
+import { MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
-let house: House;
+let cluster: TestCluster;
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
-const headers = () => ({ authorization: `Bearer ${house.key}`, 'content-type': 'application/json' });
+const headers = () => ({ authorization: `Bearer ${cluster.key}`, 'content-type': 'application/json' });
 
 beforeAll(async () => {
-  house = await openHouse();
+  cluster = await openTestCluster();
 });
 afterAll(endAll);
 
 async function both(path: string, atEngine: string, body: string): Promise<{ direct: RawAnswer; through: RawAnswer }> {
-  const direct = await raw(`${house.engine.url}${atEngine}`, { body, headers: { 'content-type': 'application/json' } });
-  const through = await raw(`${house.gateway.url}${path}`, { body, headers: headers() });
+  const direct = await raw(`${cluster.engine.url}${atEngine}`, {
+    body,
+    headers: { 'content-type': 'application/json' },
+  });
+  const through = await raw(`${cluster.gateway.url}${path}`, { body, headers: headers() });
   return { direct, through };
 }
 
@@ -64,7 +67,7 @@ const CASES: [string, string, string, object][] = [
 ];
 
 it('rerank and score of SGLang, which has them under /v1 alone', async () => {
-  const other = await openHouse({ engine: { likeSglang: true } });
+  const other = await openTestCluster({ engine: { likeSglang: true } });
   for (const [path, body] of [
     ['/v1/rerank', { model: MODEL, query: 'q', documents: ['a', 'b'] }],
     ['/v1/score', { model: MODEL, text_1: 'a', text_2: ['b', 'c'] }],
@@ -121,9 +124,9 @@ it.each([400, 404, 422, 429, 500, 503])('the engine’s own %i passes with its b
 
 it('an unary body reaches the engine byte for byte, odd spacing, unknown keys and escapes included', async () => {
   const body = `\n{ "temperature" : 1.0e0 , "x\\u0041":[ ] ,"messages" :[{"role":"user","content":"\\ud83c\\udf0d \\/ é"}],\t"model": "${MODEL}" }\n `;
-  const answer = await raw(`${house.base}/chat/completions`, { body, headers: headers() });
+  const answer = await raw(`${cluster.base}/chat/completions`, { body, headers: headers() });
   expect(answer.status).toBe(200);
-  const seen = house.engine.requests.at(-1);
+  const seen = cluster.engine.requests.at(-1);
   expect(seen?.bodySha256).toBe(sha256(body));
   expect(seen?.bodyBytes).toBe(Buffer.byteLength(body));
 });
@@ -135,14 +138,14 @@ it('a stream’s body reaches the engine byte for byte where the client asked fo
     messages: chat.messages,
     model: MODEL,
   });
-  await raw(`${house.base}/chat/completions`, { body, headers: headers() });
-  expect(house.engine.requests.at(-1)?.bodySha256).toBe(sha256(body));
+  await raw(`${cluster.base}/chat/completions`, { body, headers: headers() });
+  expect(cluster.engine.requests.at(-1)?.bodySha256).toBe(sha256(body));
 });
 
 it('a stream’s body gains the wish for usage and nothing else where the client did not ask', async () => {
   const body = { model: MODEL, messages: chat.messages, stream: true };
-  await raw(`${house.base}/chat/completions`, { body: JSON.stringify(body), headers: headers() });
-  const seen: unknown = JSON.parse(house.engine.requests.at(-1)?.bodyStart ?? '');
+  await raw(`${cluster.base}/chat/completions`, { body: JSON.stringify(body), headers: headers() });
+  const seen: unknown = JSON.parse(cluster.engine.requests.at(-1)?.bodyStart ?? '');
   expect(seen).toEqual({ ...body, stream_options: { include_usage: true } });
 });
 
@@ -153,8 +156,8 @@ it('other keys of stream_options stay when the wish for usage is put inside', as
     stream: true,
     stream_options: { include_usage: null, other: [1] },
   };
-  await raw(`${house.base}/chat/completions`, { body: JSON.stringify(body), headers: headers() });
-  const seen: unknown = JSON.parse(house.engine.requests.at(-1)?.bodyStart ?? '');
+  await raw(`${cluster.base}/chat/completions`, { body: JSON.stringify(body), headers: headers() });
+  const seen: unknown = JSON.parse(cluster.engine.requests.at(-1)?.bodyStart ?? '');
   expect(seen).toMatchObject({ stream_options: { include_usage: true, other: [1] } });
 });
 
@@ -166,19 +169,19 @@ it('a multipart upload reaches the engine byte for byte, its boundary included',
   // The file first: the model is found behind it.
   const body = `${file}${'\u0000\u0001RIFF'.repeat(40_000)}\r\n${part('model', MODEL)}${part('language', 'de')}--${boundary}--\r\n`;
   const type = `multipart/form-data; boundary=${boundary}`;
-  const answer = await raw(`${house.base}/audio/transcriptions`, {
+  const answer = await raw(`${cluster.base}/audio/transcriptions`, {
     body,
     headers: { ...headers(), 'content-type': type },
   });
   expect(answer.status, answer.body.toString()).toBe(200);
-  const seen = house.engine.requests.at(-1);
+  const seen = cluster.engine.requests.at(-1);
   expect(seen?.bodySha256).toBe(sha256(body));
   expect(seen?.headers['content-type']).toBe(type);
 });
 
 it('events arrive as they are made, not together at the end', async () => {
   const body = JSON.stringify({ ...chat, stream: true, stand_in: { tokens: 20, tokensPerSecond: 20 } });
-  const answer = await raw(`${house.base}/chat/completions`, { body, headers: headers() });
+  const answer = await raw(`${cluster.base}/chat/completions`, { body, headers: headers() });
   const [first = 0] = answer.arrivals;
   const last = answer.arrivals.at(-1) ?? 0;
   expect(answer.arrivals.length).toBeGreaterThanOrEqual(5);
@@ -190,10 +193,10 @@ it('a JSON body of 32 MiB passes, one of 34 MiB is 413 in OpenAI’s form', asyn
   const limit = 32 * 1024 * 1024;
   const fill = (total: number) => frame.replace('""', `"${'x'.repeat(total - frame.length)}"`);
   const body = fill(limit);
-  const passes = await raw(`${house.base}/chat/completions`, { body, headers: headers() });
+  const passes = await raw(`${cluster.base}/chat/completions`, { body, headers: headers() });
   expect(passes.status, passes.body.toString()).toBe(200);
-  expect(house.engine.requests.at(-1)?.bodySha256).toBe(sha256(body));
-  const refused = await raw(`${house.base}/chat/completions`, { body: fill(34 * 1024 * 1024), headers: headers() });
+  expect(cluster.engine.requests.at(-1)?.bodySha256).toBe(sha256(body));
+  const refused = await raw(`${cluster.base}/chat/completions`, { body: fill(34 * 1024 * 1024), headers: headers() });
   expect(refused.status).toBe(413);
   expect(JSON.parse(refused.body.toString())).toMatchObject({
     error: { code: 'request_too_large', type: 'invalid_request_error' },
@@ -201,7 +204,7 @@ it('a JSON body of 32 MiB passes, one of 34 MiB is 413 in OpenAI’s form', asyn
 });
 
 it('the limit also holds for a body that does not tell its length', async () => {
-  const answer = await raw(`${house.base}/chat/completions`, {
+  const answer = await raw(`${cluster.base}/chat/completions`, {
     body: patternStream(40 * 1024 * 1024),
     headers: { ...headers(), 'transfer-encoding': 'chunked' },
   });
@@ -210,8 +213,8 @@ it('the limit also holds for a body that does not tell its length', async () => 
 
 it('an opaque body of 128 MiB streams to the engine and is never looked into', async () => {
   const size = 128 * 1024 * 1024;
-  house.engine.control({ bytes: 100 }, 1);
-  const answer = await raw(`${house.base}/audio/transcriptions`, {
+  cluster.engine.control({ bytes: 100 }, 1);
+  const answer = await raw(`${cluster.base}/audio/transcriptions`, {
     body: patternStream(size),
     headers: {
       ...headers(),
@@ -221,7 +224,7 @@ it('an opaque body of 128 MiB streams to the engine and is never looked into', a
     },
   });
   expect(answer.status, answer.body.toString('latin1').slice(0, 300)).toBe(200);
-  const seen = house.engine.requests.at(-1);
+  const seen = cluster.engine.requests.at(-1);
   expect(seen?.bodyBytes).toBe(size);
   expect(seen?.bodySha256).toBe(patternSha256(size));
 });
@@ -229,7 +232,7 @@ it('an opaque body of 128 MiB streams to the engine and is never looked into', a
 it('an answer of 128 MiB streams to the client', async () => {
   const size = 128 * 1024 * 1024;
   const body = JSON.stringify({ model: MODEL, input: 'x', voice: 'x', stand_in: { bytes: size } });
-  const answer = await raw(`${house.base}/audio/speech`, { body, headers: headers() });
+  const answer = await raw(`${cluster.base}/audio/speech`, { body, headers: headers() });
   expect(answer.bytes).toBe(size);
   expect(answer.sha256).toBe(patternSha256(size));
   expect(answer.complete).toBe(true);

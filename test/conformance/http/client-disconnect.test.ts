@@ -1,30 +1,30 @@
 /** A client that leaves stops the engine's work within a second, in each phase and whichever way ordinary clients leave. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EngineRequest } from '../../support/engine.ts';
-import { chatBody, type House, openHouse } from '../../support/house.ts';
 import { type Asking, LEAVERS } from '../../support/leavers.ts';
 import { promise } from '../../support/patience.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { dial, postBytes, sendUntilHeld } from '../../support/raw.ts';
+import { chatBody, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
 const WITHIN_MS = promise(1_000);
-let house: House;
+let cluster: TestCluster;
 
 beforeAll(async () => {
-  house = await openHouse();
+  cluster = await openTestCluster();
 });
 afterAll(endAll);
 
 /** Asks, waits until the engine is where the phase begins, leaves, and tells how long the engine went on. */
 async function leaveAt(ask: () => Promise<Asking>, phase: (request: EngineRequest) => boolean): Promise<number> {
-  const before = house.engine.requests.at(-1)?.id ?? 0;
+  const before = cluster.engine.requests.at(-1)?.id ?? 0;
   const asking = await ask();
-  const mine = await house.engine.when((request) => request.id > before, 5_000, 'the request');
+  const mine = await cluster.engine.when((request) => request.id > before, 5_000, 'the request');
   await eventually('the engine is at that phase', 10_000, () => phase(mine) || undefined);
   expect(mine.abortedAt).toBeUndefined();
   const leftAt = Date.now();
   await asking.leave();
-  const aborted = await house.engine.when(
+  const aborted = await cluster.engine.when(
     (request) => request.id === mine.id && request.abortedAt !== undefined,
     5_000,
     'the abort',
@@ -33,7 +33,7 @@ async function leaveAt(ask: () => Promise<Asking>, phase: (request: EngineReques
 }
 
 describe.each(Object.entries(LEAVERS))('%s', (_, leaver) => {
-  const ask = (body: Record<string, unknown>) => () => leaver({ url: house.gateway.url, key: house.key, body });
+  const ask = (body: Record<string, unknown>) => () => leaver({ url: cluster.gateway.url, key: cluster.key, body });
 
   it('before the first byte of a stream', async () => {
     const body = chatBody({ delayMs: 20_000 }, { stream: true });
@@ -56,14 +56,14 @@ describe.each(Object.entries(LEAVERS))('%s', (_, leaver) => {
   });
 
   it('while it waits for a node: an agent that does not take the opening', async () => {
-    const agent = house.agents[0];
+    const agent = cluster.agents[0];
     if (agent === undefined) throw new Error('no agent');
     const inFlight = (count: number) =>
       eventually(`${count} in flight`, 5_000, async () =>
-        (await house.gateway.metric('otela_requests_in_flight')) === count ? true : undefined,
+        (await cluster.gateway.metric('otela_requests_in_flight')) === count ? true : undefined,
       );
     await inFlight(0);
-    const before = house.engine.requests.at(-1)?.id ?? 0;
+    const before = cluster.engine.requests.at(-1)?.id ?? 0;
     agent.signal('SIGSTOP');
     try {
       const asking = await ask(chatBody({ delayMs: 60_000 }, { stream: true }))();
@@ -73,16 +73,16 @@ describe.each(Object.entries(LEAVERS))('%s', (_, leaver) => {
     } finally {
       agent.signal('SIGCONT');
     }
-    await house.gateway.serving(1);
+    await cluster.gateway.serving(1);
     // It comes on the same socket, so behind all that was sent for the one that left.
-    const next = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }), {
+    const next = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 1 }), {
       headers: { 'x-request-id': 'next' },
     });
     expect(next.status).toBe(200);
     await next.text();
-    const late = house.engine.requests.filter((request) => request.id > before);
+    const late = cluster.engine.requests.filter((request) => request.id > before);
     expect(late.filter(({ headers }) => headers['x-request-id'] === 'next')).toHaveLength(1);
-    await eventually('no work for nobody', WITHIN_MS, () => (house.engine.running() === 0 ? true : undefined));
+    await eventually('no work for nobody', WITHIN_MS, () => (cluster.engine.running() === 0 ? true : undefined));
   });
 });
 
@@ -90,16 +90,18 @@ it('about the time of the first token, when the answer is on its way', async () 
   const body = chatBody({ tokens: 10_000, tokensPerSecond: 100, delayMs: 8 }, { stream: true });
   const late: number[] = [];
   for (let n = 0; n < 60; n++) {
-    const before = house.engine.requests.at(-1)?.id ?? 0;
-    const socket = await dial(house.gateway.url);
-    socket.write(postBytes(`${house.gateway.url}/v1/chat/completions`, { authorization: `Bearer ${house.key}` }, body));
-    const { id } = await house.engine.when((request) => request.id > before, 5_000, 'the request');
+    const before = cluster.engine.requests.at(-1)?.id ?? 0;
+    const socket = await dial(cluster.gateway.url);
+    socket.write(
+      postBytes(`${cluster.gateway.url}/v1/chat/completions`, { authorization: `Bearer ${cluster.key}` }, body),
+    );
+    const { id } = await cluster.engine.when((request) => request.id > before, 5_000, 'the request');
     // From before the engine's first token until it must have been here, a little later each time.
     await new Promise((resolve) => setTimeout(resolve, 4 + (n % 10)));
     socket.destroy();
     const leftAt = Date.now();
     const aborted = (request: EngineRequest) => request.id === id && request.abortedAt !== undefined;
-    const { abortedAt = Number.NaN } = await house.engine.when(aborted, 5_000, 'the abort');
+    const { abortedAt = Number.NaN } = await cluster.engine.when(aborted, 5_000, 'the abort');
     if (!(abortedAt - leftAt <= WITHIN_MS)) late.push(abortedAt - leftAt);
   }
   expect(late).toEqual([]);
@@ -110,18 +112,18 @@ describe.each([
   ['in another', { te: 'trailers' }],
 ])('a client that has said more than is read, %s', (_, more) => {
   it('and resets its connection, is missed within a second', async () => {
-    const before = house.engine.requests.at(-1)?.id ?? 0;
-    const socket = await dial(house.gateway.url);
+    const before = cluster.engine.requests.at(-1)?.id ?? 0;
+    const socket = await dial(cluster.gateway.url);
     socket.on('error', () => undefined);
-    const headers = { authorization: `Bearer ${house.key}`, ...more };
-    const url = `${house.gateway.url}/v1/chat/completions`;
+    const headers = { authorization: `Bearer ${cluster.key}`, ...more };
+    const url = `${cluster.gateway.url}/v1/chat/completions`;
     socket.write(postBytes(url, headers, chatBody({ tokens: 1_000, tokensPerSecond: 20 })));
-    const { id } = await house.engine.when((request) => request.id > before, 5_000, 'the request');
+    const { id } = await cluster.engine.when((request) => request.id > before, 5_000, 'the request');
     await sendUntilHeld(socket);
     socket.resetAndDestroy();
     const leftAt = Date.now();
     const aborted = (request: EngineRequest) => request.id === id && request.abortedAt !== undefined;
-    const { abortedAt = Number.NaN } = await house.engine.when(aborted, 5_000, 'the abort');
+    const { abortedAt = Number.NaN } = await cluster.engine.when(aborted, 5_000, 'the abort');
     expect(abortedAt - leftAt).toBeLessThanOrEqual(WITHIN_MS);
   });
 });
@@ -130,13 +132,13 @@ it('a hundred clients that leave at once leave nothing running', async () => {
   const leaver = LEAVERS['fetch, aborted'];
   if (leaver === undefined) throw new Error('no such client');
   const body = chatBody({ tokens: 10_000, tokensPerSecond: 10 }, { stream: true });
-  const before = house.engine.requests.at(-1)?.id ?? 0;
+  const before = cluster.engine.requests.at(-1)?.id ?? 0;
   const askings = await Promise.all(
-    Array.from({ length: 100 }, () => leaver({ url: house.gateway.url, key: house.key, body })),
+    Array.from({ length: 100 }, () => leaver({ url: cluster.gateway.url, key: cluster.key, body })),
   );
-  await house.engine.when(() => house.engine.running() === 100, 10_000, 'a hundred requests');
+  await cluster.engine.when(() => cluster.engine.running() === 100, 10_000, 'a hundred requests');
   await Promise.all(askings.map((asking) => asking.leave()));
-  const mine = () => house.engine.requests.filter((request) => request.id > before);
-  await eventually('nothing runs', 10_000, () => (house.engine.running() === 0 ? true : undefined));
+  const mine = () => cluster.engine.requests.filter((request) => request.id > before);
+  await eventually('nothing runs', 10_000, () => (cluster.engine.running() === 0 ? true : undefined));
   expect(mine().filter((request) => request.abortedAt !== undefined)).toHaveLength(100);
 });

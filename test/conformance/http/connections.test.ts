@@ -1,9 +1,9 @@
 /** Connections: what a head may be, pipelining, and who gets a place when one client takes all it can. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startAgent } from '../../support/agent.ts';
-import { chatBody, type House, openHouse, stillServes } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { postBytes } from '../../support/raw.ts';
+import { chatBody, openTestCluster, stillServes, type TestCluster } from '../../support/test-cluster.ts';
 import { Connection } from './connection.ts';
 import { quiet } from './judge.ts';
 
@@ -11,16 +11,16 @@ const MIB = 1024 * 1024;
 /** As docs/deploy.md has it. */
 const CONNECTIONS_MAX = 4_096;
 
-let house: House;
+let cluster: TestCluster;
 beforeAll(async () => {
-  house = await openHouse();
+  cluster = await openTestCluster();
 });
 afterAll(endAll);
 
-const open = (from?: string) => Connection.open(house.gateway.url, from);
-const authorization = () => ({ authorization: `Bearer ${house.key}` });
+const open = (from?: string) => Connection.open(cluster.gateway.url, from);
+const authorization = () => ({ authorization: `Bearer ${cluster.key}` });
 const post = (body: unknown, headers: Record<string, string> = {}) =>
-  postBytes(`${house.gateway.url}/v1/chat/completions`, { ...authorization(), ...headers }, body);
+  postBytes(`${cluster.gateway.url}/v1/chat/completions`, { ...authorization(), ...headers }, body);
 
 it('a head of 1 MiB is told 431, and the client can read that', async () => {
   const connection = await open();
@@ -57,7 +57,7 @@ it.each(['CONNECT example.com:443', 'CONNECT 127.0.0.1:80'])('%s without a key i
   expect(status).toBeGreaterThanOrEqual(400);
   expect(status).toBeLessThan(500);
   connection.close();
-  expect(await stillServes(house)).toBe(200);
+  expect(await stillServes(cluster)).toBe(200);
 });
 
 it('a client that asks to go on with HTTP/2 goes on with HTTP/1.1', async () => {
@@ -163,7 +163,7 @@ it('a request that comes byte by byte is answered', async () => {
  * around it. The second half reads like a request of its own.
  */
 it('a request whose beginning came during a stream is answered, or its connection ends: its rest is never a request of its own', async () => {
-  const before = house.engine.requests.length;
+  const before = cluster.engine.requests.length;
   const inner = post(chatBody({ tokens: 1 }, { user: 'smuggled' }));
   const beginning = 'GET /nothing HTTP/1.1\r\nx-rest: ';
   const stream = JSON.stringify(chatBody({ tokens: 18, tokensPerSecond: 1 }, { stream: true }));
@@ -180,7 +180,7 @@ it('a request whose beginning came during a stream is answered, or its connectio
       connection.close();
     }),
   );
-  const executed = house.engine.requests.slice(before).filter(({ bodyStart }) => bodyStart.includes('smuggled'));
+  const executed = cluster.engine.requests.slice(before).filter(({ bodyStart }) => bodyStart.includes('smuggled'));
   expect(executed).toEqual([]);
 });
 
@@ -201,10 +201,10 @@ async function takeAll(from: string): Promise<{ close(): void }> {
 it('one client without a key takes all the connections it can: another address, a valid key and a new agent are served', async () => {
   const silent = await takeAll('127.0.0.66');
   try {
-    const asked = Array.from({ length: 5 }, () => house.ask('/v1/chat/completions', chatBody({ tokens: 1 })));
+    const asked = Array.from({ length: 5 }, () => cluster.ask('/v1/chat/completions', chatBody({ tokens: 1 })));
     expect((await Promise.all(asked)).map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
-    await startAgent({ gateways: [house.gateway.url], token: house.token, engineUrl: house.engine.url });
-    await house.gateway.serving(2, 10_000);
+    await startAgent({ gateways: [cluster.gateway.url], token: cluster.token, engineUrl: cluster.engine.url });
+    await cluster.gateway.serving(2, 10_000);
   } finally {
     silent.close();
   }
@@ -214,7 +214,7 @@ it('behind one address that is used up, silent connections make room for those t
   const silent = await takeAll('127.0.0.1');
   try {
     await eventually('an answer', 5_000, async () => {
-      const response = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
+      const response = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
       return response.status === 200 ? true : undefined;
     });
   } finally {

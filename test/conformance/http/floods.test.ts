@@ -4,9 +4,9 @@ import { FRAME_LIMITS } from '../../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { NO_USAGE } from '../../../shared/wire/usage.ts';
 import { INSPECTED, retainedMib } from '../../support/heap.ts';
-import { chatBody, type House, openHouse } from '../../support/house.ts';
 import { promise } from '../../support/patience.ts';
 import { endAll } from '../../support/processes.ts';
+import { chatBody, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 import { HandAgent, messageOf } from '../../support/tunnel/hand-agent.ts';
 import { admitted } from '../../support/tunnel/identities.ts';
 
@@ -29,13 +29,13 @@ const KEPT_MIB = 16;
 const OTHERS_FACTOR = 10;
 const OTHERS_MS = promise(50);
 
-let house: House;
+let cluster: TestCluster;
 beforeAll(async () => {
-  house = await openHouse({ gateway: { env: INSPECTED } });
+  cluster = await openTestCluster({ gateway: { env: INSPECTED } });
   await others(new Promise((resolve) => setTimeout(resolve, 500))); // the first ones warm it up
 });
 afterAll(endAll);
-afterEach(() => expect(house.gateway.process.running).toBe(true));
+afterEach(() => expect(cluster.gateway.process.running).toBe(true));
 
 const bytes = (length: number) => new Uint8Array(length).fill(7);
 const stream = 1_000_000;
@@ -115,7 +115,7 @@ interface Flooded {
 
 /** Floods for FLOOD_MS without reading, with a new socket when one is cut off. */
 async function flood(type: Flood): Promise<Flooded> {
-  const identity = await admitted(house.gateway.url, house.token);
+  const identity = await admitted(cluster.gateway.url, cluster.token);
   const message = type === 'WebSocket pings' ? bytes(125) : messageOfAll(type);
   const from = performance.now();
   let [sent, sockets, keptMib] = [0, 0, 0];
@@ -124,7 +124,7 @@ async function flood(type: Flood): Promise<Flooded> {
     return ms < FLOOD_MS || (sent < FLOOD_LEAST_BYTES && ms < FLOOD_LONGEST_MS);
   };
   while (lasts()) {
-    const agent = new HandAgent({ url: new URL(house.gateway.url) }, identity);
+    const agent = new HandAgent({ url: new URL(cluster.gateway.url) }, identity);
     const { nonce } = await agent.when('challenge');
     agent.send(agent.hello(nonce, ++sockets));
     await agent.when('welcome');
@@ -138,7 +138,7 @@ async function flood(type: Flood): Promise<Flooded> {
         await new Promise((resolve) => setTimeout(resolve, 1));
       await new Promise((resolve) => setImmediate(resolve));
     }
-    keptMib = Math.max(keptMib, await retainedMib(house.gateway.process));
+    keptMib = Math.max(keptMib, await retainedMib(cluster.gateway.process));
     // A close that waits behind what was not read.
     agent.socket.resume();
     await Promise.race([agent.closed, new Promise((resolve) => setTimeout(resolve, 100))]);
@@ -156,7 +156,7 @@ async function others(done: Promise<unknown>): Promise<number[]> {
   });
   while (!over) {
     const at = performance.now();
-    const response = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
+    const response = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
     await response.text();
     expect(response.status).toBe(200);
     times.push(performance.now() - at);
@@ -169,7 +169,7 @@ function medianOf(times: readonly number[]): number {
 }
 
 it.each<Flood>([...(Object.keys(FRAME_LIMITS) as Frame['type'][]), 'WebSocket pings'])('%s', async (type) => {
-  const before = await retainedMib(house.gateway.process);
+  const before = await retainedMib(cluster.gateway.process);
   const flooding = flood(type);
   const median = medianOf(await others(flooding));
   const { sent, sockets, keptMib } = await flooding;

@@ -3,18 +3,18 @@
  * difference is somebody else's request (request smuggling).
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { chatBody, type House, openHouse, stillServes } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
+import { chatBody, openTestCluster, stillServes, type TestCluster } from '../../support/test-cluster.ts';
 import { Connection } from './connection.ts';
 import { Judge, quiet } from './judge.ts';
 
-let house: House;
+let cluster: TestCluster;
 let judge: Judge;
 beforeAll(async () => {
-  [house, judge] = await Promise.all([openHouse(), Judge.open()]);
+  [cluster, judge] = await Promise.all([openTestCluster(), Judge.open()]);
 });
 afterAll(endAll);
-afterEach(async () => expect(await stillServes(house)).toBe(200));
+afterEach(async () => expect(await stillServes(cluster)).toBe(200));
 
 const BODY = JSON.stringify(chatBody({ tokens: 1 }));
 const LENGTH = `content-length: ${BODY.length}\r\n`;
@@ -34,8 +34,8 @@ interface Parts {
 /** A good request but for what `parts` say. */
 function request(parts: Parts = {}): string {
   const { method = 'POST', target = '/v1/chat/completions', version = 'HTTP/1.1', more = '', body = BODY } = parts;
-  const host = parts.host ?? `host: ${new URL(house.gateway.url).host}\r\n`;
-  const key = `authorization: Bearer ${house.key}\r\ncontent-type: application/json\r\n`;
+  const host = parts.host ?? `host: ${new URL(cluster.gateway.url).host}\r\n`;
+  const key = `authorization: Bearer ${cluster.key}\r\ncontent-type: application/json\r\n`;
   return `${method} ${target} ${version}\r\n${host}${key}${parts.framing ?? LENGTH}${more}\r\n${body}`;
 }
 
@@ -48,11 +48,11 @@ const TE = 'transfer-encoding: chunked\r\n';
 
 /** Sends `bytes`; gives the answers' statuses, and how many requests came to the engine. */
 async function send(bytes: string): Promise<{ statuses: number[]; asked: number; connection: Connection }> {
-  const before = house.engine.requests.length;
-  const connection = await Connection.open(house.gateway.url);
+  const before = cluster.engine.requests.length;
+  const connection = await Connection.open(cluster.gateway.url);
   connection.send(bytes);
   await quiet(connection, 300);
-  const asked = house.engine.requests.length - before;
+  const asked = cluster.engine.requests.length - before;
   // A busy machine may take longer than that between a request's arrival at the engine and its answer here.
   const answered = () => connection.ended || connection.answers.length >= asked || undefined;
   await eventually('the answers of what the engine got', 10_000, answered);
@@ -93,7 +93,7 @@ const REFUSED: Record<string, () => string> = {
   'a header line without a colon': () => request({ more: 'nocolon\r\n' }),
   'a header without a name': () => request({ more: ': value\r\n' }),
   'no Host': () => request({ host: '' }),
-  'two Host headers': () => request({ host: `host: ${new URL(house.gateway.url).host}\r\nhost: other\r\n` }),
+  'two Host headers': () => request({ host: `host: ${new URL(cluster.gateway.url).host}\r\nhost: other\r\n` }),
   'a chunk size with 0x': () => request({ framing: TE, body: chunked(`0x${BODY.length.toString(16)}`) }),
   'a chunk size with a sign': () => request({ framing: TE, body: chunked(`+${BODY.length.toString(16)}`) }),
   'a chunk size behind a space': () => request({ framing: TE, body: chunked(` ${BODY.length.toString(16)}`) }),
@@ -148,7 +148,7 @@ const ACCEPTED: Record<string, () => string> = {
   'header names in capitals': () => request({ framing: `CONTENT-LENGTH: ${BODY.length}\r\n` }),
   'no space behind the colon, and much': () => request({ framing: `content-length:${BODY.length}   \t\r\n` }),
   'empty lines before the request': () => `\r\n\r\n${request()}`,
-  'the target as a whole URL': () => request({ target: `${house.gateway.url}/v1/chat/completions` }),
+  'the target as a whole URL': () => request({ target: `${cluster.gateway.url}/v1/chat/completions` }),
 };
 
 describe('is one request, then another', () => {
@@ -157,7 +157,7 @@ describe('is one request, then another', () => {
     const { statuses, asked } = await send(bytes + request());
     expect(statuses).toEqual([200, 200]);
     expect(asked).toBe(2);
-    const [first, second] = house.engine.requests.slice(-2);
+    const [first, second] = cluster.engine.requests.slice(-2);
     expect(first?.bodySha256).toBe(second?.bodySha256);
   });
 });
@@ -179,7 +179,7 @@ describe('where node:http errs', () => {
   });
 
   it('100 Continue to a request in a pipeline stands before its answer, never inside', async () => {
-    const connection = await Connection.open(house.gateway.url);
+    const connection = await Connection.open(cluster.gateway.url);
     connection.send(request() + request({ more: 'expect: 100-continue\r\n' }) + request());
     await connection.answer(3);
     const begins = connection.text.split('HTTP/1.1 ').map((answer) => answer.slice(0, 3));

@@ -1,13 +1,13 @@
 /** Headers pass by an allow-list, both ways. */
 import { writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { chatBody, type House, openHouse } from '../../support/house.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
 import { raw } from '../../support/raw.ts';
+import { chatBody, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
-let house: House;
+let cluster: TestCluster;
 beforeAll(async () => {
-  house = await openHouse({
+  cluster = await openTestCluster({
     engine: {
       apiKey: 'the-engines-own-key',
       behaviour: {
@@ -29,10 +29,10 @@ async function keyFile(): Promise<string> {
 
 it('a header of the engine comes with the bytes that it had, UTF-8 and Latin-1', async () => {
   // Not `close`, which is for workerd's HTTP.
-  const headers = { authorization: `Bearer ${house.key}`, connection: 'keep-alive' };
+  const headers = { authorization: `Bearer ${cluster.key}`, connection: 'keep-alive' };
   const typeOf = async (name: string, type: string, body: object) => {
-    house.engine.control({ headers: { 'content-type': `${type}; name="${name}"` } }, 1);
-    const url = `${house.gateway.url}/v1/chat/completions`;
+    cluster.engine.control({ headers: { 'content-type': `${type}; name="${name}"` } }, 1);
+    const url = `${cluster.gateway.url}/v1/chat/completions`;
     return (await raw(url, { headers, body: JSON.stringify(body) })).headers['content-type'];
   };
   // Node reads a letter of a header as a byte, and writes it so where a length is known; of the stand-in's streams it writes UTF-8.
@@ -48,65 +48,65 @@ it('a header of the engine comes with the bytes that it had, UTF-8 and Latin-1',
 });
 
 it('the client’s key never reaches the engine; the agent brings the engine’s own', async () => {
-  const response = await house.ask('/v1/chat/completions', chatBody());
+  const response = await cluster.ask('/v1/chat/completions', chatBody());
   expect(response.status).toBe(200);
-  const seen = house.engine.requests.at(-1);
+  const seen = cluster.engine.requests.at(-1);
   expect(seen?.headers.authorization).toBe('Bearer the-engines-own-key');
-  expect(JSON.stringify(seen?.headers)).not.toContain(house.key);
+  expect(JSON.stringify(seen?.headers)).not.toContain(cluster.key);
 });
 
 it('no secret and no private header of the client reaches the engine, in any spelling', async () => {
   const secret = {
-    'x-api-key': house.key,
-    'api-key': house.key,
+    'x-api-key': cluster.key,
+    'api-key': cluster.key,
     cookie: 'session=1',
     'x-forwarded-for': '10.0.0.1',
     forwarded: 'for=10.0.0.1',
   };
-  await house.ask('/v1/chat/completions', chatBody(), {
+  await cluster.ask('/v1/chat/completions', chatBody(), {
     headers: { ...secret, 'x-real-ip': '10.0.0.1', 'cf-connecting-ip': '10.0.0.1' },
   });
-  const seen = house.engine.requests.at(-1)?.headers ?? {};
+  const seen = cluster.engine.requests.at(-1)?.headers ?? {};
   for (const name of [...Object.keys(secret), 'x-real-ip', 'cf-connecting-ip'])
     expect(seen, name).not.toHaveProperty(name);
-  expect(JSON.stringify(seen)).not.toContain(house.key);
+  expect(JSON.stringify(seen)).not.toContain(cluster.key);
 });
 
 it('the content type reaches the engine as it was', async () => {
-  await house.ask('/v1/chat/completions', chatBody(), {
+  await cluster.ask('/v1/chat/completions', chatBody(), {
     headers: { 'content-type': 'application/json; charset=utf-8' },
   });
-  expect(house.engine.requests.at(-1)?.headers['content-type']).toBe('application/json; charset=utf-8');
+  expect(cluster.engine.requests.at(-1)?.headers['content-type']).toBe('application/json; charset=utf-8');
 });
 
 it('the engine is asked to compress nothing, whatever the client could read', async () => {
-  await house.ask('/v1/chat/completions', chatBody(), { headers: { 'accept-encoding': 'gzip, br' } });
-  expect(house.engine.requests.at(-1)?.headers['accept-encoding']).toBe('identity');
+  await cluster.ask('/v1/chat/completions', chatBody(), { headers: { 'accept-encoding': 'gzip, br' } });
+  expect(cluster.engine.requests.at(-1)?.headers['accept-encoding']).toBe('identity');
 });
 
 it('a well formed x-request-id is kept, reaches the engine and comes back', async () => {
-  const response = await house.ask('/v1/chat/completions', chatBody(), {
+  const response = await cluster.ask('/v1/chat/completions', chatBody(), {
     headers: { 'x-request-id': 'my-request_1.2' },
   });
   expect(response.headers.get('x-request-id')).toBe('my-request_1.2');
-  expect(house.engine.requests.at(-1)?.headers['x-request-id']).toBe('my-request_1.2');
+  expect(cluster.engine.requests.at(-1)?.headers['x-request-id']).toBe('my-request_1.2');
 });
 
 it.each(['', 'with spaces in it', 'x'.repeat(300), 'a\tb', '"quoted"'])(
   'an ill-formed x-request-id (%j) is replaced by one of ours',
   async (id) => {
-    const response = await house.ask('/v1/chat/completions', chatBody(), { headers: { 'x-request-id': id } });
+    const response = await cluster.ask('/v1/chat/completions', chatBody(), { headers: { 'x-request-id': id } });
     const given = response.headers.get('x-request-id') ?? '';
     expect(given).toMatch(/^[\w.-]{8,128}$/);
     expect(given).not.toBe(id);
-    expect(house.engine.requests.at(-1)?.headers['x-request-id']).toBe(given);
+    expect(cluster.engine.requests.at(-1)?.headers['x-request-id']).toBe(given);
   },
 );
 
 it('requests without an id get different ones, errors too', async () => {
   const ids = new Set<string | null>();
   for (const body of [chatBody(), chatBody(), '{bad', chatBody({}, { model: 'nobody/serves-this' })]) {
-    ids.add((await house.ask('/v1/chat/completions', body)).headers.get('x-request-id'));
+    ids.add((await cluster.ask('/v1/chat/completions', body)).headers.get('x-request-id'));
   }
   expect(ids.size).toBe(4);
   expect(ids).not.toContain(null);
@@ -115,7 +115,7 @@ it('requests without an id get different ones, errors too', async () => {
 it('what only reads has an id too, HEAD as well as GET', async () => {
   for (const path of ['/v1/models', '/v1/registry/nodes']) {
     for (const method of ['GET', 'HEAD']) {
-      const response = await house.ask(path, undefined, { method });
+      const response = await cluster.ask(path, undefined, { method });
       expect([response.status, response.headers.get('x-request-id')], `${method} ${path}`).toEqual([200, ANY_ID]);
       await response.text();
     }
@@ -123,8 +123,8 @@ it('what only reads has an id too, HEAD as well as GET', async () => {
 });
 
 it('the answer tells node, provider and the stages of its way, and hides the engine’s other headers', async () => {
-  const response = await house.ask('/v1/chat/completions', chatBody());
-  const [node] = await house.gateway.nodes();
+  const response = await cluster.ask('/v1/chat/completions', chatBody());
+  const [node] = await cluster.gateway.nodes();
   expect(response.headers.get('x-otela-node')).toBe(node?.session);
   expect(response.headers.get('x-otela-provider')).toBe('lab');
   expect(response.headers.get('x-otela-attempts')).toBe('1');
@@ -137,7 +137,7 @@ it('the answer tells node, provider and the stages of its way, and hides the eng
 });
 
 it('a stream is told to proxies as one that must not be buffered', async () => {
-  const response = await house.ask('/v1/chat/completions', chatBody({ tokens: 2 }, { stream: true }));
+  const response = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 2 }, { stream: true }));
   expect(response.headers.get('content-type')).toContain('text/event-stream');
   expect(response.headers.get('cache-control')).toContain('no-cache');
   expect(response.headers.get('x-accel-buffering')).toBe('no');
@@ -145,8 +145,8 @@ it('a stream is told to proxies as one that must not be buffered', async () => {
 });
 
 it('an engine’s retry-after passes', async () => {
-  house.engine.control({ status: 429, headers: { 'retry-after': '7' } }, 1);
-  const response = await house.ask('/v1/chat/completions', chatBody());
+  cluster.engine.control({ status: 429, headers: { 'retry-after': '7' } }, 1);
+  const response = await cluster.ask('/v1/chat/completions', chatBody());
   expect(response.status).toBe(429);
   expect(response.headers.get('retry-after')).toBe('7');
   await response.text();

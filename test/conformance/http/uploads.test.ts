@@ -2,24 +2,24 @@
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { chatBody, envelopeOf, type House, openHouse } from '../../support/house.ts';
 import { promise } from '../../support/patience.ts';
 import { endAll } from '../../support/processes.ts';
 import { dial } from '../../support/raw.ts';
+import { chatBody, envelopeOf, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
 const MIB = 1024 * 1024;
 const STALL_MS = promise(2_000);
 
-let house: House;
+let cluster: TestCluster;
 beforeAll(async () => {
   const env = { BODY_STALL_MS: String(STALL_MS), BODY_UPLOADS_BYTES: String(32 * MIB) };
-  house = await openHouse({ gateway: { env } });
+  cluster = await openTestCluster({ gateway: { env } });
 });
 afterAll(endAll);
 
 function head(more: string): string {
-  const { host } = new URL(house.gateway.url);
-  return `POST /v1/chat/completions HTTP/1.1\r\nhost: ${host}\r\nauthorization: Bearer ${house.key}\r\ncontent-type: application/json\r\n${more}\r\n`;
+  const { host } = new URL(cluster.gateway.url);
+  return `POST /v1/chat/completions HTTP/1.1\r\nhost: ${host}\r\nauthorization: Bearer ${cluster.key}\r\ncontent-type: application/json\r\n${more}\r\n`;
 }
 
 /** Until there is a whole JSON body. */
@@ -33,11 +33,11 @@ async function answerOf(socket: Socket): Promise<string> {
 }
 
 it('who announces much and sends nothing keeps nobody out, and is given up', async () => {
-  const idle = [await dial(house.gateway.url), await dial(house.gateway.url)];
+  const idle = [await dial(cluster.gateway.url), await dial(cluster.gateway.url)];
   const answers = idle.map((socket) => answerOf(socket));
   for (const socket of idle) socket.write(`${head(`content-length: ${26 * MIB}\r\n`)}{"model":"m"`);
   const large = chatBody({ tokens: 1 }, { padding: 'x'.repeat(2 * MIB) });
-  expect((await house.ask('/v1/chat/completions', large)).status).toBe(200);
+  expect((await cluster.ask('/v1/chat/completions', large)).status).toBe(200);
   for (const answer of await Promise.all(answers)) {
     expect(answer).toMatch(/^HTTP\/1\.1 408 /);
     expect(answer).toContain('"code":"request_timeout"');
@@ -47,7 +47,7 @@ it('who announces much and sends nothing keeps nobody out, and is given up', asy
 
 it('a large body at a bad line’s pace is not given up', async () => {
   const body = JSON.stringify(chatBody({ tokens: 1 }, { padding: 'x'.repeat(2 * MIB) }));
-  const socket = await dial(house.gateway.url);
+  const socket = await dial(cluster.gateway.url);
   const answer = answerOf(socket);
   socket.write(head(`content-length: ${body.length}\r\n`));
   const step = Math.ceil(body.length / 4);
@@ -60,7 +60,7 @@ it('a large body at a bad line’s pace is not given up', async () => {
 });
 
 it('chunks that are none are the client’s mistake, and are not asked about again', async () => {
-  const socket = await dial(house.gateway.url);
+  const socket = await dial(cluster.gateway.url);
   const answer = answerOf(socket);
   socket.write(`${head('transfer-encoding: chunked\r\n')}zz\r\n{"model":"m"}\r\n0\r\n\r\n`);
   const text = await answer;
@@ -78,7 +78,7 @@ it.each([
     (text: string) => `${(text.length + 9).toString(16)}\r\n${text}`,
   ],
 ])('a small body that stops, %s, is given up', async (_, framing, written) => {
-  const socket = await dial(house.gateway.url);
+  const socket = await dial(cluster.gateway.url);
   const answer = answerOf(socket);
   socket.write(`${head(framing(100))}${written('{"model":"m"')}`);
   const text = await answer;
@@ -89,20 +89,20 @@ it.each([
 
 it('hundreds of bodies that stop two bytes before their end hold a bounded memory, and keep nobody out', async () => {
   const body = JSON.stringify(chatBody({ tokens: 1 }, { padding: 'x'.repeat(MIB - 1_000) }));
-  const before = house.gateway.memoryMib();
-  const sockets = await Promise.all(Array.from({ length: 200 }, () => dial(house.gateway.url)));
+  const before = cluster.gateway.memoryMib();
+  const sockets = await Promise.all(Array.from({ length: 200 }, () => dial(cluster.gateway.url)));
   for (const socket of sockets) socket.on('error', () => {}).resume();
   const bytes = Buffer.from(head(`content-length: ${body.length}\r\n`) + body.slice(0, -2));
   let most = 0;
   for (let at = 0; at < sockets.length; at += 100) {
     for (const socket of sockets.slice(at, at + 100)) socket.write(bytes);
     await new Promise((resolve) => setTimeout(resolve, 200)); // the pace
-    most = Math.max(most, house.gateway.memoryMib());
+    most = Math.max(most, cluster.gateway.memoryMib());
   }
   const large = chatBody({ tokens: 1 }, { padding: 'x'.repeat(MIB / 2) });
-  const asked = await Promise.all(Array.from({ length: 5 }, () => house.ask('/v1/chat/completions', large)));
+  const asked = await Promise.all(Array.from({ length: 5 }, () => cluster.ask('/v1/chat/completions', large)));
   expect(asked.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
-  most = Math.max(most, house.gateway.memoryMib());
+  most = Math.max(most, cluster.gateway.memoryMib());
   // 32 MiB that they may hold, twice that as garbage, and what 200 connections hold in three sockets each. All bodies are 200 MiB.
   expect(most - before).toBeLessThan(220);
   for (const socket of sockets) socket.destroy();

@@ -1,19 +1,19 @@
 /** Anthropic's own client on /v1/messages. */
 import Anthropic from '@anthropic-ai/sdk';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type House, MODEL, openHouse } from '../../support/house.ts';
 import { endAll } from '../../support/processes.ts';
+import { MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
-let house: House;
+let cluster: TestCluster;
 const user = [{ role: 'user' as const, content: 'Say something.' }];
 
 beforeAll(async () => {
-  house = await openHouse();
+  cluster = await openTestCluster();
 });
 afterAll(endAll);
 
 const client = (more: object = {}) =>
-  new Anthropic({ baseURL: house.gateway.url, authToken: house.key, apiKey: null, maxRetries: 0, ...more });
+  new Anthropic({ baseURL: cluster.gateway.url, authToken: cluster.key, apiKey: null, maxRetries: 0, ...more });
 
 it('gets a message with its usage', async () => {
   const message = await client().messages.create({ model: MODEL, max_tokens: 5, messages: user });
@@ -33,7 +33,7 @@ it('streams a message', async () => {
 });
 
 it('counts the tokens of a message', async () => {
-  const { input_tokens } = await client({ apiKey: house.key, authToken: null }).messages.countTokens({
+  const { input_tokens } = await client({ apiKey: cluster.key, authToken: null }).messages.countTokens({
     model: MODEL,
     messages: user,
   });
@@ -41,7 +41,7 @@ it('counts the tokens of a message', async () => {
 });
 
 it('brings its key in x-api-key, as it does by default', async () => {
-  const message = await client({ apiKey: house.key, authToken: null }).messages.create({
+  const message = await client({ apiKey: cluster.key, authToken: null }).messages.create({
     model: MODEL,
     max_tokens: 2,
     messages: user,

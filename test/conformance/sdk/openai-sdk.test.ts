@@ -3,19 +3,19 @@ import dns from 'node:dns';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { sealedFetch } from '../../../clients/seal/index.ts';
-import { type House, MODEL, openHouse } from '../../support/house.ts';
 import { endAll } from '../../support/processes.ts';
 import { type ProviderRoot, providerRoot } from '../../support/provider-root.ts';
+import { MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
-let house: House;
+let cluster: TestCluster;
 let root: ProviderRoot;
 const clients: Record<string, () => OpenAI> = {
-  'straight at the engine': () => new OpenAI({ baseURL: `${house.engine.url}/v1`, apiKey: 'none', maxRetries: 0 }),
-  'through the gateway': () => new OpenAI({ baseURL: house.base, apiKey: house.key, maxRetries: 0 }),
+  'straight at the engine': () => new OpenAI({ baseURL: `${cluster.engine.url}/v1`, apiKey: 'none', maxRetries: 0 }),
+  'through the gateway': () => new OpenAI({ baseURL: cluster.base, apiKey: cluster.key, maxRetries: 0 }),
   'sealed, through the gateway': () =>
     new OpenAI({
-      baseURL: house.base,
-      apiKey: house.key,
+      baseURL: cluster.base,
+      apiKey: cluster.key,
       maxRetries: 0,
       fetch: sealedFetch({ pins: { [root.provider]: root.pin } }),
     }),
@@ -32,7 +32,7 @@ const weather = {
 
 beforeAll(async () => {
   root = await providerRoot('lab');
-  house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile] });
+  cluster = await openTestCluster({ agentArgs: ['--delegate-file', root.delegateFile] });
 });
 afterAll(endAll);
 
@@ -182,14 +182,14 @@ describe.each(Object.keys(clients))('the openai SDK %s', (name) => {
 });
 
 it('an unknown key raises AuthenticationError with our code', async () => {
-  const client = new OpenAI({ baseURL: house.base, apiKey: 'sk-not-a-key', maxRetries: 0 });
+  const client = new OpenAI({ baseURL: cluster.base, apiKey: 'sk-not-a-key', maxRetries: 0 });
   const asked = client.chat.completions.create({ model: MODEL, messages: user });
   await expect(asked).rejects.toBeInstanceOf(OpenAI.AuthenticationError);
   await expect(asked).rejects.toMatchObject({ status: 401, code: 'invalid_api_key' });
 });
 
 it('an unknown model has our code, and the error carries the request id', async () => {
-  const client = new OpenAI({ baseURL: house.base, apiKey: house.key, maxRetries: 0 });
+  const client = new OpenAI({ baseURL: cluster.base, apiKey: cluster.key, maxRetries: 0 });
   const asked = client.chat.completions.create({ model: 'nobody/serves-this', messages: user });
   await expect(asked).rejects.toMatchObject({ code: 'model_not_found', requestID: expect.stringMatching(/\S/) });
 });
@@ -204,8 +204,8 @@ it('the SDK takes the other address of a name whose first is dead, without a try
         ? call(null, addresses)
         : call(null, '127.0.0.2', 4)) as unknown as typeof dns.lookup);
   try {
-    const baseURL = `http://two-addresses.test:${new URL(house.base).port}/v1`;
-    const client = new OpenAI({ baseURL, apiKey: house.key, maxRetries: 0 });
+    const baseURL = `http://two-addresses.test:${new URL(cluster.base).port}/v1`;
+    const client = new OpenAI({ baseURL, apiKey: cluster.key, maxRetries: 0 });
     const answer = await client.chat.completions.create({ model: MODEL, messages: user });
     expect(answer.choices[0]?.message.content).toContain('stand-in');
     expect(lookup).toHaveBeenCalled();

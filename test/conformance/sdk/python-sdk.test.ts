@@ -2,27 +2,30 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { pythonWith } from '../../support/abilities.ts';
-import { type House, MODEL, openHouse } from '../../support/house.ts';
 import { promise } from '../../support/patience.ts';
 import { endAll, Managed } from '../../support/processes.ts';
+import { MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 import { ROOT } from '../../support/where.ts';
 
 const python = pythonWith(ROOT, 'openai');
-let house: House | undefined;
+let cluster: TestCluster | undefined;
 
 beforeAll(async () => {
-  if (python !== undefined) house = await openHouse();
+  if (python !== undefined) cluster = await openTestCluster();
 });
 afterAll(endAll);
 
 it('does all it can do through the gateway', async ({ skip }) => {
-  if (python === undefined || house === undefined) {
+  if (python === undefined || cluster === undefined) {
     return skip('no Python with the openai package: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv');
   }
-  const { engine } = house;
-  const run = new Managed([python, join(ROOT, 'test/conformance/sdk/python-sdk.py'), house.base, house.key, MODEL], {
-    label: 'python',
-  });
+  const { engine } = cluster;
+  const run = new Managed(
+    [python, join(ROOT, 'test/conformance/sdk/python-sdk.py'), cluster.base, cluster.key, MODEL],
+    {
+      label: 'python',
+    },
+  );
   const { code } = await run.end(50_000);
   const leftAt = Date.now();
   expect(code, run.output).toBe(0);
@@ -50,7 +53,7 @@ it('does all it can do through the gateway', async ({ skip }) => {
 });
 
 it('takes the other address of a name whose first is dead, without a try of its own', async ({ skip }) => {
-  if (python === undefined || house === undefined) return skip('no Python with the openai package');
+  if (python === undefined || cluster === undefined) return skip('no Python with the openai package');
   // Nothing listens on 127.0.0.2, and the gateway on 127.0.0.1 alone.
   const code = `import openai, socket, sys
 known = socket.getaddrinfo
@@ -60,15 +63,15 @@ def two(host, port, *more, **named):
 socket.getaddrinfo = two
 c = openai.OpenAI(base_url=f'http://two-addresses.test:{sys.argv[1]}/v1', api_key=sys.argv[2], max_retries=0)
 print(c.chat.completions.create(model=sys.argv[3], messages=[]).choices[0].message.content)`;
-  const run = new Managed([python, '-c', code, new URL(house.base).port, house.key, MODEL], { label: 'python' });
+  const run = new Managed([python, '-c', code, new URL(cluster.base).port, cluster.key, MODEL], { label: 'python' });
   expect(await run.end(20_000), run.output).toMatchObject({ code: 0 });
   expect(run.output).toContain('stand-in');
 });
 
 it('runs batches, of a file sent whole and of one sent in parts', async ({ skip }) => {
-  if (python === undefined || house === undefined) return skip('no Python with the openai package');
+  if (python === undefined || cluster === undefined) return skip('no Python with the openai package');
   const run = new Managed(
-    [python, join(ROOT, 'test/conformance/sdk/python-batches.py'), house.base, house.key, MODEL],
+    [python, join(ROOT, 'test/conformance/sdk/python-batches.py'), cluster.base, cluster.key, MODEL],
     {
       label: 'python',
     },

@@ -4,9 +4,9 @@ import { afterAll, expect, it } from 'vitest';
 import { pythonWith } from '../../support/abilities.ts';
 import { text as wordsOf } from '../../support/engine/words.ts';
 import { evidenceArgs } from '../../support/evidence-helper.ts';
-import { MODEL, openHouse } from '../../support/house.ts';
 import { endAll, eventually, Managed } from '../../support/processes.ts';
 import { providerRoot } from '../../support/provider-root.ts';
+import { MODEL, openTestCluster } from '../../support/test-cluster.ts';
 import { ROOT } from '../../support/where.ts';
 
 const python = pythonWith(ROOT, 'pyhpke');
@@ -32,14 +32,14 @@ it('seals chats, streams and the rest, sync and async, and refuses what it canno
   if (python === undefined)
     return skip('no Python with the pyhpke package: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv');
   const root = await providerRoot('lab');
-  const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile] });
-  await house.gateway.admin('PUT', `models/${encodeURIComponent(MODEL)}`, { aliases: ['fast'] });
-  await house.gateway.admin('PATCH', `catalogue/${encodeURIComponent(MODEL)}`, { sunset_at: '2046-06-30T00:00:00Z' });
+  const cluster = await openTestCluster({ agentArgs: ['--delegate-file', root.delegateFile] });
+  await cluster.gateway.admin('PUT', `models/${encodeURIComponent(MODEL)}`, { aliases: ['fast'] });
+  await cluster.gateway.admin('PATCH', `catalogue/${encodeURIComponent(MODEL)}`, { sunset_at: '2046-06-30T00:00:00Z' });
   await eventually('the alias is known', 20_000, async () => {
-    const listed = await house.ask('/v1/otela/seal?model=fast');
+    const listed = await cluster.ask('/v1/otela/seal?model=fast');
     return (await listed.text()).includes(MODEL) || undefined;
   });
-  const said = await saidBy('sealed-python.py', house.base, house.key, MODEL, root.provider, root.pin);
+  const said = await saidBy('sealed-python.py', cluster.base, cluster.key, MODEL, root.provider, root.pin);
   expect(said).toEqual({
     chat: ['This is a stand-in engine', 'pinned'],
     stream: 'This is a stand-in engine',
@@ -62,14 +62,16 @@ it('seals chats, streams and the rest, sync and async, and refuses what it canno
     async: 'This is a stand-in engine',
     'async plain': 'plain_answer',
   });
-  expect(house.gateway.process.output).not.toContain('python-canary-41c7');
+  expect(cluster.gateway.process.output).not.toContain('python-canary-41c7');
 });
 
 it('seals to nodes alone whose evidence a verifier takes, sync and async', async ({ skip }) => {
   if (python === undefined) return skip('no Python with the pyhpke package');
   const root = await providerRoot('lab');
-  const house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile, ...(await evidenceArgs())] });
-  const said = await saidBy('sealed-python-evidence.py', house.base, house.key, MODEL, root.provider, root.pin);
+  const cluster = await openTestCluster({
+    agentArgs: ['--delegate-file', root.delegateFile, ...(await evidenceArgs())],
+  });
+  const said = await saidBy('sealed-python-evidence.py', cluster.base, cluster.key, MODEL, root.provider, root.pin);
   expect(said).toEqual({
     sync: ['length', 'length'],
     async: ['length', 'length'],
@@ -87,13 +89,13 @@ it('seals to nodes alone whose evidence a verifier takes, sync and async', async
 it('goes on at another candidate, sync and async, and takes none that was not asked for', async ({ skip }) => {
   if (python === undefined) return skip('no Python with the pyhpke package');
   const root = await providerRoot('lab');
-  const house = await openHouse({
+  const cluster = await openTestCluster({
     nodes: 2,
     engine: { behaviour: { tokens: 30 } },
     agentArgs: ['--delegate-file', root.delegateFile],
   });
-  house.engine.control({ fault: 'reset', afterTokens: 9, tokensPerSecond: 100 });
-  const said = await saidBy('sealed-python-resume.py', house.base, house.key, MODEL, root.provider, root.pin);
+  cluster.engine.control({ fault: 'reset', afterTokens: 9, tokensPerSecond: 100 });
+  const said = await saidBy('sealed-python-resume.py', cluster.base, cluster.key, MODEL, root.provider, root.pin);
   const whole = wordsOf(30);
   expect(said).toEqual({
     sync: [whole],

@@ -4,26 +4,26 @@ import OpenAI from 'openai';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type SealOptions, sealedFetch } from '../../../clients/seal/index.ts';
 import { startAgent } from '../../support/agent.ts';
-import { type House, MODEL, openHouse } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { type ProviderRoot, providerRoot } from '../../support/provider-root.ts';
+import { MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
 const WORD = 'canary-sdk-6b20';
 const user = [{ role: 'user' as const, content: WORD }];
-let house: House;
+let cluster: TestCluster;
 let root: ProviderRoot;
 
 beforeAll(async () => {
   root = await providerRoot('lab');
-  house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile] });
+  cluster = await openTestCluster({ agentArgs: ['--delegate-file', root.delegateFile] });
 });
 afterAll(endAll);
 
 const sealed = (more: SealOptions = {}) => sealedFetch({ pins: { [root.provider]: root.pin }, ...more });
 const anthropic = () =>
-  new Anthropic({ baseURL: house.gateway.url, authToken: house.key, apiKey: null, maxRetries: 0, fetch: sealed() });
+  new Anthropic({ baseURL: cluster.gateway.url, authToken: cluster.key, apiKey: null, maxRetries: 0, fetch: sealed() });
 const openai = (maxRetries: number, more: SealOptions = {}) =>
-  new OpenAI({ baseURL: house.base, apiKey: house.key, maxRetries, fetch: sealed(more) });
+  new OpenAI({ baseURL: cluster.base, apiKey: cluster.key, maxRetries, fetch: sealed(more) });
 
 it('Anthropic’s client gets messages, streams, counts and errors', async () => {
   const { data: message, response } = await anthropic()
@@ -37,24 +37,24 @@ it('Anthropic’s client gets messages, streams, counts and errors', async () =>
   await expect(
     anthropic().messages.create({ model: 'nobody/serves-this', max_tokens: 1, messages: user }),
   ).rejects.toBeInstanceOf(Anthropic.NotFoundError);
-  expect(house.gateway.process.output).not.toContain(WORD);
+  expect(cluster.gateway.process.output).not.toContain(WORD);
 });
 
 it('a request that the only engine broke off is sealed again by the SDK’s retry, and answered', async () => {
-  const before = house.engine.requests.length;
-  house.engine.control({ fault: 'reset', afterTokens: 2 }, 1);
+  const before = cluster.engine.requests.length;
+  cluster.engine.control({ fault: 'reset', afterTokens: 2 }, 1);
   const answer = await openai(2).chat.completions.create({ model: MODEL, messages: user });
   expect(answer.choices[0]?.message.content).toContain('stand-in');
-  expect(house.engine.requests.length - before).toBe(2);
+  expect(cluster.engine.requests.length - before).toBe(2);
 });
 
 it('another name of a model is refused before anything is sent, or taken where the caller allows it', async () => {
-  await house.gateway.admin('PUT', `models/${encodeURIComponent(MODEL)}`, { aliases: ['fast'] });
+  await cluster.gateway.admin('PUT', `models/${encodeURIComponent(MODEL)}`, { aliases: ['fast'] });
   const ask = (more: SealOptions) => openai(0, more).chat.completions.create({ model: 'fast', messages: user });
   await eventually('the alias is known', 20_000, async () => {
-    const before = house.engine.requests.length;
+    const before = cluster.engine.requests.length;
     const error: unknown = await ask({}).catch((caught: unknown) => caught);
-    expect(house.engine.requests.length).toBe(before);
+    expect(cluster.engine.requests.length).toBe(before);
     const cause = error instanceof Error ? error.cause : undefined;
     return (typeof cause === 'object' && cause !== null && 'code' in cause && cause.code === 'alias') || undefined;
   });
@@ -63,9 +63,9 @@ it('another name of a model is refused before anything is sent, or taken where t
 });
 
 it('a key that may use some models alone may seal to them, and to no other', async () => {
-  const key = await house.gateway.createKey('few', { models: [MODEL] });
+  const key = await cluster.gateway.createKey('few', { models: [MODEL] });
   const ask = (model: string) =>
-    sealed()(`${house.base}/chat/completions`, {
+    sealed()(`${cluster.base}/chat/completions`, {
       method: 'POST',
       headers: { authorization: `Bearer ${key}` },
       body: JSON.stringify({ model, messages: user }),
@@ -76,13 +76,16 @@ it('a key that may use some models alone may seal to them, and to no other', asy
 
 it('a model that ends says so under the seal, too', async () => {
   const one = `catalogue/${encodeURIComponent(MODEL)}`;
-  await house.gateway.admin('PATCH', one, { deprecated_at: '2026-01-31T00:00:00Z', sunset_at: '2046-06-30T00:00:00Z' });
+  await cluster.gateway.admin('PATCH', one, {
+    deprecated_at: '2026-01-31T00:00:00Z',
+    sunset_at: '2046-06-30T00:00:00Z',
+  });
   const told = await eventually('answers say it', 20_000, async () => {
     const { response } = await openai(2).chat.completions.create({ model: MODEL, messages: user }).withResponse();
     return response.headers.has('sunset') ? response.headers : undefined;
   });
   expect([told.get('deprecation'), told.get('sunset')]).toEqual(['@1769817600', 'Sat, 30 Jun 2046 00:00:00 GMT']);
-  await house.gateway.admin('DELETE', one);
+  await cluster.gateway.admin('DELETE', one);
 });
 
 it('an engine’s own conflict is told as it is', async () => {
@@ -95,16 +98,16 @@ it('an engine’s own conflict is told as it is', async () => {
 });
 
 it('whom the body trusts may see it, and no one else: the client says that for a body that is not read', async () => {
-  const token = await house.gateway.createJoinToken('psi', 'merlin');
-  await startAgent({ gateways: [house.gateway.url], token, engineUrl: house.engine.url });
-  await house.gateway.serving(2);
-  const listed = await house.ask(`/v1/otela/seal?model=${encodeURIComponent(MODEL)}&provider=psi`);
+  const token = await cluster.gateway.createJoinToken('psi', 'merlin');
+  await startAgent({ gateways: [cluster.gateway.url], token, engineUrl: cluster.engine.url });
+  await cluster.gateway.serving(2);
+  const listed = await cluster.ask(`/v1/otela/seal?model=${encodeURIComponent(MODEL)}&provider=psi`);
   expect(await listed.json()).toMatchObject({ data: [{ provider: 'psi' }] });
   const fetching = sealedFetch({ pins: undefined });
   const ask = (trusted: unknown, headers: Record<string, string> = {}) =>
-    fetching(`${house.base}/chat/completions`, {
+    fetching(`${cluster.base}/chat/completions`, {
       method: 'POST',
-      headers: { authorization: `Bearer ${house.key}`, ...headers },
+      headers: { authorization: `Bearer ${cluster.key}`, ...headers },
       body: JSON.stringify({ model: MODEL, messages: user, metadata: { otela_trusted_providers: trusted } }),
     });
   for (const provider of ['lab', 'psi', 'lab', 'psi', 'lab', 'psi'])

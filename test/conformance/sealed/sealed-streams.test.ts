@@ -2,14 +2,14 @@
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type SealNode, type SealOptions, sealedFetch } from '../../../clients/seal/index.ts';
-import { FRAME, FrameSplitter, frame, type ResponseFrame } from '../../../shared/seal/response-frames.ts';
+import { buildFrame, FRAME, FrameSplitter, type ResponseFrame } from '../../../shared/seal/response-frames.ts';
 import { startAgent } from '../../support/agent.ts';
 import { text as wordsOf } from '../../support/engine/words.ts';
 import { type Engine, startEngine } from '../../support/engine.ts';
-import { type House, MODEL, openHouse } from '../../support/house.ts';
 import { atEnd, endAll, eventually, type Managed } from '../../support/processes.ts';
 import { type ProviderRoot, providerRoot } from '../../support/provider-root.ts';
 import { hear } from '../../support/streams.ts';
+import { MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
 const TOKENS = 40;
 /** Engines say so much and wait to be broken: no test depends on how fast anything is. */
@@ -29,17 +29,17 @@ interface Node {
   agent: Managed;
 }
 
-let house: House;
+let cluster: TestCluster;
 let root: ProviderRoot;
 const nodes: Node[] = [];
 beforeAll(async () => {
   root = await providerRoot('lab');
-  house = await openHouse({
+  cluster = await openTestCluster({
     engine: { behaviour: { tokens: TOKENS } },
     agentArgs: ['--delegate-file', root.delegateFile],
   });
-  const [agent] = house.agents;
-  if (agent !== undefined) nodes.push({ engine: house.engine, agent });
+  const [agent] = cluster.agents;
+  if (agent !== undefined) nodes.push({ engine: cluster.engine, agent });
   await addNode();
 });
 afterAll(endAll);
@@ -48,15 +48,20 @@ async function addNode(): Promise<void> {
   const engine = await startEngine({ models: [MODEL], behaviour: { tokens: TOKENS } });
   atEnd(() => engine.close());
   const args = ['--delegate-file', root.delegateFile];
-  const agent = await startAgent({ gateways: [house.gateway.url], token: house.token, engineUrl: engine.url, args });
+  const agent = await startAgent({
+    gateways: [cluster.gateway.url],
+    token: cluster.token,
+    engineUrl: engine.url,
+    args,
+  });
   nodes.push({ engine, agent });
-  await house.gateway.serving(nodes.length);
+  await cluster.gateway.serving(nodes.length);
 }
 
 /** Until a request can be sealed to each of the nodes: a node that the last test broke, or a busy machine held up, is back then. */
 async function allListed(): Promise<void> {
   await eventually('the gateway lists the nodes', 30_000, async () => {
-    const listed = await house.ask(`/v1/otela/seal?model=${MODEL}`);
+    const listed = await cluster.ask(`/v1/otela/seal?model=${MODEL}`);
     return (await listed.text()).split('"session"').length === nodes.length + 1 || undefined;
   });
 }
@@ -83,9 +88,9 @@ async function told(breaks: (node: Node | undefined) => Promise<void>, more: Sea
   await allListed();
   const seen: SealNode[] = [];
   const fetching = sealing({ onAnswer: (node) => void seen.push(node), ...more });
-  const response = await fetching(`${house.base}/chat/completions`, {
+  const response = await fetching(`${cluster.base}/chat/completions`, {
     method: 'POST',
-    headers: { authorization: `Bearer ${house.key}`, 'content-type': 'application/json' },
+    headers: { authorization: `Bearer ${cluster.key}`, 'content-type': 'application/json' },
     body: JSON.stringify({ ...BODY, ...body }),
   });
   expect(response.status, await (response.ok ? '' : response.clone().text())).toBe(200);
@@ -124,7 +129,7 @@ describe('a sealed stream', () => {
   it('goes on under the OpenAI SDK, which sees nothing of it', async () => {
     for (const { engine } of nodes) engine.control(PAUSED);
     await allListed();
-    const client = new OpenAI({ baseURL: house.base, apiKey: house.key, maxRetries: 0, fetch: sealing() });
+    const client = new OpenAI({ baseURL: cluster.base, apiKey: cluster.key, maxRetries: 0, fetch: sealing() });
     const { model, messages } = BODY;
     const stream = await client.chat.completions.create({
       model,
@@ -177,7 +182,7 @@ describe('a gateway that lies about a continuation', () => {
         if (one.type !== FRAME.note) parts.at(-1)?.push(one);
       }
       expect(parts.length, `the gateway said: ${notes.join('')}`).toBe(2);
-      return new Response(Buffer.concat(change(parts).map(({ type, payload }) => frame(type, payload))), response);
+      return new Response(Buffer.concat(change(parts).map(({ type, payload }) => buildFrame(type, payload))), response);
     };
   }
 
@@ -198,5 +203,5 @@ describe('a gateway that lies about a continuation', () => {
 });
 
 it('nothing of what was said stands in the gateway’s output', () => {
-  expect(house.gateway.process.output).not.toContain(WORD);
+  expect(cluster.gateway.process.output).not.toContain(WORD);
 });

@@ -4,9 +4,9 @@ import { DatabaseSync } from 'node:sqlite';
 import OpenAI, { toFile } from 'openai';
 import { afterEach, describe, expect, it } from 'vitest';
 import { mountFileSystem } from '../../support/file-system.ts';
-import { chatBody, type House, MODEL, openHouse } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { BUCKET, NO_S3_SERVER, S3_SERVER, S3Server } from '../../support/s3-server.ts';
+import { chatBody, MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
 if (S3_SERVER === undefined) console.log(`skipped: a bucket: ${NO_S3_SERVER}`);
 
@@ -14,7 +14,7 @@ afterEach(endAll);
 
 const ENDPOINT = '/v1/chat/completions';
 const LONG_MS = 30_000;
-const clientOf = ({ base, key }: House) => new OpenAI({ baseURL: base, apiKey: key, maxRetries: 0 });
+const clientOf = ({ base, key }: TestCluster) => new OpenAI({ baseURL: base, apiKey: key, maxRetries: 0 });
 const line = (id: string, standIn: object = {}, content = id) =>
   JSON.stringify({
     custom_id: id,
@@ -49,12 +49,12 @@ describe('a batch whose files are in a bucket', () => {
     'waits while the bucket is away, says so, and goes on by itself; requests to models do not notice',
     async () => {
       const server = await S3Server.start();
-      const house = await openHouse({
+      const cluster = await openTestCluster({
         gateway: { args: ['--files', `s3://${BUCKET}/otela`], env: server.env() },
         // Few slots: the batch has not ended before the bucket does.
         agentArgs: ['--max-running', '16'],
       });
-      const client = clientOf(house);
+      const client = clientOf(cluster);
       const ids = named(600);
       const id = await begin(client, ids.map((one) => line(one, { delayMs: 30 })).join('\n'));
       const done = () => client.batches.retrieve(id).then((batch) => batch.request_counts?.completed ?? 0);
@@ -62,7 +62,7 @@ describe('a batch whose files are in a bucket', () => {
       await server.stop();
       const refused = await put(client, line('late')).catch((error: { status: number; message: string }) => error);
       expect(refused).toMatchObject({ status: 503, message: expect.stringContaining('cannot be reached') });
-      expect((await house.ask(ENDPOINT, chatBody({ tokens: 1 }))).status).toBe(200);
+      expect((await cluster.ask(ENDPOINT, chatBody({ tokens: 1 }))).status).toBe(200);
       await eventually('it says what it waits for', LONG_MS, async () => {
         const batch = await client.batches.retrieve(id);
         return batch.status === 'in_progress' && waitingFor(batch)?.includes('file store') ? true : undefined;
@@ -77,10 +77,10 @@ describe('a batch whose files are in a bucket', () => {
   it.skipIf(S3_SERVER === undefined)('a gateway starts without its bucket, and says so', async () => {
     const server = await S3Server.start();
     await server.stop();
-    const house = await openHouse({ gateway: { args: ['--files', `s3://${BUCKET}`], env: server.env() } });
-    expect((await house.ask(ENDPOINT, chatBody({ tokens: 1 }))).status).toBe(200);
-    await house.gateway.process.line(/files and batches have to wait: the bucket does not answer/, 30_000);
-    expect(house.gateway.process.output).not.toContain('a-secret-of-tests');
+    const cluster = await openTestCluster({ gateway: { args: ['--files', `s3://${BUCKET}`], env: server.env() } });
+    expect((await cluster.ask(ENDPOINT, chatBody({ tokens: 1 }))).status).toBe(200);
+    await cluster.gateway.process.line(/files and batches have to wait: the bucket does not answer/, 30_000);
+    expect(cluster.gateway.process.output).not.toContain('a-secret-of-tests');
   });
 });
 
@@ -88,8 +88,8 @@ describe('a batch whose directory is full', () => {
   it('keeps what it has, says so, and writes its answers when there is room', async (test) => {
     const disk = mountFileSystem({ sizeMiB: 64, kind: 'memory' });
     if (typeof disk === 'string') return test.skip(disk);
-    const house = await openHouse({ gateway: { args: ['--files', join(disk.path, 'files')] } });
-    const client = clientOf(house);
+    const cluster = await openTestCluster({ gateway: { args: ['--files', join(disk.path, 'files')] } });
+    const client = clientOf(cluster);
     const ids = named(40);
     const id = await begin(client, ids.map((one) => line(one, { delayMs: 100 })).join('\n'));
     disk.fill(0);
@@ -109,8 +109,8 @@ describe('a batch whose directory is full', () => {
 
 describe('more than there may be', () => {
   it('50,001 lines are too many, and a line of 10 MB too long: the batch fails and says which', async () => {
-    const house = await openHouse();
-    const client = clientOf(house);
+    const cluster = await openTestCluster();
+    const client = clientOf(cluster);
     const many = await begin(
       client,
       named(50_001)
@@ -123,10 +123,10 @@ describe('more than there may be', () => {
   });
 
   it('10,000 files are listed, in one page or in many, each once', async () => {
-    const house = await openHouse();
-    const client = clientOf(house);
+    const cluster = await openTestCluster();
+    const client = clientOf(cluster);
     const { id } = await put(client, line('a'));
-    const accounts = new DatabaseSync(join(house.gateway.data, 'accounts.sqlite'));
+    const accounts = new DatabaseSync(join(cluster.gateway.data, 'accounts.sqlite'));
     // As many rows as uploads would make in minutes; some have the same time.
     accounts.exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9999)
         INSERT INTO files SELECT printf('file-%024d', i), owner, created_by, purpose, filename, bytes, created_at + i / 7, expires_at

@@ -4,7 +4,7 @@ import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { S3Client } from '../../../gateway/hosts/node/s3/s3-client.ts';
-import { s3Config } from '../../../gateway/hosts/node/s3/s3-config.ts';
+import { readS3Config } from '../../../gateway/hosts/node/s3/s3-config.ts';
 import { S3Files } from '../../../gateway/hosts/node/s3/s3-files.ts';
 import { type FaultyProxy, faultyProxy } from '../../support/faulty-proxy.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
@@ -40,7 +40,7 @@ describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
   beforeAll(async () => {
     server = await S3Server.start();
     proxy = await faultyProxy(server.url);
-    store = new S3Files(new S3Client(s3Config(`s3://${BUCKET}`, server.env(proxy.url)), 5_000), { stallMs: 500 });
+    store = new S3Files(new S3Client(readS3Config(`s3://${BUCKET}`, server.env(proxy.url)), 5_000), { stallMs: 500 });
   });
 
   it('that is away while a part comes has the whole file when it is back within seconds', async () => {
@@ -99,7 +99,7 @@ describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
 
   it('that refuses the key is asked once, and the error says 403 and no secret', async () => {
     const env = server.env(proxy.url, 'another-secret');
-    const refused = new S3Files(new S3Client(s3Config(`s3://${BUCKET}`, env)));
+    const refused = new S3Files(new S3Client(readS3Config(`s3://${BUCKET}`, env)));
     proxy.asked.length = 0;
     // Short: a server that refuses a long body closes the connection while it is being sent, and its answer may be lost with that.
     const error: Error = (await refused.put(ID(7), few(), 100 * MIB).catch((one: Error) => one)) as Error;
@@ -109,7 +109,7 @@ describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
   });
 
   it('that does not exist is unavailable: its files are not taken for deleted', async () => {
-    const none = new S3Files(new S3Client(s3Config('s3://no-such-bucket', server.env())));
+    const none = new S3Files(new S3Client(readS3Config('s3://no-such-bucket', server.env())));
     await expect(none.put(ID(8), pieces(1), 100 * MIB)).rejects.toThrow(/404 NoSuchBucket/);
     await expect(none.list().next()).rejects.toThrow(/404 NoSuchBucket/);
   });
@@ -152,7 +152,7 @@ describe('--files s3://…', () => {
   const KEY = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret' };
 
   it('takes region, endpoint and key from the variables that AWS’ own programs read', () => {
-    expect(s3Config('s3://bucket/a/b/', { ...KEY, AWS_REGION: 'eu-central-2' })).toEqual({
+    expect(readS3Config('s3://bucket/a/b/', { ...KEY, AWS_REGION: 'eu-central-2' })).toEqual({
       endpoint: 'https://s3.eu-central-2.amazonaws.com',
       region: 'eu-central-2',
       bucket: 'bucket',
@@ -161,7 +161,7 @@ describe('--files s3://…', () => {
       secretAccessKey: 'secret',
     });
     const other = { AWS_ENDPOINT_URL_S3: 'http://[::1]:7070/', AWS_SESSION_TOKEN: 'token' };
-    expect(s3Config('s3://bucket', { ...KEY, ...other })).toMatchObject({
+    expect(readS3Config('s3://bucket', { ...KEY, ...other })).toMatchObject({
       endpoint: 'http://[::1]:7070',
       region: 'us-east-1',
       prefix: '',
@@ -174,21 +174,23 @@ describe('--files s3://…', () => {
     const profile = (name: string, id: string) => `[${name}]\naws_access_key_id = ${id}\naws_secret_access_key=s/+=\n`;
     await writeFile(file, `${profile('default', 'one')}# more\n${profile('other', 'two')}`, { mode: 0o600 });
     const env = { AWS_SHARED_CREDENTIALS_FILE: file };
-    expect(s3Config('s3://bucket', env)).toMatchObject({ accessKeyId: 'one', secretAccessKey: 's/+=' });
-    expect(s3Config('s3://bucket', { ...env, AWS_PROFILE: 'other' })).toMatchObject({ accessKeyId: 'two' });
+    expect(readS3Config('s3://bucket', env)).toMatchObject({ accessKeyId: 'one', secretAccessKey: 's/+=' });
+    expect(readS3Config('s3://bucket', { ...env, AWS_PROFILE: 'other' })).toMatchObject({ accessKeyId: 'two' });
     await chmod(file, 0o640);
-    expect(() => s3Config('s3://bucket', env)).toThrow(/can be read by others: chmod 600/);
+    expect(() => readS3Config('s3://bucket', env)).toThrow(/can be read by others: chmod 600/);
   });
 
   it.each(['s3://', 's3://B', 's3:bucket', 's3://bucket/x?y', 's3://bucket/..', 's3://bucket//a'])(
     '%s is wrong use',
     (address) => {
-      expect(() => s3Config(address, KEY)).toThrow(/as in s3:\/\/BUCKET/);
+      expect(() => readS3Config(address, KEY)).toThrow(/as in s3:\/\/BUCKET/);
     },
   );
 
   it('without a key, or with an endpoint that is none, says what is missing', () => {
-    expect(() => s3Config('s3://bucket', {})).toThrow(/needs AWS_ACCESS_KEY_ID/);
-    expect(() => s3Config('s3://bucket', { ...KEY, AWS_ENDPOINT_URL_S3: 'minio:9000' })).toThrow(/no http or https/);
+    expect(() => readS3Config('s3://bucket', {})).toThrow(/needs AWS_ACCESS_KEY_ID/);
+    expect(() => readS3Config('s3://bucket', { ...KEY, AWS_ENDPOINT_URL_S3: 'minio:9000' })).toThrow(
+      /no http or https/,
+    );
   });
 });

@@ -10,9 +10,9 @@ import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { newestLayout } from '../../../gateway/hosts/node/data/layout.ts';
 import { Gateway } from '../../support/gateway.ts';
-import { chatBody, openHouse } from '../../support/house.ts';
 import { patience } from '../../support/patience.ts';
 import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
+import { chatBody, openTestCluster } from '../../support/test-cluster.ts';
 import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
 /** `backup` and `restore` know this host's data alone. */
@@ -55,14 +55,14 @@ async function counted(gateway: Gateway): Promise<number> {
 }
 
 test('backed up under load, killed and restored elsewhere: keys, usage and nodes that were admitted go on', async () => {
-  const house = await openHouse();
-  const { gateway } = house;
+  const cluster = await openTestCluster();
+  const { gateway } = cluster;
   let loaded = true;
   let answered = 0;
   const load = Promise.all(
     Array.from({ length: 4 }, async () => {
       while (loaded) {
-        const { status } = await house.ask('/v1/chat/completions', chatBody({ tokens: 2 }));
+        const { status } = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 2 }));
         if (status === 200) answered++;
       }
     }),
@@ -87,13 +87,13 @@ test('backed up under load, killed and restored elsewhere: keys, usage and nodes
     expect(statSync(join(data, part)).mode & 0o777).toBe(0o600);
   const second = await Gateway.start({ data, port: gateway.port });
   expect(second.adminKey).toBe(gateway.adminKey);
-  expect(await keyWorks(second.url, house.key)).toBe(200);
+  expect(await keyWorks(second.url, cluster.key)).toBe(200);
   expect((await second.serving(1, 30_000)).map((node) => node.session)).toEqual([session]);
   expect(await counted(second)).toBeGreaterThanOrEqual(before);
   // Each of these is a stream of its own at an agent that has seen higher numbers, and each is on record once.
   const known = await counted(second);
   for (let n = 0; n < 20; n++)
-    expect((await house.ask('/v1/chat/completions', chatBody({ tokens: 2 }))).status).toBe(200);
+    expect((await cluster.ask('/v1/chat/completions', chatBody({ tokens: 2 }))).status).toBe(200);
   // It goes on from the number that the restore wrote.
   expect(streamsOf(second.data)).toBeGreaterThan(2 ** 24);
   expect(streamsOf(gateway.data)).toBeLessThan(2 ** 24);

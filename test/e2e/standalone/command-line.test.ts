@@ -5,15 +5,15 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { PROGRAM } from '../../../gateway/cli/commands.ts';
-import { described } from '../../../shared/terminal/finding.ts';
-import { coloured, painterFor, plain } from '../../../shared/terminal/paint.ts';
+import { GATEWAY_PROGRAM } from '../../../gateway/cli/commands.ts';
+import { checkText } from '../../../shared/terminal/check-result.ts';
+import { colorPaint, painterFor, plainPaint } from '../../../shared/terminal/paint.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { patience } from '../../support/patience.ts';
 import { atEnd, endAll, freePort, temporaryDirectory } from '../../support/processes.ts';
 import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
-const COMMANDS = PROGRAM.commands;
+const COMMANDS = GATEWAY_PROGRAM.commands;
 const cli = (...args: string[]) =>
   spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: patience(30_000) });
 
@@ -175,13 +175,13 @@ it('with --json every line of stdout is one JSON value', async () => {
 });
 
 it('colours stand on a terminal alone, and not where they are refused', () => {
-  expect(painterFor({ isTTY: true }, {})).toBe(coloured);
-  expect(painterFor({ isTTY: true }, { NO_COLOR: '1' })).toBe(plain);
-  expect(painterFor({ isTTY: true }, { TERM: 'dumb' })).toBe(plain);
-  expect(painterFor({ isTTY: false }, {})).toBe(plain);
+  expect(painterFor({ isTTY: true }, {})).toBe(colorPaint);
+  expect(painterFor({ isTTY: true }, { NO_COLOR: '1' })).toBe(plainPaint);
+  expect(painterFor({ isTTY: true }, { TERM: 'dumb' })).toBe(plainPaint);
+  expect(painterFor({ isTTY: false }, {})).toBe(plainPaint);
   const finding = { what: 'disk', verdict: 'bad', found: 'full', fix: 'make room' } as const;
-  expect(described(finding, plain)).toBe('BAD  disk: full\n       → make room');
-  expect(described(finding, coloured)).toContain('\u001b[31mBAD');
+  expect(checkText(finding, plainPaint)).toBe('BAD  disk: full\n       → make room');
+  expect(checkText(finding, colorPaint)).toContain('\u001b[31mBAD');
   // Through a pipe, as spawnSync reads it.
   expect(cli('doctor', '--data', gateway.data, '--port', '0').stdout).not.toContain('\u001b');
 });

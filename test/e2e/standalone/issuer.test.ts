@@ -3,7 +3,13 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
-import { environment, keyNames, openIssuer, revoke, rotate } from '../../../gateway/hosts/node/issuer/issuer-files.ts';
+import {
+  keyNames,
+  openIssuer,
+  revoke,
+  rotate,
+  workerSecrets,
+} from '../../../gateway/hosts/node/issuer/issuer-files.ts';
 import { IssuerError, issuerOf } from '../../../gateway/issuer/issuer.ts';
 import { keyName } from '../../../shared/lattice/certificate.ts';
 import { Gateway } from '../../support/gateway.ts';
@@ -24,7 +30,7 @@ test('The first start makes the keys, for their owner alone; the next ones find 
   const dir = await fresh();
   const first = await openIssuer(dir, NOW_S);
   for (const name of await readdir(dir)) expect(statSync(join(dir, name)).mode & 0o777).toBe(0o600);
-  expect(environment(await openIssuer(dir, NOW_S + DAY_S))).toEqual(environment(first));
+  expect(workerSecrets(await openIssuer(dir, NOW_S + DAY_S))).toEqual(workerSecrets(first));
 });
 
 test('A certificate is renewed long before it ends, for the same key', async () => {
@@ -66,7 +72,7 @@ test('A rotation keeps the former key for collecting, and forgets it when its la
   const first = await openIssuer(dir, NOW_S);
   const second = await rotate(first, NOW_S);
   expect(keyNames(second).retired).toEqual([first.certificate.keyName]);
-  expect(issuerOf(environment(second))?.floors(NOW_S)).toHaveLength(2);
+  expect(issuerOf(workerSecrets(second))?.floors(NOW_S)).toHaveLength(2);
   const much = NOW_S + 440 * DAY_S;
   const third = await rotate(await openIssuer(dir, much), much);
   expect(keyNames(third).retired).toEqual([second.certificate.keyName]);
@@ -78,7 +84,7 @@ test('A revoked key is replaced, told to everybody at each start, and never kept
   const second = await revoke(first, first.certificate.keyName, NOW_S);
   expect(second.gateway.key).not.toBe(first.gateway.key);
   expect(keyNames(second)).toEqual({ retired: [], revoked: [first.certificate.keyName] });
-  expect(issuerOf(environment(second))?.revocations).toHaveLength(1);
+  expect(issuerOf(workerSecrets(second))?.revocations).toHaveLength(1);
   expect(await revoke(second, first.certificate.keyName, NOW_S + 9)).toBe(second);
   await expect(revoke(second, 'nobody', NOW_S)).rejects.toThrow(IssuerError);
   // Cut short after its first write: the next start finishes it.

@@ -3,8 +3,8 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
-import { ringAll } from '../../../gateway/hosts/node/backup/alarms.ts';
-import { bringForward, layoutOf } from '../../../gateway/hosts/node/data/layout.ts';
+import { scheduleAllAlarms } from '../../../gateway/hosts/node/backup/restore-command.ts';
+import { layoutOf, migrateLayout } from '../../../gateway/hosts/node/data/layout.ts';
 import { makeDirectory } from '../../../gateway/hosts/node/data/make-directory.ts';
 import { fileName, objectName } from '../../../gateway/hosts/node/object-file.ts';
 import { temporaryDirectory } from '../../support/processes.ts';
@@ -13,7 +13,7 @@ const versionIn = (data: string): unknown => JSON.parse(readFileSync(join(data, 
 
 test('each version is brought to the next; one that is interrupted goes on where it stood', async () => {
   const data = await temporaryDirectory();
-  await bringForward(data, []);
+  await migrateLayout(data, []);
   expect(versionIn(data)).toBe(1);
   const ran: string[] = [];
   let fails = true;
@@ -24,15 +24,15 @@ test('each version is brought to the next; one that is interrupted goes on where
       if (fails) throw new Error('power cut');
     },
   ];
-  await expect(bringForward(data, migrations)).rejects.toThrow('power cut');
+  await expect(migrateLayout(data, migrations)).rejects.toThrow('power cut');
   expect([ran, versionIn(data)]).toEqual([['1 to 2', '2 to 3'], 2]);
   fails = false;
-  await bringForward(data, migrations);
+  await migrateLayout(data, migrations);
   expect([ran, versionIn(data)]).toEqual([['1 to 2', '2 to 3', '2 to 3'], 3]);
-  await bringForward(data, migrations);
+  await migrateLayout(data, migrations);
   expect(ran).toHaveLength(3);
   // A program without these migrations is older.
-  await expect(bringForward(data, [])).rejects.toThrow(
+  await expect(migrateLayout(data, [])).rejects.toThrow(
     /newer otela-gateway: its layout has version 3, this one knows 1/,
   );
   expect(versionIn(data)).toBe(3);
@@ -40,7 +40,7 @@ test('each version is brought to the next; one that is interrupted goes on where
 
 test('a new directory has the newest version and runs no migration', async () => {
   const data = await temporaryDirectory();
-  await bringForward(data, [() => Promise.reject(new Error('there is nothing to migrate'))]);
+  await migrateLayout(data, [() => Promise.reject(new Error('there is nothing to migrate'))]);
   expect(versionIn(data)).toBe(2);
 });
 
@@ -75,11 +75,11 @@ test('after a restore every object has an alarm, and those that were set stay as
   for (const name of ['2026-11-24T20', '2026-11-24T21', 'x'.repeat(200)])
     writeFileSync(join(objects, 'USAGE', fileName(name)), '');
   const later = Date.now() + 3_600_000;
-  ringAll(objects);
+  scheduleAllAlarms(objects);
   const database = new DatabaseSync(join(objects, 'alarms.sqlite'));
   database.prepare("UPDATE alarms SET at = ? WHERE name = '2026-11-24T20'").run(later);
   database.exec("DELETE FROM alarms WHERE name = '2026-11-24T21'");
-  ringAll(objects);
+  scheduleAllAlarms(objects);
   const rows = database.prepare('SELECT name, at FROM alarms ORDER BY name').all();
   database.close();
   expect(rows.map(({ name }) => name)).toEqual(['2026-11-24T20', '2026-11-24T21']);

@@ -1,7 +1,7 @@
 /** Calls of tunnel objects in one process. */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { CallResult } from '../../../gateway/tunnel/call/attempt-call.ts';
-import { Callee, calleeOf, LocalCall } from '../../../gateway/tunnel/call/local-calls.ts';
+import { LocalCall, LocalTunnel, localTunnelOf } from '../../../gateway/tunnel/call/local-calls.ts';
 import type { AttemptRequest } from '../../../shared/upstream/attempt.ts';
 
 const ANSWER: CallResult = { kind: 'failure', code: 'failed', message: 'the answer' };
@@ -13,7 +13,7 @@ afterEach(() => void vi.useRealTimers());
 
 it('hands a call over in the same turn, as it is, and its answer back', async () => {
   const taken: LocalCall[] = [];
-  const callee = new Callee('one', (asked) => taken.push(asked));
+  const callee = new LocalTunnel('one', (asked) => taken.push(asked));
   const asked = call();
   const answer = callee.ask(asked, neverAsked);
   expect(taken).toEqual([asked]);
@@ -23,16 +23,16 @@ it('hands a call over in the same turn, as it is, and its answer back', async ()
 });
 
 it('is known by its session until it is closed; the newest of a session counts', () => {
-  const first = new Callee('two', () => {});
-  const second = new Callee('two', () => {});
+  const first = new LocalTunnel('two', () => {});
+  const second = new LocalTunnel('two', () => {});
   first.close();
-  expect(calleeOf('two')).toBe(second);
+  expect(localTunnelOf('two')).toBe(second);
   second.close();
-  expect(calleeOf('two')).toBeUndefined();
+  expect(localTunnelOf('two')).toBeUndefined();
 });
 
 it('a call of an object that was reset rejects within two seconds, one that the object works at goes on', async () => {
-  const callee = new Callee('three', () => {});
+  const callee = new LocalTunnel('three', () => {});
   const [lost, held] = [call(), call()];
   const outcome = callee.ask(lost, async () => false).catch((error: Error) => error.message);
   const answer = callee.ask(held, async () => true);
@@ -46,11 +46,11 @@ it('a call of an object that was reset rejects within two seconds, one that the 
 });
 
 it('what the object throws, and a client that leaves, reject the call alone', async () => {
-  const failing = new Callee('four', () => {
+  const failing = new LocalTunnel('four', () => {
     throw new Error('broken');
   });
   await expect(failing.ask(call(), neverAsked)).rejects.toThrow('broken');
-  const silent = new Callee('five', () => {});
+  const silent = new LocalTunnel('five', () => {});
   const left = call();
   const answer = silent.ask(left, neverAsked);
   left.withdraw();
@@ -58,7 +58,7 @@ it('what the object throws, and a client that leaves, reject the call alone', as
 });
 
 it('with 4,096 calls waiting the next goes by the stub', async () => {
-  const callee = new Callee('six', () => {});
+  const callee = new LocalTunnel('six', () => {});
   for (let n = 0; n < 4_096; n++) void callee.ask(call(), async () => true);
   expect(await callee.ask(call(), neverAsked)).toEqual({ kind: 'fetch' });
 });

@@ -2,10 +2,10 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { Connections, networkOf } from '../../../gateway/hosts/node/connections.ts';
+import { ClientConnections, networkOf } from '../../../gateway/hosts/node/connections.ts';
 
 let server: Server;
-let connections: Connections;
+let connections: ClientConnections;
 const accepted: Socket[] = [];
 const opened: Socket[] = [];
 
@@ -44,7 +44,7 @@ function prove(socket: Socket, holder?: string): void {
 const closed = (sockets: Socket[]) => sockets.map(({ destroyed }) => destroyed);
 
 it('an address that opens more than its share loses its own oldest, and nobody else loses any', async () => {
-  connections = new Connections({ max: 10, unproven: 8, unprovenPerAddress: 2 });
+  connections = new ClientConnections({ max: 10, unproven: 8, unprovenPerAddress: 2 });
   const other = await open(2);
   const own = [await open(3), await open(3), await open(3), await open(3)];
   expect(closed(own)).toEqual([true, true, false, false]);
@@ -53,7 +53,7 @@ it('an address that opens more than its share loses its own oldest, and nobody e
 });
 
 it('many addresses that share all places lose theirs before a proven connection does, and a newcomer gets a place', async () => {
-  connections = new Connections({ max: 6, unproven: 4, unprovenPerAddress: 2 });
+  connections = new ClientConnections({ max: 6, unproven: 4, unprovenPerAddress: 2 });
   const proven = [await open(2), await open(2)];
   for (const socket of proven) prove(socket);
   const silent = [await open(3), await open(3), await open(4), await open(5)];
@@ -65,7 +65,7 @@ it('many addresses that share all places lose theirs before a proven connection 
 });
 
 it('where only proven connections are left, one that waits for its next request gives way, and WebSockets stay', async () => {
-  connections = new Connections({ max: 2, unproven: 2, unprovenPerAddress: 2 });
+  connections = new ClientConnections({ max: 2, unproven: 2, unprovenPerAddress: 2 });
   const agent = await open(2);
   prove(agent);
   const place = connections.of(agent);
@@ -77,7 +77,7 @@ it('where only proven connections are left, one that waits for its next request 
 });
 
 it('one key does not hold all places: what it opens beyond its share gives way as a stranger’s does', async () => {
-  connections = new Connections({ max: 6, unproven: 6, unprovenPerAddress: 6, provenPerHolder: 2 });
+  connections = new ClientConnections({ max: 6, unproven: 6, unprovenPerAddress: 6, provenPerHolder: 2 });
   const held: Socket[] = [];
   for (let i = 0; i < 6; i++) {
     const socket = await open(3);
@@ -101,7 +101,7 @@ it('one key does not hold all places: what it opens beyond its share gives way a
 });
 
 it('a closed connection gives its place back', async () => {
-  connections = new Connections({ max: 10, unproven: 2, unprovenPerAddress: 2 });
+  connections = new ClientConnections({ max: 10, unproven: 2, unprovenPerAddress: 2 });
   const first = await open(2);
   const gone = once(first, 'close');
   first.destroy();

@@ -3,11 +3,11 @@ import { readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 import type { Env } from '../../../gateway/env.ts';
-import { GatewayObject } from '../../../gateway/gateway-object.ts';
-import { D1, migrate } from '../../../gateway/hosts/node/d1.ts';
+import { D1, migrateDatabase } from '../../../gateway/hosts/node/d1.ts';
 import { ObjectHost } from '../../../gateway/hosts/node/object-host.ts';
 import { OutputGate } from '../../../gateway/hosts/node/output-gate.ts';
 import { Database } from '../../../gateway/hosts/node/sqlite.ts';
+import { GatewayObject } from '../../../gateway/platform/gateway-object.ts';
 import { d1Contract } from '../../gateway/accounts/d1-contract.ts';
 import { D1_EXPECTED } from '../../gateway/accounts/d1-expected.ts';
 import { eventually, temporaryDirectory } from '../../support/processes.ts';
@@ -145,8 +145,8 @@ test("accounts behave as D1's, but for the words of a syntax error", async () =>
     name,
     statements: readFileSync(join(directory, name), 'utf8').split('--> statement-breakpoint'),
   }));
-  migrate(database, migrations);
-  migrate(database, migrations); // a second start has nothing to do
+  migrateDatabase(database, migrations);
+  migrateDatabase(database, migrations); // a second start has nothing to do
   const db = new D1(database) as unknown as D1Database;
   const syntax = 'D1_ERROR: near "SELEKT": syntax error: SQLITE_ERROR';
   expect(await d1Contract(db)).toEqual({ ...D1_EXPECTED, syntax });

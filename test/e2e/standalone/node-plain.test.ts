@@ -2,9 +2,9 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
-import { PlainConnection } from '../../../gateway/hosts/node/plain/plain-connection.ts';
-import type { PlainResponse } from '../../../gateway/hosts/node/plain/plain-response.ts';
-import { type PlainHead, readPlain } from '../../../gateway/hosts/node/plain/read-plain.ts';
+import { FastPathConnection } from '../../../gateway/hosts/node/fast-path/fast-path-connection.ts';
+import type { FastPathResponse } from '../../../gateway/hosts/node/fast-path/fast-path-response.ts';
+import { type FastPathHead, readFastPathHead } from '../../../gateway/hosts/node/fast-path/read-head.ts';
 import { costBeside } from '../../support/cost.ts';
 import { eventually } from '../../support/processes.ts';
 
@@ -14,11 +14,11 @@ const post = (body: string, more = '') =>
   `POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\n${more}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
 
 describe('readPlain', () => {
-  const read = (text: string) => readPlain(Buffer.from(text, 'latin1'));
+  const read = (text: string) => readFastPathHead(Buffer.from(text, 'latin1'));
 
   it('takes a whole request, and owns its body', () => {
     const bytes = Buffer.from(post('{"a":1}', 'Authorization:  Bearer x \r\nconnection: Keep-Alive\r\n'));
-    const head = readPlain(bytes);
+    const head = readFastPathHead(bytes);
     bytes.fill(0);
     if (typeof head === 'string') throw new Error(head);
     expect([head.path, Buffer.from(head.body).toString()]).toEqual(['/v1/chat/completions', '{"a":1}']);
@@ -74,8 +74,8 @@ describe('readPlain', () => {
 });
 
 interface Asked {
-  head: PlainHead;
-  response: PlainResponse;
+  head: FastPathHead;
+  response: FastPathResponse;
   left: boolean;
   over: number;
 }
@@ -108,7 +108,7 @@ async function open({
   };
   server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
     sockets.push(socket);
-    new PlainConnection(socket, {
+    new FastPathConnection(socket, {
       idleMs,
       get closing() {
         return closing();

@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterEach, expect, it, vi } from 'vitest';
 import type { Env } from '../../../gateway/env.ts';
-import { Connections } from '../../../gateway/hosts/node/connections.ts';
+import { ClientConnections } from '../../../gateway/hosts/node/connections.ts';
 import { NodeSockets } from '../../../gateway/hosts/node/node-sockets.ts';
 import type { OutputGate } from '../../../gateway/hosts/node/output-gate.ts';
 import { Upgrades } from '../../../gateway/hosts/node/upgrades.ts';
@@ -32,7 +32,7 @@ async function open() {
     () => ({ webSocketClose: (socket) => void closed.push(socket) }),
     (work) => work(),
   );
-  const connections = new Connections();
+  const connections = new ClientConnections();
   const background = { waitUntil: () => {} };
   const upgrades = new Upgrades({ env: {} as Env, background, encrypted: false, connections });
   const made = createServer();

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type Server } from 'node:http';
 import { afterEach, expect, test } from 'vitest';
-import { LocalOffloads, type Sink } from '../../../gateway/hosts/node/local-offload.ts';
+import { LocalOffloads, type ResponseSocket } from '../../../gateway/hosts/node/local-offload.ts';
 import { NodeRequest } from '../../../gateway/hosts/node/node-request.ts';
 import { writeAnswer } from '../../../gateway/hosts/node/write-answer.ts';
 import type { OffloadedStream } from '../../../gateway/tunnel/offload/offloaded-stream.ts';
@@ -24,7 +24,7 @@ class Full {
   sent = 0;
   left = false;
   readonly #total: number;
-  sink: Sink | undefined;
+  sink: ResponseSocket | undefined;
 
   constructor(total: number) {
     this.#total = total;

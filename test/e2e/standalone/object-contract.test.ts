@@ -1,4 +1,4 @@
-/** What every host of the gateway's objects promises: see gateway/object-context.ts. Each host is a process, so that it can be killed. */
+/** What every host of the gateway's objects promises: see gateway/platform/object-context.ts. Each host is a process, so that it can be killed. */
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { createServer, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { ask, outlasting, targetAt } from '../../../gateway/cli/client.ts';
+import { askGateway, outlasting, targetAt } from '../../../gateway/cli/client.ts';
 import { atEnd, endAll, temporaryDirectory } from '../../support/processes.ts';
 
 afterEach(endAll);
@@ -41,10 +41,10 @@ async function gatewayThat(breaks: (response: ServerResponse) => void) {
 
 it.each(Object.entries(BREAKS).filter(([name]) => name !== 'refuses'))('a gateway %s twice', async (_, breaks) => {
   const target = await gatewayThat(breaks);
-  expect(await outlasting(() => ask(target, 'GET', ''), 1)).toEqual({ data: [] });
+  expect(await outlasting(() => askGateway(target, 'GET', ''), 1)).toEqual({ data: [] });
 });
 
 it('a refusal is not waited for', async () => {
   const target = await gatewayThat(BREAKS.refuses ?? (() => {}));
-  await expect(outlasting(() => ask(target, 'GET', ''), 1)).rejects.toThrow('not you');
+  await expect(outlasting(() => askGateway(target, 'GET', ''), 1)).rejects.toThrow('not you');
 });

@@ -7,8 +7,8 @@ import { TunnelObject } from '../../../gateway/tunnel/object.ts';
 import { startAgent } from '../../support/agent.ts';
 import { startEngine } from '../../support/engine.ts';
 import { GatewayClient } from '../../support/gateway-client.ts';
-import { chatBody, MODEL } from '../../support/house.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
+import { chatBody, MODEL } from '../../support/test-cluster.ts';
 
 /** The agent is back in a second or two; its object's next life ends what the last one left. */
 const TOLD_MS = 60_000;

@@ -11,9 +11,9 @@ import { PROTOCOL_VERSION } from '../../../shared/wire/limits.ts';
 import { startAgent } from '../../support/agent.ts';
 import { startEngine } from '../../support/engine.ts';
 import { Gateway } from '../../support/gateway.ts';
-import { chatBody, MODEL, openHouse } from '../../support/house.ts';
 import { patience } from '../../support/patience.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
+import { chatBody, MODEL, openTestCluster } from '../../support/test-cluster.ts';
 import { GATEWAY_MAIN, NODE, ROOT } from '../../support/where.ts';
 
 const FIXTURES = join(ROOT, 'test/fixtures/data-directory');
@@ -137,23 +137,23 @@ test.each(VERSIONS)(
 );
 
 test('the tables of objects and alarms are those of the newest fixture: a change needs a layout version and a fixture', async () => {
-  const house = await openHouse();
+  const cluster = await openTestCluster();
   const { id: project_id } = z
     .object({ id: z.string() })
-    .parse(await house.gateway.admin('POST', 'projects', { name: 'p' }));
+    .parse(await cluster.gateway.admin('POST', 'projects', { name: 'p' }));
   const limits = { tokens_per_month: 1_000_000 };
   const key = z
     .object({ key: z.string() })
-    .parse(await house.gateway.admin('POST', 'keys', { name: 'k', project_id, limits }));
+    .parse(await cluster.gateway.admin('POST', 'keys', { name: 'k', project_id, limits }));
   const headers = { authorization: `Bearer ${key.key}` };
-  expect((await house.ask('/v1/chat/completions', chatBody({ tokens: 2 }), { headers })).status).toBe(200);
+  expect((await cluster.ask('/v1/chat/completions', chatBody({ tokens: 2 }), { headers })).status).toBe(200);
   await eventually('totals', 20_000, async () => {
-    const { data } = totalsSchema.parse(await house.gateway.admin('GET', 'usage'));
+    const { data } = totalsSchema.parse(await cluster.gateway.admin('GET', 'usage'));
     return data.length > 0 ? true : undefined;
   });
-  await house.gateway.stop();
+  await cluster.gateway.stop();
   // following.sqlite makes its own tables, and is new with the first start that has it.
-  const { 'accounts.sqlite': _now, 'following.sqlite': _following, ...now } = schemas(house.gateway.data);
+  const { 'accounts.sqlite': _now, 'following.sqlite': _following, ...now } = schemas(cluster.gateway.data);
   const {
     'accounts.sqlite': _then,
     'following.sqlite': _followed,

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import { boundedCommand, YOUNG_GENERATION_FLAG } from '../../../gateway/hosts/node/serve/young-generation.ts';
+import { YOUNG_GENERATION_FLAG, youngGenerationCommand } from '../../../gateway/hosts/node/serve/young-generation.ts';
 import { commandOf, endAll, Managed, temporaryDirectory } from '../../support/processes.ts';
 import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
@@ -9,15 +9,15 @@ describe('the command line of a gateway', () => {
   const started = { execPath: '/node', execArgv: ['--no-warnings'], argv: ['/node', '/main.js', 'serve'], env: {} };
 
   it('has the bound, once', () => {
-    const command = boundedCommand(started);
+    const command = youngGenerationCommand(started);
     expect(command).toEqual(['/node', YOUNG_GENERATION_FLAG, '--no-warnings', '/main.js', 'serve']);
-    expect(boundedCommand({ ...started, execArgv: [YOUNG_GENERATION_FLAG] })).toBeUndefined();
+    expect(youngGenerationCommand({ ...started, execArgv: [YOUNG_GENERATION_FLAG] })).toBeUndefined();
   });
 
   it('keeps what an operator set', () => {
-    expect(boundedCommand({ ...started, execArgv: ['--max_semi_space_size=64'] })).toBeUndefined();
+    expect(youngGenerationCommand({ ...started, execArgv: ['--max_semi_space_size=64'] })).toBeUndefined();
     const env = { NODE_OPTIONS: '--trace-warnings --max-semi-space-size=8' };
-    expect(boundedCommand({ ...started, env })).toBeUndefined();
+    expect(youngGenerationCommand({ ...started, env })).toBeUndefined();
   });
 });
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { placesOf } from '../../../factory/config/places.ts';
+import { placementsOf } from '../../../factory/config/placements.ts';
 import { parseConfig } from '../../../factory/config/read.ts';
 import { durationMs, timeLimitMs } from '../../../factory/config/values.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
@@ -19,7 +19,7 @@ it('reads a file, and takes the engine by the kind of GPU', () => {
   expect(config.guest).toMatchObject({ submissions_per_minute: 10, short_lived: 120_000, rest: 3_600_000 });
   const [llama] = config.models;
   if (llama === undefined) throw new Error('no model');
-  expect(placesOf(config, llama).map(({ pool, engine }) => [pool.name, engine.engine, engine.gpus])).toEqual([
+  expect(placementsOf(config, llama).map(({ pool, engine }) => [pool.name, engine.engine, engine.gpus])).toEqual([
     ['normal', 'vllm', 1],
     ['old', 'lmdeploy', 2],
   ]);

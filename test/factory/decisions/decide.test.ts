@@ -1,11 +1,11 @@
 import { expect, it } from 'vitest';
 import { parseConfig } from '../../../factory/config/read.ts';
-import { type Decisions, decide, intended } from '../../../factory/decisions/decide.ts';
+import { type Decisions, decide, withIntendedSubmissions } from '../../../factory/decisions/decide.ts';
 import { emptyMemory, jobName, type Memory, startKey } from '../../../factory/decisions/memory.ts';
-import { assessEnd, type Ended, observe } from '../../../factory/decisions/observe.ts';
-import { wantedOf } from '../../../factory/decisions/wanted.ts';
-import { type ClusterView, placedModels, type World } from '../../../factory/decisions/world.ts';
-import { none } from '../../../factory/demand/demand-source.ts';
+import { assessEnd, type EndedJob, observeJobs } from '../../../factory/decisions/observe.ts';
+import { computeWanted } from '../../../factory/decisions/wanted.ts';
+import { type ClusterView, type FactoryWorld, placedModels } from '../../../factory/decisions/world.ts';
+import { noDemand } from '../../../factory/demand/demand-source.ts';
 import type { ListedJob } from '../../../factory/launchers/launcher.ts';
 import type { ModelDemand, ServingNode } from '../../../shared/factory/exchange.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
@@ -20,7 +20,7 @@ class Bench {
   readonly models;
   readonly memory: Memory = emptyMemory(NOW);
   now = NOW;
-  readonly ended: Ended[] = [];
+  readonly ended: EndedJob[] = [];
 
   constructor(text = CONFIG) {
     const read = parseConfig(text);
@@ -44,15 +44,15 @@ class Bench {
     const clusters = new Map<string, ClusterView>([
       ['alps', 'reachable' in view ? view : { reachable: true, jobs: view }],
     ]);
-    const world: World = {
+    const world: FactoryWorld = {
       config: this.config,
       models: this.models,
       clusters,
-      demand: new Map(demand.map((one) => [one.model, { ...none(one.model), ...one }])),
+      demand: new Map(demand.map((one) => [one.model, { ...noDemand(one.model), ...one }])),
       nodes,
       ...(before === undefined ? {} : { before }),
     };
-    for (const one of observe(this.memory, world, this.now).ended) {
+    for (const one of observeJobs(this.memory, world, this.now).ended) {
       this.ended.push(one);
       assessEnd(one, undefined, this.memory, world, this.now);
     }
@@ -290,7 +290,7 @@ it("warm hours are those of the file's time zone, over midnight as well", () => 
   const bench = new Bench(text);
   const model = bench.config.models[1];
   if (model === undefined) throw new Error('no model');
-  const at = (time: string) => wantedOf(model, undefined, { count: 0 }, bench.config, Date.parse(time)).floor;
+  const at = (time: string) => computeWanted(model, undefined, { count: 0 }, bench.config, Date.parse(time)).floor;
   // 2026-01-09 is a Friday; Zurich is an hour ahead of UTC.
   expect([
     at('2026-01-09T20:59:00Z'),
@@ -306,16 +306,21 @@ it('a job that began and failed between two lists counts as a failed start, once
   const [placed] = bench.models;
   const [place] = placed?.places ?? [];
   if (place === undefined) throw new Error('no place');
-  const world = (jobs: ListedJob[]): World => ({
+  const world = (jobs: ListedJob[]): FactoryWorld => ({
     config: bench.config,
     models: bench.models,
     clusters: new Map([['alps', { reachable: true, jobs }]]),
     demand: new Map(),
     nodes: [],
   });
-  const { name } = intended(bench.memory, { kind: 'submit', model: LLAMA, place, count: 1, why: '' }, 'pool', NOW);
+  const { name } = withIntendedSubmissions(
+    bench.memory,
+    { kind: 'submit', model: LLAMA, place, count: 1, why: '' },
+    'pool',
+    NOW,
+  );
   const listed: ListedJob[] = [{ id: '7', name, state: 'ended', ended: 'failed' }];
-  const { ended } = observe(bench.memory, world(listed), NOW + 2_000);
+  const { ended } = observeJobs(bench.memory, world(listed), NOW + 2_000);
   expect(ended).toEqual([
     expect.objectContaining({ how: 'failed', job: expect.objectContaining({ id: '7', model: LLAMA }) }),
   ]);
@@ -323,7 +328,7 @@ it('a job that began and failed between two lists counts as a failed start, once
   expect(bench.memory.back_offs).toMatchObject({
     [startKey(LLAMA, 'alps', place.context)]: { failed: 1, log_tail: 'CUDA out of memory' },
   });
-  expect(observe(bench.memory, world(listed), NOW + 4_000).ended).toEqual([]);
+  expect(observeJobs(bench.memory, world(listed), NOW + 4_000).ended).toEqual([]);
 });
 
 it('jobs that served and ended while the factory was dead are no failed starts; a recipe that always fails still waits', () => {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { GatewayExchange } from '../../../factory/demand/gateway-exchange.ts';
 import type { ExchangeAnswer, FactoryReport } from '../../../shared/factory/exchange.ts';
-import { ExchangeStandIn, TOKEN } from '../../support/factory/exchange-stand-in.ts';
+import { MockExchange, TOKEN } from '../../support/factory/mock-exchange.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 
 const ends: (() => unknown)[] = [];
@@ -156,7 +156,7 @@ it('a refusal is told, and is no demand', async () => {
 });
 
 it('a token that is replaced while the factory runs needs no restart', async () => {
-  const gateway = await ExchangeStandIn.open();
+  const gateway = await MockExchange.open();
   const path = tokenFile(`otf_${'o'.repeat(43)}`);
   const refusals: string[] = [];
   const exchange = new GatewayExchange({
@@ -174,7 +174,7 @@ it('a token that is replaced while the factory runs needs no restart', async () 
 });
 
 it('reports that interrupt each held answer do not keep it from hearing how long nodes are idle', async () => {
-  const gateway = await ExchangeStandIn.open();
+  const gateway = await MockExchange.open();
   const node = { session: 's', state: 'ready' as const, in_flight: 0, idle_ms: 0 };
   gateway.nodes(node);
   const exchange = new GatewayExchange({

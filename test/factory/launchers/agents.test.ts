@@ -6,12 +6,12 @@ import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { parseConfig } from '../../../factory/config/read.ts';
 import type { FactoryConfig } from '../../../factory/config/schema.ts';
 import { emptyMemory, type Memory } from '../../../factory/decisions/memory.ts';
-import { type Note, placedModels } from '../../../factory/decisions/world.ts';
-import { none } from '../../../factory/demand/demand-source.ts';
+import { type DecisionNote, placedModels } from '../../../factory/decisions/world.ts';
+import { noDemand } from '../../../factory/demand/demand-source.ts';
 import { adminApi } from '../../../factory/launchers/admin-api.ts';
 import { agentsLauncher } from '../../../factory/launchers/agents.ts';
 import type { Launcher } from '../../../factory/launchers/launcher.ts';
-import { type RoundResult, round } from '../../../factory/life/round.ts';
+import { type RoundResult, runRound } from '../../../factory/life/round.ts';
 import type { ServingNode } from '../../../shared/factory/exchange.ts';
 import { StandInAgents } from '../../support/stand-in-agents.ts';
 
@@ -65,7 +65,7 @@ describe('idle agents', () => {
   let house = new StandInAgents();
   let launcher: Launcher;
   let memory: Memory;
-  let notes: Note[] = [];
+  let notes: DecisionNote[] = [];
   let now = 0;
   let idleMs = 0;
   let wanted: Record<string, number> = {};
@@ -97,7 +97,7 @@ describe('idle agents', () => {
   async function rounds(count: number): Promise<RoundResult | undefined> {
     let result: RoundResult | undefined;
     for (let n = 0; n < count; n++, now += ROUND_MS)
-      result = await round({
+      result = await runRound({
         config,
         models: placedModels(config),
         launchers: new Map([['idle', launcher]]),
@@ -106,7 +106,7 @@ describe('idle agents', () => {
           demand: new Map(
             Object.entries(wanted).map(([model, replicas]) => [
               model,
-              { ...none(model), wanted: [{ from: 'a plan', replicas }] },
+              { ...noDemand(model), wanted: [{ from: 'a plan', replicas }] },
             ]),
           ),
           nodes: nodes(),

@@ -7,7 +7,7 @@ import { Job as PublishedJob } from 'kubernetes-models/batch/v1/Job';
 import type { Job } from 'kubernetes-types/batch/v1.d.ts';
 import { afterEach, expect, it } from 'vitest';
 import { parseConfig } from '../../../factory/config/read.ts';
-import type { Pool } from '../../../factory/config/schema.ts';
+import type { PoolConfig } from '../../../factory/config/schema.ts';
 import { kubernetesLauncher } from '../../../factory/launchers/kubernetes.ts';
 import { type Launcher, LauncherError, type Submission } from '../../../factory/launchers/launcher.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
@@ -83,7 +83,7 @@ interface Site {
   api: ApiServer;
   launcher: Launcher;
   token: string;
-  submission(more?: Partial<Submission>, pool?: Partial<Pool>): Submission;
+  submission(more?: Partial<Submission>, pool?: Partial<PoolConfig>): Submission;
 }
 
 async function site(): Promise<Site> {

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import type { Memory } from '../../../factory/decisions/memory.ts';
 import type { Launcher } from '../../../factory/launchers/launcher.ts';
-import type { RoundParts } from '../../../factory/life/round.ts';
+import type { RoundDependencies } from '../../../factory/life/round.ts';
 import { simulateDay } from '../../support/factory/simulated-day.ts';
 
 /** The long form has more of them: test/soak. */
@@ -28,7 +28,10 @@ it('a recipe that never starts costs a few jobs a day, and its last log is kept'
 });
 
 /** The launcher with some calls replaced. */
-function launchersWith(parts: RoundParts, change: (launcher: Launcher) => Partial<Launcher>): RoundParts['launchers'] {
+function launchersWith(
+  parts: RoundDependencies,
+  change: (launcher: Launcher) => Partial<Launcher>,
+): RoundDependencies['launchers'] {
   return new Map(
     [...parts.launchers].map(([id, launcher]) => [
       id,
@@ -47,13 +50,13 @@ function launchersWith(parts: RoundParts, change: (launcher: Launcher) => Partia
   );
 }
 
-function inMemory(parts: RoundParts, change: (memory: Memory) => void): RoundParts {
+function inMemory(parts: RoundDependencies, change: (memory: Memory) => void): RoundDependencies {
   change(parts.memory);
   return parts;
 }
 
 /** Factories with one rule less. Each must be found out by what holds above: else that would hold of anything. */
-const MUTANTS: Record<string, (parts: RoundParts) => RoundParts> = {
+const MUTANTS: Record<string, (parts: RoundDependencies) => RoundDependencies> = {
   '"cannot ask" is taken for "gone"': (parts) => ({
     ...parts,
     launchers: launchersWith(parts, (launcher) => ({

@@ -2,12 +2,12 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { readConfig } from '../../../factory/config/read.ts';
+import { readFactoryConfig } from '../../../factory/config/read.ts';
 import { emptyMemory, startKey } from '../../../factory/decisions/memory.ts';
 import { placedModels } from '../../../factory/decisions/world.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
 import { FactorySite } from '../../support/factory/factory-site.ts';
-import { StandInLauncher } from '../../support/factory/stand-in-launcher.ts';
+import { MockLauncher } from '../../support/factory/mock-launcher.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 
 const LLAMA = 'meta-llama/Llama-3.1-8B-Instruct';
@@ -37,7 +37,7 @@ it('two factories with one file: the second one waits, asks no scheduler, and go
   const first = site.start();
   await eventually('a job', 20_000, () => (site.launcher.submissions.length > 0 ? true : undefined));
   const asked = site.launcher.lists;
-  const idle = new StandInLauncher();
+  const idle = new MockLauncher();
   const second = site.start(idle);
   await says(second.lines, 'waits: the factory pool runs on');
   await eventually('more rounds of the first', 10_000, () => (site.launcher.lists > asked + 2 ? true : undefined));
@@ -61,7 +61,7 @@ it('a file that changes counts from the next round, also one that changed while 
   await eventually('the second model', 20_000, () => (submitted().length === 2 ? true : undefined));
   expect(submitted()).toEqual([1, 2]);
 
-  const next = new StandInLauncher();
+  const next = new MockLauncher();
   const second = site.start(next);
   await says(second.lines, 'waits:');
   writeFileSync(site.configPath, more.replace('min = 1\nidle = "10m"', 'min = 3\nidle = "10m"'));
@@ -79,7 +79,7 @@ it('why a model rests, and what its engine printed last, is in status for as lon
   await eventually('a job', 20_000, () => (site.launcher.submissions.length > 0 ? true : undefined));
   await first.stop();
   site.launcher.jobs.length = 0;
-  const [placed] = placedModels(readConfig(site.configPath));
+  const [placed] = placedModels(readFactoryConfig(site.configPath));
   const reason = 'job 7 on alps failed (FAILED) after 3s';
   const log_tail = 'loading weights\ntorch.OutOfMemoryError: CUDA out of memory';
   site.remember((memory) => {

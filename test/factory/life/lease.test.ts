@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { LEASE_MS, Lease } from '../../../factory/life/lease.ts';
+import { FACTORY_LEASE_MS, Lease } from '../../../factory/life/lease.ts';
 
 let directory = '';
 afterEach(() => rmSync(directory, { recursive: true, force: true }));
@@ -37,7 +37,7 @@ it('the second of two waits for as long as the first one writes, whatever its cl
   });
   const second = new Lease(directory, { host: 'login2', pid: 2 });
   expect(await second.acquire(({ host }) => void told.push(host), time.sleep, never, time.now)).toBe(true);
-  expect(time.now()).toBeGreaterThanOrEqual(200_000 + LEASE_MS - 2_000);
+  expect(time.now()).toBeGreaterThanOrEqual(200_000 + FACTORY_LEASE_MS - 2_000);
   expect(told).toEqual(['login1']);
   // The first one sees it and writes no more.
   expect([first.held(), first.beat(), second.held()]).toEqual([false, false, true]);
@@ -57,7 +57,7 @@ it('a file that a full disk left empty holds nobody for ever', async () => {
   writeFileSync(join(place(), 'lease.json'), '');
   const { sleep, now } = clock();
   expect(await new Lease(directory).acquire(() => {}, sleep, never, now)).toBe(true);
-  expect(now()).toBeGreaterThanOrEqual(LEASE_MS);
+  expect(now()).toBeGreaterThanOrEqual(FACTORY_LEASE_MS);
 });
 
 it('a wait ends when it is told to, and leaves the other one its file', async () => {
@@ -84,7 +84,7 @@ it('a file that cannot be read for a moment ends no factory, one that cannot be 
   // To read a directory fails as a file system does that is away.
   mkdirSync(path);
   expect(lease.held()).toBe(true);
-  await sleep(LEASE_MS / 2);
+  await sleep(FACTORY_LEASE_MS / 2);
   expect(lease.held()).toBe(false);
   rmSync(path, { recursive: true });
   writeFileSync(path, text);

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { RoundPace } from '../../../factory/life/round-pace.ts';
+import { RoundPace } from '../../../factory/life/factory.ts';
 
 /** Rounds in `ms` of a gateway that always has news. */
 function rounds(pace: RoundPace, every: number, from: number, ms: number): number {

@@ -2,20 +2,20 @@
 import { expect, it } from 'vitest';
 import { parseConfig } from '../../../factory/config/read.ts';
 import { emptyMemory, type Memory } from '../../../factory/decisions/memory.ts';
-import { type Note, placedModels } from '../../../factory/decisions/world.ts';
+import { type DecisionNote, placedModels } from '../../../factory/decisions/world.ts';
 import type { Submission } from '../../../factory/launchers/launcher.ts';
 import { LauncherError } from '../../../factory/launchers/launcher.ts';
-import { type RoundResult, round } from '../../../factory/life/round.ts';
+import { type RoundResult, runRound } from '../../../factory/life/round.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
-import { StandInLauncher } from '../../support/factory/stand-in-launcher.ts';
+import { MockLauncher } from '../../support/factory/mock-launcher.ts';
 
 const LLAMA = 'meta-llama/Llama-3.1-8B-Instruct';
 const ROUND_MS = 15_000;
 const HOUR_MS = 3_600_000;
 
 class Rounds {
-  readonly launcher = new StandInLauncher();
-  readonly notes: Note[] = [];
+  readonly launcher = new MockLauncher();
+  readonly notes: DecisionNote[] = [];
   readonly memory: Memory = emptyMemory(0);
   readonly #config;
   now = 0;
@@ -31,7 +31,7 @@ class Rounds {
   async until(end: number): Promise<RoundResult | undefined> {
     let result: RoundResult | undefined;
     for (; this.now < end; this.now += ROUND_MS)
-      result = await round({
+      result = await runRound({
         config: this.#config,
         models: placedModels(this.#config),
         launchers: new Map([['alps', this.launcher]]),

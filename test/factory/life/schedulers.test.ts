@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { Launcher } from '../../../factory/launchers/launcher.ts';
-import type { RoundParts } from '../../../factory/life/round.ts';
+import type { RoundDependencies } from '../../../factory/life/round.ts';
 import { hostileHours } from '../../support/factory/hostile-hours.ts';
 
 /** Other hours each time. The name of a failed test has the seed that brings its hours back. */
@@ -19,7 +19,7 @@ it.each(SEEDS)(
 );
 
 /** Factories with one rule less. What holds above must find each of them out. */
-const MUTANTS: Record<string, (parts: RoundParts) => RoundParts> = {
+const MUTANTS: Record<string, (parts: RoundDependencies) => RoundDependencies> = {
   'submissions without an answer are forgotten': (parts) => {
     parts.memory.submissions = parts.memory.submissions.map((one) => ({ ...one, outcome: 'refused' }));
     return parts;

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { placesOf } from '../../../factory/config/places.ts';
+import { placementsOf } from '../../../factory/config/placements.ts';
 import { parseConfig } from '../../../factory/config/read.ts';
-import { contextOf } from '../../../factory/recipes/context.ts';
+import { jobContext } from '../../../factory/recipes/job-context.ts';
 import { scriptBody } from '../../../factory/recipes/script.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
 
@@ -14,9 +14,9 @@ function script(lines: string): string {
   const { config } = read;
   const model = config.models.find(({ id }) => id === 'Qwen/Qwen3-8B');
   if (model === undefined) throw new Error('no such model');
-  const [place] = placesOf(config, model);
+  const [place] = placementsOf(config, model);
   if (place === undefined) throw new Error('no place for it');
-  const context = contextOf(model.id, place);
+  const context = jobContext(model.id, place);
   const { factory, gateway } = config;
   return scriptBody({
     factory,

@@ -3,9 +3,9 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { placesOf } from '../../../factory/config/places.ts';
+import { placementsOf } from '../../../factory/config/placements.ts';
 import { parseConfig } from '../../../factory/config/read.ts';
-import { contextId, contextOf } from '../../../factory/recipes/context.ts';
+import { jobContext, jobContextId } from '../../../factory/recipes/job-context.ts';
 import { scriptBody } from '../../../factory/recipes/script.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
@@ -23,7 +23,7 @@ function placesIn(text: string, model = LLAMA) {
   if ('faults' in read) throw new Error(JSON.stringify(read.faults));
   const found = read.config.models.find(({ id }) => id === model);
   if (found === undefined) throw new Error(`no model ${model}`);
-  return placesOf(read.config, found);
+  return placementsOf(read.config, found);
 }
 
 /** What the agent is given by the job of a model's first place. */
@@ -34,14 +34,14 @@ async function told(text: string, more: { agent?: string; jobId?: string; tmpdir
   chmodSync(agent, 0o755);
   const [place] = placesIn(text);
   if (place === undefined) throw new Error('no place');
-  const context = contextOf(LLAMA, place);
+  const context = jobContext(LLAMA, place);
   const body = scriptBody({
     factory: 'pool',
     gateway: 'https://otela.example.org',
     cluster: { ...place.cluster, agent: [agent] },
     gpu: place.pool.gpu,
     context,
-    contextId: contextId(context),
+    contextId: jobContextId(context),
     jobId: more.jobId ?? '$SLURM_JOB_ID',
   });
   const env = { PATH: process.env.PATH, HOME: '/home/me', SLURM_JOB_ID: '77', SLURM_TMPDIR: more.tmpdir };
@@ -144,7 +144,7 @@ image = "/images/vllm-rocm.sif"
 });
 
 it('a context is named by its content: equal ones have one name, however their tables are ordered', () => {
-  const of = (text: string) => placesIn(text).map((place) => contextId(contextOf(LLAMA, place)));
+  const of = (text: string) => placesIn(text).map((place) => jobContextId(jobContext(LLAMA, place)));
   const variables = (order: string) => CONFIG.replace('load = "2m"', `load = "2m"\nenvironment = { ${order} }`);
   const [first, second] = of(CONFIG);
   expect(first).toMatch(/^[0-9a-f]{12}$/);

@@ -1,20 +1,20 @@
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { beforeAll, expect, test } from 'vitest';
-import { authenticate, authenticateAnew } from '../../../gateway/accounts/authenticate.ts';
+import { authenticate, authenticateUncached } from '../../../gateway/accounts/authenticate.ts';
 import { database } from '../../../gateway/accounts/database.ts';
 import { installationSecret } from '../../../gateway/accounts/installation.ts';
 import { openSession, SESSION_COOKIE, sessionAccount } from '../../../gateway/accounts/login/session.ts';
 import { apiKeys, auditLog, users } from '../../../gateway/accounts/schema.ts';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../../../gateway/accounts/secrets.ts';
-import { NO_SETTINGS, type Settings } from '../../../gateway/accounts/settings.ts';
+import { type GatewaySettings, NO_SETTINGS } from '../../../gateway/accounts/settings.ts';
 import { seedKey, watchedDb, withKey } from './seed.ts';
 
 beforeAll(async () => {
   await installationSecret(env);
 });
 
-const NOBODY: Settings = { ...NO_SETTINGS, known: true };
+const NOBODY: GatewaySettings = { ...NO_SETTINGS, known: true };
 const MINUTE_MS = 60_000;
 const attempt = async (...args: Parameters<typeof authenticate>) => authenticate(...args);
 
@@ -155,21 +155,21 @@ test.each([
 test('the bootstrap key is an operator even when D1 is down, whatever it looks like', async () => {
   const { DB } = watchedDb(() => true);
   const bootstrap = { DB, ADMIN_KEY_SHA256: `${sha256Hex('correct horse').toUpperCase()}\n` };
-  const account = await authenticateAnew(
+  const account = await authenticateUncached(
     bootstrap,
     new Request('https://g.test/', { headers: { 'x-api-key': 'correct horse' } }),
     0,
   );
   expect(account).toMatchObject({ keyId: 'bootstrap', role: 'operator' });
-  await expect(authenticateAnew(bootstrap, withKey('correct'), 0)).rejects.toMatchObject({ status: 401 });
+  await expect(authenticateUncached(bootstrap, withKey('correct'), 0)).rejects.toMatchObject({ status: 401 });
 });
 
 test('a bootstrap hash that is none opens nothing', async () => {
   for (const ADMIN_KEY_SHA256 of ['', 'undefined', sha256Hex('a').slice(1)]) {
-    await expect(authenticateAnew({ ...env, ADMIN_KEY_SHA256 }, withKey(''), 0)).rejects.toMatchObject({
+    await expect(authenticateUncached({ ...env, ADMIN_KEY_SHA256 }, withKey(''), 0)).rejects.toMatchObject({
       status: 401,
     });
-    await expect(authenticateAnew({ ...env, ADMIN_KEY_SHA256 }, withKey('a'), 0)).rejects.toMatchObject({
+    await expect(authenticateUncached({ ...env, ADMIN_KEY_SHA256 }, withKey('a'), 0)).rejects.toMatchObject({
       status: 401,
     });
   }

@@ -11,7 +11,7 @@ const DAY_MS = 86_400_000;
 test('a key was used when it was used, however much later that is written, and never earlier than before', async () => {
   // As in an isolate that is new: the one of the other files has written a moment ago, and would wait.
   vi.resetModules();
-  const { touch } = await import('../../../gateway/accounts/last-used.ts');
+  const { recordLastUse: touch } = await import('../../../gateway/accounts/last-used.ts');
   const [busy, rare] = [(await seedKey('consumer')).id, (await seedKey('consumer')).id];
   const now = Date.now();
   const works: Promise<unknown>[] = [];

@@ -5,7 +5,7 @@
 import fc from 'fast-check';
 import { Limiter, type LimiterStore, type Reservation } from '../../../gateway/accounts/limits/limiter.ts';
 import { type Limits, limitsConcurrency } from '../../../gateway/accounts/limits/limits.ts';
-import type { Moment } from '../../../gateway/accounts/limits/meter.ts';
+import type { MeterTime } from '../../../gateway/accounts/limits/meter.ts';
 import { TokenEstimator } from '../../../gateway/accounts/limits/token-estimator.ts';
 
 /** One slot of the windows: at its multiples they are exact. */
@@ -47,7 +47,7 @@ export class MemoryStore implements LimiterStore {
     return [...this.#holds].map(([name, state]) => ({ name, state, savedMsAgo: this.now - this.#savedAt }));
   }
 
-  save(limiter: Limiter, now: Moment): void {
+  save(limiter: Limiter, now: MeterTime): void {
     this.#savedAt = now.ms;
     const copy = (state: object): unknown => JSON.parse(JSON.stringify(state));
     for (const { id, minute, estimator } of limiter.states(now)) {
@@ -163,7 +163,7 @@ class Reference {
     return estimator.estimate(asked, Number.isFinite(tightest) ? tightest : 0);
   }
 
-  fits(asked: Reservation, { ms, month }: Moment): boolean {
+  fits(asked: Reservation, { ms, month }: MeterTime): boolean {
     this.#sweep(ms);
     const wanted = this.estimate(asked);
     return [asked.project, asked.key].every((limits, index) => {
@@ -184,7 +184,7 @@ class Reference {
     });
   }
 
-  take(asked: Reservation, { ms }: Moment): Request {
+  take(asked: Reservation, { ms }: MeterTime): Request {
     const { name, keyId, counts, bodyBytes, maxTokens } = asked;
     const reserved = this.estimate(asked);
     const forecast = { counts, bodyBytes, maxTokens };
@@ -288,7 +288,7 @@ export class History {
     this.#limiter = new Limiter(this.#store, this.#now);
   }
 
-  get #now(): Moment {
+  get #now(): MeterTime {
     return { ms: this.#ms, month: monthOf(this.#ms + this.#wrongMs) };
   }
 

@@ -1,12 +1,12 @@
 /** Limits of a person, of one model and of GPU time, beside those of key and project. */
 import { expect, test } from 'vitest';
-import { Limiter, type LimiterStore, type Settled } from '../../../gateway/accounts/limits/limiter.ts';
-import { GPU, type LimitSet } from '../../../gateway/accounts/limits/parties.ts';
+import { Limiter, type LimiterStore, type SettledUse } from '../../../gateway/accounts/limits/limiter.ts';
+import { GPU_METER_PREFIX, type LimitSet } from '../../../gateway/accounts/limits/parties.ts';
 
 const NOW = { ms: 1_000_000, month: '2026-11' };
 const FORECAST = { bodyBytes: 40, maxTokens: undefined, counts: 'prompt' } as const;
 
-const settled = (name: string, more: Partial<Settled>): Settled => ({
+const settled = (name: string, more: Partial<SettledUse>): SettledUse => ({
   name,
   attempt: 1,
   keyId: 'k',
@@ -79,7 +79,7 @@ test('GPU time is counted once a settlement tells it, ends with the month, and i
     granted: false,
     shortage: { kind: 'gpu-month', limit: 10 },
   });
-  expect(months.get(`${GPU} 2026-11`)).toBe(10_000);
+  expect(months.get(`${GPU_METER_PREFIX} 2026-11`)).toBe(10_000);
   const next = { ...NOW, month: '2026-12' };
   expect(limiter.reserve({ ...FORECAST, name: 't', keyId: 'c', key: undefined, project }, next).granted).toBe(true);
 });
@@ -98,7 +98,7 @@ test('what another gateway booked of tokens and of GPU time counts here', () => 
   const { limiter, reserve } = opened();
   const user = { tokens_per_month: 100, gpu_seconds_per_month: 1 };
   limiter.bookElsewhere('user:ada', 100, NOW);
-  limiter.bookElsewhere(`${GPU}user:ada`, 1_000, NOW);
+  limiter.bookElsewhere(`${GPU_METER_PREFIX}user:ada`, 1_000, NOW);
   const { user: uses } = limiter.uses({ keyId: 'k', key: undefined, project: undefined, userId: 'ada', user }, NOW);
   expect(uses.map(({ used }) => used)).toEqual([100, 1]);
   expect(reserve({ userId: 'ada', user })).toMatchObject({ granted: false, scope: 'user' });

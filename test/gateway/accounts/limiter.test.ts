@@ -4,12 +4,12 @@ import {
   Limiter,
   type LimiterStore,
   type Reservation,
-  type Settled,
+  type SettledUse,
 } from '../../../gateway/accounts/limits/limiter.ts';
-import type { Moment } from '../../../gateway/accounts/limits/meter.ts';
+import type { MeterTime } from '../../../gateway/accounts/limits/meter.ts';
 import { History, limitsOf, MemoryStore, START, step } from './limit-model.ts';
 
-const at = (ms: number): Moment => ({ ms, month: new Date(ms).toISOString().slice(0, 7) });
+const at = (ms: number): MeterTime => ({ ms, month: new Date(ms).toISOString().slice(0, 7) });
 const open = (ms = START, store: LimiterStore = new MemoryStore()) => new Limiter(store, at(ms));
 
 /** A settlement of a whole answer, as of `now`. */
@@ -17,9 +17,9 @@ const settled = (
   name: string,
   prompt: number,
   completion: number,
-  now: Moment,
-  more: Partial<Settled> = {},
-): Settled => ({
+  now: MeterTime,
+  more: Partial<SettledUse> = {},
+): SettledUse => ({
   name,
   attempt: 1,
   prompt,
@@ -187,7 +187,7 @@ test('tokens are of the month in which they were used, though they are told in t
   const key = { tokens_per_month: 1_000 };
   const next = at(Date.parse('2026-12-01T00:05:00Z'));
   limiter.settle(settled('late', 0, 450, next, { month: START_MONTH, ageMs: 900_000 }), next);
-  const used = (now: Moment) => limiter.uses({ keyId: 'k', key, project: undefined }, now).key[0]?.used;
+  const used = (now: MeterTime) => limiter.uses({ keyId: 'k', key, project: undefined }, now).key[0]?.used;
   expect([used(next), used(at(START))]).toEqual([0, 450]);
 });
 

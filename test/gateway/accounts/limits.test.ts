@@ -1,10 +1,10 @@
 import { env } from 'cloudflare:workers';
 import { afterEach, expect, test, vi } from 'vitest';
-import { forecastOf } from '../../../gateway/accounts/limits/limit-reservation.ts';
-import type { Reservation, Verdict } from '../../../gateway/accounts/limits/limiter.ts';
+import { forecastTokens } from '../../../gateway/accounts/limits/limit-reservation.ts';
+import type { LimitVerdict, Reservation } from '../../../gateway/accounts/limits/limiter.ts';
 import type { Limits } from '../../../gateway/accounts/limits/limits.ts';
-import type { LimitsObject, Settlement } from '../../../gateway/accounts/limits/limits-object.ts';
-import type { ObjectStub } from '../../../gateway/object-context.ts';
+import type { AttemptSettlement, LimitsObject } from '../../../gateway/accounts/limits/limits-object.ts';
+import type { ObjectStub } from '../../../gateway/platform/object-context.ts';
 import { evictDurableObject, runInDurableObject } from '../support/durable.ts';
 
 afterEach(() => {
@@ -27,7 +27,7 @@ const ask = (name: string, key: Limits, project?: Limits, tokens = 10, keyId = '
   counts: 'prompt',
 });
 
-async function many(count: number, reserve: (n: number) => Promise<Verdict>): Promise<number> {
+async function many(count: number, reserve: (n: number) => Promise<LimitVerdict>): Promise<number> {
   const verdicts = await Promise.all(Array.from({ length: count }, (_, n) => reserve(n)));
   return verdicts.filter(({ granted }) => granted).length;
 }
@@ -53,7 +53,12 @@ test('a place that is given back is taken by who waits for it', async () => {
   expect((await next).granted).toBe(true);
 });
 
-const settlement = (name: string, prompt: number, completion: number, more: Partial<Settlement> = {}): Settlement => ({
+const settlement = (
+  name: string,
+  prompt: number,
+  completion: number,
+  more: Partial<AttemptSettlement> = {},
+): AttemptSettlement => ({
   name,
   attempt: 1,
   keyId: 'k',
@@ -68,7 +73,7 @@ const settlement = (name: string, prompt: number, completion: number, more: Part
 test('a settlement that is said again counts once, and one that replaces an estimate by its difference', async () => {
   const counter = object();
   await counter.reserve(ask('a', { tokens_per_month: 1_000 }));
-  const settle = (position: number, more: Partial<Settlement> = {}) => ({
+  const settle = (position: number, more: Partial<AttemptSettlement> = {}) => ({
     position,
     settlement: settlement(`a${position}`, 60, 40, more),
   });
@@ -107,18 +112,18 @@ test('its forecast takes the length of the body, the bound of its answer and the
   const request = (headers: Record<string, string> = {}) => ({ headers: new Headers(headers) });
   const chat = { usage: 'openai', generates: true } as const;
   const kept = { body: { kind: 'kept', bytes: new Uint8Array(400) }, unseen: false } as const;
-  const of = (sampling?: object) => forecastOf(request(), chat, { ...kept, ...(sampling && { sampling }) });
+  const of = (sampling?: object) => forecastTokens(request(), chat, { ...kept, ...(sampling && { sampling }) });
   expect(of()).toEqual({ bodyBytes: 400, maxTokens: undefined, counts: 'answer' });
   expect(of({ max_tokens: 50, n: 3 })).toMatchObject({ maxTokens: 150 });
   expect(of({ max_tokens: -1, n: -1 })).toMatchObject({ maxTokens: undefined });
   expect(of({ max_tokens: 1e308, n: 1e308 })).toMatchObject({ maxTokens: 1_048_576 * 1_024 });
-  expect(forecastOf(request(), { usage: 'openai', generates: false }, kept).counts).toBe('prompt');
-  expect(forecastOf(request(), { usage: 'none', generates: false }, kept).counts).toBe('nothing');
+  expect(forecastTokens(request(), { usage: 'openai', generates: false }, kept).counts).toBe('prompt');
+  expect(forecastTokens(request(), { usage: 'none', generates: false }, kept).counts).toBe('nothing');
   const opaque = { body: { kind: 'kept', bytes: new Uint8Array(0) }, unseen: true } as const;
   const said = request({ 'content-length': '800', 'x-otela-max-tokens': '70' });
-  expect(forecastOf(said, chat, opaque)).toEqual({ bodyBytes: 800, maxTokens: 70, counts: 'answer' });
-  expect(forecastOf(request(), chat, opaque)).toMatchObject({ bodyBytes: undefined, maxTokens: undefined });
-  expect(() => forecastOf(request({ 'x-otela-max-tokens': '1e9' }), chat, opaque)).toThrow('number of tokens');
+  expect(forecastTokens(said, chat, opaque)).toEqual({ bodyBytes: 800, maxTokens: 70, counts: 'answer' });
+  expect(forecastTokens(request(), chat, opaque)).toMatchObject({ bodyBytes: undefined, maxTokens: undefined });
+  expect(() => forecastTokens(request({ 'x-otela-max-tokens': '1e9' }), chat, opaque)).toThrow('number of tokens');
 });
 
 test('a machine whose clock was ten minutes fast and is set right locks no key for longer than a minute', async () => {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Limits } from '../../../gateway/accounts/limits/limits.ts';
-import { beyondProject, personLimits } from '../../../gateway/accounts/limits/member-limits.ts';
+import { limitAboveProject, personLimits } from '../../../gateway/accounts/limits/member-limits.ts';
 
 const NONE = { own: null, ofAll: undefined, ofMember: null, project: null };
 const rpm = (requests_per_minute: number): Limits => ({ requests_per_minute });
@@ -49,5 +49,5 @@ test.each<[Limits, Limits | null, string | undefined]>([
   [{ models: { a: rpm(6) } }, { models: { '*': rpm(5) } }, 'models.a.requests_per_minute'],
   [{ models: { a: rpm(6) } }, { models: { '*': rpm(5), a: rpm(6) } }, undefined],
 ])('of %j the first limit above those of a project with %j is %s', (limits, project, path) => {
-  expect(beyondProject(limits, project)?.path).toBe(path);
+  expect(limitAboveProject(limits, project)?.path).toBe(path);
 });

@@ -3,9 +3,9 @@ import { and, eq, isNull } from 'drizzle-orm';
 import { expect, test } from 'vitest';
 import { hasAccess } from '../../../gateway/accounts/catalogue.ts';
 import { database } from '../../../gateway/accounts/database.ts';
+import { findKey } from '../../../gateway/accounts/find-key.ts';
 import { issuersSchema } from '../../../gateway/accounts/login/oidc-config.ts';
-import { arrive } from '../../../gateway/accounts/login/people.ts';
-import { findKey } from '../../../gateway/accounts/look-up.ts';
+import { findOrCreateUser } from '../../../gateway/accounts/login/sign-in.ts';
 import { apiKeys, projectMembers, projects, settings, users } from '../../../gateway/accounts/schema.ts';
 import { watchedDb } from './seed.ts';
 
@@ -18,7 +18,7 @@ test('who was mapped and is no more comes in no more, and keeps no role', async 
     { ...config, admits: 'mapped', role_claim: 'groups', roles: { staff: { role: 'operator' } } },
   ]);
   if (mapped === undefined) throw new Error('no issuer');
-  const come = (groups: string[]) => arrive(env, mapped, { sub: 'carol', groups }, Date.now());
+  const come = (groups: string[]) => findOrCreateUser(env, mapped, { sub: 'carol', groups }, Date.now());
   const { user } = await come(['staff', 'others']);
   expect(user.role).toBe('operator');
   await expect(come(['others'])).rejects.toMatchObject({ code: 'permission_denied' });
@@ -29,7 +29,7 @@ test('who was mapped and is no more comes in no more, and keeps no role', async 
 
 async function arrived(claims: { sub: string; [name: string]: unknown }) {
   if (config === undefined) throw new Error('no issuer');
-  const { user } = await arrive(env, config, claims, Date.now());
+  const { user } = await findOrCreateUser(env, config, claims, Date.now());
   const [stored] = await database(env).select().from(users).where(eq(users.id, user.id));
   return { name: stored?.name, email: stored?.email };
 }
@@ -58,7 +58,7 @@ const GROUPS = {
 const [grouped] = issuersSchema.parse([GROUPS]);
 const comes = (sub: string, claims: object, signIn = true) => {
   if (grouped === undefined) throw new Error('no issuer');
-  return arrive(env, grouped, { sub, iat: Math.floor(Date.now() / 1_000), ...claims }, Date.now(), signIn);
+  return findOrCreateUser(env, grouped, { sub, iat: Math.floor(Date.now() / 1_000), ...claims }, Date.now(), signIn);
 };
 const db = () => database(env);
 const membersOf = async (userId: string) => {
@@ -116,7 +116,7 @@ test('a sign-in that breaks off between two transactions is mended by the next: 
   const [many] = issuersSchema.parse([{ ...GROUPS, projects: mapped }]);
   if (many === undefined) throw new Error('no issuer');
   const come = (groups: string[], at: Pick<typeof env, 'DB'> = env) =>
-    arrive(at, many, { sub: 'ines', groups }, Date.now(), true);
+    findOrCreateUser(at, many, { sub: 'ines', groups }, Date.now(), true);
   const { user } = await come(ids);
   expect(await membersOf(user.id)).toHaveLength(109);
   const [first, ...others] = ids.map((projectId) => {
@@ -200,7 +200,7 @@ const [vouched] = issuersSchema.parse([
 const DAY_S = 86_400;
 const vouch = (sub: string, claims: object, signIn: boolean) => {
   if (vouched === undefined) throw new Error('no issuer');
-  return arrive(env, vouched, { sub, ...claims }, Date.now(), signIn);
+  return findOrCreateUser(env, vouched, { sub, ...claims }, Date.now(), signIn);
 };
 const roleOf = async (id: string) => (await db().select().from(users).where(eq(users.id, id)))[0]?.role;
 

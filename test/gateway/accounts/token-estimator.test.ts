@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { type Forecast, TokenEstimator } from '../../../gateway/accounts/limits/token-estimator.ts';
+import { TokenEstimator, type TokenForecast } from '../../../gateway/accounts/limits/token-estimator.ts';
 
-const ask = (more: Partial<Forecast> = {}): Forecast => ({
+const ask = (more: Partial<TokenForecast> = {}): TokenForecast => ({
   bodyBytes: 400,
   maxTokens: undefined,
   counts: 'answer',

@@ -4,7 +4,7 @@ import { Hono } from 'hono';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { sha256Hex } from '../../../gateway/accounts/secrets.ts';
-import { readSettings } from '../../../gateway/accounts/settings.ts';
+import { readGatewaySettings } from '../../../gateway/accounts/settings.ts';
 import { adminRoutes } from '../../../gateway/admin/routes.ts';
 import { errorBody, toApiError } from '../../../shared/openai/errors.ts';
 import { seedKey } from '../accounts/seed.ts';
@@ -69,8 +69,8 @@ test('a revoked key is among the changes that the registry carries, and repeatin
   const first = await (await call('DELETE', `/keys/${id}`)).json();
   expect(first).toMatchObject({ id, revoked_at: expect.stringMatching(/Z$/) });
   expect(await (await call('DELETE', `/keys/${id}`)).json()).toEqual(first);
-  expect((await readSettings(env)).changed[id]).toBeGreaterThan(0);
-  expect((await readSettings(env, Date.now() + 12 * 60_000)).changed[id]).toBeUndefined();
+  expect((await readGatewaySettings(env)).changed[id]).toBeGreaterThan(0);
+  expect((await readGatewaySettings(env, Date.now() + 12 * 60_000)).changed[id]).toBeUndefined();
 });
 
 test('when the registry cannot be told, the answer says so, the key is dead in D1, and repeating heals it', async () => {
@@ -189,7 +189,7 @@ test.each([
   const put = await call('PUT', `/models/${path}`, { first_byte_ms: 1_000 });
   expect(put.status).toBe(200);
   expect(await put.json()).toMatchObject({ id, first_byte_ms: 1_000, stall_ms: null });
-  expect((await readSettings(env)).models[id]).toEqual({ first_byte_ms: 1_000 });
+  expect((await readGatewaySettings(env)).models[id]).toEqual({ first_byte_ms: 1_000 });
   await call('PUT', `/models/${path}`, { stall_ms: 5 });
   expect(await (await call('GET', `/models/${path}`)).json()).toMatchObject({ id, first_byte_ms: null, stall_ms: 5 });
   expect(await (await call('DELETE', `/models/${path}`)).json()).toEqual({
@@ -198,14 +198,14 @@ test.each([
     deleted: true,
   });
   expect(await (await call('DELETE', `/models/${path}`)).json()).toMatchObject({ deleted: false });
-  expect((await readSettings(env)).models[id]).toBeUndefined();
+  expect((await readGatewaySettings(env)).models[id]).toBeUndefined();
 });
 
 test('how often another node is asked is a setting of the gateway, within bounds', async () => {
   expect(await (await call('GET', '/settings')).json()).toMatchObject({ max_retries: 3, retry_share: 0.2 });
   const changed = await call('PATCH', '/settings', { max_retries: 0, retry_share: 0.5 });
   expect(await changed.json()).toMatchObject({ max_retries: 0, retry_share: 0.5 });
-  expect((await readSettings(env)).retries).toEqual({ maxRetries: 0, retryShare: 0.5 });
+  expect((await readGatewaySettings(env)).retries).toEqual({ maxRetries: 0, retryShare: 0.5 });
   for (const wrong of [
     { max_retries: -1 },
     { max_retries: 11 },
@@ -215,7 +215,7 @@ test('how often another node is asked is a setting of the gateway, within bounds
   ])
     await expectError(await call('PATCH', '/settings', wrong), 400, 'invalid_request');
   await call('PATCH', '/settings', { max_retries: null, retry_share: null });
-  expect((await readSettings(env)).retries).toEqual({ maxRetries: 3, retryShare: 0.2 });
+  expect((await readGatewaySettings(env)).retries).toEqual({ maxRetries: 3, retryShare: 0.2 });
 });
 
 test('times of the membership and the oldest agent are settings, within bounds', async () => {

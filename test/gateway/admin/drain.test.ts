@@ -6,7 +6,7 @@ import * as z from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { apiKeys, peers } from '../../../gateway/accounts/schema.ts';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
-import { GatewayIssuer, makeIssuer } from '../../../gateway/issuer/issuer.ts';
+import { createIssuer, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { decodeTicket } from '../../../shared/lattice/ticket.ts';
 import { FRAMES_READ } from '../../../shared/wire/limits.ts';
@@ -67,7 +67,7 @@ test('a node that is gone is not found; one whose tunnel is not here, or that is
   const left = await refusal(drain(agent.session, keys.operator), 404, 'not_found');
   expect(left.message).toContain('has left');
 
-  const made = makeIssuer(Math.floor(Date.now() / 1000));
+  const made = createIssuer(Math.floor(Date.now() / 1000));
   const issuer = new GatewayIssuer(made.gateway);
   const signer = workerdSigner();
   const fields = { sessionKey: signer.publicKey, provider: 'eth', cluster: 'euler' };

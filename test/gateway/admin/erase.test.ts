@@ -2,11 +2,11 @@ import { env } from 'cloudflare:workers';
 import { gt, isNull, or } from 'drizzle-orm';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import { BOOTSTRAP } from '../../../gateway/accounts/account.ts';
+import { BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
 import { database } from '../../../gateway/accounts/database.ts';
 import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/session.ts';
 import { batches, files } from '../../../gateway/accounts/schema.ts';
-import { shardOf } from '../../../gateway/usage/row.ts';
+import { usageShardOf } from '../../../gateway/usage/usage-row.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { usageRow } from '../support/usage-row.ts';
 import { good, knock, refusal } from './support.ts';
@@ -58,7 +58,11 @@ beforeAll(async () => {
   const batch = { owner: owners[0] ?? '', createdBy: ada.keyId, createdAt: NOW, open: false };
   await db.insert(batches).values({ ...batch, id: 'batch_1', summary: { metadata: { about: WORDS[5] } } });
   // One whose end the account store has not heard of, if it has one yet.
-  const spec = { owner: batch.owner, account: { ...BOOTSTRAP, keyId: ada.keyId, userId: ada.id }, windowS: 86_400 };
+  const spec = {
+    owner: batch.owner,
+    account: { ...BOOTSTRAP_ACCOUNT, keyId: ada.keyId, userId: ada.id },
+    windowS: 86_400,
+  };
   await env.BATCH.getByName('batch_2').create({
     ...spec,
     id: 'batch_2',
@@ -79,7 +83,7 @@ beforeAll(async () => {
         traced: true,
       }),
     );
-    await env.USAGE.getByName(shardOf(time)).add(rows);
+    await env.USAGE.getByName(usageShardOf(time)).add(rows);
   }
 });
 
@@ -87,7 +91,7 @@ const totals = z.object({ data: z.array(z.looseObject({ requests: z.number(), pr
 const from = new Date(NOW - 20 * DAY_MS).toISOString().slice(0, 10);
 const usage = async (more: string) => (await good(ask('GET', `/usage?from=${from}&${more}`), totals)).data;
 const records = async (user: string) => {
-  const pages = await Promise.all(TIMES.map((time) => env.USAGE.getByName(shardOf(time)).page(0, 100, false)));
+  const pages = await Promise.all(TIMES.map((time) => env.USAGE.getByName(usageShardOf(time)).page(0, 100, false)));
   return pages.flat().filter(({ row }) => row.user === user).length;
 };
 
@@ -100,7 +104,7 @@ test('a person is gone from accounts, audit and records, sums stay, and others k
     expect(days.length).toBeLessThan(10);
   }
   // Hours of which D1 had not heard yet are asked too; the rest follows as their sums arrive.
-  for (const time of TIMES) await env.USAGE.getByName(shardOf(time)).forget('nobody');
+  for (const time of TIMES) await env.USAGE.getByName(usageShardOf(time)).forget('nobody');
   for (let left = 1; left > 0; ) left = (await good(ask('DELETE', `/users/${ada.id}`), step)).days_left;
 
   expect(await records(ada.id)).toBe(0);

@@ -4,7 +4,7 @@ import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/session.ts';
-import { nameWhereNext } from '../../../gateway/accounts/own-keys.ts';
+import { nameIfUnchanged } from '../../../gateway/accounts/own-keys.ts';
 import { apiKeys, auditLog } from '../../../gateway/accounts/schema.ts';
 import { sha256Hex } from '../../../gateway/accounts/secrets.ts';
 import { seedKey } from '../accounts/seed.ts';
@@ -278,7 +278,7 @@ test('a key that was changed or revoked since it was read has no successor: it w
     return row;
   };
   const succeed = async (old: Awaited<ReturnType<typeof read>>, next: string) => {
-    const row = { ...old, id: next, hash: next, rotatedFrom: id, name: nameWhereNext(old) };
+    const row = { ...old, id: next, hash: next, rotatedFrom: id, name: nameIfUnchanged(old) };
     return database(env).insert(apiKeys).values(row).then(
       () => 'made',
       () => 'refused',

@@ -2,9 +2,9 @@ import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
-import { findKey } from '../../../gateway/accounts/look-up.ts';
+import { findKey } from '../../../gateway/accounts/find-key.ts';
 import { files } from '../../../gateway/accounts/schema.ts';
-import { shardOf, type UsageRow } from '../../../gateway/usage/row.ts';
+import { type UsageRow, usageShardOf } from '../../../gateway/usage/usage-row.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock } from './support.ts';
 
@@ -67,7 +67,7 @@ test('a key reads its own requests alone, the newest first, and only what failed
   const [mine, others] = [await seedKey('consumer'), await seedKey('consumer')];
   const refused = { session: '', status: 429, error: 'queue_full', provider: '', firstMs: 0 };
   const rows = [row(mine.id, 1), row(mine.id, 2, refused), row(others.id, 3)];
-  for (const one of rows) await env.USAGE.getByName(shardOf(one.at)).add([one]);
+  for (const one of rows) await env.USAGE.getByName(usageShardOf(one.at)).add([one]);
   const all = await good(knock('GET', '/admin/me/requests', { key: mine.key }), requests);
   expect(all.data.map((one) => one.request_id)).toEqual(['r1', 'r2']);
   expect(all.data[0]).toMatchObject({ first_token_ms: 25, node: `s${mine.id}`, error: null });

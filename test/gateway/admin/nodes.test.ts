@@ -5,12 +5,12 @@ import * as z from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { apiKeys } from '../../../gateway/accounts/schema.ts';
 import { nodeSchema, oneNodeSchema } from '../../../gateway/admin/nodes/node-views.ts';
-import { REGISTRY_NAME } from '../../../gateway/registry-name.ts';
+import { REGISTRY_OBJECT_NAME } from '../../../gateway/platform/registry-object-name.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { seedToken, TestAgent } from '../registry/agent.ts';
 import { good, knock, refusal } from './support.ts';
 
-const registry = () => env.REGISTRY.getByName(REGISTRY_NAME);
+const registry = () => env.REGISTRY.getByName(REGISTRY_OBJECT_NAME);
 const listed = z.object({ data: z.array(nodeSchema), has_more: z.boolean() });
 const keys = { operator: '', eth: '', consumer: '' };
 let mine: TestAgent;

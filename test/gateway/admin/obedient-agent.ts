@@ -3,7 +3,7 @@ import { exports } from 'cloudflare:workers';
 import { onTestFinished } from 'vitest';
 import { workerdCrypto } from '../../../gateway/issuer/crypto.ts';
 import type { DeploymentAnswer } from '../../../shared/deployment/answer.ts';
-import { openOrder, type Wish } from '../../../shared/deployment/order.ts';
+import { type DeploymentRequest, openOrder } from '../../../shared/deployment/order.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { helloMessage } from '../../../shared/lattice/session.ts';
 import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
@@ -20,7 +20,7 @@ export async function connect(agent: TestAgent, frames: string | undefined, answ
   const response = await exports.default.fetch(new Request('https://gateway.test/agent/connect', { headers }));
   const socket = response.webSocket;
   if (socket === null) throw new Error(`${response.status} ${await response.text()}`);
-  const wishes: Wish[] = [];
+  const wishes: DeploymentRequest[] = [];
   const { session, issuer } = agent.ticket;
   const context = { session, issuer, nowS: Math.floor(Date.now() / 1000), revoked: () => false, crypto: workerdCrypto };
   const welcomed = new Promise<void>((resolve) => {

@@ -3,9 +3,9 @@ import { afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { auditLog, settings } from '../../../gateway/accounts/schema.ts';
-import { readSettings } from '../../../gateway/accounts/settings.ts';
-import { priceAt } from '../../../gateway/admin/regions/price-state.ts';
-import { snapshots, type View } from '../../../gateway/registry/snapshot.ts';
+import { readGatewaySettings } from '../../../gateway/accounts/settings.ts';
+import { priceAt } from '../../../gateway/admin/regions/facts.ts';
+import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import { entry } from '../../shared/routing/support.ts';
 import { seedKey } from '../accounts/seed.ts';
@@ -31,7 +31,7 @@ const plan = (planner: string, sequence: number, near: number, holds_ms = 60_000
   holds_ms,
   models: { m: { shares: { near, far: 1 - near }, spill: { near: { far: 1 } } } },
 });
-const planned = async () => (await readSettings(env)).regionPlan;
+const planned = async () => (await readGatewaySettings(env)).regionPlan;
 
 test('a plan is given, read and ended, and requests hear of it', async () => {
   expect(await good(admin('GET', '/plan'), anything)).toMatchObject({ planner: '', models: {}, holds: false });
@@ -172,7 +172,7 @@ test('what an engine said while its last request ran is no use of its region onc
   const node = entry('a'.repeat(26), { region: 'idle' });
   nodes.put(node);
   nodes.live.heard(node.session, { running: 3, waiting: 2, at: Date.now() - 20_000 });
-  const get = vi.spyOn(snapshots, 'get').mockReturnValue({ nodes } as unknown as View);
+  const get = vi.spyOn(snapshotCache, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
   const { data } = await good(admin('GET', ''), z.object({ data: z.array(anything) })).finally(() => get.mockRestore());
   const region = data.find(({ region }) => region === 'idle');
   expect(region?.models).toEqual([expect.objectContaining({ replicas: 1, running: 0, waiting: 0 })]);
@@ -185,7 +185,7 @@ test('regions that a provider invents push out none that has a price, in whateve
     const region = n < 8 ? variant('near', n) : `false-${n % 70}`;
     nodes.put(entry(String(n).padStart(26, 'a'), { region }));
   }
-  const get = vi.spyOn(snapshots, 'get').mockReturnValue({ nodes } as unknown as View);
+  const get = vi.spyOn(snapshotCache, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
   const answer = z.object({ data: z.array(z.looseObject({ region: z.string() })) });
   const { data } = await good(admin('GET', ''), answer).finally(() => get.mockRestore());
   expect(data.map(({ region }) => region)).toEqual(expect.arrayContaining(['near', 'far']));
@@ -198,7 +198,7 @@ test('regions that a provider invents push out its own, and none of another prov
     nodes.put(entry(String(n).padStart(26, 'b'), more));
   for (let n = 0; n < 140; n++) put(n, { region: `false-${n % 70}`, provider: 'liar' });
   put(140, { region: 'small', provider: 'honest' });
-  const get = vi.spyOn(snapshots, 'get').mockReturnValue({ nodes } as unknown as View);
+  const get = vi.spyOn(snapshotCache, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
   const answer = z.object({ data: z.array(z.looseObject({ region: z.string() })) });
   const { data } = await good(admin('GET', ''), answer).finally(() => get.mockRestore());
   expect(data.map(({ region }) => region)).toContain('small');

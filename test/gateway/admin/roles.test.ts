@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import { atLeast } from '../../../gateway/accounts/account.ts';
+import { isRoleAtLeast } from '../../../gateway/accounts/account.ts';
 import { ROLES, type Role } from '../../../gateway/accounts/schema.ts';
 import type { AdminRoute } from '../../../gateway/admin/route.ts';
 import { ADMIN_ROUTES } from '../../../gateway/admin/routes.ts';
@@ -75,7 +75,7 @@ async function letIn(response: Response): Promise<boolean> {
 
 test.each(ROLES)('the role %s is let in at exactly the routes that are its own', async (role) => {
   for (const one of ADMIN_ROUTES) {
-    const allowed = atLeast(role, one.role) && (one.login === undefined || role === 'operator');
+    const allowed = isRoleAtLeast(role, one.role) && (one.login === undefined || role === 'operator');
     const response = await call(one, keys.get(role));
     if (allowed) expect(await letIn(response), nameOf(one)).toBe(true);
     else await refusal(response, 403, 'permission_denied');

@@ -3,7 +3,7 @@ import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { settings } from '../../../gateway/accounts/schema.ts';
-import { readSettings, timeoutsOf } from '../../../gateway/accounts/settings.ts';
+import { readGatewaySettings, timeoutsOf } from '../../../gateway/accounts/settings.ts';
 import { Policies } from '../../../gateway/routing/policies.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';
@@ -26,11 +26,11 @@ test('a model has a policy, a class, other names, fallbacks and retries; what a 
     max_retries: 1,
   };
   expect(await good(admin('PUT', '/models/org/large', set), anything)).toMatchObject({ id: 'org/large', ...set });
-  const { models } = await readSettings(env);
+  const { models } = await readGatewaySettings(env);
   expect(models['org/large']).toEqual(set);
   const back = { class: 'standard', policy: null, aliases: [], fallbacks: [], max_retries: null };
   expect(await good(admin('PUT', '/models/org/large', {}), anything)).toMatchObject(back);
-  expect((await readSettings(env)).models['org/large']).toEqual({});
+  expect((await readGatewaySettings(env)).models['org/large']).toEqual({});
 });
 
 test.each([
@@ -59,7 +59,7 @@ test('a name stands for one model', async () => {
 
 test('time-outs are the model’s, else those of its class, the installation’s before those that are shipped', async () => {
   await good(admin('PUT', '/models/own', { class: 'reasoning', stall_ms: 1_000 }), anything);
-  const of = async (model: string) => timeoutsOf(await readSettings(env), model);
+  const of = async (model: string) => timeoutsOf(await readGatewaySettings(env), model);
   expect(await of('own')).toEqual({ first_byte_ms: 1_800_000, stall_ms: 1_000 });
   expect(await of('any')).toEqual({ first_byte_ms: 900_000, stall_ms: 120_000 });
   const routing = { timeouts: { reasoning: { first_byte_ms: 5_000 }, standard: { stall_ms: 6_000 } } };
@@ -72,7 +72,7 @@ test('time-outs are the model’s, else those of its class, the installation’s
 test('a policy that was taken out of the gateway is passed over: the time-outs beside it stay, and nobody can set it again', async () => {
   const routing = { policy: 'taken-out', timeouts: { standard: { stall_ms: 7_000 } } };
   await database(env).insert(settings).values({ name: 'routing', value: routing, updatedAt: 0 });
-  const stored = await readSettings(env);
+  const stored = await readGatewaySettings(env);
   expect(timeoutsOf(stored, 'any').stall_ms).toBe(7_000);
   expect(
     new Policies().for(stored, { routing: [] }, { model: 'any', priority: 'interactive', inputTokens: 1 }, 'any').name,
@@ -94,11 +94,11 @@ test('a model’s weights are put, read, listed and deleted; GPUs by whatever pe
   expect(await good(admin('GET', '/routing/org/m'), anything)).toEqual(said);
   expect(await good(admin('GET', '/routing'), anything)).toMatchObject({ data: [said] });
   await good(admin('PUT', '/models/org/m', { first_byte_ms: 7 }), anything);
-  expect((await readSettings(env)).models['org/m']).toEqual({ first_byte_ms: 7, weights: kept });
+  expect((await readGatewaySettings(env)).models['org/m']).toEqual({ first_byte_ms: 7, weights: kept });
   expect(await good(admin('DELETE', path), anything)).toEqual({ object: 'routing', model: 'org/m', deleted: true });
   expect(await good(admin('DELETE', path), anything)).toMatchObject({ deleted: false });
   await refusal(admin('GET', path), 404, 'not_found');
-  expect((await readSettings(env)).models['org/m']).toEqual({ first_byte_ms: 7 });
+  expect((await readGatewaySettings(env)).models['org/m']).toEqual({ first_byte_ms: 7 });
 });
 
 test.each([
@@ -124,7 +124,7 @@ test('weights by kind come with the kinds that they name, and both reach request
     weights,
     kinds: KINDS,
   });
-  expect((await readSettings(env)).models['by-kind']).toEqual({ weights, kinds: KINDS });
+  expect((await readGatewaySettings(env)).models['by-kind']).toEqual({ weights, kinds: KINDS });
   const { message } = await refusal(
     admin('PUT', '/routing/by-kind', { weights: [{ kind: 'image', weight: 1 }], kinds: KINDS }),
     422,
@@ -135,7 +135,7 @@ test('weights by kind come with the kinds that they name, and both reach request
   expect(await good(admin('PUT', '/routing/by-kind', { weights: [{ weight: 1 }] }), anything)).toMatchObject({
     kinds: [],
   });
-  expect((await readSettings(env)).models['by-kind']).toEqual({ weights: [{ weight: 1 }] });
+  expect((await readGatewaySettings(env)).models['by-kind']).toEqual({ weights: [{ weight: 1 }] });
 });
 
 test.each([

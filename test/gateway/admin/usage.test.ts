@@ -3,9 +3,9 @@ import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { usageTotals } from '../../../gateway/accounts/schema.ts';
-import { readSettings } from '../../../gateway/accounts/settings.ts';
-import { shardOf, type UsageRow } from '../../../gateway/usage/row.ts';
-import { addToTotals, readTotal, totalOf } from '../../../gateway/usage/totals.ts';
+import { readGatewaySettings } from '../../../gateway/accounts/settings.ts';
+import { addToTotals, readTotal, usageTotalOf } from '../../../gateway/usage/totals.ts';
+import { type UsageRow, usageShardOf } from '../../../gateway/usage/usage-row.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { usageRow } from '../support/usage-row.ts';
 import { good, knock, refusal } from './support.ts';
@@ -89,7 +89,9 @@ test('the trace tells neither a private model nor another name of it', async () 
     knock('PUT', '/admin/models/org%2Fhidden', { key: operator, body: { private: true, aliases: ['alias-of-it'] } }),
     z.looseObject({}),
   );
-  await env.USAGE.getByName(shardOf(from)).add(names.map((model, n) => usageRow(n, { at: from, model, traced: true })));
+  await env.USAGE.getByName(usageShardOf(from)).add(
+    names.map((model, n) => usageRow(n, { at: from, model, traced: true })),
+  );
   const answer = await knock('GET', '/admin/trace?from=2026-10-02T10:00:00Z&to=2026-10-02T11:00:00Z', {
     key: operator,
   });
@@ -109,11 +111,11 @@ test('rows of totals lie in the order of their key, and a span of days is read b
 });
 
 test('a word for the default trust that nobody knows trusts those that are marked, not everybody', async () => {
-  const of = async (DEFAULT_TRUST: string) => (await readSettings({ DB: env.DB, DEFAULT_TRUST })).defaultTrust;
+  const of = async (DEFAULT_TRUST: string) => (await readGatewaySettings({ DB: env.DB, DEFAULT_TRUST })).defaultTrust;
   for (const word of ['marked', 'Marked ', 'none', 'market', 'false'])
     expect([word, await of(word)]).toEqual([word, 'marked']);
   for (const word of ['admitted', '']) expect([word, await of(word)]).toEqual([word, 'admitted']);
-  expect((await readSettings({ DB: env.DB })).defaultTrust).toBe('admitted');
+  expect((await readGatewaySettings({ DB: env.DB })).defaultTrust).toBe('admitted');
 });
 
 test('the mean of whole answers is of requests whose time is known: lines of a batch do not thin it', async () => {
@@ -128,7 +130,7 @@ test('the mean of whole answers is of requests whose time is known: lines of a b
     env,
     'timed',
     1,
-    rows.map((one) => totalOf(one)),
+    rows.map((one) => usageTotalOf(one)),
   );
   const { data } = await good(usageOf('from=2026-08-01&to=2026-08-01&group_by=model'), page);
   expect(data).toEqual([
@@ -138,7 +140,7 @@ test('the mean of whole answers is of requests whose time is known: lines of a b
 });
 
 test('a sum that an earlier version left counts all its requests as timed', () => {
-  const { timed: _, ...earlier } = totalOf(usageRow(1, { totalMs: 100, times: 3 }));
+  const { timed: _, ...earlier } = usageTotalOf(usageRow(1, { totalMs: 100, times: 3 }));
   expect(readTotal(JSON.stringify(earlier))).toEqual({ ...earlier, timed: 3 });
 });
 
@@ -149,7 +151,7 @@ test('the first token is told as the client saw it and as the engine gave it, of
     row({ firstMs: 60, totalMs: 100 }),
     row({ firstMs: null, status: null, totalMs: null }),
   ];
-  const totals = rows.map((one) => totalOf(one));
+  const totals = rows.map((one) => usageTotalOf(one));
   await addToTotals(env, 'first-token', 1, totals.slice(0, 1));
   await addToTotals(env, 'first-token', 2, totals.slice(1));
   const { data } = await good(usageOf('from=2026-09-01&to=2026-09-01&group_by=model'), page);

@@ -2,14 +2,14 @@
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { expect, test } from 'vitest';
-import { BOOTSTRAP } from '../../../gateway/accounts/account.ts';
+import { BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
 import { database } from '../../../gateway/accounts/database.ts';
 import { files } from '../../../gateway/accounts/schema.ts';
 import { BatchObject } from '../../../gateway/batch/batch-object.ts';
 import type { BatchSpec } from '../../../gateway/batch/batch-spec.ts';
 import type { Env } from '../../../gateway/env.ts';
 import { type FileStore, FileStoreError } from '../../../gateway/files/file-store.ts';
-import type { ObjectContext } from '../../../gateway/object-context.ts';
+import type { ObjectContext } from '../../../gateway/platform/object-context.ts';
 import type { SnapshotDelta } from '../../../gateway/registry/snapshot-store.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { limitedStorage } from '../support/cloudflare-limits.ts';
@@ -20,7 +20,7 @@ const input = new TextEncoder().encode(`${JSON.stringify(request)}\n`);
 const spec: BatchSpec = {
   id: 'batch_closing',
   owner: 'key:test',
-  account: BOOTSTRAP,
+  account: BOOTSTRAP_ACCOUNT,
   endpoint: '/v1/chat/completions',
   inputFileId: 'file-input',
   inputExists: true,

@@ -1,15 +1,15 @@
 /** Which lines a node is given, and what it cannot make by naming it. */
 import { env as worker } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
-import { type Account, BOOTSTRAP } from '../../../gateway/accounts/account.ts';
+import { type Account, BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
 import { database } from '../../../gateway/accounts/database.ts';
 import { lineReasoningBudget, mayHaveLines } from '../../../gateway/accounts/reasoning.ts';
 import { batches } from '../../../gateway/accounts/schema.ts';
-import { NO_SETTINGS, type Settings } from '../../../gateway/accounts/settings.ts';
-import { knownBatch } from '../../../gateway/batch/leases/known-batch.ts';
-import { leaseOfFunctions, leaseOfModels, offered } from '../../../gateway/batch/leases/leasing.ts';
+import { type GatewaySettings, NO_SETTINGS } from '../../../gateway/accounts/settings.ts';
+import { knownBatch } from '../../../gateway/batch/leases/agent-routes.ts';
+import { leaseOfFunctions, leaseOfModels, waitForOffer } from '../../../gateway/batch/leases/leasing.ts';
 import type { Env } from '../../../gateway/env.ts';
-import type { View } from '../../../gateway/registry/snapshot.ts';
+import type { RegistrySnapshot } from '../../../gateway/registry/snapshot.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { knock } from '../admin/support.ts';
@@ -22,10 +22,10 @@ const entry = {
   state: 'SERVING',
   models: [{ id: 'm', state: 'ready' }],
 } as unknown as RegistryEntry;
-const consumer: Account = { ...BOOTSTRAP, role: 'consumer', keyId: 'key_1', projectId: 'proj_1' };
+const consumer: Account = { ...BOOTSTRAP_ACCOUNT, role: 'consumer', keyId: 'key_1', projectId: 'proj_1' };
 
 /** How many lines of a batch of `account` a node of the model is given. */
-async function leased(account: Account, settings: Partial<Settings>): Promise<number> {
+async function leased(account: Account, settings: Partial<GatewaySettings>): Promise<number> {
   const granted: number[] = [];
   const batch = {
     admission: async () => ({ account, endpoint: '/v1/chat/completions', demands: [{ model: 'm' }] }),
@@ -42,7 +42,7 @@ async function leased(account: Account, settings: Partial<Settings>): Promise<nu
   const view = {
     settings: { ...NO_SETTINGS, known: true, ...settings },
     model: () => undefined,
-  } as unknown as View;
+  } as unknown as RegistrySnapshot;
   await leaseOfModels(env, { entry, view }, ['m'], undefined);
   return granted.length;
 }
@@ -81,7 +81,7 @@ test.each([
       leased: async () => {},
     };
     const env = { BATCH_QUEUE: { getByName: () => queue }, BATCH: { getByName: () => batch } } as unknown as Env;
-    const view = { settings: { ...NO_SETTINGS, known: true }, model: () => undefined } as unknown as View;
+    const view = { settings: { ...NO_SETTINGS, known: true }, model: () => undefined } as unknown as RegistrySnapshot;
     const hardware = { gpus: [], cpus: 1, memory_mib: 1 };
     const node = { entry: { ...entry, tier: 'volatile', hardware, models: [] } as unknown as RegistryEntry, view };
     const held = { ready: [], loading: [], stored: [], broken: [] };
@@ -100,9 +100,9 @@ test('a node that names models which it does not serve makes no queue of them, a
   };
   vi.useFakeTimers();
   try {
-    const waited = offered(
+    const waited = waitForOffer(
       { BATCH_QUEUE } as unknown as Env,
-      { entry, view: {} as View },
+      { entry, view: {} as RegistrySnapshot },
       ['m', ...Array.from({ length: 63 }, (_, n) => `invented-${n}`)],
       undefined,
       25_000,

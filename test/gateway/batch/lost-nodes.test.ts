@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { LostNodes } from '../../../gateway/batch/leases/lost-nodes.ts';
-import type { View } from '../../../gateway/registry/snapshot.ts';
+import type { RegistrySnapshot } from '../../../gateway/registry/snapshot.ts';
 import { Ledger } from '../../../shared/batch/ledger.ts';
 
 const TURN_MS = 5_000;
@@ -11,7 +11,7 @@ function bench() {
   ledger.grant('a', 0, 60_000, () => true);
   const lost = new LostNodes();
   const node = { connected: false, suspected: false, state: 'SERVING' };
-  const view = { nodes: new Map([['a', node]]) } as unknown as Pick<View, 'nodes'>;
+  const view = { nodes: new Map([['a', node]]) } as unknown as Pick<RegistrySnapshot, 'nodes'>;
   return { node, leases: () => ledger.leases.length, look: (at: number) => lost.release(ledger, view, at) };
 }
 

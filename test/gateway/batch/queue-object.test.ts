@@ -1,17 +1,17 @@
 /** The queue of batches on Cloudflare's runtime: what crosses its calls, and who hears of lines first. */
 import { env } from 'cloudflare:workers';
 import { describe, expect, test } from 'vitest';
-import type { HeldContexts } from '../../../shared/batch/function.ts';
-import type { Contender } from '../../../shared/batch/share.ts';
+import type { NodeContexts } from '../../../shared/batch/function.ts';
+import type { QueuedBatch } from '../../../shared/batch/next-batch.ts';
 
-const held = (more: Partial<HeldContexts> = {}): HeldContexts => ({
+const held = (more: Partial<NodeContexts> = {}): NodeContexts => ({
   ready: [],
   loading: [],
   stored: [],
   broken: [],
   ...more,
 });
-const batch = (id: string, more: Partial<Contender> = {}): Contender => ({
+const batch = (id: string, more: Partial<QueuedBatch> = {}): QueuedBatch => ({
   id,
   project: `project:${id}`,
   expiresMs: Date.now() + 86_400_000,

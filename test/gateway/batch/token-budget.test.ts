@@ -1,13 +1,13 @@
 /** Lines of batches count for the month's tokens, of all models and of each, and wait where they are used up. */
 import { expect, test } from 'vitest';
-import { type AccountLimits, BOOTSTRAP } from '../../../gateway/accounts/account.ts';
+import { type AccountLimits, BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
 import { Limiter } from '../../../gateway/accounts/limits/limiter.ts';
 import type { LimitSet } from '../../../gateway/accounts/limits/parties.ts';
 import type { BatchSpec } from '../../../gateway/batch/batch-spec.ts';
 import { settlementOf } from '../../../gateway/batch/billing.ts';
 import { TokenBudget } from '../../../gateway/batch/token-budget.ts';
 import type { Env } from '../../../gateway/env.ts';
-import type { UsageRow } from '../../../gateway/usage/row.ts';
+import type { UsageRow } from '../../../gateway/usage/usage-row.ts';
 
 const NOW = { ms: 1_000_000, month: '2026-11' };
 
@@ -25,7 +25,7 @@ async function waits(key: AccountLimits['key'], model: string, tokens: number, m
   };
   const limiter = new Limiter(store, NOW);
   const limits = { subject: 'key:k', key, project: undefined };
-  const spec = { id: 'batch_a', account: { ...BOOTSTRAP, keyId: 'k', limits } } as BatchSpec;
+  const spec = { id: 'batch_a', account: { ...BOOTSTRAP_ACCOUNT, keyId: 'k', limits } } as BatchSpec;
   const rows = [{ prompt: tokens - 1, completion: 1 }] as UsageRow[];
   const settlement = settlementOf(spec, { position: 1, at: NOW.ms }, model, rows);
   limiter.settle({ ...settlement, gpuMs: 0, ageMs: 0, month: NOW.month }, NOW);

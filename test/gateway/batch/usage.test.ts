@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { lineBytes, streamOf, usageOf } from '../../../gateway/batch/usage.ts';
+import { lineBytes, lineStreamNumber, lineUsage } from '../../../gateway/batch/usage.ts';
 import { InputCheck } from '../../../shared/batch/input-check.ts';
 
 const of = (usage: unknown, padding = 0) =>
-  usageOf({ body: JSON.stringify({ usage, text: 'x'.repeat(padding) }) }, 100);
+  lineUsage({ body: JSON.stringify({ usage, text: 'x'.repeat(padding) }) }, 100);
 
 test('tokens are read of each kind of answer', () => {
   expect(of({ prompt_tokens: 9, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 4 } })).toEqual({
@@ -41,7 +41,7 @@ test('a line cannot be charged for the other lines of its chunk', () => {
 test('what is no count counts nothing', () => {
   for (const usage of [null, 7, 'x', { prompt_tokens: -1 }, { prompt_tokens: '9' }, { prompt_tokens: 0.5 }])
     expect(of(usage)).toMatchObject({ input: 0, output: 0 });
-  expect(usageOf({ body: 'nope' }, 100).input).toBe(0);
+  expect(lineUsage({ body: 'nope' }, 100).input).toBe(0);
 });
 
 test('two batches never share the numbers of their lines, and a line keeps its own', () => {
@@ -50,8 +50,10 @@ test('two batches never share the numbers of their lines, and a line keeps its o
     'batch_34fb9140ae48813cc50b7e08',
     ...Array.from({ length: 300 }, (_, n) => `batch_${n.toString(16).padStart(24, '0')}`),
   ];
-  const numbers = batches.flatMap((batch) => Array.from({ length: 1_000 }, (_, n) => streamOf(batch, n >> 7, n & 127)));
+  const numbers = batches.flatMap((batch) =>
+    Array.from({ length: 1_000 }, (_, n) => lineStreamNumber(batch, n >> 7, n & 127)),
+  );
   expect(new Set(numbers).size).toBe(numbers.length);
   expect(numbers.every((number) => Number.isSafeInteger(number) && number >= 2 ** 52)).toBe(true);
-  expect(streamOf('batch_a', 3, 7)).toBe(streamOf('batch_a', 3, 7));
+  expect(lineStreamNumber('batch_a', 3, 7)).toBe(lineStreamNumber('batch_a', 3, 7));
 });

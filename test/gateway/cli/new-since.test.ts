@@ -1,21 +1,21 @@
 import { expect, test } from 'vitest';
-import { newSince } from '../../../gateway/cli/new-since.ts';
+import { textAfter } from '../../../gateway/cli/new-since.ts';
 
 test('what a log has that the look before had not', () => {
-  expect(newSince('', 'a\nb\n')).toBe('a\nb\n');
-  expect(newSince('a\nb\n', 'a\nb\n')).toBe('');
-  expect(newSince('a\nb\n', 'a\nb\nc\n')).toBe('c\n');
-  expect(newSince('a\nb\n', 'b\nc\n')).toBe('c\n');
-  expect(newSince('a\nb\n', 'x\ny\n')).toBe('--- some output is missing here\nx\ny\n');
+  expect(textAfter('', 'a\nb\n')).toBe('a\nb\n');
+  expect(textAfter('a\nb\n', 'a\nb\n')).toBe('');
+  expect(textAfter('a\nb\n', 'a\nb\nc\n')).toBe('c\n');
+  expect(textAfter('a\nb\n', 'b\nc\n')).toBe('c\n');
+  expect(textAfter('a\nb\n', 'x\ny\n')).toBe('--- some output is missing here\nx\ny\n');
 });
 
 test('a long tail that moved on, and one whose first line is cut', () => {
   const lines = (from: number, to: number) =>
     Array.from({ length: to - from }, (_, n) => `line ${from + n}\n`).join('');
-  expect(newSince(lines(0, 4_000), lines(100, 4_010))).toBe(lines(4_000, 4_010));
-  expect(newSince(lines(0, 4_000), `cut ${lines(100, 4_010)}`)).toBe(lines(4_000, 4_010));
+  expect(textAfter(lines(0, 4_000), lines(100, 4_010))).toBe(lines(4_000, 4_010));
+  expect(textAfter(lines(0, 4_000), `cut ${lines(100, 4_010)}`)).toBe(lines(4_000, 4_010));
 });
 
 test('lines that repeat are each told once', () => {
-  expect(newSince('tick\ntick\n', 'tick\ntick\ntick\n')).toBe('tick\n');
+  expect(textAfter('tick\ntick\n', 'tick\ntick\ntick\n')).toBe('tick\n');
 });

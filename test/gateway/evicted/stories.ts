@@ -4,7 +4,7 @@ import { eq } from 'drizzle-orm';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { apiKeys } from '../../../gateway/accounts/schema.ts';
-import { shardOf } from '../../../gateway/usage/row.ts';
+import { usageShardOf } from '../../../gateway/usage/usage-row.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock } from '../admin/support.ts';
 import { runDurableObjectAlarm } from '../support/durable.ts';
@@ -206,7 +206,7 @@ async function* usage() {
   const totalSchema = z.looseObject({ requests: z.number(), prompt_tokens: z.number(), completion_tokens: z.number() });
   const sums = () =>
     good(knock('GET', `/admin/usage?key=${id}`, { key: operator }), z.looseObject({ data: z.array(totalSchema) }));
-  const hours = [env.TUNNEL.getByName(agent.agent.session), env.USAGE.getByName(shardOf(Date.now()))];
+  const hours = [env.TUNNEL.getByName(agent.agent.session), env.USAGE.getByName(usageShardOf(Date.now()))];
   let { data } = await sums();
   for (let n = 0; n < 100 && data.length === 0; n++) {
     // The report comes behind the answer, and is handed on by alarms.

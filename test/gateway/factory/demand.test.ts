@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { DemandSigns } from '../../../gateway/factory/demand-signs.ts';
-import { isSilent, type KnownReport } from '../../../gateway/factory/reports.ts';
-import { startables } from '../../../gateway/factory/startable.ts';
+import { DemandSignals } from '../../../gateway/factory/demand-signals.ts';
+import { isFactorySilent, type KnownReport } from '../../../gateway/factory/reports.ts';
+import { startableModels } from '../../../gateway/factory/startable.ts';
 import { LAUNCHERS } from '../../../shared/factory/exchange.ts';
 
 const report = (more: Partial<KnownReport>): KnownReport => ({
@@ -20,14 +20,14 @@ const report = (more: Partial<KnownReport>): KnownReport => ({
 const cold = { id: 'm', state: 'cold' as const, min: 0, max: 1, pending: 0, running: 0, ready: 0 };
 
 test('a factory is silent after 90 s, and where the clock was set back by as much', () => {
-  expect(isSilent({ at: 0 }, 89_999)).toBe(false);
-  expect(isSilent({ at: 0 }, 90_000)).toBe(true);
-  expect(isSilent({ at: 200_000 }, 0)).toBe(true);
+  expect(isFactorySilent({ at: 0 }, 89_999)).toBe(false);
+  expect(isFactorySilent({ at: 0 }, 90_000)).toBe(true);
+  expect(isFactorySilent({ at: 200_000 }, 0)).toBe(true);
 });
 
 test('an estimate grows shorter; what is overdue, or beyond a month, is not known', () => {
   const left = (estimate_ms: number, now: number) =>
-    startables([report({ models: [{ ...cold, estimate_ms }] })], now)[0]?.readyInMs;
+    startableModels([report({ models: [{ ...cold, estimate_ms }] })], now)[0]?.readyInMs;
   expect([left(60_000, 20_000), left(60_000, 70_000), left(1e300, 0)]).toEqual([40_000, undefined, undefined]);
 });
 
@@ -35,13 +35,13 @@ test.each(LAUNCHERS.filter((launcher) => launcher !== 'agents'))(
   'people who wait are told in which scheduler: %s',
   (launcher) => {
     const clusters = [{ id: 'alps', launcher, reachable: true, pending: 1, running: 0 }];
-    const [found] = startables([report({ models: [{ ...cold, state: 'queued' }], clusters })], 0);
+    const [found] = startableModels([report({ models: [{ ...cold, state: 'queued' }], clusters })], 0);
     expect(found?.where?.replaceAll(' ', '-').toLowerCase()).toBe(launcher);
   },
 );
 
 test('what a queue said holds for 12 s; the same requests are queued once a replica is ready', () => {
-  const signs = new DemandSigns();
+  const signs = new DemandSignals();
   signs.queued('m', { waiting: 3, oldestMs: 1_000 }, 0);
   expect(signs.of('m', 0, 2_000)).toMatchObject({ waiting: 3, queued: 0, oldest_wait_ms: 3_000, asked_ms_ago: 2_000 });
   expect(signs.of('m', 1, 2_000)).toMatchObject({ waiting: 0, queued: 3 });
@@ -50,7 +50,7 @@ test('what a queue said holds for 12 s; the same requests are queued once a repl
 });
 
 test('nothing is remembered of models that no factory has', () => {
-  const signs = new DemandSigns();
+  const signs = new DemandSignals();
   signs.asked('m', 1_000);
   signs.retain(new Set(['other']));
   expect(signs.of('m', 0, 1_000)).not.toHaveProperty('asked_ms_ago');

@@ -1,19 +1,19 @@
 import { expect, test } from 'vitest';
 import { newSeed, workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
-import { certify, GatewayIssuer, IssuerError, issuerOf, makeIssuer } from '../../../gateway/issuer/issuer.ts';
+import { certifyKey, createIssuer, GatewayIssuer, IssuerError, issuerOf } from '../../../gateway/issuer/issuer.ts';
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
 import { signRevocation } from '../../../shared/lattice/control.ts';
 import { encodePayload } from '../../../shared/lattice/payload.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
-import { Replica } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { openTicket } from '../../../shared/lattice/ticket.ts';
 
 const NOW_S = 1_795_000_000;
 const DAY_S = 86_400;
-const { root, gateway } = makeIssuer(NOW_S);
+const { root, gateway } = createIssuer(NOW_S);
 const issuer = new GatewayIssuer(gateway);
 const newcomer = { sessionKey: workerdSigner().publicKey, provider: 'lab', cluster: 'alps' };
-const replica = () => new Replica({ crypto: workerdCrypto, accepts: (id) => id === issuer.issuer });
+const replica = () => new RegistryReplica({ crypto: workerdCrypto, accepts: (id) => id === issuer.issuer });
 
 test('A node is admitted, speaks, is evicted, and is collected once its ticket has been over for a day', () => {
   const a = replica();
@@ -51,7 +51,7 @@ test('A ticket lasts an hour longer than its job, 30 days at most, and longer th
 });
 
 test('After a rotation the former key still evicts and collects what it admitted', () => {
-  const next = certify(root, toBase64url(newSeed()), NOW_S);
+  const next = certifyKey(root, toBase64url(newSeed()), NOW_S);
   const rotated = issuerOf({
     OTELA_GATEWAY_KEY: next.key,
     OTELA_GATEWAY_CERT: next.certificate,
@@ -69,7 +69,7 @@ test('After a rotation the former key still evicts and collects what it admitted
 });
 
 test('An environment that is half set, damaged, or of two different keys is refused with a reason', () => {
-  const other = certify(root, toBase64url(newSeed()), NOW_S);
+  const other = certifyKey(root, toBase64url(newSeed()), NOW_S);
   expect(issuerOf({})).toBeUndefined();
   expect(() => issuerOf({ OTELA_GATEWAY_KEY: gateway.key })).toThrow(IssuerError);
   expect(() => issuerOf({ OTELA_GATEWAY_KEY: 'x', OTELA_GATEWAY_CERT: gateway.certificate })).toThrow(/32 bytes/);

@@ -1,8 +1,8 @@
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
-import { IN_FLIGHT, REQUESTS, SERVER_DURATION } from '../../../gateway/observe/families.ts';
-import { OBSERVE_NAME, type Report } from '../../../gateway/observe/report.ts';
-import { Book } from '../../../shared/metrics/book.ts';
+import { REQUESTS, REQUESTS_IN_FLIGHT, SERVER_DURATION } from '../../../gateway/observe/families.ts';
+import { type MetricsReport, OBSERVE_NAME } from '../../../gateway/observe/report.ts';
+import { MetricStore } from '../../../shared/metrics/metric-store.ts';
 import { patience } from '../../support/patience.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { knock, refusal } from '../admin/support.ts';
@@ -18,10 +18,10 @@ async function page(key = TOKEN): Promise<string> {
   return response.text();
 }
 
-function report(source: string, sequence: number, requests: number, inFlight = 0): Report {
-  const [counts, gauges] = [new Book(), new Book()];
+function report(source: string, sequence: number, requests: number, inFlight = 0): MetricsReport {
+  const [counts, gauges] = [new MetricStore(), new MetricStore()];
   counts.count(REQUESTS, ['chat/completions', '200', ''], requests);
-  gauges.set(IN_FLIGHT, [], inFlight);
+  gauges.set(REQUESTS_IN_FLIGHT, [], inFlight);
   return { source, sequence, counts: counts.state(), gauges: gauges.state() };
 }
 

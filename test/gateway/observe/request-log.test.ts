@@ -1,7 +1,7 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
-import { LEFT, QUEUE_WAIT, REGION_SERVICE } from '../../../gateway/observe/families.ts';
-import { RequestLog, reporter } from '../../../gateway/observe/request-log.ts';
+import { CLIENTS_LEFT, QUEUE_WAIT, REGION_SERVICE } from '../../../gateway/observe/families.ts';
+import { metricsReporter, RequestLog } from '../../../gateway/observe/request-log.ts';
 import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 
 /** By the inlet what a request was doing goes on when its client has left: the runtime ends nothing there. */
@@ -18,14 +18,14 @@ test('a wait in a queue ends once, though the queue answers as its client leaves
       ctx: { waitUntil: () => {} },
     },
   );
-  reporter.counts.take();
-  const waited = log.queues();
+  metricsReporter.counts.take();
+  const waited = log.queueEntered();
   client.abort();
   waited('turn');
   log.refused(new Error('no node was asked'));
-  const counted = reporter.counts.take();
+  const counted = metricsReporter.counts.take();
   expect(counted[QUEUE_WAIT.name]).toEqual([expect.objectContaining({ key: expect.stringContaining('left') })]);
-  expect(counted[LEFT.name]).toEqual([expect.objectContaining({ value: 1 })]);
+  expect(counted[CLIENTS_LEFT.name]).toEqual([expect.objectContaining({ value: 1 })]);
 });
 
 test('a failure of the gateway itself is told by its place, without its message', () => {
@@ -38,17 +38,17 @@ test('a failure of the gateway itself is told by its place, without its message'
 });
 
 test.each([
-  ['was answered', 200, (log: RequestLog) => log.over(), true],
-  ['was refused by the engine', 400, (log: RequestLog) => log.over(), false],
-  ['broke off', 200, (log: RequestLog) => log.broke('stall', 'upstream_error'), false],
-  ['was given up by its client', 200, (log: RequestLog) => log.left(), false],
+  ['was answered', 200, (log: RequestLog) => log.responseEnded(), true],
+  ['was refused by the engine', 400, (log: RequestLog) => log.responseEnded(), false],
+  ['broke off', 200, (log: RequestLog) => log.responseBroke('stall', 'upstream_error'), false],
+  ['was given up by its client', 200, (log: RequestLog) => log.clientDisconnected(), false],
 ])('the time of a request that %s tells what an answer takes: %i', (_, status, end, counts) => {
   const seen = { requestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'm' };
   const context = { env, ctx: { waitUntil: () => {} } };
   const log = new RequestLog(seen, { header: () => null }, new ClientDisconnect(new AbortController().signal), context);
-  reporter.counts.take();
+  metricsReporter.counts.take();
   log.attempt(status, 's', { region: 'near', model: 'm', forwardMs: 1, engineMs: 5 });
-  log.answered(status, { node: { session: 's', provider: 'lab' }, model: 'm' });
+  log.responseStarted(status, { node: { session: 's', provider: 'lab' }, model: 'm' });
   end(log);
-  expect(reporter.counts.take()[REGION_SERVICE.name] !== undefined).toBe(counts);
+  expect(metricsReporter.counts.take()[REGION_SERVICE.name] !== undefined).toBe(counts);
 });

@@ -1,11 +1,11 @@
 /** Where a request may go: if nobody looks into its body, that could name any model of the node that gets it. */
 import { env } from 'cloudflare:workers';
 import { afterEach, expect, test, vi } from 'vitest';
-import { BOOTSTRAP } from '../../../gateway/accounts/account.ts';
+import { BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
 import { NO_SETTINGS } from '../../../gateway/accounts/settings.ts';
 import type { Env } from '../../../gateway/env.ts';
-import { resolveRoute } from '../../../gateway/openai/resolve-route.ts';
-import { snapshots, type View } from '../../../gateway/registry/snapshot.ts';
+import { resolveModelRoute } from '../../../gateway/openai/resolve-route.ts';
+import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
 import type { Candidate } from '../../../shared/routing/candidates.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
@@ -28,16 +28,16 @@ test('it goes to no node with a model that is kept for others, though its path i
   const nodes = new NodeIndex();
   nodes.put(entry('lost', { suspected: true, models: [ready('m'), ready('kept')] }));
   nodes.put(entry('open', { models: [ready('m')] }));
-  const view = { nodes, settings, gateway: 'g', issuers: new Map() } as unknown as View;
-  vi.spyOn(snapshots, 'get').mockReturnValue(view);
+  const view = { nodes, settings, gateway: 'g', issuers: new Map() } as unknown as RegistrySnapshot;
+  vi.spyOn(snapshotCache, 'get').mockReturnValue(view);
   const caller = {
-    account: { ...BOOTSTRAP, role: 'consumer' as const, keyId: 'key_1' },
+    account: { ...BOOTSTRAP_ACCOUNT, role: 'consumer' as const, keyId: 'key_1' },
     settings,
     untracked: false,
   };
   const ctx = { waitUntil: () => {} };
   const request = new Request('https://gateway.test/v1/chat/completions');
-  const route = await resolveRoute(request, caller, opaque(), { env, ctx });
+  const route = await resolveModelRoute(request, caller, opaque(), { env, ctx });
   nodes.put(entry('came', { models: [ready('m'), ready('kept')] }));
   const may = (session: string) => route.only?.({ session } as Candidate) ?? true;
   expect(['open', 'lost', 'came'].map(may)).toEqual([true, false, false]);
@@ -47,15 +47,15 @@ test('it goes to no node with another model that has limits of its own: it would
   const nodes = new NodeIndex();
   nodes.put(entry('open', { models: [ready('m'), ready('free')] }));
   const open = { ...settings, catalogue: {} };
-  const view = { nodes, settings: open, gateway: 'g', issuers: new Map() } as unknown as View;
-  vi.spyOn(snapshots, 'get').mockReturnValue(view);
+  const view = { nodes, settings: open, gateway: 'g', issuers: new Map() } as unknown as RegistrySnapshot;
+  vi.spyOn(snapshotCache, 'get').mockReturnValue(view);
   const project = { models: { m: { tokens_per_month: 1 }, dear: { tokens_per_month: 1 } } };
   const limits = { subject: 'proj_1', key: undefined, project };
-  const account = { ...BOOTSTRAP, role: 'consumer' as const, keyId: 'key_1', limits };
+  const account = { ...BOOTSTRAP_ACCOUNT, role: 'consumer' as const, keyId: 'key_1', limits };
   const ask = () => {
     const caller = { account, settings: open, untracked: false };
     const request = new Request('https://gateway.test/v1/chat/completions');
-    return resolveRoute(request, caller, opaque(), { env, ctx: { waitUntil: () => {} } });
+    return resolveModelRoute(request, caller, opaque(), { env, ctx: { waitUntil: () => {} } });
   };
   const route = await ask();
   nodes.put(entry('dear', { models: [ready('m'), ready('dear')] }));
@@ -71,9 +71,9 @@ test('a factory’s provider gives out no name of a model that it was not given,
   const provider = { trusted_by_default: true, deleted: false };
   const providers = { lab: { ...provider, models: ['org/*'] }, other: provider };
   const view = { nodes: new NodeIndex(), settings: { ...NO_SETTINGS, known: true, providers }, issuers: new Map() };
-  vi.spyOn(snapshots, 'get').mockReturnValue(view as unknown as View);
-  const caller = { account: BOOTSTRAP, settings: view.settings, untracked: false };
+  vi.spyOn(snapshotCache, 'get').mockReturnValue(view as unknown as RegistrySnapshot);
+  const caller = { account: BOOTSTRAP_ACCOUNT, settings: view.settings, untracked: false };
   const ctx = { waitUntil: () => {} };
-  const route = await resolveRoute(new Request('https://gateway.test/'), caller, opaque(), { env: host, ctx });
+  const route = await resolveModelRoute(new Request('https://gateway.test/'), caller, opaque(), { env: host, ctx });
   expect(['m', 'n'].map((id) => route.cold?.find(id)?.state)).toEqual([undefined, 'cold']);
 });

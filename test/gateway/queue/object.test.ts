@@ -1,11 +1,11 @@
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
-import type { PlaceAnswer, PlaceRequest } from '../../../shared/queue/wait-queue.ts';
+import type { TurnRequest, TurnResult } from '../../../shared/queue/wait-queue.ts';
 import { patience, promise } from '../../support/patience.ts';
 
 let made = 0;
 
-function place(more: Partial<PlaceRequest> = {}): PlaceRequest {
+function place(more: Partial<TurnRequest> = {}): TurnRequest {
   return {
     name: `r${++made}`,
     project: 'p',
@@ -21,10 +21,10 @@ function place(more: Partial<PlaceRequest> = {}): PlaceRequest {
   };
 }
 
-async function ask(model: string, asked: PlaceRequest, signal?: AbortSignal): Promise<PlaceAnswer> {
+async function ask(model: string, asked: TurnRequest, signal?: AbortSignal): Promise<TurnResult> {
   const init = { method: 'POST', body: JSON.stringify(asked), ...(signal === undefined ? {} : { signal }) };
   const response = await env.QUEUE.getByName(model).fetch('https://queue/', init);
-  return (await response.json()) as PlaceAnswer;
+  return (await response.json()) as TurnResult;
 }
 
 const depth = (model: string) => env.QUEUE.getByName(model).depth();

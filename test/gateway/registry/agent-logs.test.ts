@@ -2,7 +2,7 @@
 import { env, exports } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
-import { History } from '../../../gateway/registry/views/history.ts';
+import { NodeEventLog } from '../../../gateway/registry/views/history.ts';
 import { LogTails } from '../../../gateway/registry/views/log-tails.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import type { Signer } from '../../../shared/lattice/crypto.ts';
@@ -94,7 +94,7 @@ test('a session that has left leaves no more words', async () => {
 
 test('normal ends push out no tails of failures, and a provider with many tails pushes out its own', async () => {
   await runInDurableObject(env.REGISTRY.getByName('tails-of-its-own'), (_, { storage }) => {
-    const history = new History(storage);
+    const history = new NodeEventLog(storage);
     const tails = new LogTails(storage, 4);
     const day = 24 * 60 * 60_000;
     let at = day;

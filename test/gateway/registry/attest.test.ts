@@ -6,7 +6,7 @@ import worker from '../../../gateway/index.ts';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { hex } from '../../../shared/lattice/bytes.ts';
-import { attestationMessage, type Manifest, releaseMessage } from '../../../shared/release/release.ts';
+import { attestationMessage, type ReleaseManifest, releaseMessage } from '../../../shared/release/release.ts';
 import { seedToken } from './agent.ts';
 
 const releaser = workerdSigner();
@@ -14,7 +14,7 @@ const stranger = workerdSigner();
 const AGENT = hex(workerdCrypto.sha256(new TextEncoder().encode('the agent')));
 const OTHER = hex(workerdCrypto.sha256(new TextEncoder().encode('another program')));
 
-function release(signer = releaser, more: Partial<Manifest> = {}) {
+function release(signer = releaser, more: Partial<ReleaseManifest> = {}) {
   const files = [{ path: 'dist/otela-agent.js', sha256: AGENT }];
   const manifest = JSON.stringify({
     otela_release: 1,

@@ -1,9 +1,15 @@
 /** An agent that gossips with the registry object: the real core, over a real socket to it. */
 import { exports } from 'cloudflare:workers';
 import { workerdCrypto } from '../../../gateway/issuer/crypto.ts';
-import { type Action, createGossip, type Event, type GossipState, step } from '../../../shared/gossip/index.ts';
+import {
+  createGossip,
+  type GossipAction,
+  type GossipEvent,
+  type GossipState,
+  step,
+} from '../../../shared/gossip/index.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
-import { Replica } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { helloMessage } from '../../../shared/lattice/session.ts';
 import { decodeUpdate } from '../../../shared/lattice/update.ts';
 import { readFrames, writeFrame } from '../../../shared/wire/frame-codec.ts';
@@ -24,7 +30,7 @@ export async function openGossipSocket(agent: TestAgent): Promise<Response> {
 
 export class TestDelegate {
   readonly agent: TestAgent;
-  readonly replica: Replica;
+  readonly replica: RegistryReplica;
   readonly #state: GossipState;
   readonly #socket: WebSocket;
   #gateway = '';
@@ -38,7 +44,7 @@ export class TestDelegate {
     this.agent = agent;
     this.#socket = socket;
     const { issuer } = agent.ticket;
-    this.replica = new Replica({ crypto: workerdCrypto, accepts: (id) => id === issuer });
+    this.replica = new RegistryReplica({ crypto: workerdCrypto, accepts: (id) => id === issuer });
     this.#state = createGossip({
       self: { kind: 'agent', session: agent.session, cluster: agent.ticket.cluster, host: 'here' },
       replica: this.replica,
@@ -100,11 +106,11 @@ export class TestDelegate {
     this.#socket.send(bytes);
   }
 
-  handle(event: Event): void {
+  handle(event: GossipEvent): void {
     for (const action of step(this.#state, event, Date.now(), Math.random)) this.#act(action);
   }
 
-  #act(action: Action): void {
+  #act(action: GossipAction): void {
     if (action.type === 'send' && action.peer === this.#gateway) {
       this.sent++;
       this.#socket.send(messageOf({ type: 'gossip', bytes: action.bytes }));

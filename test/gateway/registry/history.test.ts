@@ -6,7 +6,7 @@ import * as z from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { apiKeys } from '../../../gateway/accounts/schema.ts';
 import { workerdCrypto } from '../../../gateway/issuer/crypto.ts';
-import { History } from '../../../gateway/registry/views/history.ts';
+import { NodeEventLog } from '../../../gateway/registry/views/history.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
 import { seedKey } from '../accounts/seed.ts';
@@ -121,7 +121,7 @@ test('the log outlives its object, and waking up adds nothing to it', async () =
 
 test('it is bounded by number and by age', async () => {
   await runInDurableObject(env.REGISTRY.getByName('history-of-its-own'), (_, { storage }) => {
-    const history = new History(storage);
+    const history = new NodeEventLog(storage);
     const entry = (n: number, state: 'JOIN' | 'LEFT') =>
       ({ session: `s${n}`, provider: `p${n % 20}`, cluster: 'c', state, suspected: false }) as RegistryEntry;
     const day = 24 * 60 * 60_000;
@@ -139,7 +139,7 @@ test('it is bounded by number and by age', async () => {
 
 test('a provider whose sessions come and go without end pushes out its own events, and nobody else’s', async () => {
   await runInDurableObject(env.REGISTRY.getByName('history-of-a-noisy-one'), (_, { storage }) => {
-    const history = new History(storage);
+    const history = new NodeEventLog(storage);
     const join = (session: string, provider: string, at: number) =>
       history.changed(
         undefined,

@@ -5,7 +5,7 @@ import * as z from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { peers, settings } from '../../../gateway/accounts/schema.ts';
 import { workerdSigner } from '../../../gateway/issuer/crypto.ts';
-import { GatewayIssuer, makeIssuer } from '../../../gateway/issuer/issuer.ts';
+import { createIssuer, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { patience } from '../../support/patience.ts';
 import { evictDurableObject } from '../support/durable.ts';
@@ -86,7 +86,7 @@ async function gatewaysFor(ticket: Uint8Array): Promise<unknown> {
 
 test('an agent of this institution is told of peers’ gateways and of times; one that a peer admitted is told nothing', async () => {
   const ours = await TestAgent.join((await seedToken()).token);
-  const elsewhere = makeIssuer(NOW_S);
+  const elsewhere = createIssuer(NOW_S);
   const foreign = new GatewayIssuer(elsewhere.gateway);
   const root = toBase64url(foreign.certificate.root);
   await database(env).insert(peers).values({ name: 'eth', root, url: 'https://eth.example', createdAt: 0 });

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { database } from '../../../gateway/accounts/database.ts';
 import { peers } from '../../../gateway/accounts/schema.ts';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
-import { GatewayIssuer, makeIssuer } from '../../../gateway/issuer/issuer.ts';
+import { createIssuer, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { signEviction } from '../../../shared/lattice/eviction.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
@@ -109,7 +109,7 @@ test('forged, foreign, broken and oversize words are refused and change nothing'
   for (const words of [forged, good.slice(0, 50), other.words(), new Uint8Array(20_000), new Uint8Array()]) {
     expect((await agent.publish(words)).kind).toBe('refused');
   }
-  const forger = new GatewayIssuer(makeIssuer(Math.floor(Date.now() / 1000)).gateway);
+  const forger = new GatewayIssuer(createIssuer(Math.floor(Date.now() / 1000)).gateway);
   const eviction = signEviction({ session: agent.session, reason: 'silent' }, forger.signer, workerdCrypto);
   expect((await agent.publish(encodeUpdate({ kind: 'entry', eviction }))).kind).toBe('refused');
   expect((await registry().ready()).sessions).toBe(before);
@@ -154,7 +154,7 @@ test('a session that left does not come back, not with a higher version either',
 });
 
 function foreign() {
-  const made = makeIssuer(Math.floor(Date.now() / 1000));
+  const made = createIssuer(Math.floor(Date.now() / 1000));
   const issuer = new GatewayIssuer(made.gateway);
   const signer = workerdSigner();
   const fields = { sessionKey: signer.publicKey, provider: 'lab', cluster: 'euler' };

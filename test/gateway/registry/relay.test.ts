@@ -1,6 +1,6 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
-import { RELAY_FRESH_MS } from '../../../gateway/registry/gossip/relay.ts';
+import { SNAPSHOT_FRESH_MS } from '../../../gateway/registry/gossip/snapshot-cache-object.ts';
 import { seedToken, TestAgent } from './agent.ts';
 
 /** Questions that reached the registry object. */
@@ -27,7 +27,7 @@ test('isolates of ten locations that ask twice a second for two seconds are four
   for (let round = 0; round < rounds; round++) {
     const isolates = Array.from({ length: 500 }, (_, n) => relay.getByName(`L${n % 10}`).snapshot(null, false));
     await Promise.all(isolates);
-    await new Promise((resolve) => setTimeout(resolve, RELAY_FRESH_MS));
+    await new Promise((resolve) => setTimeout(resolve, SNAPSHOT_FRESH_MS));
   }
   const questions = (await asked()) - before;
   expect(questions).toBeLessThanOrEqual(rounds * 10);

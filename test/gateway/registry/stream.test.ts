@@ -1,10 +1,10 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
-import { BOOTSTRAP } from '../../../gateway/accounts/account.ts';
+import { BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
 import { watchRegistry } from '../../../gateway/registry/views/stream.ts';
 
 test('a stream ends with the key of its reader', async () => {
-  const account = { ...BOOTSTRAP, expiresAt: Date.now() + 600 };
+  const account = { ...BOOTSTRAP_ACCOUNT, expiresAt: Date.now() + 600 };
   const events = await new Response(watchRegistry(env, 'nodes', { requirements: [] }, account, false)).text();
   expect(events).toMatch(/^event: snapshot\n/);
   expect(Date.now()).toBeGreaterThanOrEqual(account.expiresAt);

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { type Account, BOOTSTRAP } from '../../../gateway/accounts/account.ts';
-import { lifeHeaders } from '../../../gateway/accounts/catalogue.ts';
-import { NO_SETTINGS, type Settings } from '../../../gateway/accounts/settings.ts';
-import { aliasesOf, chainOf as chainAt } from '../../../gateway/routing/alias.ts';
+import { type Account, BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
+import { lifecycleHeaders } from '../../../gateway/accounts/catalogue.ts';
+import { type GatewaySettings, NO_SETTINGS } from '../../../gateway/accounts/settings.ts';
+import { aliasesOf, fallbackChain as chainAt } from '../../../gateway/routing/alias.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
 import { opaqueFields, parseBody } from '../../../shared/upstream/parsed-request.ts';
 
@@ -19,11 +19,12 @@ function asking(model: string) {
 }
 
 const NOW = Date.parse('2026-11-20T10:00:00Z');
-const chainOf = (by: Account, given: Settings, parsed: ReturnType<typeof asking>) => chainAt(by, given, parsed, NOW);
+const chainOf = (by: Account, given: GatewaySettings, parsed: ReturnType<typeof asking>) =>
+  chainAt(by, given, parsed, NOW);
 
-const settings = (models: Settings['models']): Settings => ({ ...NO_SETTINGS, known: true, models });
+const settings = (models: GatewaySettings['models']): GatewaySettings => ({ ...NO_SETTINGS, known: true, models });
 const account = (models: string[] | undefined, more: Partial<Account> = {}): Account => ({
-  ...BOOTSTRAP,
+  ...BOOTSTRAP_ACCOUNT,
   restrictions: [{ models, endpoints: undefined, trustedProviders: undefined, data: undefined }],
   ...more,
 });
@@ -105,7 +106,7 @@ const consumer = (projectId?: string): Account => ({
 });
 
 test('a model that is kept for others does not exist, by whatever name it is asked for and as a fallback', () => {
-  const kept: Settings = { ...ALIASED, catalogue: { big: { access: ['proj_1', 'user_1'] } } };
+  const kept: GatewaySettings = { ...ALIASED, catalogue: { big: { access: ['proj_1', 'user_1'] } } };
   const unknown = expect.objectContaining({ code: 'model_not_found', message: "The model 'big' does not exist here." });
   for (const name of ['big', 'gpt']) expect(() => chainOf(consumer('proj_2'), kept, asking(name))).toThrow(unknown);
   // A key lets a name of its own stand for it.
@@ -113,20 +114,20 @@ test('a model that is kept for others does not exist, by whatever name it is ask
   expect(() => chainOf(own, kept, asking('mine'))).toThrow(unknown);
   expect(chainOf(consumer('proj_1'), kept, asking('gpt')).model).toBe('big');
   expect(chainOf({ ...consumer(), userId: 'user_1' }, kept, asking('big')).model).toBe('big');
-  const behind: Settings = { ...ALIASED, catalogue: { small: { access: [] } } };
+  const behind: GatewaySettings = { ...ALIASED, catalogue: { small: { access: [] } } };
   expect(chainOf(consumer(), behind, asking('big')).fallbacks).toEqual(['tiny']);
 });
 
 test('a model past its date is gone and names its successor; an alias of its name leads on', () => {
   const life = { deprecated_at: NOW - 2_000, sunset_at: NOW, successor: 'big' };
-  const over: Settings = { ...ALIASED, catalogue: { small: life } };
+  const over: GatewaySettings = { ...ALIASED, catalogue: { small: life } };
   const gone = "The model 'small' was retired on 2026-11-20. Use 'big' instead.";
   expect(() => chainOf(consumer(), over, asking('small'))).toThrow(gone);
   expect(chainAt(consumer(), over, asking('small'), NOW - 1).model).toBe('small');
   expect(chainOf(consumer(), over, asking('big')).fallbacks).toEqual(['tiny']);
-  const led: Settings = { ...over, models: { big: { aliases: ['small'] } } };
+  const led: GatewaySettings = { ...over, models: { big: { aliases: ['small'] } } };
   expect(chainOf(consumer(), led, asking('small')).model).toBe('big');
-  expect(lifeHeaders(over, 'small')).toEqual({
+  expect(lifecycleHeaders(over, 'small')).toEqual({
     deprecation: '@1795168798',
     sunset: 'Fri, 20 Nov 2026 10:00:00 GMT',
     link: '</v1/models/big>; rel="successor-version"',

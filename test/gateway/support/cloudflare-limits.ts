@@ -1,5 +1,5 @@
 /** What Cloudflare refuses and its runtime takes on a machine of ours. https://developers.cloudflare.com/durable-objects/platform/limits/ */
-import type { ObjectStorage } from '../../../gateway/object-context.ts';
+import type { ObjectStorage } from '../../../gateway/platform/object-context.ts';
 
 /** Of a row, a string, a BLOB, and of a key with its value. */
 const VALUE_MAX_BYTES = 2_000_000;

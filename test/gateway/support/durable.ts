@@ -1,6 +1,6 @@
 /** Objects as their runtime sees them: our stubs do not tell that these are Durable Objects. */
 import * as runtime from 'cloudflare:test';
-import type { ObjectStub } from '../../../gateway/object-context.ts';
+import type { ObjectStub } from '../../../gateway/platform/object-context.ts';
 
 function native<T>(stub: ObjectStub<T>): DurableObjectStub<undefined> {
   return stub as unknown as DurableObjectStub<undefined>;

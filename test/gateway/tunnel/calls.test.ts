@@ -1,10 +1,10 @@
 /** A request that came as a call: its answer goes back whole where it is small and soon, and is to be fetched where it is not. */
 import { expect, test } from 'vitest';
-import { steadyNow } from '../../../gateway/steady-clock.ts';
+import { steadyNow } from '../../../gateway/platform/steady-clock.ts';
 import type { CallResult } from '../../../gateway/tunnel/call/attempt-call.ts';
-import { Calls } from '../../../gateway/tunnel/call/calls.ts';
-import { acceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
-import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
+import { PendingCalls } from '../../../gateway/tunnel/call/pending-calls.ts';
+import { newAcceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
+import { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import { RESUME_WINDOW_MS } from '../../../shared/wire/limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
@@ -16,18 +16,18 @@ const port = { send: () => {}, busy: () => false, schedule: (flush: () => void) 
 
 /** A call whose node has acknowledged it. */
 function call() {
-  const calls = new Calls();
+  const calls = new PendingCalls();
   const answers: CallResult[] = [];
   const host = {
     now: steadyNow,
     patientNow: steadyNow,
-    accepts: acceptTimeout(),
+    accepts: newAcceptTimeout(),
     onOver: () => {},
     onFirstByte: () => {},
     renumber: () => STREAM,
   };
   const request = { requestId: 'r', attempt: 1, headers: [], edits: [], answerOffset: 0, acceptMs: 1_000 };
-  const upstream = new UpstreamStream(STREAM, request as never, null, host);
+  const upstream = new OutboundAttempt(STREAM, request as never, null, host);
   calls.add(upstream, (answer) => answers.push(answer));
   upstream.connect(new Link(port, { send: 1 << 20, receive: 1 << 20 }, new FrameMeter(() => 0)));
   upstream.onFrame({ type: 'accept', stream: STREAM, bodyOffset: 0, bodyDone: true });

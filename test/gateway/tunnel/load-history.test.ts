@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { LoadHistory } from '../../../gateway/tunnel/load-history.ts';
+import { LoadHistory } from '../../../gateway/tunnel/reported-load.ts';
 
 const load = (at: number, running: number) => ({ at, running, waiting: 0 });
 

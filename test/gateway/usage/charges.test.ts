@@ -3,13 +3,13 @@
 import { env } from 'cloudflare:workers';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { OPENING_LIFE_MS, provenOpening, proveOpening } from '../../../gateway/accounts/opening.ts';
-import { createUsageTable, handedOn, storeUsage } from '../../../gateway/usage/record.ts';
-import { acceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
-import { openFrameOf } from '../../../shared/upstream/open-frame.ts';
+import { OPENING_LIFE_MS, signOpening, verifyOpening } from '../../../gateway/accounts/opening.ts';
+import { createUsageTable, markDelivered, storeUsage } from '../../../gateway/usage/usage-table.ts';
+import { newAcceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
+import { buildOpenFrame } from '../../../shared/upstream/open-frame.ts';
+import { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
 import { UNSEEN_TOKENS_MAX } from '../../../shared/upstream/token-bound.ts';
-import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
-import { goesBy, Settlement } from '../../../shared/usage/settlement.ts';
+import { isNamed, UsageSettlement } from '../../../shared/usage/settlement.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import type { ReportName } from '../../../shared/wire/frames.ts';
@@ -30,8 +30,8 @@ class Books {
   readonly #sql: SqlStorage;
   #now = START;
   #stream = 1;
-  #settlement: Settlement;
-  #open = new Map<number, UpstreamStream>();
+  #settlement: UsageSettlement;
+  #open = new Map<number, OutboundAttempt>();
   /** What the node was sent, oldest first. */
   readonly sent: { stream: number; name: ReportName }[] = [];
   /** By key: what its requests here can cost at most. */
@@ -45,11 +45,11 @@ class Books {
     this.#settlement = this.#begin();
   }
 
-  #begin(): Settlement {
-    return new Settlement(SESSION, {
-      opening: (name) => provenOpening(SECRET, SESSION, name, this.#now),
+  #begin(): UsageSettlement {
+    return new UsageSettlement(SESSION, {
+      opening: (name) => verifyOpening(SECRET, SESSION, name, this.#now),
       nextStream: () => this.#stream++,
-      running: (name) => [...this.#open.values()].find((upstream) => goesBy(upstream, name)),
+      running: (name) => [...this.#open.values()].find((upstream) => isNamed(upstream, name)),
     });
   }
 
@@ -57,23 +57,23 @@ class Books {
     const receipt = `${key}\n+\nm`;
     const [requestId, attempt, endpoint] = [`r${this.#stream}`, 1, 1];
     const proven = { session, requestId, attempt, receipt, endpoint, streamed: true, bound };
-    const proof = proveOpening(SECRET, proven, this.#now);
+    const proof = signOpening(SECRET, proven, this.#now);
     const limits = { firstByteMs: 0, stallMs: 0, acceptMs: 1_000 };
     const how = { resume: false, answerOffset: 0, headers: [], edits: [], streaming: true, dropUsage: false };
     const request = { requestId, attempt, receipt, proof, bound, endpoint, ...how, ...limits, bodyLength: 0 };
     const stream = this.#stream++;
-    const frame = openFrameOf(request, { stream, resume: false, from: 0, bodyLength: 0 });
+    const frame = buildOpenFrame(request, { stream, resume: false, from: 0, bodyLength: 0 });
     this.sent.push({ stream, name: { requestId, attempt, receipt: frame.receipt } });
     if (session !== SESSION) return;
     const host = {
       now: () => this.#now,
       patientNow: () => this.#now,
-      accepts: acceptTimeout(),
+      accepts: newAcceptTimeout(),
       onOver: () => {},
       onFirstByte: () => {},
       renumber: () => stream,
     };
-    const upstream = new UpstreamStream(stream, request, null, host);
+    const upstream = new OutboundAttempt(stream, request, null, host);
     const port = { send: () => {}, busy: () => false, schedule: () => {}, stuck: () => {} };
     upstream.connect(new Link(port, { send: 0, receive: 0 }, new FrameMeter(() => this.#now)));
     this.#open.set(stream, upstream);
@@ -295,7 +295,7 @@ test.each([
 ])('the proof of an opening is written as ever: %j', (receipt, mac) => {
   const bound = { prompt: 5, completion: 6 };
   const opening = { session: 's', requestId: 'r', attempt: 2, receipt, endpoint: 1, streamed: true, bound };
-  expect(proveOpening('a secret', opening, 1_000)).toBe(`1.1ffvfs.1.1.5.6.${mac}`);
+  expect(signOpening('a secret', opening, 1_000)).toBe(`1.1ffvfs.1.1.5.6.${mac}`);
 });
 
 test('a proof is good for a day', () => {
@@ -308,14 +308,14 @@ test('a proof is good for a day', () => {
     streamed: false,
     bound: BOUND,
   };
-  const name = { requestId: 'r', attempt: 1, receipt: `${proveOpening(SECRET, opening, START)}\nk\n+\nm` };
+  const name = { requestId: 'r', attempt: 1, receipt: `${signOpening(SECRET, opening, START)}\nk\n+\nm` };
   const { session: _, requestId: __, attempt: ___, ...facts } = opening;
   const times = { openedAt: START, expiresAt: START + OPENING_LIFE_MS };
-  expect(provenOpening(SECRET, SESSION, name, START)).toEqual({ ...facts, ...times });
-  expect(provenOpening(SECRET, SESSION, name, START + OPENING_LIFE_MS)).toBeUndefined();
-  expect(provenOpening('another', SESSION, name, START)).toBeUndefined();
+  expect(verifyOpening(SECRET, SESSION, name, START)).toEqual({ ...facts, ...times });
+  expect(verifyOpening(SECRET, SESSION, name, START + OPENING_LIFE_MS)).toBeUndefined();
+  expect(verifyOpening('another', SESSION, name, START)).toBeUndefined();
   for (const receipt of ['', '\n', '1.\n', '.'.repeat(40), 'ü'.repeat(30), `1.${'ü'.repeat(22)}\nx`])
-    expect(provenOpening(SECRET, SESSION, { ...name, receipt }, START)).toBeUndefined();
+    expect(verifyOpening(SECRET, SESSION, { ...name, receipt }, START)).toBeUndefined();
 });
 
 test('where a record is no longer kept, nothing that it may be of is counted again', async () => {
@@ -330,7 +330,7 @@ test('where a record is no longer kept, nothing that it may be of is counted aga
       repeated: false,
     });
     for (let from = 1; from <= 40_100; from += 1_000) {
-      handedOn(sql, from); // what waits to be handed on is kept longer
+      markDelivered(sql, from); // what waits to be handed on is kept longer
       storeUsage(
         sql,
         Array.from({ length: 1_000 }, (_, n) => record(from + n)),

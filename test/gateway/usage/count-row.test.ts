@@ -1,11 +1,11 @@
 /** What a record of use adds to the figures of the page. */
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
-import { FAMILIES, RECORDS } from '../../../gateway/observe/families.ts';
+import { FAMILIES, USAGE_RECORDS } from '../../../gateway/observe/families.ts';
 import { countRow } from '../../../gateway/usage/count-row.ts';
-import { NO_SESSION } from '../../../gateway/usage/row.ts';
-import { Book } from '../../../shared/metrics/book.ts';
+import { NO_SESSION } from '../../../gateway/usage/usage-row.ts';
 import { exposition } from '../../../shared/metrics/exposition.ts';
+import { MetricStore } from '../../../shared/metrics/metric-store.ts';
 import { patience } from '../../support/patience.ts';
 import { knock } from '../admin/support.ts';
 import { usageRow } from '../support/usage-row.ts';
@@ -13,7 +13,7 @@ import { usageRow } from '../support/usage-row.ts';
 const ROW = usageRow(1, { at: 0, completion: 11, cached: 4, reasoning: 0, firstMs: 250, totalMs: 1_250 });
 
 test('a record of use tells the times and tokens of its attempt', () => {
-  const book = new Book();
+  const book = new MetricStore();
   countRow(book, ROW, 2_000);
   const text = exposition(FAMILIES, book);
   const of = 'gen_ai_operation_name="chat",gen_ai_provider_name="eth",gen_ai_request_model="m"';
@@ -27,12 +27,12 @@ test('a record of use tells the times and tokens of its attempt', () => {
 });
 
 test('names that nobody checked are no labels: of models an ingress says it served, and of refused requests', () => {
-  const book = new Book();
+  const book = new MetricStore();
   countRow(book, { ...ROW, key: 'ingress:eth', model: 'made-up' }, 0);
   countRow(book, { ...ROW, session: NO_SESSION, model: 'made-up', times: 7 }, 0);
   const text = exposition(FAMILIES, book);
   expect(text).not.toContain('made-up');
-  expect(text).toContain(`${RECORDS.name}{certainty="refused"} 7\n`);
+  expect(text).toContain(`${USAGE_RECORDS.name}{certainty="refused"} 7\n`);
 });
 
 test.each([
@@ -41,7 +41,7 @@ test.each([
   ['incomplete', { complete: false }],
   ['incomplete', { status: 0, complete: false }],
 ])('an attempt that went wrong is told as %s, and spoils no time per token', (error, more) => {
-  const book = new Book();
+  const book = new MetricStore();
   countRow(book, { ...ROW, ...more }, 0);
   const text = exposition(FAMILIES, book);
   expect(text).toContain(`error_type="${error}"`);
@@ -61,5 +61,5 @@ test('rows are counted where they are stored, each once', async () => {
     timeout: patience(30_000),
     interval: 200,
   });
-  expect(await page()).toContain(`${RECORDS.name}{certainty="estimated"} 1\n`);
+  expect(await page()).toContain(`${USAGE_RECORDS.name}{certainty="estimated"} 1\n`);
 });

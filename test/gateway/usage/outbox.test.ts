@@ -2,7 +2,7 @@
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import type { Env } from '../../../gateway/env.ts';
-import type { ObjectContext } from '../../../gateway/object-context.ts';
+import type { ObjectContext } from '../../../gateway/platform/object-context.ts';
 import { Outbox } from '../../../gateway/usage/outbox.ts';
 
 test('an alarm that the storage did not take is set again, and what comes meanwhile sets no other', async () => {

@@ -1,18 +1,18 @@
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { database } from '../../../gateway/accounts/database.ts';
+import { encryptText as sealText } from '../../../gateway/accounts/encrypt-text.ts';
 import {
-  type Identity,
   openIdentity,
+  type ReceiptIdentity,
   readReceipt,
   receiptOf,
+  receiptSealOf,
   sealIdentity,
-  sealOf,
 } from '../../../gateway/accounts/receipt.ts';
 import { usageTotals } from '../../../gateway/accounts/schema.ts';
-import { seal as sealText } from '../../../gateway/accounts/seal.ts';
 import { Histogram } from '../../../gateway/usage/histogram.ts';
-import { shardOf, shardsBetween } from '../../../gateway/usage/row.ts';
+import { shardsBetween, usageShardOf } from '../../../gateway/usage/usage-row.ts';
 import { patience } from '../../support/patience.ts';
 import { runDurableObjectAlarm, runInDurableObject } from '../support/durable.ts';
 import { AT, usageRow as row } from '../support/usage-row.ts';
@@ -151,7 +151,8 @@ test('a receipt opens with the secret that sealed it alone, and one that was cha
   };
   const seal = await sealIdentity('secret', identity);
   const receipt = receiptOf(seal, 'org/mo del\n', true);
-  const opened = async (secret: string, text: string) => readReceipt(text, await openIdentity(secret, sealOf(text)));
+  const opened = async (secret: string, text: string) =>
+    readReceipt(text, await openIdentity(secret, receiptSealOf(text)));
   expect(receipt).not.toContain('key_1');
   expect(await opened('secret', receipt)).toEqual({ ...identity, model: 'org/mo del\n', untracked: true });
   const nobody = { keyId: '', subject: '' };
@@ -165,7 +166,7 @@ test('a receipt opens with the secret that sealed it alone, and one that was cha
   for (const subject of ['', `key:${ids.keyId}`, `user:${ids.userId}`, `project:${ids.projectId}`])
     for (const flag of [true, false]) {
       const counted = { user: flag, model: !flag, gpu: flag };
-      const whole: Identity = { ...ids, subject, traced: !flag, prefixes: flag, counted };
+      const whole: ReceiptIdentity = { ...ids, subject, traced: !flag, prefixes: flag, counted };
       const sealed = await sealIdentity('secret', whole);
       expect(await openIdentity('secret', sealed)).toEqual(whole);
       expect(sealed.length, 'it travels with every request').toBeLessThan(200);
@@ -233,7 +234,7 @@ test.each([
   [401, 0],
 ])('after %i days of the 400 an hour has %i of its records', async (days, left) => {
   const at = Date.now() - days * 86_400_000;
-  const shard = env.USAGE.getByName(shardOf(at));
+  const shard = env.USAGE.getByName(usageShardOf(at));
   await shard.add([row(1, { at, key: `aged-${days}` })]);
   await runDurableObjectAlarm(shard);
   expect(await shard.count()).toBe(left);
@@ -254,7 +255,7 @@ test('where no record is kept at all every one of them is in the totals', async 
 });
 
 test('hours are cut in UTC', () => {
-  expect(shardOf(AT)).toBe('2026-11-20T16');
+  expect(usageShardOf(AT)).toBe('2026-11-20T16');
   expect(shardsBetween(AT, AT + 2 * 3_600_000)).toEqual(['2026-11-20T16', '2026-11-20T17', '2026-11-20T18']);
   expect(shardsBetween(Date.parse('2026-11-20T23:59:59Z'), Date.parse('2026-11-21T00:00:00Z'))).toHaveLength(2);
 });

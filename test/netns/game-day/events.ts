@@ -4,8 +4,8 @@ import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { z } from 'zod';
-import { chatBody, MODEL } from '../../support/house.ts';
 import { eventually } from '../../support/processes.ts';
+import { chatBody, MODEL } from '../../support/test-cluster.ts';
 import { NODE } from '../../support/where.ts';
 import { AGENTS, type Day, HOSTILE } from './day.ts';
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { evaluate } from '../../../research/orchestration/evaluate.ts';
 import { place } from '../../../research/orchestration/placement.ts';
-import { forecastRequests, rehearse, SHORT_REQUESTS } from '../../../research/orchestration/rehearse.ts';
-import type { UnderWay, View } from '../../../research/orchestration/timeline.ts';
+import { forecastRequests, SHORT_REQUESTS, simulatePlan } from '../../../research/orchestration/rehearse.ts';
+import type { RunningRequest, View } from '../../../research/orchestration/timeline.ts';
 import { loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import type { FittedForecaster, History } from '../../../scheduler/forecast/types.ts';
 import { RateTable } from '../../../scheduler/orchestration/rates.ts';
@@ -65,7 +65,7 @@ describe('the first plan', () => {
     const seconds = (plan: DeploymentPlan, most: number) => {
       const { flow } = evaluate(table, plan, { demand, high: demand, horizonS: 180 }).assignment;
       const requests = forecastRequests(table, demand, 180, 1, most);
-      return rehearse(table, DEFAULT_LIMITS, { plan, dispatch: { kind: 'flow', flow } }, requests);
+      return simulatePlan(table, DEFAULT_LIMITS, { plan, dispatch: { kind: 'flow', flow } }, requests);
     };
     expect(seconds(uneven, SHORT_REQUESTS)).toBeLessThan(seconds(even, SHORT_REQUESTS));
     const history = pastOf(demand, () => 1);
@@ -77,7 +77,7 @@ describe('the first plan', () => {
     const initial = [42, 5];
     const between = initial.map((one) => one * 1.25);
     const seconds = (plan: DeploymentPlan) =>
-      rehearse(
+      simulatePlan(
         SMALL,
         DEFAULT_LIMITS,
         { plan, dispatch: { kind: 'least-loaded' } },
@@ -158,10 +158,10 @@ describe('a change', () => {
     };
     const history = { ...EMPTY, counts: EMPTY.names.map(() => [60]) };
     const running = place(PAIRS, [], SMALL.site).replicas;
-    const queue = Array.from({ length: 300 }, (_, i): UnderWay => {
+    const queue = Array.from({ length: 300 }, (_, i): RunningRequest => {
       return { kind: i % 2, ageS: 20, tokens: 200, answered: 0, computed: false };
     });
-    const plan = (underWay: readonly UnderWay[]) =>
+    const plan = (underWay: readonly RunningRequest[]) =>
       oursOf({ forecaster, plans: () => [PAIRS, PIPES], switchS: () => 8 }).decide(
         viewOf({ slot: 1, nowS: 60, history, running, plan: PAIRS, underWay: () => underWay }),
       )?.plan ?? [];

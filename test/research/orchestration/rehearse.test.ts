@@ -1,8 +1,8 @@
 /** What a change would do to the requests that are under way and to those that come. */
 import { describe, expect, it } from 'vitest';
 import { place } from '../../../research/orchestration/placement.ts';
-import { forecastRequests, rehearse, withBegun } from '../../../research/orchestration/rehearse.ts';
-import type { UnderWay } from '../../../research/orchestration/timeline.ts';
+import { forecastRequests, simulatePlan, withRunningRequests } from '../../../research/orchestration/rehearse.ts';
+import type { RunningRequest } from '../../../research/orchestration/timeline.ts';
 import type { DeploymentPlan } from '../../../scheduler/orchestration/types.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
 import { SMALL } from './support.ts';
@@ -12,23 +12,23 @@ const PIPES: DeploymentPlan = [{ shape: { tp: 1, pp: 4 }, replicas: 2 }];
 const start = { plan: PAIRS, running: place(PAIRS, [], SMALL.site).replicas };
 const coming = forecastRequests(SMALL, [4, 4], 60, 1);
 
-const waiting = (count: number, ageS = 5): UnderWay[] =>
+const waiting = (count: number, ageS = 5): RunningRequest[] =>
   Array.from({ length: count }, () => ({ kind: 1, ageS, tokens: 200, answered: 0, computed: false }));
-const answering = (count: number): UnderWay[] =>
+const answering = (count: number): RunningRequest[] =>
   waiting(count).map((one) => ({ ...one, tokens: 300, answered: 100, computed: true }));
 
-const seconds = (begun: readonly UnderWay[], plan = PAIRS, darkS = 0) =>
-  rehearse(
+const seconds = (begun: readonly RunningRequest[], plan = PAIRS, darkS = 0) =>
+  simulatePlan(
     SMALL,
     DEFAULT_LIMITS,
     { plan, dispatch: { kind: 'least-loaded' }, darkS },
-    withBegun(SMALL, begun, coming, 1),
+    withRunningRequests(SMALL, begun, coming, 1),
     { start },
   );
 
 describe('a rehearsal', () => {
   it('of what runs, with nothing under way, is one that begins empty', () => {
-    const empty = rehearse(SMALL, DEFAULT_LIMITS, { plan: PAIRS, dispatch: { kind: 'least-loaded' } }, coming);
+    const empty = simulatePlan(SMALL, DEFAULT_LIMITS, { plan: PAIRS, dispatch: { kind: 'least-loaded' } }, coming);
     expect(seconds([])).toBe(empty);
   });
 
@@ -42,7 +42,7 @@ describe('a rehearsal', () => {
   });
 
   it('counts the dark seconds of a switch, for more requests where more are under way', () => {
-    const loss = (begun: readonly UnderWay[]) =>
+    const loss = (begun: readonly RunningRequest[]) =>
       (seconds(begun, PIPES, 20) ** 4 - seconds(begun, PIPES, 0) ** 4) * (begun.length + coming.requests.count);
     expect(loss([])).toBeGreaterThan(0);
     expect(loss(waiting(400))).toBeGreaterThan(2 * loss([]));
@@ -52,11 +52,11 @@ describe('a rehearsal', () => {
   it('ends early where it is sure to be above a limit, and only there', () => {
     const whole = seconds(waiting(100));
     const upTo = (mostS: number) =>
-      rehearse(
+      simulatePlan(
         SMALL,
         DEFAULT_LIMITS,
         { plan: PAIRS, dispatch: { kind: 'least-loaded' } },
-        withBegun(SMALL, waiting(100), coming, 1),
+        withRunningRequests(SMALL, waiting(100), coming, 1),
         { start, mostS },
       );
     expect(upTo(whole * 1.0001)).toBe(whole);

@@ -5,7 +5,7 @@ import { lastValue } from '../../../scheduler/forecast/persistence.ts';
 import type { History } from '../../../scheduler/forecast/types.ts';
 import { RateTable } from '../../../scheduler/orchestration/rates.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
-import { exponential, seeded } from '../../../scheduler/serving/random.ts';
+import { exponential, seededRandom } from '../../../scheduler/serving/random.ts';
 import { requestsFromRows } from '../../../scheduler/serving/requests.ts';
 import { fitKinds } from '../../../scheduler/workload/kinds.ts';
 
@@ -33,7 +33,7 @@ export const SMALL = tableOf(8);
 export function requestsOf(minutes: number, rates: (minute: number) => readonly [number, number], seed = 1) {
   const rows: [number, number, number, number][] = [];
   for (const [j, { input, output }] of LENGTHS.entries()) {
-    const random = seeded(seed + j);
+    const random = seededRandom(seed + j);
     for (let minute = 0; minute < minutes; minute++) {
       const rate = rates(minute)[j] ?? 0;
       for (let at = exponential(random, 1 / rate); at < 60; at += exponential(random, 1 / rate))

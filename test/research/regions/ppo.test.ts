@@ -15,7 +15,7 @@ import { BetaPolicy, normaliseRows, stateSize } from '../../../research/regions/
 import { readPolicy, writePolicy } from '../../../research/regions/macro/ppo/policy-file.ts';
 import { type Trained, train } from '../../../research/regions/macro/ppo/train.ts';
 import { SLOT_S } from '../../../research/regions/simulator/workload.ts';
-import { seeded } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/serving/random.ts';
 import { lineWorld } from './support.ts';
 
 const OPTIONS = { seed: 1, episodes: 60, slots: 40, traces: [101, 102], reactive: [0.5] };
@@ -35,7 +35,7 @@ describe('the Beta distribution', () => {
     expect(byBeta).toBeCloseTo((logDensity(0.3, 2.2, 1.4 + h) - logDensity(0.3, 2.2, 1.4 - h)) / 2 / h, 6);
   });
   it('is drawn with its mean', () => {
-    const random = seeded(3);
+    const random = seededRandom(3);
     let sum = 0;
     for (let i = 0; i < 20_000; i++) sum += sampleBeta(random, 2, 6);
     expect(sum / 20_000).toBeCloseTo(0.25, 2);
@@ -44,7 +44,7 @@ describe('the Beta distribution', () => {
 
 describe('the policy', () => {
   it('moves its mean towards a target that it is pulled to', () => {
-    const policy = new BetaPolicy(3, seeded(1));
+    const policy = new BetaPolicy(3, seededRandom(1));
     const state = new Float64Array(stateSize(3)).fill(0.5);
     const target = Float64Array.of(1, 0, 0, 0, 1, 0, 0, 0, 1);
     const off = () => distance2(normaliseRows(policy.mean(policy.shapes(state)), 3), target);

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { serveGen } from '../../../research/papers/oserve/traces.ts';
 import { ArrivalClassifier } from '../../../research/workload/arrival.ts';
 import { drawServeGen, weibullShape } from '../../../research/workload/servegen.ts';
-import { seeded } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/serving/random.ts';
 import { fitKinds } from '../../../scheduler/workload/kinds.ts';
 import { requestsOf } from '../../scheduler/workload/requests.ts';
 
@@ -56,7 +56,7 @@ describe("ServeGen's clients", () => {
   });
 
   it('have gaps of the coefficient of variation that is asked for', () => {
-    const random = seeded(8);
+    const random = seededRandom(8);
     const shape = weibullShape(3);
     const values = Array.from({ length: 200_000 }, () => (-Math.log(1 - random())) ** (1 / shape));
     const mean = values.reduce((sum, v) => sum + v, 0) / values.length;

@@ -1,11 +1,11 @@
 /** When a layout changes, when it waits, and when it stays. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { courseCost, sharesOf } from '../../../scheduler/follow/course.ts';
 import { Decider } from '../../../scheduler/follow/decide.ts';
 import { loadsText } from '../../../scheduler/follow/explain.ts';
 import { candidateLayouts } from '../../../scheduler/follow/layouts.ts';
 import type { FollowProblem, ReplicaOption } from '../../../scheduler/follow/problem.ts';
+import { demandShares, transitionCost } from '../../../scheduler/follow/transition-cost.ts';
 import { balance } from '../../../scheduler/orchestration/assignment.ts';
 import { demand, OPTIONS, problem } from './support.ts';
 
@@ -39,7 +39,7 @@ test('the waves of a change straddle the flip: the first one is dark for the old
   const flipAt = 4;
   const steps = Array.from({ length: 10 }, (_, step) => (step < flipAt ? before : after));
   const given = problem(steps, { slotS: 3, switchS: 6 });
-  const costs = steps.slice(0, 7).map((_, at) => courseCost(given, [1, 3], at));
+  const costs = steps.slice(0, 7).map((_, at) => transitionCost(given, [1, 3], at));
   expect(costs.indexOf(Math.min(...costs))).toBe(flipAt - 2);
 });
 
@@ -117,7 +117,7 @@ test('whatever is expected, a decision fits on the nodes, and costs no more than
       const given = problem(expected, { running });
       const found = await decide().decide(given);
       expect(found.layout.reduce((sum, one) => sum + one, 0)).toBeLessThanOrEqual(4);
-      expect(found.bestCost).toBeLessThanOrEqual(courseCost(given, running, undefined));
+      expect(found.bestCost).toBeLessThanOrEqual(transitionCost(given, running, undefined));
       expect(Number.isFinite(found.stayCost)).toBe(true);
     }),
     { numRuns: 40 },
@@ -189,7 +189,7 @@ test('every kind has a place to go, also one that is not expected', () => {
     [0, 10],
     [0, 0.001],
   ]) {
-    const { assignment } = sharesOf(problem([expected]), demand([expected]), [2, 2], expected);
+    const { assignment } = demandShares(problem([expected]), demand([expected]), [2, 2], expected);
     for (const served of assignment.served) expect(served).toBeGreaterThan(0);
   }
   expect(OPTIONS).toHaveLength(2);

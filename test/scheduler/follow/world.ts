@@ -3,9 +3,9 @@ import { loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import type { Controller } from '../../../scheduler/controller/round.ts';
 import { EMPTY_STATE } from '../../../scheduler/controller/state.ts';
 import { SchedulerError } from '../../../scheduler/errors.ts';
-import { Follower, type FollowOptions } from '../../../scheduler/follow/follower.ts';
+import { DemandFollower, type FollowOptions } from '../../../scheduler/follow/follower.ts';
 import type { CountedLine, SlotRecord } from '../../../scheduler/follow/record.ts';
-import type { Gateway } from '../../../scheduler/live/gateway.ts';
+import type { PlannerGateway } from '../../../scheduler/live/gateway.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
 import { StandInDeployments } from '../support/stand-in-deployments.ts';
 
@@ -41,11 +41,11 @@ export class World {
   readonly lines: string[] = [];
   readonly records: SlotRecord[] = [];
   state = EMPTY_STATE;
-  readonly follower: Follower;
+  readonly follower: DemandFollower;
   readonly #catalogue = loadCatalogue();
 
   constructor(options: Partial<FollowOptions> = {}, before: readonly CountedLine[] = []) {
-    const gateway: Gateway = {
+    const gateway: PlannerGateway = {
       url: 'http://gateway',
       get: async (path) => {
         if (this.down) throw new SchedulerError('gateway', 'does not answer');
@@ -76,7 +76,7 @@ export class World {
       log: (line) => void this.lines.push(line),
     };
     const defaults = { slotS: SLOT_S, horizon: 5, season: 1_440, margin: 0.1, confirm: 2, switchS: 60, wave: 4 };
-    this.follower = new Follower(
+    this.follower = new DemandFollower(
       controller,
       { ...defaults, pins: [], measured: RATES, apply: true, ...options },
       {

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { calibrated } from '../../../scheduler/forecast/calibrated.ts';
 import { lastValue, movingAverage } from '../../../scheduler/forecast/persistence.ts';
 import { DEFAULT_FIT, type History } from '../../../scheduler/forecast/types.ts';
-import { normal, seeded } from '../../../scheduler/serving/random.ts';
+import { normal, seededRandom } from '../../../scheduler/serving/random.ts';
 
 const history = (...counts: number[][]): History => ({
   names: counts.map((_, i) => `kind ${i}`),
@@ -44,7 +44,7 @@ describe('forecasts', () => {
   });
 
   it('have intervals that hold the truth about as often as asked, at each step ahead', () => {
-    const random = seeded(3);
+    const random = seededRandom(3);
     const counts: number[] = [];
     let level = 500;
     for (let i = 0; i < 3000; i++) {

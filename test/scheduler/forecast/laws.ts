@@ -3,12 +3,12 @@ import { expect, it } from 'vitest';
 import { backtest } from '../../../scheduler/forecast/backtest.ts';
 import { lastValue } from '../../../scheduler/forecast/persistence.ts';
 import { DEFAULT_FIT, type Forecaster, type History } from '../../../scheduler/forecast/types.ts';
-import { normal, seeded } from '../../../scheduler/serving/random.ts';
+import { normal, seededRandom } from '../../../scheduler/serving/random.ts';
 
 export const SLOTS = 400;
 /** A wave of 24 slots with noise, and counts that are noise around a level. */
 export function waves(): History {
-  const random = seeded(11);
+  const random = seededRandom(11);
   const wave = Array.from(
     { length: SLOTS },
     (_, t) => 100 + 60 * Math.sin((2 * Math.PI * t) / 24) + 4 * normal(random),

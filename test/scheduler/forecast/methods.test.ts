@@ -5,7 +5,7 @@ import { lastValue, movingAverage } from '../../../scheduler/forecast/persistenc
 import { ridge } from '../../../scheduler/forecast/ridge.ts';
 import { seasonal } from '../../../scheduler/forecast/seasonal.ts';
 import { DEFAULT_FIT, type Forecaster, type History } from '../../../scheduler/forecast/types.ts';
-import { normal, seeded } from '../../../scheduler/serving/random.ts';
+import { normal, seededRandom } from '../../../scheduler/serving/random.ts';
 import { LengthPredictor } from '../../../shared/routing/kinds/length-predictor.ts';
 import { forecasterLaws, SLOTS, waves } from './laws.ts';
 
@@ -21,7 +21,7 @@ describe('methods of forecasting', () => {
 
 describe('the choice of a method', () => {
   it('is by series, and the last value where nothing beats it', () => {
-    const random = seeded(4);
+    const random = seededRandom(4);
     const walk = Array.from({ length: SLOTS }, () => 0);
     for (let t = 1; t < SLOTS; t++) walk[t] = Math.max(0, (walk[t - 1] ?? 0) + 300 + 30 * normal(random) - 299);
     const { counts, slotS } = waves();
@@ -57,7 +57,7 @@ describe('the length of an answer', () => {
 
 describe('a method that was chosen', () => {
   it('gives way to the last value while that is better, and says so', () => {
-    const random = seeded(21);
+    const random = seededRandom(21);
     const noise = Array.from({ length: 200 }, () => Math.max(0, 100 + 20 * normal(random)));
     const history = (counts: number[]): History => ({ names: ['kind'], counts: [counts], slotS: 60 });
     const { fitted, choices } = chooseForecaster(history(noise), 1, [movingAverage(15)]);

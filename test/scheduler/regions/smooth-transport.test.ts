@@ -2,10 +2,10 @@ import fc from 'fast-check';
 import loadHighs from 'highs';
 import { describe, expect, it } from 'vitest';
 import { smoothTransport, type TransportProblem } from '../../../scheduler/regions/macro/smooth-transport.ts';
-import { seeded } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/serving/random.ts';
 
 function drawn(seed: number, rows: number, columns: number, room: number): TransportProblem {
-  const random = seeded(seed);
+  const random = seededRandom(seed);
   const load = new Float64Array(rows * columns).map(() => 1 + 9 * random());
   const mass = new Float64Array(rows).map(() => 10 * random());
   const need = mass.reduce((sum, value) => sum + value, 0) * 5.5;

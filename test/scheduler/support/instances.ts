@@ -1,6 +1,6 @@
-import { type Catalogue, PUBLIC_SOURCE } from '../../../scheduler/catalogue/catalogue.ts';
+import { type HardwareCatalogue, PUBLIC_SOURCE } from '../../../scheduler/catalogue/catalogue.ts';
 import { layerCount } from '../../../scheduler/catalogue/model.ts';
-import { seeded } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/serving/random.ts';
 import type { Demand, Pool } from '../../../scheduler/solver/problem.ts';
 
 /**
@@ -8,13 +8,13 @@ import type { Demand, Pool } from '../../../scheduler/solver/problem.ts';
  * `load` scales all rates.
  */
 export function drawInstance(
-  catalogue: Catalogue,
+  catalogue: HardwareCatalogue,
   models: number,
   kinds: number,
   seed: number,
   load: number,
 ): { pools: Pool[]; demands: Demand[] } {
-  const random = seeded(seed);
+  const random = seededRandom(seed);
   const priced = catalogue.gpus.filter(({ usdPerHour }) => usdPerHour > 0);
   const pools = Array.from({ length: kinds }, (_, i): Pool => {
     const gpu = priced[Math.floor((i * priced.length) / kinds)];

@@ -1,4 +1,4 @@
-import { type Catalogue, findGpu, findModel, loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import { findGpu, findModel, type HardwareCatalogue, loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import type { Model } from '../../../scheduler/catalogue/model.ts';
 import { main } from '../../../scheduler/cli/main.ts';
 import type { Parallelism } from '../../../scheduler/roofline/parallelism.ts';
@@ -7,7 +7,7 @@ import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
 import type { Demand, PlanOptions, Pool } from '../../../scheduler/solver/problem.ts';
 import type { Io } from '../../../shared/terminal/io.ts';
 
-export const catalogue: Catalogue = loadCatalogue();
+export const catalogue: HardwareCatalogue = loadCatalogue();
 
 export function stepModel(model: string, gpu: string, tp = 1): StepModel {
   return stepModelOf(findModel(catalogue, model), gpu, { tp });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { fitKinds, kindClassifier, type Lengths } from '../../../scheduler/workload/kinds.ts';
+import { fitKinds, type KindLengths, kindClassifier } from '../../../scheduler/workload/kinds.ts';
 import { requestsOf } from './requests.ts';
 
 describe('kinds of requests', () => {
@@ -15,7 +15,7 @@ describe('kinds of requests', () => {
 
   it('keep their numbers from one fit to the next, whatever the mix and the seed', () => {
     const before = fitKinds(requestsOf(1, [0.5, 0.3, 0.2]), { most: 8, seed: 1 });
-    const probes: Lengths[] = [
+    const probes: KindLengths[] = [
       { input: 100, output: 30 },
       { input: 2000, output: 20 },
       { input: 300, output: 500 },

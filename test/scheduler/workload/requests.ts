@@ -1,9 +1,9 @@
-import { normal, seeded } from '../../../scheduler/serving/random.ts';
-import type { Lengths } from '../../../scheduler/workload/kinds.ts';
+import { normal, seededRandom } from '../../../scheduler/serving/random.ts';
+import type { KindLengths } from '../../../scheduler/workload/kinds.ts';
 
 /** Requests around three centres, in the shares given. */
-export function requestsOf(seed: number, shares: readonly [number, number, number], count = 3000): Lengths[] {
-  const random = seeded(seed);
+export function requestsOf(seed: number, shares: readonly [number, number, number], count = 3000): KindLengths[] {
+  const random = seededRandom(seed);
   const centres = [
     [100, 30],
     [2000, 20],

@@ -1,16 +1,16 @@
 import { describe, expect, it } from 'vitest';
-import { orderByPrefix, prefixOf } from '../../../shared/batch/prefix.ts';
+import { nextBatch, type QueuedBatch } from '../../../shared/batch/next-batch.ts';
+import { orderByPrefix, promptPrefixHash } from '../../../shared/batch/prefix.ts';
 import { answeredLine, failedLine, isSuccess } from '../../../shared/batch/results.ts';
-import { type Contender, nextBatch } from '../../../shared/batch/share.ts';
-import { BATCH_STATUSES, isTerminal, moved, newTimes } from '../../../shared/batch/status.ts';
+import { BATCH_STATUSES, initialTimes, isTerminal, transition } from '../../../shared/batch/status.ts';
 import { type EngineReading, LineWindow } from '../../../shared/batch/window.ts';
 
 describe('states of a batch', () => {
   it('allows the moves of OpenAI, and no other', () => {
     const allowed = BATCH_STATUSES.flatMap((from) =>
-      BATCH_STATUSES.filter((to) => to !== 'validating' && moved(from, to, newTimes(0, 1), 0) !== undefined).map(
-        (to) => `${from} ${to}`,
-      ),
+      BATCH_STATUSES.filter(
+        (to) => to !== 'validating' && transition(from, to, initialTimes(0, 1), 0) !== undefined,
+      ).map((to) => `${from} ${to}`),
     );
     expect(allowed).toEqual([
       'validating failed',
@@ -28,7 +28,7 @@ describe('states of a batch', () => {
   });
 
   it('keeps when each state began', () => {
-    const begun = moved('validating', 'in_progress', newTimes(100.7, 86_400), 105.2);
+    const begun = transition('validating', 'in_progress', initialTimes(100.7, 86_400), 105.2);
     expect(begun?.times).toMatchObject({
       created_at: 100,
       expires_at: 86_500,
@@ -39,7 +39,7 @@ describe('states of a batch', () => {
 });
 
 describe('which batch gets the next lease', () => {
-  const batch = (id: string, change: Partial<Contender>): Contender => ({
+  const batch = (id: string, change: Partial<QueuedBatch>): QueuedBatch => ({
     id,
     project: id,
     expiresMs: 1e6,
@@ -142,7 +142,7 @@ describe('the window of lines in flight', () => {
 describe('lines', () => {
   it('with the same beginning of their prompt stand next to each other', () => {
     const of = (system: string, user: string) =>
-      prefixOf({
+      promptPrefixHash({
         messages: [
           { role: 'system', content: system },
           { role: 'user', content: user },
@@ -150,7 +150,7 @@ describe('lines', () => {
       });
     expect(of('s', '1')).toBe(of('s', '2'));
     expect(of('s', '1')).not.toBe(of('t', '1'));
-    expect(prefixOf({ prompt: 'p' })).not.toBe(prefixOf({ input: ['q'] }));
+    expect(promptPrefixHash({ prompt: 'p' })).not.toBe(promptPrefixHash({ input: ['q'] }));
     expect(orderByPrefix([5, 9, 5, 7, 9])).toEqual([0, 2, 1, 4, 3]);
   });
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { contextMessage, readFunctionName } from '../../../shared/batch/function.ts';
-import { heldBackMs, leaseRank, toldAfterMs } from '../../../shared/batch/preference.ts';
-import { type Contender, nextFunctionBatch, STARVED_MS } from '../../../shared/batch/share.ts';
+import { leaseDelayMs, leaseRank, offerDelayMs } from '../../../shared/batch/lease-preference.ts';
+import { nextFunctionBatch, type QueuedBatch, STARVED_AFTER_MS } from '../../../shared/batch/next-batch.ts';
 
 describe('the name of a function', () => {
   it('is a file, and where the file has several, one of them', () => {
@@ -22,7 +22,7 @@ describe('who hears of a waiting line first', () => {
     const ranks = (['ready', 'loading', 'stored', 'cold'] as const).map((warmth) => leaseRank(warmth, 'volatile'));
     expect(ranks).toEqual([...ranks].sort((a, b) => a - b));
     expect(new Set(ranks).size).toBe(4);
-    expect(toldAfterMs(leaseRank('ready', 'volatile'))).toBe(0);
+    expect(offerDelayMs(leaseRank('ready', 'volatile'))).toBe(0);
   });
   it('is a volatile node before a stable one of the same warmth, and a stable one that is ready before a volatile one that is not', () => {
     expect(leaseRank('ready', 'volatile')).toBeLessThan(leaseRank('ready', 'stable'));
@@ -31,14 +31,14 @@ describe('who hears of a waiting line first', () => {
   it('holds a stable node back while a volatile one serves its model, and not where all are stable', () => {
     const stable = { session: 's', tier: 'stable' } as const;
     const volatile = { session: 'v', tier: 'volatile' } as const;
-    expect(heldBackMs(stable, [stable, volatile])).toBeGreaterThan(0);
-    expect(heldBackMs(stable, [stable, { session: 't', tier: 'stable' }])).toBe(0);
-    expect(heldBackMs(volatile, [stable, volatile])).toBe(0);
+    expect(leaseDelayMs(stable, [stable, volatile])).toBeGreaterThan(0);
+    expect(leaseDelayMs(stable, [stable, { session: 't', tier: 'stable' }])).toBe(0);
+    expect(leaseDelayMs(volatile, [stable, volatile])).toBe(0);
   });
 });
 
 describe('the next batch of a node that runs functions', () => {
-  const batch = (id: string, context: string, more: Partial<Contender> = {}): Contender => ({
+  const batch = (id: string, context: string, more: Partial<QueuedBatch> = {}): QueuedBatch => ({
     id,
     project: id,
     expiresMs: 86_400_000,
@@ -50,7 +50,7 @@ describe('the next batch of a node that runs functions', () => {
   });
   const held = { ready: ['warm'], loading: ['soon'], stored: ['known'], broken: [] as string[] };
   const all = [batch('d', 'far'), batch('c', 'known'), batch('b', 'soon'), batch('a', 'warm')];
-  const next = (batches: Contender[], served = 0, more = {}) =>
+  const next = (batches: QueuedBatch[], served = 0, more = {}) =>
     nextFunctionBatch(batches, { ...held, ...more }, served, () => 0)?.id;
 
   it('is that of the warmest context', () => {
@@ -63,9 +63,9 @@ describe('the next batch of a node that runs functions', () => {
     expect(next([batch('a', 'warm')], 0, { broken: ['warm'] })).toBeUndefined();
   });
   it('is one that nobody has served for a minute, however cold: a node would never change its function', () => {
-    const served = (id: string) => (id === 'd' ? 0 : STARVED_MS);
-    expect(nextFunctionBatch(all, held, STARVED_MS, served)?.id).toBe('d');
-    expect(nextFunctionBatch(all, held, STARVED_MS - 1, served)?.id).toBe('a');
+    const served = (id: string) => (id === 'd' ? 0 : STARVED_AFTER_MS);
+    expect(nextFunctionBatch(all, held, STARVED_AFTER_MS, served)?.id).toBe('d');
+    expect(nextFunctionBatch(all, held, STARVED_AFTER_MS - 1, served)?.id).toBe('a');
   });
   it('is one in danger of its deadline, however cold', () => {
     expect(next([...all, batch('e', 'far', { linesPerS: 1, expiresMs: 60_000 })])).toBe('e');

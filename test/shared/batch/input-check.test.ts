@@ -3,10 +3,10 @@ import { describe, expect, it } from 'vitest';
 import {
   CHUNK_BYTES,
   CHUNK_LINES,
-  DEMANDS_MAX,
   ERRORS_MAX,
   InputCheck,
   LINE_MAX_BYTES,
+  LINE_REQUIREMENTS_MAX,
   LINES_MAX,
 } from '../../../shared/batch/input-check.ts';
 import { LineSplitter } from '../../../shared/batch/line-splitter.ts';
@@ -101,10 +101,10 @@ describe('the check of an input file', () => {
     const checked = check(`${line('a')}\n${demanding}\n`);
     expect(checked.demands).toEqual([{ model: 'm' }, { model: 'm', require: 'gpu=H100', trustedProviders: 'a' }]);
     expect(checked.chunks).toHaveLength(2);
-    const many = Array.from({ length: DEMANDS_MAX + 1 }, (_, i) =>
+    const many = Array.from({ length: LINE_REQUIREMENTS_MAX + 1 }, (_, i) =>
       line(`${i}`, { body: { ...body, metadata: { otela_require: `gpu=${i}` } } }),
     );
-    expect(codes(many.join('\n'))).toEqual([['invalid_request', 'body.metadata', DEMANDS_MAX + 1]]);
+    expect(codes(many.join('\n'))).toEqual([['invalid_request', 'body.metadata', LINE_REQUIREMENTS_MAX + 1]]);
   });
 
   it('refuses a line above its bound without keeping it, and reads on', () => {

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import {
   type Command,
-  complaint,
-  helpOf,
+  errorMessage,
+  helpText,
   type Program,
   readCommand,
   UsageError,
@@ -36,7 +36,7 @@ test('a command gets the words behind its name', () => {
 });
 
 test('help comes by four ways, but not out of another program’s command line', () => {
-  const help = helpOf(PROGRAM, 'serve');
+  const help = helpText(PROGRAM, 'serve');
   expect(help).toMatch(/^otela-test serve \[--port PORT\]/);
   expect(help).toContain('  --port PORT         where [80]\n');
   expect(help).toMatch(/Exit codes: 0 done\.$/);
@@ -78,7 +78,7 @@ test.each([
 
 test('a complaint says where to read on, where the line is at fault', () => {
   const wrong = new UsageError('no');
-  expect(complaint(PROGRAM, ['serve', 'x'], wrong)).toBe('otela-test: no\nTry: otela-test serve --help');
-  expect(complaint(PROGRAM, ['sevre'], wrong)).toBe('otela-test: no\nTry: otela-test --help');
-  expect(complaint(PROGRAM, ['serve'], new Error('disk full'))).toBe('otela-test: disk full');
+  expect(errorMessage(PROGRAM, ['serve', 'x'], wrong)).toBe('otela-test: no\nTry: otela-test serve --help');
+  expect(errorMessage(PROGRAM, ['sevre'], wrong)).toBe('otela-test: no\nTry: otela-test --help');
+  expect(errorMessage(PROGRAM, ['serve'], new Error('disk full'))).toBe('otela-test: disk full');
 });

@@ -4,11 +4,11 @@ import { describe, expect, test } from 'vitest';
 import { nodeCrypto, nodeSigner } from '../../../agent/host/crypto.ts';
 import { DeploymentError } from '../../../shared/deployment/error.ts';
 import {
+  type DeploymentRequest,
   ORDER_LIFE_MAX_S,
   type OrderFields,
   openOrder,
   signOrder,
-  type Wish,
 } from '../../../shared/deployment/order.ts';
 import { keyName, signCertificate } from '../../../shared/lattice/certificate.ts';
 import { DAY_S, institution, NOW_S, node } from '../lattice/house.ts';
@@ -16,7 +16,12 @@ import { DAY_S, institution, NOW_S, node } from '../lattice/house.ts';
 const lab = institution();
 const gateway = lab.gateway();
 const { ticket, session } = node(gateway);
-const wish: Wish = { action: 'start', id: 'dep-1', template: 'vllm', parameters: { model: 'org/model', tp: 4 } };
+const wish: DeploymentRequest = {
+  action: 'start',
+  id: 'dep-1',
+  template: 'vllm',
+  parameters: { model: 'org/model', tp: 4 },
+};
 const fields: OrderFields = {
   certificate: gateway.certificate,
   session,

@@ -1,16 +1,16 @@
 import { describe, expect, it } from 'vitest';
-import { type Action, livenessOf, remember, type Verdict } from '../../../shared/gossip/index.ts';
+import { type GossipAction, livenessOf, type PathVerdict, saveState } from '../../../shared/gossip/index.ts';
 import { liveness, One, ofType, partsTo } from './one.ts';
 
 const GRACE_LONG_MS = 60_000;
 const GRACE_SHORT_MS = 20_000;
 
 /** A gateway whose relay always says the same; everybody's tunnel is open, three delegates are there. */
-function office(size: number, relay: Verdict) {
+function office(size: number, relay: PathVerdict) {
   const one = new One('gateway', [size]);
   for (const { session } of one.members) one.give({ type: 'tunnel', session, open: true });
   one.open(1, 2, 3);
-  const answer = (actions: Action[], witness: Verdict = 'silent'): Action[] => {
+  const answer = (actions: GossipAction[], witness: PathVerdict = 'silent'): GossipAction[] => {
     const all = [...actions];
     for (const action of actions) {
       if (action.type === 'askRelay')
@@ -23,15 +23,15 @@ function office(size: number, relay: Verdict) {
     return all;
   };
   /** ms until `evict` is asked for. */
-  const evictedAfter = (limitMs: number, witness: Verdict = 'silent'): number | undefined => {
+  const evictedAfter = (limitMs: number, witness: PathVerdict = 'silent'): number | undefined => {
     for (let passed = 0; passed <= limitMs; passed += 100) {
       if (answer(one.pass(100), witness).some(({ type }) => type === 'evict')) return passed + 100;
     }
     return undefined;
   };
   /** Time passes in steps short enough for answers to come in time. */
-  const pass = (ms: number, witness: Verdict = 'silent'): Action[] => {
-    const all: Action[] = [];
+  const pass = (ms: number, witness: PathVerdict = 'silent'): GossipAction[] => {
+    const all: GossipAction[] = [];
     for (let passed = 0; passed < ms; passed += 100) all.push(...answer(one.pass(100), witness));
     return all;
   };
@@ -50,7 +50,7 @@ describe('a gateway that has nothing to do', () => {
 
   it('says nothing on channels that were open while it slept', () => {
     const { one } = office(40, 'silent');
-    one.state = one.create('gateway', remember(one.state));
+    one.state = one.create('gateway', saveState(one.state));
     const actions = [
       ...one.give({ type: 'start' }),
       ...one.give({ type: 'opened', peer: one.id(1), inbound: true, resumed: true }),
@@ -114,7 +114,7 @@ describe('the grace of a suspect', () => {
     const { one, answer } = office(10, 'silent');
     answer(one.say(1, one.suspicion(5, 6)));
     one.pass(40_000);
-    const memory = structuredClone(remember(one.state));
+    const memory = structuredClone(saveState(one.state));
     one.state = one.create('gateway', memory);
     one.give({ type: 'start' });
     for (const { session } of one.members) if (session !== one.id(5)) one.give({ type: 'tunnel', session, open: true });
@@ -163,7 +163,7 @@ describe('a gateway that is new', () => {
     const asked: string[] = [];
     let open = 0;
     let most = 0;
-    const answer = (actions: readonly Action[]): void => {
+    const answer = (actions: readonly GossipAction[]): void => {
       for (const action of actions) {
         if (action.type === 'askRelay') asked.push(action.target);
         if (action.type !== 'send') continue;
@@ -202,7 +202,7 @@ describe('many suspects at once', () => {
     expect(one.actions).toContainEqual(
       expect.objectContaining({ type: 'notice', notice: expect.objectContaining({ what: 'frozen', cluster: 'c0' }) }),
     );
-    const evictions = (actions: readonly Action[]) => actions.filter(({ type }) => type === 'evict').length;
+    const evictions = (actions: readonly GossipAction[]) => actions.filter(({ type }) => type === 'evict').length;
     let during = 0;
     for (let i = 0; i < 600; i++) during += evictions(answer(one.pass(1000)));
     expect(during).toBe(0);
@@ -222,7 +222,7 @@ describe('news at a gateway', () => {
   it('go to three of each other cluster and to one at home, not back', () => {
     const one = new One('gateway', [6, 6, 6]);
     one.open(...Array.from({ length: 3 }, (_, i) => i), 6, 7, 8, 12, 13, 14);
-    const to = (actions: readonly Action[]) =>
+    const to = (actions: readonly GossipAction[]) =>
       actions.flatMap((action) =>
         action.type === 'send' ? [one.members.findIndex(({ session }) => session === action.peer)] : [],
       );

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { nodeCrypto, nodeSigner } from '../../../agent/host/crypto.ts';
 import { createGossip, livenessOf, step } from '../../../shared/gossip/index.ts';
-import { encodePart, suspicionMessage } from '../../../shared/gossip/messages.ts';
+import { encodeMessagePart, suspicionMessage } from '../../../shared/gossip/messages.ts';
 import { signCertificate } from '../../../shared/lattice/certificate.ts';
 import type { Signer } from '../../../shared/lattice/crypto.ts';
 import { encodePayload } from '../../../shared/lattice/payload.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
-import { Replica } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { decodeTicket, signTicket } from '../../../shared/lattice/ticket.ts';
 import { EPOCH_S, payload } from '../../sim/issuer.ts';
 import { liveness, One, ofType, partsTo } from './one.ts';
@@ -182,7 +182,7 @@ describe('with real keys', () => {
       step(state, { type: 'opened', peer, inbound: true }, 1, () => 0.5);
     const signature = keys[0]?.sign(suspicionMessage(second, 0, first)) ?? new Uint8Array(64);
     const suspicion = { target: second, incarnation: 0, observer: first, signature, proof: undefined };
-    const bytes = encodePart({ type: 'suspicion', suspicion });
+    const bytes = encodeMessagePart({ type: 'suspicion', suspicion });
     expect(liveness(step(witness, { type: 'message', peer: first, bytes }, 2, () => 0.5))).toEqual(['suspected']);
     const answer = ofType(
       partsTo(step(accused, { type: 'message', peer: first, bytes }, 2, () => 0.5)),
@@ -190,12 +190,12 @@ describe('with real keys', () => {
     )[0];
     if (answer === undefined) throw new Error('it did not answer');
     const raised = { ...answer.refutation, incarnation: 2 };
-    const forged = encodePart({ type: 'refutation', refutation: raised });
+    const forged = encodeMessagePart({ type: 'refutation', refutation: raised });
     expect(liveness(step(witness, { type: 'message', peer: first, bytes: forged }, 3, () => 0.5))).toEqual([]);
     expect(livenessOf(witness, second)).toBe('suspected');
-    expect(liveness(step(witness, { type: 'message', peer: second, bytes: encodePart(answer) }, 4, () => 0.5))).toEqual(
-      ['alive'],
-    );
+    expect(
+      liveness(step(witness, { type: 'message', peer: second, bytes: encodeMessagePart(answer) }, 4, () => 0.5)),
+    ).toEqual(['alive']);
     expect(third).toMatch(/^[a-z2-7]{26}$/);
   });
 });
@@ -205,7 +205,7 @@ function realWorld(keys: readonly Signer[]) {
   const root = nodeSigner();
   const gateway = nodeSigner();
   const certificate = signCertificate({ key: gateway.publicKey, notBefore: 0, notAfter: 4_000_000_000 }, root);
-  const replica = new Replica({ crypto: nodeCrypto, accepts: () => true });
+  const replica = new RegistryReplica({ crypto: nodeCrypto, accepts: () => true });
   const sessions = keys.map((signer, i) => {
     const fields = {
       certificate,

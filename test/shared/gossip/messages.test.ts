@@ -2,9 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
   decodeMessage,
-  encodePart,
+  encodeMessagePart,
   MESSAGE_MAX_BYTES,
-  type Part,
+  type MessagePart,
   SUMS_BYTES,
 } from '../../../shared/gossip/messages.ts';
 import { LatticeError } from '../../../shared/lattice/error.ts';
@@ -33,7 +33,7 @@ const suspicion = fc
   .map(({ proof, ...rest }) => ({ ...rest, proof: rest.incarnation > 0 ? proof : undefined }));
 const refutation = fc.record({ session: sessions, incarnation: u32.filter((n) => n > 0), signature: bytes(64) });
 
-const part: fc.Arbitrary<Part> = fc.oneof(
+const part: fc.Arbitrary<MessagePart> = fc.oneof(
   fc.record({ type: fc.constant('ping' as const), seq: u32, root: bytes(8), livenessHash: u32 }),
   fc.record({ type: fc.constant('ack' as const), seq: u32, root: bytes(8), livenessHash: u32, paceMs: u32 }),
   fc.record({ type: fc.constant('probe' as const), seq: u32, target: sessions }),
@@ -74,8 +74,10 @@ describe('a message', () => {
   it('reads back as it was written, however many parts it has', () => {
     fc.assert(
       fc.property(fc.array(part, { minLength: 1, maxLength: 6 }), (parts) => {
-        const read = decodeMessage(join(parts.map(encodePart)));
-        expect(read.map((each) => [...encodePart(each)])).toEqual(parts.map((each) => [...encodePart(each)]));
+        const read = decodeMessage(join(parts.map(encodeMessagePart)));
+        expect(read.map((each) => [...encodeMessagePart(each)])).toEqual(
+          parts.map((each) => [...encodeMessagePart(each)]),
+        );
         expect(read.map(({ type }) => type)).toEqual(parts.map(({ type }) => type));
       }),
       { numRuns: 300 },
@@ -85,7 +87,7 @@ describe('a message', () => {
   it('cut anywhere is an error of its own kind or a message of fewer parts, never an exception of another kind', () => {
     fc.assert(
       fc.property(part, fc.nat(), (whole, cut) => {
-        const bytes = encodePart(whole);
+        const bytes = encodeMessagePart(whole);
         const short = bytes.subarray(0, cut % bytes.length);
         try {
           expect(decodeMessage(short)).toHaveLength(short.length === 0 ? 0 : 1);

@@ -1,37 +1,37 @@
 /** One core among members that are made up: tests say what these send, and see what it does. */
 import {
-  type Action,
   createGossip,
-  type Event,
+  type GossipAction,
+  type GossipEvent,
   type GossipMemory,
   type GossipState,
   step,
 } from '../../../shared/gossip/index.ts';
 import {
   decodeMessage,
-  encodePart,
-  type Part,
+  encodeMessagePart,
+  type MessagePart,
   refutationMessage,
   type Suspicion,
   suspicionMessage,
 } from '../../../shared/gossip/messages.ts';
-import { Replica } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { standInCrypto, standInSigner } from '../../sim/crypto.ts';
 import { EPOCH_S, Issuer, type Membership } from '../../sim/issuer.ts';
 import { type Rng, seeded } from '../../sim/random.ts';
 
-type PartOf<T extends Part['type']> = Extract<Part, { type: T }>;
+type PartOf<T extends MessagePart['type']> = Extract<MessagePart, { type: T }>;
 
 export class One {
   readonly rng: Rng = seeded(77);
   readonly crypto = standInCrypto();
   readonly issuer = new Issuer(this.crypto, this.rng);
   readonly members: Membership[];
-  readonly replica: Replica;
+  readonly replica: RegistryReplica;
   state: GossipState;
   now = 1000;
   #timer: number | undefined;
-  readonly actions: Action[] = [];
+  readonly actions: GossipAction[] = [];
 
   /** `members[0]` is the core itself if it is an agent's. */
   constructor(kind: 'agent' | 'gateway', clusters: readonly number[], memory?: GossipMemory) {
@@ -43,7 +43,7 @@ export class One {
         return member;
       }),
     );
-    this.replica = new Replica({ crypto: this.crypto, accepts: () => true });
+    this.replica = new RegistryReplica({ crypto: this.crypto, accepts: () => true });
     for (const member of this.members) this.replica.load(member.full());
     this.state = this.create(kind, memory);
     this.give({ type: 'start' });
@@ -75,7 +75,7 @@ export class One {
     return this.member(i).session;
   }
 
-  give(event: Event): Action[] {
+  give(event: GossipEvent): GossipAction[] {
     const actions = step(this.state, event, this.now, this.rng);
     for (const action of actions) if (action.type === 'timer') this.#timer = action.at;
     this.actions.push(...actions);
@@ -87,14 +87,14 @@ export class One {
     this.actions.length = 0;
   }
 
-  say(from: number, ...parts: Part[]): Action[] {
-    return parts.flatMap((part) => this.give({ type: 'message', peer: this.id(from), bytes: encodePart(part) }));
+  say(from: number, ...parts: MessagePart[]): GossipAction[] {
+    return parts.flatMap((part) => this.give({ type: 'message', peer: this.id(from), bytes: encodeMessagePart(part) }));
   }
 
   /** Time passes; timers fire when they are due. */
-  pass(ms: number): Action[] {
+  pass(ms: number): GossipAction[] {
     const until = this.now + ms;
-    const actions: Action[] = [];
+    const actions: GossipAction[] = [];
     while (this.#timer !== undefined && this.#timer <= until) {
       this.now = Math.max(this.now, this.#timer);
       this.#timer = undefined;
@@ -118,16 +118,16 @@ export class One {
   }
 }
 
-export function partsTo(actions: readonly Action[], peer?: string): Part[] {
+export function partsTo(actions: readonly GossipAction[], peer?: string): MessagePart[] {
   return actions.flatMap((action) =>
     action.type === 'send' && (peer === undefined || action.peer === peer) ? decodeMessage(action.bytes) : [],
   );
 }
 
-export function ofType<T extends Part['type']>(parts: readonly Part[], type: T): PartOf<T>[] {
+export function ofType<T extends MessagePart['type']>(parts: readonly MessagePart[], type: T): PartOf<T>[] {
   return parts.filter((part): part is PartOf<T> => part.type === type);
 }
 
-export function liveness(actions: readonly Action[]): string[] {
+export function liveness(actions: readonly GossipAction[]): string[] {
   return actions.flatMap((action) => (action.type === 'liveness' ? [action.liveness] : []));
 }

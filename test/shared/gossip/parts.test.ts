@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ActionBatch } from '../../../shared/gossip/action-batch.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/gossip/messages.ts';
-import { Ring } from '../../../shared/gossip/ring.ts';
+import { ClusterRing } from '../../../shared/gossip/ring.ts';
 import { TimerQueue } from '../../../shared/gossip/timer-queue.ts';
 
 describe('the timerQueue', () => {
@@ -51,7 +51,7 @@ describe('the ring', () => {
   it('is the same for all, and neighbourhood on it is mutual', () => {
     fc.assert(
       fc.property(fc.uniqueArray(fc.stringMatching(/^[a-z]{4}$/), { minLength: 2, maxLength: 40 }), (ids) => {
-        const ring = new Ring();
+        const ring = new ClusterRing();
         for (const id of ids) expect(ring.add(id)).toBe(true);
         for (const id of ids) expect(ring.add(id)).toBe(false);
         for (const id of ids) {
@@ -66,7 +66,7 @@ describe('the ring', () => {
   });
 
   it('shows somebody who is no member where he would stand', () => {
-    const ring = new Ring();
+    const ring = new ClusterRing();
     for (const id of ['b', 'd', 'f']) ring.add(id);
     expect([...ring.from('c', 1)]).toEqual(['d', 'f', 'b']);
     expect([...ring.from('c', -1)]).toEqual(['b', 'f', 'd']);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Action, Verdict } from '../../../shared/gossip/index.ts';
+import type { GossipAction, PathVerdict } from '../../../shared/gossip/index.ts';
 import { liveness, One, ofType, partsTo } from './one.ts';
 
 /** A core with open channels; everybody answers pings at once but `silent`. */
@@ -8,9 +8,9 @@ function watched(size: number, silent: number) {
   one.open(...Array.from({ length: size - 1 }, (_, i) => i + 1));
   const indexOf = (peer: string) => one.members.findIndex(({ session }) => session === peer);
   /** Lets time pass while others answer; `helper` is what they say about the silent one. */
-  const live = (ms: number, helper: Verdict | undefined, relay: Verdict | undefined): Action[] => {
-    const all: Action[] = [];
-    const respond = (actions: Action[]) => {
+  const live = (ms: number, helper: PathVerdict | undefined, relay: PathVerdict | undefined): GossipAction[] => {
+    const all: GossipAction[] = [];
+    const respond = (actions: GossipAction[]) => {
       all.push(...actions);
       for (const action of actions) {
         if (action.type === 'askRelay' && relay !== undefined)
@@ -110,7 +110,7 @@ it('members that answer after 0.6 s, as slow machines do, are not accused for lo
   one.open(1, 2, 3, 4, 5, 6, 7);
   const answers: { at: number; from: number; seq: number; root: Uint8Array }[] = [];
   const helped: number[] = [];
-  const look = (actions: readonly Action[]): void => {
+  const look = (actions: readonly GossipAction[]): void => {
     for (const action of actions) {
       if (action.type !== 'send') continue;
       const from = one.members.findIndex(({ session }) => session === action.peer);
@@ -136,7 +136,7 @@ describe('a member that was not reached once', () => {
     const members = Array.from({ length: 8 }, (_, i) => i + 1);
     one.open(...members);
     /** Nobody gets through to it but the others, who say so. */
-    const react = (actions: readonly Action[]): void => {
+    const react = (actions: readonly GossipAction[]): void => {
       for (const action of actions) {
         if (action.type === 'dial') react(one.give({ type: 'dialFailed', peer: action.peer }));
         if (action.type !== 'send') continue;
@@ -162,7 +162,7 @@ describe('a helper', () => {
   it('says alive when the target answers, silent when it does not, unknown when it cannot try', () => {
     const one = new One('agent', [8]);
     one.open(1, 2, 3);
-    const verdicts = (actions: readonly Action[]) =>
+    const verdicts = (actions: readonly GossipAction[]) =>
       ofType(partsTo(actions, one.id(1)), 'probed').map(({ verdict }) => verdict);
     const asked = one.say(1, { type: 'probe', seq: 5, target: one.id(2) });
     const ping = ofType(partsTo(asked, one.id(2)), 'ping')[0];

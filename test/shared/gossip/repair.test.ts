@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { encodePart } from '../../../shared/gossip/messages.ts';
-import { Replica } from '../../../shared/lattice/replica.ts';
+import { encodeMessagePart } from '../../../shared/gossip/messages.ts';
+import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { standInSigner } from '../../sim/crypto.ts';
 import { One, ofType, partsTo } from './one.ts';
 
 /** Two cores of one world that hear each other at once; `b` stands where member 1 stands. */
 function pair(size: number) {
   const a = new One('agent', [size]);
-  const empty = new Replica({ crypto: a.crypto, accepts: () => true });
+  const empty = new RegistryReplica({ crypto: a.crypto, accepts: () => true });
   return { a, empty };
 }
 
@@ -21,7 +21,7 @@ describe('repair', () => {
     expect(ofType(partsTo(probe), 'sums')).toHaveLength(1);
     const equal = partsTo(a.say(1, { type: 'ping', seq: 2, root, livenessHash: 0 }));
     expect(equal.map(({ type }) => type)).toEqual(['ack']);
-    expect(equal.map(encodePart)[0]?.length).toBeLessThanOrEqual(15);
+    expect(equal.map(encodeMessagePart)[0]?.length).toBeLessThanOrEqual(15);
   });
 
   it('gives what a digest lacks, asks for what it has more, and ends with done', () => {
@@ -84,8 +84,8 @@ describe('repair', () => {
     const bucket = Number.parseInt(touched?.id[0] ?? 'x', 16);
     view.setUint32(8 * bucket, 12_345);
     const message = new Uint8Array([
-      ...encodePart(ack),
-      ...encodePart({ type: 'sums', issuers: [{ issuer: a.issuer.id, sums }] }),
+      ...encodeMessagePart(ack),
+      ...encodeMessagePart({ type: 'sums', issuers: [{ issuer: a.issuer.id, sums }] }),
     ]);
     const give = () => partsTo(a.give({ type: 'message', peer: a.id(1), bytes: message }), a.id(1));
     expect(ofType(give(), 'digest')).toEqual([]);
@@ -97,11 +97,11 @@ describe('repair', () => {
     const { a } = pair(20);
     a.open(1, 2, 3, 4, 5, 6);
     const sums = new Uint8Array(128).fill(7);
-    const ack = encodePart({ type: 'ack', seq: 0, root: new Uint8Array(8), livenessHash: 0, paceMs: 0 });
+    const ack = encodeMessagePart({ type: 'ack', seq: 0, root: new Uint8Array(8), livenessHash: 0, paceMs: 0 });
     const asked = a.give({
       type: 'message',
       peer: a.id(1),
-      bytes: new Uint8Array([...ack, ...encodePart({ type: 'sums', issuers: [{ issuer: a.issuer.id, sums }] })]),
+      bytes: new Uint8Array([...ack, ...encodeMessagePart({ type: 'sums', issuers: [{ issuer: a.issuer.id, sums }] })]),
     });
     expect(ofType(partsTo(asked, a.id(1)), 'digest').length).toBeGreaterThan(0);
     a.say(1, { type: 'repair', update: a.member(9).say('SERVING', true) }, { type: 'done', more: false });

@@ -1,13 +1,13 @@
 import { expect, it } from 'vitest';
 import { StepQueue } from '../../../shared/gossip/step-queue.ts';
-import type { Action, Event } from '../../../shared/gossip/types.ts';
+import type { GossipAction, GossipEvent } from '../../../shared/gossip/types.ts';
 
-const doubt = (session: string): Event => ({ type: 'doubt', session });
-const changed = (session: string): Action => ({ type: 'changed', sessions: [session] });
+const doubt = (session: string): GossipEvent => ({ type: 'doubt', session });
+const changed = (session: string): GossipAction => ({ type: 'changed', sessions: [session] });
 
 /** Each doubt gives two actions; `log` tells of steps and actions in their order. */
 function queue(log: string[], act: (session: string) => void): StepQueue {
-  const step = (event: Event, now: number) => {
+  const step = (event: GossipEvent, now: number) => {
     if (event.type !== 'doubt') return [];
     log.push(`step ${event.session} at ${now}`);
     return [changed(`${event.session}1`), changed(`${event.session}2`)];

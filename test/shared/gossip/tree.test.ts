@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Action } from '../../../shared/gossip/index.ts';
+import type { GossipAction } from '../../../shared/gossip/index.ts';
 import type { Digest } from '../../../shared/lattice/digest.ts';
 import { One, ofType, partsTo } from './one.ts';
 
@@ -14,7 +14,7 @@ function hub(...members: number[]): One {
 }
 
 /** Members that were sent news. */
-function told(one: One, actions: readonly Action[]): number[] {
+function told(one: One, actions: readonly GossipAction[]): number[] {
   return one.members.flatMap(({ session }, i) => (ofType(partsTo(actions, session), 'news').length > 0 ? [i] : []));
 }
 
@@ -81,7 +81,7 @@ describe('the tree', () => {
     const ring = one.members.map(({ session }) => session).sort();
     const next = one.members.findIndex(({ session }) => session === ring[(ring.indexOf(one.id(0)) + 1) % 12]);
     const [teller = 0, about = 0] = [1, 2, 3].filter((i) => i !== next);
-    const asked = (actions: Action[]) =>
+    const asked = (actions: GossipAction[]) =>
       ofType(partsTo(actions, one.id(next)), 'have').filter(
         ({ digest }) => digest.items[0]?.id === has(one, about).items[0]?.id,
       ).length;

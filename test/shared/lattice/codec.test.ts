@@ -3,13 +3,13 @@ import { expect, test } from 'vitest';
 import { base32, fromBase32 } from '../../../shared/lattice/base32.ts';
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
 import { decodeCertificate } from '../../../shared/lattice/certificate.ts';
-import { decodeFloor, decodeRevocation } from '../../../shared/lattice/control.ts';
+import { decodeGcWatermark, decodeRevocation } from '../../../shared/lattice/control.ts';
 import { decodeDigest, decodeIds, encodeDigest, encodeIds } from '../../../shared/lattice/digest.ts';
 import { LatticeError } from '../../../shared/lattice/error.ts';
 import { decodeEviction } from '../../../shared/lattice/eviction.ts';
 import { decodePayload, encodePayload } from '../../../shared/lattice/payload.ts';
 import { decodeRecord } from '../../../shared/lattice/record.ts';
-import { Replica } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { decodeTicket } from '../../../shared/lattice/ticket.ts';
 import { decodeUpdate, encodeUpdate, type Update } from '../../../shared/lattice/update.ts';
 import { anUpdate, crypto, lab, updates } from './domain.ts';
@@ -20,7 +20,7 @@ const DECODERS: readonly ((bytes: Uint8Array) => unknown)[] = [
   (bytes) => decodeTicket(bytes, crypto),
   (bytes) => decodeRecord(bytes, crypto),
   (bytes) => decodeEviction(bytes, crypto),
-  decodeFloor,
+  decodeGcWatermark,
   decodeRevocation,
   decodeUpdate,
   decodeDigest,
@@ -28,7 +28,7 @@ const DECODERS: readonly ((bytes: Uint8Array) => unknown)[] = [
 ];
 
 const replicaOf = (list: readonly Update[]) => {
-  const replica = new Replica({ crypto, accepts: () => true });
+  const replica = new RegistryReplica({ crypto, accepts: () => true });
   for (const update of list) replica.merge(update);
   return replica;
 };

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { decodeDigest, encodeDigest } from '../../../shared/lattice/digest.ts';
-import { Replica } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { decodeUpdate, encodeUpdate, type Update } from '../../../shared/lattice/update.ts';
 import { aForgery, anUpdate, crypto, lab } from './domain.ts';
 import { holdings } from './laws.ts';
@@ -10,10 +10,10 @@ import { expected } from './oracle.ts';
 
 const { issuer } = lab;
 const COUNT = 3;
-const fresh = () => new Replica({ crypto, accepts: (id) => id === issuer });
+const fresh = () => new RegistryReplica({ crypto, accepts: (id) => id === issuer });
 
 interface Place {
-  replica: Replica;
+  replica: RegistryReplica;
   /** What it wrote down last, encoded. */
   stored: Uint8Array[];
 }
@@ -101,13 +101,13 @@ const fork = fc.tuple(place, anUpdate).map(([where, update]) =>
   }),
 );
 
-function rebuilt(replica: Replica): Replica {
+function rebuilt(replica: RegistryReplica): RegistryReplica {
   const copy = fresh();
   for (const update of replica.updates(issuer)) copy.merge(update);
   return copy;
 }
 
-function exchange(from: Replica, to: Replica, maxBytes: number): boolean {
+function exchange(from: RegistryReplica, to: RegistryReplica, maxBytes: number): boolean {
   const digest = decodeDigest(encodeDigest(to.digest({ issuer })));
   const { updates, complete } = from.delta(digest, maxBytes);
   for (const update of updates) to.merge(decodeUpdate(encodeUpdate(update)));

@@ -1,10 +1,10 @@
 import { expect, it } from 'vitest';
-import { departureCause, END_SIGNALS } from '../../../shared/lattice/departure.ts';
+import { departureCause, TERMINATION_SIGNALS } from '../../../shared/lattice/departure.ts';
 
 it.each<[string | null | undefined, string]>([
   ['drain', 'drained'],
   ['agent-fault', 'crashed'],
-  ...END_SIGNALS.map((signal): [string, string] => [signal, 'stopped']),
+  ...TERMINATION_SIGNALS.map((signal): [string, string] => [signal, 'stopped']),
   ['toString', 'unknown'],
   ['whatever a provider writes', 'unknown'],
   [null, 'unknown'],

@@ -8,13 +8,13 @@ import { signRevocation } from '../../../shared/lattice/control.ts';
 import type { Crypto, Signer } from '../../../shared/lattice/crypto.ts';
 import { LIFECYCLE, type Lifecycle } from '../../../shared/lattice/node.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
-import type { Replica } from '../../../shared/lattice/replica.ts';
+import type { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import type { EntryUpdate, Update } from '../../../shared/lattice/update.ts';
 import { type Gateway, institution, node } from './house.ts';
 
 /** What the suite is run against: the real thing or a mutant of it. */
 export interface Lattice {
-  Replica: typeof Replica;
+  RegistryReplica: typeof RegistryReplica;
 }
 
 const sha256 = (...parts: Uint8Array[]) => {

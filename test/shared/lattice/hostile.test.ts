@@ -4,7 +4,7 @@ import type { Crypto } from '../../../shared/lattice/crypto.ts';
 import { decodeDigest, decodeIds, encodeDigest } from '../../../shared/lattice/digest.ts';
 import { PAYLOAD_MAX_BYTES } from '../../../shared/lattice/payload.ts';
 import { decodeRecord, signRecord, verifyRecord } from '../../../shared/lattice/record.ts';
-import { Replica, type ReplicaLimits } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica, type ReplicaLimits } from '../../../shared/lattice/replica.ts';
 import { openTicket, signTicket, TICKET_MAX_BYTES } from '../../../shared/lattice/ticket.ts';
 import { type EntryUpdate, encodeUpdate, UPDATE_MAX_BYTES } from '../../../shared/lattice/update.ts';
 import { DAY_S, institution, NOW_S, node, PAYLOAD, type TestNode } from './house.ts';
@@ -21,7 +21,7 @@ function counted(limits: ReplicaLimits = {}) {
       return nodeCrypto.verify(...given);
     },
   };
-  const replica = new Replica({ crypto, accepts: () => true, limits });
+  const replica = new RegistryReplica({ crypto, accepts: () => true, limits });
   return { replica, verified: () => verified };
 }
 

@@ -1,7 +1,7 @@
 /** An institution, its gateways and their nodes, with real signatures. */
 import { nodeCrypto, nodeSigner } from '../../../agent/host/crypto.ts';
 import { issuerId, signCertificate } from '../../../shared/lattice/certificate.ts';
-import { signFloor, signRevocation } from '../../../shared/lattice/control.ts';
+import { signGcWatermark, signRevocation } from '../../../shared/lattice/control.ts';
 import type { Crypto, Signer } from '../../../shared/lattice/crypto.ts';
 import { signEviction } from '../../../shared/lattice/eviction.ts';
 import type { Lifecycle } from '../../../shared/lattice/node.ts';
@@ -46,7 +46,7 @@ export function institution(root: Signer = nodeSigner(), crypto: Crypto = nodeCr
       return {
         signer,
         certificate,
-        floor: (at) => ({ kind: 'floor', floor: signFloor({ certificate, at }, signer) }),
+        floor: (at) => ({ kind: 'floor', floor: signGcWatermark({ certificate, at }, signer) }),
         evict: (session, reason = 'silent') => ({
           kind: 'entry',
           eviction: signEviction({ session, reason }, signer, crypto),

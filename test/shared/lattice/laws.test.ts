@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { Replica } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { LAWS } from './laws.ts';
 
 describe('A replica', () => {
-  for (const law of Object.values(LAWS)) test(law.says, () => expect(() => law.check({ Replica }, 300)).not.toThrow());
+  for (const law of Object.values(LAWS))
+    test(law.says, () => expect(() => law.check({ RegistryReplica }, 300)).not.toThrow());
 });

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { type Digest, decodeDigest, encodeDigest } from '../../../shared/lattice/digest.ts';
 import { lifecycleRank } from '../../../shared/lattice/node.ts';
-import type { Replica } from '../../../shared/lattice/replica.ts';
+import type { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { decodeUpdate, encodeUpdate, type Update } from '../../../shared/lattice/update.ts';
 import { aCopiedTicket, aForgery, anUpdate, aSwappedPayload, crypto, type Lattice, lab, updates } from './domain.ts';
 import { expected } from './oracle.ts';
@@ -16,14 +16,14 @@ interface Law {
 
 const { issuer } = lab;
 
-function replicaOf(lattice: Lattice, ...lists: readonly (readonly Update[])[]): Replica {
-  const replica = new lattice.Replica({ crypto, accepts: (id) => id === issuer });
+function replicaOf(lattice: Lattice, ...lists: readonly (readonly Update[])[]): RegistryReplica {
+  const replica = new lattice.RegistryReplica({ crypto, accepts: (id) => id === issuer });
   for (const update of lists.flat()) replica.merge(update);
   return replica;
 }
 
 /** All that can be told from outside, payloads included. */
-export function holdings(replica: Replica): string[] {
+export function holdings(replica: RegistryReplica): string[] {
   const entries = [...replica.entries()].map((entry) => {
     const { session, state, record, eviction, payloadBytes } = entry;
     const payload = payloadBytes === undefined ? '-' : Buffer.from(payloadBytes).toString();
@@ -34,7 +34,7 @@ export function holdings(replica: Replica): string[] {
   return [...entries, ...floors, ...revoked].sort();
 }
 
-function same(a: Replica, b: Replica): void {
+function same(a: RegistryReplica, b: RegistryReplica): void {
   const [x, y] = [holdings(a), holdings(b)];
   if (!isDeepStrictEqual(x, y)) throw new Error(`not the same:\n${x.join('\n')}\n--\n${y.join('\n')}`);
 }
@@ -43,7 +43,7 @@ function that(holds: boolean, what: string): void {
   if (!holds) throw new Error(what);
 }
 
-function join(lattice: Lattice, ...replicas: Replica[]): Replica {
+function join(lattice: Lattice, ...replicas: RegistryReplica[]): RegistryReplica {
   return replicaOf(lattice, ...replicas.map((replica) => replica.updates(issuer)));
 }
 

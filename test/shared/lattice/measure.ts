@@ -1,14 +1,14 @@
 /** `node --expose-gc test/shared/lattice/measure.ts`: what the registry's lattice costs on this machine. Medians of several runs. */
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import { encodeDigest } from '../../../shared/lattice/digest.ts';
-import { Replica } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { encodeUpdate, type Update } from '../../../shared/lattice/update.ts';
 import { institution, node } from './house.ts';
 
 const lab = institution();
 const gateway = lab.gateway();
 const { issuer } = lab;
-const fresh = () => new Replica({ crypto: nodeCrypto, accepts: () => true });
+const fresh = () => new RegistryReplica({ crypto: nodeCrypto, accepts: () => true });
 
 /** Milliseconds of this thread's own processor time: a busy machine changes them little. */
 function timed(run: () => void): number {
@@ -55,11 +55,11 @@ function sizes(): void {
   row('update, floor', encodeUpdate(gateway.floor(1_795_000_000)).length, 'B');
 }
 
-function merge(replica: Replica, all: readonly Uint8Array[]): void {
+function merge(replica: RegistryReplica, all: readonly Uint8Array[]): void {
   for (const bytes of all) replica.merge(bytes);
 }
 
-function load(replica: Replica, all: readonly Uint8Array[]): void {
+function load(replica: RegistryReplica, all: readonly Uint8Array[]): void {
   for (const bytes of all) replica.load(bytes);
 }
 

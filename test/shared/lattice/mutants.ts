@@ -22,19 +22,19 @@ const entry = of('entry.ts');
 const fingerprint = of('fingerprint.ts');
 const merger = of('merger.ts');
 const replica = of('replica.ts');
-const shelf = of('shelf.ts');
-const shelves = of('shelves.ts');
+const store = of('issuer-store.ts');
+const stores = of('issuer-stores.ts');
 const ticket = of('ticket.ts');
 
 const STATE_FIRST = 'if (a.state !== b.state) return lifecycleRank(a.state) - lifecycleRank(b.state);';
 const TIE = 'return compareText(a.hash, b.hash);';
 const EVICTION = 'const eviction = evicts > 0 ? read.eviction : known?.eviction;';
-const FLOOR_RANK = 'if (known !== undefined && known.at >= floor.at)';
-const FLOOR_OF = 'const floor = control.floors.get(session.keyName);';
+const FLOOR_RANK = 'if (known !== undefined && known.at >= watermark.at)';
+const FLOOR_OF = 'const watermark = control.watermarks.get(session.keyName);';
 const REVOKED = 'return control.revocations.has(keyName) || control.revocations.has(rootName);';
-const ARRIVAL = "if (shelf.excludes(ticket)) return { outcome: 'collected'";
-const SKIP = 'if (covers(other, held.item)) continue;';
-const PUT = 'shelf.put({ ticket,';
+const ARRIVAL = "if (store.excludes(ticket)) return { outcome: 'collected'";
+const SKIP = 'if (isUpToDate(other, held.item)) continue;';
+const PUT = 'store.put({ ticket,';
 
 export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
   told: [
@@ -56,13 +56,13 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
     ),
 
     algebra(
-      "one key's floor collects every key's sessions",
+      "one key's watermark collects every key's sessions",
       FLOOR_OF,
-      'const floor = [...control.floors.values()][0];',
+      'const watermark = [...control.watermarks.values()][0];',
     ),
-    algebra('floors ask for the birth', 'session.expires < floor.at', 'session.expires - 100 < floor.at'),
-    algebra('floors are off by one', 'session.expires < floor.at', 'session.expires <= floor.at'),
-    merger('floors are not merged', FLOOR_RANK, 'if (known !== undefined || true)'),
+    algebra('watermarks ask for the birth', 'session.expires < watermark.at', 'session.expires - 100 < watermark.at'),
+    algebra('watermarks are off by one', 'session.expires < watermark.at', 'session.expires <= watermark.at'),
+    merger('watermarks are not merged', FLOOR_RANK, 'if (known !== undefined || true)'),
     merger('revocations are not merged', 'if (revocations.has(revocation.keyName))', 'if (revocations)'),
     algebra('a root cannot take itself back', REVOKED, 'return control.revocations.has(keyName);'),
     algebra(
@@ -70,7 +70,7 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
       REVOKED,
       'return control.revocations.size > 0 && rootName !== keyName;',
     ),
-    shelf('floors are obeyed and forgotten', 'this.floors.set(certificate.keyName, floor);', ''),
+    store('watermarks are obeyed and forgotten', 'this.watermarks.set(certificate.keyName, watermark);', ''),
   ],
   order: [
     algebra(
@@ -79,13 +79,17 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
       'b === undefined ? 1 : 0',
     ),
     merger('a new record undoes an eviction', EVICTION, 'const eviction = evicts > 0 ? read.eviction : undefined;'),
-    merger('the last floor counts, not the highest', FLOOR_RANK, 'if (known?.at === floor.at && known !== undefined)'),
-    shelf('a floor spares what is there', 'if (!this.excludes(entry)) continue;', 'continue;'),
+    merger(
+      'the last watermark counts, not the highest',
+      FLOOR_RANK,
+      'if (known?.at === watermark.at && known !== undefined)',
+    ),
+    store('a watermark spares what is there', 'if (!this.excludes(entry)) continue;', 'continue;'),
   ],
   commutative: [algebra('of two records of one version the first one stays', TIE, 'return 0;')],
   associative: [
-    shelf(
-      'live sessions are exempt from a floor that comes',
+    store(
+      'live sessions are exempt from a watermark that comes',
       'if (!this.excludes(entry)) continue;',
       "if (!this.excludes(entry) || entry.state === 'SERVING') continue;",
     ),
@@ -112,18 +116,18 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
   ],
   noReturn: [
     merger(
-      'the floor is not asked when something comes',
+      'the watermark is not asked when something comes',
       ARRIVAL,
-      "if (known && shelf.excludes(ticket)) return { outcome: 'collected'",
+      "if (known && store.excludes(ticket)) return { outcome: 'collected'",
     ),
     merger(
-      'live sessions pass the floor when they come',
+      'live sessions pass the watermark when they come',
       ARRIVAL,
-      "if (shelf.excludes(ticket) && record?.state !== 'SERVING') return { outcome: 'collected'",
+      "if (store.excludes(ticket) && record?.state !== 'SERVING') return { outcome: 'collected'",
     ),
     entry('tombstones forget their eviction', 'if (eviction !== undefined) update.eviction = eviction.bytes;', ''),
-    shelf(
-      'tombstones are compacted without a floor',
+    store(
+      'tombstones are compacted without a watermark',
       'this.entries.set(entry.session, entry);',
       "if (entry.state === 'LEFT') this.#drop(entry);\n    if (entry.state === 'LEFT') return entry;\n    this.entries.set(entry.session, entry);",
     ),
@@ -136,13 +140,13 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
       'return 0;',
     ),
     digest('versions do not count in comparisons', 'if (a.version !== b.version) return a.version - b.version;', ''),
-    digest('any floor counts as the same', 'theirs.version >= mine.version', 'theirs.version >= 0'),
+    digest('any watermark counts as the same', 'theirs.version >= mine.version', 'theirs.version >= 0'),
     replica(
       'deltas leave out those that left',
       SKIP,
-      "if (covers(other, held.item) || held.kind === 'left') continue;",
+      "if (isUpToDate(other, held.item) || held.kind === 'left') continue;",
     ),
-    replica('deltas leave out keys', SKIP, "if (covers(other, held.item) || held.kind === 'keys') continue;"),
+    replica('deltas leave out keys', SKIP, "if (isUpToDate(other, held.item) || held.kind === 'keys') continue;"),
     replica(
       'deltas never bring a ticket',
       'held.update(other === undefined || other.state === 0)',
@@ -150,8 +154,8 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
     ),
   ],
   buckets: [
-    shelf('buckets are ignored', 'bucketOf(held.item.id) === bucket', 'bucketOf(held.item.id) === 0'),
-    shelf(
+    store('buckets are ignored', 'bucketOf(held.item.id) === bucket', 'bucketOf(held.item.id) === 0'),
+    store(
       'keys are in no part',
       'if (part !== undefined && part !== partOf(wanted))',
       'if (part !== undefined && part !== wanted)',
@@ -169,10 +173,10 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
       'return { updates, complete: true };',
     ),
     replica('deltas know no bound', 'if (bytes > maxBytes && updates.length > 0)', 'if (bytes < 0)'),
-    shelf('deltas begin with sessions', "wanted of ['keys', 'live', 'left']", "wanted of ['live', 'keys', 'left']"),
+    store('deltas begin with sessions', "wanted of ['keys', 'live', 'left']", "wanted of ['live', 'keys', 'left']"),
   ],
   pull: [
-    shelf('what is wanted is what both have', 'filter((item) => !covers(', 'filter((item) => covers('),
+    store('what is wanted is what both have', 'filter((item) => !isUpToDate(', 'filter((item) => isUpToDate('),
     replica(
       'pulled entries come without their ticket',
       'updates.push(held.update(true));',
@@ -185,7 +189,7 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
       'writeItem(out, item);\n  return BigInt',
       "writeItem(out, { ...item, mark: '' });\n  return BigInt",
     ),
-    shelf('fingerprints keep what went', 'this.#tally.remove(held.item, partOf(held.kind));', ''),
+    store('fingerprints keep what went', 'this.#sum.remove(held.item, partOf(held.kind));', ''),
     fingerprint('parts are mixed', 'bucket[part] = (bucket[part] + by)', 'bucket.live = (bucket.live + by)'),
     fingerprint('who is live does not count', 'live += bucket.live;', ''),
   ],
@@ -215,7 +219,7 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
       'if (!crypto.sha256(body) && !crypto.verify(certificate.root,',
     ),
     control(
-      'floors are not verified',
+      'watermarks are not verified',
       'if (!crypto.verify(certificate.key,',
       'if (!crypto.sha256(signature) && !crypto.verify(certificate.key,',
     ),
@@ -224,7 +228,7 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
       'if (!crypto.verify(revocation.root,',
       'if (at === 0 && !crypto.verify(revocation.root,',
     ),
-    shelves(
+    stores(
       'an issuer that is not listed is heard',
       'if (!this.accepts(issuer)) throw',
       'if (issuer.length === 0) throw',
@@ -240,9 +244,9 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
   ],
   results: [
     merger(
-      'a floor does not say whom it took',
-      'sessions: shelf.raiseFloor(opened) }',
-      'sessions: shelf.raiseFloor(opened).slice(1) }',
+      'a watermark does not say whom it took',
+      'sessions: store.raiseGcWatermark(opened) }',
+      'sessions: store.raiseGcWatermark(opened).slice(1) }',
     ),
   ],
   load: [

@@ -1,7 +1,7 @@
 /** What a replica must hold after some updates, said as a set: no order, no merging, nothing shared with the implementation but decoders. */
 
 import { keyName } from '../../../shared/lattice/certificate.ts';
-import { decodeFloor, decodeRevocation } from '../../../shared/lattice/control.ts';
+import { decodeGcWatermark, decodeRevocation } from '../../../shared/lattice/control.ts';
 import { decodeEviction } from '../../../shared/lattice/eviction.ts';
 import { LIFECYCLE } from '../../../shared/lattice/node.ts';
 import { decodeRecord } from '../../../shared/lattice/record.ts';
@@ -16,7 +16,7 @@ export function expected(updates: readonly Update[]): string[] {
   const tickets = new Map<string, Ticket>();
   for (const update of updates) {
     if (update.kind === 'floor') {
-      const { certificate, at } = decodeFloor(update.floor);
+      const { certificate, at } = decodeGcWatermark(update.floor);
       floors.set(certificate.keyName, Math.max(at, floors.get(certificate.keyName) ?? 0));
     } else if (update.kind === 'revocation') revoked.add(decodeRevocation(update.revocation).keyName);
     else if (update.ticket !== undefined) {

@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest';
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import { decodeDigest, encodeDigest } from '../../../shared/lattice/digest.ts';
-import { Replica } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { decodeUpdate, encodeUpdate } from '../../../shared/lattice/update.ts';
 import { DAY_S, institution, NOW_S, node, PAYLOAD } from './house.ts';
 
 const lab = institution();
 const gateway = lab.gateway();
 const replica = (...issuers: string[]) =>
-  new Replica({ crypto: nodeCrypto, accepts: (issuer) => issuers.length === 0 || issuers.includes(issuer) });
+  new RegistryReplica({ crypto: nodeCrypto, accepts: (issuer) => issuers.length === 0 || issuers.includes(issuer) });
 
 test("A node's first word brings its ticket and payload, and is readable at once", () => {
   const a = replica();

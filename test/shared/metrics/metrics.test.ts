@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { AGENT_FAMILIES } from '../../../agent/observe/families.ts';
 import { FAMILIES } from '../../../gateway/observe/families.ts';
-import { Book, OTHER, SERIES_MAX } from '../../../shared/metrics/book.ts';
 import { exposition } from '../../../shared/metrics/exposition.ts';
 import type { Family, HistogramFamily } from '../../../shared/metrics/family.ts';
+import { MetricStore, OTHER, SERIES_MAX } from '../../../shared/metrics/metric-store.ts';
 import { flawOf } from './flaw.ts';
 
 const REQUESTS: Family = { kind: 'counter', name: 'requests_total', help: 'Requests.', labels: ['model', 'code'] };
@@ -18,14 +18,14 @@ const TIME: HistogramFamily = {
 const LONELY: Family = { kind: 'counter', name: 'lonely_total', help: 'Never.', labels: [] };
 
 test('counters, gauges and histograms are written as Prometheus reads them', () => {
-  const book = new Book();
-  book.count(REQUESTS, ['m', '200']);
-  book.count(REQUESTS, ['m', '200'], 2);
-  book.count(REQUESTS, ['m', '500'], 0);
-  book.set(NOW, [], 7);
-  book.set(NOW, [], 3.5);
-  for (const value of [0.5, 1, 1.5, 9, Number.NaN, -1]) book.observe(TIME, ['chat'], value);
-  expect(exposition([REQUESTS, NOW, TIME, LONELY], book)).toBe(`# HELP requests_total Requests.
+  const metrics = new MetricStore();
+  metrics.count(REQUESTS, ['m', '200']);
+  metrics.count(REQUESTS, ['m', '200'], 2);
+  metrics.count(REQUESTS, ['m', '500'], 0);
+  metrics.set(NOW, [], 7);
+  metrics.set(NOW, [], 3.5);
+  for (const value of [0.5, 1, 1.5, 9, Number.NaN, -1]) metrics.observe(TIME, ['chat'], value);
+  expect(exposition([REQUESTS, NOW, TIME, LONELY], metrics)).toBe(`# HELP requests_total Requests.
 # TYPE requests_total counter
 requests_total{model="m",code="200"} 3
 # HELP now One line\\nand a \\\\ more.
@@ -45,18 +45,18 @@ lonely_total 0
 });
 
 test('whatever stands in a label cannot end its line', () => {
-  const book = new Book();
-  book.count(REQUESTS, ['a"b\\c\nd', '__proto__']);
-  book.count(REQUESTS, ['x\u001fy', '']);
-  const [, , first, second, ...none] = exposition([REQUESTS], book).trimEnd().split('\n');
+  const metrics = new MetricStore();
+  metrics.count(REQUESTS, ['a"b\\c\nd', '__proto__']);
+  metrics.count(REQUESTS, ['x\u001fy', '']);
+  const [, , first, second, ...none] = exposition([REQUESTS], metrics).trimEnd().split('\n');
   expect(first).toBe('requests_total{model="a\\"b\\\\c\\nd",code="__proto__"} 1');
   expect(second).toBe('requests_total{model="x?y",code=""} 1');
   expect(none).toEqual([]);
 });
 
 test('what several places counted adds up, and what was taken is counted once', () => {
-  const here = new Book();
-  const sum = new Book();
+  const here = new MetricStore();
+  const sum = new MetricStore();
   for (let round = 1; round <= 3; round++) {
     here.count(REQUESTS, ['m', '200']);
     here.observe(TIME, ['chat'], round);
@@ -72,14 +72,14 @@ test('what several places counted adds up, and what was taken is counted once', 
 });
 
 test('however many values labels take, a family keeps a bounded number of series, and no count is lost', () => {
-  const many = new Book();
-  const merged = new Book();
+  const many = new MetricStore();
+  const merged = new MetricStore();
   for (let n = 0; n < SERIES_MAX + 500; n++) {
     many.count(REQUESTS, [`model-${n}`, 'x'.repeat(10_000)]);
     merged.merge({ [REQUESTS.name]: [{ key: `model-${n}\u001f200`, value: 1 }] });
   }
-  for (const book of [many, merged]) {
-    const samples = [...book.samples(REQUESTS)];
+  for (const metrics of [many, merged]) {
+    const samples = [...metrics.samples(REQUESTS)];
     expect(samples).toHaveLength(SERIES_MAX + 1);
     expect(samples.at(-1)).toEqual({ labels: [OTHER, OTHER], value: 500 });
   }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Edit, EditedBody, joinEdits, renaming, usageEdits } from '../../../shared/openai/edits.ts';
+import { type Edit, EditedBody, joinEdits, modelNameEdit, usageEdits } from '../../../shared/openai/edits.ts';
 import { scanJson } from '../../../shared/openai/scan.ts';
 import { bytes, cut, cuts, gaps, space, type Tree, text, write } from './support.ts';
 
@@ -124,7 +124,7 @@ describe('asking the engine for usage', () => {
           else if (stream === true && typeof given === 'object' && !Array.isArray(given)) given.include_usage ||= true;
           const scan = scanJson(bytes(before));
           if (scan.model === undefined) throw new Error('no model');
-          const after = apply(bytes(before), joinEdits(usageEdits(scan, CHAT), [renaming(scan.model, alias)]), at);
+          const after = apply(bytes(before), joinEdits(usageEdits(scan, CHAT), [modelNameEdit(scan.model, alias)]), at);
           expect(JSON.parse(after)).toEqual(wanted);
           // Still one of each: a scan of the result finds no duplicates.
           expect(scanJson(bytes(after)).model?.value).toBe(alias);

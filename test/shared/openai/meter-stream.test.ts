@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import type { Endpoint } from '../../../shared/openai/endpoints.ts';
-import { createMeter } from '../../../shared/openai/meter.ts';
+import { createUsageMeter } from '../../../shared/openai/usage-meter.ts';
 import { at, chat, counts, DROP, done, KEEP, run, stop, token, usage } from './metered.ts';
 import { bytes, cut, text } from './support.ts';
 
 describe('a metered stream', () => {
   it('passes each chunk as the same object where nothing is to be dropped', () => {
-    const meter = createMeter(chat, KEEP);
+    const meter = createUsageMeter(chat, KEEP);
     for (const piece of [token('a').slice(0, 9), token('a').slice(9), 'garbage']) {
       const chunk = bytes(piece);
       const out = meter.push(chunk);
@@ -16,7 +16,7 @@ describe('a metered stream', () => {
   });
 
   it('passes a complete event at once, as the same object, also while the usage event is awaited', () => {
-    const meter = createMeter(chat, DROP);
+    const meter = createUsageMeter(chat, DROP);
     const chunk = bytes(token('a') + token('b'));
     expect(meter.push(chunk)).toEqual([chunk]);
     expect(meter.push(chunk)[0]).toBe(chunk);
@@ -47,7 +47,7 @@ describe('a metered stream', () => {
   it('holds back 64 KiB at most: a longer event passes as it comes', () => {
     const long = token('x'.repeat(200_000));
     const pieces = long.match(/.{1,1000}/gs) ?? [];
-    const meter = createMeter(chat, DROP);
+    const meter = createUsageMeter(chat, DROP);
     let came = 0;
     let went = 0;
     let out = '';
@@ -175,7 +175,7 @@ describe('a metered stream', () => {
 
   it('passes garbage untouched and guesses its cost', () => {
     const garbage = Uint8Array.from({ length: 5000 }, (_, i) => (i * 37) % 256);
-    const meter = createMeter(chat, { ...DROP, promptBytes: 41 });
+    const meter = createUsageMeter(chat, { ...DROP, promptBytes: 41 });
     const out = cut(garbage, [1, 500, 4000]).flatMap((piece) => meter.push(piece));
     const { flush, usage, complete } = meter.end();
     expect(Buffer.concat([...out, ...flush])).toEqual(Buffer.from(garbage));

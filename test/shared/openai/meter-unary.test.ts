@@ -1,15 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Endpoint } from '../../../shared/openai/endpoints.ts';
-import { createMeter, type MeterOptions } from '../../../shared/openai/meter.ts';
+import { createUsageMeter, type UsageMeterOptions } from '../../../shared/openai/usage-meter.ts';
 import { at, chat, counts } from './metered.ts';
 import { bytes, cut, cuts, gaps, space, text, write } from './support.ts';
 
 const UNARY = { streaming: false, dropUsageEvent: false };
 
 /** Also asserts the rule that holds for every unary answer: each chunk passes at once, as the same object. */
-function run(endpoint: Endpoint, pieces: readonly (Uint8Array | string)[], options: Partial<MeterOptions> = {}) {
-  const meter = createMeter(endpoint, { ...UNARY, ...options });
+function run(endpoint: Endpoint, pieces: readonly (Uint8Array | string)[], options: Partial<UsageMeterOptions> = {}) {
+  const meter = createUsageMeter(endpoint, { ...UNARY, ...options });
   for (const piece of pieces) {
     const chunk = typeof piece === 'string' ? bytes(piece) : piece;
     const out = meter.push(chunk);
@@ -239,7 +239,7 @@ describe('other kinds of unary answers', () => {
 
   it('are never looked into as streams where the endpoint has none', () => {
     expect(
-      text(createMeter(at('embeddings'), { streaming: true, dropUsageEvent: true }).push(bytes('data: {"choi'))),
+      text(createUsageMeter(at('embeddings'), { streaming: true, dropUsageEvent: true }).push(bytes('data: {"choi'))),
     ).toBe('data: {"choi');
   });
 });

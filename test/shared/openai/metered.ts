@@ -1,6 +1,6 @@
 /** A stream through a meter, and the events that it is made of. */
 import { type Endpoint, findEndpoint } from '../../../shared/openai/endpoints.ts';
-import { createMeter, type MeterEnd, type MeterOptions } from '../../../shared/openai/meter.ts';
+import { createUsageMeter, type MeterResult, type UsageMeterOptions } from '../../../shared/openai/usage-meter.ts';
 import { bytes, text } from './support.ts';
 
 export const at = (name: string): Endpoint => {
@@ -13,10 +13,10 @@ export const DROP = { streaming: true, dropUsageEvent: true };
 export const KEEP = { streaming: true, dropUsageEvent: false };
 
 /** All of it through a meter: what came out step by step and in whole, and what it told at the end. */
-export function run(endpoint: Endpoint, options: MeterOptions, pieces: readonly (Uint8Array | string)[]) {
-  const meter = createMeter(endpoint, options);
+export function run(endpoint: Endpoint, options: UsageMeterOptions, pieces: readonly (Uint8Array | string)[]) {
+  const meter = createUsageMeter(endpoint, options);
   const given = pieces.map((piece) => meter.push(typeof piece === 'string' ? bytes(piece) : piece));
-  const end: MeterEnd = meter.end();
+  const end: MeterResult = meter.end();
   return { ...end, steps: given.map((step) => text(step)), out: text([...given.flat(), ...end.flush]) };
 }
 

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { EditedBody } from '../../../shared/openai/edits.ts';
-import { budgetEdits } from '../../../shared/openai/reasoning.ts';
+import { reasoningBudgetEdits } from '../../../shared/openai/reasoning.ts';
 import { scanJson } from '../../../shared/openai/scan.ts';
 
 function limited(body: string, tokens: number): string {
   const bytes = new TextEncoder().encode(body);
   const { topEnd, thinking } = scanJson(bytes);
-  const edited = new EditedBody(budgetEdits({ topEnd, ...(thinking && { value: thinking }) }, tokens));
+  const edited = new EditedBody(reasoningBudgetEdits({ topEnd, ...(thinking && { value: thinking }) }, tokens));
   return Buffer.concat([...edited.push(bytes), ...edited.end()]).toString();
 }
 

@@ -1,7 +1,7 @@
 /** The scan against JSON.parse: whatever is written, both say the same. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { LISTED } from '../../../shared/openai/listed-keys.ts';
+import { KNOWN_KEYS } from '../../../shared/openai/known-keys.ts';
 import { SAMPLING_KEYS } from '../../../shared/openai/sampling.ts';
 import { scanJson } from '../../../shared/openai/scan.ts';
 import { failure } from './scanned.ts';
@@ -20,7 +20,7 @@ function parsed(body: string): Record<string, unknown> | undefined {
   }
 }
 
-const OWN = LISTED.filter((key) => !SAMPLING_KEYS.some((other) => other === key));
+const OWN = KNOWN_KEYS.filter((key) => !SAMPLING_KEYS.some((other) => other === key));
 const KEYS = [...OWN, 'messages', 'input', 'Stream', 'models', 'mode', 'usera', '__proto__', 'prompt_cache_kez', ''];
 
 const anyJson: fc.Arbitrary<Tree> = fc.jsonValue({ maxDepth: 3 }).map((json) => ({ json }));
@@ -127,7 +127,7 @@ describe('a scan of a JSON body', () => {
   it('agrees with JSON.parse on the listed keys, whatever the order, white space and escapes', () => {
     fc.assert(
       fc.property(body, ({ keys, text }) => {
-        const twice = LISTED.find(
+        const twice = KNOWN_KEYS.find(
           (key) => keys.includes(key) && keys.filter((other) => other.toLowerCase() === key).length > 1,
         );
         if (twice !== undefined) {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { LISTED } from '../../../shared/openai/listed-keys.ts';
+import { KNOWN_KEYS } from '../../../shared/openai/known-keys.ts';
 import { requireModel, scanJson } from '../../../shared/openai/scan.ts';
 import { costBeside, readOnce } from '../../support/cost.ts';
 import { failure } from './scanned.ts';
@@ -71,7 +71,7 @@ describe('what is not a JSON object', () => {
 });
 
 describe('a listed key', () => {
-  it.each(LISTED)('%s twice is refused, wherever and however it is written', (key) => {
+  it.each(KNOWN_KEYS)('%s twice is refused, wherever and however it is written', (key) => {
     const value = key === 'model' ? '"m"' : 'null';
     const escapes = [`"${key}"`, `"\\u00${key.charCodeAt(0).toString(16)}${key.slice(1)}"`];
     for (const first of escapes) {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { headersToEngine } from '../../../shared/openai/headers.ts';
-import { traceIdOf } from '../../../shared/openai/traceparent.ts';
+import { readTraceId } from '../../../shared/openai/traceparent.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const GOOD = `00-${TRACE}-00f067aa0ba902b7-01`;
@@ -10,13 +10,13 @@ function passed(headers: Record<string, string>) {
 }
 
 test('a trace goes on to the engine as it came', () => {
-  expect(traceIdOf(GOOD)).toBe(TRACE);
+  expect(readTraceId(GOOD)).toBe(TRACE);
   expect(passed({ traceparent: GOOD, tracestate: 'congo=t61rcWkgMzE' })).toEqual([
     ['traceparent', GOOD],
     ['tracestate', 'congo=t61rcWkgMzE'],
   ]);
   // A later version may say more behind its flags.
-  expect(traceIdOf(`01-${TRACE}-00f067aa0ba902b7-01-more`)).toBe(TRACE);
+  expect(readTraceId(`01-${TRACE}-00f067aa0ba902b7-01-more`)).toBe(TRACE);
 });
 
 test.each([
@@ -29,7 +29,7 @@ test.each([
   ['two headers in one', `${GOOD}, ${GOOD}`],
   ['another line', `01-${TRACE}-00f067aa0ba902b7-01-a\nb`],
 ])('what is no traceparent (%s) is dropped, and its tracestate with it', (_, traceparent) => {
-  expect(traceIdOf(traceparent)).toBeUndefined();
+  expect(readTraceId(traceparent)).toBeUndefined();
   expect(passed({ traceparent, tracestate: 'congo=t61rcWkgMzE' })).toEqual([]);
 });
 

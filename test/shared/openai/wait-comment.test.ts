@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { readWaitComment, type Wait, waitComment } from '../../../shared/openai/wait-comment.ts';
+import { readWaitComment, type WaitReason, waitComment } from '../../../shared/openai/wait-comment.ts';
 
-test.each<[Wait, string]>([
+test.each<[WaitReason, string]>([
   [{ reason: 'queued' }, ': otela queued\n\n'],
   [{ reason: 'queued', position: 1 }, ': otela queued 1st\n\n'],
   [{ reason: 'queued', position: 3 }, ': otela queued 3rd\n\n'],

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { dispatchQueued, scopeOfRoute } from '../../../shared/proxy/dispatch-queued.ts';
+import { dispatchQueued, queueScope } from '../../../shared/proxy/dispatch-queued.ts';
 import type { AttemptContext, QueueRequest } from '../../../shared/proxy/host.ts';
 import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
 import { entry } from '../routing/support.ts';
@@ -113,7 +113,7 @@ test('a request that waits says which nodes would do, how large it is and until 
   expect(host.queued[0]).toMatchObject({
     name: 'req',
     model: 'm',
-    scope: scopeOfRoute(context),
+    scope: queueScope(context),
     priority: 'interactive',
     begun: false,
     bytes: JSON.stringify({ model: 'm', stream: true }).length,

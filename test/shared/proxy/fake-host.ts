@@ -2,16 +2,16 @@
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { findEndpoint } from '../../../shared/openai/endpoints.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
-import { Timing } from '../../../shared/openai/timing.ts';
+import { StageTimer } from '../../../shared/openai/stage-timer.ts';
 import { BodyMemory } from '../../../shared/proxy/body-memory.ts';
 import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 import type {
   AttemptContext,
   BodyLimits,
-  Clock,
+  HeldReservation,
   Host,
-  LimitReservation,
-  Recorder,
+  HostClock,
+  RequestRecorder,
   ReserveRequest,
   Route,
 } from '../../../shared/proxy/host.ts';
@@ -20,10 +20,10 @@ import { readBody } from '../../../shared/proxy/read-body.ts';
 import type { RequestContext } from '../../../shared/proxy/request-context.ts';
 import { routedRequest } from '../../../shared/proxy/routed-request.ts';
 import { QueueEntry } from '../../../shared/queue/queue-entry.ts';
-import type { PlaceAnswer } from '../../../shared/queue/wait-queue.ts';
+import type { TurnResult } from '../../../shared/queue/wait-queue.ts';
 import { Breakers } from '../../../shared/routing/breaker.ts';
-import { BusyNodes } from '../../../shared/routing/busy.ts';
-import { NO_DEMAND } from '../../../shared/routing/candidates.ts';
+import { BusyNodeMemory } from '../../../shared/routing/busy.ts';
+import { NO_REQUIREMENTS } from '../../../shared/routing/candidates.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
 import { RetryBudget } from '../../../shared/routing/retry-budget.ts';
@@ -31,7 +31,7 @@ import { decideTrust } from '../../../shared/routing/trust.ts';
 import type { AttemptFailure } from '../../../shared/upstream/attempt.ts';
 import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-error.ts';
 import { ByteBudget } from '../../../shared/upstream/byte-budget.ts';
-import { InBand } from '../../../shared/upstream/in-band.ts';
+import { InBandErrorDetector } from '../../../shared/upstream/in-band-error-detector.ts';
 import { isRepeatable, type ParsedRequest } from '../../../shared/upstream/parsed-request.ts';
 import type { ResponseStream } from '../../../shared/upstream/response.ts';
 
@@ -41,7 +41,7 @@ export type Script = AttemptFailure | (string | AttemptError)[];
 const NOW = Date.parse('2026-01-01T00:00:05.000Z');
 
 /** Time moves only by `advance`. */
-export class FakeClock implements Clock {
+export class FakeClock implements HostClock {
   #now = NOW;
   #ids = 0;
   readonly #timers = new Set<{ at: number; ring: () => void }>();
@@ -81,31 +81,31 @@ export class FakeHost implements Host<string> {
     resumable: new ByteBudget(1024 * 1024),
   };
   readonly nodes = new NodeIndex();
-  readonly memory = { breakers: new Breakers(this.nodes.live), retries: new RetryBudget(), busy: new BusyNodes() };
+  readonly memory = { breakers: new Breakers(this.nodes.live), retries: new RetryBudget(), busy: new BusyNodeMemory() };
   /** By session. */
   readonly scripts = new Map<string, Script>();
   /** What happened, in order. */
   readonly log: string[] = [];
-  readonly turns: PlaceAnswer[] = [];
+  readonly turns: TurnResult[] = [];
   waitMs = 0;
-  reservation: LimitReservation | undefined;
+  reservation: HeldReservation | undefined;
 
   add(entry: RegistryEntry, script: Script): void {
     this.nodes.put(entry);
     this.scripts.set(entry.session, script);
   }
 
-  record(): Recorder {
+  record(): RequestRecorder {
     const said = (word: string) => this.log.push(word);
     return {
-      queues: () => (outcome) => said(`waited: ${outcome}`),
+      queueEntered: () => (outcome) => said(`waited: ${outcome}`),
       attempt: (outcome) => said(`attempt: ${outcome}`),
-      answered: (status, { node }) => said(`answered: ${status} by ${node.session}`),
+      responseStarted: (status, { node }) => said(`answered: ${status} by ${node.session}`),
       refused: (error) => said(`refused: ${error instanceof ApiError ? error.code : error}`),
       refusedLate: ({ code }) => said(`refused late: ${code}`),
-      broke: (reason, code) => said(`broke: ${reason}, ${code}`),
-      left: () => said('left'),
-      over: () => said('over'),
+      responseBroke: (reason, code) => said(`broke: ${reason}, ${code}`),
+      clientDisconnected: () => said('left'),
+      responseEnded: () => said('over'),
     };
   }
 
@@ -121,7 +121,7 @@ export class FakeHost implements Host<string> {
     return {
       request: routedRequest((name) => request.header(name), parsed, parsed.model, ''),
       fallbacks: [],
-      demand: NO_DEMAND,
+      demand: NO_REQUIREMENTS,
       policyFor: () => leastLoadPolicy,
       nodes: this.nodes,
       trust: decideTrust({ own: 'local', lists: [], defaults: 'admitted', deleted: new Set(), policies: [] }),
@@ -140,7 +140,7 @@ export class FakeHost implements Host<string> {
   /** Attempts of the last request that may have reached an engine. */
   engineAttempts = () => 0;
 
-  reserve({ attempts }: Pick<ReserveRequest<string>, 'attempts'>): LimitReservation | undefined {
+  reserve({ attempts }: Pick<ReserveRequest<string>, 'attempts'>): HeldReservation | undefined {
     this.engineAttempts = attempts;
     return this.reservation;
   }
@@ -153,7 +153,7 @@ export class FakeHost implements Host<string> {
     return undefined;
   }
 
-  waitForTurn(): Promise<PlaceAnswer> {
+  waitForTurn(): Promise<TurnResult> {
     return Promise.resolve(this.turns.shift() ?? { kind: 'late' });
   }
 
@@ -264,10 +264,10 @@ export async function contextOf(host: FakeHost, options: ContextOptions = {}): P
     continues: false,
     admittedAt: host.clock.steadyNow(),
     waitMs: route.waitMs,
-    timing: new Timing(host.clock.now()),
+    timing: new StageTimer(host.clock.now()),
     name: 'req',
     endpoint,
-    inBand: new InBand(endpoint, false),
+    inBand: new InBandErrorDetector(endpoint, false),
     parsed,
     headers: [],
     receipt: 'receipt',

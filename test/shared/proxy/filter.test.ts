@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
 import { filter } from '../../../shared/proxy/filter.ts';
-import { handle } from '../../../shared/proxy/handle.ts';
+import { handleRequest } from '../../../shared/proxy/handle.ts';
 import { parseRequirements } from '../../../shared/routing/requirements.ts';
 import { entry } from '../routing/support.ts';
 import { FakeHost, requestOf } from './fake-host.ts';
 
 async function codeFor(host: FakeHost, model: string): Promise<string> {
-  const { body } = await handle(requestOf({ whole: JSON.stringify({ model }) }), host);
+  const { body } = await handleRequest(requestOf({ whole: JSON.stringify({ model }) }), host);
   return JSON.parse(String(body)).error.code;
 }
 
@@ -59,7 +59,7 @@ test('a model whose last node left long ago is not waited for, one that left lat
     host.add(entry(session, { state: 'LEFT', connected: false, updated_at, ...more }), 'gone');
   };
   const ask = async (model: string) => {
-    const { headers, body } = await handle(requestOf({ whole: JSON.stringify({ model }) }), host);
+    const { headers, body } = await handleRequest(requestOf({ whole: JSON.stringify({ model }) }), host);
     const { code, message } = JSON.parse(String(body)).error;
     expect([code, headers['x-should-retry']]).toEqual(['no_capacity', 'false']);
     return message;
@@ -78,6 +78,6 @@ test('a model whose last node left long ago is not waited for, one that left lat
   // Where no request waits, none is told how long ago that was.
   host.waitMs = 0;
   left('f', 7_200_000, { models: [{ id: 'old', state: 'ready' }] });
-  const { body } = await handle(requestOf({ whole: '{"model":"old"}' }), host);
+  const { body } = await handleRequest(requestOf({ whole: '{"model":"old"}' }), host);
   expect(JSON.parse(String(body)).error.message).not.toContain('left');
 });

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { handle } from '../../../shared/proxy/handle.ts';
-import type { RequestEnd } from '../../../shared/proxy/host.ts';
-import type { PlaceAnswer } from '../../../shared/queue/wait-queue.ts';
+import { handleRequest } from '../../../shared/proxy/handle.ts';
+import type { RequestResult } from '../../../shared/proxy/host.ts';
+import type { TurnResult } from '../../../shared/queue/wait-queue.ts';
 import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
 import { entry } from '../routing/support.ts';
 import { FakeHost, requestOf, settle, textOf } from './fake-host.ts';
@@ -14,26 +14,26 @@ function codeOf(body: unknown): unknown {
 
 test('an unknown path is 404 before the key is looked at, a wrong method 405, and a missing key 401', async () => {
   const host = new FakeHost();
-  expect((await handle(requestOf({ path: '/v1/nothing' }), host)).status).toBe(404);
-  expect((await handle(requestOf({ method: 'DELETE' }), host)).status).toBe(405);
+  expect((await handleRequest(requestOf({ path: '/v1/nothing' }), host)).status).toBe(404);
+  expect((await handleRequest(requestOf({ method: 'DELETE' }), host)).status).toBe(405);
   const keyless = { ...requestOf({ whole: STREAM }), header: () => undefined };
-  expect(codeOf((await handle(keyless, host)).body)).toBe('invalid_api_key');
+  expect(codeOf((await handleRequest(keyless, host)).body)).toBe('invalid_api_key');
 });
 
 test('a WebSocket to an endpoint is 426, so that its client asks by POST at once; another method stays 405', async () => {
   const host = new FakeHost();
   const socket = { headers: { upgrade: 'WebSocket', connection: 'Upgrade' }, path: '/v1/responses' };
-  const response = await handle(requestOf({ ...socket, method: 'GET' }), host);
+  const response = await handleRequest(requestOf({ ...socket, method: 'GET' }), host);
   expect([response.status, codeOf(response.body)]).toEqual([426, 'upgrade_required']);
   expect(response.headers).toMatchObject({ upgrade: 'HTTP/1.1' });
-  expect((await handle(requestOf({ ...socket, method: 'DELETE' }), host)).status).toBe(405);
-  expect((await handle(requestOf({ path: '/v1/responses', method: 'GET' }), host)).status).toBe(405);
+  expect((await handleRequest(requestOf({ ...socket, method: 'DELETE' }), host)).status).toBe(405);
+  expect((await handleRequest(requestOf({ path: '/v1/responses', method: 'GET' }), host)).status).toBe(405);
 });
 
 test('a stream goes to the client as the engine sent it, and is over before its end goes out', async () => {
   const host = new FakeHost();
   host.add(entry('a'), ['data: 1\n\n', 'data: [DONE]\n\n']);
-  const response = await handle(requestOf({ whole: STREAM, headers: { 'x-request-id': 'mine' } }), host);
+  const response = await handleRequest(requestOf({ whole: STREAM, headers: { 'x-request-id': 'mine' } }), host);
   expect(response).toMatchObject({ status: 200, headers: { 'x-request-id': 'mine', 'x-otela-node': 'a' } });
   expect(await textOf(response)).toBe('data: 1\n\ndata: [DONE]\n\n');
   expect(host.log).toEqual(['attempt: 200', 'answered: 200 by a', 'ended: a, complete', 'over']);
@@ -43,7 +43,7 @@ test('a failed attempt is made on the next node, and the client sees only that',
   const host = new FakeHost();
   host.add(entry('a'), 'engine_unreachable');
   host.add(entry('b'), ['data: [DONE]\n\n']);
-  const response = await handle(requestOf({ whole: STREAM }), host);
+  const response = await handleRequest(requestOf({ whole: STREAM }), host);
   expect(response.headers).toMatchObject({ 'x-otela-node': 'b', 'x-otela-attempts': '2' });
   expect(host.log.slice(0, 2)).toEqual(['ended: a, failed', 'attempt: engine_unreachable']);
 });
@@ -51,7 +51,7 @@ test('a failed attempt is made on the next node, and the client sees only that',
 test('a stream that breaks off ends with an in-band error and without [DONE]', async () => {
   const host = new FakeHost();
   host.add(entry('a'), ['data: 1\n\n', new AttemptError('lost', 'the socket is gone')]);
-  const text = await textOf(await handle(requestOf({ whole: STREAM }), host));
+  const text = await textOf(await handleRequest(requestOf({ whole: STREAM }), host));
   expect(text).toMatch(/^data: 1\n\ndata: \{"error":.*upstream_error/);
   expect(text).not.toContain('[DONE]');
   expect(host.log).toContain('broke: lost, upstream_error');
@@ -72,7 +72,7 @@ test('where no node is free the request waits for its turn, and then asks the no
     await host.clock.advance(1_000);
     return wait();
   };
-  const response = await handle(requestOf({ whole: STREAM }), host);
+  const response = await handleRequest(requestOf({ whole: STREAM }), host);
   expect(response.status).toBe(200);
   expect(host.log).toContain('waited: turn');
   expect(host.log).toContain('refreshed');
@@ -87,7 +87,7 @@ test('a queue that is full is 429, and a wait that was in vain is 503', async ()
     host.waitMs = 60_000;
     host.turns.push(turn);
     host.add(entry('a'), 'overloaded');
-    expect(codeOf((await handle(requestOf({ whole: STREAM }), host)).body)).toBe(code);
+    expect(codeOf((await handleRequest(requestOf({ whole: STREAM }), host)).body)).toBe(code);
   }
 });
 
@@ -99,7 +99,7 @@ test('a stream whose engine is silent for 15 s is opened with comments, and erro
     new Promise((_, reject) => {
       fail = reject;
     });
-  const pending = handle(requestOf({ whole: STREAM }), host);
+  const pending = handleRequest(requestOf({ whole: STREAM }), host);
   await host.clock.advance(15_000);
   const response = await pending;
   expect(response.status).toBe(200);
@@ -114,12 +114,12 @@ test('a stream whose engine is silent for 15 s is opened with comments, and erro
 /** `more`: milliseconds after its stream was opened. */
 async function waited(host: FakeHost, more = 1): Promise<string> {
   host.waitMs = 60_000;
-  let turn = (_: PlaceAnswer) => {};
+  let turn = (_: TurnResult) => {};
   host.waitForTurn = () =>
     new Promise((resolve) => {
       turn = resolve;
     });
-  const pending = handle(requestOf({ whole: STREAM }), host);
+  const pending = handleRequest(requestOf({ whole: STREAM }), host);
   await host.clock.advance(15_000);
   const text = textOf(await pending);
   await host.clock.advance(more);
@@ -157,20 +157,20 @@ test('a stream that waits for a model to load says how far it is', async () => {
 });
 
 test('a reservation is released once: unused where no engine answers, used when the stream is over', async () => {
-  const released: RequestEnd[] = [];
+  const released: RequestResult[] = [];
   const reservation = {
     headers: { 'x-limit': '1' },
     concurrent: true,
-    release: (end: RequestEnd) => released.push(end),
+    release: (end: RequestResult) => released.push(end),
   };
   const host = new FakeHost();
   host.reservation = reservation;
   host.add(entry('a'), 'first_byte_timeout');
-  await handle(requestOf({ whole: STREAM }), host);
+  await handleRequest(requestOf({ whole: STREAM }), host);
   const refused = { attempts: 0, isComplete: false };
   expect(released).toEqual([refused]);
   host.scripts.set('a', ['data: [DONE]\n\n', 'data: 2\n\n']);
-  const response = await handle(requestOf({ whole: STREAM }), host);
+  const response = await handleRequest(requestOf({ whole: STREAM }), host);
   expect(response.headers['x-limit']).toBe('1');
   expect(released).toEqual([refused]);
   await textOf(response);
@@ -185,14 +185,14 @@ test.each([
 ] as const)('an attempt that ended as %s counts %i times as one whose node will report', async (failure, count) => {
   const host = new FakeHost();
   host.add(entry('a'), failure);
-  await handle(requestOf({ whole: STREAM }), host);
+  await handleRequest(requestOf({ whole: STREAM }), host);
   expect(host.engineAttempts()).toBe(count);
 });
 
 test('a client that leaves in mid-stream cancels the engine’s work', async () => {
   const host = new FakeHost();
   host.add(entry('a'), ['data: 1\n\n', 'data: 2\n\n']);
-  const { body } = await handle(requestOf({ whole: STREAM }), host);
+  const { body } = await handleRequest(requestOf({ whole: STREAM }), host);
   if (typeof body !== 'function') throw new Error('the body is whole');
   const gone = () => {
     throw new Error('the client left');

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { dispatchQueued } from '../../../shared/proxy/dispatch-queued.ts';
 import type { ProxyResponse, ResponseSink } from '../../../shared/proxy/message.ts';
-import { respond, respondLate } from '../../../shared/proxy/respond.ts';
+import { respond, respondWhenReady } from '../../../shared/proxy/respond.ts';
 import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
 import type { ResponseStream } from '../../../shared/upstream/response.ts';
 import { entry } from '../routing/support.ts';
@@ -143,7 +143,7 @@ async function late(host: FakeHost, sink: ResponseSink = sinkOf(host)) {
   const context = await contextOf(host);
   const gate = Promise.withResolvers<void>();
   const pending = gate.promise.then(() => dispatchQueued(context));
-  const response = respondLate(pending, context);
+  const response = respondWhenReady(pending, context);
   const writing = write(response, sink);
   await settle();
   return { response, writing, gate, host };

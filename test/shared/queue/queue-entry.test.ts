@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { QueueEntry, type QueueEntryOptions } from '../../../shared/queue/queue-entry.ts';
-import { BusyNodes } from '../../../shared/routing/busy.ts';
+import { BusyNodeMemory } from '../../../shared/routing/busy.ts';
 import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-error.ts';
 
 const NOW = 1_000_000;
@@ -9,7 +9,7 @@ const nodes = (...sessions: string[]) => sessions.map((session) => ({ session })
 
 function entry(more: Partial<QueueEntryOptions> = {}): QueueEntry {
   return new QueueEntry({
-    busyNodes: new BusyNodes(),
+    busyNodes: new BusyNodeMemory(),
     queues: true,
     hopes: () => true,
     repeatable: () => true,

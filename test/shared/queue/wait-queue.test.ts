@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type PlaceAnswer, type PlaceRequest, WaitQueue } from '../../../shared/queue/wait-queue.ts';
+import { type TurnRequest, type TurnResult, WaitQueue } from '../../../shared/queue/wait-queue.ts';
 
 /** Virtual time: `advance` rings what is due, in order. */
 class TestClock {
@@ -35,7 +35,7 @@ class TestClock {
 
 let made = 0;
 
-function asked(more: Partial<PlaceRequest> = {}): PlaceRequest {
+function asked(more: Partial<TurnRequest> = {}): TurnRequest {
   const who = { name: `r${++made}`, project: 'p', key: 'k', scope: 's', priority: 'interactive' as const, weight: 1 };
   return { ...who, busy: [], waitMs: 20_000, back: false, places: 100, ...more };
 }
@@ -44,9 +44,9 @@ function asked(more: Partial<PlaceRequest> = {}): PlaceRequest {
 function opened() {
   const clock = new TestClock();
   const line = new WaitQueue(clock);
-  const told: Record<string, PlaceAnswer> = {};
+  const told: Record<string, TurnResult> = {};
   const leave: Record<string, () => void> = {};
-  const enter = (more: Partial<PlaceRequest> = {}) => {
+  const enter = (more: Partial<TurnRequest> = {}) => {
     const place = asked(more);
     const left = (call: () => void) => {
       leave[place.name] = call;

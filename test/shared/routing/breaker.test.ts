@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { Ending } from '../../../shared/routing/attempts.ts';
 import { Breakers } from '../../../shared/routing/breaker.ts';
 import { LiveNodes } from '../../../shared/routing/live.ts';
 import { type BreakerState, breakerAt } from '../../../shared/routing/load.ts';
+import type { RequestOutcome } from '../../../shared/routing/retry-policy.ts';
 
 /** Isolates of one gateway: what one tells, all know at once. `now` is moved by hand. */
 class Gateway {
@@ -23,7 +23,7 @@ class Gateway {
     return found;
   }
 
-  begin(session: string, isolate = 0): (ending: Ending) => void {
+  begin(session: string, isolate = 0): (ending: RequestOutcome) => void {
     const { breakers } = this.#at(isolate);
     const probe = breakers.started(session, this.now);
     return (ending) => {
@@ -34,7 +34,7 @@ class Gateway {
     };
   }
 
-  ask(session: string, ending: Ending, times = 1, isolate = 0): void {
+  ask(session: string, ending: RequestOutcome, times = 1, isolate = 0): void {
     for (let n = 0; n < times; n++) this.begin(session, isolate)(ending);
   }
 

@@ -1,8 +1,14 @@
 import { expect, test } from 'vitest';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
-import { readDemand } from '../../../shared/proxy/demand.ts';
-import { type Candidate, NO_DEMAND } from '../../../shared/routing/candidates.ts';
-import { choose, ended, type Question, started, unmet } from '../../../shared/routing/choose.ts';
+import { readRequirements } from '../../../shared/proxy/read-requirements.ts';
+import { type Candidate, NO_REQUIREMENTS } from '../../../shared/routing/candidates.ts';
+import {
+  chooseNode,
+  type RoutingQuery,
+  requestEnded,
+  requestStarted,
+  unmetRequirements,
+} from '../../../shared/routing/choose.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
 import { randomPolicy } from '../../../shared/routing/policies/random.ts';
@@ -12,11 +18,11 @@ import { entry } from './support.ts';
 const trust = decideTrust({ own: 'local', lists: [], defaults: 'admitted', deleted: new Set(), policies: [] });
 const NOW = Date.parse('2026-01-01T00:00:05.000Z');
 
-const question = (more: Partial<Question> = {}): Question => ({
+const question = (more: Partial<RoutingQuery> = {}): RoutingQuery => ({
   request: { model: 'm', priority: 'interactive', inputTokens: 1 },
   fallbacks: [],
   trust,
-  demand: NO_DEMAND,
+  demand: NO_REQUIREMENTS,
   policyFor: () => randomPolicy,
   lostLatelyMs: 10_000,
   now: NOW,
@@ -31,10 +37,10 @@ function indexOf(...entries: RegistryEntry[]): NodeIndex {
 }
 
 /** In the order in which they would be tried. */
-function order(index: NodeIndex, asked: Question): string[] {
+function order(index: NodeIndex, asked: RoutingQuery): string[] {
   const tried = new Set<string>();
   const names: string[] = [];
-  for (let choice = choose(index, asked, tried); choice !== undefined; choice = choose(index, asked, tried)) {
+  for (let choice = chooseNode(index, asked, tried); choice !== undefined; choice = chooseNode(index, asked, tried)) {
     tried.add(choice.node.session);
     names.push(choice.model === 'm' ? choice.node.session : `${choice.node.session} as ${choice.model}`);
   }
@@ -42,7 +48,7 @@ function order(index: NodeIndex, asked: Question): string[] {
 }
 
 const demand = (words: { require?: string; prefer?: string }) =>
-  readDemand((name) => (name === 'x-otela-require' ? words.require : words.prefer), {});
+  readRequirements((name) => (name === 'x-otela-require' ? words.require : words.prefer), {});
 const gpu = (name: string) => ({
   hardware: { gpus: [{ class: name, name, vram_mib: 80 * 1024 }], cpus: 1, memory_mib: 1 },
 });
@@ -88,11 +94,11 @@ test('who would not do is told what there is instead', () => {
     entry('d'),
   );
   const asked = question({ demand: demand({ require: 'gpu=H100; region=ch' }) });
-  expect(unmet(index, asked)).toBe(
+  expect(unmetRequirements(index, asked)).toBe(
     "'m' is served with gpu=A100 by 2 nodes, with gpu=L4 region=ch by 1 node, by 1 node that does not publish gpu or region",
   );
-  expect(unmet(index, question({ demand: demand({ require: 'gpu=L4' }) }))).toBeUndefined();
-  expect(unmet(indexOf(), asked)).toBeUndefined();
+  expect(unmetRequirements(index, question({ demand: demand({ require: 'gpu=L4' }) }))).toBeUndefined();
+  expect(unmetRequirements(indexOf(), asked)).toBeUndefined();
 });
 
 test('another model is asked for only when nobody is left for the one before, and all its nodes count as others', () => {
@@ -101,9 +107,9 @@ test('another model is asked for only when nobody is left for the one before, an
   const index = indexOf(entry('a'), entry('b', second), entry('c', third));
   const asked = question({ fallbacks: ['n', 'o'] });
   expect(order(index, asked)).toEqual(['a', 'b as n', 'c as o']);
-  expect(choose(index, asked, new Set())?.others).toBe(true);
-  expect(choose(index, asked, new Set(['a']))?.others).toBe(true);
-  expect(choose(index, asked, new Set(['a', 'b']))).toMatchObject({
+  expect(chooseNode(index, asked, new Set())?.others).toBe(true);
+  expect(chooseNode(index, asked, new Set(['a']))?.others).toBe(true);
+  expect(chooseNode(index, asked, new Set(['a', 'b']))).toMatchObject({
     others: false,
     model: 'o',
     request: { model: 'o' },
@@ -120,13 +126,13 @@ test('where all are to be waited for nobody is chosen', () => {
 test('a request counts at its node from its start to its end, in lists that were made before too', () => {
   const index = indexOf(entry('a'), entry('b'));
   const asked = question({ policyFor: () => leastLoadPolicy });
-  const first = choose(index, asked, new Set());
+  const first = chooseNode(index, asked, new Set());
   if (first === undefined) throw new Error('nobody');
-  started(first);
-  const second = choose(index, asked, new Set());
+  requestStarted(first);
+  const second = chooseNode(index, asked, new Set());
   expect([first.node.session, second?.node.session].sort()).toEqual(['a', 'b']);
   expect(first.node.inFlight).toBe(1);
-  ended(first, 'complete');
+  requestEnded(first, 'complete');
   expect(first.node.inFlight).toBe(0);
 });
 
@@ -134,6 +140,6 @@ test('a load that is five seconds old is not known any more', () => {
   const index = indexOf(entry('a'), entry('b'));
   index.live.heard('a', { running: 50, waiting: 0, at: NOW });
   const asked = question({ policyFor: () => leastLoadPolicy });
-  expect(choose(index, { ...asked, now: NOW + 5_000 }, new Set())?.node.session).toBe('b');
-  expect(choose(index, { ...asked, now: NOW + 5_001 }, new Set())?.node.session).toBe('a');
+  expect(chooseNode(index, { ...asked, now: NOW + 5_000 }, new Set())?.node.session).toBe('b');
+  expect(chooseNode(index, { ...asked, now: NOW + 5_001 }, new Set())?.node.session).toBe('a');
 });

@@ -1,17 +1,17 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { BATCH_EVERY, FairQueue, type Place } from '../../../shared/routing/fair-queue.ts';
+import { BATCH_TURN_EVERY, FairQueue, type QueueItem } from '../../../shared/routing/fair-queue.ts';
 
 let made = 0;
 
-function place(more: Partial<Place> = {}): Place {
+function place(more: Partial<QueueItem> = {}): QueueItem {
   return { name: `r${++made}`, project: 'p', key: 'k', scope: 's', priority: 'interactive', weight: 1, ...more };
 }
 
 const anybody = () => true;
 
 /** Takes `count` turns; each served one comes again, so that everybody always has somebody waiting. */
-function shares(queue: FairQueue<Place>, count: number, by: (place: Place) => string): Record<string, number> {
+function shares(queue: FairQueue<QueueItem>, count: number, by: (place: QueueItem) => string): Record<string, number> {
   const served: Record<string, number> = {};
   for (let n = 0; n < count; n++) {
     const next = queue.next(anybody);
@@ -24,7 +24,7 @@ function shares(queue: FairQueue<Place>, count: number, by: (place: Place) => st
 
 describe('a fair queue', () => {
   it('serves one key in the order of coming', () => {
-    const queue = new FairQueue<Place>(10);
+    const queue = new FairQueue<QueueItem>(10);
     const places = [place(), place(), place()];
     for (const one of places) queue.enter(one);
     expect([queue.next(anybody), queue.next(anybody), queue.next(anybody)]).toEqual(places);
@@ -33,7 +33,7 @@ describe('a fair queue', () => {
   });
 
   it('tells each of one key how many go before it', () => {
-    const queue = new FairQueue<Place>(10);
+    const queue = new FairQueue<QueueItem>(10);
     const places = [place(), place(), place({ scope: 'other' }), place()];
     for (const one of places) queue.enter(one);
     expect(places.map(({ name }) => queue.ahead(name))).toEqual([0, 1, 0, 2]);
@@ -42,14 +42,14 @@ describe('a fair queue', () => {
   });
 
   it('tells newcomers of the turns that others have by their shares, not of all who wait', () => {
-    const queue = new FairQueue<Place>(2_000);
+    const queue = new FairQueue<QueueItem>(2_000);
     for (let n = 0; n < 100; n++) queue.enter(place({ project: 'flood' }));
     for (let n = 0; n < 100; n++) queue.enter(place({ project: 'heavy', weight: 3 }));
     const [mine, later, batch] = [place(), place(), place({ priority: 'batch' })];
     for (const one of [mine, later, batch]) queue.enter(one);
     expect(queue.ahead(mine.name)).toBe(1 + 3);
     expect(queue.ahead(later.name)).toBe(1 + 2 + 6);
-    expect(queue.ahead(batch.name)).toBe(BATCH_EVERY - 1);
+    expect(queue.ahead(batch.name)).toBe(BATCH_TURN_EVERY - 1);
   });
 
   it('estimates the order in which a fresh queue serves: nobody is off by more than the turns of one round', () => {
@@ -60,7 +60,7 @@ describe('a fair queue', () => {
           maxLength: 40,
         }),
         (wanted) => {
-          const queue = new FairQueue<Place>(100);
+          const queue = new FairQueue<QueueItem>(100);
           const places = wanted.map((one) => place(one));
           for (const one of places) queue.enter(one);
           const told = new Map(places.map(({ name }) => [name, queue.ahead(name) ?? -1]));
@@ -74,7 +74,7 @@ describe('a fair queue', () => {
   });
 
   it('gives projects turns by their weights, however many requests each has waiting', () => {
-    const queue = new FairQueue<Place>(2_000);
+    const queue = new FairQueue<QueueItem>(2_000);
     for (let n = 0; n < 1_000; n++) queue.enter(place({ project: 'flood' }));
     for (let n = 0; n < 3; n++) queue.enter(place({ project: 'small' }));
     for (let n = 0; n < 8; n++) queue.enter(place({ project: 'heavy', weight: 3 }));
@@ -82,21 +82,21 @@ describe('a fair queue', () => {
   });
 
   it('gives the keys of one project turns alike', () => {
-    const queue = new FairQueue<Place>(2_000);
+    const queue = new FairQueue<QueueItem>(2_000);
     for (let n = 0; n < 1_000; n++) queue.enter(place({ key: 'flood' }));
     queue.enter(place({ key: 'small' }));
     expect(shares(queue, 200, ({ key }) => key)).toEqual({ flood: 100, small: 100 });
   });
 
   it('a key gains nothing by spreading its requests over scopes', () => {
-    const queue = new FairQueue<Place>(2_000);
+    const queue = new FairQueue<QueueItem>(2_000);
     for (let n = 0; n < 50; n++) queue.enter(place({ key: 'spread', scope: `s${n}` }));
     for (let n = 0; n < 50; n++) queue.enter(place({ key: 'plain' }));
     expect(shares(queue, 200, ({ key }) => key)).toEqual({ spread: 100, plain: 100 });
   });
 
   it('who was away saves nothing up', () => {
-    const queue = new FairQueue<Place>(100);
+    const queue = new FairQueue<QueueItem>(100);
     for (let n = 0; n < 5; n++) queue.enter(place({ project: 'here' }));
     shares(queue, 300, ({ project }) => project);
     for (let n = 0; n < 5; n++) queue.enter(place({ project: 'back' }));
@@ -105,7 +105,7 @@ describe('a fair queue', () => {
   });
 
   it('who comes again at once with one request each time has no more than its share', () => {
-    const queue = new FairQueue<Place>(100);
+    const queue = new FairQueue<QueueItem>(100);
     for (let n = 0; n < 50; n++) queue.enter(place({ project: 'backlog' }));
     queue.enter(place({ project: 'looping' }));
     const served = shares(queue, 100, ({ project }) => project);
@@ -113,16 +113,16 @@ describe('a fair queue', () => {
   });
 
   it('interactive goes first, and batch has its turn among so many', () => {
-    const queue = new FairQueue<Place>(1_000);
+    const queue = new FairQueue<QueueItem>(1_000);
     for (let n = 0; n < 100; n++) queue.enter(place({ priority: 'batch' }));
     for (let n = 0; n < 100; n++) queue.enter(place({ priority: 'interactive' }));
     expect(queue.next(anybody)?.priority).toBe('interactive');
-    const served = shares(queue, BATCH_EVERY * 10, ({ priority }) => priority);
-    expect(served).toEqual({ interactive: (BATCH_EVERY - 1) * 10, batch: 10 });
+    const served = shares(queue, BATCH_TURN_EVERY * 10, ({ priority }) => priority);
+    expect(served).toEqual({ interactive: (BATCH_TURN_EVERY - 1) * 10, batch: 10 });
   });
 
   it('passes over those whose scope is not eligible', () => {
-    const queue = new FairQueue<Place>(10);
+    const queue = new FairQueue<QueueItem>(10);
     queue.enter(place({ scope: 'a' }));
     const other = place({ scope: 'b' });
     queue.enter(other);
@@ -132,7 +132,7 @@ describe('a fair queue', () => {
   });
 
   it('a turn that came to nothing costs nothing, and its place is the first again', () => {
-    const queue = new FairQueue<Place>(10);
+    const queue = new FairQueue<QueueItem>(10);
     const first = place({ project: 'a' });
     queue.enter(first);
     queue.enter(place({ project: 'a' }));
@@ -144,8 +144,8 @@ describe('a fair queue', () => {
 });
 
 describe('a full queue', () => {
-  const full = (more: Partial<Place>, max = 10) => {
-    const queue = new FairQueue<Place>(max);
+  const full = (more: Partial<QueueItem>, max = 10) => {
+    const queue = new FairQueue<QueueItem>(max);
     for (let n = 0; n < max; n++) queue.enter(place(more));
     return queue;
   };
@@ -183,7 +183,7 @@ it('whatever happens, everybody is in the queue once, or was handed out, left, o
       project: letter,
       key: letter,
       scope: letter,
-      priority: fc.constantFrom<Place['priority']>('interactive', 'batch'),
+      priority: fc.constantFrom<QueueItem['priority']>('interactive', 'batch'),
       weight: fc.constantFrom(0.5, 1, 4),
     }),
     fc.record({ what: fc.constant('next' as const), scope: letter }),
@@ -192,9 +192,9 @@ it('whatever happens, everybody is in the queue once, or was handed out, left, o
   );
   fc.assert(
     fc.property(fc.array(step, { maxLength: 120 }), (steps) => {
-      const queue = new FairQueue<Place>(12);
-      const inside = new Map<string, Place>();
-      let last: Place | undefined;
+      const queue = new FairQueue<QueueItem>(12);
+      const inside = new Map<string, QueueItem>();
+      let last: QueueItem | undefined;
       for (const one of steps) {
         if (one.what === 'enter') {
           const { what: _, ...rest } = one;

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { modelLoads } from '../../../shared/routing/model-loads.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
-import { RegistryNews } from '../../../shared/routing/registry-news.ts';
+import { RegistryChanges } from '../../../shared/routing/registry-changes.ts';
 import { entry } from './support.ts';
 
 const index = new NodeIndex();
@@ -27,7 +27,7 @@ test('sums what is known and young, by model', () => {
 test('a stream that asked for them is told once a second at most, and that they are not known any more', () => {
   const view = { tag: 't', nodes: index };
   const [asked, silent] = [true, false].map(
-    (loads) => new RegistryNews(() => view, 'nodes', { requirements: [] }, loads),
+    (loads) => new RegistryChanges(() => view, 'nodes', { requirements: [] }, loads),
   );
   index.live.heard('a', { running: 1, waiting: 0, at: 10_000 });
   expect(asked?.since(10_000)).toMatch(/^event: snapshot\n.*\n.*\n\nevent: load\n/);
@@ -50,7 +50,7 @@ test('what many streams are told is worked out once a second, changed or not', (
   };
   counted.live.heard('a', { running: 1, waiting: 0, at: 20_000 });
   const view = { tag: 't', nodes: counted };
-  const streams = Array.from({ length: 8 }, () => new RegistryNews(() => view, 'nodes', { requirements: [] }, true));
+  const streams = Array.from({ length: 8 }, () => new RegistryChanges(() => view, 'nodes', { requirements: [] }, true));
   const told = (at: number) => streams.filter((stream) => stream.since(at).includes('event: load')).length;
   expect(told(20_000)).toBe(8);
   for (let at = 20_250; at < 23_000; at += 250) expect(told(at)).toBe(0);

@@ -1,14 +1,14 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
-import { NO_DEMAND, poolFor, untried } from '../../../shared/routing/candidates.ts';
+import { candidatePool, NO_REQUIREMENTS, withoutTried } from '../../../shared/routing/candidates.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import { randomPolicy } from '../../../shared/routing/policies/random.ts';
-import { decideTrust, type TrustQuestion } from '../../../shared/routing/trust.ts';
+import { decideTrust, type TrustInput } from '../../../shared/routing/trust.ts';
 import { costBeside } from '../../support/cost.ts';
 import { entry } from './support.ts';
 
-const NOBODY_SAYS: TrustQuestion = {
+const NOBODY_SAYS: TrustInput = {
   own: 'local',
   lists: [],
   defaults: 'admitted',
@@ -68,10 +68,10 @@ test('after any changes the index says what a look at every node says', () => {
 test('what was tried is no candidate again', () => {
   const index = new NodeIndex();
   for (const session of ['a', 'b', 'c']) index.put(entry(session, { suspected: session === 'c' }));
-  const { ready, suspected } = poolFor(index.model('m'), ANYBODY, NO_DEMAND, 0);
-  expect(names(untried(ready, new Set(['a'])))).toEqual(['b']);
-  expect(names(untried(suspected, new Set()))).toEqual(['c']);
-  expect(poolFor(index.model('unknown'), ANYBODY, NO_DEMAND, 0).ready).toEqual([]);
+  const { ready, suspected } = candidatePool(index.model('m'), ANYBODY, NO_REQUIREMENTS, 0);
+  expect(names(withoutTried(ready, new Set(['a'])))).toEqual(['b']);
+  expect(names(withoutTried(suspected, new Set()))).toEqual(['c']);
+  expect(candidatePool(index.model('unknown'), ANYBODY, NO_REQUIREMENTS, 0).ready).toEqual([]);
 });
 
 test('what is remembered for a trust set is worked out again when a node changes', () => {
@@ -79,7 +79,7 @@ test('what is remembered for a trust set is worked out again when a node changes
   const picky = decideTrust({ ...NOBODY_SAYS, lists: [['lab']] });
   index.put(entry('a'));
   index.put(entry('b', { provider: 'eth' }));
-  const ready = () => names(poolFor(index.model('m'), picky, NO_DEMAND, 0).ready);
+  const ready = () => names(candidatePool(index.model('m'), picky, NO_REQUIREMENTS, 0).ready);
   expect(ready()).toEqual(['a']);
   index.put(entry('c'));
   expect(ready()).toEqual(['a', 'c']);
@@ -105,7 +105,8 @@ test.each([
       for (let round = 0; round < 2_000; round++) act(round);
     };
     const asked = { model: 'm', priority: 'interactive' as const, inputTokens: 1 };
-    const pick = () => randomPolicy.pick(poolFor(index.model('m'), trust, NO_DEMAND, 0).ready, asked, Math.random);
+    const pick = () =>
+      randomPolicy.pick(candidatePool(index.model('m'), trust, NO_REQUIREMENTS, 0).ready, asked, Math.random);
     const change = (round: number) => {
       const one = sessions[round % 1000];
       if (one !== undefined) index.put({ ...one, suspected: round % 2 === 0 });

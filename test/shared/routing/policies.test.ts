@@ -2,13 +2,13 @@ import { expect, test } from 'vitest';
 import { customPolicies } from '../../../examples/policies/leave-ending-jobs.ts';
 import type { Candidate } from '../../../shared/routing/candidates.ts';
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
-import { guarded } from '../../../shared/routing/policies/operator-policies.ts';
+import { openRequests } from '../../../shared/routing/policies/open-requests.ts';
+import { guardPolicy } from '../../../shared/routing/policies/operator-policies.ts';
 import { prefixAffinity } from '../../../shared/routing/policies/prefix-affinity.ts';
-import { pressure } from '../../../shared/routing/policies/pressure.ts';
 import { randomPolicy } from '../../../shared/routing/policies/random.ts';
 import { roundRobin } from '../../../shared/routing/policies/round-robin.ts';
 import { weighted } from '../../../shared/routing/policies/weighted.ts';
-import { GPU_WEIGHTS, weightsOf } from '../../../shared/routing/policies/weights.ts';
+import { GPU_WEIGHTS, nodeWeightTable } from '../../../shared/routing/policies/weights.ts';
 import type { Policy, RoutedRequest } from '../../../shared/routing/policy.ts';
 import { seeded } from '../../sim/random.ts';
 import { costBeside } from '../../support/cost.ts';
@@ -82,7 +82,7 @@ test('weights by GPU class follow what the GPUs can do, and their number', () =>
 });
 
 test('weights by rule are kept within a few requests of any thousand; what no rule names gets nothing', () => {
-  const weights = weightsOf([
+  const weights = nodeWeightTable([
     { cluster: 'alps', weight: 1 },
     { cluster: 'alps', gpu: 'H100', weight: 3 },
     { session: 's2', weight: 6 },
@@ -99,7 +99,7 @@ test('weights by rule are kept within a few requests of any thousand; what no ru
 });
 
 test('a rule may be for one class of requests; of two that fit, the one that says more counts', () => {
-  const weights = weightsOf([
+  const weights = nodeWeightTable([
     { weight: 1 },
     { session: 's0', class: 'long', weight: 0 },
     { session: 's1', class: 'batch', weight: 0 },
@@ -112,7 +112,7 @@ test('a rule may be for one class of requests; of two that fit, the one that say
 });
 
 test('a rule may be for one kind of requests; a request without a kind goes by the rules without one', () => {
-  const weights = weightsOf([
+  const weights = nodeWeightTable([
     { session: 's0', kind: 'chat', weight: 1 },
     { session: 's1', kind: 'chat', weight: 0 },
     { session: 's1', kind: 'document', weight: 1 },
@@ -129,7 +129,7 @@ test('a rule may be for one kind of requests; a request without a kind goes by t
 });
 
 test('of nodes with one weight the less busy gets more, and what nodes of other weights get stays', () => {
-  const weights = weightsOf([{ session: 's2', weight: 2 }, { weight: 1 }]);
+  const weights = nodeWeightTable([{ session: 's2', weight: 2 }, { weight: 1 }]);
   const some = nodes({ inFlight: 9 }, {}, { inFlight: 20 });
   const [queued = 0, free = 0, other = 0] = counts(
     weighted(() => weights),
@@ -142,7 +142,7 @@ test('of nodes with one weight the less busy gets more, and what nodes of other 
 
 test('where every weight is nought the request is served all the same', () => {
   const given = counts(
-    weighted(() => weightsOf([{ cluster: 'gone', weight: 1 }])),
+    weighted(() => nodeWeightTable([{ cluster: 'gone', weight: 1 }])),
     nodes({}, {}),
     100,
   );
@@ -155,7 +155,7 @@ test('what is known of a load grows and falls with what went there and came back
   const [less] = nodes({ load, inFlight: 0, inFlightThen: 2 });
   const [unknown] = nodes({ inFlight: 2 });
   const [more] = nodes({ load: { running: 0, waiting: 0, at: 0 }, inFlight: 3, inFlightThen: 3 });
-  expect([of, less, unknown, more].map((one) => one && pressure(one))).toEqual([7, 4, 2, 3]);
+  expect([of, less, unknown, more].map((one) => one && openRequests(one))).toEqual([7, 4, 2, 3]);
 });
 
 test('of two nodes least-load takes the one with less to do, of equals the one with more room in its cache', () => {
@@ -206,7 +206,7 @@ test('the example of an own policy leaves nodes alone whose job ends soon, while
   const some = nodes({ jobEndsAt: now + 60_000 }, { jobEndsAt: now + 3_600_000 }, { inFlight: 1 });
   const [policy] = customPolicies;
   if (policy === undefined) throw new Error('no example');
-  const asked = guarded(policy, {
+  const asked = guardPolicy(policy, {
     fallback: leastLoadPolicy,
     now: () => 0,
     cpuMs: () => 0,
@@ -241,7 +241,7 @@ test('choosing among a thousand costs a few looks at each node, by every policy'
   const some = nodes(
     ...Array.from({ length: 1000 }, (_, n) => ({ session: `node${n}`, load: { running: n % 9, waiting: 0, at: 0 } })),
   );
-  const weights = weightsOf(some.map(({ session }, n) => ({ session, weight: n % 5 })));
+  const weights = nodeWeightTable(some.map(({ session }, n) => ({ session, weight: n % 5 })));
   const policies = [randomPolicy, roundRobin(), leastLoadPolicy, prefixAffinity(), weighted(() => weights)];
   const rounds = (act: (n: number) => unknown) => () => {
     for (let n = 0; n < 500; n++) act(n);

@@ -1,21 +1,21 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
-import { readDemand } from '../../../shared/proxy/demand.ts';
+import { readRequirements } from '../../../shared/proxy/read-requirements.ts';
 import type { Candidate } from '../../../shared/routing/candidates.ts';
-import { choose } from '../../../shared/routing/choose.ts';
+import { chooseNode } from '../../../shared/routing/choose.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import { RegionShares } from '../../../shared/routing/policies/by-region.ts';
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
 import { randomPolicy } from '../../../shared/routing/policies/random.ts';
 import { roundRobin } from '../../../shared/routing/policies/round-robin.ts';
 import {
+  availableWeights,
   type ModelShares,
+  modelShares,
   PLAN_HOLDS_MAX_MS,
-  presentWeights,
-  sharesOf,
 } from '../../../shared/routing/region-shares.ts';
-import { requirement, satisfies } from '../../../shared/routing/requirements.ts';
+import { buildRequirement, satisfies } from '../../../shared/routing/requirements.ts';
 import { decideTrust, isTrusted } from '../../../shared/routing/trust.ts';
 import { entry } from './support.ts';
 
@@ -91,10 +91,10 @@ test('a conversation keeps its region, and a small change of shares moves few of
 
 test('a plan is over when its time is, and so is one whose clock was set back', () => {
   const plan = { planner: 'p', sequence: 1, expires_at: NOW, models: { m: { shares: { near: 1 } } } };
-  expect(sharesOf(plan, 'm', NOW - 1)).toBe(plan.models.m);
-  expect(sharesOf(plan, 'm', NOW)).toBeUndefined();
-  expect(sharesOf(plan, 'm', NOW - PLAN_HOLDS_MAX_MS - 1)).toBeUndefined();
-  expect(sharesOf(plan, 'constructor', NOW - 1)).toBeUndefined();
+  expect(modelShares(plan, 'm', NOW - 1)).toBe(plan.models.m);
+  expect(modelShares(plan, 'm', NOW)).toBeUndefined();
+  expect(modelShares(plan, 'm', NOW - PLAN_HOLDS_MAX_MS - 1)).toBeUndefined();
+  expect(modelShares(plan, 'constructor', NOW - 1)).toBeUndefined();
 });
 
 const number = fc.oneof(fc.double({ min: 0, max: 1, noNaN: true }), fc.constantFrom(-1, Number.NaN, Infinity, 1e308));
@@ -107,14 +107,14 @@ const plan: fc.Arbitrary<ModelShares> = fc.record({
 
 test('a share is spread whatever numbers its spill has', () => {
   const spill = { lost: { near: 1e308, middle: 1e308 } };
-  expect([...presentWeights({ shares: { lost: 0.5, near: 0.5 }, spill }, ['middle', 'near'])]).toEqual([0.25, 0.75]);
+  expect([...availableWeights({ shares: { lost: 0.5, near: 0.5 }, spill }, ['middle', 'near'])]).toEqual([0.25, 0.75]);
 });
 
 test('weights are finite and add up to the shares of the plan, whatever is lost', () => {
   fc.assert(
     fc.property(plan, fc.uniqueArray(region, { minLength: 1 }), (one, present) => {
       fc.pre(Object.values(one.shares).every((share) => share <= 1));
-      const weights = presentWeights(one, present);
+      const weights = availableWeights(one, present);
       expect(weights.every((weight) => Number.isFinite(weight) && weight >= 0)).toBe(true);
       const all = Object.values(one.shares).reduce((sum, share) => sum + Math.max(share, 0), 0);
       const total = weights.reduce((sum, weight) => sum + weight, 0);
@@ -165,14 +165,14 @@ test('no plan ever sends a request where trust, residency or requirements forbid
           policies: [{ regions, tiers }],
         });
         const words = require === undefined ? '' : `region=${require}`;
-        const asked = (policyFor: Parameters<typeof choose>[1]['policyFor']) =>
-          choose(
+        const asked = (policyFor: Parameters<typeof chooseNode>[1]['policyFor']) =>
+          chooseNode(
             index,
             {
               request: { ...REQUEST, session },
               fallbacks: [],
               trust,
-              demand: readDemand((name) => (name === 'x-otela-require' && words !== '' ? words : null), {}),
+              demand: readRequirements((name) => (name === 'x-otela-require' && words !== '' ? words : null), {}),
               policyFor,
               lostLatelyMs: 10_000,
               now: NOW,
@@ -187,7 +187,7 @@ test('no plan ever sends a request where trust, residency or requirements forbid
         expect(there !== undefined && isTrusted(trust, there)).toBe(true);
         if (regions !== undefined) expect(regions).toContain(chosen.node.region);
         if (require !== undefined && there !== undefined)
-          expect(satisfies(there, [requirement('region', '=', require)], 'm', NOW)).toBe(true);
+          expect(satisfies(there, [buildRequirement('region', '=', require)], 'm', NOW)).toBe(true);
       },
     ),
     { numRuns: 2_000 },

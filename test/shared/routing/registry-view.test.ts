@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
-import { RegistryNews } from '../../../shared/routing/registry-news.ts';
+import { RegistryChanges } from '../../../shared/routing/registry-changes.ts';
 import { modelsView, nodesView, parseFilter, providersView } from '../../../shared/routing/registry-view.ts';
 import { RequirementError } from '../../../shared/routing/requirements.ts';
 import { entry } from './support.ts';
@@ -64,7 +64,7 @@ test('who watches nodes with time left is told when a node has too little of it,
   const ends_at = new Date(3_600_000).toISOString();
   nodes.put(entry('a', { job: { id: '7', ends_at } }));
   const view = { tag: '1', nodes };
-  const news = new RegistryNews(() => view, 'nodes', parseFilter([['time_left>', '30m']]));
+  const news = new RegistryChanges(() => view, 'nodes', parseFilter([['time_left>', '30m']]));
   expect(news.since(0)).toMatch(/^event: snapshot\n.*\ndata: .*"session":"a"/);
   expect(news.since(1_799_000)).not.toContain('event: ');
   expect(news.since(1_801_000)).toContain('event: gone\n');

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { NO_DEMAND, poolFor, untried } from '../../../shared/routing/candidates.ts';
+import { candidatePool, NO_REQUIREMENTS, withoutTried } from '../../../shared/routing/candidates.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import {
   decideTrust,
@@ -11,7 +11,7 @@ import {
   readProviderList,
   type Trust,
   type TrustedNode,
-  type TrustQuestion,
+  type TrustInput,
   trustsNobody,
 } from '../../../shared/routing/trust.ts';
 import { entry } from './support.ts';
@@ -48,7 +48,7 @@ const node: fc.Arbitrary<TrustedNode> = fc
     region,
     tier,
   }));
-const question: fc.Arbitrary<TrustQuestion> = fc.record({
+const question: fc.Arbitrary<TrustInput> = fc.record({
   own: fc.constant('local'),
   lists: fc.array(list, { maxLength: 3 }),
   defaults: fc.oneof(fc.constant('admitted' as const), fc.array(id, { maxLength: 4 })),
@@ -61,10 +61,7 @@ function plain(text: string): string {
 }
 
 /** What the product promises, written without the code's sets. */
-function promised(
-  { lists, defaults, deleted, policies }: TrustQuestion,
-  { provider, issuer, region, tier }: TrustedNode,
-) {
+function promised({ lists, defaults, deleted, policies }: TrustInput, { provider, issuer, region, tier }: TrustedNode) {
   const name = provider.split('@')[0] ?? '';
   const own = issuer === 'local';
   const known = own ? name : `${name}@${issuer}`;
@@ -96,7 +93,7 @@ test('a node may see a request exactly when every list names its provider and ev
 });
 
 test('one more list, policy or deletion never lets a node in that was out, unless no list spoke before', () => {
-  const allowed = (asked: TrustQuestion, one: TrustedNode) => isTrusted(decideTrust(asked), one);
+  const allowed = (asked: TrustInput, one: TrustedNode) => isTrusted(decideTrust(asked), one);
   fc.assert(
     fc.property(question, node, fc.array(id, { maxLength: 4 }), policy, id, (asked, one, ids, rule, gone) => {
       const speaks = asked.lists.some((given) => given !== undefined);
@@ -195,7 +192,7 @@ test('no candidate is ever outside the set, tried before, or left out for nothin
       });
       const tried = new Set(before.map((n) => `s${n}`));
       const trust = decideTrust(asked);
-      const pool = poolFor(index.model('m'), trust, NO_DEMAND, 0);
+      const pool = candidatePool(index.model('m'), trust, NO_REQUIREMENTS, 0);
       for (const [suspected, list] of [
         [false, pool.ready],
         [true, pool.suspected],
@@ -204,7 +201,7 @@ test('no candidate is ever outside the set, tried before, or left out for nothin
           const open = one.suspected === suspected && !tried.has(`s${n}`);
           return open && promised(asked, one.node) ? [`s${n}`] : [];
         });
-        const chosen = untried(list, tried).map(({ session }) => session);
+        const chosen = withoutTried(list, tried).map(({ session }) => session);
         expect(chosen.sort()).toEqual(expected.sort());
       }
     }),

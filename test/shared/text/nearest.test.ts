@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { nearest, nearestNames } from '../../../shared/text/nearest.ts';
+import { nearestName, nearestNames } from '../../../shared/text/nearest.ts';
 import { costBeside, readOnce } from '../../support/cost.ts';
 
 test.each([
@@ -10,7 +10,7 @@ test.each([
   ['weather', ['start', 'status'], undefined],
   ['anything', [], undefined],
 ])('%j among %j is %j', (name, known, meant) => {
-  expect(nearest(name, known)).toBe(meant);
+  expect(nearestName(name, known)).toBe(meant);
 });
 
 test('names are ranked, the nearest first, however far they are', () => {
@@ -26,7 +26,7 @@ test('a name of any length is answered without a comparison of its letters', () 
   const names = Array.from({ length: 100 }, (_, n) => `name-${n}`);
   // One comparison would take as many steps as it has letters, for each letter of each name.
   const ratio = costBeside(
-    () => nearest(long, names),
+    () => nearestName(long, names),
     () => readOnce(Buffer.from(long)),
   );
   expect(ratio).toBeLessThan(5);

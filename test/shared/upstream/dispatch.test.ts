@@ -2,14 +2,14 @@ import { describe, expect, it } from 'vitest';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import type { AttemptFailure } from '../../../shared/upstream/attempt.ts';
 import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-error.ts';
-import { type Choice, type DispatchHost, dispatch } from '../../../shared/upstream/dispatch.ts';
+import { type DispatchHost, type DispatchTarget, dispatch } from '../../../shared/upstream/dispatch.ts';
 import { type ResponseStream, startResponse } from '../../../shared/upstream/response.ts';
 
 /** What a node does with an attempt: an engine's status, or how its path fails. */
 type Deed = number | AttemptFailure;
 
 /** Nodes a, b, c… are asked in this order; `log` tells what was asked of whom and what came of it. */
-class Side implements DispatchHost<Choice, ResponseStream> {
+class Side implements DispatchHost<DispatchTarget, ResponseStream> {
   readonly log: string[] = [];
   readonly accepts: number[] = [];
   readonly cancelled: string[] = [];
@@ -26,11 +26,11 @@ class Side implements DispatchHost<Choice, ResponseStream> {
     this.deeds = deeds;
   }
 
-  choose(tried: ReadonlySet<string>): Choice | undefined {
+  choose(tried: ReadonlySet<string>): DispatchTarget | undefined {
     const left = Object.keys(this.deeds).filter((name) => !tried.has(name));
     return left[0] === undefined ? undefined : { node: { session: left[0] }, others: left.length > 1 };
   }
-  attempt({ node }: Choice, { number, acceptMs }: { number: number; acceptMs: number }) {
+  attempt({ node }: DispatchTarget, { number, acceptMs }: { number: number; acceptMs: number }) {
     this.log.push(`${number}:${node.session}`);
     this.accepts.push(acceptMs);
     const deed = this.deeds[node.session] ?? 200;
@@ -51,10 +51,10 @@ class Side implements DispatchHost<Choice, ResponseStream> {
       cancel: () => void this.cancelled.push(session),
     };
   }
-  onFailure({ node }: Choice, code: AttemptFailure): void {
+  onFailure({ node }: DispatchTarget, code: AttemptFailure): void {
     this.log.push(`${node.session} ${code}`);
   }
-  onEnd({ node }: Choice, ending: string): void {
+  onEnd({ node }: DispatchTarget, ending: string): void {
     this.log.push(`${node.session} is ${ending}`);
   }
   mayRetry(): boolean {

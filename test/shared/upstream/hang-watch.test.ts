@@ -1,10 +1,10 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { PeerEvidence } from '../../../shared/routing/hang/hang-detector.ts';
 import type { HangSuspicion } from '../../../shared/routing/hang/hang-suspicion.ts';
-import { acceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
+import { newAcceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
 import type { AttemptFailure, AttemptRequest } from '../../../shared/upstream/attempt.ts';
 import { HangWatch } from '../../../shared/upstream/hang-watch.ts';
-import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
+import { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
 
@@ -22,7 +22,7 @@ class Node {
   readonly told: (HangSuspicion | undefined)[] = [];
   readonly pauses: number[] = [];
   readonly overs: (AttemptFailure | undefined)[] = [];
-  readonly #upstreams = new Set<UpstreamStream>();
+  readonly #upstreams = new Set<OutboundAttempt>();
   readonly watch: HangWatch;
   #streams = 0;
 
@@ -42,13 +42,13 @@ class Node {
   }
 
   /** A request that the engine has. Undefined: it was not let in. */
-  ask(more: Partial<AttemptRequest> = {}): UpstreamStream | undefined {
+  ask(more: Partial<AttemptRequest> = {}): OutboundAttempt | undefined {
     const request = { endpoint: CHAT, movable: true, streaming: true, acceptMs: 1_000, answerOffset: 0, ...more };
     if (!this.watch.admits(request as AttemptRequest)) return undefined;
-    const upstream = new UpstreamStream(++this.#streams, { edits: [], headers: [], ...request } as never, null, {
+    const upstream = new OutboundAttempt(++this.#streams, { edits: [], headers: [], ...request } as never, null, {
       now: () => this.now,
       patientNow: () => this.now,
-      accepts: acceptTimeout(),
+      accepts: newAcceptTimeout(),
       onFirstByte: (one) => this.watch.onFirstByte(one),
       onOver: (one, failure) => {
         this.#upstreams.delete(one);
@@ -66,7 +66,7 @@ class Node {
     return upstream;
   }
 
-  data(upstream: UpstreamStream | undefined, { offset = 0, status = 200 } = {}): void {
+  data(upstream: OutboundAttempt | undefined, { offset = 0, status = 200 } = {}): void {
     if (upstream === undefined) throw new Error('it was not let in');
     const { stream } = upstream;
     upstream.onFrame({ type: 'head', stream, status, engineTenths: 1, headers: [] });

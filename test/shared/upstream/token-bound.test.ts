@@ -1,6 +1,6 @@
 /** What a node can charge for one attempt, whatever it reports. */
 import { expect, it } from 'vitest';
-import { cutToBound, tokenBound, UNSEEN_TOKENS_MAX } from '../../../shared/upstream/token-bound.ts';
+import { clampToBound, tokenBound, UNSEEN_TOKENS_MAX } from '../../../shared/upstream/token-bound.ts';
 import { NO_USAGE } from '../../../shared/wire/usage.ts';
 
 const CHAT = { path: '/v1/chat/completions' };
@@ -39,9 +39,9 @@ it('a report above the bound, or above what came of the answer, is cut and told;
     cached: prompt,
     reasoning: completion,
   });
-  expect(cutToBound(said(100, 50_000), bound, 50_000)).toEqual({ usage: said(100, 50_000), over: false });
-  expect(cutToBound(said(1e15, 7), bound, undefined)).toEqual({ usage: said(100, 7), over: true });
-  expect(cutToBound(said(1, 1e15), bound, undefined)).toEqual({ usage: said(1, 50_000), over: true });
-  expect(cutToBound(said(1, 60_000), bound, 1e6)).toEqual({ usage: said(1, 50_000), over: true });
-  expect(cutToBound(said(1, 1e15), bound, 10)).toEqual({ usage: said(1, 10 + UNSEEN_TOKENS_MAX), over: true });
+  expect(clampToBound(said(100, 50_000), bound, 50_000)).toEqual({ usage: said(100, 50_000), over: false });
+  expect(clampToBound(said(1e15, 7), bound, undefined)).toEqual({ usage: said(100, 7), over: true });
+  expect(clampToBound(said(1, 1e15), bound, undefined)).toEqual({ usage: said(1, 50_000), over: true });
+  expect(clampToBound(said(1, 60_000), bound, 1e6)).toEqual({ usage: said(1, 50_000), over: true });
+  expect(clampToBound(said(1, 1e15), bound, 10)).toEqual({ usage: said(1, 10 + UNSEEN_TOKENS_MAX), over: true });
 });

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { GpuShare, type ShareOfOne } from '../../../shared/usage/gpu-share.ts';
+import { GpuShare, type RequestGpuShare } from '../../../shared/usage/gpu-share.ts';
 
 test('a request alone has the whole node, two at once have half of it each', () => {
   const share = new GpuShare();
@@ -18,8 +18,8 @@ test('the shares of all requests are the time in which the node worked, times it
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
       const share = new GpuShare();
-      const running: ShareOfOne[] = [];
-      const ended: ShareOfOne[] = [];
+      const running: RequestGpuShare[] = [];
+      const ended: RequestGpuShare[] = [];
       let [now, busy] = [0, 0];
       for (const { wait, end, which } of steps) {
         now += wait;

@@ -1,15 +1,15 @@
 /** Reports become records: each attempt one, and what an agent may forget is what nobody waits for any more. */
 import { describe, expect, it } from 'vitest';
-import { acceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
-import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
-import { Settlement } from '../../../shared/usage/settlement.ts';
+import { newAcceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
+import { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
+import { UsageSettlement } from '../../../shared/usage/settlement.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
 import { NO_USAGE } from '../../../shared/wire/usage.ts';
 
 const USAGE = { ...NO_USAGE, prompt: 1, completion: 2, complete: true };
 
-function upstreamOf(stream: number): UpstreamStream {
+function upstreamOf(stream: number): OutboundAttempt {
   const request = {
     requestId: `req-${stream}`,
     attempt: 1,
@@ -26,10 +26,10 @@ function upstreamOf(stream: number): UpstreamStream {
     acceptMs: 1_000,
     bodyLength: 0,
   };
-  return new UpstreamStream(stream, request, null, {
+  return new OutboundAttempt(stream, request, null, {
     now: () => 0,
     patientNow: () => 0,
-    accepts: acceptTimeout(),
+    accepts: newAcceptTimeout(),
     onOver: () => {},
     onFirstByte: () => {},
     renumber: () => stream,
@@ -48,7 +48,7 @@ const namedReport = (stream: number, named: number) => ({ stream, usage: USAGE, 
 
 describe('what may have been counted before', () => {
   it('is given out once in a second, with all that came meanwhile; everything else at once', () => {
-    const settlement = new Settlement('s');
+    const settlement = new UsageSettlement('s');
     settlement.named(namedReport(1, 1), undefined, 5_000);
     expect(settlement.due).toBe(0);
     expect(settlement.take(5_000).streams).toEqual([1]);
@@ -71,7 +71,7 @@ describe('what may have been counted before', () => {
   });
 
   it('does not wait for a clock that was set back', () => {
-    const settlement = new Settlement('s');
+    const settlement = new UsageSettlement('s');
     settlement.named(namedReport(1, 1), undefined, 5_000_000);
     settlement.take(5_000_000);
     settlement.named(namedReport(2, 2), undefined, 1_000_000);
@@ -79,7 +79,7 @@ describe('what may have been counted before', () => {
   });
 
   it('waits for nothing where there is no later', () => {
-    const settlement = new Settlement('s');
+    const settlement = new UsageSettlement('s');
     settlement.named(namedReport(1, 1), undefined, 5_000);
     settlement.take(5_000);
     settlement.named(namedReport(2, 2), undefined, 5_001);
@@ -89,7 +89,7 @@ describe('what may have been counted before', () => {
 
 describe('a report that is said again by name', () => {
   it('is of the upstream that goes on: its agent keeps the rest of the answer until that is over', () => {
-    const settlement = new Settlement('s');
+    const settlement = new UsageSettlement('s');
     const open = upstreamOf(7);
     settlement.named(namedReport(7, 7), open, 5_000);
     const { records, streams } = settlement.take(5_000);
@@ -100,7 +100,7 @@ describe('a report that is said again by name', () => {
   });
 
   it('is waited for no more where its attempt ended under another number before it went on', () => {
-    const settlement = new Settlement('s');
+    const settlement = new UsageSettlement('s');
     const [before, after] = [upstreamOf(7), upstreamOf(7)];
     before.connect(silentLink());
     settlement.ended(before, 'lost', 4_000);
@@ -111,7 +111,7 @@ describe('a report that is said again by name', () => {
   });
 
   it('is not of another one that goes by its number', () => {
-    const settlement = new Settlement('s');
+    const settlement = new UsageSettlement('s');
     settlement.named(namedReport(7, 8), upstreamOf(7), 5_000);
     const { records, streams } = settlement.take(5_000);
     expect([records.map(({ requestId }) => requestId), streams]).toEqual([['req-8'], [7]]);
@@ -119,7 +119,7 @@ describe('a report that is said again by name', () => {
 });
 
 it('what an agent used before it was killed is estimated at once: no report of it comes', () => {
-  const settlement = new Settlement('s');
+  const settlement = new UsageSettlement('s');
   for (const [stream, failure] of [
     [7, 'gone'],
     [8, 'lost'],

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { WireError } from '../../../shared/wire/error.ts';
-import { Incoming } from '../../../shared/wire/incoming.ts';
+import { InboundStream } from '../../../shared/wire/inbound-stream.ts';
 import { STREAM_WINDOW_BYTES, STREAM_WINDOW_MAX_BYTES, WINDOW_POOL_BYTES } from '../../../shared/wire/limits.ts';
-import { Outgoing } from '../../../shared/wire/outgoing.ts';
+import { OutboundStream } from '../../../shared/wire/outbound-stream.ts';
 import { WindowPool } from '../../../shared/wire/window-pool.ts';
 
 /** Byte k of the body is k mod 251: a byte at a wrong offset shows. */
@@ -24,8 +24,8 @@ describe('a body on its way', () => {
     );
     fc.assert(
       fc.property(fc.array(step, { maxLength: 200 }), (steps) => {
-        const outgoing = new Outgoing({ tail: 1000 });
-        const incoming = new Incoming();
+        const outgoing = new OutboundStream({ tail: 1000 });
+        const incoming = new InboundStream();
         const pool = new WindowPool();
         let pushed = 0;
         let expected = 0;
@@ -69,8 +69,8 @@ describe('a body on its way', () => {
   });
 
   test('a reader that does not read stops the sender after one window', () => {
-    const outgoing = new Outgoing();
-    const incoming = new Incoming();
+    const outgoing = new OutboundStream();
+    const incoming = new InboundStream();
     const pool = new WindowPool();
     for (let sent = 0; sent < 200; sent++) {
       if (outgoing.unsent < STREAM_WINDOW_BYTES) outgoing.push(new Uint8Array(64 * 1024));
@@ -83,8 +83,8 @@ describe('a body on its way', () => {
   });
 
   test('the window grows for a reader that keeps up, to its bound and no further', () => {
-    const outgoing = new Outgoing({ tail: 0 });
-    const incoming = new Incoming();
+    const outgoing = new OutboundStream({ tail: 0 });
+    const incoming = new InboundStream();
     const pool = new WindowPool();
     let widest = 0;
     for (let i = 0; i < 2000; i++) {
@@ -104,7 +104,7 @@ describe('a body on its way', () => {
   });
 
   test('acknowledged bytes are released, but for the tail that a new object may ask for', () => {
-    const outgoing = new Outgoing({ tail: 1000 });
+    const outgoing = new OutboundStream({ tail: 1000 });
     for (let i = 0; i < 100; i++) {
       outgoing.push(body(i * 4000, 4000));
       outgoing.take(4000);
@@ -117,7 +117,7 @@ describe('a body on its way', () => {
   });
 
   test('small pieces that wait together are sent together', () => {
-    const outgoing = new Outgoing();
+    const outgoing = new OutboundStream();
     for (let i = 0; i < 20; i++) outgoing.push(body(i * 200, 200));
     expect(outgoing.take(65_536)).toEqual({ offset: 0, bytes: body(0, 4000) });
     outgoing.push(body(4000, 200));
@@ -127,14 +127,14 @@ describe('a body on its way', () => {
   });
 
   test('lies about offsets are errors: a gap, an end too early, credit for what was never sent, more than was granted', () => {
-    const incoming = new Incoming();
+    const incoming = new InboundStream();
     expect(() => incoming.accept(5, body(5, 1))).toThrow(WireError);
     incoming.accept(0, body(0, 10));
     expect(() => incoming.end(11)).toThrow(WireError);
     expect(() => incoming.accept(10, new Uint8Array(STREAM_WINDOW_BYTES))).toThrow(/granted/);
     incoming.end(10);
     expect(() => incoming.accept(10, body(10, 1))).toThrow(WireError);
-    const outgoing = new Outgoing();
+    const outgoing = new OutboundStream();
     outgoing.push(body(0, 10));
     outgoing.take(5);
     expect(() => outgoing.credit(6, 100)).toThrow(WireError);

@@ -3,9 +3,9 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
-import { Incoming } from '../../../shared/wire/incoming.ts';
+import { InboundStream } from '../../../shared/wire/inbound-stream.ts';
 import { Link } from '../../../shared/wire/link.ts';
-import { Outgoing } from '../../../shared/wire/outgoing.ts';
+import { OutboundStream } from '../../../shared/wire/outbound-stream.ts';
 import { WindowPool } from '../../../shared/wire/window-pool.ts';
 
 const WINDOW = 1024 * 1024;
@@ -15,8 +15,8 @@ const STREAMS = [1, 2, 3] as const;
 
 /** A stream at its receiver, and what of its held bytes this socket gets credit for, by plain arithmetic. */
 interface Held {
-  incoming: Incoming;
-  outgoing: Outgoing;
+  incoming: InboundStream;
+  outgoing: OutboundStream;
   own: number;
   foreign: number;
 }
@@ -37,8 +37,8 @@ function bench() {
   const [sender, receiver] = [new Link(port(to), windows, meter()), new Link(port(back), windows, meter())];
   const streams = new Map<number, Held>();
   for (const stream of STREAMS) {
-    const outgoing = new Outgoing();
-    streams.set(stream, { incoming: new Incoming(), outgoing, own: 0, foreign: 0 });
+    const outgoing = new OutboundStream();
+    streams.set(stream, { incoming: new InboundStream(), outgoing, own: 0, foreign: 0 });
     sender.attach(stream, { outgoing, ending: () => [] });
   }
   const pool = new WindowPool();

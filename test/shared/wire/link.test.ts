@@ -4,7 +4,7 @@ import { FrameMeter, UNSENT_MAX_BYTES } from '../../../shared/wire/frame-limits.
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES, STREAM_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
-import { Outgoing } from '../../../shared/wire/outgoing.ts';
+import { OutboundStream } from '../../../shared/wire/outbound-stream.ts';
 
 /** A link whose messages are caught and whose turns are taken by hand. */
 function caught(windows = { send: 4 * 1024 * 1024, receive: 4 * 1024 * 1024 }) {
@@ -37,14 +37,14 @@ function framesOf(messages: Uint8Array[]): Frame[] {
   return frames;
 }
 
-function sender(outgoing: Outgoing, stream: number) {
+function sender(outgoing: OutboundStream, stream: number) {
   return { outgoing, ending: (): Frame[] => [{ type: 'end', stream, offset: outgoing.length }] };
 }
 
 describe('a link', () => {
   test('puts the frames of one turn into one message, control frames first, the end behind the data', () => {
     const { link, turn } = caught();
-    const outgoing = new Outgoing();
+    const outgoing = new OutboundStream();
     link.attach(7, sender(outgoing, 7));
     outgoing.push(new Uint8Array(10));
     outgoing.finish();
@@ -58,7 +58,7 @@ describe('a link', () => {
   test('holds frames back while the socket is busy and sends them merged when it drains', () => {
     const { link, turn, state } = caught();
     state.busy = true;
-    const outgoing = new Outgoing();
+    const outgoing = new OutboundStream();
     link.attach(1, sender(outgoing, 1));
     for (let i = 0; i < 5; i++) {
       outgoing.push(new Uint8Array(100));
@@ -72,8 +72,8 @@ describe('a link', () => {
 
   test('a short body goes before a long one', () => {
     const { link, turn } = caught();
-    const long = new Outgoing();
-    const short = new Outgoing();
+    const long = new OutboundStream();
+    const short = new OutboundStream();
     for (let i = 0; i < 16; i++) long.push(new Uint8Array(64 * 1024));
     long.credit(0, 4 * 1024 * 1024);
     short.push(new Uint8Array(10));
@@ -88,12 +88,12 @@ describe('a link', () => {
   test('the socket window bounds all streams together, its last part is for small ones; a body without bytes still ends', () => {
     const { link, turn } = caught({ send: 100_000, receive: 1 });
     const bodies = [1, 2, 3].map((stream) => {
-      const outgoing = new Outgoing();
+      const outgoing = new OutboundStream();
       outgoing.push(new Uint8Array(STREAM_WINDOW_BYTES));
       link.attach(stream, sender(outgoing, stream));
       return outgoing;
     });
-    const empty = new Outgoing();
+    const empty = new OutboundStream();
     empty.finish();
     link.attach(4, sender(empty, 4));
     const frames = framesOf(turn());
@@ -101,7 +101,7 @@ describe('a link', () => {
     expect(sent).toBe(87_500);
     expect(frames.some((frame) => frame.type === 'end' && frame.stream === 4)).toBe(true);
     expect(bodies.every((outgoing) => outgoing.unsent > 0)).toBe(true);
-    const token = new Outgoing();
+    const token = new OutboundStream();
     token.push(new Uint8Array(200));
     link.attach(5, sender(token, 5));
     expect(framesOf(turn()).map((frame) => 'stream' in frame && frame.stream)).toEqual([5]);
@@ -109,7 +109,7 @@ describe('a link', () => {
 
   test('a peer that sends more than the socket was granted is an error', () => {
     const out = caught({ send: 1_000_000, receive: 0 });
-    const outgoing = new Outgoing();
+    const outgoing = new OutboundStream();
     outgoing.push(new Uint8Array(1001));
     out.link.attach(1, sender(outgoing, 1));
     const strict = caught({ send: 0, receive: 1000 });
@@ -120,7 +120,7 @@ describe('a link', () => {
   test('credit for the socket comes back when half of what is free was consumed, and not before', () => {
     const { link, turn } = caught({ send: 0, receive: 1000 });
     const other = caught({ send: 1000, receive: 1 });
-    const outgoing = new Outgoing();
+    const outgoing = new OutboundStream();
     outgoing.push(new Uint8Array(600));
     other.link.attach(1, sender(outgoing, 1));
     for (const message of other.turn()) link.receive(message, () => {});
@@ -137,14 +137,14 @@ describe('a link', () => {
     const window = 4 * 1024 * 1024;
     const near = caught({ send: 0, receive: window });
     const far = caught({ send: window, receive: 1 });
-    const stalled = new Outgoing();
+    const stalled = new OutboundStream();
     stalled.push(new Uint8Array(3 * 1024 * 1024));
     stalled.credit(0, 3 * 1024 * 1024);
     far.link.attach(1, sender(stalled, 1));
     for (const message of far.turn()) near.link.receive(message, () => {});
     expect(near.link.buffered).toBe(3 * 1024 * 1024);
     for (let stream = 2; stream < 60; stream++) {
-      const outgoing = new Outgoing();
+      const outgoing = new OutboundStream();
       outgoing.push(new Uint8Array(200 * 1024));
       far.link.attach(stream, sender(outgoing, stream));
       for (const message of far.turn()) {
@@ -160,7 +160,7 @@ describe('a link', () => {
 
   test.each([1, 4, 8, 15, 16])('the end stays behind a body of %i full frames, wherever messages begin', (frames) => {
     const { link, turn } = caught();
-    const outgoing = new Outgoing();
+    const outgoing = new OutboundStream();
     outgoing.credit(0, 4 * 1024 * 1024);
     for (let n = 0; n < frames; n++) outgoing.push(new Uint8Array(64 * 1024));
     outgoing.finish();
@@ -177,7 +177,7 @@ describe('a link', () => {
   test('a window of any size is used up without a frame that carries nothing', () => {
     for (const send of [65_537, 100_003, 1_227_601]) {
       const { link, turn } = caught({ send, receive: 1 });
-      const outgoing = new Outgoing();
+      const outgoing = new OutboundStream();
       outgoing.credit(0, 4 * 1024 * 1024);
       outgoing.push(new Uint8Array(2 * 1024 * 1024));
       link.attach(1, sender(outgoing, 1));
@@ -200,7 +200,7 @@ describe('a link', () => {
   test('the end of a body never overtakes its last bytes, wherever messages are full', () => {
     for (const length of [200_000, 262_000, 262_144, 262_200, 300_000, 524_288, 600_000]) {
       const { link, turn } = caught();
-      const outgoing = new Outgoing();
+      const outgoing = new OutboundStream();
       outgoing.credit(0, 4 * 1024 * 1024);
       for (let at = 0; at < length; at += 65_536) outgoing.push(new Uint8Array(Math.min(65_536, length - at)));
       outgoing.finish();
@@ -214,7 +214,7 @@ describe('a link', () => {
 
   test('counters saved when no stream was open continue on a new link', () => {
     const first = caught({ send: 500, receive: 500 });
-    const outgoing = new Outgoing();
+    const outgoing = new OutboundStream();
     outgoing.push(new Uint8Array(300));
     outgoing.finish();
     first.link.attach(1, sender(outgoing, 1));

@@ -3,17 +3,17 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { statusCommand } from '../../../factory/cli/status.ts';
-import { readConfig } from '../../../factory/config/read.ts';
+import { readFactoryConfig } from '../../../factory/config/read.ts';
 import type { Memory } from '../../../factory/decisions/memory.ts';
-import type { GatewaySource, Heard } from '../../../factory/demand/demand-source.ts';
+import type { DemandReading, GatewaySource } from '../../../factory/demand/demand-source.ts';
 import { Factory } from '../../../factory/life/factory.ts';
 import type { FactoryReport } from '../../../shared/factory/exchange.ts';
 import { atEnd } from '../processes.ts';
-import { StandInLauncher } from './stand-in-launcher.ts';
+import { MockLauncher } from './mock-launcher.ts';
 
 class StandInGateway implements GatewaySource {
   readonly reports: FactoryReport[] = [];
-  heard: Heard = { demand: new Map(), nodes: [] };
+  heard: DemandReading = { demand: new Map(), nodes: [] };
   news: () => void = () => {};
   open(changed: () => void): void {
     this.news = changed;
@@ -21,7 +21,7 @@ class StandInGateway implements GatewaySource {
   report(report: FactoryReport): void {
     this.reports.push(report);
   }
-  latest(): Heard {
+  latest(): DemandReading {
     return this.heard;
   }
   fault(): undefined {}
@@ -30,7 +30,7 @@ class StandInGateway implements GatewaySource {
 
 export class FactorySite {
   readonly configPath: string;
-  readonly launcher = new StandInLauncher();
+  readonly launcher = new MockLauncher();
 
   constructor(text: string) {
     const directory = mkdtempSync(join(tmpdir(), 'otela-factory-'));
@@ -44,7 +44,7 @@ export class FactorySite {
     const lines: string[] = [];
     const factory = new Factory({
       configPath: this.configPath,
-      config: readConfig(this.configPath),
+      config: readFactoryConfig(this.configPath),
       gateway,
       log: (line) => void lines.push(line),
       launcherFor: () => launcher,
@@ -59,7 +59,7 @@ export class FactorySite {
   }
 
   get state(): string {
-    return readConfig(this.configPath).state;
+    return readFactoryConfig(this.configPath).state;
   }
 
   remember(change: (memory: Memory) => void): void {

@@ -5,7 +5,7 @@
 import { parseConfig } from '../../../factory/config/read.ts';
 import type { FactoryConfig } from '../../../factory/config/schema.ts';
 import type { Memory } from '../../../factory/decisions/memory.ts';
-import type { RoundParts, RoundResult } from '../../../factory/life/round.ts';
+import type { RoundDependencies, RoundResult } from '../../../factory/life/round.ts';
 import { seeded } from '../random.ts';
 import { type Fault, SimulatedCluster, type SimulatedJob } from './simulator/simulated-cluster.ts';
 import { SimulatedFactory } from './simulator/simulated-factory.ts';
@@ -77,7 +77,7 @@ interface Hours {
 export interface HoursOptions {
   seed: number;
   hours: number;
-  mutant?(parts: RoundParts): RoundParts;
+  mutant?(parts: RoundDependencies): RoundDependencies;
 }
 
 function faultScript(seed: number, until: number): (now: number) => Fault | undefined {

@@ -2,7 +2,7 @@
 import { parseConfig } from '../../../factory/config/read.ts';
 import type { FactoryConfig } from '../../../factory/config/schema.ts';
 import { DRAIN_MAX_MS } from '../../../factory/decisions/stops.ts';
-import type { RoundParts } from '../../../factory/life/round.ts';
+import type { RoundDependencies } from '../../../factory/life/round.ts';
 import { seeded } from '../random.ts';
 import { type Fault, SimulatedCluster } from './simulator/simulated-cluster.ts';
 import { SimulatedFactory } from './simulator/simulated-factory.ts';
@@ -67,7 +67,7 @@ export interface DayOptions {
   hours?: number;
   /** All engines fail at their start. */
   broken?: boolean;
-  mutant?(parts: RoundParts): RoundParts;
+  mutant?(parts: RoundDependencies): RoundDependencies;
 }
 
 export interface Day {

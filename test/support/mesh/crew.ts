@@ -1,7 +1,7 @@
 /** Starts processes of members and talks to them. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
-import type { Verdict } from '../../../shared/gossip/types.ts';
+import type { PathVerdict } from '../../../shared/gossip/types.ts';
 import { patience } from '../patience.ts';
 import { atEnd } from '../processes.ts';
 import { NODE, ROOT } from '../where.ts';
@@ -16,7 +16,10 @@ export class CrewProcess {
   #output = '';
 
   /** `prefix`: e.g. `ip netns exec HOST`. `relay`: the gateway's answer to one of these members that asks about a session. */
-  constructor(prefix: readonly string[] = [], relay: (session: string) => Promise<Verdict> = async () => 'unknown') {
+  constructor(
+    prefix: readonly string[] = [],
+    relay: (session: string) => Promise<PathVerdict> = async () => 'unknown',
+  ) {
     const [file = NODE, ...args] = [...prefix, NODE, join(ROOT, 'test/support/mesh/process.ts')];
     this.child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] });
     this.child.setMaxListeners(0); // one for each question that waits

@@ -5,7 +5,7 @@ import { Mesh, type MeshOptions } from '../../../agent/mesh/mesh.ts';
 import type { Lifecycle } from '../../../shared/lattice/node.ts';
 import { encodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
-import { Replica } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { openTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
 import type { Update } from '../../../shared/lattice/update.ts';
 
@@ -16,7 +16,7 @@ export interface MemberOptions {
   host?: string;
   listen: MeshOptions['listen'];
   peers?: readonly string[];
-  replica?: Replica;
+  replica?: RegistryReplica;
   /** Published instead of those that it listens at. */
   addresses?: readonly string[];
   /** Published: it relays. */
@@ -42,7 +42,8 @@ export class Member {
       key: this.key,
       ticket: this.ticket,
       host: this.#host,
-      replica: options.replica ?? new Replica({ crypto: nodeCrypto, accepts: (issuer) => issuer === options.issuer }),
+      replica:
+        options.replica ?? new RegistryReplica({ crypto: nodeCrypto, accepts: (issuer) => issuer === options.issuer }),
       crypto: nodeCrypto,
       issuerName: () => undefined,
       listen: options.listen,

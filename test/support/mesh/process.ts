@@ -1,7 +1,7 @@
 /** Some members in one process, driven over IPC: `crew.ts` starts it. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Verdict } from '../../../shared/gossip/types.ts';
-import type { Replica } from '../../../shared/lattice/replica.ts';
+import type { PathVerdict } from '../../../shared/gossip/types.ts';
+import type { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { seeded } from '../random.ts';
 import { Member } from './member.ts';
 import { answerSchema, type Command, commandSchema, type MemberSpec, type Reply, type Sighting } from './protocol.ts';
@@ -36,10 +36,10 @@ function watch(member: Member, index: number): void {
 }
 
 /** Questions to the gateway's stand-in that wait for their answers. */
-const questions = new Map<number, (verdict: Verdict) => void>();
+const questions = new Map<number, (verdict: PathVerdict) => void>();
 let lastQuestion = 0;
 
-function askRelay(session: string): Promise<Verdict> {
+function askRelay(session: string): Promise<PathVerdict> {
   const question = ++lastQuestion;
   return new Promise((resolve) => {
     questions.set(question, resolve);
@@ -49,7 +49,13 @@ function askRelay(session: string): Promise<Verdict> {
 
 type Open = Extract<Command, { do: 'open' }>;
 
-async function add(index: number, spec: MemberSpec, command: Open, port = 0, replica?: Replica): Promise<Member> {
+async function add(
+  index: number,
+  spec: MemberSpec,
+  command: Open,
+  port = 0,
+  replica?: RegistryReplica,
+): Promise<Member> {
   const random = seeded(command.seed * 1000 + index);
   const member = new Member({
     issuer: command.issuer,

@@ -1,6 +1,6 @@
 /** An object that shows what its host promises: see test/e2e/standalone/object-contract.test.ts. */
-import { GatewayObject, type ObjectHandlers } from '../../../gateway/gateway-object.ts';
-import type { ObjectContext, ObjectNamespace, ObjectSocket } from '../../../gateway/object-context.ts';
+import { GatewayObject, type ObjectHandlers } from '../../../gateway/platform/gateway-object.ts';
+import type { ObjectContext, ObjectNamespace, ObjectSocket } from '../../../gateway/platform/object-context.ts';
 
 type Answer = number | string | boolean | null | (number | string)[];
 

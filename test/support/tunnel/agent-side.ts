@@ -1,19 +1,19 @@
 /** A real agent's tunnel and engine with the gateway's end in the test's hands. */
 import { openTunnel } from '../../../agent/tunnel/tunnel.ts';
-import type { Refusal, Tunnel, TunnelOptions } from '../../../agent/tunnel/types.ts';
+import type { Tunnel, TunnelOptions, TunnelRefusal } from '../../../agent/tunnel/types.ts';
 import { type Engine, startEngine } from '../engine.ts';
-import { MODEL } from '../house.ts';
 import { atEnd } from '../processes.ts';
+import { MODEL } from '../test-cluster.ts';
 import { HandGateway, type HandSocket } from './hand-gateway.ts';
 import { TestIssuer, wordsOf } from './identities.ts';
-import { nodeRecord } from './workshop.ts';
+import { nodeRecord } from './tunnel-bench.ts';
 
 interface AgentSide {
   gateway: HandGateway;
   engine: Engine;
   tunnel: Tunnel;
   log: string[];
-  refusals: Refusal[];
+  refusals: TunnelRefusal[];
 }
 
 /** Without the first handshake. */
@@ -21,7 +21,7 @@ export async function startAgentSide(more: Partial<TunnelOptions> = {}, reads?: 
   const [gateway, engine] = await Promise.all([HandGateway.open(), startEngine({ models: [MODEL] })]);
   gateway.reads = reads;
   const log: string[] = [];
-  const refusals: Refusal[] = [];
+  const refusals: TunnelRefusal[] = [];
   const identity = new TestIssuer().identity();
   const tunnel = openTunnel({
     gateway: gateway.url,

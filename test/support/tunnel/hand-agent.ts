@@ -9,7 +9,7 @@ import { FRAMES_HEADER, SOCKET_WINDOW_BYTES } from '../../../shared/wire/limits.
 import { FrameWriter } from '../../../shared/wire/writer.ts';
 import { atEnd, eventually } from '../processes.ts';
 import { type TestIdentity, wordsOf } from './identities.ts';
-import { nodeRecord, type Workshop } from './workshop.ts';
+import { nodeRecord, type TunnelBench } from './tunnel-bench.ts';
 
 type FrameOf<T extends Frame['type']> = Extract<Frame, { type: T }>;
 
@@ -48,10 +48,10 @@ export class HandAgent {
   /** The status of an answer that is no upgrade. */
   readonly refused: Promise<number>;
 
-  constructor(shop: Pick<Workshop, 'url' | 'issuer'>, identity?: TestIdentity);
-  constructor(shop: Pick<Workshop, 'url'>, identity: TestIdentity, reads?: number);
+  constructor(shop: Pick<TunnelBench, 'url' | 'issuer'>, identity?: TestIdentity);
+  constructor(shop: Pick<TunnelBench, 'url'>, identity: TestIdentity, reads?: number);
   constructor(
-    shop: Pick<Workshop, 'url'> & Partial<Pick<Workshop, 'issuer'>>,
+    shop: Pick<TunnelBench, 'url'> & Partial<Pick<TunnelBench, 'issuer'>>,
     identity = shop.issuer?.identity({ cluster: 'testbed' }),
     /** The highest number of a frame that it reads. */
     reads?: number,

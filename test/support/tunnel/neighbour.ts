@@ -1,20 +1,20 @@
 /** An honest node beside those that misbehave: its socket is never lost to what they do. */
 import { expect } from 'vitest';
-import { chatBody } from '../house.ts';
-import type { Bench, Workshop } from './workshop.ts';
+import { chatBody } from '../test-cluster.ts';
+import type { Bench, TunnelBench } from './tunnel-bench.ts';
 
 export class Neighbour {
   readonly bench: Bench;
-  readonly #shop: Workshop;
+  readonly #shop: TunnelBench;
   /** Of its path, as many as the test itself brought about. */
   #connections = 1;
 
-  private constructor(shop: Workshop, bench: Bench) {
+  private constructor(shop: TunnelBench, bench: Bench) {
     this.#shop = shop;
     this.bench = bench;
   }
 
-  static async open(shop: Workshop): Promise<Neighbour> {
+  static async open(shop: TunnelBench): Promise<Neighbour> {
     return new Neighbour(shop, await shop.addNode({ models: ['neighbour'] }));
   }
 

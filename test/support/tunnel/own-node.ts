@@ -1,16 +1,16 @@
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import { endAll } from '../processes.ts';
-import { type Bench, openWorkshop, type Workshop } from './workshop.ts';
+import { type Bench, openTunnelBench, type TunnelBench } from './tunnel-bench.ts';
 
 /** One workshop for a file of tests, and in it a node with a model of its own for each test. */
 export class OwnNode {
-  #shop: Workshop | undefined;
+  #shop: TunnelBench | undefined;
   #bench: Bench | undefined;
   #count = 0;
 
   constructor() {
     beforeAll(async () => {
-      this.#shop = await openWorkshop();
+      this.#shop = await openTunnelBench();
     });
     afterAll(endAll);
     beforeEach(async () => {
@@ -24,7 +24,7 @@ export class OwnNode {
     return `stand-in/${this.#count}`;
   }
 
-  get shop(): Workshop {
+  get shop(): TunnelBench {
     if (this.#shop === undefined) throw new Error('the workshop opens before the first test, not earlier');
     return this.#shop;
   }

@@ -17,11 +17,11 @@ import {
 import { CommandError } from '../../../command.ts';
 import { layoutOf } from '../data/layout.ts';
 import { ACCOUNTS_FILE, appliedMigrations } from '../data/schema-version.ts';
-import { copyDatabases, copyKeys, databasesOf, heldAtOnce } from './copies.ts';
-import { BACKUP_FORM, MANIFEST, type Manifest, manifestSchema, sha256Of } from './manifest.ts';
+import { concurrentCopiesMax, copyDatabases, copyKeys, databasesOf } from './copies.ts';
+import { BACKUP_FORM, type BackupManifest, backupManifestSchema, MANIFEST, sha256Of } from './manifest.ts';
 import { withStaging } from './staging.ts';
 import { linkFiles } from './stored-files.ts';
-import { packed } from './tar.ts';
+import { packTar } from './tar.ts';
 
 const FLAGS = {
   data: { default: './data', value: 'DIR', takes: 'directory', help: 'the data directory' },
@@ -29,7 +29,7 @@ const FLAGS = {
   ...JSON_FLAG,
 } as const satisfies Flags;
 
-export const BACKUP: Command = {
+export const BACKUP_COMMAND: Command = {
   summary: 'a copy of everything a gateway keeps, while it runs',
   examples: `--data DIR --out FILE
 
@@ -64,7 +64,7 @@ async function backupCommand(args: readonly string[]): Promise<number> {
 }
 
 /** The file gets its name only when it is complete and on disk. @throws CommandError */
-async function backUp(directory: string, out: string): Promise<Manifest> {
+async function backUp(directory: string, out: string): Promise<BackupManifest> {
   const { data, layout } = await gatewayData(directory);
   if (await exists(out)) throw new CommandError(`${out} exists; a backup never replaces one`);
   return withStaging(
@@ -73,14 +73,14 @@ async function backUp(directory: string, out: string): Promise<Manifest> {
     async (staging) => {
       const copies = join(staging, 'data');
       const madeAt = new Date();
-      const atOnce = heldAtOnce();
+      const atOnce = concurrentCopiesMax();
       // Twice: the database copies may still refer to a file that is deleted meanwhile, or to one that was added
       // meanwhile.
       const before = await linkFiles(data, copies);
       const databases = await copyDatabases(data, await databasesOf(data, atOnce), copies, atOnce);
       const stored = new Set([...before, ...(await linkFiles(data, copies))]);
       const paths = [...databases, ...stored, ...(await copyKeys(data, copies))];
-      const files: Manifest['files'] = [];
+      const files: BackupManifest['files'] = [];
       // Sequentially, because each needs a descriptor.
       for (const path of paths.sort()) {
         const file = join(copies, path);
@@ -90,7 +90,7 @@ async function backUp(directory: string, out: string): Promise<Manifest> {
       const { version } = program;
       const form = { otela_backup: BACKUP_FORM, version, made_at: madeAt.toISOString(), layout, migrations, files };
       // Parsed as restore will parse it, so that errors are found now.
-      const manifest = manifestSchema.parse(form);
+      const manifest = backupManifestSchema.parse(form);
       const whole = join(staging, 'whole');
       await write(manifest, copies, whole, Math.floor(madeAt.getTime() / 1000));
       await rename(whole, out);
@@ -99,13 +99,13 @@ async function backUp(directory: string, out: string): Promise<Manifest> {
   );
 }
 
-async function write(manifest: Manifest, copies: string, target: string, mtimeS: number): Promise<void> {
+async function write(manifest: BackupManifest, copies: string, target: string, mtimeS: number): Promise<void> {
   const text = Buffer.from(`${JSON.stringify(manifest, null, 1)}\n`);
   const files = [
     { path: MANIFEST, bytes: text.length, content: text },
     ...manifest.files.map(({ path, bytes }) => ({ path, bytes, content: join(copies, path) })),
   ];
-  await pipeline(Readable.from(packed(files, mtimeS)), createGzip(), createWriteStream(target, { mode: 0o600 }));
+  await pipeline(Readable.from(packTar(files, mtimeS)), createGzip(), createWriteStream(target, { mode: 0o600 }));
   const handle = await open(target, 'r');
   await handle.sync();
   await handle.close();

@@ -7,9 +7,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { CommandError } from '../../../command.ts';
 import { LAYOUT_FILE } from '../data/layout.ts';
 import { ACCOUNTS_FILE } from '../data/schema-version.ts';
-import { FOLLOWING_FILE, ROLE_FILE } from '../following/role.ts';
 import { ISSUER_FILES } from '../issuer/issuer-files.ts';
-import { BACKED_UP } from './manifest.ts';
+import { REPLICATION_FILE, ROLE_FILE } from '../replication/role.ts';
+import { BACKUP_PATH_PATTERN } from './manifest.ts';
 
 /** Databases whose snapshots are held together, if the limit of open files allows it. */
 const HELD_MAX = 1_000;
@@ -32,10 +32,10 @@ const STILL_MS = 50;
  * order, nothing is missing at both ends. Records go from the objects of nodes and batches to the hour's and then
  * to the totals in the accounts, which also contain the admitted tokens.
  */
-const ORDER = ['objects/TUNNEL/', 'objects/REGISTRY/', 'objects/BATCH/', 'objects/', FOLLOWING_FILE, ACCOUNTS_FILE];
+const ORDER = ['objects/TUNNEL/', 'objects/REGISTRY/', 'objects/BATCH/', 'objects/', REPLICATION_FILE, ACCOUNTS_FILE];
 
 /** How many databases may be held together. Node has already raised the soft limit to the hard one. */
-export function heldAtOnce(): number {
+export function concurrentCopiesMax(): number {
   const said = /^Max open files +(\S+)/m.exec(limits())?.[1] ?? DESCRIPTORS_GUESS;
   const open = said === 'unlimited' ? Number.POSITIVE_INFINITY : Number(said);
   return Math.max(1, Math.min(HELD_MAX, Math.floor((open - DESCRIPTORS_SPARE) / DESCRIPTORS_EACH)));
@@ -56,8 +56,8 @@ export async function databasesOf(data: string, atOnce: number): Promise<string[
   const found = entries
     .filter((entry) => entry.isFile() && entry.name.endsWith('.sqlite'))
     .map((entry) => join(entry.parentPath, entry.name).slice(data.length + 1));
-  for (const file of [FOLLOWING_FILE, ACCOUNTS_FILE]) if (existsSync(join(data, file))) found.push(file);
-  const odd = found.find((path) => !BACKED_UP.test(path));
+  for (const file of [REPLICATION_FILE, ACCOUNTS_FILE]) if (existsSync(join(data, file))) found.push(file);
+  const odd = found.find((path) => !BACKUP_PATH_PATTERN.test(path));
   if (odd !== undefined)
     throw new CommandError(`${join(data, odd)} is no database of a gateway's: move it away, then back up again`);
   const rank = (path: string) => ORDER.findIndex((start) => path.startsWith(start));

@@ -8,13 +8,13 @@ export const MANIFEST = 'manifest.json';
 export const BACKUP_FORM = 2;
 export const WORKERD_FORM = 1;
 /** A manifest needs about 150 bytes per file. */
-export const MANIFEST_MAX_BYTES = 64 * 1024 * 1024;
+export const BACKUP_MANIFEST_MAX_BYTES = 64 * 1024 * 1024;
 
 /** Only names that occur in a data directory: no parent directory, no absolute path. */
-export const BACKED_UP =
+export const BACKUP_PATH_PATTERN =
   /^(layout\.json|role\.json|admin\.key|accounts\.sqlite|following\.sqlite|issuer\/[\w.-]+|files\/file-[0-9a-z]{24}|objects\/(alarms|[A-Z_]+\/[\w%-]+(\.hash)?)\.sqlite)$/;
 
-export const manifestSchema = z.object({
+export const backupManifestSchema = z.object({
   otela_backup: z.literal(BACKUP_FORM),
   /** Version of the program that made it. */
   version: z.string(),
@@ -26,16 +26,16 @@ export const manifestSchema = z.object({
   migrations: z.array(z.string()),
   files: z.array(
     z.object({
-      path: z.string().regex(BACKED_UP),
+      path: z.string().regex(BACKUP_PATH_PATTERN),
       bytes: z.number().int().min(0),
       sha256: z.string().regex(/^[0-9a-f]{64}$/),
     }),
   ),
 });
-export type Manifest = z.infer<typeof manifestSchema>;
+export type BackupManifest = z.infer<typeof backupManifestSchema>;
 
-/** The version that a manifest states, even if `manifestSchema` refuses it. */
-export function formOf(stated: unknown): number | undefined {
+/** The version that a manifest states, even if `backupManifestSchema` refuses it. */
+export function manifestForm(stated: unknown): number | undefined {
   return z.object({ otela_backup: z.number() }).safeParse(stated).data?.otela_backup;
 }
 

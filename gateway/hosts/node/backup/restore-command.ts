@@ -1,6 +1,6 @@
 /** `otela-gateway restore`: creates a data directory from a backup. */
 
-import { createReadStream, createWriteStream } from 'node:fs';
+import { createReadStream, createWriteStream, existsSync, readdirSync } from 'node:fs';
 import { mkdir, open, readdir, realpath, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -15,31 +15,59 @@ import {
   UsageError,
 } from '../../../../shared/command-line/index.ts';
 import { CommandError } from '../../../command.ts';
+import { Alarms } from '../alarms.ts';
 import { lockDirectory } from '../data/data-directory.ts';
 import { LAYOUT_FILE, refuseNewerLayout } from '../data/layout.ts';
 import { makeDirectory } from '../data/make-directory.ts';
-import { ACCOUNTS_FILE, refuseNewer } from '../data/schema-version.ts';
-import { FOLLOWING_FILE, ROLE_FILE } from '../following/role.ts';
+import { ACCOUNTS_FILE, refuseNewerSchema } from '../data/schema-version.ts';
+import { objectName } from '../object-file.ts';
+import { REPLICATION_FILE, ROLE_FILE } from '../replication/role.ts';
 import { loadManifest } from '../serve/program-files.ts';
-import { ringAll } from './alarms.ts';
+import { Database } from '../sqlite.ts';
+import { advanceCounters } from './advance-counters.ts';
 import {
-  formOf,
+  BACKUP_MANIFEST_MAX_BYTES,
+  type BackupManifest,
+  backupManifestSchema,
   MANIFEST,
-  MANIFEST_MAX_BYTES,
-  type Manifest,
-  manifestSchema,
+  manifestForm,
   sha256Of,
   WORKERD_FORM,
 } from './manifest.ts';
-import { skipNumbers } from './skip-numbers.ts';
-import { ArchiveError, type Unpacked, unpacked } from './tar.ts';
+import { ArchiveError, type TarEntry, unpackTar } from './tar.ts';
+
+/** Alarms after a restore. */
+
+/**
+ * Gives every object without an alarm one that fires immediately. Alarms are in a separate file: an alarm that fired
+ * during the backup may be missing in the copy of that file while its work is missing in the copy of its object's file.
+ * Objects tolerate extra alarms. `objects`: a directory that no gateway uses.
+ */
+export function scheduleAllAlarms(objects: string): void {
+  if (!existsSync(objects)) return;
+  const alarms = new Alarms(new Database(join(objects, 'alarms.sqlite')), async () => {});
+  const now = Date.now();
+  try {
+    for (const entry of readdirSync(objects, { withFileTypes: true })) {
+      if (!entry.isDirectory()) continue;
+      const names = readdirSync(join(objects, entry.name)).map(objectName);
+      for (const name of names) {
+        if (name === undefined) continue;
+        const alarm = alarms.of(entry.name, name);
+        if (alarm.get() === null) alarm.set(now);
+      }
+    }
+  } finally {
+    alarms.close();
+  }
+}
 
 const FLAGS = {
   data: { default: './data', value: 'DIR', takes: 'directory', help: 'a new or empty directory' },
   ...JSON_FLAG,
 } as const satisfies Flags;
 
-export const RESTORE: Command = {
+export const RESTORE_COMMAND: Command = {
   summary: 'a data directory out of a backup',
   examples: `--data DIR FILE
 
@@ -54,7 +82,7 @@ not in it: keys made since are unknown, keys revoked since work again. Agents co
 
 /** Files stay here until all are verified. If this directory exists without a lock, a restore was interrupted. */
 const UNFINISHED = 'restoring';
-const PARTS = [LAYOUT_FILE, ROLE_FILE, 'admin.key', 'issuer', ACCOUNTS_FILE, FOLLOWING_FILE, 'objects', 'files'];
+const PARTS = [LAYOUT_FILE, ROLE_FILE, 'admin.key', 'issuer', ACCOUNTS_FILE, REPLICATION_FILE, 'objects', 'files'];
 
 async function restoreCommand(args: readonly string[]): Promise<number> {
   const {
@@ -75,15 +103,15 @@ async function restoreCommand(args: readonly string[]): Promise<number> {
   return EXIT_DONE;
 }
 
-async function restore(directory: string, file: string, known: readonly string[]): Promise<Manifest> {
+async function restore(directory: string, file: string, known: readonly string[]): Promise<BackupManifest> {
   await makeDirectory(directory);
   const data = await realpath(directory);
   await refuseUsed(data);
   const unfinished = join(data, UNFINISHED);
   try {
     const manifest = await unpack(file, unfinished, known);
-    skipNumbers(unfinished);
-    ringAll(join(unfinished, 'objects'));
+    advanceCounters(unfinished);
+    scheduleAllAlarms(join(unfinished, 'objects'));
     for (const part of PARTS) await rename(join(unfinished, part), join(data, part)).catch(whereItIs);
     // Created last: without it no program takes the directory for a gateway's.
     await (await open(join(data, 'lock'), 'w', 0o600)).close();
@@ -112,19 +140,19 @@ async function refuseUsed(data: string): Promise<void> {
  * Verifies while unpacking: every file is named by the manifest, with its SHA-256, and none is missing. @throws
  * ArchiveError
  */
-async function unpack(file: string, to: string, known: readonly string[]): Promise<Manifest> {
+async function unpack(file: string, to: string, known: readonly string[]): Promise<BackupManifest> {
   const source = createReadStream(file);
   const plain = source.pipe(createGunzip());
   // pipe() does not forward errors.
   source.once('error', (error) => plain.destroy(error));
   try {
-    let manifest: Manifest | undefined;
-    const missing = new Map<string, Manifest['files'][number]>();
-    for await (const entry of unpacked(plain)) {
+    let manifest: BackupManifest | undefined;
+    const missing = new Map<string, BackupManifest['files'][number]>();
+    for await (const entry of unpackTar(plain)) {
       if (manifest === undefined) {
         manifest = await readManifest(entry);
         refuseNewerLayout(file, manifest.layout);
-        refuseNewer(file, known, manifest.migrations);
+        refuseNewerSchema(file, known, manifest.migrations);
         for (const one of manifest.files) missing.set(one.path, one);
         continue;
       }
@@ -147,19 +175,20 @@ async function unpack(file: string, to: string, known: readonly string[]): Promi
   }
 }
 
-async function readManifest({ path, bytes, content }: Unpacked): Promise<Manifest> {
-  if (path !== MANIFEST || bytes > MANIFEST_MAX_BYTES) throw new ArchiveError('it is no backup of otela-gateway');
+async function readManifest({ path, bytes, content }: TarEntry): Promise<BackupManifest> {
+  if (path !== MANIFEST || bytes > BACKUP_MANIFEST_MAX_BYTES)
+    throw new ArchiveError('it is no backup of otela-gateway');
   const pieces: Buffer[] = [];
   for await (const piece of content) pieces.push(piece);
   const stated: unknown = JSON.parse(Buffer.concat(pieces).toString('utf8'));
-  if (formOf(stated) === WORKERD_FORM)
+  if (manifestForm(stated) === WORKERD_FORM)
     throw new ArchiveError('it was made by otela-gateway 0.1 on workerd, whose data this version cannot read');
-  const parsed = manifestSchema.safeParse(stated);
+  const parsed = backupManifestSchema.safeParse(stated);
   if (parsed.success) return parsed.data;
   throw new ArchiveError('its manifest is of another form: a newer otela-gateway may have made it');
 }
 
-async function writeVerified(entry: Unpacked, expected: Manifest['files'][number], to: string): Promise<void> {
+async function writeVerified(entry: TarEntry, expected: BackupManifest['files'][number], to: string): Promise<void> {
   const target = join(to, entry.path);
   await mkdir(dirname(target), { recursive: true, mode: 0o700 });
   await pipeline(Readable.from(entry.content), createWriteStream(target, { mode: 0o600, flags: 'wx', flush: true }));

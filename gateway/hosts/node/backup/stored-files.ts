@@ -1,7 +1,7 @@
 /** Uploaded files and batch results. They are complete and immutable once they have their name. */
 import { copyFile, link, mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { BACKED_UP } from './manifest.ts';
+import { BACKUP_PATH_PATTERN } from './manifest.ts';
 
 const DIRECTORY = 'files';
 /** Another file system, or one without links or without permission for them: the file is copied instead. */
@@ -11,7 +11,7 @@ const NO_LINK: readonly unknown[] = ['EXDEV', 'EPERM', 'ENOTSUP', 'EMLINK'];
 export async function linkFiles(data: string, to: string): Promise<string[]> {
   const names = await readdir(join(data, DIRECTORY)).catch(unless('ENOENT', [] as string[]));
   // Incomplete uploads have another name.
-  const paths = names.map((name) => `${DIRECTORY}/${name}`).filter((path) => BACKED_UP.test(path));
+  const paths = names.map((name) => `${DIRECTORY}/${name}`).filter((path) => BACKUP_PATH_PATTERN.test(path));
   if (paths.length > 0) await mkdir(join(to, DIRECTORY), { recursive: true, mode: 0o700 });
   const linked = await Promise.all(paths.map((path) => linkOne(join(data, path), join(to, path))));
   return paths.filter((_, at) => linked[at]);

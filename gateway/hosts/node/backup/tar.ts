@@ -32,7 +32,7 @@ interface Packed {
 }
 
 /** The bytes of an archive; every file is accessible only to its owner. */
-export async function* packed(files: readonly Packed[], mtimeS: number): AsyncGenerator<Buffer> {
+export async function* packTar(files: readonly Packed[], mtimeS: number): AsyncGenerator<Buffer> {
   for (const { path, bytes, content } of files) {
     yield header(path, bytes, mtimeS);
     let written = 0;
@@ -87,7 +87,7 @@ function sumOf(block: Buffer): number {
 
 const padding = (bytes: number) => (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK_BYTES;
 
-export interface Unpacked {
+export interface TarEntry {
   path: string;
   bytes: number;
   /** Must be read to its end before the next file is requested. */
@@ -95,7 +95,7 @@ export interface Unpacked {
 }
 
 /** The files of an archive, in order. @throws ArchiveError */
-export async function* unpacked(stream: AsyncIterable<Buffer>): AsyncGenerator<Unpacked> {
+export async function* unpackTar(stream: AsyncIterable<Buffer>): AsyncGenerator<TarEntry> {
   const source = new Source(stream);
   for (;;) {
     const block = await source.exactly(BLOCK_BYTES);

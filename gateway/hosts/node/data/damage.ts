@@ -14,7 +14,7 @@ const NEEDED = [ACCOUNTS_FILE, 'objects/alarms.sqlite', 'objects/REGISTRY'];
 const NEEDED_ON_WORKERD = ['d1/opentela-D1Store', 'objects/opentela-RegistryObject'];
 
 /** Reads first bytes and schema, which is cheap enough for every start. @throws CommandError */
-export function refuseUnreadable(data: string): void {
+export function refuseUnreadableFile(data: string): void {
   for (const file of databases(data)) check(file, 'SELECT count(*) AS found FROM sqlite_master', () => true);
 }
 

@@ -15,10 +15,10 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../../../accounts/secrets.ts';
 import { CommandError } from '../../../command.ts';
-import { refuseUnreadable } from './damage.ts';
-import { bringForward, layoutOf } from './layout.ts';
+import { refuseUnreadableFile } from './damage.ts';
+import { layoutOf, migrateLayout } from './layout.ts';
 import { makeDirectory } from './make-directory.ts';
-import { ACCOUNTS_FILE, appliedMigrations, refuseNewer } from './schema-version.ts';
+import { ACCOUNTS_FILE, appliedMigrations, refuseNewerSchema } from './schema-version.ts';
 
 export interface DataDirectory {
   /** Absolute, symbolic links resolved. */
@@ -52,9 +52,9 @@ export async function openDataDirectory(dir: string, migrations: readonly string
   const release = lockDirectory(path);
   try {
     layoutOf(path);
-    refuseUnreadable(path);
-    refuseNewer(path, migrations, appliedMigrations(join(path, ACCOUNTS_FILE)));
-    await bringForward(path);
+    refuseUnreadableFile(path);
+    refuseNewerSchema(path, migrations, appliedMigrations(join(path, ACCOUNTS_FILE)));
+    await migrateLayout(path);
   } catch (error) {
     release();
     throw error;

@@ -10,7 +10,7 @@ const PRIMARY_CODE = 0xff;
  * Rethrows an error; a disk error gets the directory's name, in one line and without a stack. @throws CommandError, or
  * `error`
  */
-export function nameDisk(directory: string, error: unknown): never {
+export function rethrowDiskError(directory: string, error: unknown): never {
   if (error instanceof CommandError || !isOfDisk(error)) throw error;
   const reason = error instanceof Error ? error.message : String(error);
   throw new CommandError(

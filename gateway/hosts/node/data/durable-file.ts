@@ -15,7 +15,7 @@ export async function writeDurably(file: string, text: string): Promise<void> {
 }
 
 /** Trimmed content. Undefined if the file does not exist. */
-export async function readIfThere(file: string): Promise<string | undefined> {
+export async function readIfExists(file: string): Promise<string | undefined> {
   try {
     return (await readFile(file, 'utf8')).trim();
   } catch (error) {

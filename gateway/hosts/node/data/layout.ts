@@ -5,7 +5,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
-import { jsonOf } from '../../../../shared/text/json.ts';
+import { tryParseJson } from '../../../../shared/text/json.ts';
 import { CommandError } from '../../../command.ts';
 import { writeDurably } from './durable-file.ts';
 
@@ -41,7 +41,7 @@ export function newestLayout(migrations: readonly LayoutMigration[] = LAYOUT_MIG
 export function layoutOf(data: string, newest = newestLayout()): number | undefined {
   const file = join(data, LAYOUT_FILE);
   if (!existsSync(file)) return refuseOthers(data);
-  const layout = layoutSchema.safeParse(jsonOf(readFileSync(file, 'utf8')));
+  const layout = layoutSchema.safeParse(tryParseJson(readFileSync(file, 'utf8')));
   if (!layout.success)
     throw new CommandError(
       `${file} is damaged: it does not name the layout of a data directory. Nothing was changed. ` +
@@ -61,7 +61,7 @@ export function refuseNewerLayout(what: string, version: number, newest = newest
 }
 
 /** Migrates step by step. The version is written after each step, so that an interrupted start continues there. */
-export async function bringForward(data: string, migrations = LAYOUT_MIGRATIONS): Promise<void> {
+export async function migrateLayout(data: string, migrations = LAYOUT_MIGRATIONS): Promise<void> {
   const newest = newestLayout(migrations);
   const version = layoutOf(data, newest);
   if (version === undefined) return write(data, newest);

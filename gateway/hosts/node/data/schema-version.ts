@@ -39,15 +39,15 @@ export function openToRead(file: string): DatabaseSync {
 }
 
 /** The migrations in `applied` that this program does not know, so a newer program applied them. */
-export function newerThan(known: readonly string[], applied: readonly string[]): string[] {
+export function unknownMigrations(known: readonly string[], applied: readonly string[]): string[] {
   return applied.filter((name) => !known.includes(name));
 }
 
 /**
  * @throws CommandError if a newer program wrote the data: this program does not know its structure and would damage it
  */
-export function refuseNewer(what: string, known: readonly string[], applied: readonly string[]): void {
-  const newer = newerThan(known, applied);
+export function refuseNewerSchema(what: string, known: readonly string[], applied: readonly string[]): void {
+  const newer = unknownMigrations(known, applied);
   if (newer.length === 0) return;
   throw new CommandError(
     `${what} is of a newer otela-gateway: this one does not know ${newer.join(', ')}. ` +

@@ -4,11 +4,11 @@ import { access, readdir, readFile, stat, statfs } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
 import { CERTIFICATE_BYTES, decodeCertificate } from '../../../../shared/lattice/certificate.ts';
-import { bad, type Finding, good, odd } from '../../../../shared/terminal/finding.ts';
+import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../../shared/terminal/check-result.ts';
 import { refuseDamaged } from '../data/damage.ts';
 import { ADMIN_KEY, lockDirectory } from '../data/data-directory.ts';
 import { layoutOf } from '../data/layout.ts';
-import { ACCOUNTS_FILE, appliedMigrations, newerThan } from '../data/schema-version.ts';
+import { ACCOUNTS_FILE, appliedMigrations, unknownMigrations } from '../data/schema-version.ts';
 import { loadManifest } from '../serve/program-files.ts';
 
 const MIB = 1024 * 1024;
@@ -37,14 +37,14 @@ const exists = (path: string) =>
     () => false,
   );
 
-export async function checkDirectory(path: string): Promise<{ running: boolean; findings: Finding[] }> {
+export async function checkDirectory(path: string): Promise<{ running: boolean; findings: CheckResult[] }> {
   const what = 'data directory';
   if (!(await exists(path))) {
     const parent = await standingAbove(path);
     const findings = mayWrite(parent)
-      ? [good(what, `${path} is not there yet; the first start makes it`), await checkDisk(parent)]
+      ? [checkPassed(what, `${path} is not there yet; the first start makes it`), await checkDisk(parent)]
       : [
-          bad(
+          checkFailed(
             what,
             `${path} cannot be made: ${parent} is not writable`,
             `Make it: install -d -m 0700 -o USER ${path}.`,
@@ -58,24 +58,32 @@ export async function checkDirectory(path: string): Promise<{ running: boolean; 
     return {
       running: false,
       findings: [
-        bad(what, `${path} is not writable for this user`, 'Run as the user that runs the gateway, or chown it.'),
+        checkFailed(
+          what,
+          `${path} is not writable for this user`,
+          'Run as the user that runs the gateway, or chown it.',
+        ),
       ],
     };
-  const findings: Finding[] = [];
+  const findings: CheckResult[] = [];
   const entries = (await readdir(path)).filter((name) => name !== 'lost+found' && name !== 'issuer');
   const foreign = entries.length > 0 && !entries.includes('lock');
-  if (foreign) findings.push(bad(what, `${path} holds something else`, 'Give --data a directory of its own.'));
+  if (foreign) findings.push(checkFailed(what, `${path} holds something else`, 'Give --data a directory of its own.'));
   else if ((mode & OTHERS) !== 0)
     findings.push(
-      odd(what, `${path} has mode ${(mode & RIGHTS).toString(8)}: others may read keys`, `chmod 700 ${path}`),
+      checkWarning(what, `${path} has mode ${(mode & RIGHTS).toString(8)}: others may read keys`, `chmod 700 ${path}`),
     );
   else if (me !== undefined && uid !== me)
     findings.push(
-      odd(what, `${path} belongs to user ${uid}, this is ${me}`, 'Run as its owner: new files would be yours.'),
+      checkWarning(
+        what,
+        `${path} belongs to user ${uid}, this is ${me}`,
+        'Run as its owner: new files would be yours.',
+      ),
     );
-  else findings.push(good(what, `${path}, for its owner alone`));
+  else findings.push(checkPassed(what, `${path}, for its owner alone`));
   const running = entries.includes('lock') && isHeld(path);
-  if (running) findings.push(good('gateway', 'one runs on this directory'));
+  if (running) findings.push(checkPassed('gateway', 'one runs on this directory'));
   findings.push(await checkDisk(path));
   return { running, findings };
 }
@@ -104,73 +112,85 @@ function isHeld(path: string): boolean {
   }
 }
 
-async function checkDisk(path: string): Promise<Finding> {
+async function checkDisk(path: string): Promise<CheckResult> {
   const { type, bavail, bsize, blocks } = await statfs(path);
   const network = NETWORK[type];
   if (network !== undefined)
-    return bad('disk', `${path} is on ${network}: SQLite’s write-ahead log does not work there`, 'Use a local disk.');
+    return checkFailed(
+      'disk',
+      `${path} is on ${network}: SQLite’s write-ahead log does not work there`,
+      'Use a local disk.',
+    );
   const free = (bavail * bsize) / MIB;
   const found = `${Math.floor(free)} MiB free of ${Math.floor((blocks * bsize) / MIB)}`;
   const fix =
     'Make room: where the disk is full nothing can be recorded. Records can be kept for less time: USAGE_KEPT_DAYS.';
-  if (free < FREE_MIN_MIB) return bad('disk', found, fix);
-  return free < FREE_LOW_MIB ? odd('disk', found, fix) : good('disk', found);
+  if (free < FREE_MIN_MIB) return checkFailed('disk', found, fix);
+  return free < FREE_LOW_MIB ? checkWarning('disk', found, fix) : checkPassed('disk', found);
 }
 
-export async function checkSchema(path: string): Promise<Finding[]> {
+export async function checkSchema(path: string): Promise<CheckResult[]> {
   const what = 'schema';
   const bundle = await loadManifest().catch((error: unknown) => messageOf(error));
   if (typeof bundle === 'string')
-    return [bad('program', `is not whole: ${bundle}`, 'Install it again, or npm run build.')];
+    return [checkFailed('program', `is not whole: ${bundle}`, 'Install it again, or npm run build.')];
   const known = bundle.migrations.map(({ name }) => name);
   try {
     const applied = appliedMigrations(join(path, ACCOUNTS_FILE));
-    const newer = newerThan(known, applied);
+    const newer = unknownMigrations(known, applied);
     if (newer.length > 0)
       return [
-        bad(
+        checkFailed(
           what,
           `of a newer otela-gateway: ${newer.join(', ')} is not known to this one`,
           'Run that version or a later one, or restore a backup from before the upgrade.',
         ),
       ];
     const missing = known.length - applied.length;
-    if (applied.length === 0) return [good(what, `none yet; the first start makes it (${known.at(-1)})`)];
-    if (missing === 0) return [good(what, `${applied.at(-1)}, as this otela-gateway has it`)];
-    return [good(what, `${applied.at(-1)}; the next start brings ${missing} more: otela-gateway backup before it`)];
+    if (applied.length === 0) return [checkPassed(what, `none yet; the first start makes it (${known.at(-1)})`)];
+    if (missing === 0) return [checkPassed(what, `${applied.at(-1)}, as this otela-gateway has it`)];
+    return [
+      checkPassed(what, `${applied.at(-1)}; the next start brings ${missing} more: otela-gateway backup before it`),
+    ];
   } catch (error) {
-    return [bad(what, `cannot be read: ${messageOf(error)}`, 'Restore a backup: otela-gateway restore --help.')];
+    return [
+      checkFailed(what, `cannot be read: ${messageOf(error)}`, 'Restore a backup: otela-gateway restore --help.'),
+    ];
   }
 }
 
 /** Checks the layout's version, and the databases without which no request can be answered. */
-export function checkDatabases(path: string): Finding {
+export function checkDatabases(path: string): CheckResult {
   const what = 'data';
   try {
     const version = layoutOf(path);
-    if (version === undefined) return good(what, 'none yet; the first start makes it');
+    if (version === undefined) return checkPassed(what, 'none yet; the first start makes it');
     refuseDamaged(path);
-    return good(what, `layout version ${version}; accounts, registry and alarms are whole`);
+    return checkPassed(what, `layout version ${version}; accounts, registry and alarms are whole`);
   } catch (error) {
-    return bad(what, messageOf(error), 'Give --data another directory, or put a backup in its place.');
+    return checkFailed(what, messageOf(error), 'Give --data another directory, or put a backup in its place.');
   }
 }
 
-export async function checkAdminKey(path: string): Promise<Finding> {
+export async function checkAdminKey(path: string): Promise<CheckResult> {
   const [what, file] = ['admin key', join(path, 'admin.key')];
-  if (!(await exists(file))) return good(what, 'none yet; the next start makes it');
+  if (!(await exists(file))) return checkPassed(what, 'none yet; the next start makes it');
   const text = await readFile(file, 'utf8').catch(() => undefined);
   if (text === undefined)
-    return bad(what, `${file} cannot be read`, `chown it to the gateway's user; chmod 600 ${file}`);
+    return checkFailed(what, `${file} cannot be read`, `chown it to the gateway's user; chmod 600 ${file}`);
   if (!ADMIN_KEY.test(text.trim()))
-    return bad(what, `${file} holds no key`, 'Remove it: the next start makes another.');
+    return checkFailed(what, `${file} holds no key`, 'Remove it: the next start makes another.');
   const { mode } = await stat(file);
-  if ((mode & OTHERS) === 0) return good(what, file);
-  return odd(what, `${file} has mode ${(mode & RIGHTS).toString(8)}: who reads it is an operator`, `chmod 600 ${file}`);
+  if ((mode & OTHERS) === 0) return checkPassed(what, file);
+  return checkWarning(
+    what,
+    `${file} has mode ${(mode & RIGHTS).toString(8)}: who reads it is an operator`,
+    `chmod 600 ${file}`,
+  );
 }
 
 /** Checks what the next start would find, without creating or renewing anything. */
-export async function checkIssuer(path: string, nowMs: number): Promise<Finding[]> {
+export async function checkIssuer(path: string, nowMs: number): Promise<CheckResult[]> {
   const [what, dir] = ['issuer', join(path, 'issuer')];
   const [root, key, certificate] = await Promise.all(
     ['root.key', 'gateway.key', 'gateway.cert'].map((name) =>
@@ -180,20 +200,25 @@ export async function checkIssuer(path: string, nowMs: number): Promise<Finding[
       ),
     ),
   );
-  if (root === undefined && key === undefined) return [good(what, 'none yet; the first start makes one')];
-  const findings: Finding[] = [];
+  if (root === undefined && key === undefined) return [checkPassed(what, 'none yet; the first start makes one')];
+  const findings: CheckResult[] = [];
   const ends = certificate === undefined ? undefined : endOf(certificate);
   const days = ends === undefined ? -1 : Math.floor((ends.until - nowMs) / DAY_MS);
-  if (root !== undefined) findings.push(good(what, `${dir}; each start renews its certificate`));
+  if (root !== undefined) findings.push(checkPassed(what, `${dir}; each start renews its certificate`));
   else if (ends === undefined || key === undefined)
-    findings.push(bad(what, `${dir} has no key with its certificate`, `Put root.key into ${dir} for one start.`));
-  else if (days < 0) findings.push(bad(what, 'its certificate has ended', `Put root.key into ${dir} for one start.`));
+    findings.push(
+      checkFailed(what, `${dir} has no key with its certificate`, `Put root.key into ${dir} for one start.`),
+    );
+  else if (days < 0)
+    findings.push(checkFailed(what, 'its certificate has ended', `Put root.key into ${dir} for one start.`));
   else if (days < CERTIFICATE_SOON_DAYS)
-    findings.push(odd(what, `its certificate ends in ${days} days`, `Put root.key into ${dir} for one start.`));
-  else findings.push(good(what, `its certificate lasts ${days} days more; the root key is elsewhere`));
+    findings.push(
+      checkWarning(what, `its certificate ends in ${days} days`, `Put root.key into ${dir} for one start.`),
+    );
+  else findings.push(checkPassed(what, `its certificate lasts ${days} days more; the root key is elsewhere`));
   if (ends !== undefined && ends.from > nowMs)
     findings.push(
-      bad(
+      checkFailed(
         'clock',
         `is before the issuer's certificate begins (${new Date(ends.from).toISOString()})`,
         'Set it (NTP): nobody would be admitted.',

@@ -5,7 +5,7 @@
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Command, EXIT_DONE, type Flags, parseLine } from '../../../../shared/command-line/index.ts';
-import { described, type Finding } from '../../../../shared/terminal/finding.ts';
+import { type CheckResult, checkText } from '../../../../shared/terminal/check-result.ts';
 import { painterFor } from '../../../../shared/terminal/paint.ts';
 import { EXIT_FAILED } from '../../../command.ts';
 import { ACCOUNTS_FILE, storedSetting } from '../data/schema-version.ts';
@@ -21,7 +21,7 @@ const FLAGS = {
   json: { ...SERVE_FLAGS.json, help: 'one list of findings, for scripts' },
 } as const satisfies Flags;
 
-export const DOCTOR: Command = {
+export const GATEWAY_DOCTOR_COMMAND: Command = {
   summary: 'what would stop or harm a gateway here, each with its fix',
   examples: `[flags of serve] [--public-url URL]
 
@@ -67,8 +67,8 @@ function publicUrlOf(path: string): string | undefined {
   }
 }
 
-function print(findings: readonly Finding[], json: boolean): void {
+function print(findings: readonly CheckResult[], json: boolean): void {
   if (json) return console.log(JSON.stringify(findings, null, 2));
   const paint = painterFor(process.stdout, process.env);
-  for (const finding of findings) console.log(described(finding, paint));
+  for (const finding of findings) console.log(checkText(finding, paint));
 }

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { bad, type Finding, good, odd } from '../../../../shared/terminal/finding.ts';
+import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../../shared/terminal/check-result.ts';
 import { CONNECTIONS_MAX } from '../connections.ts';
 
 const TOOL_MS = 10_000;
@@ -14,7 +14,7 @@ const OPEN_FILES_WANTED = CONNECTIONS_MAX + 4_096;
 const OPEN_FILES_MIN = 1_024;
 
 /** Files written here cannot be newer than now. */
-export async function checkClock(data: string, nowMs: number): Promise<Finding[]> {
+export async function checkClock(data: string, nowMs: number): Promise<CheckResult[]> {
   const what = 'clock';
   const names = ['.', ...(await readdir(data).catch(() => []))];
   const times = await Promise.all(names.map((name) => stat(join(data, name)).catch(() => undefined)));
@@ -22,7 +22,7 @@ export async function checkClock(data: string, nowMs: number): Promise<Finding[]
   const ahead = newest - nowMs;
   if (ahead > AHEAD_MAX_MS)
     return [
-      bad(
+      checkFailed(
         what,
         `was ${Math.round(ahead / 1000)} s later when the gateway last wrote`,
         'Set it (NTP) before the gateway starts.',
@@ -32,19 +32,20 @@ export async function checkClock(data: string, nowMs: number): Promise<Finding[]
     encoding: 'utf8',
     timeout: TOOL_MS,
   });
-  if (status !== 0) return [good(what, `${new Date(nowMs).toISOString()}; nothing here says whether NTP keeps it`)];
-  if (stdout.trim() === 'yes') return [good(what, 'kept by NTP')];
-  return [odd(what, 'is not kept by NTP', 'timedatectl set-ntp true: tickets, logins and limits go by it.')];
+  if (status !== 0)
+    return [checkPassed(what, `${new Date(nowMs).toISOString()}; nothing here says whether NTP keeps it`)];
+  if (stdout.trim() === 'yes') return [checkPassed(what, 'kept by NTP')];
+  return [checkWarning(what, 'is not kept by NTP', 'timedatectl set-ntp true: tickets, logins and limits go by it.')];
 }
 
-export function checkOpenFiles(): Finding {
+export function checkOpenFiles(): CheckResult {
   const what = 'open files';
   const line = /^Max open files\s+(\S+)/m.exec(readOr('/proc/self/limits'))?.[1];
-  if (line === undefined) return good(what, 'the limit is not told here');
+  if (line === undefined) return checkPassed(what, 'the limit is not told here');
   const limit = line === 'unlimited' ? Number.POSITIVE_INFINITY : Number(line);
   const fix = `LimitNOFILE=32768 in the unit, or ulimit -n: ${CONNECTIONS_MAX} connections may come, and each object in use has three files.`;
-  if (limit < OPEN_FILES_MIN) return bad(what, `${line} at most`, fix);
-  return limit < OPEN_FILES_WANTED ? odd(what, `${line} at most`, fix) : good(what, `${line} at most`);
+  if (limit < OPEN_FILES_MIN) return checkFailed(what, `${line} at most`, fix);
+  return limit < OPEN_FILES_WANTED ? checkWarning(what, `${line} at most`, fix) : checkPassed(what, `${line} at most`);
 }
 
 function readOr(path: string): string {

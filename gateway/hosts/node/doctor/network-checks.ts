@@ -3,7 +3,7 @@ import { readdir, readFile, readlink } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { basename } from 'node:path';
 import * as z from 'zod';
-import { bad, type Finding, good, odd } from '../../../../shared/terminal/finding.ts';
+import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../../shared/terminal/check-result.ts';
 import { printable } from '../../../../shared/terminal/printable.ts';
 
 const ANSWER_MS = 10_000;
@@ -13,12 +13,12 @@ const LISTENING = '0A';
 const PROGRAM_MAX_CHARS = 40;
 
 /** @param running a gateway uses the data directory, so it should have the port as well */
-export async function checkPort(host: string, port: number, running: boolean): Promise<Finding> {
+export async function checkPort(host: string, port: number, running: boolean): Promise<CheckResult> {
   const what = `port ${port}`;
   const code = await tryToListen(host, port);
   if (code === undefined) {
-    if (!running || port === 0) return good(what, `is free at ${host}`);
-    return odd(
+    if (!running || port === 0) return checkPassed(what, `is free at ${host}`);
+    return checkWarning(
       what,
       `is free at ${host}, although a gateway runs`,
       'Say the --host and --port that it was started with.',
@@ -27,18 +27,26 @@ export async function checkPort(host: string, port: number, running: boolean): P
   if (code === 'EADDRINUSE') {
     const holder = await holderOf(port);
     const found = `is held by ${holder?.shown ?? 'a process of another user'}`;
-    if (running && (holder === undefined || holder.gateway)) return good(what, found);
-    return bad(what, found, `End it, or choose another --port. Who it is, as root: ss -ltnp 'sport = :${port}'.`);
+    if (running && (holder === undefined || holder.gateway)) return checkPassed(what, found);
+    return checkFailed(
+      what,
+      found,
+      `End it, or choose another --port. Who it is, as root: ss -ltnp 'sport = :${port}'.`,
+    );
   }
   if (code === 'EACCES')
-    return bad(
+    return checkFailed(
       what,
       'may be opened by root alone',
       'AmbientCapabilities=CAP_NET_BIND_SERVICE in the unit, or a port above 1023.',
     );
   if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
-    return bad(what, `${host} is no address of this machine`, 'Choose another --host: 0.0.0.0 or :: is all of them.');
-  return bad(what, `cannot be opened at ${host}: ${code}`, 'Choose another --host or --port.');
+    return checkFailed(
+      what,
+      `${host} is no address of this machine`,
+      'Choose another --host: 0.0.0.0 or :: is all of them.',
+    );
+  return checkFailed(what, `cannot be opened at ${host}: ${code}`, 'Choose another --host or --port.');
 }
 
 /** Undefined if it worked; otherwise the error's code. */
@@ -75,34 +83,34 @@ async function holderOf(port: number): Promise<{ shown: string; gateway: boolean
 const healthSchema = z.object({ status: z.literal('ok') });
 
 /** Checks that this machine reaches the gateway; whether others do, only they can tell. */
-export async function checkPublicUrl(text: string): Promise<Finding> {
+export async function checkPublicUrl(text: string): Promise<CheckResult> {
   const what = 'public URL';
   let url: URL;
   try {
     url = new URL('/healthz', text);
   } catch {
-    return bad(what, `${text} is no URL`, 'As in https://gw.example.org.');
+    return checkFailed(what, `${text} is no URL`, 'As in https://gw.example.org.');
   }
   const secure = url.protocol === 'https:' || /^(localhost|127\.|\[::1\])/.test(url.hostname);
   try {
     const response = await fetch(url, { signal: AbortSignal.timeout(ANSWER_MS), redirect: 'manual' });
     const health = healthSchema.safeParse(await response.json().catch(() => undefined));
     if (!health.success)
-      return bad(
+      return checkFailed(
         what,
         `${url} answers ${response.status}, and it is no OpenTela gateway`,
         'Something else answers there: check the name, and the proxy in front of the gateway.',
       );
     if (!secure)
-      return odd(
+      return checkWarning(
         what,
         `${text} answers without TLS: keys travel in clear`,
         '--tls-cert and --tls-key, or a proxy with TLS.',
       );
-    return good(what, `${text} answers, as seen from this machine`);
+    return checkPassed(what, `${text} answers, as seen from this machine`);
   } catch (error) {
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error);
-    return bad(
+    return checkFailed(
       what,
       `${text} is not reached: ${cause}`,
       'Start the gateway; then look at the name, the firewall, the certificate.',

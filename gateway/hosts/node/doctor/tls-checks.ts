@@ -3,7 +3,7 @@ import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { createSecureContext } from 'node:tls';
-import { bad, type Finding, good, odd } from '../../../../shared/terminal/finding.ts';
+import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../../shared/terminal/check-result.ts';
 
 const DAY_MS = 86_400_000;
 /** certbot renews 30 days before the end; at 14 days it has a problem. */
@@ -14,25 +14,27 @@ export async function checkTls(
   files: { cert: string; key: string },
   publicUrl: string | undefined,
   nowMs: number,
-): Promise<Finding[]> {
+): Promise<CheckResult[]> {
   const what = 'TLS';
   const [cert, key] = await Promise.all([files.cert, files.key].map((file) => readFile(file).catch(() => undefined)));
   if (cert === undefined || key === undefined) {
     const file = cert === undefined ? files.cert : files.key;
-    return [bad(what, `${file} cannot be read`, 'Check the path; the gateway’s user must be allowed to read it.')];
+    return [
+      checkFailed(what, `${file} cannot be read`, 'Check the path; the gateway’s user must be allowed to read it.'),
+    ];
   }
   try {
     const chain = (cert.toString('latin1').match(PEM) ?? []).map((pem) => new X509Certificate(pem));
     const [leaf] = chain;
     if (leaf === undefined)
-      return [bad(what, `${files.cert} holds no certificate`, 'PEM: the certificate, then its chain.')];
+      return [checkFailed(what, `${files.cert} holds no certificate`, 'PEM: the certificate, then its chain.')];
     const findings = [fits(leaf, key, files), ends(leaf, nowMs), ...names(leaf, publicUrl), ...follows(chain)];
     createSecureContext({ cert, key });
     return [...findings, ...(await readable(files.key))];
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     return [
-      bad(
+      checkFailed(
         what,
         `${files.cert} and ${files.key} are not usable: ${reason}`,
         'PEM files of one certificate and its key.',
@@ -41,39 +43,43 @@ export async function checkTls(
   }
 }
 
-function fits(leaf: X509Certificate, key: Buffer, files: { cert: string; key: string }): Finding {
-  if (leaf.checkPrivateKey(createPrivateKey(key))) return good('TLS key', 'is the certificate’s');
-  return bad('TLS key', `${files.key} is not the key of ${files.cert}`, 'Take both from the same renewal.');
+function fits(leaf: X509Certificate, key: Buffer, files: { cert: string; key: string }): CheckResult {
+  if (leaf.checkPrivateKey(createPrivateKey(key))) return checkPassed('TLS key', 'is the certificate’s');
+  return checkFailed('TLS key', `${files.key} is not the key of ${files.cert}`, 'Take both from the same renewal.');
 }
 
-function ends(leaf: X509Certificate, nowMs: number): Finding {
+function ends(leaf: X509Certificate, nowMs: number): CheckResult {
   const [from, until] = [Date.parse(leaf.validFrom), Date.parse(leaf.validTo)];
   const days = Math.floor((until - nowMs) / DAY_MS);
   const fix = 'Renew it, then: systemctl reload otela-gateway.';
-  if (until < nowMs) return bad('TLS certificate', `ended ${new Date(until).toISOString()}`, fix);
-  if (from > nowMs) return bad('TLS certificate', `begins ${new Date(from).toISOString()}`, 'Check the clock.');
+  if (until < nowMs) return checkFailed('TLS certificate', `ended ${new Date(until).toISOString()}`, fix);
+  if (from > nowMs) return checkFailed('TLS certificate', `begins ${new Date(from).toISOString()}`, 'Check the clock.');
   return days < SOON_DAYS
-    ? odd('TLS certificate', `ends in ${days} days`, fix)
-    : good('TLS certificate', `lasts ${days} days more`);
+    ? checkWarning('TLS certificate', `ends in ${days} days`, fix)
+    : checkPassed('TLS certificate', `lasts ${days} days more`);
 }
 
-function names(leaf: X509Certificate, publicUrl: string | undefined): Finding[] {
+function names(leaf: X509Certificate, publicUrl: string | undefined): CheckResult[] {
   const said = leaf.subjectAltName ?? '';
-  if (publicUrl === undefined || !URL.canParse(publicUrl)) return [good('TLS names', said || 'none')];
+  if (publicUrl === undefined || !URL.canParse(publicUrl)) return [checkPassed('TLS names', said || 'none')];
   const host = new URL(publicUrl).hostname.replace(/^\[|\]$/g, '');
   const fits = isIP(host) === 0 ? leaf.checkHost(host) : leaf.checkIP(host);
-  if (fits !== undefined) return [good('TLS names', `${host} is among ${said}`)];
+  if (fits !== undefined) return [checkPassed('TLS names', `${host} is among ${said}`)];
   return [
-    bad('TLS names', `${host} is not among ${said || 'its names'}`, 'Get a certificate for the name that clients use.'),
+    checkFailed(
+      'TLS names',
+      `${host} is not among ${said || 'its names'}`,
+      'Get a certificate for the name that clients use.',
+    ),
   ];
 }
 
 /** Browsers fetch missing intermediate certificates; SDKs and agents do not. */
-function follows(chain: readonly X509Certificate[]): Finding[] {
+function follows(chain: readonly X509Certificate[]): CheckResult[] {
   const [leaf, next] = chain;
   if (leaf === undefined || leaf.subject === leaf.issuer)
     return [
-      odd(
+      checkWarning(
         'TLS chain',
         'is self-signed: clients must be told to trust it',
         'NODE_EXTRA_CA_CERTS for agents, or a public CA.',
@@ -81,7 +87,7 @@ function follows(chain: readonly X509Certificate[]): Finding[] {
     ];
   if (next === undefined)
     return [
-      odd(
+      checkWarning(
         'TLS chain',
         'has the certificate alone',
         'Use the full chain (certbot: fullchain.pem): SDKs refuse it without.',
@@ -89,7 +95,7 @@ function follows(chain: readonly X509Certificate[]): Finding[] {
     ];
   if (leaf.checkIssued(next)) return [];
   return [
-    bad(
+    checkFailed(
       'TLS chain',
       'the second certificate did not issue the first',
       'The certificate first, then who issued it, and so on.',
@@ -97,7 +103,9 @@ function follows(chain: readonly X509Certificate[]): Finding[] {
   ];
 }
 
-async function readable(file: string): Promise<Finding[]> {
+async function readable(file: string): Promise<CheckResult[]> {
   const { mode } = await stat(file);
-  return (mode & 0o007) === 0 ? [] : [odd('TLS key', `${file} can be read by anybody here`, `chmod o-rwx ${file}`)];
+  return (mode & 0o007) === 0
+    ? []
+    : [checkWarning('TLS key', `${file} can be read by anybody here`, `chmod o-rwx ${file}`)];
 }

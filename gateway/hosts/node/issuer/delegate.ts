@@ -4,15 +4,22 @@ import * as z from 'zod';
 import { toBase64url } from '../../../../shared/lattice/base64url.ts';
 import { CommandError } from '../../../command.ts';
 import { newSeed } from '../../../issuer/crypto.ts';
-import { certify, GatewayIssuer } from '../../../issuer/issuer.ts';
+import { certifyKey, GatewayIssuer } from '../../../issuer/issuer.ts';
 import { makeDirectory } from '../data/make-directory.ts';
-import { type IssuerFiles, keyNames, needRoot, openIssuer, read, write } from './issuer-files.ts';
+import {
+  type IssuerFiles,
+  keyNames,
+  openIssuer,
+  readIssuerFile,
+  requireRoot,
+  writeIssuerFile,
+} from './issuer-files.ts';
 
 const identitySchema = z.strictObject({ key: z.string().max(64), certificate: z.string().max(512) });
 
 /** A new gateway key with its certificate, as JSON; secret. @throws IssuerError if the root key is not here */
-export function delegate(files: IssuerFiles, nowS: number): string {
-  return JSON.stringify(certify(needRoot(files), toBase64url(newSeed()), nowS));
+export function issueGatewayKey(files: IssuerFiles, nowS: number): string {
+  return JSON.stringify(certifyKey(requireRoot(files), toBase64url(newSeed()), nowS));
 }
 
 /** Stores such a file where a gateway looks for its keys. Repeating changes nothing. @throws CommandError */
@@ -29,21 +36,21 @@ export async function adoptIdentity(dir: string, file: string): Promise<void> {
     throw new CommandError(`${file} is not what \`otela-gateway issuer delegate\` printed`, { cause });
   }
   await makeDirectory(dir);
-  const own = await read(dir, 'gateway.key');
+  const own = await readIssuerFile(dir, 'gateway.key');
   if (own === identity.key) return;
   // Its service still names the original file, but `issuer rotate` has given it a newer key.
   const files = own === undefined ? undefined : await openIssuer(dir, Math.floor(Date.now() / 1000));
   if (files !== undefined && keyNames(files).retired.includes(name)) return;
   if (own !== undefined)
     throw new CommandError(`${dir} has the key of another gateway. A follower gets a data directory of its own.`);
-  await write(dir, 'gateway.cert', identity.certificate);
-  await write(dir, 'gateway.key', identity.key);
+  await writeIssuerFile(dir, 'gateway.cert', identity.certificate);
+  await writeIssuerFile(dir, 'gateway.key', identity.key);
 }
 
 /** @throws CommandError if a follower would become a new institution */
-export async function needIdentity(dir: string): Promise<void> {
+export async function requireIdentity(dir: string): Promise<void> {
   await makeDirectory(dir);
-  if ((await read(dir, 'gateway.key')) !== undefined) return;
+  if ((await readIssuerFile(dir, 'gateway.key')) !== undefined) return;
   throw new CommandError(
     'A follower needs --identity FILE at its first start. Make the file where the root key is: otela-gateway issuer delegate > FILE',
   );

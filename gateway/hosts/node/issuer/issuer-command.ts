@@ -13,9 +13,9 @@ import { toBase64url } from '../../../../shared/lattice/base64url.ts';
 import { issuerId, keyName } from '../../../../shared/lattice/certificate.ts';
 import { workerdCrypto } from '../../../issuer/crypto.ts';
 import { IssuerError } from '../../../issuer/issuer.ts';
-import { renewStatement } from '../following/renew-statement.ts';
-import { delegate } from './delegate.ts';
-import { environment, type IssuerFiles, keyNames, openIssuer, revoke, rotate } from './issuer-files.ts';
+import { renewStatement } from '../replication/renew-statement.ts';
+import { issueGatewayKey } from './delegate.ts';
+import { type IssuerFiles, keyNames, openIssuer, revoke, rotate, workerSecrets } from './issuer-files.ts';
 
 const FLAGS = {
   data: { default: './data', value: 'DIR', takes: 'directory', help: 'the data directory' },
@@ -23,7 +23,7 @@ const FLAGS = {
 } as const satisfies Flags;
 const VERBS = ['show', 'init', 'rotate', 'revoke', 'delegate', 'secrets'];
 
-export const ISSUER: Command = {
+export const ISSUER_COMMAND: Command = {
   summary: 'the keys that this gateway admits nodes with',
   examples: `show | init | rotate | revoke KEY | delegate | secrets
 
@@ -48,12 +48,12 @@ async function issuerCommand(args: readonly string[]): Promise<number> {
   if (verb !== 'init') await existing(dir);
   const before = await openIssuer(dir, nowS);
   if (verb === 'delegate') {
-    console.log(delegate(before, nowS));
+    console.log(issueGatewayKey(before, nowS));
     return EXIT_DONE;
   }
   if (verb === 'secrets') {
     // For `wrangler secret bulk`, through a pipe: it contains the gateway's key.
-    console.log(JSON.stringify(environment(before)));
+    console.log(JSON.stringify(workerSecrets(before)));
     return EXIT_DONE;
   }
   const after = await change(verb, before, key, nowS);

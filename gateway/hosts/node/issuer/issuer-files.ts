@@ -22,8 +22,8 @@ import { decodeRevocation, REVOCATION_BYTES, signRevocation } from '../../../../
 import { KEY_BYTES } from '../../../../shared/lattice/crypto.ts';
 import { TICKET_LIFE_MAX_S } from '../../../../shared/lattice/ticket.ts';
 import { newSeed, workerdSigner } from '../../../issuer/crypto.ts';
-import { certify, type GatewayKey, IssuerError, issuerOf, renewed } from '../../../issuer/issuer.ts';
-import { readIfThere, writeDurably } from '../data/durable-file.ts';
+import { certifyKey, type GatewayKey, IssuerError, issuerOf, renewIfNeeded } from '../../../issuer/issuer.ts';
+import { readIfExists, writeDurably } from '../data/durable-file.ts';
 import { makeDirectory } from '../data/make-directory.ts';
 
 /** Other files there do not belong to the gateway. */
@@ -49,11 +49,11 @@ export interface IssuerFiles {
 /** Reads the issuer in `dir`, creates what is missing and renews what expires. @throws IssuerError */
 export async function openIssuer(dir: string, nowS: number): Promise<IssuerFiles> {
   await makeDirectory(dir);
-  const own = await read(dir, 'gateway.key');
-  const root = await read(dir, 'root.key');
+  const own = await readIssuerFile(dir, 'gateway.key');
+  const root = await readIssuerFile(dir, 'root.key');
   if (root === undefined && own === undefined) {
     // A new institution only in an empty directory: a lost root key must not be replaced silently.
-    await write(dir, 'root.key', toBase64url(newSeed()));
+    await writeIssuerFile(dir, 'root.key', toBase64url(newSeed()));
     return openIssuer(dir, nowS);
   }
   const revoked = await lines(dir, 'revoked');
@@ -61,8 +61,8 @@ export async function openIssuer(dir: string, nowS: number): Promise<IssuerFiles
   // Also repairs an interrupted revocation: whatever a revoked key signs is invalid.
   const usable = own !== undefined && !gone.has(nameOf(own));
   const key = usable ? own : toBase64url(newSeed());
-  if (!usable) await write(dir, 'gateway.key', key);
-  const stored = await read(dir, 'gateway.cert');
+  if (!usable) await writeIssuerFile(dir, 'gateway.key', key);
+  const stored = await readIssuerFile(dir, 'gateway.cert');
   const certificate = await current(dir, { root, key, stored }, nowS);
   const files = {
     dir,
@@ -72,12 +72,12 @@ export async function openIssuer(dir: string, nowS: number): Promise<IssuerFiles
     retired: (await retired(dir)).filter((former) => former.key !== key && !gone.has(decode(former).keyName)),
     revoked,
   };
-  issuerOf(environment(files));
+  issuerOf(workerSecrets(files));
   return files;
 }
 
 /** The secrets of the Worker; never the root. */
-export function environment(files: IssuerFiles) {
+export function workerSecrets(files: IssuerFiles) {
   return {
     OTELA_GATEWAY_KEY: files.gateway.key,
     OTELA_GATEWAY_CERT: files.gateway.certificate,
@@ -93,10 +93,10 @@ export function keyNames(files: IssuerFiles): { retired: string[]; revoked: stri
 
 /** Creates a new gateway key. The former one still collects until its last ticket has ended; its sessions stay. */
 export async function rotate(files: IssuerFiles, nowS: number): Promise<IssuerFiles> {
-  needRoot(files);
+  requireRoot(files);
   const useful = files.retired.filter((former) => decode(former).notAfter + TICKET_LIFE_MAX_S > nowS);
   await writeRetired(files.dir, [...useful, files.gateway]);
-  await write(files.dir, 'gateway.key', toBase64url(newSeed()));
+  await writeIssuerFile(files.dir, 'gateway.key', toBase64url(newSeed()));
   return openIssuer(files.dir, nowS);
 }
 
@@ -106,10 +106,10 @@ export async function rotate(files: IssuerFiles, nowS: number): Promise<IssuerFi
  * @throws IssuerError if `name` is not a key's
  */
 export async function revoke(files: IssuerFiles, name: string, nowS: number): Promise<IssuerFiles> {
-  const signer = workerdSigner(seed(needRoot(files)));
+  const signer = workerdSigner(seed(requireRoot(files)));
   if (files.revoked.some((text) => revokedName(text) === name)) return files;
   const revocation = toBase64url(signRevocation(fromName(name), signer));
-  await write(files.dir, 'revoked', [...files.revoked, revocation].join('\n'));
+  await writeIssuerFile(files.dir, 'revoked', [...files.revoked, revocation].join('\n'));
   const rest = files.retired.filter((former) => decode(former).keyName !== name);
   if (rest.length < files.retired.length) await writeRetired(files.dir, rest);
   return openIssuer(files.dir, nowS);
@@ -133,9 +133,9 @@ async function current(dir: string, { root, key, stored }: Stored, nowS: number)
     throw new IssuerError(`${dir} has no valid certificate for its gateway key; put root.key there to make one.`);
   }
   const usable = stored !== undefined && fits;
-  const inForce = usable ? renewed(root, { key, certificate: stored }, nowS) : certify(root, key, nowS);
+  const inForce = usable ? renewIfNeeded(root, { key, certificate: stored }, nowS) : certifyKey(root, key, nowS);
   // On a full disk the next start creates another one.
-  if (inForce.certificate !== stored) await write(dir, 'gateway.cert', inForce.certificate).catch(unlessFull);
+  if (inForce.certificate !== stored) await writeIssuerFile(dir, 'gateway.cert', inForce.certificate).catch(unlessFull);
   return decode(inForce);
 }
 
@@ -152,7 +152,7 @@ function decode({ certificate }: GatewayKey): Certificate {
   }
 }
 
-export function needRoot({ root, dir }: IssuerFiles): string {
+export function requireRoot({ root, dir }: IssuerFiles): string {
   if (root !== undefined) return root;
   throw new IssuerError(`This needs the root key: put root.key into ${dir} for as long as it takes.`);
 }
@@ -190,21 +190,21 @@ async function retired(dir: string): Promise<GatewayKey[]> {
 }
 
 function writeRetired(dir: string, keys: GatewayKey[]): Promise<void> {
-  return write(dir, 'retired', keys.map(({ key, certificate }) => `${key}:${certificate}`).join('\n'));
+  return writeIssuerFile(dir, 'retired', keys.map(({ key, certificate }) => `${key}:${certificate}`).join('\n'));
 }
 
 async function lines(dir: string, name: string): Promise<string[]> {
-  return ((await read(dir, name)) ?? '').split('\n').filter((line) => line !== '');
+  return ((await readIssuerFile(dir, name)) ?? '').split('\n').filter((line) => line !== '');
 }
 
 /** Undefined if the file does not exist. Removes other users' access to it. */
-export async function read(dir: string, name: string): Promise<string | undefined> {
+export async function readIssuerFile(dir: string, name: string): Promise<string | undefined> {
   const file = join(dir, name);
-  const text = await readIfThere(file);
+  const text = await readIfExists(file);
   if (text !== undefined) await chmod(file, 0o600);
   return text;
 }
 
-export function write(dir: string, name: string, text: string): Promise<void> {
+export function writeIssuerFile(dir: string, name: string, text: string): Promise<void> {
   return writeDurably(join(dir, name), text);
 }

@@ -1,7 +1,7 @@
 /** Reads for reports, of the accounts and of hourly records, on a separate thread. */
 import { join } from 'node:path';
-import type { ObjectNamespace, ObjectStub } from '../../../object-context.ts';
-import { storageHealth } from '../../../storage/health.ts';
+import type { ObjectNamespace, ObjectStub } from '../../../platform/object-context.ts';
+import { storageHealth } from '../../../platform/storage/health.ts';
 import { HOUR_READS } from '../../../usage/hour-reader.ts';
 import type { UsageObject } from '../../../usage/object.ts';
 import type { D1 } from '../d1.ts';

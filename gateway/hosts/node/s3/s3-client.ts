@@ -2,10 +2,10 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { AwsClient } from 'aws4fetch';
-import { AdaptiveTimeout } from '../../../../shared/patience/adaptive-timeout.ts';
-import { tag } from '../../../../shared/text/xml.ts';
+import { xmlTag } from '../../../../shared/text/xml.ts';
+import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
 import { FileStoreError } from '../../../files/file-store.ts';
-import { patience } from '../../../patience.ts';
+import { waitClock } from '../../../platform/wait-clock.ts';
 import type { S3Config } from './s3-config.ts';
 
 /** A restarting store is back within seconds; a client's upload waits no longer than this allows. */
@@ -82,7 +82,7 @@ export class S3Client {
     const answer = await this.send(request);
     if (answer === undefined) return undefined;
     return textOf(answer, this.#answerMs).catch((cause) => {
-      throw unavailable('the answer of the bucket broke off', cause);
+      throw storeUnavailable('the answer of the bucket broke off', cause);
     });
   }
 
@@ -91,7 +91,7 @@ export class S3Client {
     try {
       response = await this.#fetch(request);
     } catch (cause) {
-      return { again: true, error: unavailable('the bucket does not answer', cause) };
+      return { again: true, error: storeUnavailable('the bucket does not answer', cause) };
     }
     if (response.ok) return response;
     const code = codeOf(response, await textOf(response, this.#answerMs).catch(() => ''));
@@ -99,7 +99,7 @@ export class S3Client {
     if (response.status === 507 || FULL.has(code))
       return { again: false, error: new FileStoreError('full', `the bucket takes no more: ${code}`) };
     const again = response.status >= 500 || response.status === 429 || response.status === 408;
-    return { again, error: unavailable(`the bucket answers ${response.status} ${code}`) };
+    return { again, error: storeUnavailable(`the bucket answers ${response.status} ${code}`) };
   }
 
   async #fetch({ method, key, query = {}, headers = {}, body }: S3Request): Promise<Response> {
@@ -116,7 +116,7 @@ export class S3Client {
       ...(body === undefined ? {} : { body }),
     });
     // `sign` makes the body a stream, which a retry could not read and servers would get without a length.
-    return patience.call(this.#answers, (signal) =>
+    return waitClock.call(this.#answers, (signal) =>
       fetch(signed.url, {
         method,
         headers: signed.headers,
@@ -132,7 +132,7 @@ export class S3Client {
 async function textOf(response: Response, stallMs: number): Promise<string> {
   const decoder = new TextDecoder();
   let text = '';
-  for await (const piece of stalling(response, stallMs)) {
+  for await (const piece of withStallTimeout(response, stallMs)) {
     text += decoder.decode(piece, { stream: true });
     if (text.length > TEXT_MAX_BYTES) throw new Error('an answer that is too long');
   }
@@ -140,7 +140,7 @@ async function textOf(response: Response, stallMs: number): Promise<string> {
 }
 
 /** The body of a response. @throws Error if no piece arrives for `stallMs` */
-export async function* stalling(answer: Response, stallMs: number): AsyncGenerator<Uint8Array> {
+export async function* withStallTimeout(answer: Response, stallMs: number): AsyncGenerator<Uint8Array> {
   const reader = answer.body?.getReader();
   if (reader === undefined) return;
   try {
@@ -157,9 +157,9 @@ export async function* stalling(answer: Response, stallMs: number): AsyncGenerat
 }
 
 function codeOf(response: Response, text: string): string {
-  return tag(text, 'Code') ?? response.statusText;
+  return xmlTag(text, 'Code') ?? response.statusText;
 }
 
-export function unavailable(message: string, cause?: unknown): FileStoreError {
+export function storeUnavailable(message: string, cause?: unknown): FileStoreError {
   return new FileStoreError('unavailable', message, { cause });
 }

@@ -27,7 +27,7 @@ export function isS3(files: string): boolean {
 }
 
 /** @throws UsageError for the address, CommandError for what is missing or readable by others */
-export function s3Config(address: string, env: NodeJS.ProcessEnv): S3Config {
+export function readS3Config(address: string, env: NodeJS.ProcessEnv): S3Config {
   const [, bucket, path = ''] = ADDRESS.exec(address) ?? [];
   if (bucket === undefined) throw new UsageError(`--files ${address}: as in s3://BUCKET or s3://BUCKET/PREFIX`);
   const region = env.AWS_REGION ?? env.AWS_DEFAULT_REGION ?? DEFAULT_REGION;

@@ -1,9 +1,9 @@
 /** Stores files as objects of a bucket. */
 
-import { tag, tags } from '../../../../shared/text/xml.ts';
+import { xmlTag, xmlTags } from '../../../../shared/text/xml.ts';
 import { type FileStore, FileStoreError, type StoredFile } from '../../../files/file-store.ts';
-import { partsOf } from '../../../files/parts.ts';
-import { type S3Client, stalling, unavailable } from './s3-client.ts';
+import { splitIntoParts } from '../../../files/parts.ts';
+import { type S3Client, storeUnavailable, withStallTimeout } from './s3-client.ts';
 
 /** At least 5 MiB, and at most 10,000 parts: files up to 80 GiB. One part of each upload is in memory. */
 const PART_BYTES = 8 * 1024 * 1024;
@@ -29,7 +29,7 @@ export class S3Files implements FileStore {
   }
 
   async put(key: string, content: AsyncIterable<Uint8Array>, maxBytes: number): Promise<{ bytes: number }> {
-    const parts = partsOf(content, PART_BYTES, maxBytes);
+    const parts = splitIntoParts(content, PART_BYTES, maxBytes);
     const first = await parts.next();
     const whole = first.value ?? new Uint8Array(0);
     if (whole.length < PART_BYTES) {
@@ -37,8 +37,8 @@ export class S3Files implements FileStore {
       return { bytes: whole.length };
     }
     const begun = await this.#client.text({ method: 'POST', key, query: { uploads: '' }, headers: BYTES });
-    const uploadId = tag(begun ?? '', 'UploadId');
-    if (uploadId === undefined) throw unavailable('the bucket begins no upload');
+    const uploadId = xmlTag(begun ?? '', 'UploadId');
+    if (uploadId === undefined) throw storeUnavailable('the bucket begins no upload');
     try {
       const tagged: string[] = [];
       let bytes = 0;
@@ -59,7 +59,7 @@ export class S3Files implements FileStore {
     const answer = await there(this.#client.send({ method: 'PUT', key, query, body }));
     await dropped(answer);
     const etag = answer.headers.get('etag');
-    if (etag === null) throw unavailable('the bucket names no part');
+    if (etag === null) throw storeUnavailable('the bucket names no part');
     return etag;
   }
 
@@ -75,7 +75,7 @@ export class S3Files implements FileStore {
     // S3 sends 200 immediately and reports a failure in the body. A retry after a lost response gets 404.
     if (answer !== undefined && !answer.includes('<Error>')) return;
     if ((await this.#bytesOf(key)) !== bytes)
-      throw unavailable(`the bucket does not complete an upload: ${tag(answer ?? '', 'Code') ?? 'it is gone'}`);
+      throw storeUnavailable(`the bucket does not complete an upload: ${xmlTag(answer ?? '', 'Code') ?? 'it is gone'}`);
   }
 
   async read(key: string, range?: { offset: number; length: number }): Promise<AsyncIterable<Uint8Array> | undefined> {
@@ -95,7 +95,7 @@ export class S3Files implements FileStore {
       const headers = { range: `bytes=${at}-${end - 1}` };
       const answer = await there(this.#client.send({ method: 'GET', key, headers }));
       try {
-        for await (const piece of stalling(answer, this.#stallMs)) {
+        for await (const piece of withStallTimeout(answer, this.#stallMs)) {
           const wanted = piece.subarray(0, end - at);
           at += wanted.length;
           broken = 0;
@@ -104,7 +104,7 @@ export class S3Files implements FileStore {
         if (at < end) throw new Error('the answer was short');
       } catch (cause) {
         broken += 1;
-        if (broken > RESUMES_MAX) throw unavailable('the bucket does not go on with a file', cause);
+        if (broken > RESUMES_MAX) throw storeUnavailable('the bucket does not go on with a file', cause);
       }
     }
   }
@@ -124,11 +124,11 @@ export class S3Files implements FileStore {
       };
       if (token !== '') query['continuation-token'] = token;
       const page = (await this.#client.text({ method: 'GET', key: '', query })) ?? '';
-      const times = tags(page, 'LastModified').map((time) => Date.parse(time));
+      const times = xmlTags(page, 'LastModified').map((time) => Date.parse(time));
       // `Key` and `LastModified` occur once in each `Contents`.
-      for (const [at, name] of tags(page, 'Key').entries())
+      for (const [at, name] of xmlTags(page, 'Key').entries())
         yield { id: name.slice(prefix.length), modifiedMs: times[at] ?? Number.NaN };
-      token = tag(page, 'IsTruncated') === 'true' ? tag(page, 'NextContinuationToken') : undefined;
+      token = xmlTag(page, 'IsTruncated') === 'true' ? xmlTag(page, 'NextContinuationToken') : undefined;
     }
   }
 
@@ -136,7 +136,7 @@ export class S3Files implements FileStore {
     const prefix = this.#client.prefix;
     const query = { uploads: '', prefix: `${prefix}file-`, 'max-uploads': String(LIST_PAGE) };
     const page = (await this.#client.text({ method: 'GET', key: '', query })) ?? '';
-    const [keys, ids, times] = [tags(page, 'Key'), tags(page, 'UploadId'), tags(page, 'Initiated')];
+    const [keys, ids, times] = [xmlTags(page, 'Key'), xmlTags(page, 'UploadId'), xmlTags(page, 'Initiated')];
     let dropped = 0;
     for (const [at, key] of keys.entries()) {
       const [id, begun] = [ids[at], Date.parse(times[at] ?? '')];
@@ -163,7 +163,7 @@ async function* nothing(): AsyncGenerator<Uint8Array> {}
 /** @throws FileStoreError if there is no such object, or the upload no longer exists */
 async function there(answer: Promise<Response | undefined>): Promise<Response> {
   const found = await answer;
-  if (found === undefined) throw unavailable('the bucket has lost what it had');
+  if (found === undefined) throw storeUnavailable('the bucket has lost what it had');
   return found;
 }
 

@@ -2,9 +2,9 @@
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { setTimeout as delay } from 'node:timers/promises';
-import { toldWait } from '../../../../shared/patience/told-wait.ts';
-import { after } from '../../../after.ts';
-import { patience } from '../../../patience.ts';
+import { waitWithProgress } from '../../../../shared/timing/wait-with-progress.ts';
+import { startTimer } from '../../../platform/start-timer.ts';
+import { waitClock } from '../../../platform/wait-clock.ts';
 
 /** Limit by this process's patience; with its own core it answers within a second. */
 const READY_MS = 60_000;
@@ -16,11 +16,13 @@ const ANSWER_MS = 60_000;
  * the last response if it never does.
  */
 export function checkReady(url: string, adminKey: string, log: (line: string) => void): Promise<void> {
-  return toldWait(answers(url, adminKey), after, (seconds) => log(`waiting for the first answer for ${seconds} s`));
+  return waitWithProgress(answers(url, adminKey), startTimer, (seconds) =>
+    log(`waiting for the first answer for ${seconds} s`),
+  );
 }
 
 async function answers(url: string, adminKey: string): Promise<void> {
-  const deadline = patience.now() + READY_MS;
+  const deadline = waitClock.now() + READY_MS;
   for (;;) {
     const health = await status(new URL('/healthz', url), {});
     const store =
@@ -28,7 +30,7 @@ async function answers(url: string, adminKey: string): Promise<void> {
         ? await status(new URL('/admin/keys?limit=1', url), { authorization: `Bearer ${adminKey}` })
         : '';
     if (store === '200') return;
-    if (patience.now() > deadline)
+    if (waitClock.now() > deadline)
       throw new Error(`the gateway started but does not answer: /healthz ${health}, /admin/keys ${store}`);
     await delay(RETRY_MS);
   }

@@ -4,9 +4,9 @@ import {
   EXIT_DONE,
   type Flags,
   JSON_FLAG,
+  type ParsedFlags,
   parseLine,
   UsageError,
-  type Values,
 } from '../../../../shared/command-line/index.ts';
 import { durationMs } from '../../../../shared/routing/facts.ts';
 import type { ServeOptions } from './serve.ts';
@@ -42,7 +42,7 @@ export const SERVE_FLAGS = {
   ...JSON_FLAG,
 } as const satisfies Flags;
 
-export const SERVE: Command = {
+export const SERVE_COMMAND: Command = {
   summary: 'runs a gateway on this machine',
   examples: `[--data DIR] [--host ADDRESS] [--port PORT] [--files DIR|s3://BUCKET] [--tls-cert FILE --tls-key FILE]
 
@@ -59,7 +59,7 @@ Settings that are not flags are environment variables: docs/deploy.md. \`otela-g
 };
 
 /** @throws UsageError */
-export function serveOptions(values: Values<Omit<typeof SERVE_FLAGS, 'json'>>): ServeOptions {
+export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'>>): ServeOptions {
   const port = Number(values.port);
   if (!/^\d{1,5}$/.test(values.port) || port > 65_535) throw new UsageError(`--port ${values.port} is no port`);
   if (values.host === '') throw new UsageError('--host is empty');

@@ -4,22 +4,22 @@ import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import manifest from '../../../../package.json' with { type: 'json' };
-import { isOn } from '../../../../shared/release/release.ts';
+import { isSwitchOn } from '../../../../shared/release/release.ts';
 import { PolicyFileError, readPolicyFile } from '../../../../shared/routing/policies/operator-policies.ts';
 import type { Policy } from '../../../../shared/routing/policy.ts';
 import { listenError } from '../../../../shared/terminal/listen-error.ts';
 import { CommandError } from '../../../command.ts';
-import { storageHealth } from '../../../storage/health.ts';
-import { telemetry } from '../../../telemetry-sink.ts';
+import { storageHealth } from '../../../platform/storage/health.ts';
+import { telemetrySink } from '../../../platform/telemetry-sink.ts';
 import { refuseDamaged } from '../data/damage.ts';
 import { type DataDirectory, openDataDirectory } from '../data/data-directory.ts';
-import { nameDisk } from '../data/disk-error.ts';
-import { fileStoreOf, problemOf } from '../file-store-of.ts';
-import { takeRole } from '../following/take-role.ts';
+import { rethrowDiskError } from '../data/disk-error.ts';
 import type { TlsMaterial } from '../http-server.ts';
-import { adoptIdentity, needIdentity } from '../issuer/delegate.ts';
-import { environment, keyNames, openIssuer } from '../issuer/issuer-files.ts';
+import { adoptIdentity, requireIdentity } from '../issuer/delegate.ts';
+import { keyNames, openIssuer, workerSecrets } from '../issuer/issuer-files.ts';
 import { NodeGateway, type NodeGatewayOptions } from '../node-gateway.ts';
+import { fileStoreProblem, openFileStore } from '../open-file-store.ts';
+import { takeRole } from '../replication/take-role.ts';
 import { checkReady } from './check.ts';
 import { loadProgramFiles, type ProgramFiles } from './program-files.ts';
 import { StorageProbe } from './storage-probe.ts';
@@ -56,7 +56,7 @@ interface RunningGateway {
 }
 
 /** Settings that the environment may set; see gateway/env.ts. */
-export const SETTINGS = [
+export const SERVE_SETTINGS = [
   'BODY_BUDGET_BYTES',
   'BODY_LIMIT_BYTES',
   'BODY_STALL_MS',
@@ -88,16 +88,16 @@ async function openTelemetry(): Promise<() => Promise<void>> {
   if (endpoint === undefined || endpoint === '' || disabled === 'true') return async () => {};
   const { Otlp } = await import('../telemetry/otlp.ts');
   const otlp = new Otlp(manifest.version);
-  telemetry.sink = otlp;
+  telemetrySink.sink = otlp;
   return async () => {
-    telemetry.sink = undefined;
+    telemetrySink.sink = undefined;
     await Promise.race([otlp.close(), new Promise((done) => setTimeout(done, TELEMETRY_CLOSE_MS).unref())]);
   };
 }
 
 /** Resolves when the gateway answers at its address. If anything fails, nothing is left running. */
 export function serve(options: ServeOptions, log: (line: string) => void): Promise<RunningGateway> {
-  return start(options, log).catch((error: unknown) => nameDisk(options.data, error));
+  return start(options, log).catch((error: unknown) => rethrowDiskError(options.data, error));
 }
 
 async function start(options: ServeOptions, log: (line: string) => void): Promise<RunningGateway> {
@@ -112,12 +112,12 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   process.on('uncaughtException', (error) => log(`not caught: ${error.stack ?? error.message}`));
   const given: NodeJS.ProcessEnv = { ...releaseSettings(program), ...process.env };
   if (options.identity !== undefined) await adoptIdentity(data.issuer, options.identity);
-  else if (options.follow !== undefined) await needIdentity(data.issuer);
+  else if (options.follow !== undefined) await requireIdentity(data.issuer);
   const issuerFiles = await openIssuer(data.issuer, Math.floor(Date.now() / 1000));
-  const issuer = environment(issuerFiles);
+  const issuer = workerSecrets(issuerFiles);
   takeRole(data.path, options.follow);
   const settings = Object.fromEntries(
-    SETTINGS.filter((name) => given[name] !== undefined).map((name) => [name, given[name]]),
+    SERVE_SETTINGS.filter((name) => given[name] !== undefined).map((name) => [name, given[name]]),
   );
   const probe = new StorageProbe({
     directory: data.path,
@@ -125,8 +125,8 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   });
   // Before anything is opened: how files are opened decides what works on a full disk.
   await probe.start();
-  const files = fileStoreOf(options.files ?? join(data.path, 'files'), process.env);
-  void problemOf(files).then((problem) => {
+  const files = openFileStore(options.files ?? join(data.path, 'files'), process.env);
+  void fileStoreProblem(files).then((problem) => {
     if (problem !== undefined) log(`files and batches have to wait: ${problem}`);
   });
   const gateway = await opened(data, {
@@ -166,7 +166,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
       throw new CommandError(cause instanceof Error ? cause.message : String(cause), { cause });
     });
     await checkReady(url, data.adminKey, log);
-    if (!isOn(given.REQUIRE_SIGNED_AGENT))
+    if (!isSwitchOn(given.REQUIRE_SIGNED_AGENT))
       log('agents need no signed release here: the holder of a join token may run any program as one');
     const pem = options.tls;
     if (pem === undefined) return { url, stop };

@@ -12,7 +12,7 @@ const NAME = /^--max[-_]semi[-_]space[-_]size\b/;
 /**
  * The command line with which to restart this program, or undefined if a limit is set already, by us or an operator.
  */
-export function boundedCommand({
+export function youngGenerationCommand({
   execPath,
   execArgv,
   argv,
@@ -28,7 +28,7 @@ export function boundedCommand({
  * without.
  */
 export function boundYoungGeneration(): void {
-  const command = boundedCommand(process);
+  const command = youngGenerationCommand(process);
   if (command === undefined || typeof process.execve !== 'function') return;
   try {
     // A failing call would abort the process.

@@ -10,7 +10,7 @@ import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { resourceFromAttributes } from '@opentelemetry/resources';
 import { BatchLogRecordProcessor, LoggerProvider } from '@opentelemetry/sdk-logs';
 import { BasicTracerProvider, BatchSpanProcessor } from '@opentelemetry/sdk-trace-base';
-import type { AttemptUsage, RequestEnd, TelemetrySink } from '../../../telemetry-sink.ts';
+import type { AttemptUsage, RequestEndEvent, TelemetrySink } from '../../../platform/telemetry-sink.ts';
 
 /** Token counts come with the node's report, a moment after the response; a span waits this long for them. */
 const USAGE_WAIT_MS = 3_000;
@@ -28,7 +28,7 @@ const EARLY_MAX = 10_000;
 const USAGES_MAX = 32;
 
 interface Waiting {
-  end: RequestEnd;
+  end: RequestEndEvent;
   usages: AttemptUsage[];
   timer: NodeJS.Timeout;
 }
@@ -57,7 +57,7 @@ export class Otlp implements TelemetrySink {
     });
   }
 
-  request(end: RequestEnd): void {
+  request(end: RequestEndEvent): void {
     const usages = this.#early.get(end.name) ?? [];
     this.#early.delete(end.name);
     if (end.node === '' || usages.some(({ session }) => session === end.node)) return this.#export(end, usages);
@@ -113,7 +113,7 @@ export class Otlp implements TelemetrySink {
     this.#export(waiting.end, waiting.usages);
   }
 
-  #export(end: RequestEnd, usages: readonly AttemptUsage[]): void {
+  #export(end: RequestEndEvent, usages: readonly AttemptUsage[]): void {
     const tracer = this.#traces.getTracer('otela-gateway');
     const { at, totalMs, firstMs, operation, model, served, provider, status, error, id, name, endpoint, steps } = end;
     const common = { 'gen_ai.operation.name': operation, 'gen_ai.request.model': model };

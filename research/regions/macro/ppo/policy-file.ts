@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import * as z from 'zod';
 import { SchedulerError } from '../../../../scheduler/errors.ts';
-import { seeded } from '../../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../../scheduler/serving/random.ts';
 import type { Topology } from '../../world/topology.ts';
 import { BetaPolicy } from './policy.ts';
 import type { Trained, TrainOptions } from './train.ts';
@@ -53,7 +53,7 @@ export function readPolicy(path: string, topology: Topology): BetaPolicy {
       'bad_input',
       `${path} was trained for ${file.topology}, not for these regions of ${topology.id}`,
     );
-  const policy = new BetaPolicy(file.regions, seeded(1));
+  const policy = new BetaPolicy(file.regions, seededRandom(1));
   const bytes = Buffer.from(file.parameters, 'base64');
   if (bytes.length !== 4 * policy.network.parameters.length)
     throw new SchedulerError(

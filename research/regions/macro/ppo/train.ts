@@ -1,4 +1,4 @@
-import { type Random, seeded } from '../../../../scheduler/serving/random.ts';
+import { type Random, seededRandom } from '../../../../scheduler/serving/random.ts';
 import type { World } from '../../world/world.ts';
 import { distance2, FluidRegions, stateOf, type TraceSlot, trace } from './environment.ts';
 import { type Guarantee, guarantee } from './guarantee.ts';
@@ -49,7 +49,7 @@ interface Step {
 
 /** PPO with a Beta policy, optimal transport as teacher and the paper's two constraint terms. Deterministic by seed. */
 export async function train(world: World, options: TrainOptions): Promise<Trained> {
-  const random = seeded(options.seed);
+  const random = seededRandom(options.seed);
   const regions = world.topology.regions.length;
   const policy = new BetaPolicy(regions, random);
   const critic = new Network([stateSize(regions), 32, 1], random, 1e-3);

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import {
-  continuingBody,
+  continuationBody,
   isPromptAndText,
   readText,
   readTokens,
-  tokenQuestions,
+  tokenizeBodies,
 } from '../../../../shared/openai/continuation/bodies.ts';
-import { type Plan, planContinuation } from '../../../../shared/openai/continuation/plan.ts';
+import { type ContinuationPlan, planContinuation } from '../../../../shared/openai/continuation/plan.ts';
 import { ENDPOINTS } from '../../../../shared/openai/endpoints.ts';
 import { bytes, text } from '../support.ts';
 
@@ -17,7 +17,7 @@ const plan = (path: string, body: unknown) => planContinuation({ path }, bytes(J
 const chat = (more: object) => plan('/v1/chat/completions', { ...CHAT, ...more });
 const completion = (more: object) => plan('/v1/completions', { ...COMPLETION, ...more });
 
-function planned(found: ReturnType<typeof plan>): Plan {
+function planned(found: ReturnType<typeof plan>): ContinuationPlan {
   if ('why' in found) throw new Error(found.why);
   return found;
 }
@@ -128,7 +128,7 @@ describe('it is never tried', () => {
 
 describe('the next engine is asked', () => {
   const asked = (found: ReturnType<typeof plan>, said: string, produced: number) =>
-    JSON.parse(text(continuingBody(planned(found), said, produced)));
+    JSON.parse(text(continuationBody(planned(found), said, produced)));
 
   it('for the rest of a completion: the prompt and the text, and fewer tokens', () => {
     expect(asked(completion({ max_tokens: 100, temperature: 0.5 }), ' upon "a\ntime" 🦊', 6)).toEqual({
@@ -161,7 +161,7 @@ describe('the next engine is asked', () => {
   });
 
   it('how it reads prompt and text', () => {
-    const questions = tokenQuestions(planned(chat({ temperature: 1 })), 'Hello');
+    const questions = tokenizeBodies(planned(chat({ temperature: 1 })), 'Hello');
     expect(JSON.parse(text(questions.text))).toEqual({ model: 'm', prompt: 'Hello', add_special_tokens: false });
     expect(JSON.parse(text(questions.rendered?.prompt ?? []))).toEqual({
       model: 'm',
@@ -174,7 +174,7 @@ describe('the next engine is asked', () => {
       add_generation_prompt: false,
       continue_final_message: true,
     });
-    expect(tokenQuestions(planned(completion({})), 'x').rendered).toBeUndefined();
+    expect(tokenizeBodies(planned(completion({})), 'x').rendered).toBeUndefined();
   });
 });
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { judgeKind, nearestKind, type RequestKind } from '../../../../shared/routing/kinds/kind.ts';
+import { classifyRequest, nearestKind, type RequestKind } from '../../../../shared/routing/kinds/kind.ts';
 import { LengthPredictor } from '../../../../shared/routing/kinds/length-predictor.ts';
 
 const KINDS: RequestKind[] = [
@@ -11,28 +11,28 @@ const KINDS: RequestKind[] = [
 const NOTHING = { output: 256, seen: 0 };
 
 test('without a history the prompt decides, and of kinds with like prompts the frequent one', () => {
-  expect(judgeKind(KINDS, { input: 8_000 }, NOTHING)?.name).toBe('document');
-  expect(judgeKind(KINDS, { input: 150 }, NOTHING)?.name).toBe('chat');
+  expect(classifyRequest(KINDS, { input: 8_000 }, NOTHING)?.name).toBe('document');
+  expect(classifyRequest(KINDS, { input: 150 }, NOTHING)?.name).toBe('chat');
 });
 
 test('max_tokens excludes the kind whose answers it would cut', () => {
   const kinds = KINDS.map((kind) => ({ ...kind, share: kind.name === 'essay' ? 0.8 : 0.1 }));
-  expect(judgeKind(kinds, { input: 200 }, NOTHING)?.name).toBe('essay');
-  expect(judgeKind(kinds, { input: 200, maxTokens: 250 }, NOTHING)?.name).toBe('chat');
+  expect(classifyRequest(kinds, { input: 200 }, NOTHING)?.name).toBe('essay');
+  expect(classifyRequest(kinds, { input: 200, maxTokens: 250 }, NOTHING)?.name).toBe('chat');
 });
 
 test('a key whose answers were long is judged by them', () => {
   const predictor = new LengthPredictor();
   const asked = { input: 200, endpoint: '/v1/chat/completions', sender: 'key_1 m' };
   for (let i = 0; i < 10; i++) predictor.learn(asked, 2_800);
-  expect(judgeKind(KINDS, asked, predictor.predict(asked))?.name).toBe('essay');
+  expect(classifyRequest(KINDS, asked, predictor.predict(asked))?.name).toBe('essay');
   // Its history does not outweigh what the request allows.
   const brief = { ...asked, maxTokens: 200 };
-  expect(judgeKind(KINDS, brief, predictor.predict(brief))?.name).toBe('chat');
+  expect(classifyRequest(KINDS, brief, predictor.predict(brief))?.name).toBe('chat');
 });
 
 test('a model without kinds has none for any request', () => {
-  expect(judgeKind([], { input: 1 }, NOTHING)).toBeUndefined();
+  expect(classifyRequest([], { input: 1 }, NOTHING)).toBeUndefined();
   expect(nearestKind([], { input: 1, output: 1 })).toBeUndefined();
 });
 
@@ -48,7 +48,7 @@ test('every request gets one of its model’s kinds, whatever its numbers are', 
   const answer = fc.record({ output: odd, seen: fc.nat(20) });
   fc.assert(
     fc.property(kinds, asked, answer, (all, request, prediction) => {
-      expect(all).toContain(judgeKind(all, request, prediction));
+      expect(all).toContain(classifyRequest(all, request, prediction));
     }),
   );
 });
@@ -56,7 +56,7 @@ test('every request gets one of its model’s kinds, whatever its numbers are', 
 test('a request whose answer is predicted exactly is judged as it turns out', () => {
   fc.assert(
     fc.property(kinds, tokens, tokens, (all, input, output) => {
-      expect(judgeKind(all, { input }, { output, seen: 8 })).toBe(nearestKind(all, { input, output }));
+      expect(classifyRequest(all, { input }, { output, seen: 8 })).toBe(nearestKind(all, { input, output }));
     }),
   );
 });

@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Candidate } from '../../../../shared/routing/candidates.ts';
 import {
-  guarded,
-  operatorPolicies,
+  guardPolicy,
+  POLICY_PAUSE_MS,
   type PolicyFault,
-  RESTING_MS,
+  readOperatorPolicies,
   readPolicyFile,
 } from '../../../../shared/routing/policies/operator-policies.ts';
 import type { Policy } from '../../../../shared/routing/policy.ts';
@@ -30,7 +30,7 @@ describe('a guarded policy', () => {
   let cpu: number;
   let faults: PolicyFault[];
   const guard = (pick: Policy['pick']) =>
-    guarded(
+    guardPolicy(
       { name: 'own', pick, onRequestStart: nothing, onRequestEnd: nothing },
       { fallback: last, now: () => time, cpuMs: () => cpu, onFault: (kind) => faults.push(kind) },
     );
@@ -57,7 +57,7 @@ describe('a guarded policy', () => {
     for (let n = 0; n < 10; n++) expect(picks(policy)).toBe('b');
     expect(asked).toBe(3);
     expect(faults).toEqual(['threw', 'threw', 'threw']);
-    time += RESTING_MS;
+    time += POLICY_PAUSE_MS;
     picks(policy);
     expect(asked).toBe(4);
   });
@@ -104,7 +104,7 @@ describe('a guarded policy', () => {
   });
 
   it('that throws when requests begin or end harms none', () => {
-    const policy = guarded(
+    const policy = guardPolicy(
       {
         ...last,
         name: 'own',
@@ -135,8 +135,8 @@ describe('an operator’s file', () => {
       "export const policy: { name: string; pick(): undefined } = { name: 'mine', pick: () => undefined };\n",
     );
     expect(readPolicyFile(one, load).map(({ name }) => name)).toEqual(['mine']);
-    expect(operatorPolicies({ customPolicies: [last, { ...last, name: 'other' }] })).toHaveLength(2);
-    expect(operatorPolicies({ default: last })).toHaveLength(1);
+    expect(readOperatorPolicies({ customPolicies: [last, { ...last, name: 'other' }] })).toHaveLength(2);
+    expect(readOperatorPolicies({ default: last })).toHaveLength(1);
   });
 
   it.each([
@@ -161,6 +161,6 @@ it('a policy may be an object of a class, whose methods are not its own', () => 
     onRequestStart(): void {}
     onRequestEnd(): void {}
   }
-  const [policy] = operatorPolicies({ policy: new Latest() });
+  const [policy] = readOperatorPolicies({ policy: new Latest() });
   expect(policy?.pick(nodes, request, () => 0)?.session).toBe('b');
 });

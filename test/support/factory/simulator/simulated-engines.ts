@@ -1,6 +1,6 @@
 /** What runs in simulated jobs: engines that load, answer lines of batches, drain, and are seen by a gateway with a delay. */
 
-import { none } from '../../../../factory/demand/demand-source.ts';
+import { noDemand } from '../../../../factory/demand/demand-source.ts';
 import {
   CONTEXT_LABEL,
   FACTORY_LABEL,
@@ -150,7 +150,7 @@ export class SimulatedEngines {
         return [
           model.id,
           {
-            ...none(model.id),
+            ...noDemand(model.id),
             waiting: ready === 0 ? requests : 0,
             queued: ready > 0 ? Math.max(0, requests - 8 * ready) : 0,
             in_flight: Math.min(requests, 8 * ready),

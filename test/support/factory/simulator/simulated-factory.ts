@@ -2,7 +2,7 @@
 import type { FactoryConfig, ModelConfig } from '../../../../factory/config/schema.ts';
 import { emptyMemory, type Memory, memorySchema } from '../../../../factory/decisions/memory.ts';
 import { type PlacedModel, placedModels } from '../../../../factory/decisions/world.ts';
-import { type RoundParts, type RoundResult, round } from '../../../../factory/life/round.ts';
+import { type RoundDependencies, type RoundResult, runRound } from '../../../../factory/life/round.ts';
 import type { SimulatedCluster } from './simulated-cluster.ts';
 import { SimulatedEngines, type SimulatedModel } from './simulated-engines.ts';
 
@@ -20,7 +20,7 @@ export interface SimulationOptions {
   /** Each true kills the factory with the next submission. */
   killAt?(now: number): boolean;
   /** What is done to the factory's own parts before each round: a fault in its rules, which the invariants must find. */
-  mutant?(parts: RoundParts): RoundParts;
+  mutant?(parts: RoundDependencies): RoundDependencies;
 }
 
 export class SimulatedFactory {
@@ -58,7 +58,7 @@ export class SimulatedFactory {
     for (const cluster of this.#clusters) cluster.step(now);
     this.engines.step(now);
     if (!withRound) return undefined;
-    const parts: RoundParts = {
+    const parts: RoundDependencies = {
       config,
       models: this.placed,
       launchers: new Map(this.#clusters.map((cluster) => [cluster.id, this.#launcher(cluster)])),
@@ -82,7 +82,7 @@ export class SimulatedFactory {
       },
     };
     try {
-      const result = await round(this.#options.mutant?.(parts) ?? parts);
+      const result = await runRound(this.#options.mutant?.(parts) ?? parts);
       for (const { session } of result.drains) this.engines.drain(session);
       return result;
     } catch (error) {

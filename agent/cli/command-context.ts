@@ -1,0 +1,11 @@
+import type { Env } from '../config/setting-sources.ts';
+import type { AgentIo } from './io.ts';
+import type { AgentDependencies } from './start.ts';
+
+/** What the program hands to its commands. */
+export interface CommandContext {
+  env: Env;
+  io: AgentIo;
+  /** Replaced in tests. */
+  outside: Partial<AgentDependencies>;
+}

@@ -1,0 +1,53 @@
+/** Which of this user's agents a command means. */
+
+import { type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/index.ts';
+import type { Env } from '../config/setting-sources.ts';
+import { type LocalAgent, localAgents } from '../host/control-client.ts';
+
+export const SESSION_FLAG = {
+  session: { value: 'PREFIX', help: 'the agent whose session begins so' },
+} as const satisfies Flags;
+/** Flags and help of the commands that only look: `status`, `models`. */
+export const LOCAL_AGENTS_USAGE = {
+  examples: `[--session PREFIX] [--json]
+
+Asks every agent of yours that runs on this machine, or the one whose session begins with PREFIX. In status * marks this agent in the network.
+While an engine loads, status shows since when, and its last line. For a script, until all models are there:
+  until otela-agent models --json | jq -e 'length > 0 and all(.state == "ready")' > /dev/null; do sleep 5; done
+Into a running Slurm job:
+  srun --jobid 4711 --overlap otela-agent status`,
+  flags: { ...SESSION_FLAG, ...JSON_FLAG },
+} as const;
+/** For commands with SESSION_FLAG. */
+export const SESSION_HINT = {
+  hint: ([word]: readonly string[]) => `; an agent is named by --session ${word}`,
+};
+
+/** The agents whose session begins with `prefix`; without a prefix, all. Throws UsageError if agents run here and none matches. */
+export async function selectAgents(prefix: string | undefined, env: Env): Promise<LocalAgent[]> {
+  const agents = await localAgents(env);
+  const meant = agents.filter(({ session }) => session.startsWith(prefix ?? ''));
+  if (agents.length > 0 && meant.length === 0) {
+    const names = agents.map(({ session }) => session).join(', ');
+    throw new UsageError(`no session of an agent here begins with "${prefix}"; there are ${names}`);
+  }
+  return meant;
+}
+
+/** The one agent meant; a command that changes something never guesses. */
+export async function selectOneAgent(prefix: string | undefined, env: Env): Promise<LocalAgent> {
+  const found = await selectAgents(prefix, env);
+  // Inside a job, its own agent on this node is meant although others of this user run here.
+  const { SLURM_JOB_ID: job, SLURMD_NODENAME: node } = env;
+  const own = found.filter(({ status }) => job && status.job?.id === job && status.job.node === node);
+  const agents = own.length > 0 ? own : found;
+  const [agent] = agents;
+  if (!agent) throw new UsageError(NO_AGENT);
+  if (agents.length > 1) {
+    throw new UsageError(`several agents run here, say --session: ${agents.map(({ session }) => session).join(', ')}`);
+  }
+  return agent;
+}
+
+export const NO_AGENT =
+  'no agent of yours answers on this machine; in a Slurm job ask on its node: srun --jobid J --overlap otela-agent status';

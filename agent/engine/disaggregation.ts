@@ -1,0 +1,87 @@
+/**
+ * What a disaggregated pair's two engines are asked, made of one request. Fields are appended to the body as bytes, never parsed and
+ * written again: Python's JSON readers take the last of two equal keys, so a client cannot name another request's keys and values.
+ *
+ * vLLM: the prefill engine answers one token and `kv_transfer_params`, which the decode engine gets
+ * (tests/v1/kv_connector/nixl_integration/toy_proxy_server.py). SGLang: both get the request at once and meet in a room
+ * (sglang_router/mini_lb.py).
+ */
+import { tryParseJson } from '../../shared/text/json.ts';
+
+/** Asks a vLLM prefill engine to compute the prompt and keep its keys and values for another engine. */
+const PREFILL_FIELDS = {
+  stream: false,
+  stream_options: null,
+  max_tokens: 1,
+  max_completion_tokens: 1,
+  // More than max_tokens would be an error.
+  min_tokens: 0,
+  kv_transfer_params: {
+    do_remote_decode: true,
+    do_remote_prefill: false,
+    remote_engine_id: null,
+    remote_block_ids: null,
+    remote_host: null,
+    remote_port: null,
+  },
+};
+
+/** The request as a vLLM prefill engine gets it. */
+export function prefillRequest(body: Buffer): Buffer {
+  return withFields(body, JSON.stringify(PREFILL_FIELDS));
+}
+
+/** The request as a vLLM decode engine gets it; `params` of null: it computes the prompt itself. */
+export function decodeRequest(body: Buffer, params: KvTransferParams | null): Buffer {
+  return withFields(body, JSON.stringify({ kv_transfer_params: params }));
+}
+
+export interface BootstrapRoom {
+  host: string;
+  port: number;
+  /** 63 random bits: two requests must never share one. */
+  room: bigint;
+}
+
+/** The request as both SGLang engines get it. */
+export function sglangRequest(body: Buffer, { host, port, room }: BootstrapRoom): Buffer {
+  // A bigint is no JSON value, and a double has 53 bits.
+  return withFields(
+    body,
+    `{"bootstrap_host":${JSON.stringify(host)},"bootstrap_port":${port},"bootstrap_room":${room}}`,
+  );
+}
+
+export type KvTransferParams = Record<string, unknown>;
+
+/** From a prefill engine's answer; undefined where there are none. */
+export function kvTransferParams(answer: Buffer): KvTransferParams | undefined {
+  const value = tryParseJson(answer.toString('utf8'));
+  if (typeof value !== 'object' || value === null || !('kv_transfer_params' in value)) return undefined;
+  const params = value.kv_transfer_params;
+  return typeof params === 'object' && params !== null && !Array.isArray(params) ? { ...params } : undefined;
+}
+
+/**
+ * Appends the fields of `object` (JSON) to the object in `body`. A body that does not end in `}` stays as it is: it is no JSON object, and
+ * the engine says so.
+ */
+function withFields(body: Buffer, object: string): Buffer {
+  const end = lastNonBlank(body, body.length);
+  if (body[end] !== BRACE_CLOSE) return body;
+  const before = body[lastNonBlank(body, end)];
+  const comma = before === BRACE_OPEN ? '' : ',';
+  return Buffer.concat([body.subarray(0, end), Buffer.from(comma + object.slice(1)), body.subarray(end + 1)]);
+}
+
+const BRACE_OPEN = 0x7b;
+const BRACE_CLOSE = 0x7d;
+/** JSON's white space (RFC 8259 §2). */
+const BLANK: ReadonlySet<number | undefined> = new Set([0x20, 0x09, 0x0a, 0x0d]);
+
+/** Index of the last byte before `end` that is no white space; -1: none. */
+function lastNonBlank(body: Buffer, end: number): number {
+  let at = end - 1;
+  while (at >= 0 && BLANK.has(body[at])) at--;
+  return at;
+}

@@ -1,0 +1,17 @@
+/** Which batch system this agent runs under. */
+import type { BatchJob, Env } from './batch-job.ts';
+import { fluxJob } from './flux.ts';
+import { gridEngineJob } from './grid-engine.ts';
+import { htcondorJob } from './htcondor.ts';
+import { lsfJob } from './lsf.ts';
+import { pbsJob } from './pbs.ts';
+import { slurmJob } from './slurm.ts';
+
+/** The innermost first: Flux runs inside jobs of others. Undefined outside any job. */
+export function detectBatchJob(env: Env): BatchJob | undefined {
+  for (const read of [fluxJob, slurmJob, pbsJob, lsfJob, htcondorJob, gridEngineJob]) {
+    const job = read(env);
+    if (job !== undefined) return job;
+  }
+  return undefined;
+}

@@ -1,0 +1,32 @@
+import { ApiError } from '../../shared/openai/errors.ts';
+
+/** Requests that clients of the ingress wait for. */
+export class RunningRequests {
+  #count = 0;
+  #draining = false;
+  #onNone: (() => void)[] = [];
+
+  get count(): number {
+    return this.#count;
+  }
+
+  /** Call what it returns when the request is over, once. @throws ApiError 503 while draining */
+  begin(): () => void {
+    if (this.#draining) {
+      const headers = { connection: 'close' };
+      throw new ApiError('no_capacity', 'The agent behind this endpoint is leaving; ask another one.', { headers });
+    }
+    this.#count++;
+    return () => {
+      this.#count--;
+      if (this.#count === 0) for (const done of this.#onNone.splice(0)) done();
+    };
+  }
+
+  /** Takes no more; resolves when none is left. */
+  drain(): Promise<void> {
+    this.#draining = true;
+    if (this.#count === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#onNone.push(resolve));
+  }
+}

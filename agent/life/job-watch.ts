@@ -1,0 +1,146 @@
+/** The batch job that this agent lives in, if any: what the record tells of it, and how much time it leaves. */
+import type { NodePayload } from '../../shared/lattice/payload.ts';
+import type { Env } from '../config/setting-sources.ts';
+import type { StartConfig } from '../config/start-config.ts';
+import { JobEnd } from '../host/job-end.ts';
+import type { BatchJob, JobFate } from '../host/jobs/batch-job.ts';
+import { detectBatchJob } from '../host/jobs/detect.ts';
+import type { RunTool } from '../host/run-tool.ts';
+import { type DrainCause, type DrainPlan, drainBefore, drainPlan, drainReason } from './drain-plan.ts';
+
+export interface JobOptions {
+  config: Pick<StartConfig, 'drainBeforeMs' | 'drainTimeoutMs' | 'endsAt'>;
+  env: Env;
+  run: RunTool;
+  /** The record of it is another now. */
+  onChange(): void;
+  /** It is time to drain for its end, which is so far away. */
+  onDue(leftMs: number): void;
+  log(line: string): void;
+}
+
+/** A job is named in the record, also where the operator says alone when the agent ends. */
+const NO_JOB = '-';
+
+/** slurmctld answers within a second, and of the time that is left requests need most. */
+const FATE_WAIT_MS = 2_000;
+
+/** A signal that did not begin the job's end. */
+export interface SignalWarning {
+  plan: DrainPlan;
+  reason: string;
+}
+
+export class JobWatch {
+  readonly #options: JobOptions;
+  readonly #batch: BatchJob | undefined;
+  #end: JobEnd | undefined;
+  #killWaitMs: number | undefined;
+  #fate: Promise<JobFate | undefined> | undefined;
+
+  constructor(options: JobOptions) {
+    this.#options = options;
+    this.#batch = detectBatchJob(options.env);
+  }
+
+  /** System and id, for people; undefined outside a job. */
+  get name(): string | undefined {
+    return this.#batch && `${this.#batch.system} job ${this.#batch.id}`;
+  }
+
+  get id(): string | undefined {
+    return this.#batch?.id;
+  }
+
+  /** The batch system's name of this machine. */
+  get node(): string | undefined {
+    return this.#batch?.node;
+  }
+
+  get ends(): Date | undefined {
+    return this.#end?.ends;
+  }
+
+  open(): void {
+    const { config, run, onChange, onDue, log } = this.#options;
+    void this.#batch?.killWaitMs(run).then((ms) => {
+      this.#killWaitMs = ms;
+    });
+    // The operator's word counts before the batch system's.
+    const job = config.endsAt === undefined ? this.#batch : { ends: config.endsAt };
+    if (job === undefined) return;
+    this.#end = new JobEnd({
+      job,
+      run,
+      before: (leftMs) => drainBefore(config.drainBeforeMs, leftMs),
+      onChange,
+      onDue,
+      log,
+      now: () => Date.now(),
+      random: Math.random,
+    });
+    void this.#end.open();
+  }
+
+  record(): Pick<NodePayload, 'job'> {
+    const { ends } = this;
+    if (this.#batch === undefined && ends === undefined) return {};
+    const { id, node, partition } = this.#batch ?? {};
+    return {
+      job: {
+        id: id ?? NO_JOB,
+        ...(node ? { node } : {}),
+        ...(partition ? { partition } : {}),
+        ...(ends ? { ends_at: ends.toISOString() } : {}),
+      },
+    };
+  }
+
+  /** Why the node goes, for the registry. `signal`: the name of the one that came, if one did. */
+  drainReason(cause: DrainCause, signal: string): string {
+    return drainReason(cause, signal, this.#leftMs);
+  }
+
+  /** What the batch system does to the job now, asked once; undefined where nothing ends it or no answer came in time. */
+  fate(): Promise<JobFate | undefined> {
+    this.#fate ??= new Promise((resolve) => {
+      setTimeout(resolve, FATE_WAIT_MS, undefined).unref();
+      this.#batch?.askFate(this.#options.run).then(resolve, () => resolve(undefined));
+      if (this.#batch === undefined) resolve(undefined);
+    });
+    return this.#fate;
+  }
+
+  /**
+   * What a SIGTERM that came means where the batch system says that the job runs on: a warning, with the time until its end. Undefined where
+   * it ends the job, does not tell or gives no answer in time.
+   */
+  async warning(): Promise<SignalWarning | undefined> {
+    const asked = this.#batch?.askRunsUntil?.(this.#options.run).catch(() => undefined);
+    if (asked === undefined) return undefined;
+    const late = new Promise<undefined>((resolve) => void setTimeout(resolve, FATE_WAIT_MS, undefined).unref());
+    const until = await Promise.race([asked, late]);
+    if (until === undefined) return undefined;
+    const leftMs = until.getTime() - Date.now();
+    // A job that is preempted with a grace time runs until its new end, too.
+    const reason = (await this.fate()) ?? drainReason('warning', 'SIGTERM', leftMs);
+    return { plan: this.#planFor('warning', leftMs), reason };
+  }
+
+  get #leftMs(): number | undefined {
+    return this.ends ? this.ends.getTime() - Date.now() : undefined;
+  }
+
+  plan(cause: DrainCause): DrainPlan {
+    return this.#planFor(cause, this.#leftMs);
+  }
+
+  #planFor(cause: DrainCause, leftMs: number | undefined): DrainPlan {
+    const { drainTimeoutMs: timeoutMs } = this.#options.config;
+    return drainPlan({ cause, timeoutMs, killWaitMs: this.#killWaitMs, leftMs });
+  }
+
+  close(): void {
+    this.#end?.close();
+  }
+}

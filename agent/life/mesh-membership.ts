@@ -1,0 +1,186 @@
+/**
+ * What this agent has of the network through all its sessions: the replica, the list of issuers, the ways to gateways. Each
+ * session has a mesh of its own, for its key is its name there.
+ */
+import { type AgentMembership, MEMBERSHIP_DEFAULTS, tunedOptions } from '../../shared/gossip/index.ts';
+import { issuerId } from '../../shared/lattice/certificate.ts';
+import { RegistryReplica } from '../../shared/lattice/replica.ts';
+import type { Ticket } from '../../shared/lattice/ticket.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
+import type { ProbeVerdict } from '../../shared/wire/frames.ts';
+import type { StartConfig } from '../config/start-config.ts';
+import { nodeCrypto } from '../host/crypto.ts';
+import { ownRelease } from '../host/release.ts';
+import type { SessionKey } from '../mesh/channel/session-key.ts';
+import { Mesh, type MeshOptions } from '../mesh/mesh.ts';
+import { relayProxyUrl } from '../mesh/relay/pass.ts';
+import { ProxyRelay } from '../mesh/relay/proxy-relay.ts';
+import { GATEWAYS_MAX, type OtherGateway, type TunnelAdmission } from '../tunnel/admission.ts';
+import type { GatewayHints } from '../tunnel/other-gateways.ts';
+import { authority } from '../tunnel/websocket.ts';
+import { collapseRepeats } from './collapse-repeats.ts';
+
+export interface MeshMembershipOptions {
+  config: Pick<StartConfig, 'gateways' | 'token' | 'mesh' | 'releaseDir'>;
+  env: NodeJS.ProcessEnv;
+  /** Name of this machine. */
+  host: string;
+  log(line: string): void;
+}
+
+/** A session as its mesh needs it. */
+export interface MeshMember {
+  ticket: Ticket;
+  key: SessionKey;
+  /** Whether another session is alive, by the word of this one's gateways. */
+  probe(session: string): Promise<ProbeVerdict>;
+  onEnded(reason: string): void;
+}
+
+export class MeshMembership {
+  readonly replica: RegistryReplica;
+  readonly #options: MeshMembershipOptions;
+  readonly #relay: ProxyRelay;
+  /** Names by id, as the gateway that admitted us calls them. */
+  #issuers = new Map<string, string>();
+  #own: string | undefined;
+  /** Gateways beside those of the configuration, by the word of one of them. */
+  #learned: readonly OtherGateway[] = [];
+  #membership: AgentMembership = MEMBERSHIP_DEFAULTS;
+  #requests: MeshOptions['requests'];
+  #onWeights: MeshOptions['onWeights'];
+
+  constructor(options: MeshMembershipOptions) {
+    const { config, env, log } = options;
+    this.#options = options;
+    this.replica = new RegistryReplica({ crypto: nodeCrypto, accepts: (issuer) => this.#issuers.has(issuer) });
+    this.#relay = new ProxyRelay({
+      gateways: config.gateways,
+      tokens: [config.token],
+      offered: config.mesh.offerRelay,
+      env,
+      log,
+    });
+  }
+
+  /** Streams of requests on every mesh from now on. */
+  serve(requests: MeshOptions['requests']): void {
+    this.#requests = requests;
+  }
+
+  /** Connections of other nodes for weights, on every mesh from now on. */
+  serveWeights(onWeights: MeshOptions['onWeights']): void {
+    this.#onWeights = onWeights;
+  }
+
+  /** Whose tickets are good from now on. */
+  learn({ ticket, issuers, ...word }: TunnelAdmission): void {
+    this.hear(word);
+    const named = issuers.map(({ name, root }): [string, string] => [issuerId(root, nodeCrypto), name]);
+    this.#issuers = new Map([...named, [ticket.issuer, LOCAL_ISSUER]]);
+    this.#own = ticket.issuer;
+    this.replica.setIssuers((issuer) => this.#issuers.has(issuer));
+  }
+
+  /** By a gateway's word. */
+  hear({ gateways, membership }: GatewayHints): void {
+    this.#learned = gateways;
+    this.#membership = membership;
+  }
+
+  /** Nodes that LEFT are shown this long. */
+  get retentionMs(): number {
+    return this.#membership.retention_ms;
+  }
+
+  /** Those of the configuration, then those that were learned of: a session serves all of them. */
+  get gateways(): OtherGateway[] {
+    const configured = this.#options.config.gateways.map((url) => ({ url, own: true }));
+    const hrefs = new Set(configured.map(({ url }) => url.href));
+    return [...configured, ...this.#learned.filter(({ url }) => !hrefs.has(url.href))].slice(0, GATEWAYS_MAX);
+  }
+
+  /** Those that may see the join token. A peer's gateway could use it, and would own the node by a ticket of its own. */
+  get admitting(): URL[] {
+    return this.gateways.flatMap(({ url, own }) => (own ? [url] : []));
+  }
+
+  /** The institution of the first admission. */
+  get issuer(): string | undefined {
+    return this.#own;
+  }
+
+  /** How lists here call an issuer; undefined for our own. */
+  issuerName(issuer: string): string | undefined {
+    return issuer === this.#own ? undefined : this.#issuers.get(issuer);
+  }
+
+  /** Where the node has no way out of its own, everything goes through one other agent. */
+  get proxy(): ((gateway: URL) => URL) | undefined {
+    const { relay } = this.#options.config.mesh;
+    return relay === undefined ? undefined : (gateway) => this.#through(relay, gateway);
+  }
+
+  /** Known peers pass an admission on. */
+  get detours(): ((gateway: URL) => URL)[] {
+    return this.#options.config.mesh.peers.map((peer) => (gateway) => this.#through(peer, gateway));
+  }
+
+  #through(agent: string, gateway: URL): URL {
+    return relayProxyUrl(agent, authority(gateway), this.#options.config.token);
+  }
+
+  /** A new session among the others: it listens, and looks for those it knows. */
+  async join(member: MeshMember): Promise<Mesh> {
+    const { releaseDir, mesh: settings } = this.#options.config;
+    const { listen, peerReleases: required } = settings;
+    const releases = { own: await ownRelease(releaseDir), required };
+    const mesh = this.#mesh(member, listen, releases);
+    try {
+      await mesh.open();
+      return mesh;
+    } catch (error) {
+      mesh.close();
+      if (listen === undefined || listen.port === 0) throw error;
+      // Another job on this node, or the session before this one, has the port. The mesh tells its peers the port that it takes instead.
+      const why = error instanceof Error ? error.message : String(error);
+      this.#options.log(`warning: the mesh takes a free port: ${why}`);
+      const elsewhere = this.#mesh(member, { ...listen, port: 0 }, releases);
+      await elsewhere.open();
+      return elsewhere;
+    }
+  }
+
+  #mesh(
+    { ticket, key, probe, onEnded }: MeshMember,
+    listen: MeshOptions['listen'],
+    releases: MeshOptions['releases'],
+  ): Mesh {
+    const { config, env, host, log } = this.#options;
+    return new Mesh({
+      key,
+      ticket,
+      host,
+      replica: this.replica,
+      crypto: nodeCrypto,
+      issuerName: (issuer) => this.issuerName(issuer),
+      listen,
+      peers: config.mesh.peers,
+      tuned: tunedOptions(this.#membership),
+      releases,
+      env,
+      proxy: this.proxy,
+      askRelay: probe,
+      ...(this.#requests === undefined ? {} : { requests: this.#requests }),
+      ...(this.#onWeights === undefined ? {} : { onWeights: this.#onWeights }),
+      onConnect: (socket) => void this.#relay.take(socket),
+      offerRelay: config.mesh.offerRelay,
+      onEnded,
+      log: collapseRepeats(log),
+    });
+  }
+
+  close(): void {
+    this.#relay.close();
+  }
+}

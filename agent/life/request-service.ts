@@ -1,0 +1,61 @@
+/** Requests that come and go over the mesh, and the local endpoint in front of them. */
+
+import { UsageError } from '../../shared/command-line/index.ts';
+import type { StartConfig } from '../config/start-config.ts';
+import type { EngineTarget } from '../engine/address.ts';
+import type { LoadMeter } from '../engine/load.ts';
+import type { StateDir } from '../host/state-dir.ts';
+import { type LocalNodeFacts, RequestService, usageDirectoryOf } from '../ingress/service.ts';
+import type { SealOpener } from '../seal/opener.ts';
+import type { MeshMembership } from './mesh-membership.ts';
+import type { Sessions } from './session/sessions.ts';
+
+export interface RequestServiceOptions {
+  config: Pick<StartConfig, 'ingress'>;
+  network: MeshMembership;
+  state: StateDir;
+  /** Undefined while no engine answers. */
+  engine(): EngineTarget | undefined;
+  load: LoadMeter;
+  seals: SealOpener;
+  log(line: string): void;
+}
+
+/** The endpoint is there from the first moment: it serves its own node without any gateway. Throws UsageError. */
+export async function openRequestService({
+  config,
+  network,
+  state,
+  engine,
+  load,
+  seals,
+  log,
+}: RequestServiceOptions): Promise<RequestService> {
+  const service = new RequestService({
+    config: config.ingress,
+    replica: network.replica,
+    issuerName: (issuer) => network.issuerName(issuer),
+    retentionMs: () => network.retentionMs,
+    engine,
+    load,
+    seals,
+    directory: () => state.path,
+    usageDirectory: usageDirectoryOf(state.path),
+    log,
+  });
+  network.serve(service.requests);
+  try {
+    await service.open();
+    return service;
+  } catch (error) {
+    await service.close();
+    throw new UsageError(`--ingress: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+/** What the own endpoint is served with while no gateway has admitted this node. */
+export function localNodeFacts({ facts, state }: Sessions): LocalNodeFacts | undefined {
+  if (state !== 'SERVING') return undefined;
+  const { tier, labels, models, hardware, agent_version } = facts;
+  return { tier, labels, models, hardware: { ...hardware, gpus: [] }, agent_version };
+}

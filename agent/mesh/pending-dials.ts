@@ -1,0 +1,52 @@
+import type { Credentials, ProvenConnection } from './channel/accept.ts';
+import type { Channel, ChannelPeer } from './channel/channel.ts';
+import { dialChannel } from './channel/dial.ts';
+import { ChannelError } from './channel/error.ts';
+
+/** Connections that are being made; the core asks for a few at a time, requests for as many as there are nodes. */
+const DIALS_MAX = 64;
+
+interface PendingDialsOptions {
+  own: Credentials;
+  openTicket(ticket: Uint8Array): ChannelPeer;
+  /** A session's ticket, where it is known. */
+  ticketOf(session: string): Uint8Array | undefined;
+  /** Makes a channel of what was dialled, or gives the one that serves instead; undefined where there is no room. Owns `proven`. */
+  take(proven: ProvenConnection): Channel | undefined;
+}
+
+/** Outgoing connections on their way: one per session, for all callers. */
+export class PendingDials {
+  readonly #options: PendingDialsOptions;
+  /** By session or, for one that is not known, address; at most DIALS_MAX. */
+  readonly #open = new Map<string, Promise<Channel>>();
+  readonly #abort = new AbortController();
+
+  constructor(options: PendingDialsOptions) {
+    this.#options = options;
+  }
+
+  /** `session` undefined: any peer that answers. @throws ChannelError */
+  dial(session: string | undefined, addresses: readonly string[]): Promise<Channel> {
+    const name = session ?? addresses.join();
+    const open = this.#open.get(name);
+    if (open !== undefined) return open;
+    if (this.#open.size >= DIALS_MAX) return Promise.reject(new ChannelError('full', 'too many dials'));
+    const dialled = this.#dial(session, addresses).finally(() => this.#open.delete(name));
+    this.#open.set(name, dialled);
+    return dialled;
+  }
+
+  async #dial(session: string | undefined, addresses: readonly string[]): Promise<Channel> {
+    const { own, openTicket, take, ticketOf } = this.#options;
+    const ticket = session === undefined ? undefined : ticketOf(session);
+    const who = { ...(session === undefined ? {} : { session }), ...(ticket === undefined ? {} : { ticket }) };
+    const channel = take(await dialChannel({ own, openTicket, addresses, signal: this.#abort.signal, ...who }));
+    if (channel === undefined) throw new ChannelError('full', 'no room for another channel');
+    return channel;
+  }
+
+  close(): void {
+    this.#abort.abort();
+  }
+}

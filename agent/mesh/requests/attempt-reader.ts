@@ -1,0 +1,53 @@
+import type { AttemptFailure, AttemptResult } from '../../../shared/upstream/attempt.ts';
+import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
+import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
+import type { ResponseStream } from '../../../shared/upstream/response.ts';
+
+/** One attempt at another agent (or at our own engine), as its caller reads it. */
+export class AttemptReader {
+  readonly #upstream: OutboundAttempt;
+  readonly #result: Promise<AttemptResult>;
+  #whole: Uint8Array | undefined;
+  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  /** Why it ended before its end. */
+  #failure: AttemptFailure | undefined;
+
+  constructor(upstream: OutboundAttempt) {
+    this.#upstream = upstream;
+    this.#result = new Promise((resolve) => upstream.attend(resolve));
+  }
+
+  /** The engine's answer. @throws AttemptError when no head came */
+  async open(): Promise<ResponseStream> {
+    const result = await this.#result;
+    if (result.kind === 'failure') throw new AttemptError(result.code, result.message);
+    this.#whole = result.whole;
+    if (result.whole === undefined) this.#reader = this.#upstream.answer.open().getReader();
+    const { status, head } = result;
+    return { status, head, read: () => this.#read(), cancel: () => this.cancel() };
+  }
+
+  /** What is not read stays at the node, but for a window. */
+  async #read(): Promise<Uint8Array | undefined> {
+    const whole = this.#whole;
+    this.#whole = undefined;
+    if (whole !== undefined) return whole.length > 0 ? whole : undefined;
+    if (this.#reader === undefined) return undefined;
+    try {
+      const { done, value } = await this.#reader.read();
+      return done ? undefined : value;
+    } catch {
+      throw new AttemptError(this.#failure ?? 'lost', 'the answer broke off');
+    }
+  }
+
+  /** Ends the engine's work. Idempotent, and of no effect after the end. */
+  cancel(): void {
+    this.#upstream.cancel();
+  }
+
+  /** Called once, by the owner of the upstream. */
+  over(failure: AttemptFailure | undefined): void {
+    this.#failure = failure;
+  }
+}

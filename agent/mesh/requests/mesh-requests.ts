@@ -1,0 +1,179 @@
+import type { PeerEvidence } from '../../../shared/routing/hang/hang-detector.ts';
+import type { EngineLoad } from '../../../shared/routing/load.ts';
+import type { AttemptBody, AttemptRequest } from '../../../shared/upstream/attempt.ts';
+import { DeadlineTicker } from '../../../shared/upstream/deadline-ticker.ts';
+import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
+import { WireError } from '../../../shared/wire/error.ts';
+import { waitClock } from '../../wait-clock.ts';
+import type { AttemptReader } from './attempt-reader.ts';
+import { ChannelAttempts, type ChannelAttemptsHost } from './channel-attempts.ts';
+import { type MemoryPair, memoryPair } from './pair.ts';
+import { PeerAttempts, type PeerAttemptsOptions } from './peer-attempts.ts';
+import type { ChannelSource, RequestChannel, RequestChannelEvents, StreamFrame } from './types.ts';
+
+const TICK_MS = 250;
+
+/** A node that could be asked and was not: what it would do is not known. */
+const NOT_ASKED: PeerEvidence = { silentMs: 0, answeredAgoMs: undefined, suspected: false, times: {} };
+
+export interface MeshRequestsOptions extends Omit<PeerAttemptsOptions, 'now'> {
+  channels: ChannelSource;
+  /** A session has a channel and did not acknowledge an opening within its time. */
+  onSilent(session: string): void;
+  /** A session that was asked says how busy its engine is. */
+  onLoad?(session: string, load: EngineLoad): void;
+  /** A session's engine is taken to hang and left alone for so long, or (undefined) answers again. */
+  onHang?(session: string, pauseMs: number | undefined): void;
+  /** What attempts used, to be kept: the nodes that counted it forget it after this returns. */
+  onUsage(records: UsageRecord[]): void;
+}
+
+/**
+ * The requests of one agent on the mesh: those that it asks of others and those that it serves. Both directions share a
+ * channel; who opened a stream is told by its number.
+ */
+export class MeshRequests implements RequestChannelEvents {
+  readonly serving: PeerAttempts;
+  readonly #options: MeshRequestsOptions;
+  readonly #host: ChannelAttemptsHost;
+  readonly #upstreams = new Map<string, ChannelAttempts>();
+  /** Channels with our own engine: under our session, and under former ones that still have something to say. */
+  readonly #own = new Map<string, MemoryPair>();
+  #streams = 0;
+  #ticking: NodeJS.Timeout | undefined;
+  readonly #rounds = new DeadlineTicker(TICK_MS);
+
+  constructor(options: MeshRequestsOptions) {
+    this.#options = options;
+    const now = () => performance.now();
+    const patientNow = () => waitClock.now();
+    this.serving = new PeerAttempts({ ...options, now });
+    this.#host = {
+      channels: {
+        channelTo: (session) => this.#channelTo(session),
+        stalled: (session) => session !== options.own() && (options.channels.stalled?.(session) ?? false),
+      },
+      now,
+      patientNow,
+      nextStream: (dialled) => 2 * ++this.#streams + (dialled ? 1 : 0),
+      onSilent: (session) => options.onSilent(session),
+      onLoad: (session, { running, waiting, kvUse }) =>
+        options.onLoad?.(session, { running, waiting, ...(kvUse === undefined ? {} : { kvUse }) }),
+      compare: (peer) => this.#compare(peer),
+      onHang: (session, pauseMs) => options.onHang?.(session, pauseMs),
+    };
+  }
+
+  /**
+   * Compares the peer with peers that were asked for the same. Without such a peer it is compared with one that was not asked: only a
+   * request with another node to go to is moved, so such a node exists.
+   */
+  #compare(peer: ChannelAttempts): void {
+    const others = [...this.#upstreams.values()].filter((other) => other !== peer && other.isLike(peer));
+    peer.judge(others.length === 0 ? [NOT_ASKED] : others.map((other) => other.asPeer()));
+  }
+
+  open(): void {
+    this.#ticking ??= setInterval(() => this.#tick(), TICK_MS);
+  }
+
+  /** Opens a stream to `session`, over the channel there is or a new one. */
+  ask(session: string, request: AttemptRequest, body: AttemptBody): AttemptReader {
+    return this.#peer(session).ask(request, body);
+  }
+
+  #channelTo(session: string): Promise<RequestChannel> {
+    if (session !== this.#options.own()) return this.#options.channels.channelTo(session);
+    const end = { session, provider: '' };
+    const pair = memoryPair({ ...end, events: this.#peer(session) }, { ...end, events: this.serving });
+    this.#own.set(session, pair);
+    return Promise.resolve(pair.near);
+  }
+
+  /** One for each session that was asked and still has a channel: as many as the mesh holds channels. */
+  #peer(session: string): ChannelAttempts {
+    const known = this.#upstreams.get(session);
+    if (known !== undefined) return known;
+    const peer = new ChannelAttempts(session, this.#host);
+    this.#upstreams.set(session, peer);
+    return peer;
+  }
+
+  /** Attempts that other agents are working on for us. */
+  get askedElsewhere(): number {
+    let open = 0;
+    for (const [session, peer] of this.#upstreams) if (!this.#own.has(session)) open += peer.open;
+    return open;
+  }
+
+  isUsing(session: string): boolean {
+    return (this.#upstreams.get(session)?.busy ?? false) || this.serving.isServing(session);
+  }
+
+  onChannel(channel: RequestChannel): void {
+    this.serving.onChannel(channel);
+    this.#peer(channel.session).onChannel(channel);
+  }
+
+  onChannelClosed(channel: RequestChannel): void {
+    this.serving.onChannelClosed(channel);
+    this.#upstreams.get(channel.session)?.onChannelClosed(channel);
+  }
+
+  onFrame(channel: RequestChannel, frame: StreamFrame): void {
+    if (frame.type !== 'load' && isForServing(channel, frame)) this.serving.onFrame(channel, frame);
+    else this.#peer(channel.session).onFrame(channel, frame);
+  }
+
+  onMessageEnd(channel: RequestChannel): void {
+    this.serving.onMessageEnd(channel);
+    this.#upstreams.get(channel.session)?.onMessageEnd(channel);
+  }
+
+  #tick(): void {
+    const now = performance.now();
+    const judges = this.#rounds.judges(now);
+    this.serving.tick(waitClock.now());
+    for (const [session, peer] of this.#upstreams) {
+      if (judges) peer.tick(waitClock.now());
+      this.#settle(peer, now);
+      if (peer.idle) this.#upstreams.delete(session);
+    }
+    this.#leaveFormer();
+  }
+
+  #leaveFormer(): void {
+    for (const [session, pair] of this.#own) {
+      if (session === this.#options.own() || this.#upstreams.get(session)?.busy) continue;
+      this.#own.delete(session);
+      pair.close();
+    }
+  }
+
+  #settle(peer: ChannelAttempts, now: number, last = false): void {
+    const { records, streams } = peer.settle(now, last);
+    // From its age: an agent whose clock was set right since its start must not date its records by the wrong one.
+    const dated = records.map((record) => ({ ...record, at: Math.round(Date.now() - (now - record.at)) }));
+    if (dated.length > 0) this.#options.onUsage(dated);
+    peer.forget(streams);
+  }
+
+  /** Nothing runs after this. Idempotent. */
+  async close(): Promise<void> {
+    clearInterval(this.#ticking);
+    for (const peer of this.#upstreams.values()) {
+      peer.close();
+      this.#settle(peer, performance.now(), true);
+    }
+    await this.serving.close();
+  }
+}
+
+/** Streams of the other end, and what speaks of them. @throws WireError for an opening under a number that is ours to give. */
+function isForServing(channel: RequestChannel, frame: Exclude<StreamFrame, { type: 'load' }>): boolean {
+  if (frame.type === 'settled') return true;
+  if (frame.type === 'report') return false; // by name it may come under a number of a former channel
+  const ours = (frame.stream % 2 === 1) === channel.dialled;
+  if (frame.type === 'open' && ours) throw new WireError('bad_state', `stream ${frame.stream} is not yours to open`);
+  return !ours;
+}

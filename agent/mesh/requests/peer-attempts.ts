@@ -1,0 +1,162 @@
+import { headersToEngine, REQUEST_ID_PATTERN } from '../../../shared/openai/headers.ts';
+import { sealedHeaders } from '../../../shared/seal/binding.ts';
+import type { OpenFrame } from '../../../shared/wire/frames.ts';
+import type { EngineTarget } from '../../engine/address.ts';
+import type { SealOpener } from '../../seal/opener.ts';
+import type { EngineAttempt } from '../../tunnel/engine-attempt.ts';
+import { EngineAttempts } from '../../tunnel/engine-attempts.ts';
+import type { LoadCounter } from '../../tunnel/load-reports.ts';
+import { waitClock } from '../../wait-clock.ts';
+import type { RequestChannel, StreamFrame } from './types.ts';
+
+/** Sessions served at once; a cluster whose every node asks this one. */
+const PEERS_MAX = 1024;
+
+/** Counts that a peer has not taken are kept so long after its last channel; it has settled by estimate long before. */
+const FORGET_AFTER_MS = 10 * 60_000;
+
+export interface PeerAttemptsOptions {
+  /** Undefined while no engine can be reached: openings are then refused, never queued. */
+  engine(): EngineTarget | undefined;
+  /** Whether this node serves requests of a provider's agents (`--serve-to`). Asked for each opening. */
+  serves(provider: string): boolean;
+  /** Our session as it is now: what it asks of itself is always served. */
+  own(): string;
+  load?: LoadCounter | undefined;
+  /** Opens what clients sealed to this node. */
+  seals?: SealOpener | undefined;
+  now(): number;
+  log(line: string): void;
+}
+
+interface Served {
+  readonly requests: EngineAttempts;
+  readonly touched: Set<EngineAttempt>;
+  /** The channel that carries its streams: the one over which it last opened one. */
+  active: RequestChannel | undefined;
+  goneAt: number;
+}
+
+/** What other agents ask of this node's engine. Attempts outlive a lost channel as they outlive a lost tunnel. */
+export class PeerAttempts {
+  readonly #options: PeerAttemptsOptions;
+  readonly #peers = new Map<string, Served>();
+  #drained: Promise<void>[] | undefined;
+
+  constructor(options: PeerAttemptsOptions) {
+    this.#options = options;
+  }
+
+  /** Requests of other agents that the engine is working on. */
+  get inFlight(): number {
+    let running = 0;
+    for (const { requests } of this.#peers.values()) running += requests.running;
+    return running;
+  }
+
+  isServing(session: string): boolean {
+    return (this.#peers.get(session)?.requests.size ?? 0) > 0;
+  }
+
+  onChannel(channel: RequestChannel): void {
+    const served = this.#peers.get(channel.session);
+    if (served !== undefined && served.active === undefined) this.#activate(served, channel);
+  }
+
+  #activate(served: Served, channel: RequestChannel): void {
+    if (served.active !== undefined) served.requests.disconnect();
+    served.active = channel;
+    served.touched.clear();
+    served.requests.connect(channel.link);
+  }
+
+  onChannelClosed(channel: RequestChannel): void {
+    const served = this.#peers.get(channel.session);
+    if (served === undefined || served.active !== channel) return;
+    served.active = undefined;
+    served.goneAt = waitClock.now();
+    served.touched.clear();
+    served.requests.disconnect();
+  }
+
+  /** A frame of a stream that the peer opened. @throws WireError */
+  onFrame(channel: RequestChannel, frame: StreamFrame): void {
+    if (frame.type === 'load') return;
+    if (frame.type === 'open') {
+      const refusal = this.#refusal(channel);
+      if (refusal !== undefined) {
+        channel.link.put({ type: 'reset', stream: frame.stream, ...refusal });
+        return;
+      }
+    }
+    const served = frame.type === 'open' ? this.#servedFor(channel) : this.#peers.get(channel.session);
+    if (served === undefined || served.active !== channel) {
+      if (frame.type === 'data') channel.link.consumed(frame.bytes.length);
+      return;
+    }
+    served.requests.onFrame(channel.link, frame.type === 'open' ? cleaned(frame) : frame, served.touched);
+  }
+
+  #refusal(channel: RequestChannel): { code: 'refused' | 'overloaded'; message: string } | undefined {
+    if (channel.session !== this.#options.own() && !this.#options.serves(channel.provider)) {
+      return { code: 'refused', message: `this node does not serve agents of ${channel.provider} (--serve-to)` };
+    }
+    if (this.#peers.has(channel.session)) return undefined;
+    if (this.#drained !== undefined) return { code: 'refused', message: 'draining' };
+    if (this.#peers.size >= PEERS_MAX) return { code: 'overloaded', message: 'too many agents ask this node' };
+    return undefined;
+  }
+
+  #servedFor(channel: RequestChannel): Served {
+    const known = this.#peers.get(channel.session);
+    const { engine, log, load, seals } = this.#options;
+    const served = known ?? {
+      requests: new EngineAttempts(engine, log, load, seals),
+      touched: new Set(),
+      active: undefined,
+      goneAt: 0,
+    };
+    this.#peers.set(channel.session, served);
+    if (served.active !== channel) this.#activate(served, channel);
+    return served;
+  }
+
+  onMessageEnd(channel: RequestChannel): void {
+    const served = this.#peers.get(channel.session);
+    if (served?.active !== channel) return;
+    for (const request of served.touched) served.requests.start(request);
+    served.touched.clear();
+  }
+
+  tick(now: number): void {
+    for (const [session, served] of this.#peers) {
+      const { requests, active, goneAt } = served;
+      requests.tick(now);
+      if (active !== undefined || requests.size > 0) continue;
+      if (requests.reports.size > 0 && now - goneAt < FORGET_AFTER_MS) continue;
+      this.#peers.delete(session);
+      void requests.close();
+    }
+  }
+
+  /** Takes no new openings; resolves when nothing is in flight any more. */
+  async drain(): Promise<void> {
+    this.#drained ??= [...this.#peers.values()].map(({ requests }) => requests.drain());
+    await Promise.all(this.#drained);
+  }
+
+  /** Cancels what is still running; the channels' last flush says so. */
+  async close(): Promise<void> {
+    this.#drained ??= [];
+    await Promise.all([...this.#peers.values()].map(({ requests }) => requests.close()));
+  }
+}
+
+/** A peer's word for what a client sent is no reason to tell the engine more than a client could. */
+function cleaned(open: OpenFrame): OpenFrame {
+  const given = new Map(open.headers);
+  const id = given.get('x-request-id');
+  const requestId = id !== undefined && REQUEST_ID_PATTERN.test(id) ? id : undefined;
+  const value = (name: string) => given.get(name);
+  return { ...open, prefixes: false, headers: [...headersToEngine(value, requestId), ...sealedHeaders(value)] };
+}

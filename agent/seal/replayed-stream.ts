@@ -1,0 +1,68 @@
+/** Opens what a client has of a stream that broke off at another candidate, so that this node can go on behind it. */
+import { toBase64url } from '../../shared/lattice/base64url.ts';
+import { type ContinuationPoint, readAnswerContent } from '../../shared/seal/content.ts';
+import { SealError } from '../../shared/seal/error.ts';
+import { removePadding } from '../../shared/seal/padding.ts';
+import { FRAME, FrameSplitter } from '../../shared/seal/response-frames.ts';
+import { AAD_CHUNK, KID_BYTES, RESPONSE_NONCE_BYTES } from '../../shared/seal/suite.ts';
+import { openChunk } from './hpke.ts';
+import { type AnswerKeys, answerKeys } from './sealer.ts';
+
+export interface ReplayedStream {
+  /** The answer's bytes, without the heads of its parts. */
+  pieces: Uint8Array[];
+  /** Its last place: what this node's part says that it goes on from. */
+  end: ContinuationPoint;
+}
+
+interface Part {
+  segment: string;
+  keys: AnswerKeys;
+  chunks: number;
+}
+
+/**
+ * @param frames SEGMENT and CHUNK frames as the client has them, all of its parts
+ * @param secret the same for every candidate
+ * @throws SealError where they are no whole beginning of an answer to this request, and what node:crypto throws
+ */
+export function openReplayedStream(frames: Uint8Array, secret: Uint8Array): ReplayedStream {
+  const splitter = new FrameSplitter();
+  const pieces: Uint8Array[] = [];
+  let part: Part | undefined;
+  let before: ContinuationPoint | undefined;
+  for (const { type, payload } of splitter.push(frames)) {
+    if (type === FRAME.segment) {
+      before = endOf(part);
+      part = partOf(payload, secret);
+      continue;
+    }
+    if (type !== FRAME.chunk || part === undefined) throw new SealError('malformed', 'no part of a stream');
+    const content = removePadding(openChunk(part.keys.key, part.keys.nonces.next(), AAD_CHUNK, payload));
+    pieces.push(part.chunks++ === 0 ? bodyAfter(content, before) : content);
+  }
+  const end = endOf(part);
+  if (!splitter.atBoundary || end === undefined) throw new SealError('cut', 'ends inside a frame');
+  return { pieces, end };
+}
+
+function partOf(payload: Uint8Array, secret: Uint8Array): Part {
+  const [salt, nonce] = [payload.subarray(0, KID_BYTES), payload.subarray(KID_BYTES)];
+  if (nonce.length !== RESPONSE_NONCE_BYTES) throw new SealError('malformed', 'no part of a stream');
+  return { segment: toBase64url(nonce), keys: answerKeys({ kid: salt, salt, secret }, nonce), chunks: 0 };
+}
+
+/** @throws SealError for a part without a chunk */
+function endOf(part: Part | undefined): ContinuationPoint | undefined {
+  if (part === undefined) return undefined;
+  if (part.chunks === 0) throw new SealError('malformed', 'a part without a chunk');
+  return { segment: part.segment, chunks: part.chunks };
+}
+
+/** Without its head, which must say that the part goes on where the one before ends. @throws SealError malformed */
+function bodyAfter(content: Uint8Array, before: ContinuationPoint | undefined): Uint8Array {
+  const { body, continues } = readAnswerContent(content);
+  if (continues?.segment !== before?.segment || continues?.chunks !== before?.chunks)
+    throw new SealError('malformed', 'goes on elsewhere');
+  return body;
+}

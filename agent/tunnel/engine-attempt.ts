@@ -1,0 +1,364 @@
+import { withoutUsage } from '../../shared/openai/edits.ts';
+import { type Endpoint, endpointById } from '../../shared/openai/endpoints.ts';
+import { attemptName } from '../../shared/upstream/attempt.ts';
+import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
+import type { HeaderList } from '../../shared/wire/headers.ts';
+import { RESUME_WINDOW_MS, STREAM_WINDOW_BYTES } from '../../shared/wire/limits.ts';
+import type { Link } from '../../shared/wire/link.ts';
+import { OutboundStream } from '../../shared/wire/outbound-stream.ts';
+import type { ReportedTimings, ReportedUsage } from '../../shared/wire/usage.ts';
+import { PROMPT_MAX_BYTES } from '../engine/prefix-blocks.ts';
+import type { SealOpener } from '../seal/opener.ts';
+import { EngineAnswer, type EngineAnswerEnd, failedOutcome, NORMAL_END } from './engine-answer.ts';
+import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
+import { EngineRequestBody } from './request-body.ts';
+import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
+import { UsageCall, type UsageOptions } from './usage-call.ts';
+
+/** Of a body that may have to be asked again without our `stream_options`. Gateways repeat no longer ones either. */
+const AGAIN_MAX_BYTES = 1024 * 1024;
+
+/** The engine's answer is not read on while this much of it waits for credit. */
+const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
+
+export interface EngineAttemptHost {
+  /** Absent: this agent opens nothing that is sealed. */
+  readonly seals?: SealOpener | undefined;
+  now(): number;
+  /** For deadlines: of `Patience`. */
+  patientNow(): number;
+  /** Of the engine that is there now. */
+  usageOptions(): UsageOptions['state'];
+  /** The engine answers: its head goes out next. */
+  onHead(status: number): void;
+  /** A stream has begun, so many milliseconds after the engine was asked. */
+  onFirstToken(ms: number): void;
+  /** The attempt is over; `usage` is to be reported until the gateway has stored it. */
+  onReport(request: EngineAttempt, usage: ReportedUsage, timings: ReportedTimings): void;
+  /** Answered, and the gateway wants to know what its prompt begins with. */
+  onPrompt(request: EngineAttempt, body: Uint8Array): void;
+  /** The engine is done with the request, well or not. */
+  onIdle(request: EngineAttempt): void;
+}
+
+/** Endpoints whose prompts an engine's `/tokenize` takes. */
+const PROMPTED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
+
+/**
+ * One attempt at one request, seen from the node: body to the engine, answer to the tunnel. Bound to a stream of a link while
+ * a gateway claims it; without one it runs on, within its window, until its time is up.
+ */
+export class EngineAttempt {
+  readonly name: string;
+  readonly open: OpenFrame;
+  readonly endpoint: Endpoint;
+  readonly body: EngineRequestBody;
+  readonly #host: EngineAttemptHost;
+  readonly #outgoing = new OutboundStream();
+  /** It is not known whether the engine takes the `stream_options` that the gateway puts in. */
+  readonly #mayRefuse: boolean;
+  #stream: number;
+  #link: Link | undefined;
+  #call: EngineCall | undefined;
+  #answer: EngineAnswer | undefined;
+  /** Of a sealed request, once it is open: its answer is sealed as well. */
+  #opened: OpenedFacts | undefined;
+  #head: Extract<Frame, { type: 'head' }> | undefined;
+  #ending: EngineAnswerEnd | undefined;
+  #usage: ReportedUsage | undefined;
+  /** The ending, or at least the usage, went to the link. */
+  #said = false;
+  #paused = false;
+  #startedAt = 0;
+  /** When the engine last took or gave a byte of a body, or was allowed to give one again. */
+  #progressAt = 0;
+  /** A byte of the answer's body came. vLLM and SGLang send the head of a stream at once, long before they have a word to say. */
+  #begun = false;
+  /** Since `#startedAt`; 0 before the first byte of the answer's body. */
+  #firstMs = 0;
+  #unclaimedUntil: number | undefined;
+
+  /** @throws RangeError for edits that overlap */
+  constructor(open: OpenFrame, endpoint: Endpoint, host: EngineAttemptHost) {
+    this.open = open;
+    this.name = attemptName(open);
+    this.endpoint = endpoint;
+    this.#host = host;
+    this.#stream = open.stream;
+    const plain = withoutUsage(open.edits);
+    const options = plain.length < open.edits.length ? host.usageOptions() : 'taken';
+    this.#mayRefuse = options === 'unknown';
+    const edits = options === 'refused' ? plain : open.edits;
+    this.body = new EngineRequestBody(edits, open.bodyLength, (bytes) => this.#onBodyTaken(bytes));
+    if (this.#mayRefuse) this.body.keepRaw(AGAIN_MAX_BYTES);
+    if (open.prefixes === true && !isSealed(open) && PROMPTED.has(endpoint.path)) this.body.keep(PROMPT_MAX_BYTES);
+  }
+
+  static endpointOf(open: OpenFrame): Endpoint | undefined {
+    return endpointById(open.endpoint);
+  }
+
+  get stream(): number {
+    return this.#stream;
+  }
+
+  /** A link takes its frames. */
+  get bound(): boolean {
+    return this.#link !== undefined;
+  }
+
+  get finished(): boolean {
+    return this.#ending !== undefined;
+  }
+
+  /** Its first message broke off before the engine was asked. */
+  get unstarted(): boolean {
+    return this.#call === undefined && !this.finished;
+  }
+
+  /** The ending went out. Only the other side's word that it has stored the count is missing. */
+  get said(): boolean {
+    return this.finished && this.#said;
+  }
+
+  /** Bytes of the answer kept in memory. */
+  get kept(): number {
+    return this.#outgoing.kept;
+  }
+
+  /** A new stream of `link` wants the answer from `open.answerOffset` on. False where that part is gone. */
+  claim(link: Link, open: OpenFrame): boolean {
+    if (!this.#outgoing.rewind(open.answerOffset)) return false;
+    this.#link?.detach(this.#stream);
+    this.#shrink();
+    this.#stream = open.stream;
+    this.body.incoming.resume(link === this.#link);
+    this.bind(link);
+    return true;
+  }
+
+  /** The first opening, or a claim: from here on frames go to `link`. */
+  bind(link: Link): void {
+    this.#link = link;
+    this.#said = false;
+    this.#unclaimedUntil = undefined;
+    const { received: bodyOffset, complete: bodyDone } = this.body.incoming;
+    link.putLazily({ type: 'accept', stream: this.#stream, bodyOffset, bodyDone });
+    if (this.#head !== undefined) link.put({ ...this.#head, stream: this.#stream });
+    link.attach(this.#stream, {
+      outgoing: this.#outgoing,
+      ending: () => this.#endingFrames(),
+      refill: () => this.#resume(),
+    });
+  }
+
+  /** The socket or the gateway's object is gone: the attempt waits to be claimed. */
+  unbind(): void {
+    this.#link?.detach(this.#stream);
+    this.#link = undefined;
+    this.#unclaimedUntil = this.#host.patientNow() + RESUME_WINDOW_MS;
+  }
+
+  /** Starts the engine's work, once its first message is read: a small body is complete by then. */
+  start(client: EngineClient): void {
+    if (this.#call !== undefined || this.finished) return;
+    this.#startedAt = this.#host.now();
+    this.#progressAt = this.#host.patientNow();
+    this.#call = this.#ask(client, {
+      onHead: (status, headers, sized) => this.#onHead(status, headers, sized),
+      onData: (chunk) => this.#onData(chunk),
+      onEnd: () => this.#finish({ kind: 'end' }),
+      onError: (code, message) => this.#finish({ kind: 'reset', code, message }),
+    });
+  }
+
+  #ask(client: EngineClient, events: EngineEvents): EngineCall {
+    const { open, endpoint, body } = this;
+    const { seals: opener } = this.#host;
+    const length = body.contentLength;
+    if (opener === undefined || !isSealed(open)) {
+      if (!this.#mayRefuse) return client.call(open, endpoint, body.open(), length, events);
+      const without = () => body.again(withoutUsage(open.edits));
+      return new UsageCall({ client, open, endpoint, events, without }).start(body.open(), length);
+    }
+    const onOpened = (opened: OpenedFacts) => {
+      this.#opened = opened;
+    };
+    return new SealedCall({ open, endpoint, client, opener, events, onOpened }).start(body.open());
+  }
+
+  #onHead(status: number, headers: HeaderList, sized: boolean): void {
+    this.body.dropRaw();
+    const opened = this.#opened;
+    this.#answer = new EngineAnswer(this.endpoint, {
+      status,
+      headers,
+      sized,
+      dropUsage: opened?.dropUsage ?? this.open.dropUsage,
+      promptBytes: opened?.promptBytes ?? this.body.incoming.received,
+    });
+    const engineTenths = Math.round((this.#host.now() - this.#startedAt) * 10);
+    const told = opened === undefined ? headers : opened.sealer.head(status, headers, this.#answer.streams);
+    this.#head = { type: 'head', stream: this.#stream, status, engineTenths, headers: told };
+    this.#host.onHead(status);
+    this.#link?.put(this.#head);
+  }
+
+  #onData(chunk: Uint8Array): void {
+    this.#progressAt = this.#host.patientNow();
+    if (!this.#begun) {
+      this.#firstMs = Math.max(1, Math.round(this.#host.now() - this.#startedAt));
+      if (this.#answer?.streams === true) this.#host.onFirstToken(this.#firstMs);
+    }
+    this.#begun = true;
+    this.#give(this.#answer?.push(chunk, this.#progressAt) ?? []);
+    if (this.#opened !== undefined) return this.#endAtFault();
+    this.#link?.kick(this.#stream);
+    this.#pauseWhenFull();
+  }
+
+  #pauseWhenFull(): void {
+    if (this.#outgoing.unsent < UNSENT_MAX_BYTES || this.#paused) return;
+    this.#paused = true;
+    this.#call?.pause();
+  }
+
+  #give(pieces: readonly Uint8Array[]): void {
+    if (this.#opened === undefined) for (const piece of pieces) this.#outgoing.push(piece);
+    else this.#opened.sealer.gather(pieces, () => this.#sendSealed());
+  }
+
+  /** Sends all that one read of the engine's socket brought as one chunk, once the read's task has ended. No timer delays a token. */
+  #sendSealed(): void {
+    if (this.finished || this.#opened === undefined) return;
+    this.#outgoing.push(this.#opened.sealer.gathered());
+    this.#link?.kick(this.#stream);
+    this.#pauseWhenFull();
+  }
+
+  /** The engine failed in a way after which another engine may continue. The client is told nothing of it. */
+  #endAtFault(): void {
+    if (this.#opened?.sealer.fault === undefined || this.finished) return;
+    this.#call?.abort();
+    this.#finish({ kind: 'reset', code: 'engine_closed', message: '' });
+  }
+
+  #resume(): void {
+    if (!this.#paused || this.#outgoing.unsent >= UNSENT_MAX_BYTES / 2) return;
+    this.#paused = false;
+    this.#progressAt = this.#host.patientNow();
+    this.#call?.resume();
+  }
+
+  #onBodyTaken(bytes: number): void {
+    this.#progressAt = this.#host.patientNow();
+    this.#link?.consumed(bytes);
+    const credit = this.#link && this.body.incoming.credit(this.#link.pool);
+    if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.#stream, ...credit });
+  }
+
+  #finish(said: EngineAnswerEnd): void {
+    if (this.finished) return;
+    const broken = this.#opened?.sealer.fault !== undefined;
+    const { ending, flush, usage } = this.#answer?.end(said, broken) ?? failedOutcome(said);
+    this.#usage = usage;
+    this.#give(flush);
+    if (this.#head === undefined) this.#opened?.unanswered();
+    else if (this.#opened !== undefined) this.#outgoing.push(this.#opened.sealer.last(ending.kind === 'end'));
+    this.#outgoing.finish();
+    // An engine's failure message may quote the request.
+    this.#ending = ending.kind === 'reset' && isSealed(this.open) ? { ...ending, message: 'sealed' } : ending;
+    const prompt = ending.kind === 'end' && this.#head?.status === 200 ? this.body.takeKept() : undefined;
+    this.body.abandon();
+    this.body.dropRaw();
+    this.#shrink();
+    // The attempt is kept until the gateway has stored its count, about a quarter of a second. It drops what it needs no more.
+    this.#call = undefined;
+    this.#answer = undefined;
+    if (this.#usage !== undefined) this.#host.onReport(this, this.#usage, this.#timings());
+    if (prompt !== undefined) this.#host.onPrompt(this, prompt);
+    this.#link?.kick(this.#stream);
+    this.#host.onIdle(this);
+  }
+
+  #timings(): ReportedTimings {
+    const totalMs = this.#startedAt === 0 ? 0 : Math.round(this.#host.now() - this.#startedAt);
+    return { status: this.#head?.status ?? 0, firstMs: this.#firstMs, totalMs: Math.max(this.#firstMs, totalMs) };
+  }
+
+  #shrink(): void {
+    if (this.#link !== undefined) this.body.incoming.shrink(this.#link.pool);
+  }
+
+  #endingFrames(): Frame[] {
+    const ending = this.#ending;
+    if (ending === undefined) return [];
+    this.#said = true;
+    const stream = this.#stream;
+    const last: Frame =
+      ending.kind === 'end'
+        ? { type: 'end', stream, offset: this.#outgoing.length }
+        : { type: 'reset', stream, code: ending.code, message: ending.message };
+    return this.#usage === undefined ? [last] : [last, { type: 'report', stream, usage: this.#usage }];
+  }
+
+  /** The gateway does not want the answer any more. */
+  cancel(): void {
+    if (this.finished) return;
+    this.#call?.abort();
+    const link = this.#link;
+    link?.detach(this.#stream);
+    // Before the link is forgotten: the link gets the credit for bytes that the engine did not take.
+    this.#finish({ kind: 'reset', code: 'cancelled', message: '' });
+    this.#link = undefined;
+    this.#sayUsage(link);
+  }
+
+  #sayUsage(link: Link | undefined): void {
+    this.#said = true;
+    if (this.#usage !== undefined) link?.put({ type: 'report', stream: this.#stream, usage: this.#usage });
+  }
+
+  /** The attempt is not wanted any more. Without this the link would hold its answer for as long as the socket lives. */
+  release(): void {
+    this.cancel();
+    if (!this.#said) this.#sayUsage(this.#link); // the ending still stood behind data that is not wanted any more
+    this.#link?.detach(this.#stream);
+    this.#link = undefined;
+  }
+
+  /** The rest of a finished answer is kept no more. Its reader is told: it would wait for bytes that never come. */
+  dropAnswer(): void {
+    if (!this.finished || this.#said) return;
+    const link = this.#link;
+    link?.detach(this.#stream);
+    link?.put({ type: 'reset', stream: this.#stream, code: 'engine_closed', message: 'the answer is kept no more' });
+  }
+
+  /** The agent ends: the gateway gets no more of the answer. */
+  giveUp(): void {
+    if (this.finished) return;
+    this.#call?.abort();
+    this.#finish({ kind: 'reset', code: 'engine_closed', message: 'the agent ends' });
+  }
+
+  /** `now`: the host's `patientNow`. Time-outs limit the silence between bytes, never the total. A client that does not read is no stall of the engine. */
+  tick(now: number): void {
+    if (this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil) return this.cancel();
+    if (this.finished || this.#paused || this.#call === undefined) return;
+    if (this.#answer?.lingers(now) === true) {
+      this.#call.abort();
+      return this.#finish(NORMAL_END);
+    }
+    const limit = this.#begun ? this.open.stallMs : this.open.firstByteMs;
+    if (limit === 0 || now - this.#progressAt < limit) return;
+    this.#call.abort();
+    const code = this.#begun ? 'stall_timeout' : 'first_byte_timeout';
+    this.#finish({ kind: 'reset', code, message: `nothing from the engine for ${limit} ms` });
+  }
+
+  /** The attempt is finished and no gateway claimed it in time: what is kept of it may go. */
+  forgettable(now: number): boolean {
+    return this.finished && this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil;
+  }
+}

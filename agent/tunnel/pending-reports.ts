@@ -1,0 +1,48 @@
+import { TransientMap } from '../../shared/collections/transient-map.ts';
+import type { Frame, ReportName } from '../../shared/wire/frames.ts';
+import type { ReportedTimings, ReportedUsage } from '../../shared/wire/usage.ts';
+
+/** Reports kept for a gateway that does not acknowledge: at a request per second, most of three hours. */
+const KEPT_MAX = 10_000;
+
+export interface PendingReport {
+  stream: number;
+  usage: ReportedUsage;
+  name: ReportName;
+  timings: ReportedTimings;
+}
+
+/** Counts that the gateway has not stored yet. A lost socket or object loses none: the agent repeats them, by name. */
+export class PendingReports {
+  readonly #kept = new TransientMap<number, PendingReport>();
+  readonly #log: (line: string) => void;
+
+  constructor(log: (line: string) => void) {
+    this.#log = log;
+  }
+
+  get size(): number {
+    return this.#kept.size;
+  }
+
+  add(report: PendingReport): void {
+    this.#kept.set(report.stream, report);
+    const oldest = this.#kept.size > KEPT_MAX ? this.#kept.keys().next().value : undefined;
+    if (oldest === undefined) return;
+    this.#kept.delete(oldest);
+    this.#log(`usage report dropped: the gateway has acknowledged none of ${KEPT_MAX}`);
+  }
+
+  settled(stream: number): void {
+    this.#kept.delete(stream);
+  }
+
+  /** All open reports, as frames that a new socket or object understands. `timed`: the other end reads timings. */
+  *again(timed: boolean): Iterable<Frame> {
+    for (const report of this.#kept.values()) yield reportFrame(report, timed);
+  }
+}
+
+export function reportFrame({ timings, ...report }: PendingReport, timed: boolean): Frame {
+  return { type: 'report', ...report, ...(timed && { timings }) };
+}

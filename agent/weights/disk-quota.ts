@@ -1,0 +1,183 @@
+/**
+ * The disk quota of weights and environments: what is stored, what is being written, and what is evicted if more is
+ * needed.
+ */
+import { statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import { chooseEvictions, type StoredModel } from '../../shared/weights/eviction.ts';
+import { blobsOf, manifestBytes, type WeightsManifest } from '../../shared/weights/manifest.ts';
+import { asWeightsError, WeightsError } from './error.ts';
+import { takeLock } from './lock-file.ts';
+import type { StoredManifest } from './manifests.ts';
+import type { Store } from './store.ts';
+
+const NEVER = async () => false;
+/** Blocks per blob: its lock, its digests, its link, and a growing directory. */
+const RECORD_BLOCKS = 4;
+
+export class DiskQuota {
+  readonly #store: Store;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  /**
+   * Pins the model and reserves space for its missing part. Two concurrent pulls are both counted. @throws WeightsError
+   * full, stopped
+   */
+  async forModel(id: string, manifest: WeightsManifest, signal: AbortSignal): Promise<void> {
+    await this.#locked(
+      signal,
+      async () => {
+        const { manifests } = this.#store;
+        const wasPinned = (await manifests.get(id))?.pinned === true;
+        await this.recorded(id, () => manifests.pin(id));
+        try {
+          // It may have been evicted meanwhile; without its manifest no eviction would find the blobs.
+          if ((await manifests.get(id)) === undefined) await this.recorded(id, () => manifests.save(id, manifest, 0));
+          await this.#make(id, manifest.source, await this.#missing(manifest), blobsOf(manifest).length);
+        } catch (error) {
+          if (!wasPinned) await manifests.unpin(id);
+          throw error;
+        }
+      },
+      id,
+    );
+  }
+
+  /**
+   * Reserves space for an environment that is being unpacked, up to `bytes`; `note` makes it count from then on.
+   * @throws WeightsError full, stopped
+   */
+  async forEnvironment(
+    id: string,
+    { source, bytes, noted, note }: { source: string; bytes: number; noted: number; note(): Promise<void> },
+    signal: AbortSignal,
+  ): Promise<void> {
+    await this.#locked(
+      signal,
+      async () => {
+        await this.#make(id, source, bytes - noted, 1);
+        await this.recorded(id, note);
+      },
+      id,
+    );
+  }
+
+  /** Deletes a model. @throws WeightsError refused: it is now in use, or a manifest cannot be read; stopped */
+  async remove(kept: StoredManifest, signal: AbortSignal): Promise<void> {
+    const act = async () => {
+      if ((await this.#store.manifests.get(kept.id))?.pinned === true)
+        throw new WeightsError('refused', `${kept.manifest.source} is in use`);
+      await this.#store.remove(kept);
+    };
+    await this.#locked(signal, act);
+  }
+
+  /**
+   * Deletes what belongs to no model. Returns the number of bytes. @throws WeightsError refused: a manifest cannot be
+   * read; stopped
+   */
+  collect(signal: AbortSignal): Promise<number> {
+    return this.#locked(signal, () => this.#store.collect());
+  }
+
+  /**
+   * Writes a record of the model `id`. If the disk does not even have that much space, other models are evicted first,
+   * because deleting needs no record. @throws WeightsError full
+   */
+  async recorded<T>(id: string, write: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await write();
+      } catch (error) {
+        if (asWeightsError(error).code !== 'full' || !(await this.#evictOldest(id))) throw error;
+      }
+    }
+  }
+
+  /** False: all others are in use. */
+  async #evictOldest(id: string): Promise<boolean> {
+    const free = (await this.#store.manifests.all()).filter((one) => one.id !== id && !one.pinned);
+    const [oldest] = free.sort((a, b) => a.usedAt - b.usedAt);
+    if (oldest === undefined) return false;
+    await this.#evict(oldest);
+    return true;
+  }
+
+  async #evict(kept: StoredManifest): Promise<void> {
+    await this.#store.remove(kept);
+    this.#store.options.log(`weights: evicted ${kept.manifest.source}, which was not used for longest`);
+  }
+
+  /**
+   * Runs `act` in one process at a time: two would both find the same free bytes, and one would delete what the other
+   * starts to use.
+   */
+  async #locked<T>(signal: AbortSignal, act: () => Promise<T>, forId?: string): Promise<T> {
+    const path = join(this.#store.inside, 'room.lock');
+    const lock = () => takeLock(path, NEVER, signal, this.#store.locking);
+    const free = await (forId === undefined ? lock() : this.recorded(forId, lock)).catch((error: unknown) => {
+      // Deleting works without the lock: on a full disk no lock can be written, and nothing would ever be deleted.
+      if (forId !== undefined || asWeightsError(error).code !== 'full') throw error;
+      return undefined;
+    });
+    try {
+      return await act();
+    } finally {
+      await free?.();
+    }
+  }
+
+  /**
+   * `blobs`: number of blobs whose records need space, too. A pull that fills the disk to the last byte would always
+   * fail.
+   */
+  async #make(id: string, source: string, needed: number, blobs: number): Promise<void> {
+    const { limitBytes, directory } = this.#store.options;
+    for (;;) {
+      const others = (await this.#store.manifests.all()).filter((one) => one.id !== id);
+      const { bavail, bsize } = await statfs(directory);
+      const free = Math.max(0, bavail - blobs * RECORD_BLOCKS) * bsize;
+      const used = await this.#store.used();
+      const limit = Math.min(limitBytes, used + free);
+      const due = await this.#due(others);
+      if (used + due + needed <= limit) return;
+      // Models may share blobs, so one is deleted at a time, and then space is counted again.
+      const rows = await Promise.all(others.map((one) => this.#row(one)));
+      const [first] = chooseEvictions(rows, used + due, limit, needed) ?? [];
+      const gone = others.find((one) => one.id === first);
+      if (gone === undefined) {
+        const left = Math.max(0, limit - used - due);
+        const coming = due === 0 ? '' : `, ${due} on their way`;
+        throw new WeightsError(
+          'full',
+          `${source} needs ${needed} bytes more; ${directory} has room for ${left} (limit ${limitBytes}, ${free} free on the disk${coming})`,
+        );
+      }
+      await this.#evict(gone);
+    }
+  }
+
+  async #row({ id, manifest, usedAt, pinned }: StoredManifest): Promise<StoredModel> {
+    let bytes = manifestBytes(manifest);
+    for (const { key } of blobsOf(manifest)) bytes += await this.#store.environments.bytesOf(key);
+    return { id, bytes, usedAt, pinned };
+  }
+
+  /** Bytes that running pulls will still write. */
+  async #due(others: readonly StoredManifest[]): Promise<number> {
+    const coming = new Map<string, number>();
+    for (const { manifest, pinned } of others)
+      if (pinned)
+        for (const blob of blobsOf(manifest)) coming.set(blob.key, blob.size - (await this.#store.bytesHere(blob)));
+    return [...coming.values()].reduce((sum, bytes) => sum + bytes, 0);
+  }
+
+  async #missing(manifest: WeightsManifest): Promise<number> {
+    let bytes = 0;
+    for (const blob of blobsOf(manifest)) bytes += blob.size - (await this.#store.bytesHere(blob));
+    return bytes;
+  }
+}

@@ -1,0 +1,48 @@
+/** Our gateway and the original before one engine. */
+import { startAgent } from '../../test/support/agent.ts';
+import { Gateway } from '../../test/support/gateway.ts';
+import { type Managed, memoryOf } from '../../test/support/processes.ts';
+import { startEngine } from '../bench-cluster.ts';
+import { MODEL } from '../engine-answers.ts';
+import { type Original, startOriginal } from '../peers/original.ts';
+import type { Required } from './row.ts';
+import type { Sides } from './side-by-side.ts';
+
+const READY_MS = 30_000;
+/** Memory allocated for the start is freed by then. */
+const REST_MS = 5_000;
+/** Keys are counted against limits that no run reaches. */
+const LIMITS = { requests_per_minute: 10_000_000, tokens_per_minute: 100_000_000_000 };
+
+export interface ComparisonCluster {
+  gateway: Gateway;
+  agent: Managed;
+  sides: Sides;
+  original: Original | undefined;
+}
+
+/** Gateway and agent, and the original beside them; `notes` says why if it is missing. */
+export async function openComparisonCluster(notes: string[]): Promise<ComparisonCluster> {
+  const { url } = await startEngine();
+  const gateway = await Gateway.start();
+  const [key, token] = await Promise.all([gateway.createKey('bench', { limits: LIMITS }), gateway.createJoinToken()]);
+  const agent = await startAgent({ gateways: [gateway.url], token, engineUrl: url });
+  await gateway.serving(1, READY_MS, MODEL);
+  let original: Original | undefined;
+  try {
+    original = await startOriginal(url);
+  } catch (error) {
+    notes.push(`the original was not measured: ${error instanceof Error ? error.message : error}`);
+  }
+  const sides = { direct: { url }, ours: { url: gateway.url, key }, original: original?.target };
+  return { gateway, agent, sides, original };
+}
+
+export const rest = () => new Promise((resolve) => setTimeout(resolve, REST_MS));
+
+export function memoryRow(figure: string, { gateway, original }: ComparisonCluster, most?: number): Required {
+  const ours = memoryOf(gateway.process.pid).rssMib;
+  const head = original && memoryOf(original.head.pid).rssMib;
+  const ratio = head === undefined ? {} : { original: head, ratio: ours / head };
+  return { figure, ours, ...ratio, unit: 'MiB', of: 'ours', ...(most === undefined ? {} : { most }) };
+}

@@ -1,0 +1,14 @@
+/** No gateway answers, or it is not able to: told in a sentence, exit code 69. */
+export class UnreachableError extends Error {}
+
+/** `fetch`, whose own word for all that goes wrong before an answer is "fetch failed". @throws UnreachableError */
+export async function fetchOrExplain(url: string, init: RequestInit): Promise<Response> {
+  try {
+    return await fetch(url, init);
+  } catch (error) {
+    const { cause = error } = error instanceof Error ? error : {};
+    const why = cause instanceof Error ? cause.message : String(cause);
+    const plain = why.includes('wrong version number') ? 'it speaks no TLS: http://, or another port?' : why;
+    throw new UnreachableError(`no gateway answers at ${new URL(url).origin}: ${plain}`, { cause: error });
+  }
+}

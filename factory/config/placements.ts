@@ -1,0 +1,38 @@
+/** Where a model's engine could run. */
+import { gpuClass } from '../../shared/hardware/classes.ts';
+import type { ClusterConfig, EngineConfig, FactoryConfig, ModelConfig, PoolConfig, RecipeConfig } from './schema.ts';
+
+export interface ModelPlacement {
+  cluster: ClusterConfig;
+  pool: PoolConfig;
+  recipe: RecipeConfig;
+  engine: EngineConfig;
+}
+
+type Known = Pick<FactoryConfig, 'clusters' | 'recipes'>;
+
+/** In the order of the file: clusters, their pools; of each pool the recipe's first engine that fits. */
+export function placementsOf(config: Known, model: Pick<ModelConfig, 'recipe' | 'clusters'>): ModelPlacement[] {
+  const recipe = config.recipes.get(model.recipe);
+  if (recipe === undefined) return [];
+  return config.clusters
+    .filter(({ id }) => model.clusters === undefined || model.clusters.includes(id))
+    .flatMap((cluster) =>
+      cluster.pools.flatMap((pool) => {
+        const engine = recipe.engines.find((one) => fits(one, pool, cluster));
+        return engine === undefined ? [] : [{ cluster, pool, recipe, engine }];
+      }),
+    );
+}
+
+/** An idle agent starts a template on all its GPUs. A job brings its command. */
+function fits(engine: EngineConfig, pool: PoolConfig, { launcher }: ClusterConfig): boolean {
+  if (!runsOn(engine, pool.gpu) || (launcher === 'agents') !== (engine.template !== undefined)) return false;
+  return launcher === 'agents' ? engine.gpus === pool.gpus_per_node : engine.gpus <= pool.gpus_per_node;
+}
+
+/** `NVIDIA H100 80GB HBM3`, `h100` and `H100` are one kind. */
+export function runsOn(engine: EngineConfig, gpu: string): boolean {
+  const kind = gpuClass(gpu);
+  return engine.gpu.some((one) => gpuClass(one) === kind);
+}

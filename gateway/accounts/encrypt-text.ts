@@ -1,0 +1,63 @@
+/** What leaves the gateway and comes back: readable and makeable by this installation alone (AES-256-GCM). */
+import { sha256Hex } from './secrets.ts';
+
+/** What a seal is for: one for this opens as nothing else. */
+type Purpose = 'receipt' | 'login' | 'login without TLS' | 'attestation' | 'key' | 'key without TLS' | 'device';
+
+const NONCE_BYTES = 12;
+const encoder = new TextEncoder();
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
+
+/** Characters of base64 and a dot. */
+export async function encryptText(secret: string, purpose: Purpose, text: string): Promise<string> {
+  const iv = crypto.getRandomValues(new Uint8Array(NONCE_BYTES));
+  const sealed = await crypto.subtle.encrypt(
+    { name: 'AES-GCM', iv },
+    await keyOf(secret, purpose),
+    encoder.encode(text),
+  );
+  return `${base64(iv)}.${base64(new Uint8Array(sealed))}`;
+}
+
+/** Undefined for whatever this installation did not seal for this purpose. */
+export async function decryptText(secret: string, purpose: Purpose, sealed: string): Promise<string | undefined> {
+  const [nonce, text] = sealed.split('.');
+  if (nonce === undefined || text === undefined) return undefined;
+  try {
+    const iv = bytes(nonce);
+    return decoder.decode(
+      await crypto.subtle.decrypt({ name: 'AES-GCM', iv }, await keyOf(secret, purpose), bytes(text)),
+    );
+  } catch {
+    return undefined;
+  }
+}
+
+type SealKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
+
+const keys = new Map<string, Promise<SealKey>>();
+/** One installation has one secret, and seven purposes. */
+const KEYS_MAX = 8;
+
+function keyOf(secret: string, purpose: Purpose): Promise<SealKey> {
+  const name = sha256Hex(`otela-${purpose}-1\n${secret}`);
+  let key = keys.get(name);
+  if (key === undefined) {
+    if (keys.size >= KEYS_MAX) keys.clear();
+    key = crypto.subtle.importKey('raw', hexBytes(name), 'AES-GCM', false, ['encrypt', 'decrypt']);
+    keys.set(name, key);
+  }
+  return key;
+}
+
+function hexBytes(hex: string): Uint8Array<ArrayBuffer> {
+  return new Uint8Array((hex.match(/../g) ?? []).map((pair) => Number.parseInt(pair, 16)));
+}
+
+function base64(data: Uint8Array): string {
+  return btoa(String.fromCharCode(...data));
+}
+
+function bytes(text: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+}

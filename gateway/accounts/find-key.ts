@@ -1,0 +1,226 @@
+/** From rows to an account: a key's or a user's, with all that stands behind it, in one question to D1. */
+import { and, eq, inArray, max, type SQL, sql } from 'drizzle-orm';
+import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
+import type { Env } from '../env.ts';
+import { type Account, type AccountLimits, type AccountScope, lowerRole, type Restrictions } from './account.ts';
+import { database, queryOrUnavailable } from './database.ts';
+import { installationSecret } from './installation.ts';
+import { type Limits, limitsSchema, USER_LIMITS } from './limits/limits.ts';
+import { personLimits } from './limits/member-limits.ts';
+import { issuersSchema } from './login/oidc-config.ts';
+import { type ReceiptIdentity, sealIdentity } from './receipt.ts';
+import { apiKeys, auditLog, memberLimits, projects, settings, users } from './schema.ts';
+
+export type KeyRefusal = 'unknown' | 'revoked' | 'expired' | 'disabled' | 'lapsed';
+const DAY_MS = 86_400_000;
+type Key = typeof apiKeys.$inferSelect;
+type User = typeof users.$inferSelect;
+type Project = typeof projects.$inferSelect;
+
+/** The account of a key, or why there is none. @throws ApiError 503 when D1 cannot say */
+export async function findKey(
+  env: Pick<Env, 'DB'>,
+  by: { hash: string } | { id: string },
+  now: number,
+): Promise<Account | KeyRefusal> {
+  const db = database(env);
+  const where = 'id' in by ? eq(apiKeys.id, by.id) : eq(apiKeys.hash, by.hash);
+  const ofKey = (id: typeof apiKeys.userId | typeof apiKeys.projectId | typeof apiKeys.grantedBy | SQL<string>) =>
+    db.select({ id }).from(apiKeys).where(where);
+  // One batch is one transaction: `seen` is exactly as old as the rows. No join: D1 answers a batch by column names, and two
+  // tables have an `id`.
+  const [[key], [parent], [user = null], [project = null], seen, [ofAll], [ofMember], [oidc]] =
+    await queryOrUnavailable(
+      db.batch([
+        db.select().from(apiKeys).where(where),
+        db
+          .select()
+          .from(apiKeys)
+          .where(inArray(apiKeys.id, ofKey(apiKeys.grantedBy))),
+        db
+          .select()
+          .from(users)
+          .where(inArray(users.id, ofKey(apiKeys.userId))),
+        db
+          .select()
+          .from(projects)
+          .where(inArray(projects.id, ofKey(apiKeys.projectId))),
+        db.select({ id: max(auditLog.id) }).from(auditLog),
+        db.select({ value: settings.value }).from(settings).where(eq(settings.name, USER_LIMITS)),
+        db
+          .select()
+          .from(memberLimits)
+          .where(inArray(memberLimits.id, ofKey(memberOfRow(apiKeys.projectId, apiKeys.userId)))),
+        db.select({ value: settings.value }).from(settings).where(eq(settings.name, 'oidc')),
+      ]),
+    );
+  if (key === undefined) return 'unknown';
+  const ended = endOf(key, now) ?? (parent && endOf(parent, now));
+  if (ended !== undefined) return ended;
+  if (isClosed(key.userId, user) || isClosed(key.projectId, project)) return 'disabled';
+  const lapsesAt = lapseOf(user, oidc?.value);
+  if (lapsesAt <= now) return 'lapsed';
+  const role = user === null ? key.role : lowerRole(key.role, user.role);
+  return sealed(env, {
+    ...ofKeyAndProject(project, key),
+    // A machine that a key let in does what that key may do now, and not what it might when the machine came.
+    restrictions: [key, parent, project].flatMap((row) => (row ? restrictionsOf(row) : [])),
+    grantedBy: key.grantedBy ?? undefined,
+    keyId: key.id,
+    role,
+    provider: key.provider ?? user?.provider ?? undefined,
+    userId: key.userId ?? undefined,
+    groups: user?.groups ?? [],
+    scopes: both(key.scopes, parent?.scopes),
+    limits: limitsOf(project, key, user, { ofAll: ofAll?.value, ofMember: ofMember?.limits }),
+    expiresAt: earliest(key.expiresAt, lapsesAt),
+    seen: seen[0]?.id ?? 0,
+  });
+}
+
+/** When keys of a person rest whom their identity provider has not vouched for since. */
+function lapseOf(user: User | null, oidc: unknown): number {
+  if (user?.claimsAt == null) return Number.POSITIVE_INFINITY;
+  const issuer = issuersSchema.safeParse(oidc).data?.find((one) => one.issuer === user.issuer);
+  return issuer?.lapse_days == null ? Number.POSITIVE_INFINITY : user.claimsAt + issuer.lapse_days * DAY_MS;
+}
+
+function earliest(expiresAt: number | null, lapsesAt: number): number | undefined {
+  const end = Math.min(expiresAt ?? Number.POSITIVE_INFINITY, lapsesAt);
+  return end === Number.POSITIVE_INFINITY ? undefined : end;
+}
+
+function endOf({ revokedAt, expiresAt }: Key, now: number): KeyRefusal | undefined {
+  if (revokedAt !== null) return 'revoked';
+  return expiresAt !== null && expiresAt <= now ? 'expired' : undefined;
+}
+
+/** NULL is all. */
+function both(own: AccountScope[] | null, parents: AccountScope[] | null | undefined): AccountScope[] | undefined {
+  if (own === null || !parents) return own ?? parents ?? undefined;
+  return own.filter((scope) => parents.includes(scope));
+}
+
+/** The key that took the place of one that was rotated. @throws ApiError 503 when D1 cannot say */
+export async function successorOf(env: Pick<Env, 'DB'>, keyId: string): Promise<string | undefined> {
+  const [next] = await queryOrUnavailable(
+    database(env).select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.rotatedFrom, keyId)).limit(1),
+  );
+  return next?.id;
+}
+
+/** The account of a person who logged in, by id or by what an identity provider calls them. @throws ApiError 503 */
+export async function findUser(
+  env: Pick<Env, 'DB'>,
+  by: { id: string } | { issuer: string; subject: string },
+): Promise<{ account: Account; user: User } | KeyRefusal> {
+  const db = database(env);
+  const where = 'id' in by ? eq(users.id, by.id) : and(eq(users.issuer, by.issuer), eq(users.subject, by.subject));
+  const ofUser = (id: typeof users.projectId | SQL<string>) => db.select({ id }).from(users).where(where);
+  const [[user], [project = null], seen, [ofAll], [ofMember]] = await queryOrUnavailable(
+    db.batch([
+      db.select().from(users).where(where),
+      db
+        .select()
+        .from(projects)
+        .where(inArray(projects.id, ofUser(users.projectId))),
+      db.select({ id: max(auditLog.id) }).from(auditLog),
+      db.select({ value: settings.value }).from(settings).where(eq(settings.name, USER_LIMITS)),
+      db
+        .select()
+        .from(memberLimits)
+        .where(inArray(memberLimits.id, ofUser(memberOfRow(users.projectId, users.id)))),
+    ]),
+  );
+  if (user === undefined) return 'unknown';
+  if (user.disabledAt !== null || isClosed(user.projectId, project)) return 'disabled';
+  const account = await sealed(env, {
+    ...ofKeyAndProject(project),
+    grantedBy: undefined,
+    keyId: user.id,
+    role: user.role,
+    provider: user.provider ?? undefined,
+    userId: user.id,
+    groups: user.groups ?? [],
+    scopes: undefined,
+    limits: limitsOf(project, undefined, user, { ofAll: ofAll?.value, ofMember: ofMember?.limits }),
+    expiresAt: undefined,
+    seen: seen[0]?.id ?? 0,
+  });
+  return { account, user };
+}
+
+async function sealed(env: Pick<Env, 'DB'>, account: Omit<Account, 'seal'>): Promise<Account> {
+  const { keyId, userId = '', projectId = '', limits, traced, prefixes } = account;
+  const counted = countedBy(limits);
+  const identity = { keyId, userId, projectId, subject: limits?.subject ?? '', traced, prefixes, counted };
+  return { ...account, seal: await sealIdentity(await installationSecret(env), identity) };
+}
+
+/** What a key and its project say together. A key without `no_track` in either row is tracked. */
+function ofKeyAndProject(project: Project | null, key?: Key) {
+  return {
+    projectId: project?.id,
+    restrictions: [key, project].flatMap((row) => (row === null || row === undefined ? [] : restrictionsOf(row))),
+    mayOptOut: key?.noTrack === true || project?.noTrack === true,
+    routing: [key, project].flatMap((row) => (row?.routing ? [row.routing] : [])),
+    resumes: key?.resume === true || project?.resume === true,
+    startWaitMs: key?.startWaitMs ?? project?.startWaitMs ?? undefined,
+    traced: project?.trace === true,
+    prefixes: project?.trace === true && project.tracePrefixes,
+  };
+}
+
+function isClosed(id: string | null, row: { disabledAt: number | null } | null): boolean {
+  return id !== null && (row === null || row.disabledAt !== null);
+}
+
+function restrictionsOf(row: Key | Project): Restrictions[] {
+  const { models, endpoints, trustedProviders, regions, tiers } = row;
+  if ([models, endpoints, trustedProviders, regions, tiers].every((one) => one === null)) return [];
+  return [
+    {
+      models: models ?? undefined,
+      endpoints: endpoints ?? undefined,
+      trustedProviders: trustedProviders ?? undefined,
+      data:
+        regions === null && tiers === null ? undefined : { regions: regions ?? undefined, tiers: tiers ?? undefined },
+    },
+  ];
+}
+
+/** `ofAll`: the setting, for people without limits of their own; `ofMember`: by the project's leads. */
+function limitsOf(
+  project: Project | null,
+  key: Key | undefined,
+  user: User | null,
+  { ofAll, ofMember = null }: { ofAll: unknown; ofMember: Limits | null | undefined },
+): Account['limits'] {
+  const [ofKey, ofProject] = [present(key?.limits), present(project?.limits)];
+  const words = { ofAll: limitsSchema.safeParse(ofAll).data, ofMember, project: project?.limits ?? null };
+  const ofUser = user === null ? undefined : present(personLimits({ ...words, own: user.limits }));
+  if (ofKey === undefined && ofProject === undefined && ofUser === undefined) return undefined;
+  // One object for a person whatever limits there are: what counted a month goes on when limits are set or lifted.
+  const own = user === null ? `key:${key?.id}` : `user:${user.id}`;
+  const subject = project === null ? own : `project:${project.id}`;
+  return { subject, key: ofKey, project: ofProject, ...(ofUser && { user: ofUser, userId: user?.id }) };
+}
+
+/** What else than key and project a settlement has to say for these limits. */
+function countedBy(limits: AccountLimits | undefined): ReceiptIdentity['counted'] {
+  const sets = [limits?.key, limits?.user, limits?.project];
+  return {
+    user: limits?.user !== undefined,
+    model: sets.some((one) => one?.models !== undefined),
+    gpu: sets.some((one) => one?.gpu_seconds_per_month !== undefined),
+  };
+}
+
+/** The id of a person's limits in a project, of a row that names both. */
+function memberOfRow(project: SQLiteColumn, user: SQLiteColumn): SQL<string> {
+  return sql<string>`${project} || '/' || ${user}`;
+}
+
+function present(limits: Limits | null | undefined): Limits | undefined {
+  return limits && Object.keys(limits).length > 0 ? limits : undefined;
+}

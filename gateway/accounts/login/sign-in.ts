@@ -1,0 +1,136 @@
+/** Persons that an identity provider vouches for become users here. */
+import { and, eq } from 'drizzle-orm';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import type { Env } from '../../env.ts';
+import { notifyRegistry } from '../../platform/notify-registry.ts';
+import type { Account } from '../account.ts';
+import { database, queryOrUnavailable } from '../database.ts';
+import { findUser } from '../find-key.ts';
+import { auditLog, users } from '../schema.ts';
+import { newId } from '../secrets.ts';
+import { homeProject, syncMemberships } from './claimed-projects.ts';
+import { type Claims, displayName, type MappedClaims as Mapped, mapClaims, type OidcIssuer } from './oidc-config.ts';
+
+type User = typeof users.$inferSelect;
+type MappedClaims = Mapped & { at: number };
+
+export interface SignIn {
+  account: Account;
+  user: User;
+}
+
+/**
+ * The account that `claims` are about; made where the issuer admits them, brought up to date where claims say more.
+ * `signIn`: a person signs in; otherwise a program brought a token, and claims that it lacks change nothing.
+ * @throws ApiError 403 where they are not admitted or disabled, 503 when D1 cannot say
+ */
+export async function findOrCreateUser(
+  env: Pick<Env, 'DB'> & Partial<Pick<Env, 'REGISTRY'>>,
+  config: OidcIssuer,
+  claims: Claims & { sub: string },
+  now: number,
+  signIn = false,
+): Promise<SignIn> {
+  const identity = { issuer: config.issuer, subject: claims.sub };
+  const claimed = { ...mapClaims(config, claims, signIn), at: madeAt(claims, now, signIn) };
+  let found = await findUser(env, identity);
+  const notMapped = config.admits === 'mapped' && !claimed.matches;
+  if (found === 'unknown') {
+    if (config.admits === 'known' || notMapped) throw notAdmitted();
+    await create(env, identity, claimed, now);
+    found = await findUser(env, identity);
+    if (typeof found === 'object') await syncMemberships(env, found.user, claimed.projects, now);
+  } else if (typeof found === 'object' && claimed.at >= (found.user.claimsAt ?? 0)) {
+    // An older token is still good, and must not give back what a newer one has taken away.
+    const placed = await syncMemberships(env, found.user, claimed.projects, now);
+    if ((await update(env, found.user, claimed, now)) || placed) {
+      found = await findUser(env, identity);
+      // Their rights are not what they were: every isolate must hear of it.
+      const { REGISTRY } = env;
+      if (REGISTRY !== undefined) await notifyRegistry({ REGISTRY }, (registry) => registry.reloadSettings());
+    }
+  }
+  // Who was mapped once and is no more: their keys have lost what the claims gave them by now.
+  if (notMapped) throw notAdmitted();
+  if (typeof found === 'object') return found;
+  throw new ApiError('permission_denied', 'Your account here is disabled. Ask an operator of this gateway.');
+}
+
+/** Milliseconds since the epoch; 0: they do not say (RFC 9068 §2.2 has them say so). */
+function madeAt({ iat }: Claims, now: number, signIn: boolean): number {
+  if (typeof iat === 'number' && iat > 0) return Math.min(now, iat * 1_000);
+  return signIn ? Math.floor(now / 1_000) * 1_000 : 0;
+}
+
+function notAdmitted(): ApiError {
+  return new ApiError('permission_denied', 'You are not admitted here. Ask an operator of this gateway.');
+}
+
+async function create(
+  env: Pick<Env, 'DB'>,
+  { issuer, subject }: { issuer: string; subject: string },
+  claimed: MappedClaims,
+  now: number,
+): Promise<void> {
+  const db = database(env);
+  const row = {
+    id: newId('user'),
+    name: claimed.name ?? displayName(subject),
+    email: claimed.email ?? null,
+    role: claimed.role ?? ('consumer' as const),
+    provider: claimed.provider ?? null,
+    projectId: claimed.projects?.own ?? null,
+    groups: claimed.groups ?? null,
+    issuer,
+    subject,
+    createdAt: now,
+    lastLoginAt: now,
+    claimsAt: claimed.at || null,
+  };
+  const line = { at: now, actor: 'login', action: 'user.create', object: row.id, after: shown(row) };
+  // Twice at once: one of them makes it, both find it.
+  await queryOrUnavailable(
+    db.batch([db.insert(users).values(row).onConflictDoNothing(), db.insert(auditLog).values(line)]),
+  );
+}
+
+/** What claims say wins over what was stored, where they say it. True where that changed the person's rights. */
+async function update(env: Pick<Env, 'DB'>, user: User, claimed: MappedClaims, now: number): Promise<boolean> {
+  const told = {
+    role: claimed.role ?? user.role,
+    provider: claimed.role === undefined ? user.provider : (claimed.provider ?? null),
+    projectId: homeProject(user, claimed.projects),
+    groups: claimed.groups ?? user.groups,
+  };
+  const { name = user.name, email = user.email } = claimed;
+  const after = { ...told, name, email };
+  const changed =
+    told.role !== user.role ||
+    told.provider !== user.provider ||
+    told.projectId !== user.projectId ||
+    (told.groups ?? []).join() !== (user.groups ?? []).join();
+  const fresh = user.lastLoginAt !== null && now - user.lastLoginAt < 60_000;
+  const sameClaims = claimed.at - (user.claimsAt ?? 0) < 60_000;
+  if (!changed && fresh && sameClaims && after.name === user.name && after.email === user.email) return false;
+  const db = database(env);
+  const write = db
+    .update(users)
+    .set({ ...after, lastLoginAt: now, claimsAt: claimed.at || user.claimsAt })
+    .where(and(eq(users.id, user.id)));
+  const line = { at: now, actor: 'login', action: 'user.update', object: user.id };
+  const said = { ...line, before: shown(user), after: shown({ ...user, ...after }) };
+  if (changed) await queryOrUnavailable(db.batch([write, db.insert(auditLog).values(said)]));
+  else await queryOrUnavailable(write);
+  return changed;
+}
+
+function shown({
+  name,
+  email,
+  role,
+  provider,
+  projectId,
+  groups,
+}: Pick<User, 'name' | 'email' | 'role' | 'provider' | 'projectId' | 'groups'>) {
+  return { name, email, role, provider, project_id: projectId, groups: groups ?? [] };
+}

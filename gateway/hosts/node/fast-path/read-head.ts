@@ -1,0 +1,70 @@
+/**
+ * Requests that bypass `node:http`: `POST /v1/…`, complete, in a form that no two HTTP/1.1 parsers read differently
+ * (RFC 9112). This is not a parser: whatever it does not recognize in every byte is left to `node:http`.
+ */
+
+/** Larger bodies are read as streams, which have their own limits. */
+export const FAST_PATH_BODY_MAX_BYTES = 64 * 1024;
+const HEAD_MAX_BYTES = 16 * 1024;
+const HEADERS_MAX = 64;
+
+/** One unambiguous request. */
+export interface FastPathHead {
+  /** Without dots, escapes, doubled slashes or query. */
+  readonly path: string;
+  /** By name in lower case; no name occurs twice. */
+  readonly headers: ReadonlyMap<string, string>;
+  readonly body: Uint8Array;
+}
+
+const END_OF_HEAD = '\r\n\r\n';
+const REQUEST_LINE = /^POST (\/v1(?:\/[A-Za-z0-9_-]+)+) HTTP\/1\.1$/;
+/** RFC 9110 §5.1 and §5.5, ASCII only. No part of a line can match in two ways, because the input is untrusted. */
+const HEADER_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([\x20-\x7e\t]*)$/;
+const LENGTH = /^(?:0|[1-9]\d{0,5})$/;
+const HOST = /^[\w.-]+(?::\d{1,5})?$/;
+/** Headers that change how a body or a connection must be read. */
+const NOT_PLAIN: ReadonlySet<string> = new Set([
+  'connection',
+  'expect',
+  'http2-settings',
+  'keep-alive',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** `incomplete`: the head is plain, but its body has not arrived completely. `other`: for `node:http`. */
+export function readFastPathHead(bytes: Buffer): FastPathHead | 'incomplete' | 'other' {
+  const headEnd = bytes.indexOf(END_OF_HEAD);
+  if (headEnd < 0 || headEnd > HEAD_MAX_BYTES) return 'other';
+  const lines = bytes.toString('latin1', 0, headEnd).split('\r\n');
+  const path = REQUEST_LINE.exec(lines[0] ?? '')?.[1];
+  if (path === undefined || lines.length > HEADERS_MAX + 1) return 'other';
+  const headers = readHeaders(lines);
+  const length = headers?.get('content-length');
+  if (headers === undefined || length === undefined || !LENGTH.test(length)) return 'other';
+  const begin = headEnd + END_OF_HEAD.length;
+  const end = begin + Number(length);
+  if (end - begin > FAST_PATH_BODY_MAX_BYTES || bytes.length > end) return 'other';
+  if (bytes.length < end) return 'incomplete';
+  // A copy: the socket's buffer is much larger, and a request may run for an hour.
+  return { path, headers, body: new Uint8Array(bytes.subarray(begin, end)) };
+}
+
+/** Undefined if a line is not plain. */
+function readHeaders(lines: readonly string[]): Map<string, string> | undefined {
+  const headers = new Map<string, string>();
+  for (let at = 1; at < lines.length; at++) {
+    const matched = HEADER_LINE.exec(lines[at] ?? '');
+    if (matched === null) return undefined;
+    const name = (matched[1] ?? '').toLowerCase();
+    const value = (matched[2] ?? '').trim();
+    if (headers.has(name)) return undefined;
+    if (NOT_PLAIN.has(name) && !(name === 'connection' && value.toLowerCase() === 'keep-alive')) return undefined;
+    headers.set(name, value);
+  }
+  return HOST.test(headers.get('host') ?? '') ? headers : undefined;
+}

@@ -1,0 +1,26 @@
+/** Opens the file store that `--files` names. */
+import { resolve } from 'node:path';
+import type { FileStore } from '../../files/file-store.ts';
+import { DirectoryFiles } from './directory-files.ts';
+import { S3Client } from './s3/s3-client.ts';
+import { isS3, readS3Config } from './s3/s3-config.ts';
+import { S3Files } from './s3/s3-files.ts';
+
+/**
+ * @param files a directory, or `s3://BUCKET[/PREFIX]` with credentials from the environment
+ * @throws UsageError, CommandError
+ */
+export function openFileStore(files: string, env: NodeJS.ProcessEnv): FileStore {
+  if (!isS3(files)) return new DirectoryFiles(resolve(files));
+  return new S3Files(new S3Client(readS3Config(files, env)));
+}
+
+/** Resolves with its problem, or undefined if it can be read. A gateway also starts without its file store. */
+export async function fileStoreProblem(store: FileStore): Promise<string | undefined> {
+  try {
+    for await (const _ of store.list()) break;
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}

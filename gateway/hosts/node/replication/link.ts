@@ -1,0 +1,96 @@
+/**
+ * Requests from one gateway of an institution to another. Requests and answers are signed; an answer's signature covers
+ * the request's nonce.
+ */
+import { Agent, type Dispatcher, request } from 'undici';
+import * as z from 'zod';
+import { parseJson } from '../../../../shared/text/json.ts';
+import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
+import { waitClock } from '../../../platform/wait-clock.ts';
+import { type GatewayIdentity, SIGNED_HEADER, signRequest, verifyRequest } from './signed-request.ts';
+
+/** Size limit of an answer. */
+export const LINK_ANSWER_MAX_BYTES = 8 * 1024 * 1024;
+const errorSchema = z.object({ error: z.object({ message: z.string() }) });
+
+export class LinkError extends Error {}
+
+export class GatewayLink {
+  readonly #identity: GatewayIdentity;
+  readonly #dispatcher: Dispatcher;
+
+  constructor(identity: GatewayIdentity) {
+    this.#identity = identity;
+    this.#dispatcher = new Agent({ connections: 8, pipelining: 1 });
+  }
+
+  /**
+   * POSTs JSON.
+   * @throws LinkError if there is no valid answer within `withinMs`
+   */
+  async ask<T>(
+    base: URL,
+    path: string,
+    message: unknown,
+    schema: z.ZodType<T>,
+    wait: number | AdaptiveTimeout,
+  ): Promise<{ answer: T; by: string }> {
+    const bytes = Buffer.from(JSON.stringify(message));
+    const { header, nonce } = signRequest(this.#identity, { about: `POST ${path}`, body: bytes }, nowS());
+    let status: number;
+    let text: Buffer;
+    let proof: string | string[] | undefined;
+    try {
+      const bounds = typeof wait === 'number' ? new AdaptiveTimeout({ leastMs: wait, mostMs: wait }) : wait;
+      ({ status, proof, text } = await waitClock.call(bounds, async (signal) => {
+        const response = await request(new URL(path, base), {
+          method: 'POST',
+          dispatcher: this.#dispatcher,
+          headers: { 'content-type': 'application/json', [SIGNED_HEADER]: header },
+          body: bytes,
+          signal,
+        });
+        const { statusCode, headers, body } = response;
+        return { status: statusCode, proof: headers[SIGNED_HEADER], text: await bounded(body) };
+      }));
+    } catch (cause) {
+      throw new LinkError(`${base.host}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    }
+    if (status !== 200) throw new LinkError(`${base.host}: ${status} ${messageOf(text)}`);
+    try {
+      const { certificate } = verifyRequest(this.#identity, String(proof), { about: nonce, body: text }, nowS());
+      return { answer: schema.parse(parseJson(text.toString())), by: certificate.keyName };
+    } catch (cause) {
+      throw new LinkError(`${base.host}: its answer is not good: ${cause instanceof Error ? cause.message : cause}`, {
+        cause,
+      });
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#dispatcher.destroy();
+  }
+}
+
+async function bounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    if (bytes > LINK_ANSWER_MAX_BYTES) throw new Error(`more than ${LINK_ANSWER_MAX_BYTES} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+function messageOf(text: Buffer): string {
+  try {
+    return errorSchema.parse(parseJson(text.toString())).error.message;
+  } catch {
+    return text.toString('utf8', 0, 200);
+  }
+}
+
+export function nowS(): number {
+  return Math.floor(Date.now() / 1000);
+}

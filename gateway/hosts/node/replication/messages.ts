@@ -1,0 +1,97 @@
+/** Messages between the gateways of one institution: JSON, validated on both sides. Unknown members are ignored. */
+import * as z from 'zod';
+import { FOLLOWER_SILENT_MS, SILENCE_MAX_MS } from './silence.ts';
+
+const url = z.url({ protocol: /^https?$/ }).max(2048);
+const cell = z.union([z.string(), z.number(), z.null()]);
+/** Length of a meter's id: a key or a person, with a model's name of 256 characters. */
+const METER_ID_MAX = 512;
+
+/** POST /gateway/follow, once a second. */
+export const followSchema = z.object({
+  /** URL of this follower. */
+  url,
+  version: z.string().max(64),
+  /** Its state: nothing, or a feed's rows up to a number. */
+  cursor: z.object({ feed: z.string().max(64), seq: z.number().int().min(0) }).nullable(),
+  /** Records that wait there. */
+  waiting: z.number().int().min(0),
+  /** After this silence the follower may use its share of limits. Absent from earlier versions. */
+  silence_ms: z.number().int().min(FOLLOWER_SILENT_MS).max(SILENCE_MAX_MS).default(FOLLOWER_SILENT_MS),
+});
+
+export const followAnswerSchema = z.object({
+  feed: z.string().max(64),
+  /** Epoch of the statement; 0: there is none. */
+  epoch: z.number().int().min(0),
+  statement: z.string().max(8192).optional(),
+  /** The cursor belonged to another feed: a complete copy begins with these rows. */
+  anew: z.boolean(),
+  rows: z
+    .array(
+      z.object({ table: z.string().max(64), key: z.string().max(512), row: z.record(z.string(), cell).nullable() }),
+    )
+    .max(1_000),
+  seq: z.number().int().min(0),
+  more: z.boolean(),
+  /** The number of the last change of budgets; absent: this version has none. */
+  budgets: z.number().int().min(0).optional(),
+  /** All followers, including the one that asks. */
+  followers: z.array(z.object({ key: z.string().max(64), url })).max(64),
+});
+export type FollowAnswer = z.infer<typeof followAnswerSchema>;
+
+/** POST /gateway/limits */
+export const limitCallSchema = z.object({
+  subject: z.string().min(1).max(256),
+  method: z.enum(['reserve', 'release', 'correct', 'uses', 'used']),
+  /** For a repeated `reserve` whose answer was lost: it counts once. */
+  once: z.string().max(64).optional(),
+  args: z.array(z.unknown()).max(4),
+});
+export type LimitCall = z.infer<typeof limitCallSchema>;
+export const limitAnswerSchema = z.object({ result: z.unknown() });
+
+const subjectSchema = z.string().min(1).max(256);
+const countedSchema = z.object({ origin: z.string().min(1).max(64), id: z.string().max(METER_ID_MAX) });
+/** Position of a count within a subject. */
+const countPlaceSchema = countedSchema.extend({ subject: subjectSchema });
+
+/** POST /gateway/budgets: changes after `seq`; for a subject that did not fit, the counts after a position. */
+export const budgetsSchema = z.object({ seq: z.number().int().min(0), after: countPlaceSchema.optional() });
+export const subjectCountsSchema = z.object({
+  subject: subjectSchema,
+  month: z.string().regex(/^\d{4}-\d{2}$/),
+  counts: z.array(countedSchema.extend({ tokens: z.number().int().min(0) })).max(100_000),
+});
+export const budgetsPageSchema = z.object({
+  items: z.array(subjectCountsSchema).max(1_000),
+  seq: z.number().int().min(0),
+  more: z.boolean(),
+  after: countPlaceSchema.optional(),
+});
+
+/** POST /gateway/records */
+export const recordsSchema = z.object({
+  /** Identifies the follower's monthly counts, whatever its key; absent: the key's name. */
+  origin: z.string().min(1).max(64).optional(),
+  items: z
+    .array(
+      z.object({
+        position: z.number().int().min(1),
+        kind: z.enum(['usage', 'settle', 'months']),
+        name: z.string().min(1).max(256),
+        body: z.string().max(8 * 1024 * 1024),
+      }),
+    )
+    .max(1_000),
+});
+export const recordsAnswerSchema = z.object({ position: z.number().int().min(0) });
+
+/** POST /gateway/epoch: a promoted gateway informs a former primary. */
+export const epochSchema = z.object({ statement: z.string().max(8192) });
+export const epochAnswerSchema = z.object({
+  epoch: z.number().int().min(0),
+  /** The root's statement for that epoch. */
+  statement: z.string().max(8192).optional(),
+});

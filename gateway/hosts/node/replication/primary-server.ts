@@ -1,0 +1,317 @@
+/** What the primary of an institution answers to its followers: `POST /gateway/…`, signed. */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type * as z from 'zod';
+import { ApiError, errorBody } from '../../../../shared/openai/errors.ts';
+import { BODY_STALL_MS, BodyPace } from '../../../../shared/proxy/body-pace.ts';
+import { parseJson } from '../../../../shared/text/json.ts';
+import type { AttemptSettlement, LimitsObject } from '../../../accounts/limits/limits-object.ts';
+import type { ObjectNamespace } from '../../../platform/object-context.ts';
+import { waitClock } from '../../../platform/wait-clock.ts';
+import type { UsageObject } from '../../../usage/object.ts';
+import type { UsageRow } from '../../../usage/usage-row.ts';
+import type { Budgets, BudgetsPage } from './budgets.ts';
+import type { ChangeFeed } from './change-feed.ts';
+import type { FollowerTable } from './follower-table.ts';
+import { IdempotentCalls } from './idempotent-calls.ts';
+import { nowS } from './link.ts';
+import {
+  budgetsSchema,
+  epochSchema,
+  type FollowAnswer,
+  followSchema,
+  limitCallSchema,
+  recordsSchema,
+  subjectCountsSchema,
+} from './messages.ts';
+import type { QueuedRecord } from './record-queue.ts';
+import type { GatewayRole } from './role.ts';
+import {
+  CLOCK_SKEW_S,
+  claimedDigest,
+  digestOf,
+  type GatewayIdentity,
+  SIGNED_HEADER,
+  SignatureError,
+  signRequest,
+  type VerifiedRequest,
+  verifyHeader,
+  verifyRequest,
+} from './signed-request.ts';
+
+export const PRIMARY_PATH = '/gateway/';
+const BODY_MAX_BYTES = 16 * 1024 * 1024;
+/** Bodies of one gateway that are read concurrently; a gateway has as many connections. */
+const READING_MAX = 8;
+/**
+ * Gateways of an earlier version sign no digest in the header. Their bodies are read before the signature can be
+ * checked, so only a few concurrently.
+ */
+const UNPROVEN = '';
+const UNPROVEN_MAX = 2;
+/** Time limit for a body. */
+const READING_MS = 60_000;
+/** Signatures are valid for an hour before and after this gateway's clock. */
+const NONCE_KEPT_MS = 2 * CLOCK_SKEW_S * 1_000;
+/** Two hours of eight followers that ask once a second. */
+const NONCES_MAX = 60_000;
+/** How wrong a follower's clock may be, in seconds, before it is logged; its records' times are wrong by as much. */
+const CLOCK_TOLD_S = 30;
+/** Name of an hour's records object. */
+const HOUR = /^\d{4}-\d{2}-\d{2}T\d{2}$/;
+
+interface PrimaryServerOptions {
+  identity: GatewayIdentity;
+  role(): GatewayRole;
+  feed: ChangeFeed;
+  members: FollowerTable;
+  /** Without shares: followers' requests count against the whole limit. */
+  limits: ObjectNamespace<LimitsObject>;
+  budgets: Budgets;
+  usage: ObjectNamespace<UsageObject>;
+  /** A former primary learns that another gateway was promoted. @returns the epoch that is now valid here */
+  hear(statement: string): number;
+  log(line: string): void;
+}
+
+/** A gateway of this institution, by the name of its key, and how many seconds its clock is ahead. */
+interface Asker {
+  from: string;
+  aheadS: number;
+}
+
+export class PrimaryServer {
+  readonly #options: PrimaryServerOptions;
+  /** By the name of the gateway's key. */
+  readonly #reading = new Map<string, number>();
+  /** Oldest first. */
+  readonly #nonces = new Map<string, number>();
+  readonly #once = new IdempotentCalls(() => performance.now());
+  /** By follower: messages are processed sequentially. */
+  readonly #taking = new Map<string, Promise<unknown>>();
+  /** Followers (whose number is bounded) with a wrong clock. */
+  readonly #wrongClocks = new Set<string>();
+
+  constructor(options: PrimaryServerOptions) {
+    this.#options = options;
+  }
+
+  async handle(message: IncomingMessage, response: ServerResponse, stallMs = BODY_STALL_MS): Promise<void> {
+    const { identity, log } = this.#options;
+    try {
+      const path = message.url ?? '/';
+      if (message.method !== 'POST') throw new ApiError('method_not_allowed', 'These routes take POST alone.');
+      const { body, certificate, nonce, aheadS } = await this.#read(message, `POST ${path}`, stallMs);
+      if (path === '/gateway/follow') this.#requireNew(nonce);
+      const answer = Buffer.from(JSON.stringify(await this.#answer(path, { from: certificate.keyName, aheadS }, body)));
+      const { header } = signRequest(identity, { about: nonce, body: answer }, nowS());
+      response.writeHead(200, {
+        'content-type': 'application/json',
+        'content-length': answer.length,
+        [SIGNED_HEADER]: header,
+      });
+      response.end(answer);
+    } catch (error) {
+      const api = errorOf(error);
+      if (api.status === 503) log(`a gateway that follows could not be answered: ${api.message}`);
+      response.writeHead(api.status, { 'content-type': 'application/json', connection: 'close' });
+      response.end(errorBody(api));
+    }
+  }
+
+  /** A silent follower uses its share of limits. Replaying its old messages must not make it seem to be connected. */
+  #requireNew(nonce: string): void {
+    const now = performance.now();
+    for (const [old, at] of this.#nonces) {
+      if (now - at < NONCE_KEPT_MS && this.#nonces.size < NONCES_MAX) break;
+      this.#nonces.delete(old);
+    }
+    if (this.#nonces.has(nonce)) throw new ApiError('conflict', 'This message came before.');
+    this.#nonces.set(nonce, now);
+  }
+
+  /**
+   * Checks the signature first, using the digest that it covers: a stranger's body is not read and takes no place.
+   * @throws ApiError, SignatureError
+   */
+  async #read(message: IncomingMessage, about: string, stallMs: number): Promise<VerifiedRequest & { body: Buffer }> {
+    const { identity } = this.#options;
+    const header = String(message.headers[SIGNED_HEADER] ?? '');
+    const digest = claimedDigest(header);
+    if (digest === undefined) {
+      const body = await this.#inPlace(UNPROVEN, UNPROVEN_MAX, () => bodyOf(message, stallMs));
+      return { ...verifyRequest(identity, header, { about, body }, nowS()), body };
+    }
+    const verified = verifyHeader(identity, header, { about, digest }, nowS());
+    const { keyName } = verified.certificate;
+    const body = await this.#inPlace(keyName, READING_MAX, () => bodyOf(message, stallMs));
+    if (digestOf(body) !== digest) throw new SignatureError('the signature does not fit');
+    return { ...verified, body };
+  }
+
+  /** @throws ApiError 503 */
+  async #inPlace<T>(name: string, most: number, read: () => Promise<T>): Promise<T> {
+    const reading = this.#reading.get(name) ?? 0;
+    if (reading >= most) throw new ApiError('server_is_overloaded', 'This gateway asks too much at once.');
+    this.#reading.set(name, reading + 1);
+    try {
+      return await read();
+    } finally {
+      const left = (this.#reading.get(name) ?? 1) - 1;
+      if (left > 0) this.#reading.set(name, left);
+      else this.#reading.delete(name);
+    }
+  }
+
+  async #answer(path: string, { from, aheadS }: Asker, body: Buffer): Promise<object> {
+    const { limits, role } = this.#options;
+    if (path === '/gateway/epoch') {
+      const epoch = this.#options.hear(parse(epochSchema, body).statement);
+      return { epoch, statement: role().statement };
+    }
+    const { role: mine, follow } = role();
+    if (mine === 'follower') throw new ApiError('conflict', `This gateway follows ${follow}: ask there.`);
+    switch (path) {
+      case '/gateway/follow':
+        return this.#follow({ from, aheadS }, body);
+      case '/gateway/limits': {
+        const { subject, method, args, once } = parse(limitCallSchema, body);
+        const stub = limits.getByName(subject);
+        const call = async () => Reflect.apply(stub[method] as (...args: unknown[]) => unknown, stub, args);
+        const result: unknown = await (once === undefined ? call() : this.#once.do(`${from} ${once}`, call));
+        return { result: result ?? null };
+      }
+      case '/gateway/budgets':
+        return this.#tellBudgets(body);
+      case '/gateway/records': {
+        // Identified by the follower's name and not by its key: after a crash a follower with a new key sends again
+        // what is here already.
+        const { items, origin = from } = parse(recordsSchema, body);
+        return { position: await this.#inTurn(origin, () => this.#take({ from, origin }, items)) };
+      }
+      default:
+        throw new ApiError('not_found', `There is no ${path.slice(0, 64)} here.`);
+    }
+  }
+
+  #tellBudgets(body: Buffer): Promise<BudgetsPage> {
+    const { budgets, limits } = this.#options;
+    const { seq, after } = parse(budgetsSchema, body);
+    return budgets.since(seq, limits, after);
+  }
+
+  #follow({ from, aheadS }: Asker, body: Buffer): FollowAnswer {
+    const { feed, members, role } = this.#options;
+    const { url, version, cursor, waiting, silence_ms } = parse(followSchema, body);
+    if (!members.heard(from, url, version, waiting, silence_ms))
+      throw new ApiError(
+        'conflict',
+        'This gateway has as many followers as it can. Remove one: otela-gateway gateways remove KEY',
+      );
+    this.#tellClock(from, url, aheadS);
+    const anew = cursor === null || cursor.feed !== feed.id || cursor.seq > feed.last;
+    const page = feed.since(anew ? 0 : cursor.seq);
+    const { epoch, statement } = role();
+    return {
+      feed: feed.id,
+      epoch,
+      ...(statement === undefined ? {} : { statement }),
+      anew,
+      ...page,
+      budgets: this.#options.budgets.last,
+      followers: members.list().map(({ key, url: at }) => ({ key, url: at })),
+    };
+  }
+
+  /** Logs once when a follower's clock becomes wrong, and once when it is right again. */
+  #tellClock(from: string, url: string, aheadS: number): void {
+    const isWrong = Math.abs(aheadS) > CLOCK_TOLD_S;
+    if (isWrong === this.#wrongClocks.has(from)) return;
+    if (isWrong) this.#wrongClocks.add(from);
+    else this.#wrongClocks.delete(from);
+    const how = isWrong ? `${Math.abs(aheadS)} s ${aheadS > 0 ? 'ahead of' : 'behind'}` : 'again that of';
+    this.#options.log(`the clock of gateway ${url} is ${how} this one's`);
+  }
+
+  async #take({ from, origin }: { from: string; origin: string }, sent: readonly QueuedRecord[]): Promise<number> {
+    const { members, usage, limits, budgets } = this.#options;
+    let done = members.taken(origin);
+    for (const { position, kind, name, body: text } of sent) {
+      if (position <= done) continue;
+      const content: unknown = parseJson(text);
+      if (kind === 'usage') {
+        if (!HOUR.test(name)) throw new ApiError('invalid_request', 'Records are of an hour such as 2026-11-25T09.');
+        await usage.getByName(name).add((content as UsageRow[]).map((row) => renamed(row, from)));
+      } else if (kind === 'months') await budgets.hear(subjectCountsSchema.parse(content), limits);
+      else {
+        const { source, items } = content as { source: string; items: QueuedSettlement[] };
+        budgets.note(name);
+        await limits.getByName(name).settle(`${source}@${origin}`, items.flatMap(complete), origin);
+      }
+      done = position;
+    }
+    // Both calls above know what they have, so a crash before this line causes a harmless repetition.
+    members.take(origin, done);
+    return done;
+  }
+
+  #inTurn<T>(origin: string, work: () => Promise<T>): Promise<T> {
+    const before = this.#taking.get(origin) ?? Promise.resolve();
+    const done = before.catch(() => {}).then(work);
+    this.#taking.set(origin, done);
+    return done;
+  }
+}
+
+type Always = 'name' | 'keyId' | 'prompt' | 'completion';
+
+interface QueuedSettlement {
+  position: number;
+  settlement: Partial<AttemptSettlement> & Pick<AttemptSettlement, Always> & { repeated?: boolean };
+}
+
+/** A follower of an earlier version does not say when an attempt ended, and which one it was. */
+function complete({ position, settlement: { repeated, ...given } }: QueuedSettlement) {
+  if (repeated === true) return [];
+  return [{ position, settlement: { at: Date.now(), attempt: 1, isComplete: true, isReserved: true, ...given } }];
+}
+
+/** Each gateway numbers its own streams: a node that both use has the same number for two attempts. */
+function renamed(row: UsageRow, gateway: string): UsageRow {
+  return row.session === '' ? row : { ...row, session: `${row.session}@${gateway.slice(0, 8)}` };
+}
+
+/** @throws ApiError 408, 413 */
+async function bodyOf(message: IncomingMessage, stallMs: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  const body: AsyncIterator<Buffer, undefined> = message[Symbol.asyncIterator]();
+  const pace = new BodyPace(stallMs, { steadyNow: () => waitClock.now(), after: waitClock.after });
+  const until = waitClock.now() + READING_MS;
+  for (;;) {
+    const piece = await pace.next(body.next().then(({ value }) => value));
+    if (piece === undefined) return Buffer.concat(chunks);
+    bytes += piece.length;
+    if (bytes > BODY_MAX_BYTES) throw new ApiError('request_too_large', `A message may have ${BODY_MAX_BYTES} bytes.`);
+    if (waitClock.now() > until) throw new ApiError('request_timeout', 'The message took too long.');
+    chunks.push(piece);
+  }
+}
+
+function parse<T>(schema: z.ZodType<T>, body: Buffer): T {
+  let value: unknown;
+  try {
+    value = parseJson(body.toString());
+  } catch {
+    throw new ApiError('invalid_request', 'The body is no JSON.');
+  }
+  const parsed = schema.safeParse(value);
+  if (!parsed.success)
+    throw new ApiError('invalid_request', `The body is not as described: ${parsed.error.issues[0]?.message ?? ''}`);
+  return parsed.data;
+}
+
+function errorOf(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  const message = error instanceof Error ? error.message : String(error);
+  return new ApiError(error instanceof SignatureError ? 'permission_denied' : 'server_is_overloaded', message);
+}

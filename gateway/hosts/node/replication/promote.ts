@@ -1,0 +1,54 @@
+/** `otela-gateway promote`: a follower becomes the primary, authorized by the root key. */
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
+import { CommandError } from '../../../command.ts';
+import { workerdSigner } from '../../../issuer/crypto.ts';
+import { openIssuer } from '../issuer/issuer-files.ts';
+import { Database } from '../sqlite.ts';
+import { signEpoch } from './epoch.ts';
+import type { ReplicationState } from './replicator.ts';
+import { REPLICATION_FILE, readRole, writeRole } from './role.ts';
+
+interface Promotion {
+  data: string;
+  /** File of the root key; absent: DATA/issuer/root.key. */
+  rootKey?: string;
+  /** URL of this gateway. */
+  url: string;
+}
+
+/** @throws CommandError */
+export async function promote({ data, rootKey, url }: Promotion): Promise<{ epoch: number; former: string }> {
+  const role = readRole(data);
+  if (role.role === 'first') throw new CommandError(`${data} is the first gateway already, epoch ${role.epoch}.`);
+  const issuer = await openIssuer(join(data, 'issuer'), Math.floor(Date.now() / 1000));
+  const text = rootKey === undefined ? issuer.root : (await readFile(rootKey, 'utf8')).trim();
+  const seed = text === undefined ? undefined : fromBase64url(text, 32);
+  if (seed?.length !== 32)
+    throw new CommandError('promote needs the root key of the institution: --root-key FILE, a copy of root.key');
+  const signer = workerdSigner(seed);
+  if (Buffer.compare(signer.publicKey, issuer.certificate.root) !== 0)
+    throw new CommandError('This is the root key of another institution.');
+  const { feed, seq } = copyCursor(data);
+  const epoch = role.epoch + 1;
+  const statement = signEpoch({ epoch, first: issuer.certificate.keyName, url, since: seq, feed }, signer);
+  const former = role.follow ?? '';
+  writeRole(data, { role: 'first', epoch, statement, ...(former === '' ? {} : { tell: [former] }) });
+  return { epoch, former };
+}
+
+/** The follower's position in the former primary's feed. @throws CommandError if it has no copy to serve from */
+function copyCursor(data: string): { feed: string; seq: number } {
+  const file = join(data, REPLICATION_FILE);
+  const database = new Database(file);
+  try {
+    const [row] = existsSync(file) ? database.rows('SELECT state FROM copy_state WHERE id = 1', []) : [];
+    const state = row === undefined ? undefined : (JSON.parse(String(row.state)) as ReplicationState);
+    if (state?.cursor != null && state.syncedAt > 0) return state.cursor;
+  } finally {
+    database.close();
+  }
+  throw new CommandError('This gateway has no whole copy of the accounts: it cannot be the first.');
+}

@@ -1,0 +1,32 @@
+/** The account tables that a follower copies. */
+
+export interface ReplicatedTable {
+  table: string;
+  /** Its primary key. */
+  key: string;
+  /** Changes of only these columns are not replicated. */
+  quiet?: readonly string[];
+  /** SQL condition on NEW and OLD rows, as `ROW`: rows for which it is false are not replicated. */
+  only?: string;
+}
+
+/** The audit log carries the numbers that invalidate cached accounts, so it comes last, after what it refers to. */
+export const REPLICATED_TABLES: readonly ReplicatedTable[] = [
+  { table: 'api_keys', key: 'id', quiet: ['last_used_at'] },
+  { table: 'users', key: 'id', quiet: ['last_login_at'] },
+  { table: 'projects', key: 'id' },
+  { table: 'project_members', key: 'id' },
+  { table: 'member_limits', key: 'id' },
+  { table: 'access_requests', key: 'id' },
+  { table: 'providers', key: 'id' },
+  { table: 'join_tokens', key: 'id', quiet: ['nodes'] },
+  { table: 'factory_tokens', key: 'id' },
+  { table: 'model_settings', key: 'model' },
+  { table: 'model_cards', key: 'model' },
+  { table: 'catalogue', key: 'model' },
+  { table: 'model_weights', key: 'model' },
+  { table: 'peers', key: 'name' },
+  // Each gateway has its own installation secret.
+  { table: 'settings', key: 'name', only: "ROW.name <> 'installation_secret'" },
+  { table: 'audit_log', key: 'id' },
+];

@@ -1,0 +1,313 @@
+/**
+ * One gateway among those of its institution: the primary, or a follower. What it provides to the rest of the gateway
+ * depends on that.
+ */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import manifest from '../../../../package.json' with { type: 'json' };
+import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
+import type { LimitsObject } from '../../../accounts/limits/limits-object.ts';
+import type { ObjectNamespace, ObjectStub } from '../../../platform/object-context.ts';
+import { REGISTRY_OBJECT_NAME } from '../../../platform/registry-object-name.ts';
+import { waitClock } from '../../../platform/wait-clock.ts';
+import type { RegistryObject } from '../../../registry/object.ts';
+import type { UsageObject } from '../../../usage/object.ts';
+import type { Database } from '../sqlite.ts';
+import { AccountsReplica } from './accounts-replica.ts';
+import { Budgets } from './budgets.ts';
+import { ChangeFeed } from './change-feed.ts';
+import { FollowerTable, type FollowerEntry as KnownFollower } from './follower-table.ts';
+import { GatewayLink } from './link.ts';
+import { type LimitCall, limitAnswerSchema } from './messages.ts';
+import { PastRecords } from './past-records.ts';
+import { PrimaryServer } from './primary-server.ts';
+import type { QuotaShare } from './quota-shares.ts';
+import { RecordQueue } from './record-queue.ts';
+import { openReplicationFile } from './replication-file.ts';
+import { type ReplicationState, Replicator } from './replicator.ts';
+import type { GatewayRole } from './role.ts';
+import { RoleKeeper } from './role-keeper.ts';
+import { followerLimits, primaryLimits } from './shared-limits.ts';
+import type { GatewayIdentity } from './signed-request.ts';
+
+/** A request waits for it; longer if the primary took longer. */
+const LIMIT_ANSWER = { leastMs: 1_500, mostMs: 15_000 };
+/** Time limit for the next page of the first copy. */
+const FIRST_COPY_MS = 30_000;
+
+interface ReplicationOptions {
+  data: string;
+  /** The directory of the hourly records. */
+  hours: string;
+  accounts: Database;
+  identity: GatewayIdentity;
+  /** URL of this gateway; required for a follower. */
+  url: string | undefined;
+  maxStaleMs: number;
+  log(line: string): void;
+}
+
+/** The gateway's own objects, as they are without other gateways. */
+interface Own {
+  limits: ObjectNamespace<LimitsObject>;
+  usage: ObjectNamespace<UsageObject>;
+  registry: ObjectNamespace<RegistryObject>;
+}
+
+export class Replication {
+  readonly #options: ReplicationOptions;
+  readonly #database: Database;
+  readonly #members: FollowerTable;
+  readonly #records: RecordQueue;
+  readonly #budgets: Budgets;
+  /** Resolves when the usage that a former primary recorded is queued. */
+  #budgetsTold: Promise<void> = Promise.resolve();
+  readonly #feed: ChangeFeed;
+  readonly #link: GatewayLink;
+  readonly #limitAnswers = new AdaptiveTimeout(LIMIT_ANSWER);
+  readonly #keeper: RoleKeeper;
+  #own: Own | undefined;
+  #past: PastRecords | undefined;
+  #follower: Replicator | undefined;
+  leader: PrimaryServer | undefined;
+
+  constructor(options: ReplicationOptions) {
+    this.#options = options;
+    this.#database = openReplicationFile(options.data);
+    this.#members = new FollowerTable(this.#database, () => performance.now());
+    this.#records = new RecordQueue(this.#database);
+    this.#budgets = new Budgets(this.#database, options.identity.certificate.keyName);
+    // Closed until something is written. A file that was opened on a full disk stays exclusive to this process.
+    if (this.#database.path !== ':memory:') this.#database.close();
+    this.#feed = new ChangeFeed(options.accounts);
+    this.#link = new GatewayLink(options.identity);
+    const { data, identity, log } = options;
+    this.#keeper = new RoleKeeper({
+      data,
+      identity,
+      feed: this.#feed,
+      link: this.#link,
+      others: () => this.#others(),
+      unheard: () => this.#unheard(),
+      deposed: (by) => {
+        // Records of a follower were sent to its former primary, which passes them on.
+        if (this.#role.role === 'first') {
+          this.#past?.note(by);
+          this.#budgets.depose();
+        }
+        this.#database.rows('DELETE FROM copy_state', []);
+      },
+      changed: () => this.#act(),
+      log,
+    });
+  }
+
+  get #role(): GatewayRole {
+    return this.#keeper.role;
+  }
+
+  /** Starts to follow, or to answer followers. */
+  start(own: Own): void {
+    this.#own = own;
+    const { identity, log } = this.#options;
+    this.leader = new PrimaryServer({
+      identity,
+      role: () => this.#role,
+      feed: this.#feed,
+      members: this.#members,
+      limits: own.limits,
+      budgets: this.#budgets,
+      usage: own.usage,
+      hear: (statement) => this.#keeper.hear(statement),
+      log,
+    });
+    this.#past = new PastRecords({
+      database: this.#database,
+      directory: this.#options.hours,
+      usage: own.usage,
+      records: this.#records,
+      log,
+    });
+    this.#act();
+    this.#keeper.start();
+  }
+
+  async close(): Promise<void> {
+    this.#keeper.close();
+    this.#past?.stop();
+    this.#follower?.stop();
+    await this.#link.close();
+    this.#database.close();
+  }
+
+  /** The gateway where changes are made; undefined: this one. */
+  get first(): string | undefined {
+    return this.#role.role === 'follower' ? this.#role.follow : undefined;
+  }
+
+  /** Why requests are refused; undefined: they are not. */
+  get refusal(): string | undefined {
+    if (this.#role.role === 'first') return undefined;
+    const syncedAt = this.#follower?.syncedAt ?? 0;
+    if (this.#follower !== undefined && this.#follower.staleMs <= this.#options.maxStaleMs) return undefined;
+    return syncedAt === 0
+      ? `This gateway has not yet heard from ${this.first}.`
+      : `This gateway has not heard from ${this.first} since ${new Date(syncedAt).toISOString()}: what it knows is too old.`;
+  }
+
+  /** Other gateways of the institution that agents may serve. */
+  gateways(): string[] {
+    return this.first === undefined ? this.#others() : [this.first, ...this.#others()];
+  }
+
+  /** Followers other than this gateway. */
+  #others(): string[] {
+    const known = this.#role.role === 'first' ? this.#members.list() : (this.#follower?.others ?? []);
+    return known.filter(({ key }) => key !== this.#options.identity.certificate.keyName).map(({ url }) => url);
+  }
+
+  /**
+   * Gateways that may know a newer primary: for a primary its silent followers, for a follower without contact the
+   * other followers.
+   */
+  #unheard(): string[] {
+    if (this.#role.role === 'first')
+      return this.#members.list().flatMap(({ url, connected }) => (connected ? [] : url));
+    return this.#follower?.connected ? [] : this.#others();
+  }
+
+  status(): object {
+    const { role, epoch } = this.#role;
+    return {
+      role,
+      epoch,
+      ...(this.first === undefined
+        ? { followers: this.#members.list().map(followerView) }
+        : {
+            first: this.first,
+            connected: this.#follower?.connected ?? false,
+            synced_at: this.#follower?.syncedAt ? new Date(this.#follower.syncedAt).toISOString() : null,
+            waiting_records: this.#records.waiting,
+            ...(this.#follower?.lastError === undefined ? {} : { error: this.#follower.lastError }),
+          }),
+    };
+  }
+
+  remove(key: string): boolean {
+    return this.#members.remove(key);
+  }
+
+  /** Resolves when a new follower has a complete copy. @throws Error if no more of it arrived */
+  async firstCopy(): Promise<void> {
+    let until = waitClock.now() + FIRST_COPY_MS;
+    let place = this.#follower?.cursor;
+    while (this.#role.role === 'follower' && (this.#follower?.syncedAt ?? 0) === 0) {
+      if (this.#follower?.cursor !== place) until = waitClock.now() + FIRST_COPY_MS;
+      place = this.#follower?.cursor;
+      if (waitClock.now() > until)
+        throw new Error(`no copy of the accounts came from ${this.first}: ${this.#follower?.lastError ?? 'no answer'}`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+
+  /** LIMITS as the rest of the gateway uses it. */
+  limits(own: ObjectNamespace<LimitsObject>): ObjectNamespace<LimitsObject> {
+    const first = primaryLimits(
+      own,
+      () => this.#partOfFirst(),
+      (subject) => this.#budgets.note(subject),
+    );
+    const follower = followerLimits(own, {
+      ask: (subject, method, args, once) => this.#askFirst({ subject, method, args, once }),
+      nonce: () => randomUUID(),
+      pause: (ms) => delay(ms),
+      now: () => performance.now(),
+      alone: () => this.#follower?.alone() ?? Promise.resolve(true),
+      part: () => ({ of: 'follower', followers: Math.max(1, this.#follower?.others.length ?? 1) }),
+      settled: () => this.#budgetsTold,
+      note: (subject) => this.#budgets.note(subject),
+      handOver: (subject, source, items) => this.#records.add('settle', subject, { source, items }),
+    });
+    return { getByName: (name) => (this.#role.role === 'first' ? first : follower).getByName(name) };
+  }
+
+  /** USAGE: what a follower counted must reach the primary, too. */
+  usage(own: ObjectNamespace<UsageObject>): ObjectNamespace<UsageObject> {
+    return {
+      getByName: (name) => {
+        const stub = own.getByName(name);
+        if (this.#role.role === 'first') return stub;
+        const add: ObjectStub<UsageObject>['add'] = async (rows) => {
+          await stub.add(rows);
+          this.#records.add('usage', name, rows);
+        };
+        return Object.assign(Object.create(stub) as ObjectStub<UsageObject>, { add });
+      },
+    };
+  }
+
+  #partOfFirst(): QuotaShare | undefined {
+    const followers = this.#members.list();
+    const away = followers.filter(({ connected }) => !connected).length;
+    return away === 0 ? undefined : { of: 'first', followersAway: away, followers: followers.length };
+  }
+
+  async #askFirst(call: LimitCall): Promise<unknown> {
+    const { first } = this;
+    if (first === undefined) throw new Error('this gateway is the first');
+    const { answer } = await this.#link.ask(
+      new URL(first),
+      '/gateway/limits',
+      call,
+      limitAnswerSchema,
+      this.#limitAnswers,
+    );
+    return answer.result;
+  }
+
+  #act(): void {
+    this.#follower?.stop();
+    this.#follower = undefined;
+    const { role, follow } = this.#role;
+    const { url, log } = this.#options;
+    if (role === 'first' || follow === undefined) return;
+    void this.#past?.run();
+    if (this.#own !== undefined) this.#budgetsTold = this.#budgets.handOver(this.#own.limits, this.#records, log);
+    this.#follower = new Replicator({
+      first: new URL(follow),
+      url: url ?? '',
+      version: manifest.version,
+      link: this.#link,
+      copy: new AccountsReplica(this.#options.accounts),
+      records: this.#records,
+      origin: this.#budgets.own,
+      heard: async (counts) => {
+        if (this.#own !== undefined) await this.#budgets.hear(counts, this.#own.limits);
+      },
+      state: this.#copyState(),
+      now: () => performance.now(),
+      save: (state) =>
+        this.#database.rows('INSERT OR REPLACE INTO copy_state (id, state) VALUES (1, ?)', [JSON.stringify(state)]),
+      changed: (revoked) => this.#changed(revoked),
+      hear: (statement) => void this.#keeper.hear(statement),
+      believe: (answer, by) => this.#keeper.believe(answer, by),
+      log,
+    });
+  }
+
+  #copyState(): ReplicationState {
+    const [row] = this.#database.rows('SELECT state FROM copy_state WHERE id = 1', []);
+    return row === undefined ? { cursor: null, syncedAt: 0 } : (JSON.parse(String(row.state)) as ReplicationState);
+  }
+
+  /** Tells every isolate, and ends the sessions that a revoked token admitted here. */
+  async #changed(revoked: readonly string[]): Promise<void> {
+    const registry = this.#own?.registry.getByName(REGISTRY_OBJECT_NAME);
+    await registry?.reloadSettings();
+    for (const token of revoked) await registry?.revokeToken(token, true);
+  }
+}
+
+function followerView({ key, url, version, seenAt, connected, waiting }: KnownFollower) {
+  return { key, url, version, seen_at: new Date(seenAt).toISOString(), connected, waiting_records: waiting };
+}

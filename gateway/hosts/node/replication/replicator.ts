@@ -1,0 +1,314 @@
+/** Asks the primary once a second for changes, and sends it the usage that was counted here. */
+import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
+import type { AccountsReplica } from './accounts-replica.ts';
+import type { CountPosition, SubjectCounts } from './budgets.ts';
+import type { GatewayLink } from './link.ts';
+import {
+  budgetsPageSchema,
+  epochAnswerSchema,
+  type FollowAnswer,
+  followAnswerSchema,
+  recordsAnswerSchema,
+} from './messages.ts';
+import type { RecordQueue } from './record-queue.ts';
+import { FOLLOWER_SILENT_MS, SILENCE_MAX_MS } from './silence.ts';
+
+const EVERY_MS = 1_000;
+const ANSWER = { leastMs: 2_000, mostMs: 15_000 };
+/** Time limits for a page of rows or records. */
+const LONG_ANSWER = { leastMs: 15_000, mostMs: 120_000 };
+/** Additional time until the primary has certainly noticed the silence. */
+const MARGIN_MS = 500;
+/** How often the time of the last answer is saved to disk. */
+const SAVE_MS = 60_000;
+
+export interface ReplicationState {
+  cursor: { feed: string; seq: number } | null;
+  /** Budgets of that feed up to a number; absent: none yet. */
+  budgets?: number;
+  /** Milliseconds since 1970 of the last answer that completed the copy; 0: never. */
+  syncedAt: number;
+}
+
+interface ReplicatorOptions {
+  first: URL;
+  /** URL of this gateway. */
+  url: string;
+  version: string;
+  link: GatewayLink;
+  copy: AccountsReplica;
+  records: RecordQueue;
+  /** Identifies this gateway's monthly counts. */
+  origin: string;
+  /** Takes the monthly counts of other gateways. */
+  heard(counts: SubjectCounts): Promise<void>;
+  state: ReplicationState;
+  /** Milliseconds of a monotonic clock. */
+  now(): number;
+  save(state: ReplicationState): void;
+  /** Rows changed; `revoked`: join tokens that are now revoked. */
+  changed(revoked: readonly string[]): Promise<void>;
+  /** Checks the answer's epoch and statement. @returns false: it is not the primary of this institution */
+  believe(answer: FollowAnswer, by: string): boolean;
+  /** Takes the root's statement about which gateway is the primary. */
+  hear(statement: string): void;
+  log(line: string): void;
+}
+
+type LinkState = 'new' | 'linked' | 'lost' | 'alone';
+
+export class Replicator {
+  readonly #options: ReplicatorOptions;
+  readonly #answers = new AdaptiveTimeout(ANSWER);
+  readonly #longAnswers = new AdaptiveTimeout(LONG_ANSWER);
+  #link: LinkState = 'new';
+  /** The longest silence that the primary may have been told since its last answer. */
+  #silenceMs = FOLLOWER_SILENT_MS;
+  #state: ReplicationState;
+  #lastTryEnded: number;
+  #stopped = false;
+  #timer: NodeJS.Timeout | undefined;
+  readonly #waiting = new Set<() => void>();
+  /** A complete copy is in progress. */
+  #copying = false;
+  /** Rows changed, and isolates do not know it yet. */
+  #differs = false;
+  /** Revoked join tokens among them. */
+  readonly #revoked = new Set<string>();
+  #savedAt = 0;
+  /** Monotonic; initially the time of the start. */
+  #syncedMs: number;
+  #savedSeq = -1;
+  /** Records or budgets are in transit. */
+  #exchanging = false;
+  /** Incremented when the numbers of budgets start again: an answer from before has other numbers. */
+  #renumbered = 0;
+  #followError: string | undefined;
+  #exchangeError: string | undefined;
+  /** Other followers of the same primary. */
+  others: FollowAnswer['followers'] = [];
+
+  constructor(options: ReplicatorOptions) {
+    this.#options = options;
+    this.#state = options.state;
+    this.#lastTryEnded = options.now();
+    this.#syncedMs = options.now();
+    void this.#run();
+  }
+
+  get connected(): boolean {
+    return this.#link === 'linked';
+  }
+
+  get syncedAt(): number {
+    return this.#state.syncedAt;
+  }
+
+  /** Milliseconds since the copy was complete. A wall clock that was set back makes nothing younger. */
+  get staleMs(): number {
+    return Math.max(Date.now() - this.#state.syncedAt, this.#options.now() - this.#syncedMs);
+  }
+
+  get lastError(): string | undefined {
+    return this.#followError ?? this.#exchangeError;
+  }
+
+  get cursor(): ReplicationState['cursor'] {
+    return this.#state.cursor;
+  }
+
+  /** Resolves to true when the primary has certainly noticed the silence, or to false when the connection is back. */
+  async alone(): Promise<boolean> {
+    while (this.#link === 'lost' || this.#link === 'new')
+      await new Promise<void>((resolve) => this.#waiting.add(resolve));
+    return this.#link === 'alone' || this.#stopped;
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    this.#become('alone');
+  }
+
+  #become(state: LinkState): void {
+    if (this.#link === state) return;
+    const { log, first } = this.#options;
+    if (state === 'linked') log(`following ${first.host}`);
+    if (state === 'lost') log(`the first gateway, ${first.host}, does not answer: ${this.lastError ?? ''}`);
+    this.#link = state;
+    for (const wake of this.#waiting) wake();
+    this.#waiting.clear();
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#stopped) {
+      const more = await this.#once();
+      if (!more && !this.#stopped)
+        await new Promise<void>((resolve) => {
+          this.#timer = setTimeout(resolve, EVERY_MS);
+          this.#timer.unref();
+        });
+    }
+  }
+
+  /** @returns true if there is more to copy now */
+  async #once(): Promise<boolean> {
+    const { now } = this.#options;
+    let answer: FollowAnswer;
+    try {
+      if (this.#link === 'lost' || this.#link === 'alone') await this.#probe();
+      answer = await this.#follow();
+    } catch (error) {
+      this.#followError = messageOf(error);
+      if (this.#link === 'linked' || this.#link === 'new') {
+        this.#lastTryEnded = now();
+        this.#become('lost');
+      } else if (this.#link === 'lost' && now() - this.#lastTryEnded > this.#silenceMs + MARGIN_MS)
+        this.#become('alone');
+      return false;
+    }
+    // The primary received the request and counts for both, even if its answer cannot be stored here. Using a local
+    // share as well would exceed the limits.
+    this.#become('linked');
+    try {
+      const more = await this.#take(answer);
+      if (!more) void this.#exchange(answer.budgets ?? 0);
+      this.#followError = undefined;
+      return more;
+    } catch (error) {
+      this.#followError = this.#logged(error, this.#followError);
+      return false;
+    }
+  }
+
+  /** @returns the message, which is logged unless it equals `last` */
+  #logged(error: unknown, last: string | undefined): string {
+    const message = messageOf(error);
+    if (message !== last) this.#options.log(`what the first gateway says cannot be kept: ${message}`);
+    return message;
+  }
+
+  /** Runs beside following, so that neither a revocation nor this gateway's heartbeat waits for a long backlog of records. */
+  async #exchange(budgets: number): Promise<void> {
+    if (this.#exchanging) return;
+    this.#exchanging = true;
+    try {
+      try {
+        await this.#deliver();
+      } finally {
+        // Last: no record may wait for them.
+        await this.#hearBudgets(budgets);
+        this.#save();
+      }
+      this.#exchangeError = undefined;
+    } catch (error) {
+      this.#exchangeError = this.#logged(error, this.#exchangeError);
+    } finally {
+      this.#exchanging = false;
+    }
+  }
+
+  /** Does not count as contact, because this gateway may be using its share of limits. */
+  async #probe(): Promise<void> {
+    const { link, first, hear } = this.#options;
+    const { answer } = await link.ask(first, '/gateway/epoch', { statement: '' }, epochAnswerSchema, this.#answers);
+    // It is no longer the primary, and knows which gateway is.
+    if (answer.statement !== undefined) hear(answer.statement);
+  }
+
+  async #follow(): Promise<FollowAnswer> {
+    const { link, first, url, version, records, believe } = this.#options;
+    // Two answers and the pause between them: with less, a slow primary would count this gateway as away.
+    const silenceMs = this.connected
+      ? Math.round(Math.min(SILENCE_MAX_MS, Math.max(FOLLOWER_SILENT_MS, 2 * this.#answers.ms)))
+      : FOLLOWER_SILENT_MS;
+    this.#silenceMs = Math.max(this.#silenceMs, silenceMs);
+    const { cursor } = this.#state;
+    const asked = { url, version, cursor, waiting: records.waiting, silence_ms: silenceMs };
+    const wait = cursor === null ? this.#longAnswers : this.#answers;
+    const { answer, by } = await link.ask(first, '/gateway/follow', asked, followAnswerSchema, wait);
+    this.#silenceMs = silenceMs;
+    if (!believe(answer, by)) throw new Error('it is not the first of this institution');
+    this.others = answer.followers;
+    return answer;
+  }
+
+  /** @returns true if there is more to copy now */
+  async #take(answer: FollowAnswer): Promise<boolean> {
+    const { copy, changed } = this.#options;
+    const { feed, seq, rows, more, anew } = answer;
+    if (anew) copy.begin();
+    const whole = anew || this.#copying;
+    if (copy.apply(rows, whole) > 0 || anew) this.#differs = true;
+    for (const { table, key, row } of rows)
+      if (table === 'join_tokens' && (row === null || row.revoked_at !== null)) this.#revoked.add(key);
+    if (whole && !more) copy.complete();
+    this.#copying = whole && more;
+    const known = this.#state.budgets ?? 0;
+    // Fewer than before: the primary was restored from a backup, and counts its changes from there.
+    const renumbered = anew || known > (answer.budgets ?? 0);
+    if (renumbered) this.#renumbered++;
+    const budgets = renumbered ? 0 : known;
+    this.#state = { cursor: { feed, seq }, budgets, syncedAt: more ? this.#state.syncedAt : Date.now() };
+    if (more) return true;
+    this.#syncedMs = this.#options.now();
+    if (this.#differs) await changed([...this.#revoked]);
+    this.#differs = false;
+    this.#revoked.clear();
+    this.#save();
+    return false;
+  }
+
+  /**
+   * Saves only complete copies. An interrupted copy starts again, because otherwise rows that were deleted meanwhile
+   * would stay.
+   */
+  #save(): void {
+    const number = (this.#state.cursor?.seq ?? 0) + (this.#state.budgets ?? 0);
+    if (Date.now() - this.#savedAt <= SAVE_MS && this.#savedSeq === number) return;
+    this.#options.save(this.#state);
+    this.#savedAt = Date.now();
+    this.#savedSeq = number;
+  }
+
+  /** Up to the primary's `last` change. */
+  async #hearBudgets(last: number): Promise<void> {
+    const { link, first, heard } = this.#options;
+    let after: CountPosition | undefined;
+    const numbers = this.#renumbered;
+    for (let [seq, more] = [this.#state.budgets ?? 0, true]; more && seq < last; ) {
+      const { answer } = await link.ask(
+        first,
+        '/gateway/budgets',
+        { seq, after },
+        budgetsPageSchema,
+        this.#longAnswers,
+      );
+      for (const counts of answer.items) await heard(counts);
+      if (this.#renumbered !== numbers || this.#stopped) return;
+      more = answer.more && (answer.seq > seq || answer.after !== undefined);
+      ({ seq, after } = answer);
+      this.#state = { ...this.#state, budgets: seq };
+    }
+  }
+
+  /** Sends the queue in order until it is empty. */
+  async #deliver(): Promise<void> {
+    const { link, first, records, origin } = this.#options;
+    for (let items = records.oldest(); items.length > 0 && !this.#stopped; items = records.oldest()) {
+      const { answer } = await link.ask(
+        first,
+        '/gateway/records',
+        { origin, items },
+        recordsAnswerSchema,
+        this.#longAnswers,
+      );
+      if (answer.position < (items[0]?.position ?? 0)) throw new Error('it takes no records');
+      records.done(answer.position);
+    }
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

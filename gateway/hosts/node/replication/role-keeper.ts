@@ -1,0 +1,182 @@
+/**
+ * The role of this gateway, primary or follower, and what changes it: `promote`, a restored file, another gateway's
+ * message.
+ */
+import { appendFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
+import type { ChangeFeed } from './change-feed.ts';
+import { readEpoch } from './epoch.ts';
+import type { GatewayLink } from './link.ts';
+import { epochAnswerSchema, type FollowAnswer } from './messages.ts';
+import { type GatewayRole, readRole, writeRole } from './role.ts';
+import type { GatewayIdentity } from './signed-request.ts';
+
+/** `promote` writes the file, and a running gateway checks it at this interval. */
+const LOOK_MS = 1_000;
+const TELL_MS = 5_000;
+const TELL_ANSWER = { leastMs: 3_000, mostMs: 30_000 };
+const TELL_MAX = 16;
+
+interface RoleKeeperOptions {
+  data: string;
+  identity: GatewayIdentity;
+  feed: ChangeFeed;
+  link: GatewayLink;
+  /** For a follower: the other followers of its primary. */
+  others(): readonly string[];
+  /** Gateways that may know a newer primary. */
+  unheard(): readonly string[];
+  /**
+   * Another gateway is about to become the primary; `by`: the name of its key. What was copied or recorded here belongs
+   * to a former primary.
+   */
+  deposed(by: string): void;
+  /** The role, or the primary, has changed. */
+  changed(): void;
+  log(line: string): void;
+}
+
+export class RoleKeeper {
+  readonly #options: RoleKeeperOptions;
+  readonly #timers: NodeJS.Timeout[] = [];
+  readonly #answers = new AdaptiveTimeout(TELL_ANSWER);
+  #role: GatewayRole;
+  /** The statement for this process's key. `issuer rotate` writes another one, for the next start. */
+  #spoken: string | undefined;
+
+  /** @throws CommandError if the file is damaged */
+  constructor(options: RoleKeeperOptions) {
+    this.#options = options;
+    this.#role = readRole(options.data);
+    this.#spoken = this.#role.statement;
+  }
+
+  get role(): GatewayRole {
+    const { statement: _, ...role } = this.#role;
+    return this.#spoken === undefined ? role : { ...role, statement: this.#spoken };
+  }
+
+  start(): void {
+    const look = setInterval(() => this.#look(), LOOK_MS);
+    const tell = setInterval(() => void this.#tell().then(() => this.#askUnheard()), TELL_MS);
+    this.#timers.push(look.unref(), tell.unref());
+  }
+
+  close(): void {
+    for (const timer of this.#timers) clearInterval(timer);
+  }
+
+  /**
+   * The primary is the gateway named by the statement with the highest epoch; in epoch 0, the one given by --follow.
+   */
+  believe({ epoch, statement }: FollowAnswer, by: string): boolean {
+    if (epoch < this.#role.epoch) return false;
+    if (epoch === 0) return true;
+    const said = statement === undefined ? undefined : readEpoch(statement, this.#options.identity.certificate.root);
+    if (said === undefined || said.epoch !== epoch || said.first !== by) return false;
+    if (epoch > this.#role.epoch)
+      this.#become({ ...this.#role, epoch, ...(statement === undefined ? {} : { statement }) });
+    return true;
+  }
+
+  /** Another gateway was promoted, authorized by the root key. @returns the epoch that is now valid here */
+  hear(text: string): number {
+    const { identity, log, data, feed } = this.#options;
+    const statement = text === '' ? undefined : readEpoch(text, identity.certificate.root);
+    if (statement === undefined || statement.epoch <= this.#role.epoch) return this.#role.epoch;
+    if (statement.first === identity.certificate.keyName) return this.#role.epoch;
+    if (this.#role.role === 'first') {
+      const lines = changesSince(feed, statement.feed === feed.id ? statement.since : 0);
+      const file = join(data, `split-${statement.epoch}.jsonl`);
+      if (lines.length > 0) appendFileSync(file, `${lines.join('\n')}\n`, { mode: 0o600 });
+      const listed = lines.length === 0 ? 'none' : `${lines.length}, listed in ${file}; they are not merged`;
+      log(`${statement.url} is the first gateway now. Changes made here since the split: ${listed}`);
+    }
+    this.#options.deposed(statement.first);
+    this.#become({ role: 'follower', epoch: statement.epoch, statement: text, follow: statement.url });
+    this.#options.changed();
+    return statement.epoch;
+  }
+
+  #become(role: GatewayRole): void {
+    writeRole(this.#options.data, role);
+    if (role.epoch !== this.#role.epoch) this.#spoken = role.statement;
+    this.#role = role;
+  }
+
+  #look(): void {
+    const { data, log, changed } = this.#options;
+    let role: GatewayRole;
+    try {
+      role = readRole(data);
+    } catch (error) {
+      log(error instanceof Error ? error.message : String(error));
+      return;
+    }
+    if (JSON.stringify(role) === JSON.stringify(this.#role)) return;
+    if (role.role === 'first' && this.#role.role === 'first' && role.epoch === this.#role.epoch) {
+      this.#role = role;
+      return;
+    }
+    const isAnother = role.role !== this.#role.role || role.follow !== this.#role.follow;
+    // The former primary must be told, and so must this gateway's fellow followers.
+    if (role.role === 'first' && this.#role.role === 'follower')
+      role = { ...role, tell: [...new Set([...(role.tell ?? []), ...this.#options.others()])].slice(0, TELL_MAX) };
+    this.#become(role);
+    const first = role.role === 'first';
+    log(first ? `this gateway is the first now, epoch ${role.epoch}` : `this gateway follows ${role.follow}`);
+    if (isAnother) changed();
+  }
+
+  /**
+   * A primary that was restored from an old backup learns from its former followers that it is no longer the primary. A
+   * follower learns from another one which gateway was promoted, if that gateway did not know this one when their
+   * primary died.
+   */
+  async #askUnheard(): Promise<void> {
+    const { link, unheard } = this.#options;
+    for (const url of unheard().slice(0, TELL_MAX)) {
+      try {
+        const asked = { statement: this.#spoken ?? '' };
+        const { answer } = await link.ask(new URL(url), '/gateway/epoch', asked, epochAnswerSchema, this.#answers);
+        if (answer.statement !== undefined) this.hear(answer.statement);
+      } catch {
+        // Away, or of an older version.
+      }
+    }
+  }
+
+  /** Until each was told. */
+  async #tell(): Promise<void> {
+    const { tell = [], epoch } = this.#role;
+    const statement = this.#spoken;
+    if (statement === undefined || this.#role.role !== 'first') return;
+    for (const url of tell) {
+      try {
+        const asked = this.#options.link.ask(
+          new URL(url),
+          '/gateway/epoch',
+          { statement },
+          epochAnswerSchema,
+          this.#answers,
+        );
+        if ((await asked).answer.epoch < epoch) continue;
+        this.#become({ ...this.#role, tell: (this.#role.tell ?? []).filter((one) => one !== url) });
+      } catch {
+        // Still away.
+      }
+    }
+  }
+}
+
+/** Lines of the audit log: what was changed, and by which key, without secrets. */
+function changesSince(feed: ChangeFeed, seq: number): string[] {
+  const lines: string[] = [];
+  for (let from = seq; ; ) {
+    const page = feed.since(from);
+    for (const { table, row } of page.rows) if (table === 'audit_log' && row !== null) lines.push(JSON.stringify(row));
+    if (!page.more) return lines;
+    from = page.seq;
+  }
+}

@@ -1,0 +1,51 @@
+/**
+ * DATA/role.json: whether this gateway is the primary of its institution or follows another. Absent: the primary, in
+ * epoch 0.
+ */
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { tryParseJson } from '../../../../shared/text/json.ts';
+import { CommandError } from '../../../command.ts';
+
+export const ROLE_FILE = 'role.json';
+/** Followers, queued records, and progress of the copy. */
+export const REPLICATION_FILE = 'following.sqlite';
+
+const roleSchema = z.strictObject({
+  role: z.enum(['first', 'follower']),
+  epoch: z.number().int().min(0),
+  /** Signed by the root; absent in epoch 0. */
+  statement: z.string().max(8192).optional(),
+  /** For a follower: URL of the primary. */
+  follow: z.url({ protocol: /^https?$/ }).optional(),
+  /** For a promoted primary: former primaries that do not know it yet. */
+  tell: z
+    .array(z.url({ protocol: /^https?$/ }))
+    .max(16)
+    .optional(),
+});
+export type GatewayRole = z.infer<typeof roleSchema>;
+
+const FIRST: GatewayRole = { role: 'first', epoch: 0 };
+
+/** @throws CommandError if the file is damaged: guessing could create two primaries */
+export function readRole(data: string): GatewayRole {
+  const file = join(data, ROLE_FILE);
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return FIRST;
+    throw error;
+  }
+  const parsed = roleSchema.safeParse(tryParseJson(text));
+  if (parsed.success) return parsed.data;
+  throw new CommandError(`${file} is damaged: ${z.prettifyError(parsed.error)}. Put it back from a backup.`);
+}
+
+export function writeRole(data: string, role: GatewayRole): void {
+  const file = join(data, ROLE_FILE);
+  writeFileSync(`${file}.new`, `${JSON.stringify(role)}\n`, { mode: 0o600, flush: true });
+  renameSync(`${file}.new`, file);
+}

@@ -1,0 +1,58 @@
+/** JSON bodies and query strings of all but model requests: small, and of exactly the expected shape. */
+import type { z } from 'zod';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { parseJson } from '../../shared/text/json.ts';
+import { type BodyContext, readBodyBytes } from './read-body.ts';
+
+const BODY_MAX_BYTES = 64 * 1024;
+
+/** Parses a request's body. Throws ApiError 413 above 64 KiB, 400 where it is no JSON or not what `schema` says, 408 where it stands still. */
+export async function readParsedBody<T>(c: BodyContext, schema: z.ZodType<T>): Promise<T> {
+  return parseWithSchema(await readJson(c, BODY_MAX_BYTES), schema);
+}
+
+/** A form, as OAuth's clients send it. @throws ApiError 413 above 64 KiB, 400 where it is not what `schema` says, 408 */
+export async function readFormFields<T>(c: BodyContext, schema: z.ZodType<T>): Promise<T> {
+  return parseWithSchema(Object.fromEntries(new URLSearchParams(await readText(c, BODY_MAX_BYTES))), schema);
+}
+
+/** A body that its reader checks itself. @throws ApiError 413 above `maxBytes`, 400 where it is no JSON, 408 */
+export async function readJson(c: BodyContext, maxBytes: number): Promise<unknown> {
+  const text = await readText(c, maxBytes);
+  try {
+    return parseJson(text);
+  } catch (cause) {
+    throw new ApiError('invalid_json', 'The body is not valid JSON.', { cause });
+  }
+}
+
+/** The query string as an object; a name that is given twice counts once, the last time. */
+export function readQuery<T>(request: Request, schema: z.ZodType<T>): T {
+  return parseWithSchema(Object.fromEntries(new URL(request.url).searchParams), schema);
+}
+
+export function parseWithSchema<T>(value: unknown, schema: z.ZodType<T>): T {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const issue = result.error.issues[0];
+  const param = issue?.path.join('.') ?? '';
+  const said = issue === undefined ? 'Not what is expected here.' : saidOf(issue);
+  if (param === '') throw new ApiError('invalid_request', said);
+  throw new ApiError('invalid_request', `${param}: ${said}`, { param });
+}
+
+/** A pattern without words of its own: the expression is for programmers. */
+function saidOf(issue: z.core.$ZodIssue): string {
+  const raw =
+    issue.code === 'invalid_format' && issue.format === 'regex' && issue.message.includes('must match pattern');
+  return raw ? 'has a form that is not allowed here; /openapi.json has it.' : issue.message;
+}
+
+async function readText(c: BodyContext, maxBytes: number): Promise<string> {
+  const bytes = await readBodyBytes(c, maxBytes);
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: false }).decode(bytes);
+  } catch (cause) {
+    throw new ApiError('invalid_json', 'The body is not UTF-8 text.', { cause });
+  }
+}

@@ -1,0 +1,55 @@
+import { Hono } from 'hono';
+import type { Env } from '../env.ts';
+import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
+import { storageHealth } from '../platform/storage/health.ts';
+import { releaseRules } from '../registry/attest.ts';
+
+export const healthRoutes = new Hono<{ Bindings: Env }>();
+
+/** The process answers. */
+healthRoutes.get('/healthz', (c) => c.json({ status: 'ok' }));
+
+/** What it needs answers too. */
+healthRoutes.get('/readyz', async (c) => {
+  const [database, registry] = await Promise.all([
+    answer(() => c.env.DB.prepare('SELECT 1').first()),
+    answer(() => c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).ready()),
+  ]);
+  const { failure } = storageHealth;
+  const checks = { database: database !== undefined, registry: registry !== undefined, storage: failure === undefined };
+  const ready = checks.database && checks.registry && checks.storage;
+  const {
+    issuer = null,
+    issuerId = null,
+    certificateEnds,
+    frozen = [],
+    sessions = null,
+    delegates = null,
+    doubles = null,
+  } = registry ?? {};
+  // `own`: no key was given, so tickets end with this installation's storage; see docs/registry.md.
+  const ends = certificateEnds === undefined ? null : new Date(certificateEnds * 1000).toISOString();
+  const { required, keys } = releaseRules(c.env);
+  const state = {
+    // Off in a clone: a join token alone admits any program as an agent.
+    signed_agents: { required, keys: keys.length },
+    issuer: { keys: issuer, id: issuerId, certificate_ends_at: ends },
+    registry: { sessions, delegates, frozen_clusters: frozen, double_completions: doubles },
+  };
+  const storage = {
+    failure: failure?.reason ?? null,
+    failing_since: failure === undefined ? null : new Date(failure.since).toISOString(),
+    held_records: storageHealth.held,
+    lost_records: storageHealth.lost,
+  };
+  const status = ready ? 'ok' : 'unavailable';
+  return c.json({ status, checks, storage, ...state }, ready ? 200 : 503);
+});
+
+async function answer<T>(ask: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await ask();
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,24 @@
+import type { Env } from '../env.ts';
+import type { ObjectContext, ObjectSocket } from './object-context.ts';
+
+/** Base of all objects: what their host gave them, and nothing of its own. */
+export abstract class GatewayObject {
+  protected readonly ctx: ObjectContext;
+  protected readonly env: Env;
+
+  constructor(ctx: ObjectContext, env: Env) {
+    this.ctx = ctx;
+    this.env = env;
+  }
+}
+
+/** What a host may call; an object has those that it needs. */
+export interface ObjectHandlers {
+  fetch?(request: Request): Response | Promise<Response>;
+  alarm?(): void | Promise<void>;
+  webSocketMessage?(socket: ObjectSocket, message: string | ArrayBuffer): void;
+  webSocketClose?(socket: ObjectSocket): void;
+  webSocketError?(socket: ObjectSocket): void;
+}
+
+export type ObjectClass<T extends GatewayObject = GatewayObject> = new (ctx: ObjectContext, env: Env) => T;

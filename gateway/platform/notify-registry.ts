@@ -1,0 +1,19 @@
+/** Telling the registry what changed in D1, so that every isolate hears of it with the next snapshot. */
+import { ApiError } from '../../shared/openai/errors.ts';
+import type { Env } from '../env.ts';
+import { REGISTRY_OBJECT_NAME } from './registry-object-name.ts';
+
+/** Runs after the change is stored; if the registry does not answer, the same request may be repeated. */
+export async function notifyRegistry(
+  env: Pick<Env, 'REGISTRY'>,
+  tell: (registry: ReturnType<Env['REGISTRY']['getByName']>) => Promise<unknown>,
+): Promise<void> {
+  try {
+    await tell(env.REGISTRY.getByName(REGISTRY_OBJECT_NAME));
+  } catch (cause) {
+    const message =
+      'The change is stored, but the registry could not be told: the old state may be acted on for up to 10 minutes. ' +
+      'Repeat the request; repeating is safe.';
+    throw new ApiError('server_is_overloaded', message, { cause });
+  }
+}

@@ -1,0 +1,29 @@
+import type { StartTimer } from '../../shared/collections/timer.ts';
+import { WaitClock, type WaitClockHost } from '../../shared/timing/wait-clock.ts';
+import { startTimer } from './start-timer.ts';
+import { steadyNow } from './steady-clock.ts';
+
+const host: WaitClockHost & { every: StartTimer | undefined } = { now: steadyNow, after: startTimer, every: undefined };
+
+/** How long this process waits for others. Deadlines are set and judged by `patience.now()`, waits are ended by `patience.after`. */
+export const waitClock = new WaitClock(host);
+
+/**
+ * For a host whose process lives on between requests: from here on turns that come late count as one turn. On Cloudflare timers belong to a
+ * request, and isolates are not starved.
+ */
+export function enableTurnClock(every: StartTimer): void {
+  host.every = every;
+}
+
+/**
+ * Resolves when `work` has settled, after `ms` at the latest. `work` may belong to another request, which may never settle it, and code
+ * after it must run in this request's context: so this makes a promise of its own.
+ */
+export async function waitAtMost(work: Promise<void>, ms: number): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const stop = waitClock.after(ms, resolve);
+  void work.finally(resolve);
+  await promise;
+  stop();
+}

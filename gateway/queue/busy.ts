@@ -1,4 +1,0 @@
-import { BusyNodes } from '../../shared/routing/busy.ts';
-
-/** One per isolate. */
-export const busyNodes = new BusyNodes();

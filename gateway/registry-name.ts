@@ -1,2 +1,0 @@
-/** There is one registry object per gateway. */
-export const REGISTRY_NAME = 'registry';

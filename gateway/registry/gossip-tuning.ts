@@ -1,0 +1,28 @@
+/** The membership times that are set, as the registry's object keeps them: it wakes without asking D1, and judges nodes by them. */
+import { MEMBERSHIP_DEFAULTS, type MembershipSettings, membershipSchema } from '../../shared/gossip/index.ts';
+import type { RegistryMeta } from './meta.ts';
+
+const KEY = 'membership';
+
+export class GossipTuning {
+  readonly #meta: Pick<RegistryMeta, 'get' | 'set'>;
+  #current: MembershipSettings;
+
+  constructor(meta: Pick<RegistryMeta, 'get' | 'set'>) {
+    this.#meta = meta;
+    this.#current = membershipSchema.safeParse(JSON.parse(meta.get(KEY) ?? '{}')).data ?? MEMBERSHIP_DEFAULTS;
+  }
+
+  get current(): MembershipSettings {
+    return this.#current;
+  }
+
+  /** False: the times are as before. On a full disk they hold until the object sleeps. */
+  set(settings: MembershipSettings, write: (work: () => void) => void): boolean {
+    const text = JSON.stringify(settings);
+    if (text === JSON.stringify(this.#current)) return false;
+    this.#current = settings;
+    write(() => this.#meta.set(KEY, text));
+    return true;
+  }
+}

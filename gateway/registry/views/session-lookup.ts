@@ -1,0 +1,39 @@
+import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import type { LiveState } from '../../../shared/routing/load.ts';
+import type { SessionTable } from '../session-table.ts';
+
+/** What is asked for; undefined is everything. */
+export interface SessionLookup {
+  session?: string | undefined;
+  provider?: string | undefined;
+  state?: string | undefined;
+  /** Served or being loaded there. */
+  model?: string | undefined;
+  /** Only sessions behind this one. */
+  after?: string | undefined;
+  limit: number;
+}
+
+export interface SessionPage {
+  nodes: { entry: RegistryEntry; live: LiveState }[];
+  more: boolean;
+}
+
+/** A page of sessions, ordered by name. */
+export function lookUpSessions(
+  sessions: Pick<SessionTable, 'entries' | 'get' | 'store'>,
+  wanted: SessionLookup,
+): SessionPage {
+  const one = wanted.session === undefined ? undefined : sessions.get(wanted.session);
+  const all = wanted.session === undefined ? [...sessions.entries()] : one === undefined ? [] : [one];
+  const found = all.filter((entry) => matches(entry, wanted)).sort((a, b) => (a.session < b.session ? -1 : 1));
+  const nodes = found.slice(0, wanted.limit).map((entry) => ({ entry, live: sessions.store.liveOf(entry.session) }));
+  return { nodes, more: found.length > wanted.limit };
+}
+
+function matches(entry: RegistryEntry, { provider, state, model, after }: SessionLookup): boolean {
+  if (provider !== undefined && entry.provider !== provider) return false;
+  if (state !== undefined && entry.state !== state) return false;
+  if (after !== undefined && entry.session <= after) return false;
+  return model === undefined || entry.models.some(({ id }) => id === model);
+}

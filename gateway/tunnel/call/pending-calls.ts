@@ -1,0 +1,82 @@
+import { TransientMap } from '../../../shared/collections/transient-map.ts';
+import { AdaptiveTimeout } from '../../../shared/timing/adaptive-timeout.ts';
+import { type AttemptRequest, attemptName } from '../../../shared/upstream/attempt.ts';
+import type { ResponseHead } from '../../../shared/upstream/attempt-result-listener.ts';
+import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
+import { RESUME_WINDOW_MS } from '../../../shared/wire/limits.ts';
+import { waitClock } from '../../platform/wait-clock.ts';
+import type { CallResult } from './attempt-call.ts';
+
+/** A call waits so long for its answer. After that its Worker is told to fetch the answer. */
+const CALL_MS = 200;
+
+/**
+ * The answer then waits to be fetched: at least a Worker's way there and back across the world, longer where Workers took longer. An answer
+ * that is fetched too late is computed twice. At most as long as an agent keeps an answer: nobody asks for it after that.
+ */
+const FETCH = { leastMs: 400, firstMs: 3_000, mostMs: RESUME_WINDOW_MS };
+
+interface Call {
+  upstream: OutboundAttempt;
+  /** By `waitClock`; infinite once the Worker was told to fetch. */
+  giveUpAt: number;
+  /** When the Worker was told to fetch. */
+  toldAt?: number;
+  fetchIt: () => void;
+}
+
+export type AttemptName = Pick<AttemptRequest, 'requestId' | 'attempt'>;
+
+/**
+ * Attempts that came as a call, by name, until they are answered or fetched. At most one for each upstream, so the bound on upstreams
+ * bounds them.
+ */
+export class PendingCalls {
+  readonly #calls = new TransientMap<string, Call>();
+  readonly #fetch = new AdaptiveTimeout(FETCH);
+
+  /** `answer` gets the whole answer if it comes soon. Else it is told to fetch the answer. `begun`: as the listener's. */
+  add(upstream: OutboundAttempt, answer: (result: CallResult) => void, begun?: (known: ResponseHead) => boolean): void {
+    const call: Call = { upstream, giveUpAt: waitClock.now() + CALL_MS, fetchIt: () => {} };
+    call.fetchIt = () => {
+      call.giveUpAt = Number.POSITIVE_INFINITY;
+      call.toldAt = waitClock.now();
+      upstream.hold(call.toldAt + this.#fetch.ms);
+      answer({ kind: 'fetch' });
+    };
+    this.#calls.set(attemptName(upstream.request), call);
+    upstream.inform(answer, call.fetchIt, begun);
+  }
+
+  has(name: AttemptName): boolean {
+    return this.#calls.has(attemptName(name));
+  }
+
+  /** The Worker fetches the attempt. */
+  take(name: AttemptName): OutboundAttempt | undefined {
+    const call = this.#end(name);
+    if (call?.toldAt !== undefined) this.#fetch.answered(waitClock.now() - call.toldAt);
+    return call?.upstream;
+  }
+
+  /** The attempt is over: it is no call any more. `left`: no Worker fetched it. */
+  over(name: AttemptName, left: boolean): void {
+    if (this.#end(name)?.toldAt !== undefined && left) this.#fetch.expired();
+  }
+
+  #end(name: AttemptName): Call | undefined {
+    const key = attemptName(name);
+    const call = this.#calls.get(key);
+    this.#calls.delete(key);
+    return call;
+  }
+
+  /** The call's client left. */
+  cancel(name: AttemptName): void {
+    this.#calls.get(attemptName(name))?.upstream.cancel();
+  }
+
+  tick(now: number): void {
+    for (const { giveUpAt, fetchIt } of this.#calls.values()) if (now >= giveUpAt) fetchIt();
+  }
+}

@@ -1,0 +1,339 @@
+import { TransientMap } from '../../shared/collections/transient-map.ts';
+import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
+import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
+import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
+import type { NodeLoad } from '../../shared/routing/load.ts';
+import { AbandonedAttempts } from '../../shared/upstream/abandoned-attempts.ts';
+import { newAcceptTimeout } from '../../shared/upstream/accept-timeout.ts';
+import {
+  type AttemptBody,
+  type AttemptFailure,
+  type AttemptRequest,
+  attemptName,
+} from '../../shared/upstream/attempt.ts';
+import { HangWatch, SUSPECTED_REASON } from '../../shared/upstream/hang-watch.ts';
+import { OutboundAttempt, type OutboundAttemptHost } from '../../shared/upstream/outbound-attempt.ts';
+import { parkStalledResponses } from '../../shared/upstream/park-stalled.ts';
+import { GpuShare } from '../../shared/usage/gpu-share.ts';
+import { isNamed, UsageSettlement } from '../../shared/usage/settlement.ts';
+import { StrayFrames } from '../../shared/usage/stray-frames.ts';
+import type { ReportAnomaly, UsageRecord } from '../../shared/usage/usage-record.ts';
+import type { Frame, ReportName } from '../../shared/wire/frames.ts';
+import type { Link } from '../../shared/wire/link.ts';
+import { steadyNow } from '../platform/steady-clock.ts';
+import { waitClock } from '../platform/wait-clock.ts';
+import { BrokenAnswers } from './broken-answers.ts';
+import { type CallResult, FAILURE_ONLY_OFFSET, type LocalCallResult } from './call/attempt-call.ts';
+import { type AttemptName, PendingCalls } from './call/pending-calls.ts';
+import { failureResponse, localResultFor, mayOffload, responseFor, responseTo } from './call/replies.ts';
+import { CompletionCounter } from './completion-counter.ts';
+import type { ResponseOffload } from './offload/response-offload.ts';
+import type { OpeningProofs, ReportFrame } from './opening-proofs.ts';
+import { RecentErrors } from './recent-errors.ts';
+import type { StreamIds } from './stream-ids.ts';
+
+/** Bodies up to this size are read whole: one read instead of a stream. */
+const WHOLE_BODY_BYTES = 1024 * 1024;
+
+/** After a lost object an honest agent sends a few for each of its streams. */
+const UNKNOWN_MAX = 50_000;
+
+/** Failures of this side, which the agent does not know of. */
+const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
+  'cancelled',
+  'not_accepted',
+  'failed',
+  'hung',
+]);
+
+const KILLED = 'its agent was killed';
+
+interface SessionAttemptsEvents {
+  /** An attempt is open, or a record is to be stored: `tick` is needed. */
+  busy(): void;
+  /** An opening was not acknowledged. */
+  silent(): void;
+  /** What the agent last said of its engine. */
+  load(): NodeLoad | undefined;
+  /** The engine completed an attempt whose request had gone to another node. */
+  double(): void;
+  /** The engine answers no request: `judge` is to be called with what its peers see. */
+  compare(): void;
+  /** The engine is taken to hang, or (undefined) it answers again. */
+  onSuspicion(suspicion: HangSuspicion | undefined): void;
+}
+
+/** All attempts of one session: opened for Workers, carried by whichever socket is active, settled when they end. */
+export class SessionAttempts implements OutboundAttemptHost {
+  readonly errors = new RecentErrors();
+  readonly #ids: StreamIds;
+  readonly #settlement: UsageSettlement;
+  readonly #upstreams = new TransientMap<number, OutboundAttempt>();
+  readonly #abandoned = new AbandonedAttempts();
+  readonly #calls = new PendingCalls();
+  readonly completions = new CompletionCounter();
+  /** The disconnects of clients whose Workers fetch an attempt, until the attempt is over. */
+  readonly #fetchers = new WeakMap<OutboundAttempt, ClientDisconnect>();
+  readonly #broken = new BrokenAnswers();
+  readonly #on: SessionAttemptsEvents;
+  readonly #offload: ResponseOffload | undefined;
+  readonly #hangs: HangWatch;
+  readonly accepts = newAcceptTimeout();
+  readonly #gpu = new GpuShare();
+  #link: Link | undefined;
+  /** The session's agent was killed. */
+  #isOver = false;
+  readonly #proofs: OpeningProofs;
+  readonly #stray: StrayFrames;
+
+  constructor(
+    session: string,
+    ids: StreamIds,
+    offload: ResponseOffload | undefined,
+    proofs: OpeningProofs,
+    on: SessionAttemptsEvents,
+    suspicion?: HangSuspicion,
+  ) {
+    this.#ids = ids;
+    this.#offload = offload;
+    this.#on = on;
+    this.#proofs = proofs;
+    this.#settlement = new UsageSettlement(session, proofs, Date.now);
+    this.#stray = new StrayFrames(this.#settlement, this.#abandoned, UNKNOWN_MAX);
+    this.#hangs = new HangWatch(
+      { now: () => this.patientNow(), compare: on.compare, onSuspicion: on.onSuspicion },
+      suspicion,
+    );
+  }
+
+  /** Nothing is open and nothing is left to settle. */
+  get idle(): boolean {
+    return this.#upstreams.size === 0 && this.#settlement.idle;
+  }
+
+  get open(): number {
+    return this.#upstreams.size;
+  }
+
+  /** Records that wait and may be stored at once. */
+  get due(): number {
+    return this.#settlement.due;
+  }
+
+  now(): number {
+    return steadyNow();
+  }
+
+  patientNow(): number {
+    return waitClock.now();
+  }
+
+  load(): NodeLoad | undefined {
+    return this.#on.load();
+  }
+
+  /** A Worker's request over `fetch`: its disconnect is seen, its body may stream. */
+  async fetch(open: AttemptRequest, request: Request): Promise<Response> {
+    const length = Number(request.headers.get('content-length') ?? Number.NaN);
+    const whole = length <= WHOLE_BODY_BYTES ? new Uint8Array(await request.arrayBuffer()) : undefined;
+    if (request.signal.aborted) {
+      this.leave(open); // the attempt came as a call first, and its Worker has left
+      return failureResponse('cancelled', '');
+    }
+    const held = open.resume ? this.#offload?.takeBack(attemptName(open)) : undefined;
+    if (held !== undefined) {
+      this.#attendTo(held.upstream, request);
+      return responseFor(held.result, held.upstream);
+    }
+    const broken = this.#broken.of(open);
+    if (open.answerOffset === FAILURE_ONLY_OFFSET)
+      return failureResponse(broken?.code ?? 'lost', 'the answer broke off');
+    if (open.resume && broken?.length === open.answerOffset)
+      return failureResponse(broken.code, 'the answer broke off');
+    const called = this.#calls.take(open);
+    if (called === undefined && !this.#admits(open)) return failureResponse('suspected', SUSPECTED_REASON);
+    return new Promise((resolve) => {
+      const upstream = called ?? this.#create(open, whole ?? request.body);
+      this.#attendTo(upstream, request);
+      upstream.attend((result) => {
+        if (result.kind !== 'head' || !open.offload || !mayOffload(result) || this.#offload === undefined)
+          return resolve(responseFor(result, upstream));
+        this.#offload.offer({ upstream, result }, (offer) => {
+          if (offer.kind === 'offloaded') this.#unattend(upstream); // its Worker is told by the response, and tells by `leave`
+          resolve(responseTo(offer, result));
+        });
+      });
+    });
+  }
+
+  #attendTo(upstream: OutboundAttempt, request: Request): void {
+    const client = new ClientDisconnect(request.signal);
+    client.on(() => upstream.cancel());
+    this.#fetchers.set(upstream, client);
+  }
+
+  #unattend(upstream: OutboundAttempt): void {
+    this.#fetchers.get(upstream)?.over();
+    this.#fetchers.delete(upstream);
+  }
+
+  /**
+   * A Worker's small request as a call. `answer` gets the answer if it is whole soon. A Worker calls `leave` when its client leaves,
+   * but a Worker that was ended cannot. So a longer answer is to be fetched, and it is cancelled if no Worker fetches it.
+   */
+  call(open: AttemptRequest, body: Uint8Array, answer: (result: CallResult) => void): void {
+    if (this.#admits(open)) this.#calls.add(this.#create(open, body), answer);
+    else answer({ kind: 'failure', code: 'suspected', message: SUSPECTED_REASON });
+  }
+
+  /** As `call`, in this process. Of a stream that may be offloaded, the first data must come soon, not the whole. */
+  callLocally(open: AttemptRequest, body: Uint8Array, answer: (result: LocalCallResult) => void): void {
+    if (open.offload !== true || !this.#admits(open)) return this.call(open, body, answer);
+    const upstream = this.#create(open, body);
+    this.#calls.add(upstream, answer, (known) => {
+      const result = { ...known, whole: undefined };
+      if (!mayOffload(result) || this.#offload === undefined) return false;
+      this.#calls.take(open);
+      this.#offload.offer({ upstream, result }, (offer) => answer(localResultFor(offer, result)));
+      return true;
+    });
+  }
+
+  /** The attempt came as a call and is neither answered nor fetched, or its answer is being offloaded. */
+  holds(name: AttemptName): boolean {
+    return this.#calls.has(name) || this.#offload?.holds(attemptName(name)) === true;
+  }
+
+  leave(name: AttemptName): void {
+    this.#calls.cancel(name);
+    this.#offload?.leave(attemptName(name));
+  }
+
+  /** An attempt that is claimed was admitted before. */
+  #admits(open: AttemptRequest): boolean {
+    return open.resume || this.#hangs.admits(open);
+  }
+
+  #create(open: AttemptRequest, body: AttemptBody): OutboundAttempt {
+    this.#on.busy();
+    const upstream = new OutboundAttempt(this.#ids.next(), open, body, this);
+    if (open.gpus !== undefined) upstream.gpuShare = this.#gpu.begin(open.gpus, this.now());
+    this.#upstreams.set(upstream.stream, upstream);
+    this.#hangs.opened(upstream);
+    if (this.#link !== undefined) upstream.connect(this.#link);
+    // Not before the caller waits for the result.
+    else if (this.#isOver) void Promise.resolve().then(() => upstream.fail('gone', KILLED));
+    return upstream;
+  }
+
+  onFirstByte(upstream: OutboundAttempt): void {
+    this.#hangs.onFirstByte(upstream);
+  }
+
+  onOver(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void {
+    this.#upstreams.delete(upstream.stream);
+    this.#calls.over(upstream.request, failure === 'cancelled');
+    this.#unattend(upstream);
+    this.#hangs.onOver(upstream, failure);
+    upstream.gpuShare?.end(this.now());
+    this.#settlement.ended(upstream, failure, this.now());
+    this.#abandoned.ended(upstream, failure);
+    this.errors.ended(upstream, failure, Date.now());
+    if (failure !== undefined && failure !== 'cancelled' && upstream.told) this.#broken.add(upstream, failure);
+    if (failure === 'not_accepted') this.#on.silent();
+    if (failure !== undefined && TELL_AGENT.has(failure)) {
+      this.#link?.put({ type: 'reset', stream: upstream.stream, code: 'cancelled', message: '' });
+    }
+  }
+
+  renumber(upstream: OutboundAttempt): number {
+    this.#upstreams.delete(upstream.stream);
+    this.#settlement.renumbered(upstream.stream);
+    const stream = this.#ids.next();
+    this.#upstreams.set(stream, upstream);
+    return stream;
+  }
+
+  connect(link: Link): void {
+    this.#link = link;
+    this.#isOver = false;
+    this.#stray.connect();
+    this.#abandoned.tell(
+      link,
+      () => this.#ids.next(),
+      (from, to) => this.#settlement.moved(from, to),
+    );
+    for (const upstream of this.#upstreams.values()) upstream.connect(link);
+  }
+
+  disconnect(): void {
+    this.#link = undefined;
+    this.#proofs.forget();
+    for (const upstream of this.#upstreams.values()) upstream.disconnect();
+  }
+
+  /**
+   * Fails all attempts: the agent does not come back for them. Later attempts fail too: a Worker's view may be a second old and still
+   * have the node.
+   */
+  abandon(): void {
+    this.#isOver = true;
+    for (const upstream of [...this.#upstreams.values()]) upstream.breakOff('gone', KILLED);
+  }
+
+  /** A frame of a stream. `touched` collects the attempts that have work to do at the message's end. */
+  onFrame(link: Link, frame: Extract<Frame, { stream: number }>, touched: Set<OutboundAttempt>): void {
+    const upstream = this.#upstreams.get(frame.stream);
+    if (frame.type === 'report') return this.#report(frame, upstream);
+    if (upstream !== undefined) {
+      touched.add(upstream);
+      return upstream.onFrame(frame);
+    }
+    this.#stray.receive(link, frame, this.now());
+  }
+
+  #report(frame: ReportFrame, upstream: OutboundAttempt | undefined): void {
+    if (frame.name !== undefined && !this.#proofs.ready && !this.#settlement.knows(frame.name, upstream))
+      return this.#proofs.postpone(frame, (again) => this.#report(again, this.#upstreams.get(again.stream)));
+    // A report that the agent repeats after a lost socket is not another completion.
+    if (upstream !== undefined || this.#settlement.awaits(frame.stream)) this.completions.add();
+    if (this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name)) this.#on.double();
+    const { stream, usage, name, timings } = frame;
+    if (name !== undefined) this.#settlement.named({ stream, usage, name, timings }, upstream, this.now());
+    else this.#settlement.report(stream, usage, upstream, this.now());
+    this.#on.busy();
+  }
+
+  /** An attempt that is not over, by its name. */
+  running(name: ReportName): OutboundAttempt | undefined {
+    for (const upstream of this.#upstreams.values()) if (isNamed(upstream, name)) return upstream;
+    return undefined;
+  }
+
+  /** Anomalies of the reports since the last call. */
+  takeAnomalies(): readonly ReportAnomaly[] {
+    return this.#settlement.takeAnomalies();
+  }
+
+  tick(now: number): void {
+    parkStalledResponses(this.#link, this.#upstreams.values(), now);
+    this.#calls.tick(now);
+    for (const upstream of this.#upstreams.values()) upstream.tick(now);
+    this.#hangs.tick(this.#upstreams.values(), this.#link !== undefined);
+  }
+
+  /** What the node's peers see of their engines. */
+  judge(peers: readonly PeerEvidence[]): void {
+    this.#hangs.judge(peers, this.#upstreams.values());
+  }
+
+  /** What is seen of this node's engine, for the judgement of a peer. */
+  firstBytes(): PeerEvidence {
+    return this.#hangs.asPeer();
+  }
+
+  /** Records to store now, and streams that the agent may forget once they are stored. */
+  settle(now: number): { records: UsageRecord[]; streams: number[] } {
+    return this.#settlement.take(now);
+  }
+}

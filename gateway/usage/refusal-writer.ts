@@ -1,0 +1,123 @@
+/**
+ * Requests of known accounts that no engine saw, refused or left while they waited: they too are on record. Written in batches beside requests, never in their way;
+ * what is refused alike within a second is one row that says how many, and how long each took in the mean, so that a flood of refused requests costs little.
+ */
+
+import { ApiError, toApiError } from '../../shared/openai/errors.ts';
+import { LEFT_ERROR, LEFT_STATUS } from '../../shared/proxy/client-disconnect.ts';
+import { endsBeforeEngine } from '../../shared/routing/retry-policy.ts';
+import { AttemptError } from '../../shared/upstream/attempt-error.ts';
+import type { Env } from '../env.ts';
+import type { LoggedRequest } from '../observe/request-log.ts';
+import { NO_SESSION, type UsageRow, usageShardOf } from './usage-row.ts';
+
+const TOGETHER_MS = 1_000;
+/** The request whose context carried the last batch may have been ended with it. */
+const OVERDUE_MS = 5_000;
+/** Kinds of refusals per second; what is beyond them is not recorded one by one, and the log says how many. */
+const WAITING_MAX = 1_000;
+
+type Context = { waitUntil(work: Promise<unknown>): void };
+
+/** Written together, each batch with a context of its own. */
+export class RefusalWriter {
+  readonly #waiting = new Map<string, UsageRow>();
+  #missed = 0;
+  #begunAt = Number.NEGATIVE_INFINITY;
+
+  add(row: UsageRow, env: Env, ctx: Context): void {
+    const { at, key, project, model, endpoint, error, traced } = row;
+    const name = JSON.stringify([usageShardOf(at), key, project, model, endpoint, error, traced]);
+    const alike = this.#waiting.get(name);
+    if (alike !== undefined) merge(alike, row);
+    else if (this.#waiting.size < WAITING_MAX) this.#waiting.set(name, row);
+    else this.#missed++;
+    if (at - this.#begunAt < OVERDUE_MS) return;
+    this.#begunAt = at;
+    ctx.waitUntil(this.#flushSoon(env));
+  }
+
+  async #flushSoon(env: Env): Promise<void> {
+    await new Promise((resolve) => setTimeout(resolve, TOGETHER_MS));
+    this.#begunAt = Number.NEGATIVE_INFINITY;
+    const due = [...this.#waiting.values()].map(rounded);
+    this.#waiting.clear();
+    if (this.#missed > 0)
+      console.error(`${this.#missed} requests that no engine saw are not on record: too many kinds`);
+    this.#missed = 0;
+    const shards = Map.groupBy(due, ({ at }) => usageShardOf(at));
+    await Promise.all(
+      [...shards].map(async ([shard, rows]) => {
+        try {
+          await env.USAGE.getByName(shard).add(rows);
+        } catch {
+          // With the next batch; said twice, a row counts once.
+          for (const row of rows) if (this.#waiting.size < WAITING_MAX) this.#waiting.set(String(row.stream), row);
+        }
+      }),
+    );
+  }
+}
+
+/** `into` tells of `row` too. Totals multiply by `times`: with the first one's durations, one who waited long would count as many. */
+function merge(into: UsageRow, row: UsageRow): void {
+  const times = (into.times ?? 1) + 1;
+  const mean = (of: number, one: number) => of + (one - of) / times;
+  into.totalMs = mean(into.totalMs ?? 0, row.totalMs ?? 0);
+  const { queueMs = 0 } = into;
+  if (queueMs > 0 || row.queueMs !== undefined) into.queueMs = mean(queueMs, row.queueMs ?? 0);
+  into.times = times;
+}
+
+function rounded(row: UsageRow): UsageRow {
+  const queued = row.queueMs === undefined ? {} : { queueMs: Math.round(row.queueMs) };
+  return { ...row, totalMs: Math.round(row.totalMs ?? 0), ...queued };
+}
+
+const ofIsolate = new RefusalWriter();
+
+/**
+ * `error` ended the request, after `queuedMs` in queues. Nothing is recorded of strangers, of who opted out, and where an engine's
+ * record tells of it.
+ */
+export function recordRefusal(sighting: LoggedRequest, error: unknown, queuedMs: number, env: Env, ctx: Context): void {
+  if (!reachedNobody(error)) return;
+  const { code, status } = toApiError(error);
+  const row = rowOf(sighting, { code, status, queuedMs }, Date.now());
+  if (row !== undefined) ofIsolate.add(row, env, ctx);
+}
+
+/** What is on record of a request whose client leaves while it waits for a node; to be completed by `abandonedRow` when it does. */
+export function abandonedRowDraft(sighting: LoggedRequest): UsageRow | undefined {
+  const row = rowOf(sighting, { code: LEFT_ERROR, status: LEFT_STATUS, queuedMs: 0 }, sighting.startedAt);
+  return row && { ...row, aborted: true };
+}
+
+/** It left, after `queuedMs` in queues. */
+export function abandonedRow(row: UsageRow, queuedMs: number, now: number): UsageRow {
+  return { ...row, at: now, totalMs: now - row.at, queueMs: Math.round(queuedMs) };
+}
+
+/** An attempt that may have reached its engine has its own record. */
+function reachedNobody(error: unknown): boolean {
+  const cause = error instanceof ApiError ? error.cause : error;
+  return !(cause instanceof AttemptError) || endsBeforeEngine(cause.code);
+}
+
+function rowOf(
+  { caller, ...seen }: LoggedRequest,
+  { code, status, queuedMs }: { code: string; status: number; queuedMs: number },
+  now: number,
+): UsageRow | undefined {
+  if (caller === undefined || caller.untracked) return undefined;
+  const { keyId, userId = '', projectId = '', traced } = caller.account;
+  const { requestId: request, endpoint = 0, model = '', streamed = false, startedAt } = seen;
+  const nothing = { prompt: 0, completion: 0, cached: 0, reasoning: 0, firstMs: 0, bytes: 0 };
+  const [high = 0, low = 0] = crypto.getRandomValues(new Uint32Array(2));
+  const stream = (high & 0x1fffff) * 2 ** 32 + low;
+  const who = { key: keyId === 'bootstrap' ? '' : keyId, user: userId, project: projectId, provider: '', traced };
+  const what = { request, attempt: 0, model, endpoint, streamed, status, error: code, totalMs: now - startedAt };
+  const ended = { aborted: false, estimated: false, complete: false };
+  const queued = queuedMs > 0 ? { queueMs: Math.round(queuedMs) } : {};
+  return { session: NO_SESSION, stream, at: now, ...who, ...what, ...nothing, ...ended, ...queued };
+}

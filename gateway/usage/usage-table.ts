@@ -1,0 +1,232 @@
+import { attemptName } from '../../shared/upstream/attempt.ts';
+import type { UsageRecord } from '../../shared/usage/usage-record.ts';
+import type { UsedTokens } from '../accounts/limits/token-estimator.ts';
+import { OPENING_LIFE_MS } from '../accounts/opening.ts';
+import type { Sql } from '../platform/object-context.ts';
+import { loseRecords, WAITING_MAX } from './lost-records.ts';
+
+/** Records one session's object keeps at least; twice as many at most, then the oldest make room. */
+const KEPT = 20_000;
+
+/** Records of one statement: with the longest receipts one MiB of text; D1 and objects take two. */
+export const RECORDS_PER_STATEMENT = 100;
+
+/**
+ * Keyed by stream: rows are appended, so that a batch writes few pages (a key of random ids wrote six per record). `pending` names
+ * those that are not handed on yet, in the order of coming. An estimate stands in `pending` itself: an exact record may take its place in
+ * `usage` while it is handed on, and each position must always say the same. `settled`: the estimate that an exact record replaces.
+ */
+export function createUsageTable(sql: Sql): void {
+  sql.exec(
+    `CREATE TABLE IF NOT EXISTS usage (stream INTEGER PRIMARY KEY, estimated INTEGER NOT NULL, record TEXT NOT NULL);
+     CREATE TABLE IF NOT EXISTS pending (position INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL,
+       replaces INTEGER, again INTEGER NOT NULL, provider TEXT NOT NULL);
+     CREATE TABLE IF NOT EXISTS usage_expired (expires_at INTEGER NOT NULL)`,
+  );
+  const columns = sql.exec<{ name: string }>('SELECT name FROM pragma_table_info(?)', 'pending').toArray();
+  if (columns.some(({ name }) => name === 'estimate')) return;
+  sql.exec('ALTER TABLE pending ADD COLUMN estimate TEXT; ALTER TABLE pending ADD COLUMN settled TEXT');
+}
+
+/**
+ * The one place where counts arrive. Idempotent; an exact record replaces an estimated one.
+ * Durable when it returns: the object's output gate holds the acknowledgement back until the rows are on disk.
+ * @returns how many late records were refused: whether they were counted before is not known any more
+ */
+export function storeUsage(sql: Sql, all: readonly UsageRecord[], provider = ''): number {
+  let newest = 0;
+  const records = withoutExpired(sql, all);
+  const fresh = withoutDoubles(sql, records);
+  for (let from = 0; from < fresh.length; from += RECORDS_PER_STATEMENT) {
+    const some = fresh.slice(from, from + RECORDS_PER_STATEMENT);
+    newest = some.reduce((most, { record }) => Math.max(most, record.stream), newest);
+    storeTogether(sql, some, provider);
+  }
+  prune(sql, newest);
+  return all.length - records.length;
+}
+
+/**
+ * A late record counts once as long as its first count is kept here. So when records are deleted, the proofs of all attempts that they
+ * may be of expire, whatever time those proofs say.
+ */
+function withoutExpired(sql: Sql, records: readonly UsageRecord[]): readonly UsageRecord[] {
+  if (records.every(({ expiresAt }) => expiresAt === undefined)) return records;
+  const query = 'SELECT coalesce(max(expires_at), 0) AS expired FROM usage_expired';
+  const { expired } = sql.exec<{ expired: number }>(query).one();
+  return records.filter(({ expiresAt }) => expiresAt === undefined || expiresAt > expired);
+}
+
+/** Three statements for all of them: one costs about as much as a hundred records do. */
+function storeTogether(sql: Sql, fresh: readonly Fresh[], provider: string): void {
+  const known = new Map<number, Stored>();
+  const streams = JSON.stringify(fresh.map(({ record }) => record.stream));
+  for (const row of sql.exec<StoredKind>(STORED_KINDS, streams)) known.set(row.stream, storedOf(row));
+  const written: UsageRecord[] = [];
+  const pending: Pending[] = [];
+  for (const { record, replaces } of fresh) {
+    const { stream, estimated, prompt, completion } = record;
+    const before = known.get(stream);
+    if (before !== undefined && (estimated || !before.estimated)) continue;
+    const earlier = before ?? replaces;
+    known.set(stream, { stream, estimated, seen: earlier?.seen ?? record, used: { prompt, completion } });
+    const whole = earlier === undefined ? record : { ...record, ...earlier.seen };
+    written.push(whole);
+    pending.push([stream, replaces?.stream ?? null, estimated ? whole : null, earlier?.used ?? null]);
+  }
+  if (written.length === 0) return;
+  sql.exec(
+    // MATERIALIZED: json_each writes an element's text anew wherever its value is named.
+    `WITH given AS MATERIALIZED (SELECT value FROM json_each(?))
+     INSERT OR REPLACE INTO usage (stream, estimated, record)
+     SELECT value ->> 'stream', value ->> 'estimated', value FROM given`,
+    JSON.stringify(written),
+  );
+  sql.exec(
+    `INSERT INTO pending (stream, replaces, again, estimate, settled, provider)
+     SELECT value ->> 0, value ->> 1, value ->> 3 IS NOT NULL, value ->> 2, value ->> 3, ? FROM json_each(?)`,
+    provider,
+    JSON.stringify(pending),
+  );
+}
+
+/**
+ * What the gateway itself saw of an attempt, `course` included where it was told. It stays when an exact count takes an estimate's
+ * place: the agent's late word knows none of it, and with another time it would lie in another hour, beside the estimate.
+ */
+type Seen = Pick<UsageRecord, 'at' | 'answerBytes' | 'course'>;
+
+type StoredKind = { stream: number; estimated: number; seen: string; prompt: number; completion: number };
+
+/** What is stored of an attempt. */
+interface Stored {
+  stream: number;
+  estimated: boolean;
+  seen: Seen;
+  used: UsedTokens;
+}
+
+type Pending = [stream: number, replaces: number | null, estimate: UsageRecord | null, settled: UsedTokens | null];
+
+function storedOf({ stream, estimated, seen, prompt, completion }: StoredKind): Stored {
+  return { stream, estimated: estimated === 1, seen: JSON.parse(seen), used: { prompt, completion } };
+}
+
+/** `seen`: as JSON. A member that is not there stays out, so that it takes nothing's place. */
+const SEEN = `json_patch('{}', json_object('at', record ->> 'at', 'answerBytes', record ->> 'answerBytes',
+  'course', json(record -> 'course'))) AS seen, record ->> 'prompt' AS prompt, record ->> 'completion' AS completion`;
+
+const STORED_KINDS = `SELECT stream, estimated, ${SEEN} FROM usage WHERE stream IN (SELECT value FROM json_each(?))`;
+
+/** Numbers have gaps wherever an object woke: how far apart they are says only when it is worth counting the records. */
+function prune(sql: Sql, newest: number): void {
+  const oldest = sql.exec<{ stream: number | null }>('SELECT MIN(stream) AS stream FROM usage').one().stream ?? newest;
+  if (newest - oldest < 2 * KEPT) return;
+  const waiting = sql.exec<{ n: number }>('SELECT count(*) AS n FROM pending').one().n;
+  const kept = Math.max(KEPT, Math.min(waiting, WAITING_MAX));
+  const query = 'SELECT stream FROM usage ORDER BY stream DESC LIMIT 1 OFFSET ?';
+  const [last] = sql.exec<{ stream: number }>(query, kept).toArray();
+  if (last === undefined) return;
+  // An attempt is opened before its record is made.
+  const made = sql
+    .exec<{ at: number }>("SELECT max(record ->> 'at') AS at FROM usage WHERE stream <= ?", last.stream)
+    .one();
+  sql.exec('DELETE FROM usage_expired');
+  sql.exec('INSERT INTO usage_expired (expires_at) VALUES (?)', made.at + OPENING_LIFE_MS);
+  const lost = 'FROM pending WHERE estimate IS NULL AND stream <= ?';
+  loseRecords(sql.exec<{ n: number }>(`SELECT count(*) AS n ${lost}`, last.stream).one().n);
+  sql.exec(`DELETE ${lost}`, last.stream);
+  sql.exec('DELETE FROM usage WHERE stream <= ?', last.stream);
+}
+
+/** One that waits to be handed on. */
+export interface PendingUsage {
+  position: number;
+  record: UsageRecord;
+  replaces: number | undefined;
+  /** The estimate of the same attempt, which stands at an earlier position. */
+  settled: UsedTokens | undefined;
+  provider: string;
+}
+
+type PendingRow = {
+  position: number;
+  record: string;
+  replaces: number | null;
+  settled: string | null;
+  provider: string;
+};
+
+/** The oldest that wait. */
+export function oldestPendingUsage(sql: Sql, limit: number): PendingUsage[] {
+  const query = `SELECT position, coalesce(estimate, record) AS record, replaces, provider,
+      coalesce(settled, iif(again, json_object('prompt', record ->> 'prompt', 'completion', record ->> 'completion'), NULL)) AS settled
+    FROM pending LEFT JOIN usage USING (stream) WHERE coalesce(estimate, record) IS NOT NULL ORDER BY position LIMIT ?`;
+  return sql
+    .exec<PendingRow>(query, limit)
+    .toArray()
+    .map((row) => ({
+      position: row.position,
+      record: JSON.parse(row.record) as UsageRecord,
+      replaces: row.replaces ?? undefined,
+      settled: row.settled === null ? undefined : (JSON.parse(row.settled) as UsedTokens),
+      provider: row.provider,
+    }));
+}
+
+/** What is on disk of a stream and handed on. */
+export function deliveredRecord(sql: Sql, stream: number): UsageRecord | undefined {
+  const query = 'SELECT record FROM usage WHERE stream = ?1 AND NOT EXISTS (SELECT 1 FROM pending WHERE stream = ?1)';
+  const [row] = sql.exec<{ record: string }>(query, stream).toArray();
+  return row && (JSON.parse(row.record) as UsageRecord);
+}
+
+/** How many wait. */
+export function countPendingUsage(sql: Sql): number {
+  return sql.exec<{ n: number }>('SELECT count(*) AS n FROM pending').one().n;
+}
+
+/** They are in other hands, up to this position. */
+export function markDelivered(sql: Sql, position: number): void {
+  sql.exec('DELETE FROM pending WHERE position <= ?', position);
+}
+
+/**
+ * What is left of `records` when each attempt counts once, whatever streams it was reported under: exact before estimated, then
+ * the first. All that is kept is read for it, once for any number of records: it is rare that one came again.
+ */
+function withoutDoubles(sql: Sql, records: readonly UsageRecord[]): readonly Fresh[] {
+  if (!records.some(({ repeated }) => repeated)) return records.map((record) => ({ record, replaces: undefined }));
+  const best = new Map<string, UsageRecord>();
+  for (const record of records) {
+    const other = best.get(attemptName(record));
+    if (other === undefined || (other.estimated && !record.estimated)) best.set(attemptName(record), record);
+  }
+  const replaced = new Map<string, Stored>();
+  for (const row of sql.exec<StoredName>(STORED_NAMES).toArray()) {
+    const record = best.get(attemptName(row));
+    if (record === undefined || record.stream === row.stream) continue;
+    if (row.estimated === 1 && !record.estimated) {
+      sql.exec('DELETE FROM usage WHERE stream = ?', row.stream);
+      replaced.set(attemptName(row), storedOf(row));
+    } else best.delete(attemptName(row));
+  }
+  return [...best].map(([name, record]) => ({ record, replaces: replaced.get(name) }));
+}
+
+interface Fresh {
+  record: UsageRecord;
+  /** The estimate under another stream that it stands for. */
+  replaces: Stored | undefined;
+}
+
+type StoredName = StoredKind & { requestId: string; attempt: number };
+
+const STORED_NAMES = `SELECT stream, estimated, ${SEEN}, json_extract(record, '$.requestId') AS requestId,
+  json_extract(record, '$.attempt') AS attempt FROM usage`;
+
+/** The newest records, newest first. */
+export function newestUsage(sql: Sql, limit: number): UsageRecord[] {
+  const rows = sql.exec<{ record: string }>('SELECT record FROM usage ORDER BY stream DESC LIMIT ?', limit).toArray();
+  return rows.map((row) => JSON.parse(row.record) as UsageRecord);
+}

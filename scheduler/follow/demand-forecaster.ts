@@ -1,0 +1,72 @@
+/** From counts to what is expected of the slots that come. */
+import { type ChosenForecaster, chooseForecaster } from '../forecast/choose.ts';
+import { movingAverage } from '../forecast/persistence.ts';
+import { ridge } from '../forecast/ridge.ts';
+import { seasonal } from '../forecast/seasonal.ts';
+import type { Forecast, Forecaster, History } from '../forecast/types.ts';
+import type { ModelDemand } from './problem.ts';
+
+/** Methods are compared and fitted again after so many slots. */
+const REFIT_SLOTS = 10;
+const LEVEL = 0.8;
+
+/** A season counts once two of them were seen: before, there is nothing to compare it with. */
+export const slotsOf = (season: number): number => 2 * season;
+
+export interface ExpectedDemand {
+  /** First slot that it is for. */
+  slot: number;
+  forecast: Forecast;
+  /** Method by kind, and why. */
+  methods: { kind: string; method: string; why: string }[];
+}
+
+/** Of one model. `season`: slots after which the load repeats, such as a day. */
+export class DemandForecaster {
+  readonly #season: number;
+  #chosen: ChosenForecaster | undefined;
+  #fittedAt = Number.NEGATIVE_INFINITY;
+  #kinds = '';
+
+  constructor(season: number) {
+    this.#season = season;
+  }
+
+  /** `end`: the slot after the last observed one; `lag`: slots between it and the first one that can still be acted on. */
+  expect(history: History, end: number, lag: number, horizon: number): ExpectedDemand {
+    const kinds = history.names.join('\n');
+    if (this.#chosen === undefined || kinds !== this.#kinds || end - this.#fittedAt >= REFIT_SLOTS) {
+      this.#chosen = chooseForecaster(history, 1, this.#members(history), {
+        horizon: lag + horizon,
+        level: LEVEL,
+        lenient: true,
+      });
+      this.#fittedAt = end;
+      this.#kinds = kinds;
+    }
+    const { fitted, choices } = this.#chosen;
+    const whole = fitted.forecast(history, lag + horizon);
+    const later = (rows: number[][]) => rows.map((steps) => steps.slice(lag));
+    const forecast = { mean: later(whole.mean), low: later(whole.low), high: later(whole.high), notes: whole.notes };
+    const methods = choices.map(({ series, chosen, why }) => ({ kind: series, method: chosen, why }));
+    return { slot: end + lag, forecast, methods };
+  }
+
+  #members({ counts }: History): Forecaster[] {
+    const long = (counts[0]?.length ?? 0) >= slotsOf(this.#season);
+    return [movingAverage(3), movingAverage(5), ridge({ lags: 10 }), ...(long ? [seasonal(this.#season)] : [])];
+  }
+}
+
+/** Requests of a slot to requests/s, step by step. */
+export function demandOf(
+  model: string,
+  kinds: readonly string[],
+  { mean, high }: Forecast,
+  slotS: number,
+): ModelDemand {
+  const steps = mean[0]?.length ?? 0;
+  const rates = (rows: number[][]) =>
+    Array.from({ length: steps }, (_, step) => rows.map((series) => Math.max(0, series[step] ?? 0) / slotS));
+  return { model, kinds, mean: rates(mean), high: rates(high) };
+}

@@ -1,0 +1,187 @@
+/** Counts of requests by kind, slot after slot, with kinds that are fitted again and forecasts of the slots that come. */
+import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
+import type { Controller } from '../controller/round.ts';
+import { SchedulerError } from '../errors.ts';
+import { type KindCount, kindCounts } from '../live/kind-counts.ts';
+import { knownModel } from '../live/nodes.ts';
+import type { FittedKind } from '../workload/kinds.ts';
+import { DemandForecaster, type ExpectedDemand, slotsOf } from './demand-forecaster.ts';
+import { countedKinds, type FittedKinds, fitLiveKinds } from './fit-kinds.ts';
+import type { FollowedModel } from './network.ts';
+import type { CountedLine } from './record.ts';
+import { SlotCounts } from './slot-counts.ts';
+
+/** Models that are followed, the busiest first. */
+const MODELS_MAX = 32;
+/** Kinds are fitted again after so many slots. */
+const KINDS_EVERY_SLOTS = 60;
+/** Slots that are asked for again: answers that took long are counted late. */
+const ASKED_AGAIN_SLOTS = 8;
+/** A gateway gives two days of slots at most, and no more than seven days. */
+const WINDOW_SLOTS_MAX = 2_800;
+const WINDOW_S_MAX = 6 * 86_400;
+/** Of the window that a gateway did not read in time this part is asked for next. */
+const WINDOW_SHARE = 0.25;
+/** A report reaches the records so long after its answer. */
+const REPORT_MS = 1_000;
+/** Of a slot: what is missing of it at its end, if answers are short, is no reason to wait for the next one. */
+const MISSING_SHARE = 0.2;
+/** A slot whose answers take longer than this many slots counts all the same. */
+const LAG_MAX = 3;
+
+interface Followed {
+  name: string;
+  counted: SlotCounts;
+  expecter: DemandForecaster;
+  fitted: FittedKinds | undefined;
+  fittedAt: number;
+  /** First slot that the gateway is asked about. */
+  knownFrom: number;
+}
+
+/** What one slot's look found out about a model. */
+export interface ModelSample extends FollowedModel {
+  followed: Followed;
+  count: KindCount;
+  /** First slot that is not observed yet. */
+  end: number;
+  expectation: ExpectedDemand;
+}
+
+export interface DemandSamplerOptions {
+  slotS: number;
+  /** Slots ahead that are forecast. */
+  horizon: number;
+  /** Slots after which the load repeats. */
+  season: number;
+  /** Whether kinds are published. */
+  apply: boolean;
+}
+
+export class DemandSampler {
+  readonly #controller: Pick<Controller, 'gateway' | 'catalogue'>;
+  readonly #options: DemandSamplerOptions;
+  readonly #out: (line: string) => void;
+  readonly #before: readonly CountedLine[];
+  readonly #models = new Map<string, Followed>();
+  /** Slots before it were asked for. */
+  #askedTo = 0;
+  /** Slots of one question at most. */
+  #window: number;
+
+  /** `before`: slots of an earlier run. */
+  constructor(
+    controller: Pick<Controller, 'gateway' | 'catalogue'>,
+    options: DemandSamplerOptions,
+    out: (line: string) => void,
+    before: readonly CountedLine[],
+  ) {
+    this.#controller = controller;
+    this.#options = options;
+    this.#out = out;
+    this.#before = before;
+    this.#window = Math.min(WINDOW_SLOTS_MAX, Math.floor(WINDOW_S_MAX / options.slotS));
+  }
+
+  /** Counts of the last slots, forecasts of the next. */
+  async look(now: number): Promise<ModelSample[]> {
+    const { slotS } = this.#options;
+    const most = this.#window;
+    const slots = this.#askedTo === 0 ? most : Math.min(most, now - this.#askedTo + ASKED_AGAIN_SLOTS);
+    const first = now - slots;
+    let counts = await this.#counts(slots + 1);
+    const refitted = await this.#fitKinds(counts, now);
+    if (refitted) counts = await this.#counts(most);
+    const looks = [...counts].flatMap(([name, count]): ModelSample[] => {
+      const model = knownModel(this.#controller.catalogue, name);
+      const followed = this.#models.get(name);
+      if (model === undefined || followed === undefined) return [];
+      const { fitted } = followed;
+      const counts = fitted !== undefined && count.kinds.length > 0 && sameKinds(fitted.published, count.kinds);
+      const { kinds, published } = counts ? fitted : countedKinds(count);
+      this.#setKinds(name, followed, kinds);
+      // Slots of an earlier run are settled. Before its first request the gateway knows nothing, which is not the same as no request.
+      const { last } = followed.counted;
+      if (this.#askedTo === 0 || refitted)
+        followed.knownFrom = last === undefined ? Math.min(now, ...count.slots.keys()) : last + 1;
+      const from = Math.max(first, followed.knownFrom);
+      followed.counted.take(count, from, now);
+      const end = now - lagOf(count, slotS);
+      const history = followed.counted.history(end);
+      const expectation = followed.expecter.expect(history, end, now - end, this.#options.horizon);
+      return [{ model, name, kinds, published, followed, count, end, expectation }];
+    });
+    this.#askedTo = now;
+    const busy = (look: ModelSample) => look.expectation.forecast.mean.flat().reduce((sum, one) => sum + one, 0);
+    return looks.sort((a, b) => busy(b) - busy(a)).slice(0, MODELS_MAX);
+  }
+
+  /** @throws SchedulerError gateway: where it was late with all of the window, the next question is for less */
+  async #counts(slots: number): Promise<Map<string, KindCount>> {
+    const { slotS } = this.#options;
+    try {
+      return await kindCounts(this.#controller.gateway, Math.ceil(slots * slotS), slotS);
+    } catch (error) {
+      const isLate =
+        error instanceof SchedulerError && error.cause instanceof Error && error.cause.name === 'TimeoutError';
+      if (isLate && slots >= this.#window) this.#window = Math.max(ASKED_AGAIN_SLOTS, Math.floor(slots * WINDOW_SHARE));
+      throw error;
+    }
+  }
+
+  /** Fits kinds where it is time for it. Returns whether a gateway counts by other ones from now on. */
+  async #fitKinds(counts: ReadonlyMap<string, KindCount>, now: number): Promise<boolean> {
+    let published = false;
+    for (const [name, count] of counts) {
+      if (knownModel(this.#controller.catalogue, name) === undefined) continue;
+      const { slotS, season } = this.#options;
+      const followed = this.#models.get(name) ?? {
+        name,
+        counted: new SlotCounts(slotS, slotsOf(season)),
+        expecter: new DemandForecaster(season),
+        fitted: undefined,
+        fittedAt: Number.NEGATIVE_INFINITY,
+        knownFrom: now,
+      };
+      this.#models.set(name, followed);
+      if (followed.fitted !== undefined && now - followed.fittedAt < KINDS_EVERY_SLOTS) continue;
+      const fitted = fitLiveKinds(count);
+      if (fitted === undefined) continue;
+      Object.assign(followed, { fitted, fittedAt: now });
+      if (sameKinds(fitted.published, count.kinds)) continue;
+      const text = fitted.published.map(
+        (kind) => `${kind.name} (${Math.round(kind.input)} + ${Math.round(kind.output)} tokens)`,
+      );
+      this.#out(`${this.#options.apply ? '' : 'would publish '}kinds of ${name}: ${text.join('; ')}`);
+      if (!this.#options.apply) continue;
+      const weights = [{ weight: 1 }];
+      await this.#controller.gateway.put(`/admin/routing/${encodeURIComponent(name)}`, {
+        weights,
+        kinds: fitted.published,
+      });
+      published = true;
+    }
+    return published;
+  }
+
+  /** Slots of an earlier run count where their kinds are still the same. */
+  #setKinds(name: string, { counted }: Followed, kinds: readonly FittedKind[]): void {
+    const names = kinds.map((kind) => kind.name);
+    if (counted.kinds.join('\n') === names.join('\n')) return;
+    counted.setKinds(names);
+    for (const { at, slot_s, model, kinds: own, requests } of this.#before) {
+      if (model !== name || slot_s !== this.#options.slotS || own.join('\n') !== names.join('\n')) continue;
+      counted.set(Math.round(Date.parse(at) / (slot_s * 1e3)), requests);
+    }
+  }
+}
+
+const sameKinds = (a: readonly RequestKind[], b: readonly RequestKind[]): boolean =>
+  a.length === b.length &&
+  a.every((kind, i) => kind.name === b[i]?.name && kind.input === b[i]?.input && kind.output === b[i]?.output);
+
+/** Slots whose answers are not over yet. */
+function lagOf({ settleMs }: KindCount, slotS: number): number {
+  const slotMs = slotS * 1e3;
+  return Math.min(LAG_MAX, Math.max(0, Math.ceil((settleMs + REPORT_MS - MISSING_SHARE * slotMs) / slotMs)));
+}

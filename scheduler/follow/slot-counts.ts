@@ -1,0 +1,74 @@
+/** What came in each slot, by kind: from the gateway, and from a file for the days before. */
+import type { History } from '../forecast/types.ts';
+import type { KindCount } from '../live/kind-counts.ts';
+
+/** Slots of one model that are kept: three days of minutes, or as many as are asked for. The oldest go first. */
+const SLOTS_KEPT = 4_320;
+
+/** One model's counts, by number of slot since the epoch. */
+export class SlotCounts {
+  readonly #slotS: number;
+  readonly #max: number;
+  #kinds: readonly string[] = [];
+  readonly #slots = new Map<number, readonly number[]>();
+
+  /** `isRoleAtLeast`: slots that a forecast needs. */
+  constructor(slotS: number, atLeast: number) {
+    this.#slotS = slotS;
+    this.#max = Math.max(SLOTS_KEPT, atLeast);
+  }
+
+  get kinds(): readonly string[] {
+    return this.#kinds;
+  }
+
+  /** The newest slot that is known. */
+  get last(): number | undefined {
+    return this.#slots.size === 0 ? undefined : Math.max(...this.#slots.keys());
+  }
+
+  /** Other kinds than before: what was counted by the old ones says nothing. */
+  setKinds(kinds: readonly string[]): void {
+    if (kinds.join('\n') === this.#kinds.join('\n')) return;
+    this.#kinds = kinds;
+    this.#slots.clear();
+  }
+
+  /** By kind, in the order of `kinds`. A later word of the same slot counts: more of its answers are over. */
+  set(slot: number, requests: readonly number[]): void {
+    this.#slots.delete(slot);
+    this.#slots.set(slot, requests);
+    if (this.#slots.size <= this.#max) return;
+    const oldest = this.#slots.keys().next().value;
+    if (oldest !== undefined) this.#slots.delete(oldest);
+  }
+
+  /**
+   * The gateway's answer about slots `from` to `to` (not included). Slots that it leaves out had no request. Unserved requests have no kind:
+   * they count in proportion to what was served, or evenly.
+   */
+  take(counted: KindCount | undefined, from: number, to: number): void {
+    for (let slot = from; slot < to; slot++) {
+      const found = counted?.slots.get(slot);
+      const served = this.#kinds.map((_, k) => found?.requests[k] ?? 0);
+      const sum = served.reduce((all, one) => all + one, 0);
+      const unserved = found?.unserved ?? 0;
+      this.set(
+        slot,
+        served.map((one) => one + unserved * (sum > 0 ? one / sum : 1 / served.length)),
+      );
+    }
+  }
+
+  /** All slots before `end`, gaps as NaN. */
+  history(end: number): History {
+    const numbers = [...this.#slots.keys()].filter((slot) => slot < end);
+    const first = Math.max(
+      end - this.#max,
+      numbers.reduce((least, slot) => Math.min(least, slot), end),
+    );
+    const slots = Array.from({ length: end - first }, (_, i) => this.#slots.get(first + i));
+    const counts = this.#kinds.map((_, k) => slots.map((requests) => requests?.[k] ?? Number.NaN));
+    return { names: this.#kinds, counts, slotS: this.#slotS };
+  }
+}

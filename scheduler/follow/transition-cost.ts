@@ -1,0 +1,134 @@
+/** What requests wait if a layout stays, or changes in one of the slots that come: a fluid, slot by slot. */
+import { balance } from '../orchestration/assignment.ts';
+import type { Assignment } from '../orchestration/types.ts';
+import { type FollowProblem, type Layout, type ModelDemand, optionsOf, sameLayout, stopsOf } from './problem.ts';
+
+/** Up to this load kinds go where they are answered soonest; above it the load decides. */
+const IDLE_LOAD = 0.92;
+/** A replica is never fuller than this in the formula of the wait. */
+const LOAD_MAX = 0.95;
+/** A backlog never drains slower than at this share of the capacity. */
+const SPARE_MIN = 0.05;
+/** Where nothing serves a model its requests wait so long, seconds each. */
+const UNSERVED_S = 600;
+/** Waves are joined beyond so many. */
+const PARTS_MAX = 32;
+/** A kind that is not expected still has a place to go: this share of the demand. */
+const TRACE_DEMAND = 1e-3;
+
+/** Kinds to the replicas of one model. `indexes`: of its options that run. */
+export interface Shares {
+  indexes: number[];
+  assignment: Assignment;
+}
+
+export function demandShares(
+  problem: FollowProblem,
+  { model }: ModelDemand,
+  layout: Layout,
+  demand: readonly number[],
+): Shares {
+  const indexes = optionsOf(problem, model).filter((i) => (layout[i] ?? 0) > 0);
+  const groups = indexes.flatMap((i) => problem.options[i] ?? []);
+  if (groups.length === 0)
+    return { indexes, assignment: { flow: [], served: demand.map(() => 0), loads: [], load: 0 } };
+  const trace = TRACE_DEMAND * demand.reduce((sum, one) => sum + one, 0);
+  const assignment = balance(
+    {
+      rates: groups.map(({ rates }) => rates),
+      replicas: indexes.map((i) => layout[i] ?? 0),
+      demand: demand.map((one) => Math.max(one, trace)),
+    },
+    { cost: groups.map(({ latencyS }) => latencyS.map((s) => (Number.isFinite(s) ? s : 1e4))), idle: IDLE_LOAD },
+  );
+  return { indexes, assignment };
+}
+
+/**
+ * Request seconds over the horizon, and until what is left then has drained. `at`: the step in which `to` is ordered; without it the layout
+ * stays. While replicas change, wave after wave, the others serve.
+ */
+export function transitionCost(problem: FollowProblem, to: Layout, at: number | undefined): number {
+  return problem.models.reduce((sum, one) => sum + costOf(problem, one, to, at), 0);
+}
+
+function costOf(problem: FollowProblem, demand: ModelDemand, to: Layout, at: number | undefined): number {
+  const { running, slotS, switchS, wave } = problem;
+  const own = optionsOf(problem, demand.model);
+  const only = (layout: Layout): Layout => layout.map((count, i) => (own.includes(i) ? count : 0));
+  const changes = at !== undefined && !sameLayout(only(running), only(to));
+  const ended = stopsOf(only(running), only(to));
+  const waves = Math.max(1, Math.ceil(ended / Math.max(1, wave)));
+  const darkS = changes ? switchS * waves : 0;
+  const least = running.map((count, i) => Math.min(count, to[i] ?? 0));
+  let [waiting, area] = [0, 0];
+  let last = { rate: 0, capacity: 0 };
+  const phase = (layout: Layout, typical: readonly number[], seconds: number) => {
+    if (seconds <= 0) return;
+    const rate = typical.reduce((sum, one) => sum + one, 0);
+    const { indexes, assignment } = demandShares(problem, demand, layout, typical);
+    // What no replica can serve waits on its own; a load of nothing leaves any room.
+    const capacity = assignment.load > 0 ? rate / assignment.load : Number.POSITIVE_INFINITY;
+    last = { rate, capacity };
+    const unserved = typical.reduce((sum, one, kind) => sum + ((assignment.served[kind] ?? 0) > 0 ? 0 : one), 0);
+    area += (unserved * UNSERVED_S + servedSeconds(problem, { indexes, assignment })) * seconds;
+    const after = waiting + (rate - capacity) * seconds;
+    if (after >= 0) area += ((waiting + after) / 2) * seconds;
+    else if (Number.isFinite(capacity)) area += waiting ** 2 / (2 * (capacity - rate));
+    waiting = Math.max(0, Number.isFinite(after) ? after : 0);
+  };
+  for (let step = 0; step < demand.mean.length; step++) {
+    const typical = midDemand(demand, step);
+    if (at === undefined || step < at || !changes) {
+      phase(at !== undefined && step >= at ? to : running, typical, slotS);
+      continue;
+    }
+    const since = (step - at) * slotS;
+    const dark = Math.max(0, Math.min(slotS, darkS - since));
+    const parts = Math.min(waves, PARTS_MAX);
+    const partS = darkS / parts;
+    for (let part = 0; part < parts; part++) {
+      const seconds = Math.min(since + dark, (part + 1) * partS) - Math.max(since, part * partS);
+      // What changed serves again, the next wave is dark, and the others serve as before.
+      const done = part / parts;
+      phase(
+        meanwhile(running, to, least, done, Math.min(1, done + Math.max(1, wave) / Math.max(1, ended))),
+        typical,
+        seconds,
+      );
+    }
+    phase(to, typical, slotS - dark);
+  }
+  if (waiting === 0 || !Number.isFinite(last.capacity)) return area;
+  return area + waiting ** 2 / (2 * Math.max(last.capacity - last.rate, last.capacity * SPARE_MIN, 1e-9));
+}
+
+/** `done`, `ended`: shares of what changes that serve as after, and that serve no more as before. */
+function meanwhile(running: Layout, to: Layout, least: Layout, done: number, ended: number): Layout {
+  return least.map((kept, i) => {
+    const [before, after] = [(running[i] ?? 0) - kept, (to[i] ?? 0) - kept];
+    return kept + before * (1 - ended) + after * done;
+  });
+}
+
+/** Half-way from the expected to the high demand: a layout that only just fits the mean queues every other slot. */
+export function midDemand({ mean, high }: ModelDemand, step: number): number[] {
+  return (mean[step] ?? []).map((one, kind) => (one + (high[step]?.[kind] ?? one)) / 2);
+}
+
+/** Requests under way on average (Little): the answer itself, and the wait of arrivals as Poisson's at replicas of that load. */
+function servedSeconds({ options }: FollowProblem, { indexes, assignment }: Shares): number {
+  return indexes.reduce((sum, i, k) => {
+    const load = Math.min(LOAD_MAX, assignment.loads[k] ?? 0);
+    const flow = assignment.flow[k] ?? [];
+    const { rates, latencyS } = options[i] ?? { rates: [], latencyS: [] };
+    const wait = load / (2 * (1 - load));
+    return (
+      sum +
+      flow.reduce(
+        (all, amount, j) => (amount > 0 ? all + amount * ((latencyS[j] ?? 0) + wait / (rates[j] || 1)) : all),
+        0,
+      )
+    );
+  }, 0);
+}

@@ -1,0 +1,77 @@
+import type { NodeContexts } from './function.ts';
+import { contextWarmth } from './function.ts';
+
+/** A batch that wants a node. */
+export interface QueuedBatch {
+  id: string;
+  project: string;
+  expiresMs: number;
+  /** Open lines that no node may run now. */
+  waiting: number;
+  /** Lines that nodes are running. */
+  leased: number;
+  /** Finished lines per second over the last minute; 0 if none. */
+  linesPerS: number;
+  /** For a batch of a function: what must be loaded to run it. */
+  context?: string;
+  /** A chunk is late at its node, so another node may run it as well. */
+  late?: boolean;
+}
+
+/** A batch goes before all others if its expected end is later than its deadline divided by this margin. */
+const MARGIN = 1.25;
+
+/**
+ * Chooses the batch for the next lease: first batches in danger of missing their deadline, earliest first; then the
+ * project with the fewest lines at nodes, and in it the earliest deadline. Ties by id, so that every caller decides
+ * alike.
+ */
+export function nextBatch(batches: readonly QueuedBatch[], nowMs: number): QueuedBatch | undefined {
+  const leasedBy = new Map<string, number>();
+  for (const { project, leased } of batches) leasedBy.set(project, (leasedBy.get(project) ?? 0) + leased);
+  const wanting = batches.filter(({ waiting }) => waiting > 0);
+  const rank = (batch: QueuedBatch): [number, number, number] =>
+    inDanger(batch, nowMs) ? [0, batch.expiresMs, 0] : [1, leasedBy.get(batch.project) ?? 0, batch.expiresMs];
+  return wanting.reduce<QueuedBatch | undefined>((best, one) => {
+    if (best === undefined) return one;
+    const [a, b] = [rank(one), rank(best)];
+    const order = a[0] - b[0] || a[1] - b[1] || a[2] - b[2] || (one.id < best.id ? -1 : 1);
+    return order < 0 ? one : best;
+  }, undefined);
+}
+
+function inDanger({ expiresMs, waiting, leased, linesPerS }: QueuedBatch, nowMs: number): boolean {
+  if (linesPerS <= 0) return false;
+  return ((waiting + leased) / linesPerS) * 1_000 * MARGIN > expiresMs - nowMs;
+}
+
+/**
+ * A function's batch that no node has run for this long goes before warm ones; otherwise a node would never change its
+ * function.
+ */
+export const STARVED_AFTER_MS = 60_000;
+
+/**
+ * The next batch for a node that runs functions: one in danger of its deadline or starved, otherwise the one with the
+ * warmest context.
+ * @param servedMs when a node last took lines of this batch, or when it first asked for one
+ */
+export function nextFunctionBatch(
+  batches: readonly QueuedBatch[],
+  held: NodeContexts,
+  nowMs: number,
+  servedMs: (id: string) => number,
+): QueuedBatch | undefined {
+  const fit = batches.filter(({ context }) => context !== undefined && !held.broken.includes(context));
+  const wanting = fit.filter(({ waiting }) => waiting > 0);
+  const urgent = wanting.filter((one) => inDanger(one, nowMs) || nowMs - servedMs(one.id) >= STARVED_AFTER_MS);
+  if (urgent.length > 0) return nextBatch(urgent, nowMs);
+  for (const warmth of ['ready', 'loading', 'stored', 'cold'] as const) {
+    const found = nextBatch(
+      wanting.filter(({ context = '' }) => contextWarmth(context, held) === warmth),
+      nowMs,
+    );
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}

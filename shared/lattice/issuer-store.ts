@@ -1,0 +1,169 @@
+/** One issuer's part of a replica: what was verified, in the form that the algebra needs, with its fingerprint. */
+import { type ExclusionKey, isExcluded } from './algebra.ts';
+import { ByteWriter, hex } from './bytes.ts';
+import { keyName } from './certificate.ts';
+import type { GcWatermark, Revocation } from './control.ts';
+import type { Crypto } from './crypto.ts';
+import {
+  bucketOf,
+  type Digest,
+  type DigestItem,
+  type DigestPart,
+  GC_WATERMARK_ITEM,
+  ITEM_ID_BYTES,
+  isUpToDate,
+  REVOCATION_ITEM,
+} from './digest.ts';
+import { Entry, type EntryParts } from './entry.ts';
+import { FingerprintSum } from './fingerprint.ts';
+import type { Update } from './update.ts';
+
+/** Anything that a digest names. */
+interface StoredItem {
+  readonly item: DigestItem;
+  readonly kind: 'keys' | DigestPart;
+  /** `full`: for a receiver that may lack the ticket. */
+  update(full: boolean): Update;
+}
+
+export class IssuerStore {
+  readonly issuer: string;
+  readonly rootName: string;
+  readonly entries = new Map<string, Entry>();
+  readonly watermarks = new Map<string, GcWatermark>();
+  readonly revocations = new Map<string, Revocation>();
+  readonly #crypto: Crypto;
+  #sum: FingerprintSum;
+  readonly #root: Uint8Array;
+  /**
+   * By the id in digests; bounded by what the replica lets into the maps above. Sent in this order; otherwise a peer
+   * that lacks a floor would repeatedly receive sessions first that the floor collects.
+   */
+  readonly #held = {
+    keys: new Map<string, StoredItem>(),
+    live: new Map<string, StoredItem>(),
+    left: new Map<string, StoredItem>(),
+  };
+
+  constructor(issuer: string, root: Uint8Array, crypto: Crypto) {
+    this.issuer = issuer;
+    this.rootName = keyName(root);
+    this.#root = root;
+    this.#crypto = crypto;
+    this.#sum = new FingerprintSum(crypto);
+  }
+
+  /** The same content. Entries never change, so both may hold them. */
+  fork(): IssuerStore {
+    const copy = new IssuerStore(this.issuer, this.#root, this.#crypto);
+    for (const [session, entry] of this.entries) copy.entries.set(session, entry);
+    for (const [key, watermark] of this.watermarks) copy.watermarks.set(key, watermark);
+    for (const [key, revocation] of this.revocations) copy.revocations.set(key, revocation);
+    for (const kind of ['keys', 'live', 'left'] as const)
+      for (const [id, held] of this.#held[kind]) copy.#held[kind].set(id, held);
+    copy.#sum = this.#sum.fork();
+    return copy;
+  }
+
+  /** Number of sessions that have not left. */
+  get live(): number {
+    return this.#held.live.size;
+  }
+
+  excludes(session: ExclusionKey): boolean {
+    return isExcluded(session, this, this.rootName);
+  }
+
+  put(parts: EntryParts): Entry {
+    const entry = new Entry(parts, this.#crypto);
+    this.entries.set(entry.session, entry);
+    this.#hold(entry);
+    return entry;
+  }
+
+  /** @returns the sessions that it removes */
+  raiseGcWatermark(watermark: GcWatermark): string[] {
+    const { certificate, at, bytes } = watermark;
+    this.watermarks.set(certificate.keyName, watermark);
+    const item = {
+      id: this.#controlId('floor', certificate.key),
+      state: GC_WATERMARK_ITEM,
+      version: at,
+      tie: '',
+      mark: '',
+    };
+    this.#hold({ item, kind: 'keys', update: () => ({ kind: 'floor', floor: bytes }) });
+    return this.#dropExcluded();
+  }
+
+  /** @returns the sessions that it removes */
+  revoke(revocation: Revocation): string[] {
+    const { key, bytes } = revocation;
+    this.revocations.set(revocation.keyName, revocation);
+    const id = this.#controlId('revocation', key);
+    const item = { id, state: REVOCATION_ITEM, version: 0, tie: '', mark: '' };
+    this.#hold({ item, kind: 'keys', update: () => ({ kind: 'revocation', revocation: bytes }) });
+    return this.#dropExcluded();
+  }
+
+  fingerprint() {
+    return this.#sum.sum();
+  }
+
+  /** The content of a scope: keys first, then live sessions, then left ones. */
+  *scope(bucket: number | undefined, part: DigestPart | undefined): Generator<StoredItem> {
+    for (const wanted of ['keys', 'live', 'left'] as const) {
+      if (part !== undefined && part !== partOf(wanted)) continue;
+      for (const held of this.#held[wanted].values()) {
+        if (bucket === undefined || bucketOf(held.item.id) === bucket) yield held;
+      }
+    }
+  }
+
+  held(id: string): StoredItem | undefined {
+    return this.#held.live.get(id) ?? this.#held.left.get(id) ?? this.#held.keys.get(id);
+  }
+
+  /** Ids in `digest` of which the sender knows more. */
+  wants(digest: Digest): string[] {
+    return digest.items.filter((item) => !isUpToDate(this.held(item.id)?.item, item)).map((item) => item.id);
+  }
+
+  #dropExcluded(): string[] {
+    const dropped: string[] = [];
+    for (const entry of this.entries.values()) {
+      if (!this.excludes(entry)) continue;
+      this.#drop(entry);
+      dropped.push(entry.session);
+    }
+    return dropped;
+  }
+
+  #drop(entry: Entry): void {
+    this.entries.delete(entry.session);
+    this.#release(entry.item.id);
+  }
+
+  #hold(held: StoredItem): void {
+    this.#release(held.item.id);
+    this.#held[held.kind].set(held.item.id, held);
+    this.#sum.add(held.item, partOf(held.kind));
+  }
+
+  #release(id: string): void {
+    const held = this.held(id);
+    if (held === undefined) return;
+    this.#held[held.kind].delete(id);
+    this.#sum.remove(held.item, partOf(held.kind));
+  }
+
+  #controlId(thing: 'floor' | 'revocation', key: Uint8Array): string {
+    const name = new ByteWriter().label(`${thing}-item`).bytes(key).done();
+    return hex(this.#crypto.sha256(name).subarray(0, ITEM_ID_BYTES));
+  }
+}
+
+/** Statements about keys are compared together with the live sessions. */
+function partOf(kind: StoredItem['kind']): DigestPart {
+  return kind === 'left' ? 'left' : 'live';
+}

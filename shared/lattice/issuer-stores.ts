@@ -1,0 +1,76 @@
+/** The per-issuer stores of a replica, created when a listed issuer first occurs. */
+import { copyBytes } from './bytes.ts';
+import { issuerId } from './certificate.ts';
+import type { Crypto } from './crypto.ts';
+import type { Entry } from './entry.ts';
+import { LatticeError } from './error.ts';
+import { IssuerStore } from './issuer-store.ts';
+
+export class IssuerStores {
+  readonly #crypto: Crypto;
+  /** True if an issuer is listed; changed only by `setIssuers`. */
+  accepts: (issuer: string) => boolean;
+  /** By issuer. Bounded by the list of issuers. */
+  readonly #stores = new Map<string, IssuerStore>();
+
+  constructor(crypto: Crypto, accepts: (issuer: string) => boolean) {
+    this.#crypto = crypto;
+    this.accepts = accepts;
+  }
+
+  /** Takes over the content of `others`; only for an empty object. */
+  copy(others: IssuerStores): void {
+    for (const [issuer, store] of others.#stores) this.#stores.set(issuer, store.fork());
+  }
+
+  /**
+   * Replaces the list of issuers. Issuers that are no longer listed are removed with their sessions. @returns those
+   * sessions
+   */
+  setIssuers(accepts: (issuer: string) => boolean): string[] {
+    this.accepts = accepts;
+    const gone: string[] = [];
+    for (const [issuer, store] of this.#stores) {
+      if (accepts(issuer)) continue;
+      this.#stores.delete(issuer);
+      gone.push(...store.entries.keys());
+    }
+    return gone;
+  }
+
+  /** `root`: the issuer's key. @throws LatticeError if the issuer is not listed */
+  of(issuer: string, root: Uint8Array): IssuerStore {
+    const known = this.#stores.get(issuer);
+    if (known !== undefined) return known;
+    if (!this.accepts(issuer)) throw new LatticeError('unknown_issuer', `issuer ${issuer} is not listed here`);
+    const store = new IssuerStore(issuer, copyBytes(root), this.#crypto);
+    this.#stores.set(issuer, store);
+    return store;
+  }
+
+  /** `of` the issuer whose key this is. */
+  ofRoot(root: Uint8Array): IssuerStore {
+    return this.of(issuerId(root, this.#crypto), root);
+  }
+
+  get(issuer: string): IssuerStore | undefined {
+    return this.#stores.get(issuer);
+  }
+
+  all(): Iterable<IssuerStore> {
+    return this.#stores.values();
+  }
+
+  /** Issuers of which anything is known. */
+  issuers(): string[] {
+    return [...this.#stores.keys()];
+  }
+
+  entry(session: string): Entry | undefined {
+    for (const store of this.#stores.values()) {
+      const entry = store.entries.get(session);
+      if (entry !== undefined) return entry;
+    }
+    return undefined;
+  }
+}

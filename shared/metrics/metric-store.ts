@@ -1,0 +1,126 @@
+import type { Family, HistogramFamily } from './family.ts';
+
+/**
+ * Maximum number of series per family. Further ones are counted under OTHER, so that a client cannot fill the memory.
+ */
+export const SERIES_MAX = 1_000;
+/** The value of every label of a series that has no row. */
+export const OTHER = '_other';
+/** Length of a label's value, in characters. */
+const VALUE_MAX = 128;
+
+/** Separates the label values in a series' key; no value contains it. */
+const SEPARATOR = '\u001f';
+
+/** A number, or for a histogram the counts of its buckets, the infinite one last, and then the sum. */
+type Value = number | number[];
+
+/** Plain data: sent from isolates to objects and to disk. Families by name, series by their labels' values. */
+export type MetricState = Record<string, Sample[]>;
+
+interface Sample {
+  key: string;
+  value: Value;
+}
+
+/**
+ * Counters by family and labels: in an isolate until they are reported, in an object permanently. Counting costs a
+ * string and two look-ups, which is cheap enough for every request.
+ */
+export class MetricStore {
+  readonly #families = new Map<string, Map<string, Value>>();
+
+  get empty(): boolean {
+    return this.#families.size === 0;
+  }
+
+  count(family: Family, labels: readonly string[], by = 1): void {
+    if (by <= 0) return;
+    const series = this.#series(family.name);
+    const key = keyFor(series, labels);
+    const known = series.get(key);
+    series.set(key, (typeof known === 'number' ? known : 0) + by);
+  }
+
+  /** Sets the current value of a gauge. */
+  set(family: Family, labels: readonly string[], value: number): void {
+    const series = this.#series(family.name);
+    series.set(keyFor(series, labels), value);
+  }
+
+  observe(family: HistogramFamily, labels: readonly string[], value: number): void {
+    if (!Number.isFinite(value) || value < 0) return;
+    const { bounds } = family;
+    const series = this.#series(family.name);
+    const key = keyFor(series, labels);
+    let known = series.get(key);
+    if (!Array.isArray(known)) {
+      known = new Array<number>(bounds.length + 2).fill(0);
+      series.set(key, known);
+    }
+    let bucket = 0;
+    while (bucket < bounds.length && value > (bounds[bucket] ?? 0)) bucket++;
+    known[bucket] = (known[bucket] ?? 0) + 1;
+    known[bounds.length + 1] = (known[bounds.length + 1] ?? 0) + value;
+  }
+
+  #series(name: string): Map<string, Value> {
+    let series = this.#families.get(name);
+    if (series === undefined) {
+      series = new Map();
+      this.#families.set(name, series);
+    }
+    return series;
+  }
+
+  /** Adds the counts of another store. A histogram with other buckets (of another version) starts again. */
+  merge(state: MetricState): void {
+    for (const [name, samples] of Object.entries(state)) {
+      const series = this.#series(name);
+      for (const { key: given, value } of samples) {
+        const key = series.has(given) || series.size < SERIES_MAX ? given : otherKey(given.split(SEPARATOR).length);
+        series.set(key, sum(series.get(key), value));
+      }
+    }
+  }
+
+  /** Returns everything and empties the store. */
+  take(): MetricState {
+    const state = this.state();
+    this.#families.clear();
+    return state;
+  }
+
+  state(): MetricState {
+    const state: MetricState = {};
+    for (const [name, series] of this.#families) {
+      state[name] = Array.from(series, ([key, value]) => ({ key, value }));
+    }
+    return state;
+  }
+
+  /** Samples of a family: its labels' values and the counted value. */
+  *samples({ name }: Family): Generator<{ labels: string[]; value: Value }> {
+    for (const [key, value] of this.#families.get(name) ?? []) yield { labels: key.split(SEPARATOR), value };
+  }
+}
+
+function keyFor(series: ReadonlyMap<string, Value>, labels: readonly string[]): string {
+  const key = labels.length === 1 ? labelValue(labels[0] ?? '') : labels.map(labelValue).join(SEPARATOR);
+  return series.has(key) || series.size < SERIES_MAX ? key : otherKey(labels.length);
+}
+
+function otherKey(labels: number): string {
+  return new Array<string>(labels).fill(OTHER).join(SEPARATOR);
+}
+
+function labelValue(text: string): string {
+  const short = text.length > VALUE_MAX ? text.slice(0, VALUE_MAX) : text;
+  return short.includes(SEPARATOR) ? short.replaceAll(SEPARATOR, '?') : short;
+}
+
+function sum(known: Value | undefined, more: Value): Value {
+  if (typeof more === 'number') return typeof known === 'number' ? known + more : more;
+  if (!Array.isArray(known) || known.length !== more.length) return [...more];
+  return known.map((one, n) => one + (more[n] ?? 0));
+}

@@ -1,0 +1,269 @@
+/**
+ * One stream made of several engines' answers. The first one's events pass unchanged, but only complete: a partial
+ * event was never sent, so the next engine's answer can follow. Of later engines only text, finish and usage are used:
+ * the client sees one id, one role, one `[DONE]`.
+ */
+import { encodeUtf8, sameBytes } from '../bytes.ts';
+import { type SseEvent, SseSplitter, sseFields } from '../sse.ts';
+import { isObject } from '../usage.ts';
+import { type CompletionChunk, readChunk } from './chunk.ts';
+import type { ContinuableKind, ContinuationPlan } from './plan.ts';
+
+/** Maximum text that is kept of an answer; a longer answer cannot be continued. */
+export const SPLICED_TEXT_MAX_CHARS = 512 * 1024;
+
+/** An event longer than this is passed on in pieces, and no node can continue after it. */
+const HELD_MAX_BYTES = 256 * 1024;
+
+const LF = 0x0a;
+const DONE = encodeUtf8('[DONE]');
+const DONE_EVENT = encodeUtf8('data: [DONE]\n\n');
+const LINE_FEED = Uint8Array.of(LF);
+
+/** Fields that stay the same on every node. */
+const HEAD = ['id', 'object', 'created', 'model', 'system_fingerprint', 'service_tier'] as const;
+
+type Event = Record<string, unknown>;
+
+export class SplicedStream {
+  readonly #kind: ContinuableKind;
+  readonly #wantsUsage: boolean;
+  #splitter = new SseSplitter(2 * HELD_MAX_BYTES);
+  /** The first engine's answer; false from the first continuation on. */
+  #first = true;
+  /** Pass everything unparsed from now on. */
+  #verbatim = false;
+  #head: Event | undefined;
+  #roleSaid = false;
+  #pieces: string[] = [];
+  #chars = 0;
+  #events = 0;
+  #finish: string | undefined;
+  #usageSaid = false;
+  #done = false;
+  #obstacle: string | undefined;
+  #fault: string | undefined;
+  #withheld: Uint8Array | undefined;
+  /** Tokens that the previous engines generated. */
+  #before = 0;
+
+  constructor({ kind, wantsUsage }: Pick<ContinuationPlan, 'kind' | 'wantsUsage'>) {
+    this.#kind = kind;
+    this.#wantsUsage = wantsUsage;
+  }
+
+  /** The text that the client has. */
+  get text(): string {
+    if (this.#pieces.length > 1) this.#pieces = [this.#pieces.join('')];
+    return this.#pieces[0] ?? '';
+  }
+
+  /** `push` returns complete events. */
+  get readsEvents(): boolean {
+    return !this.#verbatim;
+  }
+
+  get textChars(): number {
+    return this.#chars;
+  }
+
+  /** Events with text: at least this many tokens were generated. */
+  get textEvents(): number {
+    return this.#events;
+  }
+
+  /** The stream is complete; further data changes nothing. */
+  get done(): boolean {
+    return this.#done;
+  }
+
+  /** All of the answer's text is here. */
+  get finished(): boolean {
+    return this.#finish !== undefined;
+  }
+
+  /** Why no node could continue after a break now. */
+  get obstacle(): string | undefined {
+    if (this.#obstacle !== undefined) return this.#obstacle;
+    const { text } = this;
+    if (text.endsWith('\ufffd') || !text.isWellFormed()) return 'it broke off inside a character';
+    return undefined;
+  }
+
+  /** Why this engine's answer must not be read further; treated like a break. */
+  get fault(): string | undefined {
+    return this.#fault;
+  }
+
+  /** The event in which the engine reported the fault; passed on if no node continues. */
+  get withheld(): Uint8Array | undefined {
+    return this.#withheld;
+  }
+
+  /** From now on no node may continue. */
+  forbid(why: string): void {
+    this.#obstacle ??= why;
+    if (this.#first) this.#pieces = [];
+  }
+
+  /** The part of a chunk that may be sent, in order. May set `fault`. */
+  push(chunk: Uint8Array): Uint8Array[] {
+    if (this.#verbatim) return [chunk];
+    const out: Uint8Array[] = [];
+    for (let from = 0; from < chunk.length; from += HELD_MAX_BYTES) {
+      this.#push(chunk.subarray(from, from + HELD_MAX_BYTES), out);
+    }
+    return out;
+  }
+
+  #push(chunk: Uint8Array, out: Uint8Array[]): void {
+    if (this.#fault !== undefined) return;
+    if (this.#verbatim) return void out.push(chunk);
+    // The event was sent with its CR; this is the rest of its line end.
+    if (this.#first && chunk[0] === LF && this.#splitter.endedWithCr) out.push(LINE_FEED);
+    this.#splitter.push(chunk, (event) => {
+      const passed = this.#fault === undefined ? this.#event(event) : undefined;
+      if (passed !== undefined) out.push(passed);
+    });
+    if (this.#fault !== undefined) return;
+    const tooLong = this.#splitter.pendingBytes > HELD_MAX_BYTES;
+    if (tooLong && !this.#first) this.#fault = 'an event is too long';
+    if (tooLong) this.forbid('an event is too long');
+    if (!this.#first || this.#obstacle === undefined) return;
+    this.#verbatim = true;
+    if (this.#splitter.pendingBytes > 0) out.push(this.#splitter.pending.slice());
+  }
+
+  #event(event: SseEvent): Uint8Array | undefined {
+    const { data } = sseFields(event);
+    if (this.#done) return this.#first ? event.bytes : undefined;
+    if (data === undefined) return event.bytes;
+    if (sameBytes(data, DONE)) {
+      this.#done = true;
+      return this.#first ? event.bytes : DONE_EVENT;
+    }
+    const reading = readChunk(this.#kind, data);
+    switch (reading.kind) {
+      case 'chunk':
+        return this.#first ? this.#take(reading.chunk, event.bytes) : this.#adapt(reading.chunk);
+      case 'error':
+        return this.#onError(reading.error.isEngines, event.bytes);
+      case 'odd':
+        return this.#onOdd(reading.why, event.bytes);
+    }
+  }
+
+  #onError(isEngines: boolean, bytes: Uint8Array): Uint8Array | undefined {
+    if (!isEngines) {
+      this.forbid('the engine refused it');
+      return bytes;
+    }
+    this.#fault = 'the engine told of an error of its own';
+    this.#withheld = bytes.slice();
+    return undefined;
+  }
+
+  #onOdd(why: string, bytes: Uint8Array): Uint8Array | undefined {
+    if (!this.#first) {
+      this.#fault = why;
+      return undefined;
+    }
+    this.forbid(why);
+    return bytes;
+  }
+
+  #take(chunk: CompletionChunk, bytes: Uint8Array): Uint8Array {
+    this.#head ??= headOf(chunk.object);
+    this.#note(chunk);
+    return bytes;
+  }
+
+  #note({ text, role, finish, usage, choice }: CompletionChunk): void {
+    if (role) this.#roleSaid = true;
+    if (finish !== undefined) this.#finish = finish;
+    if (usage !== undefined && choice === undefined) this.#usageSaid = true;
+    if (text === '') return;
+    this.#events++;
+    this.#chars += text.length;
+    if (this.#chars > SPLICED_TEXT_MAX_CHARS) this.forbid('its answer is too long');
+    if (this.#obstacle === undefined) this.#pieces.push(text);
+  }
+
+  /** A chunk of a later engine, in the form of the first one. */
+  #adapt(chunk: CompletionChunk): Uint8Array | undefined {
+    const { object, text, role, finish, choice } = chunk;
+    const head = this.#head ?? headOf(object);
+    if (object.model !== undefined && head.model !== undefined && object.model !== head.model) {
+      this.#fault = 'the engine that went on serves another model';
+      return undefined;
+    }
+    const repeated = this.#roleSaid || !role;
+    if (choice !== undefined && text === '' && finish === undefined && repeated) return undefined;
+    if (choice === undefined && (!this.#wantsUsage || chunk.usage === undefined)) return undefined;
+    const adapted: Event = { ...object, ...head };
+    if (choice !== undefined && role && repeated) adapted.choices = [{ ...choice, delta: { content: text } }];
+    if (chunk.usage !== undefined) adapted.usage = this.#sum(chunk.usage);
+    this.#head = head;
+    this.#note(chunk);
+    return eventOf(adapted);
+  }
+
+  /** The text so far was part of this engine's prompt, and perhaps of its cache hits. */
+  #sum(usage: Readonly<Record<string, unknown>>): Event {
+    if (this.#before === 0) return { ...usage };
+    const prompt = Math.max(0, countOf(usage.prompt_tokens) - this.#before);
+    const completion = countOf(usage.completion_tokens) + this.#before;
+    const details = usage.prompt_tokens_details;
+    const cached = isObject(details) ? Math.min(countOf(details.cached_tokens), prompt) : 0;
+    return {
+      ...usage,
+      ...(isObject(details) && { prompt_tokens_details: { ...details, cached_tokens: cached } }),
+      prompt_tokens: prompt,
+      completion_tokens: completion,
+      total_tokens: prompt + completion,
+      otela_estimated: true,
+    };
+  }
+
+  /** The next engine's answer follows. @param before tokens that the client has so far, if known */
+  continueWith(before: number): void {
+    this.#first = false;
+    this.#splitter = new SseSplitter(2 * HELD_MAX_BYTES);
+    this.#fault = undefined;
+    this.#withheld = undefined;
+    this.#before = before;
+  }
+
+  /**
+   * The missing end of a broken stream whose text is complete. @param prompt tokens of the prompt, @param completion of
+   * the answer; both are estimates
+   */
+  ending(prompt: number, completion: number): Uint8Array[] {
+    const out: Uint8Array[] = [];
+    const head = this.#head ?? {};
+    if (this.#finish === undefined) {
+      const nothing = this.#kind === 'chat' ? { delta: {} } : { text: '' };
+      out.push(eventOf({ ...head, choices: [{ index: 0, ...nothing, logprobs: null, finish_reason: 'length' }] }));
+      this.#finish = 'length';
+    }
+    if (this.#wantsUsage && !this.#usageSaid) {
+      const counts = { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
+      out.push(eventOf({ ...head, choices: [], usage: { ...counts, otela_estimated: true } }));
+    }
+    this.#done = true;
+    out.push(DONE_EVENT);
+    return out;
+  }
+}
+
+function headOf(object: Readonly<Record<string, unknown>>): Event {
+  return Object.fromEntries(HEAD.flatMap((key) => (object[key] === undefined ? [] : [[key, object[key]]])));
+}
+
+function eventOf(object: Event): Uint8Array {
+  return encodeUtf8(`data: ${JSON.stringify(object)}\n\n`);
+}
+
+function countOf(value: unknown): number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : 0;
+}

@@ -1,0 +1,15 @@
+import type { RequestRecorder } from './host.ts';
+
+function ignore(): void {}
+
+/** Discards all records. */
+export const NULL_RECORDER: RequestRecorder = {
+  queueEntered: () => ignore,
+  attempt: ignore,
+  responseStarted: ignore,
+  refused: ignore,
+  refusedLate: ignore,
+  responseBroke: ignore,
+  clientDisconnected: ignore,
+  responseEnded: ignore,
+};

@@ -1,0 +1,53 @@
+import type { StartTimer } from '../collections/timer.ts';
+
+/**
+ * Detects that a stream is silent, with one timer per interval instead of one per token. A wait that spans a whole
+ * interval is a silence, so it is noticed after one to two intervals.
+ */
+export class SilenceDetector {
+  readonly #intervalMs: number;
+  readonly #after: StartTimer;
+  #stop: (() => void) | undefined;
+  /** The current wait; undefined: none. */
+  #waiting: { notice(isSilent: boolean): void; outlastedOne: boolean } | undefined;
+
+  constructor(intervalMs: number, after: StartTimer) {
+    this.#intervalMs = intervalMs;
+    this.#after = after;
+  }
+
+  /**
+   * Resolves to false when `work` settles, to true if it has not settled and the stream is silent. One wait at a time.
+   */
+  outlasts(work: Promise<unknown>): Promise<boolean> {
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const waiting = { notice: resolve, outlastedOne: false };
+    this.#waiting = waiting;
+    const done = () => {
+      if (this.#waiting === waiting) this.#waiting = undefined;
+      resolve(false);
+    };
+    work.then(done, done);
+    this.#stop ??= this.#after(this.#intervalMs, () => this.#ring());
+    return promise;
+  }
+
+  #ring(): void {
+    this.#stop = undefined;
+    const waiting = this.#waiting;
+    if (waiting === undefined) return;
+    if (waiting.outlastedOne) {
+      this.#waiting = undefined;
+      return waiting.notice(true);
+    }
+    waiting.outlastedOne = true;
+    this.#stop = this.#after(this.#intervalMs, () => this.#ring());
+  }
+
+  /** There is no current wait. */
+  end(): void {
+    this.#stop?.();
+    this.#stop = undefined;
+    this.#waiting = undefined;
+  }
+}

@@ -1,0 +1,101 @@
+import type { RegistryEntry } from '../lattice/node.ts';
+import { LOADS_MS, modelLoadsText } from './model-loads.ts';
+import {
+  dependsOnTime,
+  matchesFilter,
+  publicEntry,
+  type RegistryFilter,
+  type RegistryViewName,
+  registryView,
+  type ViewedNodes,
+} from './registry-view.ts';
+
+/** Proxies close silent connections. */
+const PING_MS = 15_000;
+
+/** If the filter asks for time left, the result changes without the registry, so it is recomputed this often. */
+const TIMED_MS = 1_000;
+
+interface RegistryNow {
+  /** Changes with everything below. */
+  tag: string;
+  nodes: ViewedNodes;
+}
+
+/** Reports what changed in a view since it was last asked. */
+export class RegistryChanges {
+  readonly #view: () => RegistryNow;
+  readonly #name: RegistryViewName;
+  readonly #filter: RegistryFilter;
+  #tag: string | undefined;
+  #saidAt = 0;
+  #lookedAt = 0;
+  #list = '';
+  readonly #withLoads: boolean;
+  #loads = '[]';
+  /** Loads are read at most this often, whether or not they changed. */
+  #loadsLookedAt = Number.NEGATIVE_INFINITY;
+  readonly #shown = new Map<string, RegistryEntry>();
+
+  /** `withLoads`: also send the load of each model's engines, as `load` events. */
+  constructor(view: () => RegistryNow, name: RegistryViewName, filter: RegistryFilter, withLoads = false) {
+    this.#withLoads = withLoads;
+    this.#view = view;
+    this.#name = name;
+    this.#filter = filter;
+  }
+
+  /** Events to send now; '' if there are none. `now` in milliseconds since the epoch. */
+  since(now: number): string {
+    const { tag } = this.#view();
+    const due = dependsOnTime(this.#filter) && now - this.#lookedAt >= TIMED_MS;
+    const changes = this.#tag === tag && !due ? '' : this.#changes(now);
+    this.#tag = tag;
+    const said = changes + this.#loadsNow(now);
+    const news = said === '' && now - this.#saidAt >= PING_MS ? ': ping\n\n' : said;
+    if (news !== '') this.#saidAt = now;
+    return news;
+  }
+
+  #loadsNow(now: number): string {
+    if (!this.#withLoads || now - this.#loadsLookedAt < LOADS_MS) return '';
+    this.#loadsLookedAt = now;
+    const { nodes, tag } = this.#view();
+    const loads = modelLoadsText(nodes, now);
+    if (loads === this.#loads) return '';
+    this.#loads = loads;
+    return event('load', `{"object":"list","data":${loads}}`, tag);
+  }
+
+  #changes(now: number): string {
+    this.#lookedAt = now;
+    if (this.#tag !== undefined && this.#name === 'nodes') return this.#nodes(now);
+    const { nodes, tag } = this.#view();
+    const list = JSON.stringify(registryView(this.#name, nodes, this.#filter, now));
+    if (list === this.#list) return '';
+    if (this.#name === 'nodes') this.#nodes(now);
+    else this.#list = list;
+    return event('snapshot', list, tag);
+  }
+
+  #nodes(now: number): string {
+    const { nodes, tag } = this.#view();
+    let news = '';
+    for (const entry of nodes.entries()) {
+      if (this.#shown.get(entry.session) === entry || !matchesFilter(entry, this.#filter, now)) continue;
+      this.#shown.set(entry.session, entry);
+      news += event('node', JSON.stringify(publicEntry(entry)), tag);
+    }
+    for (const session of this.#shown.keys()) {
+      const entry = nodes.get(session);
+      if (entry !== undefined && matchesFilter(entry, this.#filter, now)) continue;
+      this.#shown.delete(session);
+      news += event('gone', JSON.stringify({ session }), tag);
+    }
+    return news;
+  }
+}
+
+function event(name: string, data: string, id: string): string {
+  return `event: ${name}\nid: ${id}\ndata: ${data}\n\n`;
+}

@@ -1,0 +1,41 @@
+import type { RegistryEntry, ServedModel } from '../lattice/node.ts';
+import type { ModelNodes } from './nodes.ts';
+
+/**
+ * Sessions that serve `model` in another revision or quantization than `first`; their tokens would not continue the
+ * answer of `first`. If neither node publishes it, they count as equal.
+ */
+export function* incompatibleSessions(
+  nodes: ModelNodes | undefined,
+  model: string,
+  first: ServedModel | undefined,
+): Iterable<string> {
+  if (nodes === undefined) return;
+  for (const list of [nodes.ready, nodes.suspected]) {
+    for (const entry of list) if (!isAlike(entry, model, first)) yield entry.session;
+  }
+}
+
+/**
+ * True if a known node, including one that left, serves or served `model` as `first` does, among those that `may`
+ * allows.
+ */
+export function hasCompatible(
+  nodes: ModelNodes | undefined,
+  model: string,
+  first: ServedModel | undefined,
+  may: (entry: RegistryEntry) => boolean,
+): boolean {
+  return nodes?.all.some((entry) => isAlike(entry, model, first) && may(entry)) ?? false;
+}
+
+function isAlike({ models }: RegistryEntry, model: string, first: ServedModel | undefined): boolean {
+  const served = models.find(({ id }) => id === model);
+  return served?.revision === first?.revision && served?.quantization === first?.quantization;
+}
+
+/** What every node that continues the answer must have besides, as a part of a scope's name. */
+export function compatibilityScope(first: ServedModel | undefined): string {
+  const { revision, quantization } = first ?? {};
+  return revision === undefined && quantization === undefined ? '' : ` ${JSON.stringify([revision, quantization])}`;
+}

@@ -1,0 +1,37 @@
+import type { Color, Paint } from './paint.ts';
+
+/** The result of one check of this machine. */
+export interface CheckResult {
+  what: string;
+  /** `checkWarning`: it works, but probably not as intended. */
+  verdict: 'good' | 'odd' | 'bad';
+  found: string;
+  /** What to do about it; absent if nothing needs to be done. */
+  fix?: string;
+}
+
+export const checkPassed = (what: string, found: string): CheckResult => ({ what, verdict: 'good', found });
+export const checkWarning = (what: string, found: string, fix: string): CheckResult => ({
+  what,
+  verdict: 'odd',
+  found,
+  fix,
+});
+export const checkFailed = (what: string, found: string, fix: string): CheckResult => ({
+  what,
+  verdict: 'bad',
+  found,
+  fix,
+});
+
+const MARKS = {
+  good: ['green', 'ok '],
+  odd: ['yellow', 'odd'],
+  bad: ['red', 'BAD'],
+} as const satisfies Record<CheckResult['verdict'], readonly [Color, string]>;
+
+/** For people: one line, and another for the fix. */
+export function checkText({ what, verdict, found, fix }: CheckResult, paint: Paint): string {
+  const [colour, mark] = MARKS[verdict];
+  return `${paint(colour, mark)}  ${what}: ${found}${fix === undefined ? '' : `\n       → ${fix}`}`;
+}

@@ -1,0 +1,59 @@
+/**
+ * Interval of a process's turns if it runs on time. Shorter than the 100 ms after which Linux gives a throttled group
+ * its next share.
+ */
+export const TURN_MS = 25;
+
+/** A longer turn came late. Twice the interval, so that the rounding of timers does not look like a starved machine. */
+const LATE_MS = 2 * TURN_MS;
+
+/**
+ * However late its turns come, a process waits at most this many times longer, so that a dead peer is always detected.
+ */
+export const SLOWDOWN_MAX = 20;
+
+/**
+ * A clock for deadlines. It counts the turns that a process had: a late turn counts as one turn, not as the time that
+ * it took. A process that was kept from running (a starved or paused machine, a long computation) has not read its
+ * sockets meanwhile, so that time says nothing about its peers. While turns come on time this clock shows the same
+ * milliseconds as the underlying clock. (The local health of Lifeguard, arXiv:1707.00788, without its steps.)
+ *
+ * Never use it for dates, rates or measurements: on a starved machine it is slow on purpose.
+ */
+export class TurnClock {
+  #lastAt: number;
+  #now: number;
+  #lateAt = Number.NEGATIVE_INFINITY;
+
+  /** `at`, here and below: milliseconds of a monotonic clock. */
+  constructor(at: number) {
+    this.#lastAt = at;
+    this.#now = at;
+  }
+
+  /** The process has a turn. */
+  turn(at: number): void {
+    const took = at - this.#lastAt;
+    const late = took > LATE_MS;
+    this.#now += late ? Math.max(TURN_MS, took / SLOWDOWN_MAX) : took;
+    this.#lastAt = at;
+    if (late) this.#lateAt = at;
+  }
+
+  /** A turn has just come late: the expected data may be unread in this process. */
+  isLate(at: number): boolean {
+    return at - this.#lateAt < TURN_MS;
+  }
+
+  /** No turns were counted for a while, because nothing was waited for. All of that time counts. */
+  resume(at: number): void {
+    this.#now += at - this.#lastAt;
+    this.#lastAt = at;
+  }
+
+  /** The time between turns. */
+  now(at: number): number {
+    const took = at - this.#lastAt;
+    return this.#now + Math.max(Math.min(took, TURN_MS), took / SLOWDOWN_MAX);
+  }
+}

@@ -1,0 +1,116 @@
+import type { StartTimer } from '../collections/timer.ts';
+import type { AdaptiveTimeout } from './adaptive-timeout.ts';
+import { TURN_MS, TurnClock } from './turn-clock.ts';
+
+/** Turns are counted until the clock has not been read for this many of them, so that an idle process is not woken. */
+const IDLE_TURNS = 40;
+
+export interface WaitClockHost {
+  /** Milliseconds of a monotonic clock. */
+  now(): number;
+  after: StartTimer;
+  /**
+   * Calls back every `ms` until the returned function is called, and keeps no process alive. Undefined on a host that
+   * runs this code only while a request is handled: there all time counts, because turns cannot be counted.
+   */
+  every: StartTimer | undefined;
+}
+
+/** The reason in the signal of an operation that got no answer in time. */
+export class NoAnswerError extends Error {
+  override readonly name = 'TimeoutError';
+}
+
+/**
+ * The one owner of how long a process waits: deadlines are set and checked with `now`, and timers that end a wait are
+ * set with `after`.
+ */
+export class WaitClock {
+  readonly #host: WaitClockHost;
+  readonly #clock: TurnClock;
+  #stop: (() => void) | undefined;
+  #idleTurns = 0;
+  /** Running timers. */
+  #waits = 0;
+
+  constructor(host: WaitClockHost) {
+    this.#host = host;
+    this.#clock = new TurnClock(host.now());
+  }
+
+  /** Milliseconds during which this process had its turns. Equal to the host's clock while turns come on time. */
+  now(): number {
+    if (this.#host.every === undefined) return this.#host.now();
+    this.#idleTurns = 0;
+    this.#begin(this.#host.every);
+    return this.#clock.now(this.#host.now());
+  }
+
+  #begin(every: StartTimer): void {
+    if (this.#stop !== undefined) return;
+    this.#clock.resume(this.#host.now());
+    this.#stop = every(TURN_MS, () => {
+      this.#clock.turn(this.#host.now());
+      if (++this.#idleTurns < IDLE_TURNS || this.#waits > 0) return;
+      this.#stop?.();
+      this.#stop = undefined;
+    });
+  }
+
+  /**
+   * Calls back once `ms` have passed on this clock. Timers run before sockets, so the first late turn does not call
+   * back: the answer may be in a buffer of this process.
+   */
+  readonly after: StartTimer = (ms, ring) => {
+    const { after, every } = this.#host;
+    if (every === undefined) return after(ms, ring);
+    const due = this.now() + ms;
+    let excused = false;
+    let isOver = false;
+    let cancel = () => {};
+    this.#waits++;
+    const arm = (left: number) => {
+      cancel = after(left, () => {
+        const at = this.#host.now();
+        this.#clock.turn(at);
+        const more = due - this.#clock.now(at);
+        if (more > 0) return arm(more);
+        if (this.#clock.isLate(at) && !excused) {
+          excused = true;
+          return arm(TURN_MS);
+        }
+        over();
+        ring();
+      });
+    };
+    const over = () => {
+      if (isOver) return;
+      isOver = true;
+      cancel();
+      this.#waits--;
+    };
+    arm(ms);
+    return over;
+  };
+
+  /**
+   * Asks a peer by `ask`, whose signal ends the question where no answer comes in time, and learns how long it took.
+   * @throws NoAnswerError, or what `ask` throws
+   */
+  async call<T>(wait: AdaptiveTimeout, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const { ms } = wait;
+    const late = new AbortController();
+    const askedAt = this.now();
+    const stop = this.after(ms, () => {
+      wait.expired();
+      late.abort(new NoAnswerError(`no answer within ${Math.round(ms)} ms`));
+    });
+    try {
+      const answer = await ask(late.signal);
+      wait.answered(this.now() - askedAt);
+      return answer;
+    } finally {
+      stop();
+    }
+  }
+}

@@ -1,0 +1,87 @@
+import type { AttemptFailure, AttemptHead, AttemptResult, CompleteResult } from './attempt.ts';
+import type { ResponseBody } from './response-body.ts';
+
+/** An answer that has this many bytes and no end is treated as a stream. */
+const LARGE_BYTES = 64 * 1024;
+
+/** What is known about an answer when its head has arrived. */
+export interface ResponseHead {
+  kind: 'head';
+  status: number;
+  head: AttemptHead;
+}
+
+/**
+ * The caller that waits for an attempt's result. It is told once. What follows is the rest of the answer, or the reason
+ * why there is none.
+ */
+export class AttemptResultListener {
+  #tell: ((result: AttemptResult) => void) | undefined;
+  #inform: ((result: CompleteResult) => void) | undefined;
+  #large: (() => void) | undefined;
+  #begun: ((known: ResponseHead) => boolean) | undefined;
+  #told = false;
+  /**
+   * The attempt came as a call, which cannot see the caller disconnect. It is cancelled at this time unless a caller
+   * attends to it.
+   */
+  #attendBy: number | undefined;
+
+  get told(): boolean {
+    return this.#told;
+  }
+
+  /** `tell` receives the result. The caller's disconnect is noticed. */
+  attend(tell: (result: AttemptResult) => void): void {
+    this.#attendBy = undefined;
+    this.#tell = tell;
+  }
+
+  /**
+   * `tell` receives a complete answer or a failure. `large` is called as soon as the answer turns out not to be small.
+   * `begun` is called with an answer whose first data has arrived, until it returns true.
+   */
+  inform(tell: (result: CompleteResult) => void, large: () => void, begun?: (known: ResponseHead) => boolean): void {
+    this.#inform = tell;
+    this.#large = large;
+    this.#begun = begun;
+  }
+
+  /** Holds the result for a caller that attends before this time. */
+  hold(attendBy: number): void {
+    this.#inform = undefined;
+    this.#large = undefined;
+    this.#begun = undefined;
+    this.#attendBy = attendBy;
+  }
+
+  /** No reader attended in time. */
+  isGone(now: number): boolean {
+    return this.#attendBy !== undefined && now >= this.#attendBy;
+  }
+
+  /** The head has arrived, and `buffered` bytes of the answer. */
+  answered(known: () => ResponseHead, answer: ResponseBody, buffered: number): void {
+    if (this.#told) return;
+    if (this.#tell !== undefined) {
+      this.#told = true;
+      this.#tell({ ...known(), whole: answer.takeWhole() });
+      return;
+    }
+    if (this.#inform === undefined) return;
+    const whole = answer.takeWhole();
+    if (whole === undefined) {
+      if (buffered > 0 && this.#begun?.(known())) this.#told = true;
+      else if (buffered >= LARGE_BYTES) this.#large?.();
+      return;
+    }
+    this.#told = true;
+    this.#inform({ ...known(), whole });
+  }
+
+  failed(code: AttemptFailure, message: string): void {
+    if (this.#told) return;
+    this.#told = true;
+    (this.#tell ?? this.#inform)?.({ kind: 'failure', code, message });
+  }
+}

@@ -1,0 +1,20 @@
+/** Upper bound of one attempt's duration, by its caller's proof. A node's report above it is cut to it. */
+import type { ReportedTimings } from '../wire/usage.ts';
+import type { AttemptCourse } from './usage-record.ts';
+
+type Timings = Pick<AttemptCourse, 'status' | 'firstMs' | 'totalMs'>;
+
+const UNKNOWN: Timings = { status: null, firstMs: null, totalMs: null };
+
+/**
+ * @param ageMs since the attempt was opened, by the caller's clock. Negative if that clock was set back; then no time
+ * is trusted.
+ * @returns `over`: the node reported a longer time
+ */
+export function clampToAge(reported: ReportedTimings | undefined, ageMs: number): { timings: Timings; over: boolean } {
+  if (reported === undefined) return { timings: UNKNOWN, over: false };
+  const { status, firstMs, totalMs } = reported;
+  if (ageMs < 0) return { timings: { ...UNKNOWN, status }, over: false };
+  const timings = { status, firstMs: Math.min(firstMs, ageMs), totalMs: Math.min(totalMs, ageMs) };
+  return { timings, over: totalMs > ageMs };
+}

@@ -1,0 +1,133 @@
+import { WireError } from './error.ts';
+import { STREAM_WINDOW_BYTES, STREAM_WINDOW_MAX_BYTES } from './limits.ts';
+import type { WindowPool } from './window-pool.ts';
+
+/**
+ * One direction of a stream at its receiver: which bytes arrived, how many the next hop took, and how many more the
+ * sender may send. Holds no bytes.
+ */
+export class InboundStream {
+  #received: number;
+  #consumed: number;
+  #limit: number;
+  #window: number;
+  /** `consumed` at the last growth of the window. */
+  #grownAt: number;
+  #length: number | undefined;
+  /** Buffered bytes that arrived over a previous socket. The current socket gets no credit for them. */
+  #foreign = 0;
+
+  constructor(options: { offset?: number } = {}) {
+    const offset = options.offset ?? 0;
+    this.#received = offset;
+    this.#consumed = offset;
+    this.#grownAt = offset;
+    this.#window = STREAM_WINDOW_BYTES;
+    this.#limit = offset + this.#window;
+  }
+
+  get received(): number {
+    return this.#received;
+  }
+
+  get consumed(): number {
+    return this.#consumed;
+  }
+
+  /** Bytes that arrived and were not passed on yet. */
+  get buffered(): number {
+    return this.#received - this.#consumed;
+  }
+
+  get complete(): boolean {
+    return this.#length === this.#received;
+  }
+
+  /**
+   * Accepts DATA at `offset`. Returns the part that is new, because a resumed sender may repeat some.
+   * @throws WireError bad_offset for a gap or bytes after the end, over_credit for more than was granted
+   */
+  accept(offset: number, bytes: Uint8Array): Uint8Array {
+    const end = offset + bytes.length;
+    if (offset > this.#received) throw new WireError('bad_offset', `byte ${offset} after ${this.#received}`);
+    if (end > this.#limit) throw new WireError('over_credit', `byte ${end}, granted up to ${this.#limit}`);
+    if (this.#length !== undefined && end > this.#length) throw new WireError('bad_offset', 'bytes after the end');
+    if (end <= this.#received) return bytes.subarray(0, 0);
+    const fresh = bytes.subarray(this.#received - offset);
+    this.#received = end;
+    return fresh;
+  }
+
+  /** END: the body has `length` bytes. All of them must have arrived: END never overtakes DATA. */
+  end(length: number): void {
+    if (length !== this.#received) throw new WireError('bad_offset', `end at ${length}, have ${this.#received}`);
+    this.#length = length;
+  }
+
+  /** The next hop took `bytes`, or they were discarded. Returns for how many of them the current socket gets credit. */
+  consume(bytes: number): number {
+    const taken = Math.min(bytes, this.buffered);
+    const foreign = Math.min(this.#foreign, taken);
+    this.#consumed += taken;
+    this.#foreign -= foreign;
+    return taken - foreign;
+  }
+
+  /**
+   * The socket is given up, but may survive. It gets credit for its buffered bytes now, and none when they are
+   * consumed. Returns for how many bytes it gets credit.
+   */
+  disown(): number {
+    const own = this.buffered - this.#foreign;
+    this.#foreign = this.buffered;
+    return own;
+  }
+
+  /**
+   * Discards the buffered bytes; the sender will be asked to resend them. Returns for how many of them the socket gets
+   * credit.
+   */
+  drop(): number {
+    const own = this.buffered - this.#foreign;
+    this.#received = this.#consumed;
+    this.#foreign = 0;
+    this.#length = undefined;
+    return own;
+  }
+
+  /**
+   * The stream is claimed again: the sender starts with a fresh window after the bytes that are here. Call `shrink`
+   * with the old socket's pool first. `sameSocket`: the claim came over the same socket, which still gets credit for
+   * the buffered bytes.
+   */
+  resume(sameSocket = false): void {
+    if (!sameSocket) this.#foreign = this.buffered;
+    this.#window = STREAM_WINDOW_BYTES;
+    this.#grownAt = this.#consumed;
+    this.#limit = this.#received + STREAM_WINDOW_BYTES;
+  }
+
+  /**
+   * The credit to send now, or undefined while it would be less than half of the initial window. Waiting for half of a
+   * grown window would be too late: over a long path a fast sender may send nothing until the credit arrives. The
+   * window doubles if the reader has drained a whole window and waits, because then the window, not the reader, limits
+   * the sender. Growth is taken from `pool`.
+   */
+  credit(pool: WindowPool): { consumed: number; window: number } | undefined {
+    if (this.#length !== undefined) return undefined;
+    if (this.buffered === 0 && this.#consumed - this.#grownAt >= this.#window) {
+      this.#window += pool.take(Math.min(this.#window, STREAM_WINDOW_MAX_BYTES - this.#window));
+      this.#grownAt = this.#consumed;
+    }
+    const limit = this.#consumed + this.#window;
+    if (limit - this.#limit < STREAM_WINDOW_BYTES / 2) return undefined;
+    this.#limit = limit;
+    return { consumed: this.#consumed, window: this.#window };
+  }
+
+  /** Returns the window's growth to the pool, because the stream is over or its reader stalls. */
+  shrink(pool: WindowPool): void {
+    pool.give(this.#window - STREAM_WINDOW_BYTES);
+    this.#window = STREAM_WINDOW_BYTES;
+  }
+}

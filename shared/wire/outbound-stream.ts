@@ -1,0 +1,197 @@
+import { copyView } from './copy-view.ts';
+import { WireError } from './error.ts';
+import { RETAINED_TAIL_BYTES, STREAM_WINDOW_BYTES } from './limits.ts';
+
+const EMPTY = new Uint8Array(0);
+
+/** Pieces up to this size are gathered in slabs. */
+const SMALL_BYTES = 2 * 1024;
+const SLAB_BYTES = 8 * 1024;
+
+/**
+ * One direction of a stream at its sender. Bytes have absolute offsets. They are kept until the peer has passed them
+ * on, and for `tail` bytes longer, so that a new socket or a new object can continue where the old one broke off.
+ *
+ *     released | tail | consumed … sent | pushed, not sent
+ *              base                      end
+ *
+ * Kept bytes ≤ tail + credit + bytes that the producer pushed ahead (it checks `room` first).
+ */
+export class OutboundStream {
+  readonly #tail: number;
+  #chunks: Uint8Array[] = [];
+  /** Chunks before this index are released. */
+  #first = 0;
+  /** Offset of the first kept byte. */
+  #base = 0;
+  #end = 0;
+  #sent = 0;
+  /** Position of `sent`: chunk index, and the offset at which that chunk begins. */
+  #cursor = 0;
+  #cursorStart = 0;
+  #consumed = 0;
+  #limit: number;
+  #ended = false;
+  /** Buffer that gathers small pieces. */
+  #slab = EMPTY;
+  #slabUsed = 0;
+
+  constructor(options: { tail?: number; offset?: number } = {}) {
+    const offset = options.offset ?? 0;
+    this.#tail = options.tail ?? RETAINED_TAIL_BYTES;
+    this.#base = offset;
+    this.#end = offset;
+    this.#sent = offset;
+    this.#cursorStart = offset;
+    this.#consumed = offset;
+    this.#limit = offset + STREAM_WINDOW_BYTES;
+  }
+
+  get sent(): number {
+    return this.#sent;
+  }
+
+  /** Bytes pushed so far; the length of the body after its end. */
+  get length(): number {
+    return this.#end;
+  }
+
+  get consumed(): number {
+    return this.#consumed;
+  }
+
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Everything was sent and nothing follows. */
+  get drained(): boolean {
+    return this.#ended && this.#sent === this.#end;
+  }
+
+  /** Bytes kept in memory. */
+  get kept(): number {
+    return this.#end - this.#base;
+  }
+
+  /** Bytes waiting to be sent. */
+  get unsent(): number {
+    return this.#end - this.#sent;
+  }
+
+  /** There is something to send and the peer has granted credit. */
+  get sendable(): boolean {
+    return this.#sent < this.#end && this.#sent < this.#limit;
+  }
+
+  push(bytes: Uint8Array): void {
+    if (this.#ended) throw new WireError('bad_state', 'bytes after the end of a body');
+    if (bytes.length === 0) return;
+    this.#end += bytes.length;
+    if (bytes.length <= SMALL_BYTES) this.#append(bytes);
+    else this.#chunks.push(copyView(bytes));
+  }
+
+  /**
+   * Small pieces are copied into one buffer. So all pieces between two sends become one frame, and a token does not
+   * keep the whole read buffer alive.
+   */
+  #append(bytes: Uint8Array): void {
+    const last = this.#chunks.length - 1;
+    if (this.#slabUsed + bytes.length > this.#slab.length) this.#renewSlab(bytes.length);
+    const open = this.#chunks[last];
+    this.#slab.set(bytes, this.#slabUsed);
+    const start = this.#slabUsed;
+    this.#slabUsed += bytes.length;
+    const extends_ = open !== undefined && last >= this.#first && open.buffer === this.#slab.buffer;
+    if (extends_ && open.byteOffset + open.length === start) {
+      this.#chunks[last] = this.#slab.subarray(open.byteOffset, this.#slabUsed);
+    } else {
+      this.#chunks.push(this.#slab.subarray(start, this.#slabUsed));
+    }
+  }
+
+  /**
+   * The first slab is as large as its first piece, because most bodies are one piece. If more arrives, its content
+   * moves to a larger slab.
+   */
+  #renewSlab(bytes: number): void {
+    const last = this.#chunks.length - 1;
+    const open = this.#chunks[last];
+    const isFirst = this.#slab === EMPTY;
+    const begun = !isFirst && this.#slab.length < SLAB_BYTES && open?.buffer === this.#slab.buffer ? open : EMPTY;
+    this.#slab = new Uint8Array(isFirst ? bytes : SLAB_BYTES);
+    this.#slab.set(begun);
+    this.#slabUsed = begun.length;
+    if (begun !== EMPTY) this.#chunks[last] = this.#slab.subarray(0, begun.length);
+  }
+
+  finish(): void {
+    this.#ended = true;
+  }
+
+  /** The next bytes to send, from one chunk, at most `max`; undefined if there are none or no credit is left. */
+  take(max: number): { offset: number; bytes: Uint8Array } | undefined {
+    const room = Math.min(max, this.#limit - this.#sent);
+    if (room <= 0 || this.#sent === this.#end) return undefined;
+    let chunk = this.#chunks[this.#cursor];
+    while (chunk !== undefined && this.#cursorStart + chunk.length <= this.#sent) {
+      this.#cursorStart += chunk.length;
+      chunk = this.#chunks[++this.#cursor];
+    }
+    if (chunk === undefined) return undefined;
+    const from = this.#sent - this.#cursorStart;
+    const bytes = chunk.subarray(from, from + room);
+    const offset = this.#sent;
+    this.#sent += bytes.length;
+    return { offset, bytes };
+  }
+
+  /**
+   * The peer passed `consumed` bytes on and accepts `window` more. A claim about bytes that were never sent is a
+   * violation.
+   */
+  credit(consumed: number, window: number): void {
+    if (consumed > this.#sent) throw new WireError('bad_offset', `credit for byte ${consumed}, sent ${this.#sent}`);
+    if (consumed > this.#consumed) this.#consumed = consumed;
+    this.#limit = Math.max(this.#limit, consumed + window);
+    this.#release(this.#consumed - this.#tail);
+  }
+
+  /** The earliest offset `rewind` can go back to. */
+  get oldest(): number {
+    return this.#base;
+  }
+
+  /**
+   * Sends again from `offset`: the peer, or its successor, has no byte after it. Returns false if bytes after it are
+   * released already.
+   */
+  rewind(offset: number, window = STREAM_WINDOW_BYTES): boolean {
+    if (offset < this.#base || offset > this.#end) return false;
+    this.#sent = offset;
+    this.#cursor = this.#first;
+    this.#cursorStart = this.#base;
+    this.#consumed = Math.min(this.#consumed, offset);
+    this.#limit = offset + window;
+    return true;
+  }
+
+  #release(upTo: number): void {
+    let chunk = this.#chunks[this.#first];
+    while (chunk !== undefined && this.#base + chunk.length <= upTo) {
+      this.#chunks[this.#first] = EMPTY;
+      this.#base += chunk.length;
+      chunk = this.#chunks[++this.#first];
+    }
+    if (this.#cursor < this.#first) {
+      this.#cursor = this.#first;
+      this.#cursorStart = this.#base;
+    }
+    if (this.#first > 64 && this.#first * 2 > this.#chunks.length) {
+      this.#chunks.splice(0, this.#first);
+      this.#cursor -= this.#first;
+      this.#first = 0;
+    }
+  }
+}

@@ -1,4 +1,0 @@
-/** Copies a view that is to be stored. The view would keep its whole message alive, with other streams' megabytes. */
-export function owned(bytes: Uint8Array): Uint8Array {
-  return bytes.buffer.byteLength > 2 * bytes.length ? new Uint8Array(bytes) : bytes;
-}

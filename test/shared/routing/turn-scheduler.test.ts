@@ -1,0 +1,161 @@
+import { describe, expect, it } from 'vitest';
+import type { QueueItem } from '../../../shared/routing/fair-queue.ts';
+import { TURN_LEASE_MS, TURN_PROBE_MS, TurnScheduler } from '../../../shared/routing/turn-scheduler.ts';
+
+let made = 0;
+
+function place(more: Partial<QueueItem> = {}): QueueItem {
+  return { name: `t${++made}`, project: 'p', key: 'k', scope: 's', priority: 'interactive', weight: 1, ...more };
+}
+
+/** `count` wait since 0, each refused by node `n1`. */
+function waiting(count: number, more: Partial<QueueItem> = {}): TurnScheduler<QueueItem> {
+  const turns = new TurnScheduler<QueueItem>(1_000);
+  for (let n = 0; n < count; n++) turns.enter(place(more), ['n1'], 0);
+  return turns;
+}
+
+describe('turns', () => {
+  it('one is let try after a while, and no other before it is known what came of that', () => {
+    const turns = waiting(5);
+    expect(turns.due(0)).toEqual([]);
+    expect(turns.wakeAt).toBe(TURN_PROBE_MS);
+    expect(turns.due(TURN_PROBE_MS)).toHaveLength(1);
+    expect(turns.due(TURN_PROBE_MS + 1)).toEqual([]);
+  });
+
+  it('a try that finds nothing is the first again, and the next try is after a while', () => {
+    const turns = waiting(2);
+    const [first] = turns.due(TURN_PROBE_MS);
+    if (first === undefined) throw new Error('nobody');
+    turns.back(first.place, ['n1'], TURN_PROBE_MS + 50);
+    expect(turns.due(TURN_PROBE_MS + 51)).toEqual([]);
+    expect(turns.due(2 * TURN_PROBE_MS + 50)[0]?.place).toBe(first.place);
+  });
+
+  it('more and more are let try while nobody comes back', () => {
+    const turns = waiting(100);
+    let now = TURN_PROBE_MS;
+    const counts: number[] = [];
+    for (let n = 0; n < 5; n++) {
+      counts.push(turns.due(now).length);
+      now += TURN_LEASE_MS;
+    }
+    expect(counts).toEqual([1, 2, 4, 8, 16]);
+  });
+
+  it('tries that take a second to find nothing, as on a slow machine, are soon no successes any more', () => {
+    const turns = waiting(200);
+    const trying: { place: QueueItem; since: number }[] = [];
+    const atOnce: number[] = [];
+    for (let now = TURN_PROBE_MS; now < 30_000; now += 50) {
+      for (const { place, since } of trying.filter(({ since }) => now - since >= 1_000)) {
+        trying.splice(
+          trying.findIndex((one) => one.place === place && one.since === since),
+          1,
+        );
+        turns.back(place, ['n1'], now);
+      }
+      for (const turn of turns.due(now)) trying.push({ place: turn.place, since: now });
+      if (now > 10_000) atOnce.push(trying.length);
+    }
+    expect(Math.max(...atOnce)).toBe(1);
+  });
+
+  it('each end at a busy node is a turn for one who waits for it, at once', () => {
+    const turns = waiting(5);
+    turns.freed('n1', 2);
+    expect(turns.due(1)).toMatchObject([{ session: 'n1' }, { session: 'n1' }]);
+    turns.freed('elsewhere', 3);
+    expect(turns.due(2)).toEqual([]);
+    expect(turns.size).toBe(3);
+  });
+
+  it('ends that keep coming hold up no tries: nodes that came meanwhile are found as fast', () => {
+    const turns = waiting(500);
+    let untold = 0;
+    for (let now = 1; now <= TURN_PROBE_MS + 4 * TURN_LEASE_MS; now += 10) {
+      turns.freed('n1', 1);
+      untold += turns.due(now).filter(({ session }) => session === undefined).length;
+    }
+    expect(untold).toBeGreaterThanOrEqual(1 + 2 + 4 + 8);
+  });
+
+  it('who has a second turn before the first is over counts once', () => {
+    const turns = waiting(0);
+    const again = place();
+    turns.enter(again, ['n1'], 0);
+    expect(turns.due(TURN_PROBE_MS)).toHaveLength(1);
+    turns.enter(again, ['n1'], TURN_PROBE_MS + 1);
+    turns.freed('n1', 1);
+    expect(turns.due(TURN_PROBE_MS + 2)).toMatchObject([{ session: 'n1' }]);
+    turns.enter(place(), ['n1'], TURN_PROBE_MS + 3);
+    expect(turns.due(TURN_PROBE_MS + 4)).toMatchObject([{ session: undefined }]);
+  });
+
+  it('a place that was told of opens no window', () => {
+    const turns = waiting(50);
+    for (let n = 0; n < 10; n++) {
+      turns.freed('n1', 1);
+      turns.due(n);
+    }
+    turns.due(TURN_LEASE_MS + 20);
+    expect(turns.due(TURN_LEASE_MS + 21)).toEqual([]);
+  });
+
+  it('who finds no node does not hold up those who wait for others', () => {
+    const turns = new TurnScheduler<QueueItem>(10);
+    turns.enter(place({ scope: 'nobody', project: 'a' }), [], 0);
+    turns.enter(place({ scope: 'some', project: 'b' }), ['n2'], 0);
+    turns.freed('n2', 1);
+    expect(turns.due(1).map((turn) => turn.place.scope)).toEqual(['some']);
+  });
+
+  it('an end that nobody waits for is forgotten', () => {
+    const turns = waiting(1);
+    turns.due(TURN_PROBE_MS);
+    turns.freed('n1', 1);
+    turns.enter(place(), ['n1'], TURN_PROBE_MS);
+    expect(turns.due(TURN_PROBE_MS + 1)).toEqual([]);
+  });
+
+  it.each([1, 3])(
+    'a node that speaks of places and has none does not keep anybody from trying the others: %i wait',
+    (count) => {
+      const turns = waiting(count);
+      for (let now = 1; now < TURN_PROBE_MS; now += 10) {
+        turns.freed('n1', 1_000_000);
+        for (const { place, session } of turns.due(now)) {
+          expect(session).toBe('n1');
+          turns.back(place, ['n1'], now + 1);
+        }
+      }
+      expect(turns.due(TURN_PROBE_MS)).toMatchObject([{ session: undefined }]);
+      expect(turns.size).toBe(count - 1);
+    },
+  );
+
+  it('who names ever other nodes has no more tries for that', () => {
+    const turns = new TurnScheduler<QueueItem>(1_000);
+    for (let n = 0; n < 500; n++) turns.enter(place({ scope: `s${n}` }), [], 0);
+    const tries = turns.due(TURN_PROBE_MS);
+    expect(tries.length).toBeLessThanOrEqual(17);
+    for (const { place } of tries) turns.back(place, [], TURN_PROBE_MS + 1);
+    expect(turns.due(TURN_PROBE_MS + 2)).toEqual([]);
+    expect(turns.size).toBe(500);
+  });
+
+  it('nothing is left of those who left', () => {
+    const turns = waiting(1);
+    const one = place({ scope: 'other' });
+    turns.enter(one, ['n9'], 0);
+    expect(turns.wants('n9')).toBe(true);
+    expect(turns.leave(one.name)).toBe(true);
+    expect(turns.leave(one.name)).toBe(false);
+    expect(turns.wants('n9')).toBe(false);
+    turns.due(TURN_PROBE_MS);
+    turns.due(TURN_PROBE_MS + TURN_LEASE_MS);
+    expect(turns.idle).toBe(true);
+    expect(turns.wakeAt).toBeUndefined();
+  });
+});

@@ -1,0 +1,258 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type Answer, type Ask, FINGERPRINT, json, NO_PATH, refuse } from './answer.ts';
+import { type Behaviour, behaviourSchema, controlSchema } from './behaviour.ts';
+import { readBody } from './body.ts';
+import { chat, completions } from './chat.ts';
+import { Freeze } from './freeze.ts';
+import { Journal } from './journal.ts';
+import { KvTransfer, type Role } from './kv-transfer.ts';
+import { classify, embeddings, rerank, score, speech, transcription } from './pooling.ts';
+import { type EngineRequest, RequestLog } from './record.ts';
+import { countMessageTokens, messages, responses } from './responses.ts';
+import { send } from './sender.ts';
+import { Slots } from './slots.ts';
+import { detokenize, tokenize, tokensAlready } from './tokens.ts';
+import { countTokens } from './words.ts';
+
+export interface EngineOptions {
+  /** Default 0: any free one. */
+  port?: number;
+  host?: string;
+  /** Default `['stand-in']`. */
+  models?: string[];
+  /** How requests that ask for nothing else are answered. */
+  behaviour?: Behaviour;
+  /** Requests must bring it as a bearer token. */
+  apiKey?: string;
+  /** Before every path, e.g. `/llm`. */
+  pathPrefix?: string;
+  maxModelLen?: number;
+  /** Answers under way at once; more wait for their turn. Default: no limit. */
+  slots?: number;
+  /** Prompt tokens/s, before the answer's first token. Default: no time. */
+  promptRate?: number;
+  /** Says that it is one, and has rerank and score where that has them: under /v1 alone. */
+  likeSglang?: boolean;
+  /** A file for `journal.ts`. */
+  journal?: string;
+  /** One half of a disaggregated pair. */
+  role?: Role;
+}
+
+const ENDPOINTS: Record<string, (ask: Ask) => Answer> = {
+  '/v1/chat/completions': chat,
+  '/v1/completions': completions,
+  '/v1/responses': responses,
+  '/v1/messages': messages,
+  '/v1/messages/count_tokens': countMessageTokens,
+  '/v1/embeddings': embeddings,
+  // vLLM serves these at its root; a gateway that sends them to /v1 gets the 404 it deserves.
+  '/rerank': rerank,
+  '/score': score,
+  '/classify': classify,
+  '/tokenize': tokenize,
+  '/detokenize': detokenize,
+  '/v1/audio/speech': speech,
+};
+
+const SGLANG: Record<string, string> = { '/v1/rerank': '/rerank', '/v1/score': '/score', '/rerank': '', '/score': '' };
+
+const UPLOADS = new Set(['/v1/audio/transcriptions', '/v1/audio/translations']);
+const DEFAULT_TOKENS = 24;
+
+/** What it answers, and what it remembers of that. */
+export class MockEngine {
+  readonly log = new RequestLog();
+  readonly #options: EngineOptions;
+  readonly #slots: Slots;
+  readonly #freeze = new Freeze();
+  readonly #journal: Journal | undefined;
+  readonly transfer: KvTransfer | undefined;
+  models: string[];
+  #control: { behaviour: Behaviour; left: number } = { behaviour: {}, left: 0 };
+
+  constructor(options: EngineOptions) {
+    this.#options = options;
+    this.models = options.models ?? ['stand-in'];
+    this.transfer = options.role && new KvTransfer(options.role);
+    this.#slots = new Slots(options.slots ?? Number.POSITIVE_INFINITY);
+    this.#journal = options.journal === undefined ? undefined : new Journal(options.journal);
+  }
+
+  control(behaviour: Behaviour, requests = Number.POSITIVE_INFINITY): void {
+    this.#control = { behaviour, left: requests };
+    this.#freeze.set(behaviour.fault === 'hang');
+  }
+
+  #nextBehaviour(): Behaviour {
+    if (this.#control.left <= 0) return { ...this.#options.behaviour };
+    this.#control.left--;
+    return { ...this.#options.behaviour, ...this.#control.behaviour };
+  }
+
+  async handle(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    const prefix = this.#options.pathPrefix ?? '';
+    const url = req.url ?? '/';
+    const path = new URL(url, 'http://engine').pathname;
+    if (path.startsWith('/__kv/')) return this.#giveKv(res, path);
+    if (path === '/__control' || path === '/__requests') return this.#operate(req, res, path);
+    if (!path.startsWith(prefix)) return answerNow(res, NO_PATH);
+    const local = path.slice(prefix.length);
+    const probe = this.#probe(local, req.headers.authorization);
+    if (req.method === 'GET' && probe !== undefined) return answerNow(res, probe);
+    const request = this.log.begin(req.method ?? 'GET', url, flatHeaders(req));
+    res.once('close', () => {
+      const how = res.writableFinished ? 'finished' : 'aborted';
+      this.log.end(request, how);
+      if (ENDPOINTS[local] !== tokenize) this.#journal?.tell(how, request, res.statusCode);
+    });
+    this.log.changed(request);
+    const behaviour = this.#nextBehaviour();
+    if (behaviour.readBody === false) return;
+    try {
+      const answer = await this.#answer(local, req, request, behaviour);
+      this.log.changed(request);
+      if (ENDPOINTS[local] !== tokenize) this.#journal?.tell('begun', request);
+      if (answer.kind !== 'json' || answer.tokens !== undefined) await this.#slots.take(res);
+      if (!res.destroyed) await send(res, answer, { behaviour, freeze: this.#freeze }, request);
+    } catch {
+      res.destroy();
+    }
+  }
+
+  /** What is asked of an engine besides inference. */
+  #probe(path: string, authorization: string | undefined): Answer | undefined {
+    if (path === '/health' || path === '/ping') return json({ status: 'ok' });
+    if (path === '/version') return json({ version: 'stand-in' });
+    if (path === '/metrics') return json(this.#metrics());
+    if (path !== '/v1/models') return undefined;
+    if (!this.#admits(authorization)) return json401();
+    const data = this.models.map((id) => ({
+      id,
+      object: 'model',
+      created: 0,
+      owned_by: this.#options.likeSglang ? 'sglang' : FINGERPRINT,
+      root: id,
+      parent: null,
+      max_model_len: this.#options.maxModelLen ?? 32_768,
+    }));
+    return json({ object: 'list', data });
+  }
+
+  #metrics(): string {
+    const { waiting } = this.#slots;
+    const values = { num_requests_running: this.log.running - waiting, num_requests_waiting: waiting };
+    const labels = `{engine="0",model_name="${this.models[0]}"}`;
+    const lines = Object.entries({ ...values, generation_tokens_total: this.log.tokens }).map(
+      ([name, value]) => `vllm:${name}${labels} ${value.toFixed(1)}\n`,
+    );
+    // Beside the sum of them: a reader that takes both counts twice.
+    lines.push(
+      `vllm:num_requests_waiting_by_reason${labels.replace('}', ',reason="capacity"}')} ${waiting.toFixed(1)}\n`,
+    );
+    return lines.join('');
+  }
+
+  #admits(authorization: string | undefined): boolean {
+    return this.#options.apiKey === undefined || authorization === `Bearer ${this.#options.apiKey}`;
+  }
+
+  async #answer(path: string, req: IncomingMessage, request: EngineRequest, behaviour: Behaviour): Promise<Answer> {
+    const { json: body, start } = await readBody(req, request);
+    const wish = behaviourSchema.safeParse(body?.stand_in);
+    if (wish.success) Object.assign(behaviour, wish.data);
+    else if (body?.stand_in !== undefined) return refuse(400, 'BadRequestError', `stand_in: ${wish.error.message}`);
+    if (!this.#admits(req.headers.authorization)) return json401();
+    if (behaviour.status !== undefined && behaviour.bytes === undefined) {
+      return refuse(behaviour.status, 'StandInError', `status ${behaviour.status} was asked for`);
+    }
+    if (behaviour.refusesUsage === true && body?.stream_options !== undefined)
+      return refuse(400, 'extra_forbidden', "('body', 'stream_options'): Extra inputs are not permitted");
+    if (UPLOADS.has(path)) return this.#upload(start, request);
+    const endpoint = ENDPOINTS[(this.#options.likeSglang ? SGLANG[path] : undefined) ?? path];
+    if (endpoint === undefined) return NO_PATH;
+    if (body === undefined) return refuse(400, 'BadRequestError', 'the body is no JSON object');
+    const model = String(body.model);
+    if (!this.models.includes(model)) {
+      const unknown = this.#unknownModel(model);
+      return path === '/v1/messages' ? anthropic(unknown) : unknown;
+    }
+    const ask = askOf(body, model, request, behaviour);
+    const { promptRate } = this.#options;
+    if (promptRate !== undefined) behaviour.delayMs ??= (1000 * countTokens(body.messages ?? body.prompt)) / promptRate;
+    if (this.transfer === undefined) return endpoint(ask);
+    if (this.transfer.role === 'decode') {
+      const lost = await this.transfer.receive(body);
+      return lost === undefined ? endpoint(ask) : refuse(500, 'InternalServerError', lost);
+    }
+    const answer = endpoint(ask);
+    const more = this.transfer.prefill(body, req.socket.localPort ?? 0);
+    return answer.kind === 'json' ? { ...answer, body: { ...Object(answer.body), ...more } } : answer;
+  }
+
+  async #giveKv(res: ServerResponse, path: string): Promise<void> {
+    const prompt = await this.transfer?.give(path.slice('/__kv/'.length));
+    answerNow(res, prompt === undefined ? refuse(404, 'NotFoundError', 'no such keys and values') : json(prompt));
+  }
+
+  #upload(start: string, request: EngineRequest): Answer {
+    const model = /name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n/.exec(start)?.[1];
+    if (model !== undefined && !this.models.includes(model)) return this.#unknownModel(model);
+    return transcription(request.bodyBytes);
+  }
+
+  #unknownModel(model: string): Answer {
+    return refuse(404, 'NotFoundError', `The model \`${model}\` does not exist.`, 'model');
+  }
+
+  /** The tests' own door; not part of what an engine speaks. */
+  async #operate(req: IncomingMessage, res: ServerResponse, path: string): Promise<void> {
+    if (path === '/__requests') return answerNow(res, json({ running: this.log.running, requests: this.log.requests }));
+    const pieces: Buffer[] = [];
+    for await (const piece of req) pieces.push(Buffer.from(piece));
+    const control = controlSchema.safeParse(JSON.parse(Buffer.concat(pieces).toString() || '{}'));
+    if (!control.success) return answerNow(res, refuse(400, 'BadRequestError', control.error.message));
+    this.control(control.data.behaviour, control.data.requests);
+    answerNow(res, json({ ok: true }));
+  }
+}
+
+function askOf(body: Record<string, unknown>, model: string, request: EngineRequest, behaviour: Behaviour): Ask {
+  const already = tokensAlready(body);
+  const wanted = Math.max(0, (behaviour.tokens ?? DEFAULT_TOKENS) - already);
+  const limit = [body.max_completion_tokens, body.max_tokens, body.max_output_tokens].find(
+    (value) => typeof value === 'number',
+  );
+  return {
+    body,
+    model: behaviour.claims ?? model,
+    behaviour,
+    already,
+    tokens: Math.min(wanted, limit ?? wanted),
+    finish: limit !== undefined && limit < wanted ? 'length' : 'stop',
+    id: behaviour.id ?? `standin-${request.id}`,
+    created: behaviour.id === undefined ? Math.floor(request.arrivedAt / 1000) : 0,
+  };
+}
+
+/** vLLM's /v1/messages says errors as Anthropic does, but for bodies that are none: those it says as OpenAI. */
+function anthropic(answer: Answer): Answer {
+  if (answer.kind !== 'json') return answer;
+  const { type, message } = Object(answer.body).error;
+  return { ...answer, body: { type: 'error', error: { type, message } } };
+}
+
+function json401(): Answer {
+  return { kind: 'json', status: 401, body: { error: 'Unauthorized' } };
+}
+
+function answerNow(res: ServerResponse, answer: Answer): void {
+  if (answer.kind !== 'json') return;
+  const plain = typeof answer.body === 'string';
+  res.writeHead(answer.status, { 'content-type': plain ? 'text/plain' : 'application/json' });
+  res.end(plain ? answer.body : JSON.stringify(answer.body));
+}
+
+function flatHeaders(req: IncomingMessage): Record<string, string> {
+  return Object.fromEntries(Object.entries(req.headers).map(([name, value]) => [name, String(value)]));
+}
