@@ -1,13 +1,19 @@
 import { BATCH_SKEW_MS, type BatchStamp } from '../../shared/batch/agent-request.ts';
 import { ReplayMemory } from '../../shared/collections/replay-memory.ts';
 
-/** Two minutes of 160 requests a second: a node asks for a chunk of work a few times a second. */
+/** Stamps of one session. Two minutes at 160 requests a second; a node asks for batch lines a few times a second. */
 const REMEMBERED_MAX = 20_000;
 
-/** `stale`: signed too long ago, too far ahead, or before this memory began: what came then it does not know. */
+/**
+ * `stale`: signed too long ago, too far in the future, or before this memory began, which has no record of earlier
+ * requests.
+ */
 export type StampVerdict = 'fresh' | 'replayed' | 'stale' | 'full';
 
-/** Which of a session's requests for work of batches came already. In memory: what is signed before it began counts as stale. */
+/**
+ * The session's requests for batch work that have already arrived. In memory only, so a request that was signed before
+ * this object was created counts as stale.
+ */
 export class BatchStamps {
   readonly #now: () => number;
   readonly #memory: ReplayMemory;

@@ -1,16 +1,16 @@
 import { type AttemptFailure, type AttemptRequest, attemptName } from '../../shared/upstream/attempt.ts';
 import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts';
 
-/** A Worker asks for the rest at once: a few would do. */
+/** Responses whose failure is remembered. A Worker asks for the rest immediately, so a few would be enough. */
 const KEPT_MAX = 256;
 
 interface Broken {
   code: AttemptFailure;
-  /** Bytes of the answer that had come. */
+  /** Bytes of the response that had arrived. */
   length: number;
 }
 
-/** Why answers broke off, for Workers that ask for the rest. The engine is not asked again. */
+/** Why responses broke off, for Workers that ask for the rest. The engine does not compute them again. */
 export class BrokenAnswers {
   /** Oldest first. */
   readonly #answers = new Map<string, Broken>();

@@ -1,17 +1,17 @@
-/** What other nodes of the same models see. Asked only to judge a node whose engine answers no request. */
+/** What other nodes of the same models observe. Requested only to judge a node whose engine answers no request. */
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { Env } from '../env.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 
-/** A few that answer are enough, and a model may have a thousand nodes. */
+/** Nodes that are asked. A few answers are enough, and a model may have a thousand nodes. */
 const PEERS_MAX = 8;
-/** Nodes of one model that are looked through. */
+/** Nodes per model from which those are chosen. */
 const LISTED_MAX = 100;
-/** Models of the node whose other nodes are asked. */
+/** Models of the judged node whose other nodes are considered. */
 const MODELS_MAX = 4;
 
-/** Nodes that could not be asked are left out: unknown is no evidence. */
+/** Nodes that could not be asked are left out: a missing answer is not evidence. */
 export async function comparePeers(env: Pick<Env, 'REGISTRY' | 'TUNNEL'>, session: string): Promise<PeerEvidence[]> {
   const sessions = await replicasOf(env, session);
   const seen = await Promise.all(
@@ -24,7 +24,7 @@ export async function comparePeers(env: Pick<Env, 'REGISTRY' | 'TUNNEL'>, sessio
   return seen.filter((evidence) => evidence !== undefined);
 }
 
-/** Other sessions that serve one of its models up a tunnel to this gateway. */
+/** Other sessions that serve one of its models and have a tunnel to this gateway. */
 async function replicasOf({ REGISTRY }: Pick<Env, 'REGISTRY'>, session: string): Promise<string[]> {
   const registry = REGISTRY.getByName(REGISTRY_OBJECT_NAME);
   const { nodes: own } = await registry.look({ session, limit: 1 });

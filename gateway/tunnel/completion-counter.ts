@@ -1,14 +1,14 @@
-/** A queue that waits for a completion asks anew after this: an object that moves loses the question. */
+/** The longest wait for a completion. Then the queue asks again, because an object that moves loses its listeners. */
 const LISTEN_MS = 10_000;
-/** One for each model's queue that this node is busy for. */
+/** Concurrent listeners: one for each model queue that waits for this node. */
 const LISTENERS_MAX = 64;
 
-/** Counts the requests that the engine is done with, for queues that wait for the next one. */
+/** Counts the requests that the engine has finished, for queues that wait for the next completion. */
 export class CompletionCounter {
   #count = 0;
   readonly #listeners = new Set<() => void>();
 
-  /** The count, as soon as it differs from `seen`, or after a while. */
+  /** Resolves with the count when it differs from `seen`, or after LISTEN_MS. */
   after(seen: number): Promise<number> {
     if (this.#count !== seen || this.#listeners.size >= LISTENERS_MAX) return Promise.resolve(this.#count);
     return new Promise((resolve) => {

@@ -14,13 +14,13 @@ import type { RegistryNotifier } from './registry-notifier.ts';
 import { ReportedLoad } from './reported-load.ts';
 import type { AgentSocket } from './socket.ts';
 
-/** An agent decides in a moment. After this time the operator is told that the outcome is not known. */
+/** An agent decides quickly. After this time the operator sees that the outcome is unknown. */
 const ANSWER = { leastMs: 10_000, mostMs: 60_000 };
 
-/** Orders to one agent that wait for their answer. */
+/** Orders to one agent that wait for an answer. */
 const WAITING_MAX = 16;
 
-/** Orders to the agent of one tunnel, each with its answer as JSON; null when none came. */
+/** Orders to the agent of one tunnel. The answer is JSON, or null if none arrived. */
 class PendingOrders extends PendingReplies<string | null> {
   constructor() {
     super({ max: WAITING_MAX, wait: ANSWER, late: null, unknown: null, patience: waitClock });
@@ -34,11 +34,11 @@ interface ControlFramesOptions {
   outbox: Outbox;
   anomalies: UsageAnomalies;
   waitUntil(work: Promise<void>): void;
-  /** Requests that run at the agent now. */
+  /** Number of requests that are running at the agent. */
   open(): number;
 }
 
-/** Handles the frames of one tunnel that belong to no attempt: records, probes, load, usage, deployments. */
+/** Handles the frames of one tunnel that belong to no attempt: records, probes, load, usage, prefixes, deployments. */
 export class ControlFrames {
   readonly #options: ControlFramesOptions;
   readonly #probes = new PendingProbes();
@@ -51,12 +51,12 @@ export class ControlFrames {
     this.#options = options;
   }
 
-  /** What it last said of its engine. */
+  /** The load that the agent last reported for its engine. */
   get load(): NodeLoad | undefined {
     return this.#load.current;
   }
 
-  /** Of the last hour, the oldest first. */
+  /** Loads of the last hour, oldest first. */
   loads(now: number): NodeLoad[] {
     return this.#load.history(now);
   }
@@ -83,17 +83,20 @@ export class ControlFrames {
         outbox.prefixes.add(frame.of, frame.blocks, Date.now());
         return outbox.schedule();
       default:
-        return; // hello again, or a frame of the gateway's own: nothing to do with it
+        return; // A repeated hello, or a frame that only gateways send: ignored.
     }
   }
 
-  /** Agents send LOAD beside answers. Workers get it with their answers, all other isolates with the next snapshot. */
+  /**
+   * Agents send LOAD along with responses. Workers get it with their response, all other isolates with the next
+   * snapshot.
+   */
   #onLoad(frame: Extract<Frame, { type: 'load' }>): void {
     const news = this.#load.heard(frame, this.#options.open(), Date.now());
     if (news !== undefined) this.#options.registry.live({ load: news });
   }
 
-  /** What the agent's own ingress used while no gateway saw it. @throws WireError */
+  /** Stores the usage of the agent's ingress from a time without a gateway. @throws WireError */
   #storeUsage(peer: AgentSocket, sequence: number, json: string): void {
     const { ctx, outbox, anomalies } = this.#options;
     const { provider } = peer.attachment;
@@ -111,7 +114,7 @@ export class ControlFrames {
     peer.link.put({ type: 'stored', sequence });
   }
 
-  /** Stores the batch later. The agent keeps its records until it hears that they are stored, and sends one batch at a time. */
+  /** Stores the records later. The agent keeps them until it gets STORED, and sends one group at a time. */
   #postpone(peer: AgentSocket, sequence: number, json: string): void {
     this.#postponed?.();
     this.#postponed = startTimer(RETRY_MS, () => {
@@ -120,24 +123,24 @@ export class ControlFrames {
     });
   }
 
-  /** The agent cannot reach another one and asks whether we can. */
+  /** The agent cannot reach another agent and asks whether this gateway can. */
   #askElsewhere(peer: AgentSocket, nonce: number, session: string): void {
     if (!this.#probes.mayAsk(Date.now())) return peer.link.put({ type: 'probed', nonce, verdict: 'unknown' });
     const { registry, waitUntil } = this.#options;
     waitUntil(registry.probe(session).then((verdict) => peer.link.put({ type: 'probed', nonce, verdict })));
   }
 
-  /** Is the agent there? */
+  /** Asks whether the agent responds. */
   probe({ link }: AgentSocket): Promise<ProbeVerdict> {
     return this.#probes.ask((nonce) => link.put({ type: 'probe', nonce, session: this.#options.session }));
   }
 
-  /** Resolves with the agent's answer, JSON. Null: the agent did not answer. */
+  /** Resolves with the agent's answer as JSON. Null: the agent did not answer. */
   deploy({ link }: AgentSocket, order: Uint8Array): Promise<string | null> {
     return this.#deploys.ask((sequence) => link.put({ type: 'deploy', sequence, order }));
   }
 
-  /** The socket is gone, and with it the questions that were asked over it. */
+  /** The socket is gone, and so are the questions that were sent over it. */
   abandon(): void {
     this.#postponed?.();
     this.#postponed = undefined;

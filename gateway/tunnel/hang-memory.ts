@@ -5,8 +5,8 @@ import type { KeyValue } from '../platform/object-context.ts';
 const KEY = 'hang';
 
 /**
- * Remembers over hibernation that an engine is taken to hang. No request goes to such an engine, so its tunnel's object soon sleeps. An
- * object that had forgotten would let requests hang again. Written only on a change.
+ * Remembers across hibernation that an engine is suspected to hang. Such an engine gets no requests, so its tunnel
+ * object soon sleeps; if the object forgot, requests would hang again. Written only on a change.
  */
 export class HangMemory {
   readonly #kv: KeyValue;
@@ -19,7 +19,10 @@ export class HangMemory {
     return this.#kv.get<HangSuspicion>(KEY);
   }
 
-  /** Returns what isolates are to be told. @param now the watch's clock, @param wall milliseconds since the epoch, for other isolates */
+  /**
+   * Returns the state to announce to isolates. @param now the watch's clock, @param wall milliseconds since the epoch,
+   * for other isolates
+   */
   keep(suspicion: HangSuspicion | undefined, now: number, wall: number): BreakerState {
     if (suspicion === undefined) this.#kv.delete(KEY);
     else this.#kv.put(KEY, suspicion);

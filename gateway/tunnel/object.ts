@@ -32,32 +32,36 @@ import { StreamIds } from './stream-ids.ts';
 import { Ticker } from './ticker.ts';
 import { TunnelUsage } from './tunnel-usage.ts';
 
-/** An agent with open streams that was silent for so long is asked whether it is there. */
+/** After this silence an agent with open streams is asked whether it is there. */
 const QUIET_MS = 5_000;
-/** It has so long to answer. With `QUIET_MS` above the 15 s between heartbeats: one may pass a slow line where our question does not. */
+/**
+ * The agent has this long to answer. The sum with `QUIET_MS` is above the 15 s between heartbeats, because a heartbeat
+ * may pass a slow line if the question does not.
+ */
 const SIGN_OF_LIFE_MS = 12_000;
 
-/** One node as its tunnel's object knows it now. */
+/** The current state of one node, as its tunnel object knows it. */
 export interface TunnelStatus {
-  /** Requests that run there. */
+  /** Number of requests that are running there. */
   open: number;
-  /** Of its socket; milliseconds since the epoch. */
+  /** When its socket connected; milliseconds since the epoch. */
   connectedAt: number;
-  /** Records of use that are not handed on. */
+  /** Usage records that have not been forwarded yet. */
   outbox: number;
-  /** The highest number of a frame that its agent reads; 0: it did not say. */
+  /** The highest frame number that its agent reads; 0: the agent did not state it. */
   reads: number;
-  /** When it was last heard, a heartbeat included. */
+  /** When the gateway last received something from it, including a heartbeat; milliseconds since the epoch. */
   heardAt: number;
   errors: NodeError[];
 }
 
 /**
- * Owns one node session's socket and its streams. The agent is the first to touch the object, so the object lives near the agent.
+ * Owns one node session's socket and its streams. The agent is the first to touch the object, so the object is created
+ * near the agent.
  *
- * Survives hibernation: the sockets and their attachments (see SocketAttachment), reserved stream numbers, usage records, and whether the
- * engine is taken to hang.
- * Does not survive: open attempts. The Worker claims them from the next instance.
+ * Survives hibernation: the sockets and their attachments (see SocketAttachment), reserved stream numbers, usage
+ * records, and whether the engine is suspected to hang. Does not survive: open attempts. The Worker claims them from
+ * the next instance.
  */
 export class TunnelObject extends GatewayObject {
   readonly #session: string;
@@ -66,7 +70,10 @@ export class TunnelObject extends GatewayObject {
   readonly #sockets: AgentSockets;
   readonly #stamps = new BatchStamps(() => Date.now());
   readonly #watchdog = new Watchdog(QUIET_MS, SIGN_OF_LIFE_MS);
-  /** When the agent was last heard, as of the last tick: a change is what counts, since the machine's clock may be set. */
+  /**
+   * The time of the agent's last sign of life, as of the last tick. Only a change counts, because the machine's clock
+   * may be set.
+   */
   #heardAt = 0;
   readonly #ticker = new Ticker(this.ctx.clock, {
     judge: (now) => {
@@ -79,7 +86,7 @@ export class TunnelObject extends GatewayObject {
   });
   readonly #registry: RegistryNotifier;
   readonly #frames: ControlFrames;
-  /** While a socket is here, on a host that has all objects in one process. */
+  /** Defined while a socket is open, on a host that has all objects in one process. */
   #callee: LocalTunnel | undefined;
 
   constructor(ctx: ObjectContext, env: Env) {
@@ -167,34 +174,42 @@ export class TunnelObject extends GatewayObject {
     return this.#attempts.fetch(JSON.parse(open) as AttemptRequest, request);
   }
 
-  /** A small request whose answer may come whole. `open`: an AttemptRequest as JSON, which costs less to hand over than its members. */
+  /**
+   * A small request whose response may arrive whole. `open`: an AttemptRequest as JSON, which costs less to pass than
+   * its members.
+   */
   attempt(open: string, body: Uint8Array): Promise<EncodedCallResult> {
     return new Promise((resolve) => {
       this.#attempts.call(JSON.parse(open) as AttemptRequest, body, (result) => resolve(encodeCallResult(result)));
     });
   }
 
-  /** An attempt that came as a call is neither answered nor fetched. */
+  /**
+   * True if an attempt that arrived as a call is neither answered nor fetched, or if its response is being offloaded.
+   */
   holds(requestId: string, attempt: number): boolean {
     return this.#attempts.holds({ requestId, attempt });
   }
 
-  /** For queues: how many requests the engine is done with, once that number differs from `seen`. */
+  /** For queues: resolves with the number of requests that the engine has finished, when it differs from `seen`. */
   ended(seen: number): Promise<number> {
     return this.#attempts.completions.after(seen);
   }
 
-  /** The client of an attempt that came as a call has left. */
+  /** The client of an attempt that arrived as a call has disconnected. */
   leave(requestId: string, attempt: number): void {
     this.#attempts.leave({ requestId, attempt });
   }
 
-  /** How long requests wait here for their first byte. Used to judge another node whose engine answers no request. */
+  /**
+   * How long requests at this node wait for their first byte. Used to judge another node whose engine answers no
+   * request.
+   */
   firstBytes(): PeerEvidence {
     return this.#attempts.firstBytes();
   }
 
-  /** A registry that is just moving names no peers: the next tick asks again. */
+  /** While the registry moves it names no peers; the next tick asks again. */
   async #compare(): Promise<void> {
     const peers = await comparePeers(this.env, this.#session).catch(() => []);
     this.#attempts.judge(peers);
@@ -205,12 +220,12 @@ export class TunnelObject extends GatewayObject {
     return this.#usage.newest(limit);
   }
 
-  /** Of a request for work of batches that this session signed. */
+  /** Checks the stamp of a request for batch work that this session signed. */
   takeStamp(stamp: BatchStamp): StampVerdict {
     return this.#stamps.take(stamp);
   }
 
-  /** For operators who look at this node. Null: no agent is connected. */
+  /** For operators. Null: no agent is connected. */
   status(): TunnelStatus | null {
     const { active } = this.#sockets;
     if (active === undefined) return null;
@@ -225,7 +240,7 @@ export class TunnelObject extends GatewayObject {
     };
   }
 
-  /** The engine's loads of the last hour, as far as this object's memory goes; the oldest first. */
+  /** The engine's loads of the last hour, oldest first. Lost with this object's memory. */
   loads(): NodeLoad[] {
     return this.#frames.loads(Date.now());
   }
@@ -264,7 +279,7 @@ export class TunnelObject extends GatewayObject {
     }
   }
 
-  /** The session is over: its agent needs a new one. */
+  /** Ends the session: its agent needs a new one. */
   end(reason: string): void {
     const { active } = this.#sockets;
     if (active === undefined) return;
@@ -272,19 +287,22 @@ export class TunnelObject extends GatewayObject {
     this.#gone(active);
   }
 
-  /** The agent was killed and will not dial again. Its attempts fail now, not when the time for its return is up. */
+  /** The agent was killed and will not reconnect. Its attempts fail now instead of after the time for a reconnect. */
   agentDied(): void {
     this.end('its agent was killed');
     this.#attempts.abandon();
   }
 
-  /** Whether the agent answers on its tunnel. `unknown`: there is no tunnel. */
+  /** Probes whether the agent answers on its tunnel. `unknown`: there is no tunnel. */
   probe(): Promise<ProbeVerdict> {
     const { active } = this.#sockets;
     return active === undefined ? Promise.resolve('unknown') : this.#frames.probe(active);
   }
 
-  /** Tells the agent that a caller waits for it at this circuit. False: there is no tunnel, or the agent knows no circuits. */
+  /**
+   * Notifies the agent that a caller waits at this circuit. False: there is no tunnel, or the agent does not support
+   * circuits.
+   */
   call(circuit: string): boolean {
     const { active } = this.#sockets;
     if (active === undefined || (active.attachment.reads ?? 0) < CIRCUIT_FRAME) return false;
@@ -292,7 +310,10 @@ export class TunnelObject extends GatewayObject {
     return true;
   }
 
-  /** Sends an order; an empty one only asks. Resolves with the agent's answer, JSON. Null: no answer, or no tunnel. */
+  /**
+   * Sends an order; an empty one only queries the state. Resolves with the agent's answer as JSON. Null: no answer, or
+   * no tunnel.
+   */
   deploy(order: Uint8Array): Promise<string | null> {
     const { active } = this.#sockets;
     return active === undefined ? Promise.resolve(null) : this.#frames.deploy(active, order);
@@ -319,13 +340,14 @@ export class TunnelObject extends GatewayObject {
   #onLost(): void {
     const { active } = this.#sockets;
     if (active === undefined) return;
-    active.close(CLOSE_CODES.resync, 'the registry cannot be reached'); // the agent comes back and sends its record again
+    active.close(CLOSE_CODES.resync, 'the registry cannot be reached'); // The agent reconnects and sends its record again.
     this.#gone(active);
   }
 
-  // --- while something is open ----------------------------------------------------------------------------------------
+  // --- while an attempt is open
+  // ---------------------------------------------------------------------------------------
 
-  /** Something is open, or to be settled. */
+  /** An attempt is open, or usage is to be settled. */
   #busy(): void {
     this.#sockets.save(false);
     this.#ticker.begin();
@@ -335,7 +357,7 @@ export class TunnelObject extends GatewayObject {
     return this.#usage.outbox.onAlarm();
   }
 
-  /** A lost line closes no socket. Without this its streams would wait until their own time-outs. */
+  /** A lost connection closes no socket. Without this check its streams would wait until their own timeouts. */
   #watch(now: number): void {
     const { active } = this.#sockets;
     if (active === undefined || this.#attempts.open === 0) return this.#watchdog.heard(now);

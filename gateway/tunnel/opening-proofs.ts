@@ -5,12 +5,14 @@ import { installationSecret, knownInstallationSecret } from '../accounts/install
 import { verifyOpening } from '../accounts/opening.ts';
 import type { Env } from '../env.ts';
 
-/** Reports that wait for the secret: as many as an agent keeps. The agent says those beyond them again on its next socket. */
+/**
+ * Reports that wait for the secret: as many as an agent keeps. The agent repeats further reports on its next socket.
+ */
 const WAITING_MAX = 10_000;
 
 export type ReportFrame = Extract<Frame, { type: 'report' }>;
 
-/** The secret is asked for again after this, while D1 cannot give it and a report waits for it. */
+/** Interval between attempts to read the secret, if D1 cannot return it and a report waits for it. */
 const AGAIN_MS = 5_000;
 
 interface ProofsOptions {
@@ -24,7 +26,7 @@ interface ProofsOptions {
 /** Checks reports of attempts that this object has forgotten: see accounts/opening.ts. */
 export class OpeningProofs implements LateReports {
   readonly #options: ProofsOptions;
-  /** Of the agent's active socket. */
+  /** Reports from the agent's active socket; at most WAITING_MAX. */
   #waiting: ReportFrame[] = [];
   #asking = false;
 
@@ -32,12 +34,15 @@ export class OpeningProofs implements LateReports {
     this.#options = options;
   }
 
-  /** Without the secret no proof can be checked, and a report that cannot be checked is neither taken nor refused. */
+  /**
+   * True if the secret is known. Without it no proof can be checked, and a report without a check is neither accepted
+   * nor refused.
+   */
   get ready(): boolean {
     return knownInstallationSecret() !== undefined;
   }
 
-  /** Keeps a report until the secret is known, then gives it to `take`. */
+  /** Keeps a report until the secret is known, then passes it to `take`. */
   postpone(report: ReportFrame, take: (report: ReportFrame) => void): void {
     if (this.#waiting.length < WAITING_MAX) this.#waiting.push(report);
     if (this.#asking) return;

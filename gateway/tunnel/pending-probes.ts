@@ -2,16 +2,22 @@ import { PendingReplies } from '../../shared/upstream/pending-replies.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { waitClock } from '../platform/wait-clock.ts';
 
-/** An agent that is there answers in a round trip. The gossip core waits 600 ms (`relayMs`) for a verdict, longer where verdicts came later. */
+/**
+ * A reachable agent answers within a round trip. The gossip core waits 600 ms (`relayMs`) for a verdict, longer if
+ * verdicts arrived later.
+ */
 const ANSWER = { leastMs: 400, mostMs: 4_000 };
 
 /** Probes that wait for an answer. */
 const WAITING_MAX = 32;
 
-/** Probes of other sessions that one agent may ask for, per second. A cluster that falls apart asks for each of its members once. */
+/**
+ * Probes of other sessions that one agent may request per second. When a cluster falls apart, its agents request one
+ * per member.
+ */
 const ASKS_PER_S = 20;
 
-/** Questions to the agent of one tunnel, and the pace at which that agent may have us ask others. */
+/** Probes of the agent of one tunnel, and the rate at which that agent may request probes of others. */
 export class PendingProbes extends PendingReplies<ProbeVerdict> {
   #second = 0;
   #asked = 0;

@@ -3,18 +3,18 @@ import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts'
 
 const KEPT = 20;
 
-/** One attempt that went wrong at a node: on its way (`code`), or in its engine (`status`). */
+/** One attempt that failed at a node: in transit (`code`), or in its engine (`status`). */
 export interface NodeError {
   /** Milliseconds since the epoch. */
   at: number;
   code: AttemptFailure | 'engine_status';
-  /** The engine's; 0 where none came. */
+  /** The engine's status; 0 if none arrived. */
   status: number;
-  /** Our name of the request, as its record of use has it. */
+  /** The gateway's id of the request, as in its usage record. */
   request: string;
 }
 
-/** A node's last errors, for operators. Lost with the object's memory; the records of use keep what must not be lost. */
+/** A node's last errors, for operators. Lost with the object's memory; usage records keep what must not be lost. */
 export class RecentErrors {
   #errors: NodeError[] = [];
 
@@ -25,7 +25,7 @@ export class RecentErrors {
     if (this.#errors.length > KEPT) this.#errors.shift();
   }
 
-  /** The newest first. */
+  /** Newest first. */
   list(): NodeError[] {
     return this.#errors.toReversed();
   }

@@ -8,16 +8,16 @@ import { steadyNow } from '../platform/steady-clock.ts';
 import type { RegistryObject } from '../registry/object.ts';
 import type { AgentSocket } from './socket.ts';
 
-/** Records that one session may tell the registry: so many at once, then one each so many ms. */
+/** Rate at which one session may send records to the registry: a burst of this many, then one per this many ms. */
 const RECORD_BURST = 20;
 const RECORD_EVERY_MS = 200;
 
-/** The registry object may just be moving: tried so often, over some three seconds. */
+/** Tries per call, over about three seconds, because the registry object may be moving. */
 const ATTEMPTS = 5;
 
 type Registry = ObjectStub<RegistryObject>;
 
-/** A session's own record on its way to the registry. */
+/** A session's own record that is sent to the registry. */
 interface RecordUpdate {
   peer: AgentSocket;
   sequence: number;
@@ -28,21 +28,26 @@ interface RegistryNotifierOptions {
   session: string;
   env: Pick<Env, 'REGISTRY'>;
   waitUntil(work: Promise<void>): void;
-  /** The registry did not take the session's record, and the socket is closed. */
+  /** The registry refused the session's record, and the socket is closed. */
   refused(peer: AgentSocket): void;
   /** The registry did not answer for some seconds. */
   lost(): void;
 }
 
-/** Tells the registry what one tunnel sees. Calls go out one after the other: a "closed" must not overtake the "opened" before it. */
+/**
+ * Reports to the registry what one tunnel observes. Calls are sent sequentially: "closed" must not overtake the
+ * previous "opened".
+ */
 export class RegistryNotifier {
   readonly #options: RegistryNotifierOptions;
   #queue: Promise<void> = Promise.resolve();
-  /** A record whose turn has not come. A newer record takes its place. */
+  /** A record that waits for its turn. A newer record replaces it. */
   #waiting: { update: RecordUpdate } | undefined;
-  /** Time up to which records have been told; behind now by the burst at most. */
+  /** Time up to which the allowance for records is spent; at most the burst behind the current time. */
   #pace = 0;
-  /** The registry was told that the agent is silent: it did not acknowledge an opening and has sent nothing since. */
+  /**
+   * The registry knows that the agent is silent: the agent did not acknowledge an opening and has sent nothing since.
+   */
   #silent = false;
 
   constructor(options: RegistryNotifierOptions) {
@@ -82,7 +87,10 @@ export class RegistryNotifier {
     });
   }
 
-  /** Limits what a flood of records costs the registry to a few signatures a second. Of waiting records only the newest is sent. */
+  /**
+   * Limits the cost of a flood of records at the registry to a few signatures a second. Of the waiting records only the
+   * newest is sent.
+   */
   async #paced(): Promise<void> {
     const now = steadyNow();
     this.#pace = Math.max(this.#pace + RECORD_EVERY_MS, now - RECORD_BURST * RECORD_EVERY_MS);
@@ -101,7 +109,10 @@ export class RegistryNotifier {
     refused(peer);
   }
 
-  /** The agent did not acknowledge an opening. `gone`: there is no socket. If the object lost it with its memory, no event closes it. */
+  /**
+   * The agent did not acknowledge an opening. `gone`: there is no socket. If the object lost the socket with its
+   * memory, no event closes it.
+   */
   silent(gone: boolean): void {
     if (this.#silent) return;
     this.#silent = true;
@@ -109,33 +120,33 @@ export class RegistryNotifier {
     this.#send((registry) => (gone ? registry.closed(session) : registry.suspect(session)));
   }
 
-  /** The agent spoke. A suspicion is no verdict: an agent that speaks again is served again. */
+  /** The agent sent something. A suspicion is not final: an agent that sends again gets requests again. */
   heard(): void {
     if (!this.#silent) return;
     this.#silent = false;
     this.#send((registry) => registry.trust(this.#options.session));
   }
 
-  /** The session's socket is gone. Later calls reach the registry after this one. */
+  /** The session's socket is gone. Later calls reach the registry after this call. */
   closed(): void {
     this.#silent = false;
     this.#waiting = undefined;
     this.#send((registry) => registry.closed(this.#options.session));
   }
 
-  /** Not in turn with the other calls, and not retried: a state that is lost is told again a second later. */
+  /** Sent out of order with the other calls, and not retried: a lost state is sent again a second later. */
   live(news: LiveState): void {
     this.#options.waitUntil(this.#registry.live(this.#options.session, news).catch(() => {}));
   }
 
-  /** Only counted: nothing depends on it. */
+  /** Not retried: the count is only a statistic. */
   double(): void {
     this.#options.waitUntil(this.#registry.double().catch(() => {}));
   }
 
   /**
-   * Whether another session answers. Asks the registry and not that session's object: its own agent must touch an object first, and any
-   * name would make one.
+   * Probes another session. Asks the registry and not that session's object, because its agent must be the first to
+   * touch an object, and any name would create one.
    */
   probe(session: string): Promise<ProbeVerdict> {
     return this.#registry.probe(session).catch(() => 'unknown' as const);

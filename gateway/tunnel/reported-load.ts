@@ -2,14 +2,17 @@ import { isRecent } from '../../shared/collections/is-recent.ts';
 import type { EngineLoad, NodeLoad } from '../../shared/routing/load.ts';
 
 const STEP_MS = 10_000;
-/** An hour of steps: about 20 KiB for each node that works. */
+/** Steps of one hour: about 20 KiB for each busy node. */
 const STEPS_MAX = 360;
 
-/** The loads of a node's engine, one for each step of time, for plots. Lost with the object's memory; records of use are kept elsewhere. */
+/**
+ * The loads of a node's engine for plots, one per time step. Lost with the object's memory; usage records are stored
+ * elsewhere.
+ */
 export class LoadHistory {
   #steps: NodeLoad[] = [];
 
-  /** The last of each step is kept. */
+  /** Keeps the last load of each step. */
   add(load: NodeLoad): void {
     const last = this.#steps.at(-1);
     if (last !== undefined && stepOf(last.at) === stepOf(load.at)) this.#steps.pop();
@@ -17,7 +20,7 @@ export class LoadHistory {
     if (this.#steps.length > STEPS_MAX) this.#steps.shift();
   }
 
-  /** The oldest first; none is older than an hour. */
+  /** Oldest first; none is older than an hour. */
   list(now: number): NodeLoad[] {
     return this.#steps.filter(({ at }) => at > now - STEPS_MAX * STEP_MS);
   }
@@ -27,23 +30,23 @@ function stepOf(at: number): number {
   return Math.floor(at / STEP_MS);
 }
 
-/** The registry hears of one node's load this often at most. */
+/** Minimum interval between reports of one node's load to the registry. */
 const TELL_EVERY_MS = 1_000;
 
-/** The load that the agent at the other end last reported of its engine. */
+/** The load that the agent last reported for its engine. */
 export class ReportedLoad {
   readonly #history = new LoadHistory();
   #load: NodeLoad | undefined;
   #toldAt = Number.NEGATIVE_INFINITY;
-  /** The agent sends it just before the load that it belongs to. */
+  /** The agent sends it just before the load to which it belongs. */
   #rate: number | undefined;
 
-  /** Goes to Workers with their answers. */
+  /** Sent to Workers with their responses. */
   get current(): NodeLoad | undefined {
     return this.#load;
   }
 
-  /** Of the last hour, the oldest first. */
+  /** Loads of the last hour, oldest first. */
   history(now: number): NodeLoad[] {
     return this.#history.list(now);
   }
@@ -52,7 +55,7 @@ export class ReportedLoad {
     this.#rate = tokensPerSecond;
   }
 
-  /** The load to tell the registry now. Undefined: the registry was told one a moment ago. */
+  /** Returns the load to report to the registry now. Undefined: a load was reported less than TELL_EVERY_MS ago. */
   heard({ running, waiting, kvUse }: EngineLoad, open: number, now: number): NodeLoad | undefined {
     const tokensPerSecond = this.#rate;
     this.#rate = undefined;

@@ -32,13 +32,16 @@ import type { OpeningProofs, ReportFrame } from './opening-proofs.ts';
 import { RecentErrors } from './recent-errors.ts';
 import type { StreamIds } from './stream-ids.ts';
 
-/** Bodies up to this size are read whole: one read instead of a stream. */
+/** Request bodies up to this size are read whole: one read instead of a stream. */
 const WHOLE_BODY_BYTES = 1024 * 1024;
 
-/** After a lost object an honest agent sends a few for each of its streams. */
+/**
+ * Frames of unknown streams that one socket may send. After the object is lost, an honest agent sends a few for each of
+ * its streams.
+ */
 const UNKNOWN_MAX = 50_000;
 
-/** Failures of this side, which the agent does not know of. */
+/** Failures that this side detected and that the agent does not know about; the agent is sent a reset. */
 const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   'cancelled',
   'not_accepted',
@@ -49,21 +52,21 @@ const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
 const KILLED = 'its agent was killed';
 
 interface SessionAttemptsEvents {
-  /** An attempt is open, or a record is to be stored: `tick` is needed. */
+  /** An attempt is open, or a record is to be stored: `tick` must be called. */
   busy(): void;
-  /** An opening was not acknowledged. */
+  /** The agent did not acknowledge an opening. */
   silent(): void;
-  /** What the agent last said of its engine. */
+  /** The load that the agent last reported for its engine. */
   load(): NodeLoad | undefined;
-  /** The engine completed an attempt whose request had gone to another node. */
+  /** The engine completed an attempt whose request was meanwhile sent to another node. */
   double(): void;
-  /** The engine answers no request: `judge` is to be called with what its peers see. */
+  /** The engine answers no request: call `judge` with what its peers observe. */
   compare(): void;
-  /** The engine is taken to hang, or (undefined) it answers again. */
+  /** The engine is suspected to hang. Undefined: it answers again. */
   onSuspicion(suspicion: HangSuspicion | undefined): void;
 }
 
-/** All attempts of one session: opened for Workers, carried by whichever socket is active, settled when they end. */
+/** All attempts of one session: opened for Workers, carried by the active socket, settled when they end. */
 export class SessionAttempts implements OutboundAttemptHost {
   readonly errors = new RecentErrors();
   readonly #ids: StreamIds;
@@ -72,7 +75,7 @@ export class SessionAttempts implements OutboundAttemptHost {
   readonly #abandoned = new AbandonedAttempts();
   readonly #calls = new PendingCalls();
   readonly completions = new CompletionCounter();
-  /** The disconnects of clients whose Workers fetch an attempt, until the attempt is over. */
+  /** The client disconnects that end an attempt which a Worker fetches. Kept until the attempt is over. */
   readonly #fetchers = new WeakMap<OutboundAttempt, ClientDisconnect>();
   readonly #broken = new BrokenAnswers();
   readonly #on: SessionAttemptsEvents;
@@ -106,7 +109,7 @@ export class SessionAttempts implements OutboundAttemptHost {
     );
   }
 
-  /** Nothing is open and nothing is left to settle. */
+  /** True if nothing is open and nothing is left to settle. */
   get idle(): boolean {
     return this.#upstreams.size === 0 && this.#settlement.idle;
   }
@@ -115,7 +118,7 @@ export class SessionAttempts implements OutboundAttemptHost {
     return this.#upstreams.size;
   }
 
-  /** Records that wait and may be stored at once. */
+  /** Records that wait and may be stored immediately. */
   get due(): number {
     return this.#settlement.due;
   }
@@ -132,12 +135,12 @@ export class SessionAttempts implements OutboundAttemptHost {
     return this.#on.load();
   }
 
-  /** A Worker's request over `fetch`: its disconnect is seen, its body may stream. */
+  /** A Worker's request over `fetch`: its disconnect is noticed, and its body may stream. */
   async fetch(open: AttemptRequest, request: Request): Promise<Response> {
     const length = Number(request.headers.get('content-length') ?? Number.NaN);
     const whole = length <= WHOLE_BODY_BYTES ? new Uint8Array(await request.arrayBuffer()) : undefined;
     if (request.signal.aborted) {
-      this.leave(open); // the attempt came as a call first, and its Worker has left
+      this.leave(open); // The attempt arrived as a call first, and its client has disconnected.
       return failureResponse('cancelled', '');
     }
     const held = open.resume ? this.#offload?.takeBack(attemptName(open)) : undefined;
@@ -159,7 +162,7 @@ export class SessionAttempts implements OutboundAttemptHost {
         if (result.kind !== 'head' || !open.offload || !mayOffload(result) || this.#offload === undefined)
           return resolve(responseFor(result, upstream));
         this.#offload.offer({ upstream, result }, (offer) => {
-          if (offer.kind === 'offloaded') this.#unattend(upstream); // its Worker is told by the response, and tells by `leave`
+          if (offer.kind === 'offloaded') this.#unattend(upstream); // The response notifies its Worker, which reports a disconnect with `leave`.
           resolve(responseTo(offer, result));
         });
       });
@@ -178,15 +181,19 @@ export class SessionAttempts implements OutboundAttemptHost {
   }
 
   /**
-   * A Worker's small request as a call. `answer` gets the answer if it is whole soon. A Worker calls `leave` when its client leaves,
-   * but a Worker that was ended cannot. So a longer answer is to be fetched, and it is cancelled if no Worker fetches it.
+   * A Worker's small request as a call. `answer` gets the response if it is soon complete. A Worker calls `leave` when
+   * its client disconnects, but a Worker that was ended cannot. So a longer response must be fetched, and is canceled
+   * if no Worker fetches it.
    */
   call(open: AttemptRequest, body: Uint8Array, answer: (result: CallResult) => void): void {
     if (this.#admits(open)) this.#calls.add(this.#create(open, body), answer);
     else answer({ kind: 'failure', code: 'suspected', message: SUSPECTED_REASON });
   }
 
-  /** As `call`, in this process. Of a stream that may be offloaded, the first data must come soon, not the whole. */
+  /**
+   * Like `call`, in this process. If a stream may be offloaded, its first data must arrive soon, not the whole
+   * response.
+   */
   callLocally(open: AttemptRequest, body: Uint8Array, answer: (result: LocalCallResult) => void): void {
     if (open.offload !== true || !this.#admits(open)) return this.call(open, body, answer);
     const upstream = this.#create(open, body);
@@ -199,7 +206,9 @@ export class SessionAttempts implements OutboundAttemptHost {
     });
   }
 
-  /** The attempt came as a call and is neither answered nor fetched, or its answer is being offloaded. */
+  /**
+   * True if the attempt arrived as a call and is neither answered nor fetched, or if its response is being offloaded.
+   */
   holds(name: AttemptName): boolean {
     return this.#calls.has(name) || this.#offload?.holds(attemptName(name)) === true;
   }
@@ -209,7 +218,7 @@ export class SessionAttempts implements OutboundAttemptHost {
     this.#offload?.leave(attemptName(name));
   }
 
-  /** An attempt that is claimed was admitted before. */
+  /** A claimed attempt was admitted before. */
   #admits(open: AttemptRequest): boolean {
     return open.resume || this.#hangs.admits(open);
   }
@@ -221,7 +230,7 @@ export class SessionAttempts implements OutboundAttemptHost {
     this.#upstreams.set(upstream.stream, upstream);
     this.#hangs.opened(upstream);
     if (this.#link !== undefined) upstream.connect(this.#link);
-    // Not before the caller waits for the result.
+    // Deferred until the caller waits for the result.
     else if (this.#isOver) void Promise.resolve().then(() => upstream.fail('gone', KILLED));
     return upstream;
   }
@@ -273,15 +282,15 @@ export class SessionAttempts implements OutboundAttemptHost {
   }
 
   /**
-   * Fails all attempts: the agent does not come back for them. Later attempts fail too: a Worker's view may be a second old and still
-   * have the node.
+   * Fails all attempts, because the agent does not return for them. Later attempts fail too: a Worker's view may be a
+   * second old and still contain the node.
    */
   abandon(): void {
     this.#isOver = true;
     for (const upstream of [...this.#upstreams.values()]) upstream.breakOff('gone', KILLED);
   }
 
-  /** A frame of a stream. `touched` collects the attempts that have work to do at the message's end. */
+  /** Handles a frame of a stream. `touched` collects the attempts that have work to do at the end of the message. */
   onFrame(link: Link, frame: Extract<Frame, { stream: number }>, touched: Set<OutboundAttempt>): void {
     const upstream = this.#upstreams.get(frame.stream);
     if (frame.type === 'report') return this.#report(frame, upstream);
@@ -295,7 +304,7 @@ export class SessionAttempts implements OutboundAttemptHost {
   #report(frame: ReportFrame, upstream: OutboundAttempt | undefined): void {
     if (frame.name !== undefined && !this.#proofs.ready && !this.#settlement.knows(frame.name, upstream))
       return this.#proofs.postpone(frame, (again) => this.#report(again, this.#upstreams.get(again.stream)));
-    // A report that the agent repeats after a lost socket is not another completion.
+    // A report that the agent repeats after a lost socket does not count as another completion.
     if (upstream !== undefined || this.#settlement.awaits(frame.stream)) this.completions.add();
     if (this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name)) this.#on.double();
     const { stream, usage, name, timings } = frame;
@@ -304,13 +313,13 @@ export class SessionAttempts implements OutboundAttemptHost {
     this.#on.busy();
   }
 
-  /** An attempt that is not over, by its name. */
+  /** Returns the attempt of this name that is not over. */
   running(name: ReportName): OutboundAttempt | undefined {
     for (const upstream of this.#upstreams.values()) if (isNamed(upstream, name)) return upstream;
     return undefined;
   }
 
-  /** Anomalies of the reports since the last call. */
+  /** Returns the anomalies of the reports since the last call. */
   takeAnomalies(): readonly ReportAnomaly[] {
     return this.#settlement.takeAnomalies();
   }
@@ -322,17 +331,17 @@ export class SessionAttempts implements OutboundAttemptHost {
     this.#hangs.tick(this.#upstreams.values(), this.#link !== undefined);
   }
 
-  /** What the node's peers see of their engines. */
+  /** Judges this node's engine by what its peers observe of theirs. */
   judge(peers: readonly PeerEvidence[]): void {
     this.#hangs.judge(peers, this.#upstreams.values());
   }
 
-  /** What is seen of this node's engine, for the judgement of a peer. */
+  /** What this node observes of its engine, for the judgment of a peer. */
   firstBytes(): PeerEvidence {
     return this.#hangs.asPeer();
   }
 
-  /** Records to store now, and streams that the agent may forget once they are stored. */
+  /** Returns the records to store now, and the streams that the agent may forget after they are stored. */
   settle(now: number): { records: UsageRecord[]; streams: number[] } {
     return this.#settlement.take(now);
   }

@@ -11,20 +11,25 @@ import { ReadReceipts } from '../../shared/wire/read-receipts.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { ObjectSocket, ObjectSockets } from '../platform/object-context.ts';
 
-/** Objects of one class may share an isolate of 128 MB; answers waiting in all of them together stay below this. */
+/**
+ * Bound on the responses that wait in all objects of an isolate. Objects of one class may share an isolate, which has
+ * 128 MB.
+ */
 const ISOLATE_WINDOW_BYTES = 48 * 1024 * 1024;
 
 /**
- * Divides the isolate's budget among its sessions: 4 MiB each for up to 12, an equal share for more, the floor in any case.
- * Bound: 48 MiB + 64 KiB per session, once the windows of older sockets have shrunk to their share.
+ * Divides the isolate's budget among its sessions: 4 MiB each for up to 12, an equal share for more, and at least
+ * WINDOW_FLOOR_BYTES. Bound: 48 MiB + 64 KiB per session, after the windows of older sockets have shrunk to their
+ * share.
  *
- * No object is told when shares change: each looks when it next reads a message, because an object cannot write to another object's
- * socket. An object that was put to sleep never takes its socket out, so a session counts once: its next socket replaces the old one.
+ * Objects are not notified when shares change. Each checks its share when it next reads a message, because an object
+ * cannot write to another object's socket. An object that was put to sleep never removes its socket, so a session
+ * counts once: its next socket replaces the old one.
  */
 class WindowBudget {
   readonly #members = new Map<string, object>();
 
-  /** Returns how to leave; the session's next socket takes the place of this one. */
+  /** Returns a function that leaves. The session's next socket replaces this one. */
   join(session: string): () => void {
     const member = {};
     this.#members.set(session, member);
@@ -44,15 +49,16 @@ class WindowBudget {
 const isolateWindowBudget = new WindowBudget();
 
 /**
- * The content of a socket's attachment. It outlives hibernation; the object's memory does not. On a host whose objects stay it is in
- * memory only. `idle` has the link's counters while no stream is open, and is absent while one is. An object that wakes to a socket
- * without them has lost its streams: it closes the socket, the agent comes back and the streams are claimed.
+ * The content of a socket's attachment. It outlives hibernation; the object's memory does not. On a host whose objects
+ * stay it is only in memory. `idle` has the link's counters while no stream is open, and is absent while a stream is
+ * open. An object that wakes to a socket without them has lost its streams: it closes the socket, the agent reconnects,
+ * and the streams are claimed.
  */
 export interface SocketAttachment {
   phase: 'challenged' | 'active';
   /** Base64url. */
   ticket: string;
-  /** The host that the agent dialled. */
+  /** The host that the agent dialed. */
   audience: string;
   /** The gateway's name as a gossip peer. */
   gateway: string;
@@ -61,7 +67,7 @@ export interface SocketAttachment {
   nonce: string;
   generation: number;
   connectedAt: number;
-  /** The highest number of a frame that the agent reads; 0: it did not say. */
+  /** The highest frame number that the agent reads; 0: the agent did not state it. */
   reads?: number;
   idle?: LinkState;
 }
@@ -70,9 +76,9 @@ export interface SocketAttachment {
 export interface AgentSocketHost {
   session: string;
   sockets: Pick<ObjectSockets, 'note' | 'schedule'>;
-  /** A session that was cut off for a flood does not begin anew with its next socket. */
+  /** Shared, so that a session that was cut off for a flood does not get a new allowance with its next socket. */
   meter: FrameMeter;
-  /** The agent does not read what it is sent. */
+  /** The agent does not read what the gateway sends. */
   stuck(peer: AgentSocket): void;
 }
 
@@ -83,7 +89,7 @@ export class AgentSocket {
   attachment: SocketAttachment;
   readonly #host: AgentSocketHost;
   readonly #receipts = new ReadReceipts(Math.random);
-  /** Payload bytes that had gone out when the last message was sent. */
+  /** Payload bytes that had been sent when the last message was sent. */
   #payloadSent: number;
   #leave: (() => void) | undefined;
 
@@ -94,25 +100,25 @@ export class AgentSocket {
     this.#payloadSent = restored?.sent ?? 0;
     const port = {
       send: (message: Uint8Array) => this.#send(message),
-      busy: () => false, // workerd says nothing about its queue: credit bounds payload, receipts bound the rest
-      stuck: () => host.stuck(this), // never, as it is never busy
+      busy: () => false, // workerd does not expose its queue: credit bounds payload, receipts bound the rest.
+      stuck: () => host.stuck(this), // Never called, because `busy` is always false.
       schedule: (flush: () => void) => host.sockets.schedule(flush),
     };
     this.link = new Link(port, { send: 0, receive: isolateWindowBudget.window }, host.meter, restored);
   }
 
-  /** The Worker checked the ticket before it came here. */
+  /** The Worker verified the ticket before it reached this object. */
   get ticket(): Ticket {
     const bytes = fromBase64url(this.attachment.ticket, TICKET_MAX_BYTES) ?? new Uint8Array();
     return decodeTicket(bytes, workerdCrypto);
   }
 
-  /** From here on the socket has a share of the isolate's memory. */
+  /** From now on the socket has a share of the isolate's memory. */
   activate(session: string): void {
     this.#leave ??= isolateWindowBudget.join(session);
   }
 
-  /** The attachment's counters differ from the link's. */
+  /** True if the attachment's counters differ from the link's. */
   get drifted(): boolean {
     const { idle } = this.attachment;
     if (idle === undefined) return false;
@@ -129,22 +135,22 @@ export class AgentSocket {
     try {
       this.socket.send(message);
     } catch {
-      return; // Closed under us: webSocketClose follows, or the silence is noticed.
+      return; // Already closed: webSocketClose follows, or the watchdog notices the silence.
     }
     const payload = this.link.sent - this.#payloadSent;
     this.#payloadSent = this.link.sent;
     const nonce = this.#receipts.sent(message.length - payload);
     if (nonce !== undefined) this.link.put({ type: 'probe', nonce, session: this.#host.session });
-    // Not at once: the link is in the middle of sending.
+    // Deferred, because the link is in the middle of sending.
     if (this.#receipts.stuck) void Promise.resolve().then(() => this.#host.stuck(this));
   }
 
-  /** PROBED came. False if it does not answer our question whether the agent reads. */
+  /** PROBED arrived. False if it does not answer the question whether the agent reads. */
   confirmed(nonce: number): boolean {
     return this.#receipts.answered(nonce);
   }
 
-  /** Reads a message. False where the peer broke the protocol: the socket is closed then. */
+  /** Reads a message. False if the agent violated the protocol; the socket is then closed. */
   receive(message: string | ArrayBuffer, each: (frame: Frame) => void): boolean {
     try {
       if (typeof message === 'string') throw new WireError('bad_frame', 'text is no frame');
@@ -163,7 +169,7 @@ export class AgentSocket {
     }
   }
 
-  /** Writes the attachment for the state that the link is in: with counters when no stream is open. */
+  /** Writes the attachment for the link's current state: with counters if no stream is open. */
   save(idle: boolean): void {
     const { idle: _, ...rest } = this.attachment;
     this.attachment = idle ? { ...rest, idle: this.link.state } : rest;
@@ -173,9 +179,9 @@ export class AgentSocket {
   close(code: number, reason: string): void {
     this.release();
     try {
-      this.socket.close(code, reason.slice(0, 120)); // above 123 bytes it throws
+      this.socket.close(code, reason.slice(0, 120)); // A reason above 123 bytes throws.
     } catch {
-      // closed already
+      // Already closed.
     }
   }
 
@@ -187,7 +193,10 @@ export class AgentSocket {
   }
 }
 
-/** Tickets are public. A stranger with a ticket may say hello, but must not use up the session's own frame limits. */
+/**
+ * Tickets are public. An unauthenticated peer with a ticket may send hello, but must not use up the session's own frame
+ * limits.
+ */
 function greeting(message: Uint8Array, each: (frame: Frame) => void): void {
   if (message.length > MESSAGE_MAX_BYTES) throw new WireError('too_large', `message of ${message.length} bytes`);
   readFrames(message, (frame) => {

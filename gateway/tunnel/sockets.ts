@@ -11,22 +11,22 @@ import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/gossip/socket-heade
 import { TICKET_HEADER } from '../registry/tickets.ts';
 import { AgentSocket, type AgentSocketHost, type SocketAttachment } from './socket.ts';
 
-/** Sockets that have not answered the challenge; the oldest makes room. */
+/** Sockets that have not answered the challenge; beyond this the oldest is closed. */
 const CHALLENGED_MAX = 64;
 
 interface Events {
-  /** This socket is the session's from now on. */
+  /** This socket is the session's active one from now on. */
   activated(peer: AgentSocket): void;
-  /** The session's socket makes way for a newer one. */
+  /** A newer socket replaces the session's socket. */
   replaced(): void;
-  /** No stream is open. */
+  /** True if no stream is open. */
   idle(): boolean;
-  /** The agent does not read what it is sent. */
+  /** The agent does not read what the gateway sends. */
   stuck(peer: AgentSocket): void;
 }
 
 /**
- * The sockets of one session: those that have yet to prove the session, and the newest one that did.
+ * The sockets of one session: those that have not yet proved the session, and the newest one that did.
  *
  * Survives hibernation: the sockets and their attachments (see SocketAttachment).
  */
@@ -37,7 +37,7 @@ export class AgentSockets {
   readonly #host: AgentSocketHost;
   readonly #all = new Map<ObjectSocket, AgentSocket>();
   #active: AgentSocket | undefined;
-  /** The active one's attachment has its link's counters. */
+  /** True if the active socket's attachment has its link's counters. */
   #saved = true;
   #lastFrameAt = 0;
 
@@ -57,7 +57,10 @@ export class AgentSockets {
     return this.#all.get(socket);
   }
 
-  /** Those that outlived the object's memory: usable if no stream was open, else the agent starts afresh. */
+  /**
+   * Restores the sockets that outlived the object's memory. They are usable if no stream was open; otherwise the agent
+   * must reconnect.
+   */
   wake(): void {
     for (const socket of this.#sockets.survivors()) {
       const attachment = this.#sockets.noted(socket) as SocketAttachment;
@@ -100,16 +103,16 @@ export class AgentSockets {
     return response;
   }
 
-  /** Tickets are public: any holder can knock, and only the owner can answer the challenge. */
+  /** Tickets are public: any holder can open sockets, but only the owner can answer the challenge. */
   #makeRoom(): void {
     const waiting = [...this.#all.values()].filter(({ attachment }) => attachment.phase === 'challenged');
     const oldest = waiting.length >= CHALLENGED_MAX ? waiting[0] : undefined;
     if (oldest === undefined) return;
     this.#all.delete(oldest.socket);
-    oldest.close(CLOSE_CODES.resync, 'others knock, and this one did not answer'); // an honest agent comes again
+    oldest.close(CLOSE_CODES.resync, 'others knock, and this one did not answer'); // An honest agent reconnects.
   }
 
-  /** Takes the answer to the challenge. A repeated answer is ignored. */
+  /** Checks the answer to the challenge. A repeated answer is ignored. */
   greet(peer: AgentSocket, hello: Extract<Frame, { type: 'hello' }>): void {
     if (peer.attachment.phase !== 'challenged') return;
     const { audience } = peer.attachment;
@@ -130,7 +133,7 @@ export class AgentSockets {
       former.close(CLOSE_CODES.replaced, 'replaced by a newer socket of this session');
       this.#events.replaced();
     }
-    // The welcome is a message of its own: an agent reads nothing behind the welcome in the same message.
+    // The welcome is a separate message: an agent reads nothing after the welcome in the same message.
     const { gateway } = peer.attachment;
     peer.socket.send(encodeFrame({ type: 'welcome', window: peer.link.state.receiveLimit, gateway }));
     peer.link.open(hello.window);
@@ -139,7 +142,7 @@ export class AgentSockets {
     peer.save(this.#saved);
   }
 
-  /** Closes the socket. Returns true where it was the active one; then no socket is active. */
+  /** Closes the socket. Returns true if it was the active one; then no socket is active. */
   gone(peer: AgentSocket): boolean {
     this.#all.delete(peer.socket);
     peer.close(CLOSE_CODES.resync, 'closed');
@@ -148,24 +151,24 @@ export class AgentSockets {
     return true;
   }
 
-  /** A message came, at this time. */
+  /** A message arrived at this time. */
   heard(now: number): void {
     this.#lastFrameAt = now;
   }
 
-  /** When the active one was last heard, a heartbeat included; milliseconds since the epoch. */
+  /** When the active socket last received something, including a heartbeat; milliseconds since the epoch. */
   heardAt({ socket, attachment }: AgentSocket): number {
     return Math.max(this.#sockets.pingedAt(socket), this.#lastFrameAt, attachment.connectedAt);
   }
 
-  /** Writes the attachment when the tunnel turns busy or idle. */
+  /** Writes the attachment when the tunnel becomes busy or idle. */
   save(idle: boolean): void {
     if (this.#active === undefined || this.#saved === idle) return;
     this.#saved = idle;
     this.#active.save(idle);
   }
 
-  /** A message was read. On an idle tunnel it brought late frames of streams that were over already. */
+  /** A message was read. On an idle tunnel it contained late frames of streams that were already over. */
   settle(peer: AgentSocket): void {
     if (this.#saved && peer === this.#active && peer.drifted) peer.save(true);
   }

@@ -3,21 +3,21 @@ import type { Clock } from '../platform/object-context.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
 import { waitClock } from '../platform/wait-clock.ts';
 
-/** Deadlines are looked at this often while attempts are open; nothing ticks on an idle tunnel. */
+/** Interval at which deadlines are checked while attempts are open. Nothing ticks on an idle tunnel. */
 const TICK_MS = 250;
 
 interface TickerOptions {
-  /** Ends what has passed its deadline. `now`: of `waitClock`. */
+  /** Ends everything whose deadline has passed. `now`: of `waitClock`. */
   judge(now: number): void;
-  /** Does the work that waits for no deadline. `now`: of `steadyNow`. */
+  /** Does the work that has no deadline. `now`: of `steadyNow`. */
   store(now: number): void;
-  /** No attempt is open, and nothing is to be settled. */
+  /** True if no attempt is open and nothing is left to settle. */
   idle(): boolean;
   /** This was the last tick until the next attempt opens. */
   rested(): void;
 }
 
-/** The regular ticks of one tunnel, while something is open there or to be settled. */
+/** The regular ticks of one tunnel while an attempt is open or something is left to settle. */
 export class Ticker {
   readonly #options: TickerOptions;
   readonly #rounds = new DeadlineTicker(TICK_MS);

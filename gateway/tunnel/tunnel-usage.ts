@@ -17,11 +17,11 @@ interface TunnelUsageOptions {
   settled(streams: readonly number[]): void;
 }
 
-/** What the requests at one node used: from attempts that are over to storage, then on to limits and reports. */
+/** The usage of requests at one node: from finished attempts to storage, then to limits and reports. */
 export class TunnelUsage {
   readonly outbox: Outbox;
   readonly anomalies: UsageAnomalies;
-  /** Whose node it is: the last socket said so. */
+  /** The node's provider, as the last socket stated it. */
   provider = '';
   readonly #options: TunnelUsageOptions;
   readonly #store: UsageStore;
@@ -42,7 +42,7 @@ export class TunnelUsage {
     });
   }
 
-  /** Records that are not handed on. */
+  /** Records that have not been forwarded yet. */
   get waiting(): number {
     return countPendingUsage(this.#options.ctx.storage.sql) + this.#store.waiting;
   }
@@ -51,7 +51,10 @@ export class TunnelUsage {
     return newestUsage(this.#options.ctx.storage.sql, limit);
   }
 
-  /** At each tick, or when a statement is full: what waits longer outlives the collector's young generation, here and at the agent. */
+  /**
+   * Called at each tick, or when a statement is full: records that wait longer outlive the garbage collector's young
+   * generation, here and at the agent.
+   */
   store(now: number): void {
     const { attempts, ctx } = this.#options;
     const { provider } = this;

@@ -16,10 +16,10 @@ import {
 } from './attempt-call.ts';
 import { LocalCall, type LocalTunnel, localTunnelOf } from './local-calls.ts';
 
-/** Larger bodies go by `fetch`, which streams them. */
+/** Larger request bodies are sent with `fetch`, which streams them. */
 const CALL_MAX_BYTES = 64 * 1024;
 
-/** What a Worker gets of an attempt. */
+/** The result of an attempt, as the Worker receives it. */
 export type AttemptReply =
   | {
       kind: 'head';
@@ -27,25 +27,26 @@ export type AttemptReply =
       head: AttemptHead;
       body: Uint8Array | ReadableStream<Uint8Array> | null;
       whole: boolean;
-      /** Of a whole body that streams. */
+      /** Length of a whole body that is streamed. Absent: unknown. */
       length?: number;
-      /** The body is its first data; the rest is offloaded, unless it is asked for. */
+      /** If present, `body` is the first data; the rest is offloaded unless the Worker asks for it. */
       offloaded?: OffloadedResponse;
     }
   | { kind: 'failure'; code: AttemptFailure; message: string };
 
-/** What an attempt needs of the Worker's request. */
+/** The parts of the Worker's request that an attempt needs. */
 export interface RequestScope {
   env: Env;
   ctx: { waitUntil(work: Promise<unknown>): void };
-  /** Aborted when the client leaves. */
+  /** Aborted when the client disconnects. */
   signal(): AbortSignal;
   client: Pick<ClientDisconnect, 'on'>;
 }
 
 /**
- * Asks the object of `session` for an attempt: in memory where the object is in this process, by a call where the answer may come whole and
- * soon, else by a `fetch`. Rejects where the object is gone: its successor can be asked.
+ * Requests an attempt from the object of `session`: in memory if the object is in this process, with a call if the
+ * response may arrive whole and soon, otherwise with a `fetch`. Rejects if the object is gone; its successor can then
+ * be asked.
  */
 export async function callTunnel(
   scope: RequestScope,
@@ -62,11 +63,11 @@ export async function callTunnel(
       return { kind: 'head', status, head, body: NO_BODY.has(status) ? null : whole, whole: true };
     }
   }
-  // Also after a call whose answer takes longer: the object knows the attempt by its name and does not open it twice.
+  // Also after a call that takes longer: the object knows the attempt by its name and does not open it twice.
   return fetchAttempt(scope, session, open, body);
 }
 
-/** In memory or by a call; `fetch`: neither fits, or the answer takes longer. */
+/** In memory or with a call. Returns `fetch` if neither fits, or if the response takes longer. */
 async function askSoon(
   scope: RequestScope,
   session: string,
@@ -79,7 +80,7 @@ async function askSoon(
   return askLocally(scope, session, new LocalCall(open, body), callee);
 }
 
-/** The rest of the answer is on its way out already, or will be. */
+/** The rest of the response is being sent to the client already, or will be. */
 function offloadedReply(
   scope: RequestScope,
   session: string,
@@ -106,7 +107,10 @@ function askLocally(
   return callee.ask(call, () => Promise.resolve(stub().holds(requestId, attempt)));
 }
 
-/** Costs half of what a `fetch` costs, but it can neither stream nor see the client leave. A second call tells that the client left. */
+/**
+ * Costs half as much as a `fetch`, but it can neither stream nor notice that the client disconnects. A second call,
+ * `leave`, reports the disconnect.
+ */
 async function callAttempt(
   { env, ctx, client }: RequestScope,
   session: string,
@@ -115,7 +119,7 @@ async function callAttempt(
 ): Promise<CallResult> {
   const stub = env.TUNNEL.getByName(session);
   const { requestId, attempt } = open;
-  // When the client leaves, only this work of the request goes on. Calls of one stub arrive in order.
+  // When the client disconnects, only this part of the request continues. Calls of one stub arrive in order.
   client.on(() => ctx.waitUntil(Promise.resolve(stub.leave(requestId, attempt)).catch(() => {})));
   return decodeCallResult((await stub.attempt(JSON.stringify(open), body)) as EncodedCallResult);
 }
@@ -127,7 +131,7 @@ async function fetchAttempt(
   body: AttemptBody,
 ): Promise<AttemptReply> {
   const { env } = scope;
-  // A stub that threw stays broken: each asking gets its own.
+  // A stub that threw stays broken, so each request gets a new stub.
   const stub = env.TUNNEL.getByName(session);
   const response = await stub.fetch('https://tunnel/attempt', {
     method: 'POST',

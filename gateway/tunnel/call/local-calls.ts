@@ -1,21 +1,28 @@
 /**
- * Calls of tunnel objects in this process. The Node host has all objects in the process that asks them, so it hands a small request over
- * in memory. A call by a stub would copy the request, and an answer that streams would need a `fetch`.
+ * Calls of tunnel objects in this process. On the Node host all objects are in the process that calls them, so it
+ * passes a small request in memory. A call through a stub would copy the request, and a streaming response would need a
+ * `fetch`.
  */
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import type { AttemptRequest } from '../../../shared/upstream/attempt.ts';
 import type { LocalCallResult } from './attempt-call.ts';
 
-/** An object answers within half of this, if only to say that it takes longer. An object that was reset never answers. */
+/**
+ * How often calls without an answer are checked. An object answers within half of this, even if only with `fetch`. An
+ * object that was reset never answers.
+ */
 const LOOK_EVERY_MS = 1_000;
-/** If more calls wait, the object is in trouble. A call by its stub then tells what is wrong. */
+/**
+ * Calls that wait for one object. If more wait, the object is in trouble; the call then uses the stub, which reports
+ * the error.
+ */
 const WAITING_MAX = 4_096;
 
-/** One request to an object of this process. */
+/** One request to an object in this process. */
 export class LocalCall {
   readonly open: AttemptRequest;
   readonly body: Uint8Array;
-  /** Rejects when the object was reset, and when the client left. */
+  /** Rejects if the object was reset, or if the client disconnected. */
   readonly answered: Promise<LocalCallResult>;
   readonly #resolve: (result: LocalCallResult) => void;
   readonly #reject: (error: Error) => void;
@@ -33,29 +40,29 @@ export class LocalCall {
     this.#resolve(result);
   }
 
-  /** The object failed, or was reset: its successor can be asked. */
+  /** The object failed or was reset; its successor can be asked. */
   lose(cause?: unknown): void {
     this.#reject(new Error('the object that had it is gone', { cause }));
   }
 
-  /** The client left. */
+  /** The client disconnected. */
   withdraw(): void {
     this.#reject(new Error('the client left'));
   }
 }
 
-/** By session: the objects of this process that have a socket. */
+/** Objects of this process that have a socket, by session. */
 const callees = new Map<string, LocalTunnel>();
 
 export function localTunnelOf(session: string): LocalTunnel | undefined {
   return callees.get(session);
 }
 
-/** An object that takes calls, from its socket's beginning to its end. */
+/** An object that takes calls, while its socket is open. */
 export class LocalTunnel {
   readonly #session: string;
   readonly #take: (call: LocalCall) => void;
-  /** Calls without an answer. `holds` asks the object whether it still works at the call. At most WAITING_MAX. */
+  /** Calls without an answer. `holds` asks the object whether it is still working on the call. At most WAITING_MAX. */
   readonly #waiting = new TransientMap<LocalCall, { holds(): Promise<boolean>; seen: boolean }>();
   #looking: ReturnType<typeof setInterval> | null = null;
 
@@ -65,14 +72,14 @@ export class LocalTunnel {
     callees.set(session, this);
   }
 
-  /** Waiting calls go on waiting: the object may get another socket. */
+  /** Waiting calls stay: the object may get another socket. */
   close(): void {
     if (callees.get(this.#session) === this) callees.delete(this.#session);
   }
 
   /**
-   * `holds` asks the object by its stub whether it works at the call.
-   * @throws Error where the object failed or was reset, or the client left
+   * `holds` asks the object through its stub whether it is still working on the call.
+   * @throws Error if the object failed or was reset, or if the client disconnected
    */
   async ask(call: LocalCall, holds: () => Promise<boolean>): Promise<LocalCallResult> {
     if (this.#waiting.size >= WAITING_MAX) return { kind: 'fetch' };
@@ -86,7 +93,7 @@ export class LocalTunnel {
     }
   }
 
-  /** A call that two looks found here may be lost. */
+  /** A call that is still here at the second check may be lost. */
   #look(): void {
     if (this.#waiting.size === 0) {
       if (this.#looking !== null) clearInterval(this.#looking);

@@ -7,20 +7,21 @@ import { RESUME_WINDOW_MS } from '../../../shared/wire/limits.ts';
 import { waitClock } from '../../platform/wait-clock.ts';
 import type { CallResult } from './attempt-call.ts';
 
-/** A call waits so long for its answer. After that its Worker is told to fetch the answer. */
+/** A call waits this long for its response. After that its Worker must fetch the response. */
 const CALL_MS = 200;
 
 /**
- * The answer then waits to be fetched: at least a Worker's way there and back across the world, longer where Workers took longer. An answer
- * that is fetched too late is computed twice. At most as long as an agent keeps an answer: nobody asks for it after that.
+ * How long the response then waits to be fetched: at least one round trip of a Worker across the world, longer if
+ * earlier Workers took longer. A response that is fetched too late is computed twice. At most as long as an agent keeps
+ * a response, because it is never requested after that.
  */
 const FETCH = { leastMs: 400, firstMs: 3_000, mostMs: RESUME_WINDOW_MS };
 
 interface Call {
   upstream: OutboundAttempt;
-  /** By `waitClock`; infinite once the Worker was told to fetch. */
+  /** By `waitClock`; infinite after the Worker was told to fetch. */
   giveUpAt: number;
-  /** When the Worker was told to fetch. */
+  /** When the Worker was told to fetch. Absent: it was not. */
   toldAt?: number;
   fetchIt: () => void;
 }
@@ -28,14 +29,16 @@ interface Call {
 export type AttemptName = Pick<AttemptRequest, 'requestId' | 'attempt'>;
 
 /**
- * Attempts that came as a call, by name, until they are answered or fetched. At most one for each upstream, so the bound on upstreams
- * bounds them.
+ * Attempts that arrived as a call, by name, until they are answered or fetched. At most one per OutboundAttempt, so the
+ * bound on those bounds this map.
  */
 export class PendingCalls {
   readonly #calls = new TransientMap<string, Call>();
   readonly #fetch = new AdaptiveTimeout(FETCH);
 
-  /** `answer` gets the whole answer if it comes soon. Else it is told to fetch the answer. `begun`: as the listener's. */
+  /**
+   * `answer` gets the whole response if it arrives soon, otherwise `fetch`. `begun`: as in `OutboundAttempt.inform`.
+   */
   add(upstream: OutboundAttempt, answer: (result: CallResult) => void, begun?: (known: ResponseHead) => boolean): void {
     const call: Call = { upstream, giveUpAt: waitClock.now() + CALL_MS, fetchIt: () => {} };
     call.fetchIt = () => {
@@ -59,7 +62,7 @@ export class PendingCalls {
     return call?.upstream;
   }
 
-  /** The attempt is over: it is no call any more. `left`: no Worker fetched it. */
+  /** The attempt is over and no longer a call. `left`: no Worker fetched it. */
   over(name: AttemptName, left: boolean): void {
     if (this.#end(name)?.toldAt !== undefined && left) this.#fetch.expired();
   }
@@ -71,7 +74,7 @@ export class PendingCalls {
     return call;
   }
 
-  /** The call's client left. */
+  /** The client of the call disconnected. */
   cancel(name: AttemptName): void {
     this.#calls.get(attemptName(name))?.upstream.cancel();
   }

@@ -1,4 +1,4 @@
-/** What an object says of an attempt, in the form for each way of asking. */
+/** The result of an attempt, converted for each way in which a Worker can request it. */
 import type { AttemptFailure, AttemptResult } from '../../../shared/upstream/attempt.ts';
 import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
 import { isEventStream, NO_BODY } from '../../../shared/upstream/response.ts';
@@ -16,12 +16,12 @@ export function responseFor(result: AttemptResult, upstream: OutboundAttempt): R
   const headers: Record<string, string> = { [HEAD_HEADER]: headerJson(head) };
   if (whole !== undefined) headers['content-length'] = String(whole.length);
   if (!NO_BODY.has(status)) return new Response(whole ?? upstream.answer.open(), { status, headers });
-  // No client reads the body of such a status, and without a reader the answer would never be over.
+  // No client reads the body of such a status, and without a reader the attempt would never end.
   if (whole === undefined) void upstream.answer.open().pipeTo(new WritableStream());
   return new Response(null, { status, headers });
 }
 
-/** Whether the answer may be offloaded. */
+/** True if the response may be offloaded: a successful event stream that has not arrived whole. */
 export function mayOffload({ status, head, whole }: OffloadableResponse['result']): boolean {
   return whole === undefined && status >= 200 && status < 300 && !NO_BODY.has(status) && isEventStream(head);
 }

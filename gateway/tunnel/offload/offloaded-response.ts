@@ -3,24 +3,27 @@ import { type AttemptFailure, type AttemptRequest, attemptName } from '../../../
 import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
 import type { RequestScope } from '../call/call-tunnel.ts';
 
-/** `left`: the client left, or never came. */
+/** `left`: the client disconnected, or never took the response. */
 export type OffloadEnding = 'whole' | 'left' | AttemptFailure;
 
-/** Endings that wait for their Workers. A Worker that is gone never asks for its ending. */
+/** Completions that wait for their Workers. A Worker that is gone never asks for its completion. */
 const KEPT_MAX = 10_000;
 
-/** On a host whose objects stay, an object hardly ever dies. Without this a Worker would wait for ever for one that did. */
+/**
+ * How often the object is asked whether it still holds the attempt. On a host whose objects stay, an object hardly ever
+ * dies; without this check a Worker would wait forever for one that did.
+ */
 const ASK_MS = 30_000;
 
-/** How the object tells the Worker that an offloaded answer has ended. */
+/** Through this the object reports to the Worker that an offloaded response has ended. */
 export interface OffloadCompletion {
   readonly ended: PromiseWithResolvers<OffloadEnding>;
 }
 
-/** By the name of the attempt whose answer is offloaded; at most KEPT_MAX. */
+/** By the name of the attempt whose response is offloaded; at most KEPT_MAX. */
 const completions = new TransientMap<string, OffloadCompletion>();
 
-/** The object's side: an answer is about to be offloaded. */
+/** Called by the object before it offloads a response. */
 export function expectCompletion(name: string): OffloadCompletion {
   const completion = { ended: Promise.withResolvers<OffloadEnding>() };
   completions.set(name, completion);
@@ -29,14 +32,14 @@ export function expectCompletion(name: string): OffloadCompletion {
   return completion;
 }
 
-/** The answer is not offloaded after all. */
+/** The response is not offloaded after all. */
 export function forgetCompletion(name: string): void {
   completions.delete(name);
 }
 
-/** The Worker's side of an offloaded answer. */
+/** The Worker's side of an offloaded response. */
 export class OffloadedResponse {
-  /** Names the rest of the answer. */
+  /** Names the rest of the response. */
   readonly number: number;
   readonly #scope: RequestScope;
   readonly #session: string;
@@ -54,15 +57,15 @@ export class OffloadedResponse {
     return this.#scope.env.TUNNEL.getByName(this.#session);
   }
 
-  /** The client takes no more of the answer, or will take none. */
+  /** The client stopped reading the response, or will not read it. */
   leave(): void {
     const { requestId, attempt } = this.#open;
     this.#scope.ctx.waitUntil(Promise.resolve(this.#stub().leave(requestId, attempt)).catch(() => {}));
   }
 
   /**
-   * The response is made; resolves when its last byte is on its way to the client.
-   * @throws AttemptError when it broke off, anything else when the client has left
+   * Resolves when the last byte of the response is being sent to the client.
+   * @throws AttemptError if it broke off; any other error if the client disconnected
    */
   async over(): Promise<void> {
     const name = attemptName(this.#open);

@@ -7,18 +7,18 @@ import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.
 import { type ByteSink, PIECE_MAX_BYTES } from '../../../shared/upstream/response-body.ts';
 import type { OffloadCompletion, OffloadEnding } from './offloaded-response.ts';
 
-/** An answer whose head is there. */
+/** A response whose head has arrived. */
 export interface OffloadableResponse {
   upstream: OutboundAttempt;
   result: Extract<AttemptResult, { kind: 'head' }>;
 }
 
-/** Room for one piece of the answer and for the error that may have to follow it. */
+/** Free credit that one step needs: one piece of the response, and the error that may have to follow it. */
 const ROOM_BYTES = PIECE_MAX_BYTES + 4 * 1024;
 
 interface OffloadEvents {
   first(bytes: Uint8Array): void;
-  /** The answer ended, or broke off, before any data. */
+  /** The response ended or broke off before any data. */
   none(code: AttemptFailure | undefined): void;
   data(offset: number, bytes: Uint8Array): void;
   end(offset: number): void;
@@ -26,18 +26,18 @@ interface OffloadEvents {
   left(): void;
 }
 
-/** One answer on its way out: nothing yet → its first data offered → taken → over. */
+/** One response that is sent to the client. Its states: new → first data offered → taken → over. */
 export class OffloadedStream implements ByteSink {
   readonly #held: OffloadableResponse;
   readonly #upstream: OutboundAttempt;
   readonly #on: OffloadEvents;
   #state: 'new' | 'offered' | 'taken' | 'over' = 'new';
-  /** Bytes behind the first. */
+  /** Bytes after the first data. */
   #sent = 0;
   #limit = 0;
   #broken: AttemptFailure | undefined;
   readonly #inBand: InBandErrorDetector | undefined;
-  /** Since its first data is offered. */
+  /** Set when the first data is offered. */
   completion: OffloadCompletion | undefined;
 
   constructor(held: OffloadableResponse, on: OffloadEvents) {
@@ -83,7 +83,7 @@ export class OffloadedStream implements ByteSink {
     else if (state === 'offered') this.#broken = code;
   }
 
-  /** The client is told in-band; it gets no terminal event. */
+  /** Sends the client an error in-band, without the terminal event. */
   #break(code: AttemptFailure): void {
     const error = apiErrorFor(new AttemptError(code, 'the answer broke off'));
     const last = this.#inBand?.error(error);
@@ -97,7 +97,7 @@ export class OffloadedStream implements ByteSink {
     this.completion?.ended.resolve(how);
   }
 
-  /** `limit` bytes may go out in all. The first grant says that there is a client. */
+  /** Up to `limit` bytes may be sent in total. The first grant means that there is a client. */
   grant(limit: number): void {
     if (this.#state === 'over') return;
     this.#state = 'taken';
@@ -114,7 +114,10 @@ export class OffloadedStream implements ByteSink {
     this.#upstream.cancel();
   }
 
-  /** Takes the answer back, to be read in another way. Undefined once a client takes it: part of it may be on its way. */
+  /**
+   * Takes the response back, so that it can be read in another way. Undefined if a client has taken it, because part of
+   * it may already be sent.
+   */
   withdraw(): OffloadableResponse | undefined {
     if (this.#state !== 'offered' || this.#broken !== undefined) return undefined;
     this.#state = 'over';

@@ -1,20 +1,26 @@
 import type { AttemptFailure } from '../../../shared/upstream/attempt.ts';
 import type { OffloadableResponse } from './offloaded-stream.ts';
 
-/** The result of an offer: the answer's first bytes and the number that names its rest, or how the answer ended before them. */
+/**
+ * The result of an offer: the first bytes of the response and the number that names its rest, or how the response ended
+ * before them.
+ */
 export type OffloadOffer =
   | { kind: 'offloaded'; number: number; first: Uint8Array }
   | { kind: 'empty' }
   | { kind: 'failed'; code: AttemptFailure };
 
-/** A host that writes streamed answers to its clients itself gives each tunnel object one: see LOCAL_OFFLOADS in env.ts. */
+/**
+ * If a host writes streaming responses to its clients itself, it gives each tunnel object one of these: see
+ * LOCAL_OFFLOADS in env.ts.
+ */
 export interface ResponseOffload {
-  /** Waits for the answer's first data, then `tell`s. */
+  /** Waits for the first data of the response, then calls `tell`. */
   offer(held: OffloadableResponse, tell: (offer: OffloadOffer) => void): void;
-  /** The answer of that attempt is being offloaded, or about to be. */
+  /** True if the response of that attempt is offloaded, or about to be. */
   holds(name: string): boolean;
-  /** The client left before it took the answer. */
+  /** The client disconnected before it took the response. */
   leave(name: string): void;
-  /** The answer is needed here after all, behind its first data. Undefined: it is gone. */
+  /** Returns the response if it is needed here after all, from after its first data. Undefined: it is gone. */
   takeBack(name: string): OffloadableResponse | undefined;
 }
