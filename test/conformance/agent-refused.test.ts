@@ -1,4 +1,4 @@
-/** Agents that are not let in: each is told so, and the others serve on. */
+/** Agents that are refused: each one learns it, and the others continue to serve. */
 import { connect } from 'node:net';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';

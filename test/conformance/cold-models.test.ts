@@ -1,4 +1,4 @@
-/** Models that a factory of jobs starts when a request wants them: what the request sees, and what the factory hears. */
+/** Models that an autoscaler starts on demand: what the request gets, and what the autoscaler learns. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
 import { EXCHANGE_MAX_BYTES } from '../../shared/factory/exchange.ts';
@@ -66,7 +66,7 @@ it('a unary request waits for a cold model, and its factory hears of it at once'
   const response = await asked;
   expect(response.status, await response.text()).toBe(200);
   expect(engine.requests).toHaveLength(1);
-  expect(heardMs).toBeLessThan(Math.min(promise(5_000), 20_000)); // an exchange that hears of nothing waits for 20 s
+  expect(heardMs).toBeLessThan(Math.min(promise(5_000), 20_000)); // without news an exchange waits for 20 s
   await factory.heard('a ready replica', () => factory.demandFor('cold/unary')?.ready_replicas === 1);
   await factory.heard('nobody who waits', () => factory.demandFor('cold/unary')?.waiting === 0);
 });
@@ -94,12 +94,12 @@ it('who may not wait is told how long it takes, and the model is started all the
   const factory = await openFactory('refusal', [['cold/refused', { estimate_ms: 240_000 }]]);
   const refused = await ask('cold/refused');
   expect(refused.status).toBe(503);
-  expect(refused.headers.get('retry-after')).toBe('60'); // SDKs obey no longer one
+  expect(refused.headers.get('retry-after')).toBe('60'); // SDKs ignore a longer one
   const { code, message } = await envelopeOf(refused);
   expect(code).toBe('model_starting');
   expect(message).toContain('ready in about 4 min');
   await factory.heard('the request', () => (factory.demandFor('cold/refused')?.asked_ms_ago ?? 60_000) < 10_000);
-  // A wait that is too short is no wait.
+  // A wait that is shorter than the estimate counts as no wait.
   expect((await ask('cold/refused', { 'x-otela-wait': '60' })).status).toBe(503);
   const wrong = await ask('cold/refused', { 'x-otela-wait': '7200' });
   expect([wrong.status, (await envelopeOf(wrong)).param]).toEqual([400, 'x-otela-wait']);
@@ -153,7 +153,7 @@ it('a key that may not start a model is refused while it is cold, and may wait f
   expect(factory.demandFor('cold/theirs')).toBeUndefined();
   factory.report = { models: [coldModel('cold/theirs', { state: 'starting', running: 1, wake })] };
   await factory.tell();
-  await new Promise((resolve) => setTimeout(resolve, 1_100)); // an isolate believes what it heard for a second
+  await new Promise((resolve) => setTimeout(resolve, 1_100)); // an isolate caches it for a second
   const late = await ask('cold/theirs', { 'x-otela-wait': '1' });
   expect((await envelopeOf(late)).code).toBe('model_starting');
 });
@@ -219,7 +219,7 @@ it('a lying factory is refused with the place of its fault, and takes nothing aw
   };
   const models = [coldModel('lie', { estimate_ms: -1 })];
   expect(await refused(liar.whole({ models }))).toEqual([400, expect.stringContaining('models.0.estimate_ms')]);
-  // One byte too many: of a body that it does not read to its end wrangler dev's proxy resets the connection.
+  // One byte too many, so that the body is read to its end: otherwise wrangler dev's proxy resets the connection.
   expect((await refused('x'.repeat(EXCHANGE_MAX_BYTES + 1)))[0]).toBe(413);
   const tail = { cluster: 'c', id: '1', model: 'lie', state: 'failed' as const, gpus: 1, since_ms: 0 };
   const huge = liar.whole({ jobs: [{ ...tail, log_tail: 'x'.repeat(1_000_000) }] });
@@ -237,7 +237,7 @@ it('a token that is revoked while its exchange waits ends it, and its models are
   const before = performance.now();
   await gateway.admin('DELETE', `factory-tokens/${id}`);
   expect((await waiting).status).toBe(401);
-  expect(performance.now() - before).toBeLessThan(Math.min(promise(10_000), 24_000)); // untold it would wait for 25 s
+  expect(performance.now() - before).toBeLessThan(Math.min(promise(10_000), 24_000)); // without the notice it would wait for 25 s
   await eventually('an unknown model', 5_000, async () =>
     (await ask('cold/revoked')).status === 404 ? true : undefined,
   );

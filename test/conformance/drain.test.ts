@@ -1,4 +1,4 @@
-/** A node is drained from the gateway: what runs finishes, nothing new goes there, its agent ends. */
+/** A node is drained from the gateway: running requests finish, no new request is sent to it, and its agent exits. */
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -65,7 +65,7 @@ it('the command line drains the one that is left, and tells what became of both'
   expect((await nodes('drain', session)).stdout).toBe(`${session} drains: 0 requests run there\n`);
   await eventually('LEFT', 10_000, async () => ((await stateOf(session)) === 'LEFT' ? true : undefined));
   const { stdout } = await nodes('history', '--session', session);
-  // What has nothing to finish may be gone before anybody heard that it goes.
+  // A node without running requests may have left before any replica learned that it drains.
   const told = stdout.split('\n').flatMap((line) => line.split(/\s+/).slice(1, 2));
   expect(told.filter((event) => event !== 'down')).toEqual(['event', 'left', 'serving', 'join']);
   await expect(nodes('drain', session)).rejects.toMatchObject({ stderr: expect.stringContaining('has left already') });

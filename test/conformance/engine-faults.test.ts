@@ -1,4 +1,4 @@
-/** Engines that break: each a clear error, and a good request right after it still works. */
+/** Broken engines: each fault gives a clear error, and a good request right after it still works. */
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { endAll, eventually } from '../support/processes.ts';
 import {
@@ -22,7 +22,7 @@ it('an engine that closes before its answer is 502 upstream_error, and is not as
   const before = cluster.engine.requests.length;
   const response = await cluster.ask('/v1/chat/completions', chatBody());
   expect(response.status).toBe(502);
-  // An engine that resets at once met a connection gone stale, for all the agent knows: asked once more.
+  // To the agent, an engine that resets immediately looks like a stale connection, so it sends the request once more.
   expect(cluster.engine.requests.length - before).toBeLessThanOrEqual(2);
   expect((await envelopeOf(response)).code).toBe('upstream_error');
 });

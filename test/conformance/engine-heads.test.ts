@@ -1,4 +1,4 @@
-/** Engines whose answers are unusual and right: what HTTP allows passes. */
+/** Engines whose responses are unusual but valid: the gateway passes on what HTTP allows. */
 import { createServer, type ServerResponse } from 'node:http';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -13,7 +13,7 @@ const ANSWER = JSON.stringify({ id: 'a', choices: [], usage: { prompt_tokens: 3,
 const USAGE = { choices: [], usage: { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 } };
 const EVENTS = ['one', 'two'].map((content) => `data: ${JSON.stringify({ choices: [{ delta: { content } }] })}\n\n`);
 
-/** What the engine does, by the word in the prompt. */
+/** The engine's behavior, by the word in the prompt. */
 const ANSWERS: Record<string, (response: ServerResponse) => void> = {
   unfinished: (response) =>
     response.writeHead(200, { 'content-type': 'application/json', 'content-length': 5 }).end('{"a":'),
@@ -50,7 +50,7 @@ beforeAll(async () => {
 });
 afterAll(endAll);
 
-/** With a query the request goes by the runtime's HTTP, without one by the inlet. */
+/** A request with a query takes the runtime's HTTP, a request without one takes the inlet. */
 function ask(word: string, query: string, more: object = {}): Promise<RawAnswer> {
   return raw(`${gateway.url}/v1/chat/completions${query}`, {
     headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },

@@ -82,7 +82,7 @@ it('a project, a key in it, its limits, its rotation and its end', async () => {
     return lines.filter((line) => line.includes('"status":200')).length > 2 ? out : undefined;
   });
   const first = trace.split('\n').find((line) => line.includes('"status":200')) ?? '';
-  // The model that the key may not use: no engine saw that request, and it is on record.
+  // For the model that the key may not use: no engine saw the request, and it is on record.
   expect(trace).toMatch(/"model":"not\/mine".*"status":403.*"error":"model_not_allowed"/);
   expect(JSON.parse(first)).toMatchObject({
     model: MODEL,

@@ -1,14 +1,14 @@
 /**
- * What a host cannot do. Each of these tests must fail there: one that passes is a failure of the run, so that a mend is noticed and its
- * line goes. Whatever is not listed must pass on every host.
+ * What a host cannot do. Each of these tests must fail there: if one passes, the run fails, so that a fix is noticed
+ * and its line is removed. All other tests must pass on every host.
  */
 import type { HostName } from '../support/host.ts';
 
 export interface KnownFailure {
   hosts: readonly HostName[];
-  /** Below test/conformance. */
+  /** Path below test/conformance. */
   file: string;
-  /** All of the test's name, its `describe` before it. */
+  /** Full names of the tests, each with its `describe` first. */
   tests: readonly string[];
   reason: string;
 }

@@ -1,4 +1,4 @@
-/** Two institutions, each with an issuer and a gateway of its own: nodes that one admits serve the keys of the other. */
+/** Two institutions, each with its own issuer and gateway: nodes that one admits serve the keys of the other. */
 import { copyFile, mkdir, readFile, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -16,7 +16,7 @@ afterEach(endAll);
 const readySchema = z.object({ issuer: z.object({ keys: z.string(), id: z.string() }) });
 const admittedSchema = z.object({ issuers: z.array(z.object({ name: z.string(), root: z.string() })) });
 
-/** The root's public key, as an agent is told it. */
+/** The root's public key, as a gateway sends it to an agent. */
 async function rootOf(gateway: Gateway): Promise<string> {
   const token = await gateway.createJoinToken('probe', 'probe');
   const response = await fetch(`${gateway.url}/agent/admit`, {
@@ -28,7 +28,7 @@ async function rootOf(gateway: Gateway): Promise<string> {
   return issuers.find(({ name }) => name === 'local')?.root ?? '';
 }
 
-/** The agent is told of A alone: it hears of B from A, whose peer B is. */
+/** The agent's options name only A; it learns of B from A, which lists B as a peer. */
 async function twoInstitutions() {
   const [a, b] = await Promise.all([Gateway.start(), Gateway.start()]);
   const engine = await startEngine({ models: [MODEL] });
@@ -59,7 +59,7 @@ it('a node that A admitted serves a key of B that trusts lab@a, also while A is 
   const own = await b.createKey('own');
   expect((await ask(b, trusting)).status).toBe(200);
   expect((await ask(b, trusting)).headers.get('x-otela-provider')).toBe('lab@a');
-  // Who names nobody trusts those whom their own institution admitted.
+  // A key without a list trusts only nodes that its own institution admitted.
   const refused = await ask(b, own);
   expect([403, 503]).toContain(refused.status);
   await a.stop();
@@ -67,7 +67,7 @@ it('a node that A admitted serves a key of B that trusts lab@a, also while A is 
   expect(await envelopeOf(await ask(b, own))).toBeDefined();
 });
 
-/** Answers like a gateway that says of every session that it is over, and that every gateway named is the agent's own. */
+/** Answers like a gateway, and claims that every session is over and that every named gateway is the agent's own. */
 async function lyingPeer() {
   /** Path and `authorization` of every request. */
   const asked: [path: string, authorization: string | undefined][] = [];
@@ -108,7 +108,7 @@ it('a peer’s gateway that lies is never sent the join token, and ends no sessi
   await agent.line(/connection lost, trying again/, 15_000);
   await a.restart();
   expect(only(await a.serving(1, 60_000))?.session).toBe(before);
-  // Its own institution ends the session: the agent asks there for the next one.
+  // Its own institution ends the session, so the agent asks there for the next one.
   await a.admin('DELETE', `nodes/${before}`);
   await eventually('a new session', 30_000, async () =>
     (await a.nodes()).some(({ session, state }) => session !== before && state === 'SERVING') ? true : undefined,
@@ -131,11 +131,11 @@ it('without the peer its nodes are gone from B within seconds, and nobody else i
     return nodes.length === 1 && nodes[0]?.provider === 'here' ? true : undefined;
   });
   expect((await ask(b, key)).status).not.toBe(200);
-  // At A nothing happened.
+  // Nothing happened at A.
   const keyOfA = await a.createKey();
   expect((await ask(a, keyOfA)).status).toBe(200);
   expect(only(await a.nodes())).toMatchObject({ provider: 'lab', suspected: false });
-  // Listed again it comes back: its agent has not given up.
+  // Once listed again the node returns, because its agent has not given up.
   await b.admin('POST', 'peers', { name: 'a', root: await rootOf(a) });
   await b.serving(2, 60_000);
 });
@@ -156,7 +156,7 @@ it('a gateway that lists the institution only later is asked again, and serves i
 
 it('two gateways of one institution route to the same nodes, with the token of either, and believe each other', async () => {
   const [a, b] = await Promise.all([Gateway.start(), Gateway.start()]);
-  // The root key is the institution's; each gateway has a key of its own that it certifies.
+  // The root key is the institution's; each gateway has its own key, which the root certifies.
   await b.stop();
   await rm(join(b.data, 'issuer'), { recursive: true });
   await mkdir(join(b.data, 'issuer'), { mode: 0o700 });
@@ -171,7 +171,8 @@ it('two gateways of one institution route to the same nodes, with the token of e
   const before = await sessions(a);
   expect(await sessions(b)).toEqual(before);
   for (const node of [...(await a.nodes()), ...(await b.nodes())]) expect(node.provider).toBe('lab');
-  // Who admitted a session may end it; the other gateway hears of it by gossip and follows. Its agent comes back as another one.
+  // The gateway that admitted a session may end it. The other gateway learns it by gossip and follows. The agent
+  // returns with a new session.
   const ended: string[] = [];
   for (const gateway of [a, b]) {
     for (const session of before) {

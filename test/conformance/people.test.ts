@@ -1,4 +1,4 @@
-/** What people may use and see, beyond their keys: on both hosts. */
+/** What users may do and see besides their keys, on both hosts. */
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -125,7 +125,7 @@ it('GPU seconds of a project are counted by its node’s GPUs, and its requests 
     const uses = meSchema.shape.limits.parse(await asked.json()).project;
     return uses.find(({ limit }) => limit === 'gpu_seconds_per_month')?.used || undefined;
   });
-  // Two GPUs for 1.2 s at least.
+  // Two GPUs for at least 1.2 s.
   expect(used).toBeGreaterThanOrEqual(2);
   await cluster.gateway.admin('PATCH', `projects/${project}`, { limits: { gpu_seconds_per_month: used } });
   await eventually('the budget', 10_000, async () => {
@@ -168,7 +168,7 @@ it('a model that is kept for a project is there for its keys alone, in lists, vi
     await reader?.cancel();
     expect(new TextDecoder().decode(first?.value)).toMatch(/^event: snapshot/);
     expect(new TextDecoder().decode(first?.value)).not.toContain(MODEL);
-    // A body that is not looked into could name it, at a node that serves it.
+    // Otherwise a body that the gateway does not parse could name it, at a node that serves it.
     const sealedOff = { headers: { authorization: `Bearer ${outside}`, 'x-otela-model': MODEL } };
     expect(await status(cluster.ask('/v1/chat/completions', chatBody(), sealedOff))).toBe(404);
   } finally {
@@ -204,7 +204,7 @@ it('clients see when a model ends, and after that date what comes after it', asy
 });
 
 it('a provider publishes only the models that it was given, and all again when it was given all', async () => {
-  // The test before took the model away.
+  // The previous test removed the model.
   await eventually('the model', 10_000, async () => ((await status(chat(cluster.key))) === 200 ? true : undefined));
   await cluster.gateway.admin('PATCH', 'providers/lab', { models: ['other/*'] });
   await eventually('its models to go', 10_000, async () =>
@@ -258,7 +258,7 @@ it('otela login on a machine without a browser gets a key of the person who ente
     role: 'consumer',
     scopes: ['inference', 'registry', 'usage'],
   });
-  // It lets no other machine in, and it ends with the key by which it was let in.
+  // It cannot approve another machine, and it ends with the key that approved it.
   expect(await status(approve(fetched, code))).toBe(403);
   await cluster.gateway.admin('DELETE', `keys/${id}`);
   await eventually('its end', 10_000, async () => ((await status(chat(fetched))) === 401 ? true : undefined));
@@ -274,10 +274,10 @@ it('a code is good once, for one person, for the client that began the login, an
   for (const wrong of ['x', `${mine.device_code}x`, mine.user_code]) {
     expect(await poll(wrong)).toEqual({ status: 400, body: { error: 'expired_token' } });
   }
-  // Mistyped, and the key of no person.
+  // A mistyped code, and a key that belongs to no user.
   expect(await status(approve(adas, 'AAA-AAA-AAA'))).toBe(422);
   expect(await status(approve(cluster.key, mine.user_code))).toBe(403);
-  // A key with limits of its own would have them twice.
+  // The limits of a key that has its own would apply twice.
   expect(await status(approve(await keyOf({ user_id: ada, limits: { requests_per_minute: 1 } }), mine.user_code))).toBe(
     403,
   );
@@ -303,10 +303,10 @@ it('a code is good once, for one person, for the client that began the login, an
   await eventually('the refusal', 20_000, async () =>
     (await poll(other.device_code)).body.error === 'access_denied' ? true : undefined,
   );
-  // No link fills a code in: a person who only clicks lets nobody in.
+  // No link fills in a code, so a person who only clicks approves no machine.
   const page = await fetch(`${other.verification_uri}?user_code=${other.user_code}`, { redirect: 'manual' });
   expect(page.headers.get('location')).toBe('/#/keys?code=');
-  // What one person left open is bounded.
+  // The number of open approvals of one person is bounded.
   const open = await Promise.all(Array.from({ length: 6 }, started));
   const told = [];
   for (const { user_code } of open) told.push(await status(approve(eves, user_code)));

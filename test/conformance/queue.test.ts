@@ -1,4 +1,4 @@
-/** Requests that find no free node: who waits, who goes first, and what becomes of them. */
+/** Requests that find no free node: which ones wait, in which order they are sent, and how they end. */
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';
@@ -12,7 +12,7 @@ let gateway: Gateway;
 let key: string;
 let token: string;
 
-/** Waits longer than a stream stays silent; nobody ever serves the model. */
+/** Longer than the time after which a waiting stream is opened with comments. No node ever serves the model. */
 const LATE_MS = 30_000;
 let late: { stream: Promise<string>; unary: Promise<Response> };
 
@@ -24,7 +24,7 @@ beforeAll(async () => {
     stream: ask('never/there', {}, { body: streamBody('never/there') }).then((response) => response.text()),
     unary: ask('never/there'),
   };
-  for (const one of Object.values(late)) one.catch(() => undefined); // looked at in the last test
+  for (const one of Object.values(late)) one.catch(() => undefined); // awaited in the last test
 });
 afterAll(endAll);
 
@@ -51,17 +51,17 @@ function ask(model: string, standIn: object = {}, init: RequestInit & { as?: str
   });
 }
 
-/** A stream that goes on until its client leaves. */
+/** A stream that continues until its client disconnects. */
 function streamBody(model: string): string {
   return JSON.stringify(chatBody({ tokens: 100_000, tokensPerSecond: 5 }, { model, stream: true }));
 }
 
-/** The operator has said something of the model, so it may come. */
+/** The operator set something for the model, so a node may appear. */
 async function expected(model: string): Promise<void> {
   await gateway.admin('PUT', `models/${model}`, {});
 }
 
-/** The model's node was there and has gone. */
+/** The model's node was there and has left. */
 async function gone(model: string): Promise<void> {
   const { agent } = await addNode(model);
   await gateway.serving(1, 15_000, model);
@@ -76,7 +76,7 @@ it('a request for a model whose nodes are gone is answered by the next one that 
   const { engine } = await addNode('back/soon');
   for (const response of await Promise.all(asked)) {
     expect(response.status, await response.text()).toBe(200);
-    // The wait is the queue's and not that of the way back.
+    // The wait is the queue's and not the return path's.
     const timing = response.headers.get('server-timing') ?? '';
     const stage = (name: string) => Number(new RegExp(`\\b${name};dur=([0-9.]+)`).exec(timing)?.[1]);
     expect(stage('queue'), timing).toBeGreaterThan(10 * stage('return'));
@@ -198,7 +198,7 @@ it('a model whose last node left longer ago than requests wait is told so at onc
   const model = 'gone/long';
   await gone(model);
   await gateway.admin('PATCH', 'settings', { queue: { unary_ms: 2_000, stream_ms: 2_000 } });
-  // The settings are not there yet, or it left a moment ago: then it waits.
+  // It waits if the settings have not arrived yet, or if the node left a moment ago.
   const told = (words: RegExp) =>
     eventually(String(words), 30_000, async () => {
       const answer = await ask(model, {}, { signal: AbortSignal.timeout(10_000) }).catch(() => undefined);

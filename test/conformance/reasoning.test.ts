@@ -1,4 +1,4 @@
-/** Budgets for reasoning: what reaches engines that take them, and engines that do not. */
+/** Reasoning budgets: what reaches engines that support them, and engines that do not. */
 import { afterAll, expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';

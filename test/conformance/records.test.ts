@@ -1,4 +1,4 @@
-/** What is on record of a request: how its answer was drawn, what it waited, and that it was refused. */
+/** What the record of a request contains: how its response was sampled, how long it waited, and that it was refused. */
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
@@ -11,7 +11,7 @@ const from = new Date(Date.now() - 60_000).toISOString();
 
 beforeAll(async () => {
   cluster = await openTestCluster({ agentArgs: ['--max-running', '1'] });
-  // Who has to wait is refused at once here.
+  // A request that would have to wait is refused immediately here.
   await cluster.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0 } });
   project = made.parse(await cluster.gateway.admin('POST', 'projects', { name: 'p', trace: true })).id;
 });
@@ -62,7 +62,7 @@ async function trace(): Promise<Line[]> {
     .map((line) => lineSchema.parse(JSON.parse(line)));
 }
 
-/** New lines of the trace since `before`, once there are as many requests as `count`. */
+/** New lines of the trace since `before`, after `count` more requests. */
 const fresh = (before: readonly Line[], count: number) =>
   eventually(`${count} more requests on record`, 15_000, async () => {
     const lines = (await trace()).slice(before.length);
@@ -149,14 +149,14 @@ it('what nobody serves is in the workload as unserved, and counts for no length'
   });
   expect(wanted).toMatchObject({ requests: 0, input: { mean: 0, p95: 0 } });
   expect(wanted.unserved).toBeGreaterThan(0);
-  // Its name is private: the trace has a hash of it.
+  // Its name is private, so the trace has a hash of it.
   const lines = (await trace()).filter(({ status }) => status === 503);
   expect(lines.length).toBeGreaterThan(0);
   for (const { model } of lines) expect(model).toMatch(/^[0-9a-f]{16}$/);
 });
 
 it('who leaves while it waits for a node is on record: 499, how long it waited, and nothing used', async () => {
-  /** In the queue, each; after it was seen there. */
+  /** How long each request stays in the queue after it was seen there. */
   const WAITS_MS = 700;
   await cluster.gateway.admin('PUT', 'models/awaited', {});
   await cluster.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 30_000, stream_ms: 30_000 } });
@@ -220,7 +220,7 @@ it('prompts that begin alike have the same first buckets, where the project want
   const { key } = await makeKey({ project_id: id });
   const plain = await makeKey();
   const before = await trace();
-  // Each of these characters is a token of the stand-in's, by its code; no two of the four blocks are the same.
+  // The mock engine makes each of these characters one token, by its code. No two of the four blocks are the same.
   const shared = Array.from({ length: 64 }, (_, n) => (n % 16 === n >> 4 ? '\n' : '<')).join('');
   const prompts = [`${shared}${'<'.repeat(40)}`, `${shared}${'\n'.repeat(40)}`, 'too short'];
   for (const prompt of prompts) await ask(key, { prompt, messages: undefined }, '/v1/completions');
@@ -234,11 +234,11 @@ it('prompts that begin alike have the same first buckets, where the project want
   });
   const bucketsOf = (n: number) => lines[n]?.prefix_buckets ?? [];
   const [a, b, short] = [bucketsOf(0), bucketsOf(1), bucketsOf(2)];
-  // Six full blocks of sixteen; four of them are the same.
+  // Six full blocks of sixteen tokens; the first four are the same.
   expect([a.length, b.length, short.length]).toEqual([6, 6, 0]);
   expect(a.slice(0, 4)).toEqual(b.slice(0, 4));
   expect(a[4]).not.toBe(b[4]);
-  expect(new Set(a).size).toBe(5); // the last two are of the same letter
+  expect(new Set(a).size).toBe(5); // the last two consist of the same letter
   expect(lines[3]?.prefix_buckets).toBeNull();
   expect(bucketsOf(4).length).toBeGreaterThan(0);
   const block = Uint32Array.from({ length: 16 }, (_, n) => shared.charCodeAt(n));

@@ -1,4 +1,4 @@
-/** The registry's views through the gateway's door. */
+/** The registry's views through the gateway's API. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { endAll, eventually } from '../support/processes.ts';
@@ -21,7 +21,7 @@ async function count(query: string): Promise<number> {
   return listSchema.parse(await response.json()).data.length;
 }
 
-/** Events of a stream as they come. */
+/** Events of a stream as they arrive. */
 async function watch(path: string) {
   const ending = new AbortController();
   const response = await cluster.ask(path, undefined, { signal: ending.signal });

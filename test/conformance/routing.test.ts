@@ -1,4 +1,4 @@
-/** Where requests go by what an operator and a key set: other names, fallbacks, weights, policies. */
+/** Routing by an operator's and a key's settings: aliases, fallbacks, weights, policies. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';
 import { type Engine, startEngine } from '../support/engine.ts';
@@ -7,7 +7,7 @@ import { chatBody, envelopeOf, MODEL, openTestCluster, type TestCluster } from '
 
 let cluster: TestCluster;
 let other: Engine;
-/** Served by one of the two nodes alone. */
+/** Served by only one of the two nodes. */
 const SMALL = 'org/small';
 
 beforeAll(async () => {
@@ -24,7 +24,7 @@ function ask(model: string, more: object = {}, init: RequestInit = {}): Promise<
   return cluster.ask('/v1/chat/completions', { ...chatBody({ tokens: 2 }), ...more, model }, init);
 }
 
-/** What an operator set has reached the gateway's isolate when `works` says so. */
+/** Waits until the operator's settings have reached the gateway's isolate, which `works` shows. */
 const acts = (works: () => Promise<boolean>) =>
   eventually('what was set', 10_000, async () => (await works()) || undefined);
 
@@ -36,7 +36,7 @@ it('another name is answered by the model that it stands for, which is told; the
     expect(response.headers.get('x-otela-served-model')).toBe(MODEL);
     const text = await response.text();
     if (stream) expect(text).toMatch(/data: \[DONE\]\s*$/);
-    expect(text).not.toContain('"usage":{"prompt'.repeat(stream ? 1 : 2)); // asked for on the way, and taken out again
+    expect(text).not.toContain('"usage":{"prompt'.repeat(stream ? 1 : 2)); // the gateway asks for it in the stream, and removes it again
   }
   const seen = [...cluster.engine.requests, ...other.requests].map(({ bodyStart }) => bodyStart);
   for (const body of seen) expect(body).not.toContain('gpt');
@@ -52,7 +52,7 @@ it('where nobody serves a model its fallback is asked, and told', async () => {
   const response = await ask('org/never');
   expect(response.headers.get('x-otela-served-model')).toBe(SMALL);
   expect(response.headers.get('x-otela-provider')).toBe('psi');
-  // Also where nodes that serve it do not have what is required.
+  // A requirement that no serving node meets is an error, even if the model has a fallback.
   await cluster.gateway.admin('PUT', `models/${MODEL}`, { fallbacks: [SMALL] });
   const required = await ask(MODEL, {}, { headers: { 'x-otela-require': 'region=mars' } });
   expect(required.status).toBe(412);
@@ -76,7 +76,7 @@ it('a key has names of its own, for models that it may use', async () => {
 it('weights act on the next requests, and no longer than they are there', async () => {
   const providers = async () => {
     const seen: (string | null)[] = [];
-    // So many that chance does not send all of them to one node before the weights act.
+    // Enough requests that chance does not send all to one node before the weights take effect.
     for (let n = 0; n < 25; n++) {
       const response = await ask(MODEL);
       seen.push(response.headers.get('x-otela-provider'));
@@ -115,9 +115,9 @@ it('requests go by their kind, among nodes that may have them; the workload coun
   };
   await cluster.gateway.admin('PUT', `routing/${MODEL}`, { weights, kinds });
   await acts(async () => (await several(document)) === 'psi' && (await several({})) === 'lab');
-  // What was asked before the kinds acted has none: those that are counted come after it.
+  // Requests before the kinds took effect have no kind; the counted ones come after this line.
   expect([await several(document), await several({})]).toEqual(['psi', 'lab']);
-  // Whom a request trusts comes first.
+  // The providers that a request trusts come first.
   expect(await provider(document, { 'x-otela-trusted-providers': 'lab' })).toBe('lab');
   type Row = { model: string; slots: { requests: number[] }[]; misjudged: { requests: number; wrong: number } };
   const counted = await eventually('the records', 20_000, async () => {
@@ -125,7 +125,7 @@ it('requests go by their kind, among nodes that may have them; the workload coun
     const row = data.find(({ model }) => model === MODEL);
     return row !== undefined && row.misjudged.requests >= 25 ? row : undefined;
   });
-  // A slot may end while it asks.
+  // A slot may end during the requests.
   for (const kind of [0, 1])
     expect(counted.slots.reduce((sum, { requests }) => sum + (requests[kind] ?? 0), 0)).toBeGreaterThan(5);
   expect(counted.misjudged.wrong).toBe(0);

@@ -1,4 +1,4 @@
-/** Sessions end by an operator's word; their agents come back, or are told that they are not wanted. */
+/** An operator ends sessions: their agents return, or learn that they are not wanted. */
 import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
 import { load } from '../support/load.ts';

@@ -1,4 +1,4 @@
-/** Before each test of the suite: what its host is known not to do must fail, and what is known must still be a test. */
+/** Before each test of the suite: a known failure of its host must fail, and each entry must still name a test. */
 import { relative } from 'node:path';
 import { beforeEach, type RunnerTask, type RunnerTestFile } from 'vitest';
 import { HOST } from '../support/host.ts';
@@ -22,7 +22,10 @@ function nameOf(task: RunnerTask): string {
 
 const testsOf = (task: RunnerTask): RunnerTask[] => (task.type === 'suite' ? task.tasks.flatMap(testsOf) : [task]);
 
-/** @throws Error where a line names no test of the file: a renamed one would be expected to pass, and its line would stay for ever */
+/**
+ * @throws Error if a line names no test of the file: a renamed test would be expected to pass, and its line would stay
+ * forever
+ */
 function requireKnown(file: RunnerTestFile): void {
   const names = new Set(testsOf(file).map(nameOf));
   const gone = KNOWN_FAILURES.filter((one) => one.file === pathOf(file)).flatMap(({ tests }) =>
@@ -36,6 +39,6 @@ beforeEach(({ task }) => {
   const known = knownFailure(HOST.name, pathOf(task.file), nameOf(task));
   if (known === undefined) return;
   task.meta.knownFailing = known.reason;
-  // As `test.fails` would have it: passing is the failure. The runner reads it when the test is over.
+  // Like `test.fails`: passing is the failure. The runner reads it when the test is over.
   Object.assign(task, { fails: true });
 });

@@ -1,4 +1,4 @@
-/** A command asks a gateway that is well and slow. */
+/** A command calls a healthy but slow gateway. */
 
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';

@@ -1,4 +1,4 @@
-/** What `serve` says when it cannot start: the thing at fault and what helps, no error of a library's. */
+/** The message of `serve` if it cannot start: it names the cause and the remedy, and is not a library's error. */
 import { readdirSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { endAll, freePort } from '../support/processes.ts';
 
 afterAll(endAll);
 
-/** What it prints until it ends, and its exit code. */
+/** Its output until it ends, and its exit code. */
 async function failing(options: { data: string; port?: number; args?: string[] }) {
   const port = options.port ?? (await freePort());
   const { process } = HOST.start({ data: options.data, host: '127.0.0.1', port, args: options.args ?? [] });
@@ -17,7 +17,7 @@ async function failing(options: { data: string; port?: number; args?: string[] }
   return { code, output: process.output };
 }
 
-/** Writes nonsense over `bytes` of a file, from `at` on. */
+/** Overwrites `bytes` bytes of a file with nonsense, from `at`. */
 async function damage(file: string, at: number, bytes: number): Promise<void> {
   const handle = await open(file, 'r+');
   await handle.write(Buffer.alloc(bytes, 0xa5), 0, bytes, at);

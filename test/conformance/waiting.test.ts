@@ -1,4 +1,6 @@
-/** Long waits: a stream is kept open with comments until the engine speaks; a queue's worth of streams is carried at once. */
+/**
+ * Long waits: comments keep a stream open until the engine speaks, and a queue's worth of streams runs concurrently.
+ */
 import { afterEach, expect, it } from 'vitest';
 import { stream } from '../support/load.ts';
 import { endAll } from '../support/processes.ts';

@@ -1,4 +1,4 @@
-/** The story of a request, by the id that its client was told, on both hosts. */
+/** The timeline of a request, by the id that its client received, on both hosts. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import * as z from 'zod';
 import { endAll, eventually } from '../support/processes.ts';
@@ -23,7 +23,7 @@ const storySchema = z.object({
 const read = (id: string, key: string) =>
   fetch(`${cluster.gateway.url}/admin/requests/${id}`, { headers: { authorization: `Bearer ${key}` } });
 
-/** Once its node has reported. */
+/** Resolves after its node has reported. */
 function storyOf(id: string, key = cluster.gateway.adminKey) {
   return eventually(`the story of ${id}`, 20_000, async () => {
     const answer = await read(id, key);

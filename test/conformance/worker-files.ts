@@ -1,7 +1,7 @@
 /**
- * What `npm test` runs of this suite on Cloudflare's runtime (`wrangler dev`), in the part `worker`: the same files as on Node. A start takes
- * ten seconds there, so these are the files that say most of the API. Any other one runs with
- * `OTELA_TEST_HOST=worker npx vitest run --project conformance FILE`.
+ * The files of this suite that `npm test` runs on Cloudflare's runtime (`wrangler dev`), in the part `worker`: the same
+ * files as on Node. A start takes ten seconds there, so these are the files that cover most of the API. Any other file
+ * runs with `OTELA_TEST_HOST=worker npx vitest run --project conformance FILE`.
  */
 export const WORKER_FILES: readonly string[] = [
   'http/answers',

@@ -1,14 +1,17 @@
-/** How long a gateway takes to refuse a key must not tell how much of the key is right. */
+/** The time that a gateway takes to refuse a key must not reveal how much of the key is right. */
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { endAll } from '../../support/processes.ts';
 import { openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
-/** Of each kind, by turns: whatever else the machine does then befalls both alike. */
+/** Keys of each kind, sent alternately, so that other work on the machine affects both kinds equally. */
 const TRIES = 300;
-/** What tells of the key tells so in each round; other work on the machine does not. */
+/**
+ * A leak shows in each round; a disturbance by other work on the machine does not, so the round with the least
+ * difference counts.
+ */
 const ROUNDS = 3;
-/** A share. Far more than two equal kinds differ by, on a machine with other work too. */
+/** Relative difference of the medians. Far above the difference of two equal kinds, even on a busy machine. */
 const DIFFERENCE_MAX = 0.15;
 
 let cluster: TestCluster;

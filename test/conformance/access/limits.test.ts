@@ -51,7 +51,7 @@ it('of a hundred at once on ten at once ten get through, streams and whole answe
     const all = await statuses(Array.from({ length: 100 }, call));
     expect(all.filter((status) => status === 200)).toHaveLength(10);
     expect(all.filter((status) => status === 429)).toHaveLength(90);
-    // One after the other, each at the last byte of the one before.
+    // One after the other, each at the last byte of the previous response.
     const one = await make({ limits: { concurrent_requests: 1 } });
     for (let n = 0; n < 10; n++) expect(await statuses([ask(one.key, { tokens: 2 }, { stream })])).toEqual([200]);
   }
@@ -102,7 +102,7 @@ it('a month that is used up is insufficient_quota, which no SDK retries, for the
     .catch((error: unknown) => error);
   expect(failed).toMatchObject({ status: 429, code: 'insufficient_quota' });
   expect(cluster.engine.requests.length, 'asked once, and nobody was reached').toBe(before);
-  // A changed limit acts within seconds.
+  // A changed limit takes effect within seconds.
   await cluster.gateway.admin('PATCH', `projects/${project.id}`, { limits: { tokens_per_month: 1_000_000 } });
   await eventually('the new limit', 5_000, async () =>
     (await statuses([ask(two.key)]))[0] === 200 ? true : undefined,
@@ -152,7 +152,7 @@ it('what a key used is in the totals, token by token, and stays there through a 
     });
   await six();
   await totals(6);
-  // Of these some are with the agent, some with its object, some with the hour's.
+  // At the kill, some of these reports are at the agent, some in its object, and some in the object of the hour.
   await six();
   await cluster.gateway.kill9();
   await cluster.gateway.restart();
@@ -181,7 +181,7 @@ it('who may opt out leaves nothing but what limits need; who may not is told', a
   const seen = await ask(tracked.key);
   await seen.text();
   await eventually('the tracked one', 10_000, async () => {
-    // And the two that were refused for their wish.
+    // One answered request, and the two that were refused because of their header.
     return (await usage(`key=${tracked.id}`)).data[0]?.requests === 3 ? true : undefined;
   });
   expect((await usage(`key=${id}`)).data).toEqual([]);

@@ -53,7 +53,7 @@ async function loggedIn(name: string): Promise<Browser> {
   expect(response.status).toBe(200);
   return browser;
 }
-/** A stand-in for a provider: its metadata, or where that is undefined an answer that does not end. */
+/** A mock provider. It serves its metadata; if `metadata` returns undefined, it sends a response without an end. */
 async function metadataServer(metadata: (issuer: string) => object | undefined) {
   const seen = { url: '', asked: [] as string[], open: 0, written: 0 };
   const server = createServer((request, response) => {
@@ -143,7 +143,7 @@ it('who is no operator makes and revokes keys of their own and sees no others', 
     expect((await bob.once(at(`/admin/keys/${other}`), { method, headers })).status).toBe(404);
   }
   expect((await bob.once(at('/admin/users'))).status).toBe(403);
-  // A key that leaked makes no more keys.
+  // A leaked key cannot create more keys.
   const byKey = { ...json({ name: 'more' }), headers: { authorization: `Bearer ${key.key}` } };
   expect((await fetch(at('/admin/keys'), byKey)).status).toBe(403);
   expect((await bob.once(at(`/admin/keys/${key.id}`), { method: 'DELETE', headers: { origin: at('') } })).status).toBe(
@@ -216,7 +216,7 @@ it('a callback is good once, in the browser that began, with its own state and c
     mixed.searchParams.set(name, value);
     browser.setCookie(at('/'), 'otela-login', sealed);
     await refused(browser, mixed.href);
-    // That attempt ended the login; nothing is left to try with.
+    // That attempt ended the login, so there is nothing left to try with.
     await refused(browser, back);
   }
   const nameless = new URL(back);
@@ -225,7 +225,8 @@ it('a callback is good once, in the browser that began, with its own state and c
   await refused(browser, nameless.href);
   browser.setCookie(at('/'), 'otela-login', sealed);
   await refused(browser, back.replace('/login/callback', '/login/callback/0123456789abcdef'));
-  // Somebody else's code behind a state of one's own: the provider knows whose challenge it belongs to.
+  // The code of another person's login, under the thief's own state: the provider knows which challenge the code
+  // belongs to.
   const [victim, thief] = [new Browser('ada'), new Browser('bob')];
   const stolen = new URL((await victim.go(at('/login'), isBack)).url).searchParams.get('code') ?? '';
   const mine = new URL((await thief.go(at('/login'), isBack)).url);
@@ -246,7 +247,7 @@ it('a second provider whose answers do not name it has a callback address of its
   const sent = new URL(begun.headers.get('location') ?? '').searchParams;
   const callback = sent.get('redirect_uri') ?? '';
   expect(callback).toMatch(new RegExp(`^${at('/login/callback')}/[0-9a-f]{16}$`));
-  // A code of the first provider, which comes back to the common address, is not handed to the second one.
+  // A code of the first provider that arrives at the common address is not sent to the second provider.
   const mixed = await browser.once(at(`/login/callback?code=stolen&state=${sent.get('state')}`));
   expect([mixed.status, other.asked]).toEqual([401, ['/.well-known/openid-configuration']]);
   await cluster.gateway.admin('PATCH', 'settings', { oidc: [config] });

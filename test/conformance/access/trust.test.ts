@@ -1,4 +1,6 @@
-/** Whose machines see a prompt: told by keys, projects and requests, to real nodes of several providers. */
+/**
+ * Which machines see a prompt: keys, projects and requests restrict it, and real nodes of several providers serve it.
+ */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startAgent } from '../../support/agent.ts';
 import { type Engine, startEngine } from '../../support/engine.ts';
@@ -9,7 +11,7 @@ let cluster: TestCluster;
 let lab: Engine;
 let psi: Engine;
 let psiAgent: Managed;
-/** Serves a model that `lab` has not. */
+/** A model that `lab` does not serve. */
 const RARE = 'rare/model';
 
 beforeAll(async () => {
@@ -41,7 +43,7 @@ async function ask(
   return cluster.ask('/v1/chat/completions', { ...chatBody({ tokens: 1 }), ...more }, init);
 }
 
-/** Providers that answered `times` requests. */
+/** Providers that answered in `times` requests. */
 async function providersOf(times: number, call: () => Promise<Response>): Promise<string[]> {
   const seen = new Set<string>();
   for (let n = 0; n < times; n++) {
@@ -69,7 +71,7 @@ it('requirements of the header and of metadata narrow that further; a preference
   expect(code).toBe('requirement_not_met');
   expect(message).toContain('with region=ch tier=stable by 1 node');
   expect(message).toContain('with region=de tier=volatile by 1 node');
-  // Whom the key does not trust is not listed.
+  // The message does not list providers that the key does not trust.
   const key = await cluster.gateway.createKey('lab alone', { trusted_providers: ['lab'] });
   expect((await envelopeOf(await ask(key, { 'x-otela-require': 'region=de' }))).message).not.toContain('region=de (1');
   expect(await providersOf(TIMES / 2, () => ask(cluster.key, { 'x-otela-prefer': 'region=de' }))).toEqual(['psi']);
@@ -178,7 +180,7 @@ it('models are listed, retrieved and asked as far as the key goes', async () => 
     expect(refused.status).toBe(403);
     expect((await envelopeOf(refused)).code).toBe('model_not_allowed');
   }
-  // The body could name another model than the header.
+  // The body could name a different model from the header.
   const hidden = await ask(key, { 'x-otela-model': RARE });
   expect((await envelopeOf(hidden)).code).toBe('model_not_allowed');
   expect([lab.requests.length, psi.requests.length]).toEqual(before);
@@ -203,7 +205,8 @@ it('a revoked key, a narrowed one and a deleted provider act within five seconds
   expect(await providersOf(TIMES, () => ask(key.key))).toEqual(['lab', 'psi']);
   const soon = async (what: string, done: (response: Response) => boolean) => {
     await eventually(what, 5_000, async () => {
-      // One that was under way when its node was ended waits for the node to come back: the next one is asked meanwhile.
+      // A request that was running when its node was ended waits for the node to return, so the next request is sent
+      // meanwhile.
       const response = await ask(key.key, {}, {}, AbortSignal.timeout(1_000)).catch(() => undefined);
       await response?.text();
       return response !== undefined && done(response) ? true : undefined;

@@ -170,7 +170,7 @@ it('what pending uploads declare counts for the bytes that an owner may have', a
   expect(await statusOf(uploadOf(512_000_000, client))).toBe(200);
 });
 
-/** Longer than any test: however fast the machine is, no batch of such lines ends before it is told to. */
+/** Longer than any test: no batch of such lines ends until the test ends it, on however fast a machine. */
 const ENDLESS = { stand_in: { delayMs: 3_600_000 } };
 const idSchema = z.object({ id: z.string() });
 const erasedSchema = z.object({ days_left: z.number() });
@@ -198,7 +198,7 @@ it('a deleted person leaves no batch: running ones end, and no list has them', a
   expect(await statusOf(operator.batches.retrieve(id))).toBe(404);
   await eventually('its node to stop', 60_000, () => engine.running() === 0 || undefined);
   const asked = engine.requests.length;
-  // The node has room for others, and begins nothing else.
+  // The node has capacity for other work, and starts nothing else.
   expect((await ended(textOf([line('next')]))).status).toBe('completed');
   expect(engine.requests).toHaveLength(asked + 1);
   expect(await listed()).not.toContain(id);
@@ -214,7 +214,7 @@ it('a project’s batch outlives the person who made it: it is cancelled with th
   ];
   const [ada, other] = keys.map((apiKey) => new OpenAI({ baseURL: cluster.base, apiKey, maxRetries: 0 }));
   if (ada === undefined || other === undefined) throw new Error('two keys');
-  // Fewer endless ones than a node runs at once: the others pass them.
+  // Fewer endless lines than a node runs concurrently: the other lines pass them.
   const lines = Array.from({ length: 150 }, (_, n) => line(`${n}`, {}, n < 100 ? {} : ENDLESS));
   const file = await ada.files.create({ file: await toFile(Buffer.from(textOf(lines)), 'in.jsonl'), purpose: 'batch' });
   const { id } = await ada.batches.create({ input_file_id: file.id, endpoint: CHAT, completion_window: '24h' });

@@ -1,4 +1,4 @@
-/** Batches whose engines are broken, slow, or cut off: what one node does costs the others' lines nothing. */
+/** Batches with broken, slow or unreachable engines: a fault of one node does not affect the lines of the others. */
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import OpenAI, { toFile } from 'openai';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -44,7 +44,7 @@ async function idsOf(client: OpenAI, file: string | null | undefined): Promise<s
 
 const linesAt = (engine: Engine | undefined) => engine?.requests.filter(({ url }) => url === ENDPOINT).length ?? 0;
 
-/** Passes bytes on, until it is cut: then nothing arrives, and nothing can be connected. */
+/** Forwards bytes until it is cut. Then no byte arrives, and no connection succeeds. */
 async function cutWire(to: URL) {
   const open = new Set<Socket>();
   let cut = false;
@@ -129,14 +129,15 @@ describe('a batch', () => {
     await cluster.gateway.serving(2);
     for (const engine of [cluster.engine, away]) engine.control({ delayMs: 150 });
     const client = clientOf(cluster);
-    // Few chunks, so that none of them is late by the median of others: the lost node's own wait for its lease to end.
+    // Few chunks, so that none of them is late compared with the median of the others. Only the end of the lost node's
+    // lease then requeues them.
     const ids = named(300);
     const id = await begin(client, ids);
     await eventually('both nodes run lines', 20_000, async () =>
       linesAt(away) > 5 && linesAt(cluster.engine) > 5 ? true : undefined,
     );
     wire.set(true);
-    // Its leases end after 15 s without a line to it.
+    // The gateway ends its leases after 15 s without contact.
     const cutOff = linesAt(away);
     const batch = await eventually('lines of the lost node are requeued', 60_000, async () => {
       const now = await client.batches.retrieve(id);
@@ -147,7 +148,7 @@ describe('a batch', () => {
     const over = await ended(client, id);
     expect(over.request_counts).toEqual({ total: 300, completed: 300, failed: 0 });
     expect((await idsOf(client, over.output_file_id)).sort()).toEqual([...ids].sort());
-    // It went on with what it had while it was away.
+    // While it was away, the node continued with the lines that it had.
     expect(linesAt(away)).toBeGreaterThan(cutOff);
   });
 });

@@ -1,4 +1,4 @@
-/** Batches while nodes, engines and the gateway fail: every line is answered once. */
+/** Batches while nodes, engines and the gateway fail: every line is answered exactly once. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import OpenAI, { toFile } from 'openai';
@@ -14,7 +14,7 @@ const ENDPOINT = '/v1/chat/completions';
 const OVER = ['completed', 'failed', 'expired', 'cancelled'];
 const LONG_MS = 30_000;
 
-/** Engines of few slots: a batch lasts long enough for what is done to it midway. */
+/** Engines with few slots, so that a batch lasts long enough for the test to act midway. */
 const FEW_SLOTS = { agentArgs: ['--max-running', '16'] };
 const clientOf = ({ base, key }: TestCluster) => new OpenAI({ baseURL: base, apiKey: key, maxRetries: 0 });
 const line = (id: string, standIn: object) =>
@@ -50,7 +50,10 @@ async function idsOf(client: OpenAI, file: string | null | undefined): Promise<s
     .split('\n')
     .map((one) => String(JSON.parse(one).custom_id));
 }
-/** Lines of which the first `free` run and the others wait at their engine until `open`: no machine ends the batch before a test is done with it. */
+/**
+ * The first `free` lines run and the others wait at their engine until `open`, so that no batch ends before the test is
+ * done with it.
+ */
 async function gated(count: number, free: number): Promise<{ lines: string[]; open(): Promise<void> }> {
   const gate = join(await temporaryDirectory('otela-gate'), 'open');
   return {
@@ -75,7 +78,7 @@ describe('a batch', () => {
     expect(batch).toMatchObject({ status: 'completed', request_counts: { total: 400, completed: 400, failed: 0 } });
     expect((await idsOf(client, batch.output_file_id)).sort()).toEqual([...ids].sort());
     const run = cluster.engines.flatMap((engine) => engine.requests).filter(({ url }) => url === ENDPOINT).length;
-    // What was in flight at the killed agent, and what it had not committed, ran twice; no more.
+    // Only the lines in flight at the killed agent, and those that it had not committed, ran twice.
     expect(run).toBeLessThan(400 + 200);
   });
 
@@ -151,7 +154,7 @@ describe('a batch', () => {
     const operator = new OpenAI({ baseURL: cluster.base, apiKey: cluster.gateway.adminKey, maxRetries: 0 });
     expect((await ended(operator, id)).status).toBe('cancelled');
     await eventually('no line runs any more', LONG_MS, () => (cluster.engine.running() === 0 ? true : undefined));
-    // What ran when it ended, and no more: its window is 16 lines.
+    // Only the lines that ran when the batch ended; the window is 16 lines.
     expect(cluster.engine.requests.filter(({ url }) => url === ENDPOINT).length).toBeLessThan(30 + 2 * 16);
   });
 
@@ -166,7 +169,7 @@ describe('a batch', () => {
     const next = (await cluster.gateway.admin('POST', `keys/${old}/rotate`, { overlap_seconds: 0 })) as { id: string };
     const operator = new OpenAI({ baseURL: cluster.base, apiKey: cluster.gateway.adminKey, maxRetries: 0 });
     const at = async () => (await operator.batches.retrieve(id)).request_counts?.completed ?? 0;
-    // Two looks at the account later lines are still begun.
+    // After the account was read twice more, lines are still started.
     const [rotatedAt, before] = [Date.now(), await at()];
     await eventually('lines long after the rotation', LONG_MS, async () =>
       Date.now() - rotatedAt > 12_000 && (await at()) > before + 100 ? true : undefined,
@@ -217,7 +220,7 @@ describe('interactive requests beside a batch', () => {
     const id = await begin(client, lines);
     await done(client, id, 50);
     await eventually('lines fill what they may', LONG_MS, () => (cluster.engine.running() >= 6 ? true : undefined));
-    // No line ends any more: a request that waited for one would wait for ever.
+    // No line ends from now on: a request that waited for one would wait forever.
     for (let i = 0; i < 20; i++) {
       const answer = await cluster.ask('/v1/chat/completions', { model: MODEL, messages: [], stand_in: { tokens: 1 } });
       expect(answer.status).toBe(200);

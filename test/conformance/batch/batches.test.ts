@@ -1,4 +1,4 @@
-/** OpenAI's Files and Batch API, by OpenAI's own client. */
+/** OpenAI's Files and Batch APIs, through OpenAI's own client. */
 import { createHash } from 'node:crypto';
 import OpenAI, { toFile } from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -229,7 +229,7 @@ describe('a batch', () => {
     '%s: a body larger than any that is meant is 413, and no JSON is 400',
     async (route) => {
       const post = (body: string) => cluster.ask(`/v1/${route}`, body);
-      // Above the bound of 64 KiB, and short enough for the buffers of sockets: it is refused before it was read.
+      // Above the limit of 64 KiB, and short enough for the socket buffers: it is refused before it is read.
       expect((await post(JSON.stringify({ filename: 'x'.repeat(100_000) }))).status).toBe(413);
       expect((await post('{"a":')).status).toBe(400);
       expect((await post('[]')).status).toBe(400);
@@ -366,7 +366,7 @@ describe('/openapi.json', () => {
     const { id } = await fits('post', '/v1/uploads', '', { filename: 'f', purpose: 'batch', bytes: 1 });
     await fits('post', '/v1/uploads/{id}/cancel', id);
     await fits('delete', '/v1/files/{id}', input_file_id);
-    // A file is not what an answer of another route is: the schemas do refuse.
+    // A response of one route does not match the schema of another, so the schemas do reject.
     expect(schemaOf('get', '/v1/batches/{id}').safeParse({ id: 'x' }).success).toBe(false);
   });
 });

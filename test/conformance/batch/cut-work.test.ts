@@ -1,4 +1,4 @@
-/** What an agent that was cut off had asked for work. */
+/** Requests for work of an agent whose connection was cut. */
 import OpenAI, { toFile } from 'openai';
 import { afterAll, expect, it } from 'vitest';
 import { startAgent } from '../../support/agent.ts';
@@ -13,7 +13,7 @@ import { wiretap } from '../../support/wiretap.ts';
 afterAll(endAll);
 
 const CUTS = 3;
-/** A lease that nobody works on ends after 60 s. */
+/** A lease that no node works on ends after 60 s. */
 const BEFORE_LEASE_ENDS_MS = 30_000;
 
 it('lines are not handed to a request for work whose connection was cut: the agent’s next one gets them', async () => {

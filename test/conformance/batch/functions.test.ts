@@ -30,7 +30,7 @@ async function open(): Promise<Place> {
   };
 }
 
-/** An agent without an engine: it runs functions alone. */
+/** An agent without an engine: it only runs functions. */
 const agentOf = ({ gateway, token, owner }: Place, ...more: string[]): Promise<Managed> =>
   startAgent({ gateways: [gateway.url], token, args: ['--allow-functions', owner, ...more] });
 
@@ -94,7 +94,7 @@ describe('a function', () => {
     expect(outputs.map((one) => (one as number[])[0])).toEqual(inputs.map((one) => one * 2));
     const processes = new Set(outputs.map((one) => (one as number[])[1]));
     expect(processes.size).toBe(1);
-    // The same file again finds the process that is there; another upload of the same bytes is the same context.
+    // The same file finds the existing process, and another upload of the same bytes is the same context.
     const again = await ended(place, await begin(place, LOADS_ONCE, [21]));
     const [line] = await linesOf(place, again.output_file_id);
     expect(line?.response?.body.output).toEqual([42, [...processes][0]]);

@@ -1,4 +1,4 @@
-/** The Python client: the ten lines of its example, by a real agent. */
+/** The Python client: the ten lines of its example, run by a real agent. */
 import { execFile } from 'node:child_process';
 import { createServer, type RequestListener, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
@@ -25,7 +25,7 @@ it('the client’s example runs on the nodes, and its module is not needed there
   expect(stdout.trim()).toBe("['SUPPORTED', 'REFUTED']");
 });
 
-/** The address of a server of this test. */
+/** Starts a server for this test and returns its address. */
 async function serve(answer: RequestListener): Promise<string> {
   const server = createServer(answer).listen(0, '127.0.0.1');
   atEnd(() => void server.close());
@@ -53,13 +53,16 @@ it('the client takes its key to no other address, whatever an answer points to',
 
 interface StandIn {
   url: string;
-  /** Names of files. */
+  /** File names. */
   uploaded: string[];
   created: number;
   cancelled: number;
 }
 
-/** A gateway with one line's result, that breaks as `breaks` says: true where it wrote something of its own. */
+/**
+ * A mock gateway with the result of one line. It fails as `breaks` decides, which returns true if it wrote the response
+ * itself.
+ */
 async function standIn(breaks: (path: string, response: ServerResponse) => boolean): Promise<StandIn> {
   const state: StandIn = { url: '', uploaded: [], created: 0, cancelled: 0 };
   let metadata: unknown;

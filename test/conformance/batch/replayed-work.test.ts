@@ -1,4 +1,4 @@
-/** What an agent asks for work of batches, sent again by one that read it on its way. */
+/** An agent's requests for work of batches, replayed by an eavesdropper. */
 import { connect } from 'node:net';
 import { afterAll, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -11,7 +11,7 @@ import { wiretap } from '../../support/wiretap.ts';
 
 afterAll(endAll);
 
-/** The first line of the answer, and its body. */
+/** The first line of the response, and its body. */
 function sentAgain(url: string, bytes: Buffer): Promise<string> {
   const { hostname, port } = new URL(url);
   return new Promise((resolve, reject) => {

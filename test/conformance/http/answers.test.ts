@@ -1,4 +1,7 @@
-/** What of an engine's answer and of a body reaches the other side, in the form that the client's library reads. */
+/**
+ * The parts of an engine's response and of a body that reach the other side, in the form that the client's library
+ * reads.
+ */
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -8,10 +11,10 @@ import { dial, raw } from '../../support/raw.ts';
 import { chatBody, MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 import { Connection } from './connection.ts';
 
-/** Of a model that no operator would name so, and an engine may. */
+/** An operator would not choose such a name, but an engine may. */
 const TWO_LINES = 'stand-in/two\nlines';
 
-/** Whole seconds: an answer says how many. */
+/** Rounded up to whole seconds, because a response names the number. */
 const STALL_MS = Math.ceil(promise(5_000) / 1_000) * 1_000;
 
 let cluster: TestCluster;
@@ -126,13 +129,13 @@ it('each answer names its request, its node and what it took', async () => {
   });
 });
 
-/** The head of a request whose body has so many bytes. */
+/** The head of a request with a body of `bytes` bytes. */
 function headOf(path: string, key: string, type: string, bytes: number): string {
   const { host } = new URL(cluster.gateway.url);
   return `POST ${path} HTTP/1.1\r\nhost: ${host}\r\nauthorization: Bearer ${key}\r\ncontent-type: ${type}\r\ncontent-length: ${bytes}\r\n\r\n`;
 }
 
-/** Until there is a whole JSON body. */
+/** Reads until there is a whole JSON body. */
 async function answerOf(socket: Socket): Promise<string> {
   let text = '';
   while (!text.endsWith('}')) {
@@ -180,7 +183,7 @@ it('a body that stands still or drips is given up, whatever it is for; one that 
   slow.write(headOf('/v1/files', cluster.key, FORM, form.length));
   for (let at = 0; at < form.length; at += 2_000) {
     slow.write(form.slice(at, at + 2_000));
-    await new Promise((resolve) => setTimeout(resolve, STALL_MS / 5)); // the pace
+    await new Promise((resolve) => setTimeout(resolve, STALL_MS / 5)); // the rate of the body
   }
   for (const [n, answer] of (await Promise.all(answers)).entries()) {
     expect(answer, all[n]?.[0]).toMatch(/^HTTP\/1\.1 408 /);

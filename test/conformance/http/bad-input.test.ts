@@ -1,4 +1,4 @@
-/** Bad input from clients: each a clear error, and a good request right after it still works. */
+/** Bad input from clients: each one gives a clear error, and a good request right after it still works. */
 import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { endAll, eventually } from '../../support/processes.ts';

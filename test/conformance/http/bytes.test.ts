@@ -1,4 +1,7 @@
-/** Bodies and answers byte for byte: what the engine gets is what the client sent, what the client gets is what the engine said. */
+/**
+ * Bodies and responses byte for byte: the engine gets exactly what the client sent, and the client gets exactly what
+ * the engine sent.
+ */
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { endAll } from '../../support/processes.ts';
@@ -166,7 +169,7 @@ it('a multipart upload reaches the engine byte for byte, its boundary included',
   const part = (name: string, value: string) =>
     `--${boundary}\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`;
   const file = `--${boundary}\r\nContent-Disposition: form-data; name="file"; filename="ä.wav"\r\nContent-Type: audio/wav\r\n\r\n`;
-  // The file first: the model is found behind it.
+  // The file is first, so the model is found after it.
   const body = `${file}${'\u0000\u0001RIFF'.repeat(40_000)}\r\n${part('model', MODEL)}${part('language', 'de')}--${boundary}--\r\n`;
   const type = `multipart/form-data; boundary=${boundary}`;
   const answer = await raw(`${cluster.base}/audio/transcriptions`, {

@@ -1,4 +1,7 @@
-/** A client that leaves stops the engine's work within a second, in each phase and whichever way ordinary clients leave. */
+/**
+ * A client that disconnects stops the engine's work within a second, in each phase and with each way in which ordinary
+ * clients disconnect.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EngineRequest } from '../../support/engine.ts';
 import { type Asking, LEAVERS } from '../../support/leavers.ts';
@@ -15,7 +18,10 @@ beforeAll(async () => {
 });
 afterAll(endAll);
 
-/** Asks, waits until the engine is where the phase begins, leaves, and tells how long the engine went on. */
+/**
+ * Sends a request, waits until the engine reaches `phase`, and disconnects. Returns the milliseconds until the engine's
+ * abort.
+ */
 async function leaveAt(ask: () => Promise<Asking>, phase: (request: EngineRequest) => boolean): Promise<number> {
   const before = cluster.engine.requests.at(-1)?.id ?? 0;
   const asking = await ask();
@@ -74,7 +80,7 @@ describe.each(Object.entries(LEAVERS))('%s', (_, leaver) => {
       agent.signal('SIGCONT');
     }
     await cluster.gateway.serving(1);
-    // It comes on the same socket, so behind all that was sent for the one that left.
+    // It arrives on the same socket, so after everything that was sent for the disconnected client.
     const next = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 1 }), {
       headers: { 'x-request-id': 'next' },
     });
@@ -96,7 +102,7 @@ it('about the time of the first token, when the answer is on its way', async () 
       postBytes(`${cluster.gateway.url}/v1/chat/completions`, { authorization: `Bearer ${cluster.key}` }, body),
     );
     const { id } = await cluster.engine.when((request) => request.id > before, 5_000, 'the request');
-    // From before the engine's first token until it must have been here, a little later each time.
+    // From before the engine's first token until the token must have arrived here, a little later each time.
     await new Promise((resolve) => setTimeout(resolve, 4 + (n % 10)));
     socket.destroy();
     const leftAt = Date.now();

@@ -1,10 +1,10 @@
-/** One TCP (or TLS) connection to a gateway, byte by byte, with its answers told apart. */
+/** One TCP or TLS connection to a gateway, byte by byte, with its responses split. */
 import { connect, type Socket } from 'node:net';
 import { eventually } from '../../support/processes.ts';
 
 export interface Answer {
   status: number;
-  /** Lower-case names; of a header that came twice the last. */
+  /** Names in lower case; of a repeated header only the last value. */
   headers: Record<string, string>;
   body: string;
 }
@@ -12,9 +12,9 @@ export interface Answer {
 export class Connection {
   readonly socket: Socket;
   #received = Buffer.alloc(0);
-  /** FIN or reset came. */
+  /** True after a FIN or a reset. */
   ended = false;
-  /** A reset came. */
+  /** True after a reset. */
   reset = false;
 
   private constructor(socket: Socket) {
@@ -33,7 +33,7 @@ export class Connection {
     });
   }
 
-  /** `from`: the local address, for tests of limits by address. */
+  /** `from` is the local address, for tests of limits by address. */
   static open(url: string, from?: string): Promise<Connection> {
     const { hostname, port } = new URL(url);
     return new Promise((resolve, reject) => {
@@ -47,7 +47,7 @@ export class Connection {
     });
   }
 
-  /** Bytes: each letter is one, U+0000 to U+00FF. */
+  /** Sends bytes: each letter is one, U+0000 to U+00FF. */
   send(text: string | Buffer): void {
     this.socket.write(typeof text === 'string' ? Buffer.from(text, 'latin1') : text);
   }
@@ -56,7 +56,7 @@ export class Connection {
     return this.#received.toString('latin1');
   }
 
-  /** The complete answers so far; `closed` counts a body without a length as complete. */
+  /** The complete responses until now; `closed` counts a body without a length as complete. */
   get answers(): Answer[] {
     const answers: Answer[] = [];
     let rest = this.text;
@@ -67,7 +67,7 @@ export class Connection {
     return answers;
   }
 
-  /** What came behind the last complete answer. */
+  /** The text after the last complete response. */
   get unread(): string {
     let rest = this.text;
     for (let read = readAnswer(rest, this.ended); read !== undefined; read = readAnswer(rest, this.ended))
@@ -84,7 +84,7 @@ export class Connection {
     });
   }
 
-  /** The gateway ended it, within so long. */
+  /** Waits until the gateway ended the connection. */
   async closed(withinMs = 10_000): Promise<void> {
     await eventually('the end of the connection', withinMs, () => (this.ended ? true : undefined));
   }

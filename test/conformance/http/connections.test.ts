@@ -1,4 +1,4 @@
-/** Connections: what a head may be, pipelining, and who gets a place when one client takes all it can. */
+/** Connections: valid heads, pipelining, and which clients get a connection if one client takes all that it can. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startAgent } from '../../support/agent.ts';
 import { endAll, eventually } from '../../support/processes.ts';
@@ -8,7 +8,7 @@ import { Connection } from './connection.ts';
 import { quiet } from './judge.ts';
 
 const MIB = 1024 * 1024;
-/** As docs/deploy.md has it. */
+/** The number in docs/deploy.md. */
 const CONNECTIONS_MAX = 4_096;
 
 let cluster: TestCluster;
@@ -159,8 +159,8 @@ it('a request that comes byte by byte is answered', async () => {
 });
 
 /**
- * A stream that outlasts the time for which an idle connection is kept anywhere behind the public socket, and a request cut in two
- * around it. The second half reads like a request of its own.
+ * A stream that outlasts every idle timeout behind the public socket, and a request that is cut in two around it. The
+ * second half looks like a complete request.
  */
 it('a request whose beginning came during a stream is answered, or its connection ends: its rest is never a request of its own', async () => {
   const before = cluster.engine.requests.length;
@@ -184,7 +184,7 @@ it('a request whose beginning came during a stream is answered, or its connectio
   expect(executed).toEqual([]);
 });
 
-/** Opens as many connections as it gets and says nothing on them. */
+/** Opens as many connections as it gets, and sends nothing on them. */
 async function takeAll(from: string): Promise<{ close(): void }> {
   const taken: Connection[] = [];
   while (taken.length < CONNECTIONS_MAX + 600) {

@@ -1,4 +1,7 @@
-/** A provider's node that sends all it can and reads nothing costs the gateway a bounded memory, and others no time. */
+/**
+ * A provider's node that sends all it can and reads nothing costs the gateway bounded memory, and does not delay other
+ * requests.
+ */
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { FRAME_LIMITS } from '../../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
@@ -10,21 +13,27 @@ import { chatBody, openTestCluster, type TestCluster } from '../../support/test-
 import { HandAgent, messageOf } from '../../support/tunnel/hand-agent.ts';
 import { admitted } from '../../support/tunnel/identities.ts';
 
-/** One flood lasts so long, and on a slow machine until so many bytes have gone out, but no longer than that. */
+/**
+ * The minimum length of one flood. On a slow machine it lasts until FLOOD_LEAST_BYTES are sent, but at most
+ * FLOOD_LONGEST_MS.
+ */
 const FLOOD_MS = 1_500;
 const FLOOD_LEAST_BYTES = 32 * 1024 * 1024;
 const FLOOD_LONGEST_MS = 10_000;
-/** Of which so many bytes are sent at most: what the test's own process can make, and far above any bound. */
+/**
+ * Upper bound on the bytes of one flood: what the test's process can produce, and far above any bound in the gateway.
+ */
 const FLOOD_BYTES = 256 * 1024 * 1024;
 /**
- * Kept of it, after a full collection, while its sender still reads nothing: answers that wait for the sender, and what its frames' limits
- * let by; 4.7 MiB was seen. Without the limits most of a flood is kept. Garbage does not count: how much of it there is says how busy the
- * machine is.
+ * Bound on the memory that the gateway keeps of a flood, after a full collection, while the sender still reads nothing:
+ * responses that wait for the sender, and what the frames' limits let through. 4.7 MiB was seen. Without the limits
+ * most of a flood is kept. Garbage does not count, because its amount only shows how busy the machine is.
  */
 const KEPT_MIB = 16;
 /**
- * Others' requests meanwhile take so many times as long, in the median, as beside the same bytes in frames that are refused unread: what
- * those cost is this process's, which makes the flood and measures the others on the same two cores.
+ * During a flood, the median time of other requests may be at most this many times the time during a flood of the same
+ * bytes in frames that are refused unread. That baseline is the cost of this process, which makes the flood and
+ * measures the other requests on the same two cores.
  */
 const OTHERS_FACTOR = 10;
 const OTHERS_MS = promise(50);
@@ -32,7 +41,7 @@ const OTHERS_MS = promise(50);
 let cluster: TestCluster;
 beforeAll(async () => {
   cluster = await openTestCluster({ gateway: { env: INSPECTED } });
-  await others(new Promise((resolve) => setTimeout(resolve, 500))); // the first ones warm it up
+  await others(new Promise((resolve) => setTimeout(resolve, 500))); // the first requests warm it up
 });
 afterAll(endAll);
 afterEach(() => expect(cluster.gateway.process.running).toBe(true));
@@ -40,7 +49,10 @@ afterEach(() => expect(cluster.gateway.process.running).toBe(true));
 const bytes = (length: number) => new Uint8Array(length).fill(7);
 const stream = 1_000_000;
 
-/** One frame of each type, as large as it does most harm: small where each has an answer, large where it is kept. */
+/**
+ * One frame of each type, of the size that does the most harm: small if each frame gets an answer, large if the gateway
+ * keeps it.
+ */
 const FRAMES: { [T in Frame['type']]: (n: number) => Extract<Frame, { type: T }> } = {
   open: (n) => ({
     type: 'open',
@@ -96,24 +108,26 @@ const FRAMES: { [T in Frame['type']]: (n: number) => Extract<Frame, { type: T }>
   prefixes: (n) => ({ type: 'prefixes', of: stream + n, blocks: bytes(32 * 1_024) }),
 };
 
-/** A message of some 128 KiB with frames of one type, sent again and again: what makes new ones would take the time of this process. */
+/**
+ * A message of about 128 KiB with frames of one type, sent repeatedly: building new ones would use this process's time.
+ */
 function messageOfAll(type: Frame['type']): Uint8Array {
   const one = messageOf(FRAMES[type](0)).length;
   const frames = Array.from({ length: Math.min(20_000, Math.ceil((128 * 1024) / one)) }, (_, n) => FRAMES[type](n));
   return messageOf(...frames);
 }
 
-/** Messages of agents, or the WebSocket's own pings, which it answers by itself. */
+/** Messages of agents, or the WebSocket's own pings, which the WebSocket answers without the gateway's code. */
 type Flood = Frame['type'] | 'WebSocket pings';
 
 interface Flooded {
   sent: number;
   sockets: number;
-  /** Retained by the gateway when the last bytes had gone out. */
+  /** Retained by the gateway after the last bytes were sent. */
   keptMib: number;
 }
 
-/** Floods for FLOOD_MS without reading, with a new socket when one is cut off. */
+/** Floods for FLOOD_MS without reading, and opens a new socket each time one is cut off. */
 async function flood(type: Flood): Promise<Flooded> {
   const identity = await admitted(cluster.gateway.url, cluster.token);
   const message = type === 'WebSocket pings' ? bytes(125) : messageOfAll(type);
@@ -133,13 +147,13 @@ async function flood(type: Flood): Promise<Flooded> {
       if (type === 'WebSocket pings') for (let n = 0; n < 1_000; n++) agent.socket.ping(message);
       else agent.sendRaw(message);
       sent += message.length * (type === 'WebSocket pings' ? 1_000 : 1);
-      // Its own memory is not under test: what the gateway does not take waits for it.
+      // The memory of this process is not under test: it holds what the gateway does not accept.
       while (agent.socket.bufferedAmount > 4 * Math.max(message.length, 128 * 1024) && lasts())
         await new Promise((resolve) => setTimeout(resolve, 1));
       await new Promise((resolve) => setImmediate(resolve));
     }
     keptMib = Math.max(keptMib, await retainedMib(cluster.gateway.process));
-    // A close that waits behind what was not read.
+    // A close may wait after the unread data.
     agent.socket.resume();
     await Promise.race([agent.closed, new Promise((resolve) => setTimeout(resolve, 100))]);
     agent.socket.terminate();
@@ -147,7 +161,7 @@ async function flood(type: Flood): Promise<Flooded> {
   return { sent, sockets, keptMib };
 }
 
-/** What others' requests take, until `done`. */
+/** Times of other requests until `done`, in milliseconds. */
 async function others(done: Promise<unknown>): Promise<number[]> {
   const times: number[] = [];
   let over = false;

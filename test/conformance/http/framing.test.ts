@@ -1,6 +1,6 @@
 /**
- * Where one request ends and the next begins: RFC 9112. What two parsers may read in two ways is refused, since behind a proxy the
- * difference is somebody else's request (request smuggling).
+ * Where one request ends and the next begins: RFC 9112. Bytes that two parsers may read in two ways are refused,
+ * because after a proxy the difference is another client's request (request smuggling).
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { endAll, eventually } from '../../support/processes.ts';
@@ -25,13 +25,13 @@ interface Parts {
   target?: string;
   version?: string;
   host?: string;
-  /** Instead of the length of BODY. */
+  /** Replaces the length of BODY. */
   framing?: string;
   more?: string;
   body?: string;
 }
 
-/** A good request but for what `parts` say. */
+/** A good request except for `parts`. */
 function request(parts: Parts = {}): string {
   const { method = 'POST', target = '/v1/chat/completions', version = 'HTTP/1.1', more = '', body = BODY } = parts;
   const host = parts.host ?? `host: ${new URL(cluster.gateway.url).host}\r\n`;
@@ -39,21 +39,21 @@ function request(parts: Parts = {}): string {
   return `${method} ${target} ${version}\r\n${host}${key}${parts.framing ?? LENGTH}${more}\r\n${body}`;
 }
 
-/** BODY in chunks, whose lines a test may change. */
+/** BODY in chunks; a test may change the chunk lines. */
 function chunked(size = BODY.length.toString(16), end = '\r\n', last = '0\r\n\r\n'): string {
   return `${size}\r\n${BODY}${end}${last}`;
 }
 
 const TE = 'transfer-encoding: chunked\r\n';
 
-/** Sends `bytes`; gives the answers' statuses, and how many requests came to the engine. */
+/** Sends `bytes` and returns the statuses of the responses, and how many requests arrived at the engine. */
 async function send(bytes: string): Promise<{ statuses: number[]; asked: number; connection: Connection }> {
   const before = cluster.engine.requests.length;
   const connection = await Connection.open(cluster.gateway.url);
   connection.send(bytes);
   await quiet(connection, 300);
   const asked = cluster.engine.requests.length - before;
-  // A busy machine may take longer than that between a request's arrival at the engine and its answer here.
+  // On a busy machine the response may arrive later than that after its request arrived at the engine.
   const answered = () => connection.ended || connection.answers.length >= asked || undefined;
   await eventually('the answers of what the engine got', 10_000, answered);
   await quiet(connection, 300);
@@ -61,7 +61,7 @@ async function send(bytes: string): Promise<{ statuses: number[]; asked: number;
   return { statuses: connection.answers.map(({ status }) => status), asked, connection };
 }
 
-/** Each is two requests to a parser that errs: the whole connection ends at the first. */
+/** A parser that errs reads each of these as two requests: the whole connection ends at the first. */
 const REFUSED: Record<string, () => string> = {
   'Content-Length and Transfer-Encoding together': () => request({ framing: `${LENGTH}${TE}`, body: chunked() }),
   'Transfer-Encoding and Content-Length together': () => request({ framing: `${TE}${LENGTH}`, body: chunked() }),
@@ -194,7 +194,10 @@ describe('where node:http errs', () => {
   });
 });
 
-/** Of two hosts it keeps the first, and the rest it leaves to who reads its requests. */
+/**
+ * Node's HTTP accepts these: it keeps the first of two Host headers, and leaves the other checks to the code that reads
+ * its requests.
+ */
 const NODE_TAKES = [
   'two Host headers',
   'a coding before chunked',

@@ -1,4 +1,4 @@
-/** Headers pass by an allow-list, both ways. */
+/** Headers pass by an allow-list, in both directions. */
 import { writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
@@ -28,14 +28,15 @@ async function keyFile(): Promise<string> {
 }
 
 it('a header of the engine comes with the bytes that it had, UTF-8 and Latin-1', async () => {
-  // Not `close`, which is for workerd's HTTP.
+  // Not `close`, because the runtime's own HTTP handles that.
   const headers = { authorization: `Bearer ${cluster.key}`, connection: 'keep-alive' };
   const typeOf = async (name: string, type: string, body: object) => {
     cluster.engine.control({ headers: { 'content-type': `${type}; name="${name}"` } }, 1);
     const url = `${cluster.gateway.url}/v1/chat/completions`;
     return (await raw(url, { headers, body: JSON.stringify(body) })).headers['content-type'];
   };
-  // Node reads a letter of a header as a byte, and writes it so where a length is known; of the stand-in's streams it writes UTF-8.
+  // Node reads a letter of a header as a byte, and writes it as a byte if the length is known; in the mock engine's
+  // streams it writes UTF-8.
   const utf8 = (text: string) => Buffer.from(text).toString('latin1');
   for (const name of [utf8('naïve – ж😀'), 'naïve ÿ\x80']) {
     for (const tokens of [3, 60_000]) {

@@ -1,4 +1,4 @@
-/** Files, their names and their forms as no honest client sends them, and batches that name what is not theirs. */
+/** Files, file names and forms that no honest client sends, and batches that name files of others. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import * as z from 'zod';
 import { Gateway } from '../../support/gateway.ts';

@@ -1,16 +1,16 @@
-/** A second parser of HTTP/1.1, to judge by: Node's own, strict, in this process. */
+/** A second HTTP/1.1 parser as the reference: Node's own, in strict mode, in this process. */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { atEnd, eventually } from '../../support/processes.ts';
 import { Connection } from './connection.ts';
 
-/** A connection on which nothing comes for so long has said what it has to say. */
+/** After this many milliseconds without a byte, the responses on a connection count as complete. */
 const QUIET_MS = 150;
 
 export interface Verdict {
-  /** Statuses of the answers, in their order. */
+  /** Statuses of the responses, in order. */
   statuses: number[];
-  /** `METHOD target body` of what was read as a request. */
+  /** `METHOD target body` of each part that was read as a request. */
   requests: string[];
 }
 
@@ -57,7 +57,7 @@ export class Judge {
   }
 }
 
-/** Waits until it is closed, or nothing has come on it for some time. */
+/** Waits until the connection is closed, or until nothing has arrived on it for `quietMs`. */
 export async function quiet(connection: Connection, quietMs = QUIET_MS): Promise<void> {
   let length = -1;
   let since = Date.now();

@@ -1,4 +1,4 @@
-/** Large bodies of clients that send little of them, or nonsense. */
+/** Large bodies from clients that send little of them, or nonsense. */
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -22,7 +22,7 @@ function head(more: string): string {
   return `POST /v1/chat/completions HTTP/1.1\r\nhost: ${host}\r\nauthorization: Bearer ${cluster.key}\r\ncontent-type: application/json\r\n${more}\r\n`;
 }
 
-/** Until there is a whole JSON body. */
+/** Reads until there is a whole JSON body. */
 async function answerOf(socket: Socket): Promise<string> {
   let text = '';
   while (!text.endsWith('}')) {
@@ -53,7 +53,7 @@ it('a large body at a bad line’s pace is not given up', async () => {
   const step = Math.ceil(body.length / 4);
   for (let at = 0; at < body.length; at += step) {
     socket.write(body.slice(at, at + step));
-    await new Promise((resolve) => setTimeout(resolve, STALL_MS / 2)); // the pace
+    await new Promise((resolve) => setTimeout(resolve, STALL_MS / 2)); // the rate of the body
   }
   expect(await answer).toMatch(/^HTTP\/1\.1 200 /);
   socket.destroy();
@@ -96,14 +96,15 @@ it('hundreds of bodies that stop two bytes before their end hold a bounded memor
   let most = 0;
   for (let at = 0; at < sockets.length; at += 100) {
     for (const socket of sockets.slice(at, at + 100)) socket.write(bytes);
-    await new Promise((resolve) => setTimeout(resolve, 200)); // the pace
+    await new Promise((resolve) => setTimeout(resolve, 200)); // lets the gateway read these before the next ones
     most = Math.max(most, cluster.gateway.memoryMib());
   }
   const large = chatBody({ tokens: 1 }, { padding: 'x'.repeat(MIB / 2) });
   const asked = await Promise.all(Array.from({ length: 5 }, () => cluster.ask('/v1/chat/completions', large)));
   expect(asked.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
   most = Math.max(most, cluster.gateway.memoryMib());
-  // 32 MiB that they may hold, twice that as garbage, and what 200 connections hold in three sockets each. All bodies are 200 MiB.
+  // In MiB: the 32 that bodies may hold, twice that as garbage, and what 200 connections hold in three sockets each.
+  // All bodies together are 200 MiB.
   expect(most - before).toBeLessThan(220);
   for (const socket of sockets) socket.destroy();
 });

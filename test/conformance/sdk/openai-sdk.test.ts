@@ -1,4 +1,7 @@
-/** OpenAI's own client, unmodified, first straight at the engine and then through gateway, tunnel and agent: it must not tell them apart. */
+/**
+ * OpenAI's own client, unmodified, first directly at the engine and then through gateway, tunnel and agent: it must see
+ * no difference.
+ */
 import dns from 'node:dns';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -195,7 +198,7 @@ it('an unknown model has our code, and the error carries the request id', async 
 });
 
 it('the SDK takes the other address of a name whose first is dead, without a try of its own', async () => {
-  // Nothing listens on 127.0.0.2, and the gateway on 127.0.0.1 alone.
+  // Nothing listens on 127.0.0.2, and the gateway listens only on 127.0.0.1.
   const addresses = ['127.0.0.2', '127.0.0.1'].map((address) => ({ address, family: 4 }));
   const lookup = vi
     .spyOn(dns, 'lookup')

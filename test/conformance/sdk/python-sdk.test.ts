@@ -1,4 +1,4 @@
-/** The Python openai SDK, which sends `model` last and breaks off in its own way. */
+/** The Python openai SDK, which sends `model` last and disconnects in its own way. */
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { pythonWith } from '../../support/abilities.ts';
@@ -54,7 +54,7 @@ it('does all it can do through the gateway', async ({ skip }) => {
 
 it('takes the other address of a name whose first is dead, without a try of its own', async ({ skip }) => {
   if (python === undefined || cluster === undefined) return skip('no Python with the openai package');
-  // Nothing listens on 127.0.0.2, and the gateway on 127.0.0.1 alone.
+  // Nothing listens on 127.0.0.2, and the gateway listens only on 127.0.0.1.
   const code = `import openai, socket, sys
 known = socket.getaddrinfo
 def two(host, port, *more, **named):

@@ -1,4 +1,4 @@
-/** SDKs send a failed request twice more by themselves. What the gateway has repeated already, or waited for, is not to be multiplied by that. */
+/** SDKs retry a failed request twice. That must not multiply the gateway's own retries and waits. */
 import OpenAI from 'openai';
 import { afterEach, expect, it } from 'vitest';
 import { endAll, eventually } from '../../support/processes.ts';

@@ -1,4 +1,7 @@
-/** What SDKs do beside asking, sealed: Anthropic's own client, retries, and other names of models. test/conformance/openai-sdk.test.ts has the rest. */
+/**
+ * Sealed requests from SDKs in special cases: Anthropic's own client, retries, and model aliases.
+ * test/conformance/sdk/openai-sdk.test.ts has the rest.
+ */
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, expect, it } from 'vitest';

@@ -1,4 +1,7 @@
-/** Sealed streams whose agent or engine is killed in mid-sentence and that another candidate takes over, through a real gateway. */
+/**
+ * Sealed streams whose agent or engine is killed mid-sentence and that another candidate continues, through a real
+ * gateway.
+ */
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type SealNode, type SealOptions, sealedFetch } from '../../../clients/seal/index.ts';
@@ -12,7 +15,7 @@ import { hear } from '../../support/streams.ts';
 import { MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
 const TOKENS = 40;
-/** Engines say so much and wait to be broken: no test depends on how fast anything is. */
+/** Engines send this many tokens and wait for the test to break them, so no test depends on speed. */
 const SAID = 8;
 /** Slow enough that it takes several reads of the engine's socket, and so several chunks. */
 const PAUSED = { pauseAfter: SAID, tokensPerSecond: 50 };
@@ -58,7 +61,10 @@ async function addNode(): Promise<void> {
   await cluster.gateway.serving(nodes.length);
 }
 
-/** Until a request can be sealed to each of the nodes: a node that the last test broke, or a busy machine held up, is back then. */
+/**
+ * Waits until a request can be sealed to each of the nodes: then a node that the last test broke, or that a busy
+ * machine delayed, is back.
+ */
 async function allListed(): Promise<void> {
   await eventually('the gateway lists the nodes', 30_000, async () => {
     const listed = await cluster.ask(`/v1/otela/seal?model=${MODEL}`);
@@ -75,14 +81,14 @@ async function hangUp(node: Node | undefined): Promise<void> {
   await eventually('the engine is alone', 10_000, () => (node?.engine.running() ? undefined : true));
 }
 
-/** An agent killed is a node less: another one takes its place first. */
+/** Kills an agent for good, which removes a node: the test adds another one first. */
 async function kill(node: Node | undefined): Promise<void> {
   if (node === undefined) throw new Error('no node carries the stream');
   node.agent.signal('SIGKILL');
   nodes.splice(nodes.indexOf(node), 1);
 }
 
-/** Asks for a stream; calls `breaks` after SAID tokens, when the other engines may say all. */
+/** Asks for a stream; calls `breaks` after SAID tokens, after the other engines are allowed to send everything. */
 async function told(breaks: (node: Node | undefined) => Promise<void>, more: SealOptions = {}, body: object = {}) {
   for (const { engine } of nodes) engine.control(PAUSED);
   await allListed();
@@ -157,7 +163,7 @@ describe('a sealed stream', () => {
 });
 
 describe('a gateway that lies about a continuation', () => {
-  /** All frames of a stream that was continued, changed on their way to the client. */
+  /** Changes all frames of a continued stream on their way to the client. */
   function forging(change: (parts: ResponseFrame[][]) => ResponseFrame[]): SealOptions['fetch'] {
     return async (input, init) => {
       const response = await fetch(input, init);
