@@ -1,13 +1,18 @@
 import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
 import { ADDRESSES_MAX } from './channel/limits.ts';
 
-/** Bridges of containers and virtual machines: the same addresses on every host, of no use to another machine. */
+/**
+ * Bridges of containers and virtual machines. Their addresses are the same on every host, so another machine cannot use
+ * them.
+ */
 const VIRTUAL = /^(docker|br-|veth|virbr|cni|flannel|cali|lxc|lxd|podman|tun|tap|wg|zt|tailscale|utun)/;
 
-/** Of one interface only; they cannot be dialled without its name. */
+/** Addresses that are valid on one interface only; another host cannot dial them without the interface's name. */
 const LINK_LOCAL = /^(169\.254\.|fe[89ab][0-9a-f]:)/i;
 
-/** Where others may find this host: `address:port`, the private networks of clusters first. Bounded. */
+/**
+ * Addresses (`address:port`) at which other agents may find this host, the private networks of clusters first. Bounded.
+ */
 export function hostAddresses(
   port: number,
   interfaces: NodeJS.Dict<NetworkInterfaceInfo[]> = networkInterfaces(),

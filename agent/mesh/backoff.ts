@@ -1,4 +1,7 @@
-/** Waiting times that double up to `maxMs`, each ± 20 %: nodes that lost the same peer do not come back as one. */
+/**
+ * Waiting times that double up to `maxMs`, each ± 20 %, so that nodes that lost the same peer do not all return at the
+ * same moment.
+ */
 export class DialBackoff {
   readonly #minMs: number;
   readonly #maxMs: number;

@@ -1,8 +1,8 @@
 const BANS_MAX = 1024;
 
-/** Peers that broke a rule are neither dialled nor taken in before their time is up. */
+/** Peers that broke a rule. Until the ban ends, they are not dialed and their connections are refused. */
 export class PeerBans {
-  /** At most BANS_MAX; the oldest goes first. Ms of the caller's clock. */
+  /** End of each ban by session, in ms of the caller's clock. At most BANS_MAX; the oldest goes first. */
   readonly #until = new Map<string, number>();
 
   add(peer: string, until: number): void {

@@ -1,39 +1,46 @@
 import type { ProvenConnection } from './channel/accept.ts';
 import { Channel, type ChannelEvents } from './channel/channel.ts';
 
-/** Full mesh of the largest cluster that is connected in full, ring and random links of larger ones, and requests' channels. */
+/**
+ * Covers the full mesh of the largest fully connected cluster, the ring and random links of larger ones, and channels
+ * for requests.
+ */
 const CHANNELS_MAX = 256;
 
-/** The end that should close the lesser of two channels may be gone. */
+/** Time after which this end closes the losing channel, because the end that should close it may be gone. */
 const SPARE_MS = 5_000;
 
 interface MeshChannelsOptions {
-  /** Own session. */
+  /** This agent's session. */
   session: string;
   max?: number;
   onGossip: ChannelEvents['onGossip'];
   onFrame: ChannelEvents['onFrame'];
   onMessageEnd: ChannelEvents['onMessageEnd'];
   onFault: ChannelEvents['onFault'];
-  /** Each channel, also the lesser of two. */
+  /** Called for each channel, including the loser of two. */
   onChannel(channel: Channel): void;
   onChannelClosed(channel: Channel): void;
-  /** There is a channel to this session now, or a new connection took the old one's place (`opened` after `closed`). */
+  /** There is now a channel to this session, or a new connection replaced the old one (`opened` after `closed`). */
   onOpened(channel: Channel): void;
-  /** There is none any more. */
+  /** There is no channel to this session any more. */
   onClosed(session: string, reason: string): void;
 }
 
 interface Pair {
   primary: Channel;
-  /** Two agents dialled each other at once: this one loses and goes as soon as the other is known to stand. */
+  /**
+   * The losing channel, if two agents dialed each other concurrently. It is closed as soon as both ends know the other
+   * channel.
+   */
   spare?: Channel;
 }
 
 /**
- * The channels of this agent, one per session. Of two that were dialled from both ends at once both agents keep the direct one, of two alike the one
- * that the smaller session dialled. The dialler is the last to know that a channel stands, so the one that dialled the better channel
- * closes the other: at no time does either end see none.
+ * The channels of this agent, one per session. If two agents dial each other concurrently, both keep the direct
+ * channel. If both channels are direct, or neither is, they keep the smaller session's dial. The dialer is the last to
+ * learn that a channel is up. So the dialer of the winning channel closes the other one, and neither end is ever
+ * without a channel.
  */
 export class MeshChannels {
   readonly #options: MeshChannelsOptions;
@@ -59,7 +66,7 @@ export class MeshChannels {
     for (const { primary } of this.#pairs.values()) yield primary;
   }
 
-  /** Takes a proven connection in. Undefined where there is no room. */
+  /** Adds an authenticated connection. Undefined if the limit is reached. */
   add(proven: ProvenConnection, dialled: boolean): Channel | undefined {
     const pair = this.#pairs.get(proven.peer.session);
     if (this.#closed || (pair === undefined && this.#pairs.size >= this.#max)) {
@@ -88,7 +95,7 @@ export class MeshChannels {
     const direct = fresh.through === undefined;
     const sameWay = direct === (old.through === undefined);
     if (fresh.dialled === old.dialled) {
-      // The dialler has lost the old one, whether that is known here or not.
+      // The dialer has lost the old channel, even if this end has not noticed.
       pair.primary = fresh;
       this.#options.onClosed(fresh.session, 'dialled anew');
       this.#options.onOpened(fresh);
@@ -125,7 +132,7 @@ export class MeshChannels {
     primary?.close(reason);
   }
 
-  /** Says good-bye to all. Idempotent. */
+  /** Closes all channels and sends the reason. Idempotent. */
   close(reason: string): void {
     this.#closed = true;
     for (const session of [...this.#pairs.keys()]) this.hangUp(session, reason);

@@ -5,19 +5,19 @@ import { ChannelError } from './channel/error.ts';
 import type { Circuits } from './circuit/circuits.ts';
 import type { PendingDials } from './pending-dials.ts';
 
-/** The direct way alone is tried for so long: longer than any round trip, shorter than any client waits. */
+/** Head start of the direct path over a relay: longer than any round trip, shorter than a client's patience. */
 export const HEAD_START_MS = 400;
 
-/** A direct way that failed does not get its head start for so long. */
+/** A direct path that failed gets no head start for this long. */
 const FAILED_MS = 60_000;
 
-/** Requests ask for as many as there are nodes. */
+/** Bounds concurrent connection attempts; requests may need one for each node. */
 const CONNECTS_MAX = 256;
 
-/** A channel through a relay that no request uses is closed after so long: its bytes are another's to pay. */
+/** A relayed channel that no request uses is closed after this long, because another agent pays for its bytes. */
 const IDLE_MS = 30_000;
 
-/** How soon, and how seldom, a direct way is tried beside a relayed one. */
+/** Shortest and longest interval between tries of a direct path while a relayed one is in use. */
 const DIRECT_MIN_MS = 5_000;
 const DIRECT_MAX_MS = 60_000;
 
@@ -26,9 +26,12 @@ interface PeerConnectorOptions {
   dials: Pick<PendingDials, 'dial'>;
   addressesOf(session: string): readonly string[];
   channels: Iterable<Channel>;
-  /** Makes a channel of what was dialled, or gives the one that serves instead; undefined where there is no room. Owns `proven`. */
+  /**
+   * Makes a channel of the dialed connection, or returns the channel that serves instead; undefined if the limit is
+   * reached. Owns `proven`.
+   */
   take(proven: ProvenConnection): Channel | undefined;
-  /** Requests of either end are open on the channel to it. */
+  /** True if requests of either end are open on the channel to it. */
   isUsing(session: string): boolean;
   random(): number;
 }
@@ -39,14 +42,14 @@ interface Relayed {
   directAt: number;
 }
 
-/** Ways to other agents: directly, else through a relay, and directly again as soon as that works. */
+/** Finds paths to other agents: direct, otherwise through a relay, and direct again as soon as that works. */
 export class PeerConnector {
   readonly #options: PeerConnectorOptions;
   /** At most CONNECTS_MAX. */
   readonly #open = new Map<string, Promise<Channel>>();
-  /** When the direct way to a session failed last; at most CONNECTS_MAX, the oldest first. */
+  /** Time of the last failure of the direct path to a session; at most CONNECTS_MAX, the oldest first. */
   readonly #failedAt = new Map<string, number>();
-  /** Of channels that go through a relay. */
+  /** Channels that go through a relay. */
   readonly #relayed = new Map<Channel, Relayed>();
   readonly #abort = new AbortController();
 
@@ -54,7 +57,7 @@ export class PeerConnector {
     this.#options = options;
   }
 
-  /** @throws ChannelError: no way leads there now */
+  /** @throws ChannelError: no path leads to the session now */
   connect(session: string): Promise<Channel> {
     const open = this.#open.get(session);
     if (open !== undefined) return open;
@@ -64,7 +67,9 @@ export class PeerConnector {
     return found;
   }
 
-  /** It was reached through a relay lately: `connect` may succeed where a dial fails. */
+  /**
+   * True if the direct path failed recently and a relay may reach the session: `connect` may succeed if a dial fails.
+   */
   wasRelayed(session: string): boolean {
     return this.#failedAt.has(session) && this.#options.circuits.mayReach(session);
   }
@@ -110,7 +115,10 @@ export class PeerConnector {
     if (this.#failedAt.size > CONNECTS_MAX && oldest !== undefined) this.#failedAt.delete(oldest);
   }
 
-  /** The peer has channel and gives no sign of life. True where a relay may be to blame: the channel is gone, and other ways are open. */
+  /**
+   * The peer has a channel and does not answer. True if a relay may be the cause: the channel is then closed, and other
+   * paths may be tried.
+   */
   stalled(channel: Channel): boolean {
     if (channel.through === undefined) return false;
     this.#options.circuits.avoid(channel.through);
@@ -118,7 +126,7 @@ export class PeerConnector {
     return true;
   }
 
-  /** Every few seconds: relayed channels that are idle are closed, for others a direct way is tried. */
+  /** Called every few seconds: closes idle relayed channels, and tries a direct path for the other ones. */
   tick(now: number): void {
     const { channels, isUsing, addressesOf, dials, random } = this.#options;
     for (const channel of this.#relayed.keys()) if (channel.closed) this.#relayed.delete(channel);
@@ -152,7 +160,7 @@ export class PeerConnector {
   }
 }
 
-/** Undefined where it fails or is not there within HEAD_START_MS. */
+/** Undefined if it fails or takes longer than HEAD_START_MS. */
 function soon(direct: Promise<Channel>): Promise<Channel | undefined> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve(undefined), HEAD_START_MS);

@@ -1,4 +1,6 @@
-/** The socket of a delegate to a gateway's registry: gossip, and nothing else, over the tunnel's own handshake and heartbeat. */
+/**
+ * The socket of a delegate to a gateway's registry. It carries only gossip, over the tunnel's handshake and heartbeat.
+ */
 import type { WebSocket } from 'ws';
 import { WireError } from '../../shared/wire/error.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
@@ -17,7 +19,7 @@ interface DelegateOptions {
   proxy?: WebSocketOptions['proxy'];
   onOpened(): void;
   onGossip(bytes: Uint8Array): void;
-  /** Once, also where it never opened. */
+  /** Called once, even if the socket never opened. */
   onClosed(reason: string, opened: boolean): void;
 }
 
@@ -68,7 +70,7 @@ export class Delegate {
     }
   }
 
-  /** False where it was dropped: a gateway that does not read is told by digests later. */
+  /** False if the message was dropped. A gateway that does not read gets the updates later through digests. */
   gossip(bytes: Uint8Array): boolean {
     if (this.#over || this.#link === undefined) return false;
     if ((this.#socket?.bufferedAmount ?? 0) >= GOSSIP_SKIP_BYTES) return false;

@@ -2,7 +2,7 @@ import type { SessionIdentity } from '../tunnel/types.ts';
 import type { WebSocketOptions } from '../tunnel/websocket.ts';
 import { Delegate } from './delegate.ts';
 
-/** A gateway that took this session in. */
+/** A gateway that admitted this session. */
 export interface MeshGateway {
   /** `gw:` and its key in base32. */
   id: string;
@@ -23,12 +23,12 @@ interface DelegatesOptions {
 
 const GATEWAYS_MAX = 64;
 
-/** The gossip sockets to gateways, by their ids. */
+/** The gossip sockets to gateways, by gateway id. */
 export class Delegates {
   readonly #options: DelegatesOptions;
   /** At most GATEWAYS_MAX. */
   #urls = new Map<string, URL>();
-  /** At most one for each of #urls. */
+  /** At most one for each entry of #urls. */
   readonly #open = new Map<string, Delegate>();
 
   constructor(options: DelegatesOptions) {

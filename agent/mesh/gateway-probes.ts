@@ -1,9 +1,12 @@
 import type { PathVerdict } from '../../shared/gossip/types.ts';
 
-/** Answers of gateways that are waited for; the core asks on suspicion only. */
+/** Answers of gateways that are pending; the core asks only if it suspects a session. */
 const OPEN_MAX = 64;
 
-/** Whether sessions answer, asked of gateways: what they cannot tell, or are not asked for now, is unknown. Never rejects. */
+/**
+ * Asks gateways whether sessions answer. If they do not know, or cannot be asked now, the verdict is unknown. Never
+ * rejects.
+ */
 export class GatewayProbes {
   readonly #askRelay: (session: string) => Promise<PathVerdict>;
   #open = 0;

@@ -9,7 +9,7 @@ interface MeshGossipDriverOptions {
   random(): number;
 }
 
-/** Runs the gossip core at an agent, and keeps its one timer. */
+/** Runs the gossip core on an agent and owns its only timer. */
 export class MeshGossipDriver {
   readonly #steps: StepQueue;
   #timer: (() => void) | undefined;

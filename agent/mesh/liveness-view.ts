@@ -7,15 +7,15 @@ export interface PeerLiveness {
   liveness: Liveness;
 }
 
-/** `sessions` changed in the replica, or in what this agent thinks of their liveness. */
+/** `sessions` changed in the replica, or in this agent's judgment of their liveness. */
 export type LivenessWatcher = (sessions: readonly string[]) => void;
 
-/** What this agent sees: the replica and its own liveness table. Tells its watchers of each change. */
+/** This agent's view: the replica and its own liveness table. Notifies its watchers of each change. */
 export class LivenessView {
   readonly #replica: RegistryReplica;
-  /** Of sessions in the replica, which bounds it; alive is not listed. */
+  /** Sessions of the replica, which bounds it. A session that is alive is not listed. */
   readonly #liveness = new Map<string, Liveness>();
-  /** As many as this program has parts. */
+  /** At most one per part of this program. */
   readonly #watchers = new Set<LivenessWatcher>();
 
   constructor(replica: RegistryReplica) {
@@ -54,7 +54,7 @@ export class LivenessView {
     for (const watcher of this.#watchers) watcher(sessions);
   }
 
-  /** One of those that are not reached from here. */
+  /** One session, chosen at random, that this agent does not reach. */
   missed(random: () => number): string | undefined {
     const missed = [...this.#liveness].flatMap(([session, liveness]) => (liveness === 'unreachable' ? [session] : []));
     return missed[Math.floor(random() * missed.length)];

@@ -1,6 +1,7 @@
 /**
- * This agent in the mesh: it owns the replica's gossip, turns sockets and timers into events of the core (shared/gossip) and the
- * core's actions into sends and dials. Nothing of it is stored: a restart is a new session, which learns from its peers.
+ * This agent in the mesh. It runs the replica's gossip, turns sockets and timers into events of the core
+ * (shared/gossip), and turns the core's actions into sends and dials. Nothing is stored: after a restart the agent is a
+ * new session, which learns from its peers.
  */
 import type { Socket } from 'node:net';
 import { createGossip, type TunableOptions } from '../../shared/gossip/index.ts';
@@ -33,8 +34,8 @@ import { Seeds } from './seeds.ts';
 import { Tickets } from './tickets.ts';
 
 /**
- * How often the agent tries one session again that it does not reach. The core pings only its neighbours. Without this, any other
- * session that failed once would stay out of this agent's routes for good.
+ * Interval at which the agent tries one session again that it does not reach. The core pings only its neighbors.
+ * Without this, any other session that failed once would stay out of this agent's routes for good.
  */
 const RECHECK_MS = 5_000;
 
@@ -43,33 +44,38 @@ export interface MeshOptions {
   ticket: Ticket;
   /** Name of this machine, as in the payload. */
   host: string;
-  /** Outlives sessions of this agent: a new one begins with what the last one knew. */
+  /** Outlives sessions of this agent: a new session begins with the previous one's knowledge. */
   replica: RegistryReplica;
   crypto: Crypto;
-  /** How lists here call an issuer; undefined for the own one. */
+  /** The name by which lists here call an issuer; undefined for this agent's issuer. */
   issuerName(issuer: string): string | undefined;
-  /** Where to listen. `host` undefined: on all addresses, and all but loopback are published. Undefined: nowhere. */
+  /**
+   * Address to listen on; undefined: the agent does not listen. `host` undefined: it listens on all addresses, and
+   * publishes all except loopback.
+   */
   listen: { host?: string; port: number } | undefined;
   peers: readonly string[];
-  /** Times that the operator set; default: as shipped. */
+  /** Times that the operator set; undefined: the defaults. */
   tuned?: TunableOptions;
-  /** This agent's release, and the releases that its peers have to be of. */
+  /** This agent's release, and the releases that its peers must run. */
   releases: PeerReleases;
   env: NodeJS.ProcessEnv;
   proxy?: WebSocketOptions['proxy'];
-  /** Asks whether a session answers, through this agent's own tunnels. Rejects or says unknown where none can tell. */
+  /**
+   * Asks whether a session answers, through this agent's tunnels. Rejects or returns unknown if no gateway knows.
+   */
   askRelay(session: string): Promise<PathVerdict>;
-  /** Of all choices. */
+  /** Source of all random choices. */
   random?: () => number;
   /** Streams of requests on the channels. */
   requests?: RequestChannelEvents;
-  /** Connections that begin with an HTTP CONNECT. Owns them from then on. */
+  /** Connections that begin with an HTTP CONNECT. The callee owns them. */
   onConnect?(socket: Socket): void;
-  /** Agents that cannot reach each other may meet here (`--offer-relay`). */
+  /** True if agents that cannot reach each other may meet here (`--offer-relay`). */
   offerRelay?: boolean;
-  /** Connections of other agents that carry weights. Owns them from then on. */
+  /** Connections of other agents that carry weights. The callee owns them. */
   onWeights?(proven: ProvenConnection): void;
-  /** This session is over: see shared/gossip. */
+  /** This session has ended; see shared/gossip. */
   onEnded(reason: 'evicted' | 'cloned'): void;
   log(line: string): void;
   limits?: Partial<ListenerLimits>;
@@ -89,7 +95,7 @@ export class Mesh {
   readonly #delegates: Delegates;
   readonly #bans = new PeerBans();
   readonly #view: LivenessView;
-  /** Of gossip, since the start: bytes as the core wrote them. */
+  /** Gossip since the start, in bytes as the core wrote them. */
   readonly sent = { messages: 0, bytes: 0 };
   readonly #relays: GatewayProbes;
   #recheck: NodeJS.Timeout | undefined;
@@ -190,21 +196,22 @@ export class Mesh {
       },
       onChannel: (channel) => requests?.onChannel(channel),
       onChannelClosed: (channel) => requests?.onChannelClosed(channel),
-      // The core closes what it has no use for where this end dialled it; a relayed one is there for requests, and Connector closes it.
+      // The core closes outbound channels that it does not need. A relayed channel exists for requests and
+      // PeerConnector closes it, so the core sees it as inbound.
       onOpened: ({ session: peer, dialled, through }) =>
         this.#gossip.handle({ type: 'opened', peer, inbound: !dialled || through !== undefined }),
       onClosed: (peer) => this.#gossip.handle({ type: 'closed', peer }),
     });
   }
 
-  /** Where others find this agent, for its payload; none where it does not listen. */
+  /** The addresses of this agent, for its payload; empty if it does not listen. */
   get addresses(): string[] {
     const { listen } = this.#options;
     if (listen === undefined || this.#port === undefined) return [];
     return listen.host === undefined ? hostAddresses(this.#port) : [withPort(listen.host, this.#port)];
   }
 
-  /** Listens and begins. An address that cannot be listened on is an error of the configuration. */
+  /** Listens and starts. If an address cannot be listened on, the configuration is wrong. */
   async open(): Promise<void> {
     const { listen } = this.#options;
     if (listen !== undefined) this.#port = await this.#listener.open(listen.host, listen.port);
@@ -214,12 +221,12 @@ export class Mesh {
     this.circuits.open();
   }
 
-  /** Own updates: into the replica and out to the others. */
+  /** Adds this agent's updates to the replica and sends them to the others. */
   publish(...updates: Update[]): void {
     this.#gossip.handle({ type: 'local', updates });
   }
 
-  /** A request found this session silent: have a look. */
+  /** A request got no answer from this session: probe it. */
   doubt(session: string): void {
     this.#gossip.handle({ type: 'doubt', session });
   }
@@ -229,12 +236,12 @@ export class Mesh {
     this.#gossip.handle({ type: 'tuned', options });
   }
 
-  /** Another list of issuers: nodes of those that are not on it any more go. */
+  /** Replaces the list of issuers. Nodes of issuers that are no longer listed are removed. */
   setIssuers(accepts: (issuer: string) => boolean): void {
     this.#gossip.handle({ type: 'replaced', sessions: this.replica.setIssuers(accepts) });
   }
 
-  /** All gateways that took this session in, each time. */
+  /** Replaces the gateways; the list contains all that admitted this session. */
   setGateways(gateways: readonly MeshGateway[]): void {
     this.circuits.setGateways(gateways);
     this.#delegates.setGateways(gateways);
@@ -245,7 +252,7 @@ export class Mesh {
     return this.#view.liveness(session);
   }
 
-  /** All that is known, as seen from here. */
+  /** All known sessions, as this agent sees them. */
   view(): Generator<PeerLiveness> {
     return this.#view.view();
   }
@@ -255,7 +262,10 @@ export class Mesh {
     return this.#view.watch(watcher);
   }
 
-  /** The channel to a session: the one there is, else a new one. @throws ChannelError none can be had; it may be well all the same */
+  /**
+   * Returns the open channel to a session, otherwise opens a new one. @throws ChannelError no channel can be opened;
+   * the session may still be healthy
+   */
   async channelTo(session: string): Promise<Channel> {
     const open = this.channels.get(session);
     if (open !== undefined) return open;
@@ -263,13 +273,16 @@ export class Mesh {
     return this.#connector.connect(session);
   }
 
-  /** This session has a channel and gives no sign of life. True where a relay may be to blame: ask for a channel again. */
+  /**
+   * This session has a channel and does not answer. True if a relay may be the cause: the caller should then ask for a
+   * channel again.
+   */
   stalled(session: string): boolean {
     const channel = this.channels.get(session);
     return channel !== undefined && this.#connector.stalled(channel);
   }
 
-  /** A connection for weights, which the caller owns. @throws ChannelError */
+  /** Opens a connection for weights, which the caller owns. @throws ChannelError */
   async connectForWeights(session: string, signal: AbortSignal): Promise<ProvenConnection> {
     const { ticket, payload } = this.replica.get(session) ?? {};
     const addresses = payload?.addresses ?? [];
@@ -283,7 +296,7 @@ export class Mesh {
     const { session } = proven.peer;
     const open = this.channels.get(session);
     if (open?.dialled && (open.through === undefined || proven.through !== undefined)) {
-      // Two ways led to one agent: a known peer's address and what it has published.
+      // Two addresses led to the same agent: a configured peer's, and one that the agent published.
       proven.socket.destroy();
       return open;
     }
@@ -320,7 +333,7 @@ export class Mesh {
   #send(peer: string, bytes: Uint8Array): void {
     this.sent.messages++;
     this.sent.bytes += bytes.length;
-    // What is dropped before a slow reader is found again by digests.
+    // If it is dropped because the reader is slow, digests find it again.
     if (this.channels.get(peer)?.gossip(bytes) === undefined) this.#delegates.gossip(peer, bytes);
   }
 
@@ -349,7 +362,7 @@ export class Mesh {
     void this.#relays.ask(target).then((verdict) => this.#gossip.handle({ type: 'relayed', target, verdict }));
   }
 
-  /** Says good-bye to all. Idempotent. Publish LEFT before. */
+  /** Closes all connections and sends the reason. Idempotent. Publish LEFT first. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;

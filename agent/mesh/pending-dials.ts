@@ -3,22 +3,25 @@ import type { Channel, ChannelPeer } from './channel/channel.ts';
 import { dialChannel } from './channel/dial.ts';
 import { ChannelError } from './channel/error.ts';
 
-/** Connections that are being made; the core asks for a few at a time, requests for as many as there are nodes. */
+/** Connections that are being opened. The core asks for a few at a time, requests for as many as there are nodes. */
 const DIALS_MAX = 64;
 
 interface PendingDialsOptions {
   own: Credentials;
   openTicket(ticket: Uint8Array): ChannelPeer;
-  /** A session's ticket, where it is known. */
+  /** A session's ticket, if it is known. */
   ticketOf(session: string): Uint8Array | undefined;
-  /** Makes a channel of what was dialled, or gives the one that serves instead; undefined where there is no room. Owns `proven`. */
+  /**
+   * Makes a channel of the dialed connection, or returns the channel that serves instead; undefined if the limit is
+   * reached. Owns `proven`.
+   */
   take(proven: ProvenConnection): Channel | undefined;
 }
 
-/** Outgoing connections on their way: one per session, for all callers. */
+/** Outgoing connections that are being opened: one per session, shared by all callers. */
 export class PendingDials {
   readonly #options: PendingDialsOptions;
-  /** By session or, for one that is not known, address; at most DIALS_MAX. */
+  /** By session, or by address if the session is not known; at most DIALS_MAX. */
   readonly #open = new Map<string, Promise<Channel>>();
   readonly #abort = new AbortController();
 
@@ -26,7 +29,7 @@ export class PendingDials {
     this.#options = options;
   }
 
-  /** `session` undefined: any peer that answers. @throws ChannelError */
+  /** `session` undefined: accepts any peer that answers. @throws ChannelError */
   dial(session: string | undefined, addresses: readonly string[]): Promise<Channel> {
     const name = session ?? addresses.join();
     const open = this.#open.get(name);

@@ -3,15 +3,15 @@ import { DialBackoff } from './backoff.ts';
 const SEED_MIN_MS = 500;
 const SEED_MAX_MS = 30_000;
 
-/** Addresses on one command line. */
+/** Addresses on one command line, at most. */
 export const SEEDS_MAX = 32;
 
 interface SeedsOptions {
-  /** Host:port of agents that may know others. */
+  /** `host:port` of agents that may know others. */
   addresses: readonly string[];
-  /** Resolves when a channel to any of them stands; rejects where none could be had. */
+  /** Resolves when a channel to the address is up; rejects if it cannot be opened. */
   dial(address: string): Promise<unknown>;
-  /** This agent has channels. */
+  /** True if this agent has a channel. */
   connected(): boolean;
   random(): number;
   log(line: string): void;
@@ -26,8 +26,8 @@ interface Seed {
 }
 
 /**
- * Known peers, tried for ever: each until it was reached once, and again whenever this agent has no channel at all. Whom they are
- * is not known before they answer.
+ * Known peers, tried without end: each until it was reached once, and again whenever this agent has no channel. Their
+ * sessions are not known before they answer.
  */
 export class Seeds {
   readonly #options: SeedsOptions;

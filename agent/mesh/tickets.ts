@@ -8,14 +8,14 @@ import { ChannelError } from './channel/error.ts';
 interface TicketsOptions {
   crypto: Crypto;
   replica: RegistryReplica;
-  /** Own session: no peer comes with it. */
+  /** This agent's session: a peer must not present it. */
   session: string;
-  /** How lists here call an issuer; undefined for the own one. */
+  /** The name by which lists here call an issuer; undefined for this agent's issuer. */
   issuerName(issuer: string): string | undefined;
   banned(session: string): boolean;
 }
 
-/** Whose ticket is good for a channel. */
+/** Decides whether a ticket is valid for a channel. */
 export class Tickets {
   readonly #options: TicketsOptions;
   readonly #certificates: CertificateCache = new Map();
@@ -24,14 +24,14 @@ export class Tickets {
     this.#options = options;
   }
 
-  /** @throws ChannelError, LatticeError: it is not */
+  /** @throws ChannelError, LatticeError: the ticket is not valid */
   open(bytes: Uint8Array): ChannelPeer {
     const { crypto, replica, session, banned } = this.#options;
     const ticket = this.#verified(decodeTicket(new Uint8Array(bytes), crypto));
     if (ticket.session === session) throw new ChannelError('stranger', 'our own ticket');
     if (banned(ticket.session)) throw new ChannelError('stranger', `${ticket.session} is banned for a while`);
     const state = replica.ticketState(ticket);
-    // One that LEFT may not know it yet: it is told over the channel.
+    // A session that LEFT may not know that yet; the channel informs it.
     if (state !== 'good' && state !== 'left') throw new ChannelError('stranger', `the ticket is ${state}`);
     const issuer = this.#options.issuerName(ticket.issuer);
     return {
@@ -42,7 +42,7 @@ export class Tickets {
     };
   }
 
-  /** What the replica holds was verified: signatures are checked of strangers alone. */
+  /** A ticket in the replica was verified before, so signatures are checked only for other tickets. */
   #verified(ticket: Ticket): Ticket {
     const known = this.#options.replica.get(ticket.session)?.ticket;
     if (known !== undefined && Buffer.compare(known.bytes, ticket.bytes) === 0) return known;

@@ -11,26 +11,27 @@ import { readMessage, waitForEvent } from './wait.ts';
 
 export interface Credentials {
   context: SecureContext;
-  /** Own ticket, encoded. */
+  /** This session's ticket, encoded. */
   ticket: Uint8Array;
   releases: PeerReleases;
 }
 
-/** In the length before the acceptor's ticket: the dialler has to show its release. */
+/** Flag in the length prefix of the acceptor's ticket: the dialer must show its release. */
 export const RELEASE_REQUIRED = 0x8000_0000;
 
-/** Proof of one end to the other. */
+/** A connection whose other end has proven its identity. */
 export interface ProvenConnection {
   socket: TLSSocket;
   peer: ChannelPeer;
-  /** The relay that passes the bytes on: a session, or a gateway's id. Absent: the direct way. */
+  /** The relay that passes the bytes on: a session, or a gateway's id. Absent: the connection is direct. */
   through?: string;
 }
 
 /**
- * After a good ticket: TLS, in which the dialler must prove the ticket's key. Then our own ticket goes out, or where it is
- * `known` an empty message in its place: the dialler waits for it, because in TLS 1.3 it cannot tell that it was accepted.
- * Where the dialler `asks`, our release follows. Where this agent requires releases, the dialler's comes back.
+ * The acceptor's side, after a valid ticket: a TLS handshake in which the dialer must prove that it holds the ticket's
+ * key. Then the acceptor sends its own ticket, or an empty message if the dialer has it (`known`). The dialer waits for
+ * that message, because in TLS 1.3 it cannot otherwise see that it was accepted. If the dialer `asks`, the acceptor's
+ * release follows. If this agent requires releases, it then reads the dialer's.
  * @throws ChannelError
  */
 export async function acceptSecure(

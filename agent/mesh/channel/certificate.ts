@@ -1,6 +1,6 @@
 /**
- * A session's X.509 certificate (RFC 5280, Ed25519 by RFC 8410 §4): a fixed template around the session's public key, signed by
- * itself. TLS needs one to carry the key; nothing in it is believed except that key, which the peer compares with the ticket's.
+ * A session's X.509 certificate (RFC 5280, Ed25519 by RFC 8410 §4): a fixed template around the session's public key,
+ * self-signed. TLS needs a certificate to carry the key. Only that key is used: the peer compares it with the ticket's.
  */
 import type { SessionKey } from './session-key.ts';
 
@@ -10,24 +10,26 @@ const SIGNATURE_BYTES = 64;
 const ALGORITHM = '300506032b6570';
 /** CN=otela */
 const NAME = '3010310e300c06035504030c056f74656c61';
-/** From 1970 to the last second that the form can say (RFC 5280 §4.1.2.5): no clock decides. */
+/**
+ * From 1970 to the last second that the format can express (RFC 5280 §4.1.2.5), so that validity depends on no clock.
+ */
 const VALIDITY = `3020170d${hex('700101000000Z')}180f${hex('99991231235959Z')}`;
-/** Version 3, serial number 1. */
+/** Version 3 and serial number 1. */
 const HEAD = `a003020102020101${ALGORITHM}${NAME}${VALIDITY}${NAME}`;
-/** SubjectPublicKeyInfo up to the key itself. */
+/** SubjectPublicKeyInfo, up to the key bytes. */
 const KEY_HEAD = `302a${ALGORITHM}032100`;
 
 function hex(text: string): string {
   return Buffer.from(text, 'latin1').toString('hex');
 }
 
-/** A SEQUENCE (DER): lengths here need one byte, or two with 0x81. */
+/** A DER SEQUENCE. The lengths used here need one byte, or two with the prefix 0x81. */
 function sequence(content: Buffer): Buffer {
   const length = content.length < 0x80 ? [content.length] : [0x81, content.length];
   return Buffer.concat([Buffer.from([0x30, ...length]), content]);
 }
 
-/** PEM, as `tls.createSecureContext` takes it. */
+/** PEM, in the form that `tls.createSecureContext` takes. */
 export function sessionCertificate(session: SessionKey): string {
   if (session.publicKey.length !== KEY_BYTES)
     throw new RangeError(`a session key of ${session.publicKey.length} bytes`);

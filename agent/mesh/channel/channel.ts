@@ -19,49 +19,58 @@ import {
 } from './limits.ts';
 import { MessageReader, withLengthPrefix } from './messages.ts';
 
-/** Above this the socket counts as busy: frames wait in the link and merge. */
+/** If this many bytes wait in the socket, it counts as busy: frames wait in the link, where they can be merged. */
 const BUSY_BYTES = 256 * 1024;
 
-/** Probes and their answers: a peer that is merely busy with our requests must not look silent. */
+/**
+ * Limit of a small gossip message: a probe or its answer. It may exceed the usual limit on waiting bytes, so that a
+ * peer that is busy with our requests does not look silent.
+ */
 const SMALL_BYTES = 1024;
 
-/** A frame that may ride with the next one waits so long. */
+/** Longest wait of a frame that may be sent together with the next one. */
 const LAZY_MS = 5;
 
-/** A peer that does not end its side after a good-bye. */
+/** Time that a peer has to end its side after the channel is closed. */
 const LINGER_MS = 1_000;
 
-/** The other end, proven: its ticket is good and its TLS key is the ticket's. */
+/** The authenticated peer: its ticket is valid and its TLS key is the ticket's. */
 export interface ChannelPeer {
   session: string;
-  /** Its provider's id as lists here write it: `name`, or `name@issuer` where another issuer admitted it. */
+  /** Its provider's id as listed here: `name`, or `name@issuer` if another issuer admitted it. */
   provider: string;
-  /** Raw Ed25519. */
+  /** Raw Ed25519 key. */
   sessionKey: Uint8Array;
   ticket: Uint8Array;
 }
 
 export interface ChannelEvents {
   onGossip(channel: Channel, bytes: Uint8Array): void;
-  /** A frame of a request's stream, or SETTLED. May throw WireError: the channel is closed with it. */
+  /** A frame of a request's stream, or SETTLED. May throw WireError, which closes the channel. */
   onFrame(channel: Channel, frame: StreamFrame): void;
-  /** The frames of one message have all been handed on. */
+  /** All frames of one message have been delivered. */
   onMessageEnd(channel: Channel): void;
-  /** Our own fault, found by what this peer sent; its channel is closed. */
+  /** A fault in this agent that a message of this peer triggered; its channel is closed. */
   onFault(channel: Channel, error: unknown): void;
-  /** Once. `clean`: either end said good-bye; otherwise the path or the peer's process is gone, or it broke a rule. */
+  /**
+   * Called once. `clean`: one end closed the channel in order; otherwise the path or the peer's process failed, or the
+   * peer broke a rule.
+   */
   onClosed(channel: Channel, reason: string, clean: boolean): void;
 }
 
 /**
- * One connection between two agents: encrypted, both ends proven to hold their session's key. It carries gossip, and streams of
- * requests in both directions on one link.
+ * One connection between two agents: encrypted, and both ends have proven that they hold their session's key. One link
+ * carries gossip and streams of requests in both directions.
  */
 export class Channel {
   readonly peer: ChannelPeer;
-  /** This end dialled: the streams that it opens have odd numbers, the other end's even ones, so that both may open. */
+  /**
+   * True if this end dialed. Its streams have odd numbers and the other end's even ones, so that both ends may open
+   * streams.
+   */
   readonly dialled: boolean;
-  /** The relay that it goes through; undefined: the direct way. */
+  /** The relay that it goes through; undefined: the connection is direct. */
   readonly through: string | undefined;
   readonly link: Link;
   readonly #socket: TLSSocket;
@@ -73,7 +82,7 @@ export class Channel {
   #busy = false;
   #over = false;
 
-  /** The socket has finished its handshake. Call `start` when the events may come. */
+  /** The socket must have finished its handshake. Call `start` when the receiver of the events is ready. */
   constructor({ socket, peer, through }: ProvenConnection, dialled: boolean, events: ChannelEvents) {
     this.#socket = socket;
     this.peer = peer;
@@ -103,7 +112,7 @@ export class Channel {
     return this.#over;
   }
 
-  /** Bytes that wait in the socket for a slow reader. */
+  /** Bytes in the socket that a slow reader has not taken yet. */
   get waiting(): number {
     return this.#socket.writableLength;
   }
@@ -148,7 +157,10 @@ export class Channel {
     this.link.flush();
   }
 
-  /** False where it was dropped, because too much waits for this peer already or the channel is closed. */
+  /**
+   * False if the message was dropped, because too much already waits for this peer, because the message is too large or
+   * because the channel is closed.
+   */
   gossip(bytes: Uint8Array): boolean {
     if (this.#over || bytes.length > GOSSIP_MAX_BYTES) return false;
     const room = bytes.length <= SMALL_BYTES ? 2 * GOSSIP_SKIP_BYTES : GOSSIP_SKIP_BYTES;
@@ -162,8 +174,8 @@ export class Channel {
     try {
       this.#reader.push(chunk, (message) => this.#onMessage(message));
     } catch (error) {
-      // A peer that breaks the protocol gets no guess at what it may have meant. Anything else is a fault of ours, which one peer's
-      // bytes have found: it must not end the agent and with it the engine.
+      // If a peer breaks the protocol, its message is not interpreted any further. Any other error is a fault in this
+      // agent that one peer's bytes triggered. It must not end the agent and with it the engine.
       if (!(error instanceof WireError) && !(error instanceof RangeError)) this.#events.onFault(this, error);
       this.close(error instanceof Error ? error.message : String(error), false);
     }
@@ -210,7 +222,10 @@ export class Channel {
       throw new WireError('too_large', 'a flood of gossip');
   }
 
-  /** Says good-bye, with the reason, and ends: `onClosed` comes at once, the socket goes when the word is out. Idempotent. */
+  /**
+   * Sends the reason and ends the channel. Calls `onClosed` immediately; the socket ends when the message is sent.
+   * Idempotent.
+   */
   close(reason: string, clean = true): void {
     if (this.#over) return;
     this.link.put({ type: 'reset', stream: 0, code: clean ? 'cancelled' : 'failed', message: reason });
@@ -218,7 +233,7 @@ export class Channel {
     this.#finish(reason, clean);
   }
 
-  /** Without a word. Idempotent. */
+  /** Ends the channel without sending a reason. Idempotent. */
   destroy(reason: string): void {
     this.#socket.destroy();
     this.#finish(reason, false);

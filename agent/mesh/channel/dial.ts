@@ -15,18 +15,18 @@ import { readExactly, readMessage, waitForEvent, withDeadline } from './wait.ts'
 
 export interface ChannelDialOptions {
   own: Credentials;
-  /** Host:port, tried one after the other. */
+  /** `host:port`. The addresses are tried in this order. */
   addresses: readonly string[];
-  /** Undefined for an address that was configured without a session: any peer with a good ticket is taken. */
+  /** Undefined for an address that was configured without a session: any peer with a valid ticket is accepted. */
   session?: string;
-  /** That session's ticket where it is here already; it is verified as any. */
+  /** The session's ticket, if it is known already; it is verified like any other. */
   ticket?: Uint8Array;
-  /** Verifies a ticket. Throws where it is not good here. */
+  /** Verifies a ticket. Throws if it is not valid here. */
   openTicket(ticket: Uint8Array): ChannelPeer;
   /** Default: mesh. */
   purpose?: Purpose;
   signal?: AbortSignal;
-  /** For words with a relay: what comes is no channel. */
+  /** True if the connection is to a circuit relay and does not become a channel. */
   circuit?: boolean;
 }
 
@@ -38,7 +38,7 @@ export function parseAddress(text: string): Address | undefined {
   return host === undefined || port < 1 || port > 65_535 ? undefined : { host, port };
 }
 
-/** Throws ChannelError: of the address that came furthest. */
+/** Throws ChannelError, from the address that got furthest. */
 export async function dialChannel(options: ChannelDialOptions): Promise<ProvenConnection> {
   const { addresses, signal } = options;
   const left = addresses.slice(0, ADDRESSES_MAX).flatMap((address) => parseAddress(address) ?? []);
@@ -51,17 +51,20 @@ export async function dialChannel(options: ChannelDialOptions): Promise<ProvenCo
       if (!(error instanceof ChannelError)) throw error;
       if (trouble === undefined || error.code !== 'unreachable') trouble = error;
     }
-    // Another host may have an address that two networks use.
+    // If two networks use the same address, the host that answered may be the wrong one.
   } while (left.length > 0);
   throw trouble;
 }
 
-/** TLS and two signatures on both ends, while engines load on the same cores. */
+/** The handshake is TLS and two signatures on each end, while engines load on the same cores. */
 const handshakes = new AdaptiveTimeout(DIALLED_HANDSHAKE);
 
 type Handshake = Omit<ChannelDialOptions, 'addresses'>;
 
-/** The handshake on a connection that there is, direct or through a relay. Ends it where it fails. @throws ChannelError */
+/**
+ * Does the handshake on an open connection, direct or through a relay. Ends the connection if that fails. @throws
+ * ChannelError
+ */
 export async function secureDialedSocket(socket: Duplex, options: Handshake): Promise<ProvenConnection> {
   const abort = () => socket.destroy(new ChannelError('broken', 'given up'));
   options.signal?.addEventListener('abort', abort, { once: true });

@@ -1,12 +1,12 @@
-/** Why there is no channel (any more). */
+/** Why a channel could not be opened, or was closed. */
 export type ChannelErrorCode =
-  | 'unreachable' // no address took the connection
-  | 'timeout' // the other end did not go on
-  | 'stranger' // no preface of ours, or a ticket that is not good here
-  | 'wrong_key' // the other end's key is not the one of its ticket, or it is another session than the one dialled
-  | 'unsigned' // the other end is not of a release that this agent accepts
-  | 'broken' // TLS failed or the connection ended in the middle
-  | 'full'; // no room for another
+  | 'unreachable' // no address accepted the connection
+  | 'timeout' // the other end did not continue
+  | 'stranger' // no preface of this protocol, or a ticket that is not valid here
+  | 'wrong_key' // the other end's key is not its ticket's, or it is not the session that was dialed
+  | 'unsigned' // the other end does not run a release that this agent accepts
+  | 'broken' // TLS failed, or the connection ended early
+  | 'full'; // a limit is reached
 
 export class ChannelError extends Error {
   override readonly name = 'ChannelError';
@@ -17,7 +17,7 @@ export class ChannelError extends Error {
   }
 }
 
-/** What another's bytes made a library throw is that connection's end, never the process's. */
+/** An error that a library throws because of a peer's bytes ends that connection, never the process. */
 export function asChannelError(error: unknown): ChannelError {
   if (error instanceof ChannelError) return error;
   return new ChannelError('broken', error instanceof Error ? error.message : String(error), { cause: error });

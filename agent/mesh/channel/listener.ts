@@ -11,12 +11,15 @@ import { withDeadline } from './wait.ts';
 
 export interface ListenerLimits {
   handshakeMs: number;
-  /** Connections that have not shown a good ticket. One more pushes the oldest out: slow ones cannot keep quick ones away. */
+  /**
+   * Connections that have not sent a ticket yet. One more closes the oldest, so that slow peers cannot keep quick ones
+   * out.
+   */
   strangers: number;
-  /** Connections in TLS. A ticket is public: a copy of one gets so far. */
+  /** Connections in the TLS handshake. A ticket is public, so a copy of one gets this far. */
   handshakes: number;
   handshakesPerSession: number;
-  /** Tickets checked: two signatures each (0.15 ms), from all senders. */
+  /** Tickets checked per second, from all senders. Each check verifies two signatures (0.15 ms). */
   ticketsPerSecond: number;
   ticketsBurst: number;
 }
@@ -32,14 +35,14 @@ const LIMITS: ListenerLimits = {
 
 interface ListenerOptions {
   own: Credentials;
-  /** Verifies a ticket. Throws where it is not good here; what it throws is not answered with a byte. */
+  /** Verifies a ticket. Throws if it is not valid here; the sender then gets no answer. */
   openTicket(ticket: Uint8Array): ChannelPeer;
   onProven(proven: ProvenConnection): void;
-  /** A connection that carries weights. Without it, such are strangers. */
+  /** A connection that carries weights. Absent: such connections are refused. */
   onWeights?(proven: ProvenConnection): void;
-  /** A connection that begins with an HTTP CONNECT, still unread. Without it, such are strangers. */
+  /** A connection that begins with an HTTP CONNECT, which is still unread. Absent: such connections are refused. */
   onConnect?(socket: Socket): void;
-  /** A connection that asks for a relay. Owns it. Without it, such are strangers. */
+  /** A connection that asks for a circuit relay. The callee owns it. Absent: such connections are refused. */
   onCircuit?(proven: ProvenConnection): void;
   limits?: Partial<ListenerLimits>;
 }
@@ -49,7 +52,7 @@ interface Handshake {
   session: string;
 }
 
-/** Takes connections of other agents. Answers nothing before a good ticket. */
+/** Accepts connections of other agents. Sends nothing before it has seen a valid ticket. */
 export class Listener {
   readonly #options: ListenerOptions;
   readonly #server: Server;
@@ -68,14 +71,14 @@ export class Listener {
     this.#server = createServer({ noDelay: true }, (socket) => void this.#accept(socket));
   }
 
-  /** Listens; gives the port. */
+  /** Listens and returns the port. */
   open(host: string | undefined, port: number): Promise<number> {
     return new Promise((resolve, reject) => {
       const refused = (error: Error) => reject(listenError(error, { host: host ?? '*', port }));
       this.#server.once('error', refused);
       this.#server.listen({ port, ...(host === undefined ? {} : { host }) }, () => {
         this.#server.off('error', refused);
-        this.#server.on('error', () => {}); // a connection that could not be accepted: too many open files
+        this.#server.on('error', () => {}); // a connection could not be accepted: too many open files
         const address = this.#server.address();
         resolve(typeof address === 'object' && address !== null ? address.port : port);
       });
@@ -83,7 +86,7 @@ export class Listener {
   }
 
   async #accept(socket: Socket): Promise<void> {
-    socket.on('error', () => {}); // a stranger's socket error concerns no part of the agent
+    socket.on('error', () => {}); // an unauthenticated peer's socket error does not concern the agent
     await this.#begin(socket, async () => {
       const first = await this.#preface(socket);
       if (first !== 'connect') return this.#handshake(socket, first);
@@ -92,7 +95,10 @@ export class Listener {
     });
   }
 
-  /** A connection that came through a relay: a channel's handshake, nothing else. False where it failed. Never rejects. */
+  /**
+   * Handles a connection through a relay: only a channel's handshake is allowed. Returns false if it failed. Never
+   * rejects.
+   */
   acceptThrough(socket: Duplex, relay: string): Promise<boolean> {
     return this.#begin(socket, async () => {
       const first = await this.#preface(socket);
@@ -172,12 +178,12 @@ export class Listener {
     this.#handshakes.add(handshake);
   }
 
-  /** Connections that are not proven: what floods are made of. */
+  /** Connections that are not authenticated yet; a flood raises this number. */
   get pending(): number {
     return this.#strangers.size + this.#handshakes.size;
   }
 
-  /** Idempotent. Channels that are open already live on. */
+  /** Idempotent. Open channels stay open. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;

@@ -1,9 +1,9 @@
 import { WireError } from '../../../shared/wire/error.ts';
 
-/** Big-endian length before each message. */
+/** Each message is preceded by its length, big-endian. */
 export const LENGTH_BYTES = 4;
 
-/** A message with its length before it, in one buffer: two writes would be two TLS records. */
+/** Puts the length before the message, in one buffer, because two writes would be two TLS records. */
 export function withLengthPrefix(message: Uint8Array): Buffer {
   const out = Buffer.allocUnsafe(LENGTH_BYTES + message.length);
   out.writeUInt32BE(message.length);
@@ -11,10 +11,10 @@ export function withLengthPrefix(message: Uint8Array): Buffer {
   return out;
 }
 
-/** Cuts a byte stream into messages. Holds no more than what came of one message. */
+/** Splits a byte stream into messages. Holds at most the received part of one message. */
 export class MessageReader {
   readonly #max: number;
-  /** Bytes of one message that is not complete: at most `max` and its length. */
+  /** Bytes of an incomplete message: at most `max` and the length prefix. */
   #parts: Uint8Array[] = [];
   #have = 0;
 
@@ -23,8 +23,8 @@ export class MessageReader {
   }
 
   /**
-   * Calls `each` with every message that is complete now; it may be a view of `chunk`.
-   * @throws WireError for a length of 0 or above the maximum: the rest of the stream cannot be read any more.
+   * Calls `each` with every message that is now complete; the message may be a view of `chunk`.
+   * @throws WireError for a length of 0 or above the maximum: the rest of the stream cannot be read.
    */
   push(chunk: Uint8Array, each: (message: Uint8Array) => void): void {
     let rest = chunk;
@@ -38,7 +38,7 @@ export class MessageReader {
     }
   }
 
-  /** Length of the present message with its prefix; undefined while the prefix is not complete. */
+  /** Length of the current message with its prefix; undefined while the prefix is incomplete. */
   #wanted(rest: Uint8Array): number | undefined {
     let length = 0;
     for (let i = 0; i < LENGTH_BYTES; i++) {
@@ -50,7 +50,7 @@ export class MessageReader {
     return LENGTH_BYTES + length;
   }
 
-  /** Byte `i` of the present message. */
+  /** Byte `i` of the current message. */
   #at(i: number, rest: Uint8Array): number | undefined {
     let at = i;
     for (const part of this.#parts) {
@@ -61,7 +61,8 @@ export class MessageReader {
   }
 
   #keep(rest: Uint8Array): void {
-    // One copy of small pieces: a view would keep the whole read buffer, and a byte at a time would be a list of bytes.
+    // Small pieces are copied into one buffer. A view would keep the whole read buffer alive, and single bytes would
+    // become a list of one-byte arrays.
     const last = this.#parts.at(-1);
     if (last !== undefined && last.length + rest.length <= 4096) {
       this.#parts[this.#parts.length - 1] = Buffer.concat([last, rest]);

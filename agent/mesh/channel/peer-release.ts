@@ -1,6 +1,6 @@
 /**
- * How two agents show each other which release they are of, inside the encrypted channel. TLS has proven the peer's session
- * key, so the digest is that session's own word; docs/trust.md tells what such a word is worth.
+ * How two agents show each other their release inside the encrypted channel. TLS has proven the peer's session key, so
+ * the digest is that session's claim; docs/trust.md explains how far to trust such a claim.
  */
 import * as z from 'zod';
 import type { Crypto } from '../../../shared/lattice/crypto.ts';
@@ -8,22 +8,22 @@ import { checkRelease, MANIFEST_MAX_CHARS, type ReleaseRules, releaseSchema } fr
 import { tryParseJson } from '../../../shared/text/json.ts';
 import { ChannelError } from './error.ts';
 
-/** JSON may double each character of the manifest; the rest is a signature and a digest. */
+/** JSON may double each character of the manifest. The rest is a signature and a digest. */
 export const PROOF_MAX_BYTES = 2 * MANIFEST_MAX_CHARS + 1024;
 
 const proofSchema = releaseSchema.extend({ digest: z.string().max(64) });
 
-/** The release that an agent shows: manifest, signature, and the SHA-256 of the file that runs, hex. */
+/** The release that an agent shows: manifest, signature, and the SHA-256 of the running file in hex. */
 export type ShownRelease = z.infer<typeof proofSchema>;
 
 export interface PeerReleases {
-  /** Shown to peers that ask; undefined in an agent that was not installed from a release. */
+  /** Shown to peers that ask; undefined: this agent was not installed from a release. */
   own: ShownRelease | undefined;
-  /** A peer has to be of such a release; undefined: every peer with a good ticket is accepted. */
+  /** Releases that a peer must run; undefined: every peer with a valid ticket is accepted. */
   required: ReleaseRules | undefined;
 }
 
-/** An empty message says: not installed from a release. */
+/** An empty message means: not installed from a release. */
 export function encodeProof(own: ShownRelease | undefined): Uint8Array {
   if (own === undefined) return new Uint8Array();
   const { manifest, signature, digest } = own;

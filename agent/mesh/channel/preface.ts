@@ -1,14 +1,14 @@
 /**
- * The dialler's first bytes, in clear, before the other end has said a byte: PREFACE · u16 · ticket. The number is the ticket's
- * length, plus KNOWN where the dialled end need not show its own ticket, plus ASKS where it has to show its release, plus CIRCUIT where the
- * connection is for a relay (../circuit) and no channel.
+ * The dialer's first bytes, in clear text, before the other end has sent anything: PREFACE · u16 · ticket. The number
+ * is the ticket's length, plus KNOWN if the dialed end need not show its own ticket, plus ASKS if it must show its
+ * release, plus CIRCUIT if the connection is for a circuit relay (../circuit) and not a channel.
  */
 import type { Duplex } from 'node:stream';
 import { ChannelError } from './error.ts';
 import { PREFACE, TICKET_MESSAGE_MAX_BYTES, WEIGHTS_PREFACE } from './limits.ts';
 import { readExactly } from './wait.ts';
 
-/** Enough to tell our preface from an HTTP CONNECT. */
+/** Enough bytes to distinguish our preface from an HTTP CONNECT. */
 const SNIFF_BYTES = 4;
 const CONNECT = 'CONN';
 const REST_BYTES = PREFACE.length - SNIFF_BYTES;
@@ -17,7 +17,7 @@ const KNOWN = 0x8000;
 const ASKS = 0x4000;
 const CIRCUIT = 0x2000;
 
-/** What a connection is for: gossip and requests, or weights. */
+/** Purpose of a connection: gossip and requests, or weights. */
 export type Purpose = 'mesh' | 'weights';
 
 const PREFACES: Readonly<Record<Purpose, string>> = { mesh: PREFACE, weights: WEIGHTS_PREFACE };
@@ -25,11 +25,11 @@ const PREFACES: Readonly<Record<Purpose, string>> = { mesh: PREFACE, weights: WE
 export interface PrefaceFields {
   purpose: Purpose;
   ticket: Uint8Array;
-  /** The dialler has our ticket. */
+  /** The dialer has our ticket. */
   known: boolean;
-  /** The dialler wants to see our release. */
+  /** The dialer asks to see our release. */
   asks: boolean;
-  /** The dialler wants words with a relay. */
+  /** The dialer wants to talk to the circuit relay. */
   circuit?: boolean;
 }
 
@@ -40,7 +40,7 @@ export function preface({ purpose, ticket, known, asks, circuit = false }: Prefa
   return Buffer.concat([Buffer.from(PREFACES[purpose], 'latin1'), length, ticket]);
 }
 
-/** Who dials, or 'connect' where an HTTP CONNECT begins (nothing of it is taken). Throws ChannelError `stranger`. */
+/** The dialer's fields, or 'connect' if an HTTP CONNECT begins (it stays unread). Throws ChannelError `stranger`. */
 export async function readPreface(socket: Duplex): Promise<PrefaceFields | 'connect'> {
   const start = await readExactly(socket, SNIFF_BYTES);
   if (start.toString('latin1') === CONNECT) {

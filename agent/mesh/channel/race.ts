@@ -3,7 +3,10 @@ import { waitClock } from '../../wait-clock.ts';
 import { ChannelError } from './error.ts';
 import { CONNECT_MS } from './limits.ts';
 
-/** The next address is tried beside the one before after so long (RFC 8305 §5): hosts of clusters have several networks, not all of them open. */
+/**
+ * After this long the next address is tried in parallel (RFC 8305 §5), because hosts of clusters have several networks
+ * and not all are reachable.
+ */
 const STAGGER_MS = 250;
 
 export interface Address {
@@ -12,9 +15,9 @@ export interface Address {
 }
 
 /**
- * The first TCP connection to any of the addresses; the others are given up. Addresses that were tried in vain, and the one that won,
- * are removed from `left`, so that asking again tries what remains.
- * @throws ChannelError unreachable: none of them took a connection; `left` is empty then
+ * The first TCP connection to any of the addresses; the other attempts are abandoned. Removes the addresses that
+ * failed, and the one that succeeded, from `left`, so that another call tries the remaining ones.
+ * @throws ChannelError unreachable: no address accepted a connection; `left` is then empty
  */
 export function firstConnection(left: Address[], signal?: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {

@@ -1,11 +1,11 @@
-/** TLS 1.3 between two sessions: what is proven is the possession of a session's key, nothing about names or times. */
+/** TLS 1.3 between two sessions. It proves possession of a session's key, and nothing about names or times. */
 import { constants, type X509Certificate } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { createSecureContext, type SecureContext, TLSSocket, connect as tlsConnect } from 'node:tls';
 import { sessionCertificate } from './certificate.ts';
 import type { SessionKey } from './session-key.ts';
 
-/** SubjectPublicKeyInfo of an Ed25519 key up to the key (RFC 8410 §4). */
+/** SubjectPublicKeyInfo of an Ed25519 key, up to the key bytes (RFC 8410 §4). */
 const SPKI_HEAD = Buffer.from('302a300506032b6570032100', 'hex');
 
 export function sessionContext(session: SessionKey): SecureContext {
@@ -15,10 +15,11 @@ export function sessionContext(session: SessionKey): SecureContext {
     minVersion: 'TLSv1.3',
     maxVersion: 'TLSv1.3',
     ciphers: 'TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256',
-    sigalgs: 'ed25519', // the keys of sessions are nothing else
-    // The default, X25519MLKEM768, adds 2.2 KB to each handshake; links are rotated, and idle traffic is counted in bytes.
+    sigalgs: 'ed25519', // the only key type of sessions
+    // The default, X25519MLKEM768, adds 2.2 KB to each handshake; links are rotated, and idle traffic has to stay
+    // small.
     ecdhCurve: 'X25519',
-    // Every channel proves both keys anew: nothing is resumed.
+    // Every channel proves both keys again; sessions of TLS are not resumed.
     secureOptions: constants.SSL_OP_NO_TICKET,
   });
 }
@@ -37,12 +38,15 @@ export function secureClient(socket: Duplex, context: SecureContext): TLSSocket 
   return quiet(tlsConnect({ socket, secureContext: context, rejectUnauthorized: false }));
 }
 
-/** One that ends in its handshake reports that twice, as its end and as an error; the second, without a listener, would end the process. */
+/**
+ * A socket that ends during its handshake reports that twice: as its end and as an error. Without a listener the error
+ * would end the process.
+ */
 function quiet(socket: TLSSocket): TLSSocket {
   return socket.on('error', () => {});
 }
 
-/** The raw Ed25519 key that the other end proved to hold, or undefined where it proved none. */
+/** The raw Ed25519 key that the other end proved to hold; undefined: it proved none. */
 export function peerPublicKey(socket: TLSSocket): Uint8Array | undefined {
   const certificate: X509Certificate | undefined = socket.getPeerX509Certificate();
   if (certificate === undefined || socket.getProtocol() !== 'TLSv1.3') return undefined;

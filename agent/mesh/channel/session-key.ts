@@ -4,14 +4,14 @@ import { nodeSigner } from '../../host/crypto.ts';
 
 /** The key pair of this agent's session. */
 export interface SessionKey extends Signer {
-  /** PKCS #8 in PEM: OpenSSL signs the handshakes of TLS itself. */
+  /** PKCS #8 in PEM. OpenSSL itself signs the TLS handshakes. */
   readonly privateKey: string;
 }
 
-/** PrivateKeyInfo of an Ed25519 key up to the key (RFC 8410 §7). */
+/** PrivateKeyInfo of an Ed25519 key, up to the key bytes (RFC 8410 §7). */
 const PKCS8_HEAD = Buffer.from('302e020100300506032b657004220420', 'hex');
 
-/** Of 32 secret bytes; without them, a new one. */
+/** Creates a key from 32 secret bytes; without them, a random one. */
 export function createSessionKey(seed: Uint8Array = randomBytes(KEY_BYTES)): SessionKey {
   const key = createPrivateKey({ key: Buffer.concat([PKCS8_HEAD, seed]), format: 'der', type: 'pkcs8' });
   return { ...nodeSigner(seed), privateKey: String(key.export({ type: 'pkcs8', format: 'pem' })) };

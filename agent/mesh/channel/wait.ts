@@ -3,7 +3,7 @@ import { waitClock } from '../../wait-clock.ts';
 import { ChannelError, type ChannelErrorCode } from './error.ts';
 import { LENGTH_BYTES } from './messages.ts';
 
-/** Resolves at the first `event` for which `ready` gives something; rejects when the socket fails or ends first. */
+/** Resolves at the first `event` for which `ready` returns a value. Rejects if the socket fails or ends first. */
 function waitFor<T>(socket: Duplex, event: string, ready: () => T | undefined): Promise<T> {
   return new Promise((resolve, reject) => {
     const done = (act: () => void) => {
@@ -23,17 +23,17 @@ function waitFor<T>(socket: Duplex, event: string, ready: () => T | undefined): 
   });
 }
 
-/** Exactly `bytes` bytes; what came behind them stays in the socket. */
+/** Reads exactly `bytes` bytes. Bytes after them stay in the socket. */
 export async function readExactly(socket: Duplex, bytes: number): Promise<Buffer> {
   const take = () => {
     const piece: unknown = socket.read(bytes);
-    // At the end of a stream `read` gives what there is.
+    // At the end of a stream `read` returns the bytes that are left, even if they are fewer.
     return Buffer.isBuffer(piece) && piece.length === bytes ? piece : undefined;
   };
   return take() ?? waitFor(socket, 'readable', take);
 }
 
-/** One message with its length before it. Throws ChannelError `stranger` where that is above `maxBytes`. */
+/** Reads one message with its length prefix. Throws ChannelError `stranger` if the length exceeds `maxBytes`. */
 export async function readMessage(socket: Duplex, maxBytes: number): Promise<Buffer> {
   const length = (await readExactly(socket, LENGTH_BYTES)).readUInt32BE();
   if (length > maxBytes) throw new ChannelError('stranger', `a message of ${length} bytes`);
@@ -44,7 +44,7 @@ export async function waitForEvent(socket: Duplex, event: 'secure' | 'secureConn
   await waitFor(socket, event, () => true);
 }
 
-/** Ends the socket with `code` unless `act` settles in time; `act` sees that as its socket's error. */
+/** Destroys the socket with `code` unless `act` settles in time; `act` sees that as a socket error. */
 export async function withDeadline<T>(
   socket: Duplex,
   ms: number,

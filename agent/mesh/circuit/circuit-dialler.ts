@@ -5,32 +5,37 @@ import { withDeadline } from '../channel/wait.ts';
 import { MESSAGE_MS, receiveMessage, sendMessage } from './messages.ts';
 import { RELAYS_TRIED_MAX, type RelayAgent } from './relays.ts';
 
-/** The next relay is tried beside the one before after so long, as addresses are (RFC 8305 §5). */
+/** After this long the next relay is tried in parallel, as with addresses (RFC 8305 §5). */
 const STAGGER_MS = 400;
 
-/** A relay that failed is tried last for so long. */
+/** A relay that failed is tried last for this long. */
 const AVOID_MS = 60_000;
 const AVOIDED_MAX = 256;
 
-/** What it is to be joined at, whatever kind of relay. */
+/** A place at which two agents can be joined, for each kind of relay. */
 export interface RendezvousPoint {
   /** A session, or a gateway's id. */
   relay: string;
-  /** Bytes to and from `callee`, once it has answered. Rejects where the relay cannot join them. */
+  /** Bytes to and from `callee`, once it has answered. Rejects if the relay cannot join the two. */
   meet(callee: string, signal: AbortSignal): Promise<Duplex>;
 }
 
 interface CircuitDiallerOptions {
-  /** Relays at which a session may be met, best first. */
+  /** Relays at which a session may be reached, best first. */
   meetings(callee: string): RendezvousPoint[];
-  /** The channel's handshake, from end to end. */
+  /** The channel's handshake, end to end. */
   secure(socket: Duplex, callee: string): Promise<ProvenConnection>;
 }
 
-/** Reaches sessions through relays: a few of them, one after the other, and the first that leads to a proven end. */
+/**
+ * Reaches sessions through relays: tries a few of them in order and uses the first that leads to an authenticated peer.
+ */
 export class CircuitDialler {
   readonly #options: CircuitDiallerOptions;
-  /** Relays that failed after they had agreed, and until when; at most AVOIDED_MAX, the oldest first. */
+  /**
+   * Relays that failed after they had accepted a call, and the end of the penalty; at most AVOIDED_MAX, the oldest
+   * first.
+   */
   readonly #avoided = new Map<string, number>();
 
   constructor(options: CircuitDiallerOptions) {
@@ -72,7 +77,7 @@ export class CircuitDialler {
     }
   }
 
-  /** What went through it broke: others are asked before it for a while. */
+  /** A connection through this relay broke: other relays are tried first for a while. */
   avoid(relay: string): void {
     this.#avoided.delete(relay);
     this.#avoided.set(relay, performance.now() + AVOID_MS);
@@ -81,7 +86,7 @@ export class CircuitDialler {
   }
 }
 
-/** Meets at an agent. `dial`: a connection for circuits, both ends proven. */
+/** Joins two agents at a third. `dial` opens a connection for circuits, authenticated at both ends. */
 export function agentRendezvous(
   relay: RelayAgent,
   dial: (relay: RelayAgent) => Promise<ProvenConnection>,
@@ -97,7 +102,7 @@ export function agentRendezvous(
         throw new ChannelError('broken', 'given up');
       }
       sendMessage(socket, { type: 'connect', session: callee });
-      // The relay waits for the callee, and that one perhaps for its next reservation.
+      // The relay waits for the callee, and the callee may have to reserve again first.
       const said = await withDeadline(socket, 2 * MESSAGE_MS, 'timeout', () => receiveMessage(socket));
       if (said.type === 'connected') return socket;
       socket.destroy();
@@ -110,7 +115,7 @@ export function agentRendezvous(
   return { relay: relay.session, meet };
 }
 
-/** The first that resolves; each is begun when the one before it has failed, or after STAGGER_MS beside it. */
+/** The first that resolves. Each begins when the previous one has failed, or STAGGER_MS after its start. */
 function firstOf<T, R>(left: T[], begin: (one: T) => Promise<R>, discard: (second: R) => void): Promise<R> {
   return new Promise((resolve, reject) => {
     let [running, over] = [0, false];

@@ -1,4 +1,7 @@
-/** The relay of circuits: keeps callees' reservations and joins callers to them. Runs on agents with `--offer-relay` alone. */
+/**
+ * The relay of circuits: keeps the reservations of callees and joins callers to them. Runs only on agents with
+ * `--offer-relay`.
+ */
 import type { Duplex } from 'node:stream';
 import { TokenBucket } from '../../../shared/collections/token-bucket.ts';
 import type { ProvenConnection } from '../channel/accept.ts';
@@ -14,20 +17,22 @@ export interface CircuitLimits {
   /** Two sockets each. */
   circuits: number;
   circuitsPerSession: number;
-  /** What one session may ask to connect: each call costs its callee a new reservation. */
+  /** Connections that one session may ask for. Each call costs its callee a new reservation. */
   callsPerSecond: number;
   callsBurst: number;
-  /** Both directions together; a circuit of more bytes ends, and its ends come again. */
+  /** Both directions together. A circuit that exceeds this ends, and its ends connect again. */
   circuitBytes: number;
   circuitBytesPerSecond: number;
   relayBytesPerSecond: number;
-  /** Gossip alone is more often. */
+  /** Gossip alone arrives more often than this. */
   idleMs: number;
-  /** A callee that has just been called comes again within a handshake. */
+  /** Wait for a callee that has just been called: it reserves again within a handshake. */
   returnMs: number;
 }
 
-/** A relay is a login node's spare time: 32 MiB/s are some 10,000 streams of tokens, and a tenth of a core. */
+/**
+ * A relay uses the spare capacity of a login node: 32 MiB/s are about 10,000 streams of tokens, and a tenth of a core.
+ */
 export const CIRCUIT_LIMITS: CircuitLimits = {
   reservations: 1024,
   circuits: 256,
@@ -41,11 +46,11 @@ export const CIRCUIT_LIMITS: CircuitLimits = {
   returnMs: 2_000,
 };
 
-/** Sessions that are evicted meanwhile lose what they have here within so long. */
+/** Sessions that are evicted meanwhile lose their reservations and circuits within this time. */
 const SWEEP_MS = 5_000;
 
 interface CircuitRelayOptions {
-  /** The peer is in the registry, with a ticket that is good now. */
+  /** True if the peer is in the registry with a ticket that is valid now. */
   admits(peer: ChannelPeer): boolean;
   limits?: Partial<CircuitLimits>;
 }
@@ -53,7 +58,7 @@ interface CircuitRelayOptions {
 interface Reservation {
   peer: ChannelPeer;
   socket: Duplex;
-  /** Set by the one call that it is good for. */
+  /** Set by the call that uses the reservation. */
   answered?: () => void;
 }
 
@@ -67,17 +72,17 @@ export class CircuitRelay {
   readonly #limits: CircuitLimits;
   /** By session; at most `limits.reservations`. */
   readonly #reservations = new Map<string, Reservation>();
-  /** At most `limits.circuits`. A circuit counts before its callee has answered. */
+  /** At most `limits.circuits`. A circuit counts even before its callee has answered. */
   readonly #circuits = new Set<Circuit>();
-  /** Who was called last and when; at most `limits.reservations`, the oldest first. */
+  /** Time of the last call to a session; at most `limits.reservations`, the oldest first. */
   readonly #called = new Map<string, number>();
-  /** Calls that wait for a callee to come again: at most `limits.circuits`. */
+  /** Calls that wait for a callee to reserve again: at most `limits.circuits`. */
   readonly #awaited = new Set<{ session: string; ring(): void }>();
-  /** At most `limits.reservations`, the oldest first. */
+  /** Calls that each session has left; at most `limits.reservations`, the oldest first. */
   readonly #quotas = new Map<string, TokenBucket>();
   readonly #pace: RateLimit;
   readonly #sweep: NodeJS.Timeout;
-  /** Since the start. */
+  /** Totals since the start. */
   readonly carried = { circuits: 0, bytes: 0 };
   #closed = false;
 
@@ -100,7 +105,7 @@ export class CircuitRelay {
     return this.#reservations.has(session);
   }
 
-  /** A connection with CIRCUIT in its preface, both ends proven. Owns it. Never rejects. */
+  /** Handles a connection with CIRCUIT in its preface, authenticated at both ends. Owns it. Never rejects. */
   async take({ socket, peer }: Pick<ProvenConnection, 'socket' | 'peer'>): Promise<void> {
     socket.on('error', () => socket.destroy());
     try {
@@ -110,7 +115,7 @@ export class CircuitRelay {
       if (said.type === 'connect') return await this.#connect(socket, peer, said.session);
       socket.destroy();
     } catch {
-      socket.destroy(); // what one agent says badly is its own connection's end
+      socket.destroy(); // a malformed message ends only its connection
     }
   }
 
@@ -133,19 +138,22 @@ export class CircuitRelay {
       const said = await withDeadline(socket, PING_MS + PONG_MS, 'timeout', () => receiveMessage(socket));
       if (said.type === 'answer' && reservation.answered !== undefined) return reservation.answered();
       if (said.type !== 'ping') throw new ChannelError('stranger', `${said.type} from a callee`);
-      // Behind `call` there are the caller's bytes alone.
+      // After `call`, only the caller's bytes are sent.
       if (reservation.answered === undefined) sendMessage(socket, { type: 'pong' });
     }
   }
 
-  /** To the next call, or to one that waits: one alone, for a second `call` would stand among the bytes of the first. */
+  /**
+   * Offers the reservation to a waiting call, or keeps it for the next one. Only one caller gets it, because a second
+   * `call` would be mixed with the first caller's bytes.
+   */
   #offer(reservation: Reservation): void {
     const { session } = reservation.peer;
     this.#reservations.set(session, reservation);
     for (const waiting of this.#awaited) if (waiting.session === session) return waiting.ring();
   }
 
-  /** The caller that took this reservation made no call on it. */
+  /** The caller that took this reservation did not use it. */
   #giveBack(reservation: Reservation): void {
     const { peer, socket } = reservation;
     if (socket.destroyed || this.#closed || this.#reservations.has(peer.session)) socket.destroy();
@@ -201,7 +209,10 @@ export class CircuitRelay {
     circuit.end = joined.end;
   }
 
-  /** This agent itself calls a session that has a reservation here. @throws ChannelError unreachable: it has none */
+  /**
+   * Calls a session that has a reservation here, from this agent. @throws ChannelError unreachable: it has no
+   * reservation
+   */
   async callOwn(session: string): Promise<Duplex> {
     const reservation = this.#claim(session);
     if (reservation === undefined) throw new ChannelError('unreachable', `${session} has no reservation here`);
@@ -209,7 +220,7 @@ export class CircuitRelay {
     return reservation.socket;
   }
 
-  /** Resolves when the callee's next bytes are the circuit's. */
+  /** Resolves when the callee's next bytes belong to the circuit. */
   async #call(reservation: Reservation): Promise<void> {
     const { peer, socket } = reservation;
     await new Promise<void>((resolve, reject) => {
@@ -233,7 +244,7 @@ export class CircuitRelay {
     });
   }
 
-  /** Takes the session's reservation out, so that no other caller gets it. */
+  /** Removes the session's reservation, so that no other caller gets it. */
   #claim(session: string): Reservation | undefined {
     const there = this.#reservations.get(session);
     if (there === undefined) return undefined;
@@ -242,7 +253,7 @@ export class CircuitRelay {
     return there;
   }
 
-  /** Claims the one there is, or the one that comes soon where the session was called a moment ago. */
+  /** Claims the reservation that is here. If the session was called a moment ago, waits for its next one. */
   #reservationOf(session: string): Promise<Reservation | undefined> | Reservation | undefined {
     const there = this.#claim(session);
     const calledAt = this.#called.get(session) ?? Number.NEGATIVE_INFINITY;

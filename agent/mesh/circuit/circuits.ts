@@ -1,4 +1,7 @@
-/** This agent's part in circuits: it is reached by them, reaches others by them, and where it agreed it is a relay of them. */
+/**
+ * This agent's part in circuits: it is reached through them, reaches others through them, and with `--offer-relay` is a
+ * relay.
+ */
 import type { Duplex } from 'node:stream';
 import type { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { decodeTicket } from '../../../shared/lattice/ticket.ts';
@@ -19,22 +22,22 @@ export interface CircuitsOptions {
   own: Credentials;
   session: string;
   replica: RegistryReplica;
-  /** Verifies a ticket. Throws where it is not good here. */
+  /** Verifies a ticket. Throws if it is not valid here. */
   openTicket(ticket: Uint8Array): ChannelPeer;
   /** This agent relays for others (`--offer-relay`). */
   offered: boolean;
   identity: SessionIdentity;
   env: NodeJS.ProcessEnv;
   proxy?: WebSocketOptions['proxy'];
-  /** A caller's bytes begin: false where they led to no channel. Owns the socket. */
+  /** A caller's bytes begin. Returns false if they did not lead to a channel. Owns the socket. */
   accept(socket: Duplex, relay: string): Promise<boolean>;
   random(): number;
 }
 
-/** Gateways at which a session is looked for; an agent is at all that it reaches. */
+/** Gateways at which a session is looked for; an agent is connected to all gateways that it reaches. */
 const GATEWAYS_TRIED_MAX = 2;
 
-/** Calls through gateways whose handshake is not over; more are not answered. */
+/** Calls through gateways whose handshake is not finished; further calls are not answered. */
 const ANSWERING_MAX = 16;
 
 export class Circuits {
@@ -58,7 +61,7 @@ export class Circuits {
     });
   }
 
-  /** Relays that hold a reservation of this agent now. */
+  /** Relays that currently hold a reservation of this agent. */
   get reservedAt(): string[] {
     return this.#reservations.relays;
   }
@@ -67,13 +70,13 @@ export class Circuits {
     this.#reservations.open();
   }
 
-  /** Entries of the replica that changed. */
+  /** These entries of the replica changed. */
   changed(sessions: readonly string[]): void {
     if (sessions.some((session) => this.#options.replica.get(session)?.payload?.relay === true))
       this.#reservations.look();
   }
 
-  /** Gateways that took this session in: relays too, where they do not say otherwise. */
+  /** Gateways that admitted this session. They are relays too, unless they state otherwise. */
   setGateways(gateways: readonly MeshGateway[]): void {
     this.#gateways = gateways.slice(0, GATEWAYS_TRIED_MAX);
   }
@@ -85,7 +88,7 @@ export class Circuits {
     const id = this.#gateways.find(({ url }) => url.href === gateway.href)?.id ?? gateway.host;
     this.#leg(gateway, name, this.#abort.signal)
       .then((socket) => this.#options.accept(socket, id))
-      .catch(() => {}) // the relay tells the caller
+      .catch(() => {}) // the relay informs the caller
       .finally(() => this.#answering--);
   }
 
@@ -94,22 +97,25 @@ export class Circuits {
     return openGatewayLeg({ gateway, to, identity, ticket: own.ticket, env, proxy, signal });
   }
 
-  /** Some relay is known at which `callee` may be met. */
+  /** True if a relay is known at which `callee` may be reached. */
   mayReach(callee: string): boolean {
     return this.#meetings(callee).length > 0;
   }
 
-  /** A proven connection to `callee` through a relay. @throws ChannelError */
+  /** An authenticated connection to `callee` through a relay. @throws ChannelError */
   dial(callee: string, signal: AbortSignal): Promise<ProvenConnection> {
     return this.#dialler.dial(callee, AbortSignal.any([signal, this.#abort.signal]));
   }
 
-  /** What went through this relay stood still or broke. */
+  /** A connection through this relay stalled or broke. */
   avoid(relay: string): void {
     this.#dialler.avoid(relay);
   }
 
-  /** In the registry, not only admitted: a relay never carries for a session that its own replica does not show. */
+  /**
+   * The session must be in this agent's replica; an admission is not enough, because a relay never carries data for a
+   * session that its replica does not show.
+   */
   #admits({ session, ticket }: ChannelPeer): boolean {
     const { replica } = this.#options;
     return (
@@ -129,7 +135,7 @@ export class Circuits {
     return [...own, ...agents.slice(0, RELAYS_TRIED_MAX - gateways.length), ...gateways];
   }
 
-  /** A relay reaches by itself those that have a reservation with it. */
+  /** A relay itself reaches the sessions that have a reservation with it. */
   #ownMeeting(relay: CircuitRelay): RendezvousPoint {
     return { relay: this.#options.session, meet: (callee) => relay.callOwn(callee) };
   }

@@ -1,4 +1,6 @@
-/** A way to another agent through a gateway: a WebSocket whose bytes the gateway passes on. See shared/wire/circuit.ts. */
+/**
+ * A path to another agent through a gateway: a WebSocket whose bytes the gateway passes on. See shared/wire/circuit.ts.
+ */
 import { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { helloMessage } from '../../../shared/lattice/session.ts';
@@ -16,12 +18,12 @@ import type { SessionIdentity } from '../../tunnel/types.ts';
 import { openWebSocket, type WebSocketOptions } from '../../tunnel/websocket.ts';
 import { ChannelError } from '../channel/error.ts';
 
-/** The gateway gives the other end 10 s. */
+/** The gateway gives the other end 10 s to connect. */
 const CONNECTED_MS = 12_000;
 
 export interface LegOptions {
   gateway: URL;
-  /** A callee's session, or the name of the circuit at which this agent is waited for. */
+  /** A callee's session, or the name of the circuit at which another agent waits for this one. */
   to: string;
   identity: SessionIdentity;
   ticket: Uint8Array;
@@ -30,7 +32,7 @@ export interface LegOptions {
   signal: AbortSignal;
 }
 
-/** Resolves once the other end is there. @throws ChannelError */
+/** Resolves once the other end is connected. @throws ChannelError */
 export async function openGatewayLeg(options: LegOptions): Promise<Duplex> {
   const { gateway, to, ticket, env, proxy, signal } = options;
   const headers = {
@@ -64,7 +66,7 @@ function connected(socket: WebSocket, identity: SessionIdentity, signal: AbortSi
     const hear = (data: Buffer, isBinary: boolean) => {
       try {
         if (isBinary) answerChallenge(socket, data, identity);
-        else if (data.toString() === CONNECTED_TEXT) done(() => resolve(new GatewayLeg(socket))); // at once: the other end's first bytes may be in the same piece
+        else if (data.toString() === CONNECTED_TEXT) done(() => resolve(new GatewayLeg(socket))); // synchronous, because the other end's first bytes may be in the same chunk
       } catch {
         give();
       }
@@ -87,11 +89,11 @@ function answerChallenge(socket: WebSocket, data: Uint8Array, { session, publicK
   });
 }
 
-/** The circuit's bytes. What waits in each direction is bounded by what the gateway grants and by what is read here. */
+/** The circuit's bytes. Waiting bytes are bounded in each direction, by the gateway's grants and by the reads here. */
 class GatewayLeg extends Duplex {
   readonly #socket: WebSocket;
   #granted = CIRCUIT_WINDOW_BYTES;
-  /** Bytes that wait for a grant; `done` is called when they are out. */
+  /** Bytes that wait for a grant; `done` is called when they are sent. */
   #waiting: { bytes: Buffer; done: (error?: Error | null) => void } | undefined;
 
   constructor(socket: WebSocket) {
@@ -103,7 +105,8 @@ class GatewayLeg extends Duplex {
   }
 
   #onMessage(data: Buffer, isBinary: boolean): void {
-    // Paused, it hands out neither bytes nor the question behind them, so that the answer means what it says.
+    // While paused, the socket delivers neither bytes nor the question after them, so the answer means that these bytes
+    // were read.
     if (isBinary) return void (this.push(data) || this.#socket.pause());
     const text = data.toString();
     if (text === MORE_TEXT) {

@@ -1,13 +1,15 @@
 /**
- * Circuits: agents that cannot reach each other meet at a relay that both reach (libp2p's circuit relay, RFC 8656's relayed addresses).
+ * Circuits: agents that cannot reach each other meet at a relay that both can reach (libp2p's circuit relay, RFC 8656's
+ * relayed addresses).
  *
  *   callee → relay   reserve …… ping, pong …… call, answer     `Reservations`; one idle connection at each of RESERVED_MAX relays
- *   caller → relay   connect SESSION …… connected              `CircuitDialler`; the direct way has a head start of HEAD_START_MS
+ *   caller → relay   connect SESSION …… connected              `CircuitDialler`; the direct path has a head start of HEAD_START_MS
  *   relay            joins the two, bounded and paced          `CircuitRelay` on an agent with --offer-relay; a gateway's is gateway/circuit
  *
- * Both connections are TLS of the mesh with CIRCUIT in the preface, so that the relay knows two sessions of the registry. What it joins is a
- * second handshake, from end to end, like that of any channel: a relay sees ciphertext, and what it changes or swaps ends the channel.
- * Messages are UTF-8 text, each with its length before it, until `connected` and `answer`; then bytes.
+ * Both connections are TLS of the mesh with CIRCUIT in the preface, so the relay knows both sessions from the registry.
+ * Through the relay the two ends do a second handshake, end to end, like that of any channel. The relay sees only
+ * ciphertext, and if it changes or swaps bytes, the channel ends. Messages are UTF-8 text, each with a length prefix,
+ * until `connected` and `answer`; bytes of the circuit follow.
  */
 import type { Duplex } from 'node:stream';
 import { SESSION_PATTERN } from '../../../shared/lattice/node.ts';
@@ -15,14 +17,14 @@ import { ChannelError } from '../channel/error.ts';
 import { withLengthPrefix } from '../channel/messages.ts';
 import { readMessage } from '../channel/wait.ts';
 
-/** `refused` and a reason; a session id has 26 characters. */
+/** `refused` and a reason, or a session id of 26 characters. */
 const MESSAGE_MAX_BYTES = 128;
 
-/** Shorter than any NAT forgets; a reservation without an answer for PONG_MS is made anew. */
+/** Shorter than the timeout of any NAT. A reservation without an answer for PONG_MS is made again. */
 export const PING_MS = 15_000;
 export const PONG_MS = 10_000;
 
-/** From a connection to the relay's next message. */
+/** Longest wait for the relay's next message on a connection. */
 export const MESSAGE_MS = 5_000;
 
 export type CircuitMessage =
@@ -31,7 +33,7 @@ export type CircuitMessage =
   | { type: 'refused'; why: CircuitRefusal };
 
 const REFUSALS = ['absent', 'full', 'busy', 'stranger'] as const;
-/** absent: no reservation of that session here. full: the relay carries all that it may. busy: this caller asks too much. */
+/** absent: that session has no reservation here. full: the relay is at its limit. busy: this caller calls too often. */
 export type CircuitRefusal = (typeof REFUSALS)[number];
 
 export function sendMessage(socket: Duplex, said: CircuitMessage): void {
@@ -40,7 +42,7 @@ export function sendMessage(socket: Duplex, said: CircuitMessage): void {
   socket.write(withLengthPrefix(Buffer.from(text, 'utf8')));
 }
 
-/** The next message; what came behind it stays in the socket. @throws ChannelError */
+/** Reads the next message; bytes after it stay in the socket. @throws ChannelError */
 export async function receiveMessage(socket: Duplex): Promise<CircuitMessage> {
   const text = (await readMessage(socket, MESSAGE_MAX_BYTES)).toString('utf8');
   const [type = '', rest = '', more] = text.split(' ');

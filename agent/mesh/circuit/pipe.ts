@@ -1,7 +1,9 @@
-/** Joins two sockets: bytes are counted, paced and, beyond a bound, the end of both. */
+/** Joins two sockets. It counts and paces the bytes, and ends both sockets if they exceed a limit. */
 import type { Duplex } from 'node:stream';
 
-/** A pace: `perSecond` on average, a second's worth at once. Shared by all that it is to bound together. */
+/**
+ * A rate: `perSecond` on average, with bursts of one second's bytes. Shared by all circuits that it bounds together.
+ */
 export class RateLimit {
   readonly #perSecond: number;
   #left: number;
@@ -13,7 +15,7 @@ export class RateLimit {
     this.#at = now;
   }
 
-  /** Bytes that have been read already. Gives the milliseconds for which no more may be read. */
+  /** Charges bytes that have been read. Returns the milliseconds for which no more may be read. */
   spend(bytes: number, now: number): number {
     this.#left = Math.min(this.#perSecond, this.#left + (Math.max(0, now - this.#at) / 1000) * this.#perSecond);
     this.#at = now;
@@ -23,21 +25,23 @@ export class RateLimit {
 }
 
 interface PipeOptions {
-  /** Each of them has to allow what is read. */
+  /** Every rate has to allow a read. */
   paces: readonly RateLimit[];
   maxBytes: number;
-  /** Without a byte either way for so long, both end. */
+  /** Without a byte in either direction for this long, both sockets end. */
   idleMs: number;
-  /** Each piece as it is passed on. */
+  /** Called with each chunk as it is passed on. */
   onBytes(bytes: number): void;
-  /** Once. */
+  /** Called once. */
   onEnd(bytes: number): void;
 }
 
-/** After the end of one side. */
+/** Time that the rest has to be sent after one side ended. */
 const LINGER_MS = 1_000;
 
-/** Passes everything on until either end is over. A reader that is slow stops the writer: no more than two high-water marks wait here. */
+/**
+ * Passes all bytes on until either end closes. A slow reader stops the writer: at most two high-water marks wait here.
+ */
 export function joinSockets(a: Duplex, b: Duplex, options: PipeOptions): { end(): void } {
   const { paces, maxBytes, idleMs, onBytes, onEnd } = options;
   let [passed, over] = [0, false];
@@ -63,7 +67,7 @@ export function joinSockets(a: Duplex, b: Duplex, options: PipeOptions): { end()
     });
     from.on('error', end).on('close', end);
     from.on('end', () => {
-      to.end(); // what is on its way still arrives: a good-bye
+      to.end(); // bytes on their way, such as a reason, still arrive
       timers.add(setTimeout(end, LINGER_MS));
     });
     from.on('data', (piece: Buffer) => {

@@ -1,22 +1,22 @@
-/** Which relays a session is met at: every agent finds the same ones by its own replica. */
+/** The relays at which a session is reached. Every agent computes the same ones from its replica. */
 import { delegateWeight } from '../../../shared/gossip/topology.ts';
 import type { RegistryReplica } from '../../../shared/lattice/replica.ts';
 
 export interface RelayAgent {
   session: string;
-  /** As published. */
+  /** As published in the registry. */
   addresses: readonly string[];
 }
 
-/** A callee keeps reservations at the first so many that it reaches. */
+/** A callee keeps reservations at this many relays, the first ones that it reaches. */
 export const RESERVED_MAX = 2;
 
-/** A caller tries the first so many: some of the first may be out of the callee's reach. */
+/** A caller tries at most this many relays, because the callee may not reach the first ones. */
 export const RELAYS_TRIED_MAX = 6;
 
 /**
- * The agents that agreed to relay, in the order in which `callee` is looked for at them (rendezvous hashing): a relay that comes or goes
- * moves its own callees alone, and no relay has more than its share.
+ * The agents that agreed to relay, in the order in which callers try them for `callee` (rendezvous hashing): if a relay
+ * joins or leaves, only its own callees move, and no relay has more than its share.
  */
 export function relaysFor(
   callee: string,

@@ -6,23 +6,26 @@ import { withDeadline } from '../channel/wait.ts';
 import { MESSAGE_MS, PING_MS, PONG_MS, receiveMessage, sendMessage } from './messages.ts';
 import { RESERVED_MAX, type RelayAgent } from './relays.ts';
 
-/** Relays come and go with agents; the replica is looked through so often. */
+/** Interval at which the replica is searched for relays; they join and leave with agents. */
 const LOOK_MS = 5_000;
 const RETRY_MIN_MS = 2_000;
 const RETRY_MAX_MS = 120_000;
 
-/** Relays that failed lately. */
+/** Relays that failed recently. */
 const FAILED_MAX = 256;
 
-/** Handshakes through relays at a time; more wait. */
+/** Concurrent handshakes through relays; more wait. */
 const ACCEPTING_MAX = 16;
 
 interface ReservationsOptions {
-  /** Those at which this agent is looked for, best first. */
+  /** Relays at which callers look for this agent, best first. */
   relays(): RelayAgent[];
-  /** A connection for circuits, both ends proven. Rejects where none can be had. */
+  /** A connection for circuits, authenticated at both ends. Rejects if it cannot be opened. */
   dial(relay: RelayAgent): Promise<ProvenConnection>;
-  /** A caller's bytes begin: what a listener does. False: they led to no channel. Owns the socket. */
+  /**
+   * A caller's bytes begin, and are handled like a listener's connection. Returns false if they did not lead to a
+   * channel. Owns the socket.
+   */
   accept(socket: Duplex, relay: string): Promise<boolean>;
   random(): number;
 }
@@ -30,7 +33,7 @@ interface ReservationsOptions {
 interface Held {
   socket?: Duplex;
   reserved: boolean;
-  /** Ended here, for a better one: its relay has not failed. */
+  /** Ended by this agent in favor of a better relay: its relay has not failed. */
   dropped: boolean;
 }
 
@@ -39,14 +42,17 @@ interface Failed {
   until: number;
 }
 
-/** Keeps this agent within reach of those that cannot dial it: a reservation at each of the first RESERVED_MAX relays that answer. */
+/**
+ * Keeps this agent reachable for agents that cannot dial it: holds a reservation at each of the first RESERVED_MAX
+ * relays that answer.
+ */
 export class Reservations {
   readonly #options: ReservationsOptions;
-  /** By relay; RESERVED_MAX, for a moment those that replace them too. */
+  /** By relay. RESERVED_MAX, and briefly their replacements too. */
   readonly #held = new Map<string, Held>();
   /** At most FAILED_MAX, the oldest first. */
   readonly #failed = new Map<string, Failed>();
-  /** Calls whose handshake is not over. */
+  /** Calls whose handshake is not finished. */
   #accepting = 0;
   #timer: NodeJS.Timeout | undefined;
   #open = false;
@@ -55,7 +61,7 @@ export class Reservations {
     this.#options = options;
   }
 
-  /** Relays that hold one now. */
+  /** Relays that currently hold a reservation. */
   get relays(): string[] {
     return [...this.#held].flatMap(([relay, { reserved }]) => (reserved ? [relay] : []));
   }
@@ -66,7 +72,7 @@ export class Reservations {
     this.look();
   }
 
-  /** Reserves where something better is known than what is held. */
+  /** Reserves at relays that are better than the current ones. */
   look(): void {
     if (!this.#open) return;
     const now = performance.now();
@@ -99,7 +105,8 @@ export class Reservations {
       await this.#called(socket);
       this.#held.delete(relay.session);
       const accepted = this.#accept(socket, relay.session);
-      // The next caller finds the next reservation; a relay that calls for nothing does not get one after the other.
+      // The next reservation is made without waiting, so that the next caller finds it. Beyond ACCEPTING_MAX handshakes
+      // it waits, so that a relay that makes useless calls does not get one reservation after another.
       if (this.#accepting > ACCEPTING_MAX) await accepted;
     } catch {
       this.#held.delete(relay.session);
@@ -134,7 +141,7 @@ export class Reservations {
     sendMessage(socket, { type: 'answer' });
   }
 
-  /** A relay that fails is left alone for longer each time, and another one takes its place. */
+  /** A relay that fails is avoided for longer each time, and another relay replaces it. */
   #fail(relay: string): void {
     const before = this.#failed.get(relay);
     const backoff = before?.backoff ?? new DialBackoff(RETRY_MIN_MS, RETRY_MAX_MS, this.#options.random);

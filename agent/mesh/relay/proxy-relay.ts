@@ -8,38 +8,47 @@ const HEAD_MAX_BYTES = 4 * 1024;
 
 const CONNECT_MS = 10_000;
 
-/** Each a socket to the node, one to the gateway, and what a slow reader leaves between them (two high-water marks). */
+/**
+ * Bounds relayed connections: each is a socket to the node, one to the gateway, and the bytes between them that a slow
+ * reader leaves (two high-water marks).
+ */
 const RELAYED_MAX = 512;
 
-/** Connections that have not shown a pass; one more pushes the oldest out, so that strangers cannot keep newcomers away. */
+/**
+ * Connections that have not shown credentials. One more closes the oldest, so that unauthenticated peers cannot keep
+ * newcomers away.
+ */
 const UNPROVEN_MAX = 64;
 const HEAD_MS = 5_000;
 
-/** A tunnel is pinged every 15 s; a tunnel that is silent for so long was dropped on the way. */
+/** A tunnel is pinged every 15 s, so a tunnel that is silent for this long was dropped on the way. */
 const IDLE_MS = 120_000;
 
-/** An admission is one HTTPS request: a few certificates each way. */
+/** An admission is one HTTPS request with a few certificates in each direction. */
 const ADMISSION_BYTES = 64 * 1024;
 const ADMISSION_MS = 30_000;
 const ADMISSIONS_MAX = 16;
 
 interface ProxyRelayOptions {
-  /** The only places that it connects to. */
+  /** The only destinations that it connects to. */
   gateways: readonly URL[];
-  /** Join tokens of this agent: an agent that proves to hold one of them is relayed. */
+  /** Join tokens of this agent. It relays agents that prove to hold one of these. */
   tokens: readonly string[];
-  /** Pass everything on (`--offer-relay`); otherwise no more than an admission. */
+  /** True if all traffic is passed on (`--offer-relay`); otherwise only admissions. */
   offered: boolean;
   env: NodeJS.ProcessEnv;
   log(line: string): void;
 }
 
-/** Passes bytes between nodes without egress and the gateways that this agent was configured with. What they say is TLS between those two. */
+/**
+ * Passes bytes between nodes without egress and the gateways in this agent's configuration. The two ends speak TLS with
+ * each other.
+ */
 export class ProxyRelay {
   readonly #options: ProxyRelayOptions;
   /** At most UNPROVEN_MAX, oldest first. */
   readonly #unproven = new Set<Socket>();
-  /** At most RELAYED_MAX, or ADMISSIONS_MAX. */
+  /** At most RELAYED_MAX or, without `--offer-relay`, ADMISSIONS_MAX. */
   readonly #open = new Set<Socket>();
   #closed = false;
 
@@ -51,7 +60,10 @@ export class ProxyRelay {
     return this.#open.size;
   }
 
-  /** Takes a connection whose first bytes, still to be read, begin an HTTP CONNECT. Strangers get no byte. */
+  /**
+   * Handles a connection whose first bytes, still unread, begin an HTTP CONNECT. Sends nothing to unauthenticated
+   * peers.
+   */
   async take(socket: Socket): Promise<void> {
     if (this.#closed) return void socket.destroy();
     socket.on('error', () => socket.destroy());
@@ -77,14 +89,14 @@ export class ProxyRelay {
     try {
       return await this.#gateway(socket);
     } catch {
-      return undefined; // a stranger's error concerns no part of the agent
+      return undefined; // an unauthenticated peer's error does not concern the agent
     } finally {
       clearTimeout(timer);
       this.#unproven.delete(socket);
     }
   }
 
-  /** The gateway that is asked for, where it is one of ours and the peer may have it. */
+  /** The gateway that the peer asks for, if it is configured here and the peer may use it. */
   async #gateway(socket: Socket): Promise<URL | undefined> {
     const head = await readHead(socket);
     const target = /^CONNECT (\S{1,300}) HTTP\/1\.1\r\n/.exec(head)?.[1];
@@ -129,7 +141,7 @@ export class ProxyRelay {
   }
 }
 
-/** Ends both after ADMISSION_MS or ADMISSION_BYTES: an admission needs no more. */
+/** Ends both after ADMISSION_MS or ADMISSION_BYTES; an admission does not need more. */
 function limit(node: Socket, gateway: Socket, end: () => void): void {
   const timer = setTimeout(end, ADMISSION_MS);
   node.on('close', () => clearTimeout(timer));
@@ -142,7 +154,7 @@ function limit(node: Socket, gateway: Socket, end: () => void): void {
   gateway.on('data', count);
 }
 
-/** Up to and with the empty line; what came behind it is still in the socket. Throws when that does not come. */
+/** Reads up to and including the empty line; bytes after it stay in the socket. Throws if the line does not arrive. */
 function readHead(socket: Socket): Promise<string> {
   return new Promise((resolve, reject) => {
     let head = Buffer.alloc(0);

@@ -9,7 +9,7 @@ export class AttemptReader {
   readonly #result: Promise<AttemptResult>;
   #whole: Uint8Array | undefined;
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
-  /** Why it ended before its end. */
+  /** Reason for an early end. */
   #failure: AttemptFailure | undefined;
 
   constructor(upstream: OutboundAttempt) {
@@ -17,7 +17,7 @@ export class AttemptReader {
     this.#result = new Promise((resolve) => upstream.attend(resolve));
   }
 
-  /** The engine's answer. @throws AttemptError when no head came */
+  /** The engine's response. @throws AttemptError when no head arrived */
   async open(): Promise<ResponseStream> {
     const result = await this.#result;
     if (result.kind === 'failure') throw new AttemptError(result.code, result.message);
@@ -27,7 +27,7 @@ export class AttemptReader {
     return { status, head, read: () => this.#read(), cancel: () => this.cancel() };
   }
 
-  /** What is not read stays at the node, but for a window. */
+  /** Unread bytes stay at the node, except one window. */
   async #read(): Promise<Uint8Array | undefined> {
     const whole = this.#whole;
     this.#whole = undefined;
@@ -41,7 +41,7 @@ export class AttemptReader {
     }
   }
 
-  /** Ends the engine's work. Idempotent, and of no effect after the end. */
+  /** Cancels the engine's work. Idempotent; no effect after the end. */
   cancel(): void {
     this.#upstream.cancel();
   }

@@ -16,33 +16,33 @@ import { LIVENESS_CLAIM, PEER_QUIET_MS } from './liveness-claim.ts';
 import { RecentRequests } from './recent-requests.ts';
 import type { ChannelSource, RequestChannel, StreamFrame } from './types.ts';
 
-/** After a lost channel an honest peer sends a few for each of its streams. */
+/** After a lost channel an honest peer sends a few stray frames for each of its streams. */
 const UNKNOWN_MAX = 10_000;
 
-/** A lost channel is dialled again at once, then after this long. */
+/** A lost channel is dialed again immediately, then after this long. */
 const REDIAL_MS = 400;
 
-/** A peer whose channel was ours to dial and that takes none so many times is gone, and with it its answers. */
+/** If this end dialed the channel and this many redials fail, the peer is gone, and with it its responses. */
 const REDIALS_MAX = 3;
 
 export interface ChannelAttemptsHost {
   readonly channels: ChannelSource;
   now(): number;
-  /** For deadlines: of `Patience`. */
+  /** Clock for deadlines; see `Patience`. */
   patientNow(): number;
-  /** Never repeats within this process; odd where this end dialled. */
+  /** Never repeats within this process; odd if this end dialed. */
   nextStream(dialled: boolean): number;
-  /** It has a channel and did not acknowledge an opening. */
+  /** The session has a channel and did not acknowledge an opening. */
   onSilent(session: string): void;
-  /** How busy its engine is. */
+  /** The load of the session's engine. */
   onLoad(session: string, load: EngineLoad): void;
-  /** Its engine answers no request: `judge` is to be called with what other nodes of the model see. */
+  /** The engine does not answer requests: the host must call `judge` with the evidence of other nodes of the model. */
   compare(peer: ChannelAttempts): void;
-  /** Its engine is taken to hang and left alone for so long, or (undefined) answers again. */
+  /** The engine is judged to hang and gets no requests for `pauseMs`; undefined: it answers again. */
   onHang(session: string, pauseMs: number | undefined): void;
 }
 
-/** All that is asked of one session: attempts, the channel they go over, and the usage that it reports. */
+/** All requests to one session: attempts, the channel that carries them, and the usage that the session reports. */
 export class ChannelAttempts implements OutboundAttemptHost {
   readonly session: string;
   readonly #host: ChannelAttemptsHost;
@@ -52,7 +52,7 @@ export class ChannelAttempts implements OutboundAttemptHost {
   readonly #streams = new Map<number, OutboundAttempt>();
   readonly #touched = new Set<OutboundAttempt>();
   readonly #recent = new RecentRequests();
-  /** Open channels to it; the first carries the streams. */
+  /** Open channels to the session; the first carries the streams. */
   readonly #channels = new Set<RequestChannel>();
   #active: RequestChannel | undefined;
   #dialling = false;
@@ -75,17 +75,17 @@ export class ChannelAttempts implements OutboundAttemptHost {
     });
   }
 
-  /** Nothing is open, nothing is left to settle, no channel is there. */
+  /** True if no attempt is open, nothing is left to settle, and there is no channel. */
   get idle(): boolean {
     return !this.busy && this.#channels.size === 0 && !this.#dialling;
   }
 
-  /** Attempts that run. */
+  /** Running attempts. */
   get open(): number {
     return this.#attempts.size;
   }
 
-  /** Something is open, or to be settled. */
+  /** True if an attempt is open, or usage is not settled. */
   get busy(): boolean {
     return this.#attempts.size > 0 || !this.#settlement.idle;
   }
@@ -115,7 +115,7 @@ export class ChannelAttempts implements OutboundAttemptHost {
     return attempt;
   }
 
-  /** Both were asked for one model. */
+  /** True if both were asked for the same model. */
   isLike(other: ChannelAttempts): boolean {
     return this.#recent.isLike(other.#recent);
   }
@@ -139,7 +139,7 @@ export class ChannelAttempts implements OutboundAttemptHost {
     this.#host.channels.channelTo(this.session).then(
       (channel) => {
         this.#dialling = false;
-        // The mesh has told of it already, or of its end in the same breath.
+        // The mesh has already reported the channel, or reported its end immediately after.
         if (channel.closed) this.#onDialFailed('the channel was lost at once');
         else this.onChannel(channel);
       },
@@ -150,9 +150,9 @@ export class ChannelAttempts implements OutboundAttemptHost {
     );
   }
 
-  /** `gone`: the peer does not listen any more; a session that ended never comes back. */
+  /** `gone`: the peer no longer listens; a session that ended never returns. */
   #onDialFailed(reason: string, gone = false): void {
-    if (this.#active !== undefined) return; // it came the other way meanwhile
+    if (this.#active !== undefined) return; // the peer dialed this end meanwhile
     const hopeless = ++this.#redials >= REDIALS_MAX || gone;
     for (const upstream of [...this.#attempts.keys()]) {
       if (!upstream.accepted) upstream.fail('unreachable', reason);
@@ -180,7 +180,7 @@ export class ChannelAttempts implements OutboundAttemptHost {
       (from, to) => this.#settlement.moved(from, to),
     );
     for (const upstream of [...this.#attempts.keys()]) {
-      // The other channel's numbers may be the peer's to give on this one.
+      // A stream number from the previous channel may belong to the peer's half of the numbers on this one.
       this.#settlement.renumbered(upstream.stream);
       upstream.stream = this.#host.nextStream(channel.dialled);
       this.#streams.set(upstream.stream, upstream);
@@ -195,7 +195,7 @@ export class ChannelAttempts implements OutboundAttemptHost {
     for (const upstream of this.#attempts.keys()) upstream.disconnect();
     const [next] = this.#channels;
     if (next !== undefined) return this.#activate(next);
-    // A peer that dialled us may stand where we cannot dial it: it will come again, or not within the time that is given.
+    // A peer that dialed us may be at a place that we cannot dial. It either dials again or misses the deadline.
     this.#redials = channel.dialled ? 0 : Number.NEGATIVE_INFINITY;
     if (this.#attempts.size > 0) this.#dial();
   }
@@ -219,7 +219,7 @@ export class ChannelAttempts implements OutboundAttemptHost {
     else this.#settlement.report(frame.stream, frame.usage, upstream, this.now());
   }
 
-  /** Only of what we asked: else a peer could fill our books. */
+  /** Accepts only reports on attempts that we made; otherwise a peer could add usage at will. */
   #named({ stream, usage }: Extract<StreamFrame, { type: 'report' }>, said: ReportName, open?: OutboundAttempt): void {
     const receipt = this.#recent.receiptOf(said);
     if (receipt !== undefined) this.#settlement.named({ stream, usage, name: { ...said, receipt } }, open, this.now());
@@ -266,7 +266,7 @@ export class ChannelAttempts implements OutboundAttemptHost {
     }
   }
 
-  /** Is it still there? */
+  /** Checks whether the peer still answers. */
   #listen(now: number): void {
     const active = this.#active;
     if (active === undefined || this.#attempts.size === 0) return this.#watchdog.heard(now);
@@ -281,17 +281,17 @@ export class ChannelAttempts implements OutboundAttemptHost {
     }
   }
 
-  /** What is to be stored now; call `forget` with its streams once it is. */
+  /** Usage to store now; call `forget` with its streams after it is stored. */
   settle(now: number, last = false): { records: UsageRecord[]; streams: number[] } {
     return this.#settlement.take(now, last);
   }
 
-  /** Without a channel the peer says its reports again on the next one, and they are stored once. */
+  /** Without a channel the peer repeats its reports on the next one, and they are stored once. */
   forget(streams: number[]): void {
     if (streams.length > 0) this.#active?.link.put({ type: 'settled', streams });
   }
 
-  /** Ends everything; what was not settled is settled by estimate. */
+  /** Ends all attempts; unsettled usage is settled by estimate. */
   close(): void {
     for (const upstream of [...this.#attempts.keys()]) upstream.cancel();
   }

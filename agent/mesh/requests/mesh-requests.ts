@@ -13,31 +13,31 @@ import type { ChannelSource, RequestChannel, RequestChannelEvents, StreamFrame }
 
 const TICK_MS = 250;
 
-/** A node that could be asked and was not: what it would do is not known. */
+/** Evidence of a node that was not asked: its behavior is unknown. */
 const NOT_ASKED: PeerEvidence = { silentMs: 0, answeredAgoMs: undefined, suspected: false, times: {} };
 
 export interface MeshRequestsOptions extends Omit<PeerAttemptsOptions, 'now'> {
   channels: ChannelSource;
-  /** A session has a channel and did not acknowledge an opening within its time. */
+  /** A session has a channel and did not acknowledge an opening in time. */
   onSilent(session: string): void;
-  /** A session that was asked says how busy its engine is. */
+  /** A session that got requests reports its engine's load. */
   onLoad?(session: string, load: EngineLoad): void;
-  /** A session's engine is taken to hang and left alone for so long, or (undefined) answers again. */
+  /** A session's engine is judged to hang and gets no requests for `pauseMs`; undefined: it answers again. */
   onHang?(session: string, pauseMs: number | undefined): void;
-  /** What attempts used, to be kept: the nodes that counted it forget it after this returns. */
+  /** Stores the usage of attempts. The nodes that counted it forget it after this returns. */
   onUsage(records: UsageRecord[]): void;
 }
 
 /**
- * The requests of one agent on the mesh: those that it asks of others and those that it serves. Both directions share a
- * channel; who opened a stream is told by its number.
+ * The requests of one agent on the mesh: requests that it sends to other agents and requests that it serves. Both
+ * directions share a channel; a stream's number shows which end opened it.
  */
 export class MeshRequests implements RequestChannelEvents {
   readonly serving: PeerAttempts;
   readonly #options: MeshRequestsOptions;
   readonly #host: ChannelAttemptsHost;
   readonly #upstreams = new Map<string, ChannelAttempts>();
-  /** Channels with our own engine: under our session, and under former ones that still have something to say. */
+  /** Channels to our own engine: under our session, and under former sessions that still have reports to deliver. */
   readonly #own = new Map<string, MemoryPair>();
   #streams = 0;
   #ticking: NodeJS.Timeout | undefined;
@@ -65,8 +65,8 @@ export class MeshRequests implements RequestChannelEvents {
   }
 
   /**
-   * Compares the peer with peers that were asked for the same. Without such a peer it is compared with one that was not asked: only a
-   * request with another node to go to is moved, so such a node exists.
+   * Compares the peer with peers that were asked for the same model. Without such a peer, compares it with one that was
+   * not asked. Such a node exists, because a request moves only if it has another node to go to.
    */
   #compare(peer: ChannelAttempts): void {
     const others = [...this.#upstreams.values()].filter((other) => other !== peer && other.isLike(peer));
@@ -77,7 +77,7 @@ export class MeshRequests implements RequestChannelEvents {
     this.#ticking ??= setInterval(() => this.#tick(), TICK_MS);
   }
 
-  /** Opens a stream to `session`, over the channel there is or a new one. */
+  /** Opens a stream to `session`, over the open channel or a new one. */
   ask(session: string, request: AttemptRequest, body: AttemptBody): AttemptReader {
     return this.#peer(session).ask(request, body);
   }
@@ -90,7 +90,10 @@ export class MeshRequests implements RequestChannelEvents {
     return Promise.resolve(pair.near);
   }
 
-  /** One for each session that was asked and still has a channel: as many as the mesh holds channels. */
+  /**
+   * One for each session that has a channel, an open attempt or unsettled usage, so about as many as the mesh holds
+   * channels.
+   */
   #peer(session: string): ChannelAttempts {
     const known = this.#upstreams.get(session);
     if (known !== undefined) return known;
@@ -99,7 +102,7 @@ export class MeshRequests implements RequestChannelEvents {
     return peer;
   }
 
-  /** Attempts that other agents are working on for us. */
+  /** Attempts of ours that run at other agents. */
   get askedElsewhere(): number {
     let open = 0;
     for (const [session, peer] of this.#upstreams) if (!this.#own.has(session)) open += peer.open;
@@ -152,7 +155,8 @@ export class MeshRequests implements RequestChannelEvents {
 
   #settle(peer: ChannelAttempts, now: number, last = false): void {
     const { records, streams } = peer.settle(now, last);
-    // From its age: an agent whose clock was set right since its start must not date its records by the wrong one.
+    // Dates records by their age: after a correction of the clock, an agent must not date its records by the wrong
+    // clock.
     const dated = records.map((record) => ({ ...record, at: Math.round(Date.now() - (now - record.at)) }));
     if (dated.length > 0) this.#options.onUsage(dated);
     peer.forget(streams);
@@ -169,10 +173,13 @@ export class MeshRequests implements RequestChannelEvents {
   }
 }
 
-/** Streams of the other end, and what speaks of them. @throws WireError for an opening under a number that is ours to give. */
+/**
+ * True for frames of streams that the other end opened, and frames about them. @throws WireError for an opening under a
+ * number of this end's half
+ */
 function isForServing(channel: RequestChannel, frame: Exclude<StreamFrame, { type: 'load' }>): boolean {
   if (frame.type === 'settled') return true;
-  if (frame.type === 'report') return false; // by name it may come under a number of a former channel
+  if (frame.type === 'report') return false; // a named report may have a stream number of a former channel
   const ours = (frame.stream % 2 === 1) === channel.dialled;
   if (frame.type === 'open' && ours) throw new WireError('bad_state', `stream ${frame.stream} is not yours to open`);
   return !ours;

@@ -4,7 +4,7 @@ import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import { Link, type LinkPort } from '../../../shared/wire/link.ts';
 import type { RequestChannel, RequestChannelEvents } from './types.ts';
 
-/** Frames of one turn share a message on their way through memory, as they do on a socket. */
+/** Frames of one turn share a message on their way through memory, as on a socket. */
 class MemoryPort implements LinkPort {
   deliver: (message: Uint8Array) => void = () => {};
 
@@ -13,11 +13,11 @@ class MemoryPort implements LinkPort {
   }
 
   busy(): boolean {
-    return false; // credit bounds what is on its way
+    return false; // credit bounds the bytes on their way
   }
 
   stuck(): void {
-    // Never: it is never busy.
+    // Never called, because this port is never busy.
   }
 
   schedule(flush: () => void): void {
@@ -34,7 +34,7 @@ export interface MemoryPair {
   close(): void;
 }
 
-/** A channel with both ends in this process: with our own engine, or in a test. `near` dialled. */
+/** A channel with both ends in this process: to our own engine, or in a test. `near` is the dialing end. */
 export function memoryPair(
   near: { session: string; provider: string; events: EndEvents },
   far: { session: string; provider: string; events: EndEvents },
@@ -72,7 +72,7 @@ export function memoryPair(
       });
       events.onMessageEnd(channel);
     } catch (error) {
-      // As on a socket: a protocol error ends the channel, not the process.
+      // As on a socket, a protocol error ends the channel, not the process.
       if (!(error instanceof WireError) && !(error instanceof RangeError)) throw error;
       pair.close();
     }

@@ -9,21 +9,24 @@ import type { LoadCounter } from '../../tunnel/load-reports.ts';
 import { waitClock } from '../../wait-clock.ts';
 import type { RequestChannel, StreamFrame } from './types.ts';
 
-/** Sessions served at once; a cluster whose every node asks this one. */
+/** Sessions served concurrently: enough for a cluster in which every node sends requests to this one. */
 const PEERS_MAX = 1024;
 
-/** Counts that a peer has not taken are kept so long after its last channel; it has settled by estimate long before. */
+/**
+ * Reports that a peer has not taken are kept this long after its last channel; the peer has settled by estimate long
+ * before.
+ */
 const FORGET_AFTER_MS = 10 * 60_000;
 
 export interface PeerAttemptsOptions {
   /** Undefined while no engine can be reached: openings are then refused, never queued. */
   engine(): EngineTarget | undefined;
-  /** Whether this node serves requests of a provider's agents (`--serve-to`). Asked for each opening. */
+  /** True if this node serves requests of a provider's agents (`--serve-to`). Checked for each opening. */
   serves(provider: string): boolean;
-  /** Our session as it is now: what it asks of itself is always served. */
+  /** Our current session; its requests to itself are always served. */
   own(): string;
   load?: LoadCounter | undefined;
-  /** Opens what clients sealed to this node. */
+  /** Opens requests that clients sealed to this node. */
   seals?: SealOpener | undefined;
   now(): number;
   log(line: string): void;
@@ -32,12 +35,12 @@ export interface PeerAttemptsOptions {
 interface Served {
   readonly requests: EngineAttempts;
   readonly touched: Set<EngineAttempt>;
-  /** The channel that carries its streams: the one over which it last opened one. */
+  /** The channel that carries its streams: the last one on which the peer opened a stream. */
   active: RequestChannel | undefined;
   goneAt: number;
 }
 
-/** What other agents ask of this node's engine. Attempts outlive a lost channel as they outlive a lost tunnel. */
+/** Requests of other agents to this node's engine. Attempts outlive a lost channel as they outlive a lost tunnel. */
 export class PeerAttempts {
   readonly #options: PeerAttemptsOptions;
   readonly #peers = new Map<string, Served>();
@@ -79,7 +82,7 @@ export class PeerAttempts {
     served.requests.disconnect();
   }
 
-  /** A frame of a stream that the peer opened. @throws WireError */
+  /** Handles a frame of a stream that the peer opened. @throws WireError */
   onFrame(channel: RequestChannel, frame: StreamFrame): void {
     if (frame.type === 'load') return;
     if (frame.type === 'open') {
@@ -139,20 +142,23 @@ export class PeerAttempts {
     }
   }
 
-  /** Takes no new openings; resolves when nothing is in flight any more. */
+  /** Refuses new openings; resolves when no request is in flight. */
   async drain(): Promise<void> {
     this.#drained ??= [...this.#peers.values()].map(({ requests }) => requests.drain());
     await Promise.all(this.#drained);
   }
 
-  /** Cancels what is still running; the channels' last flush says so. */
+  /** Cancels running requests; the last flush of the channels reports it. */
   async close(): Promise<void> {
     this.#drained ??= [];
     await Promise.all([...this.#peers.values()].map(({ requests }) => requests.close()));
   }
 }
 
-/** A peer's word for what a client sent is no reason to tell the engine more than a client could. */
+/**
+ * Passes on only the headers that a client may send to an engine, because a peer's claim about a client's headers is
+ * not proof.
+ */
 function cleaned(open: OpenFrame): OpenFrame {
   const given = new Map(open.headers);
   const id = given.get('x-request-id');

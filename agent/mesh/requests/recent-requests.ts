@@ -1,14 +1,14 @@
 import { type AttemptRequest, attemptName } from '../../../shared/upstream/attempt.ts';
 
-/** Attempts whose late report is still believed. */
+/** Attempts whose late report is still accepted. */
 const RECEIPTS_MAX = 1_000;
 
-/** A node serves 64 models at most, rarely more than one. */
+/** A node serves at most 64 models, rarely more than one. */
 const MODELS_MAX = 16;
 
-/** What one peer was asked for. The oldest makes room. */
+/** The recent requests to one peer. The oldest are dropped. */
 export class RecentRequests {
-  /** By the attempt's name: a report that comes late is believed for these alone. */
+  /** Receipts by the attempt's name: late reports are accepted only for these attempts. */
   readonly #receipts = new Map<string, string>();
   readonly #models = new Set<string>();
 
@@ -26,7 +26,7 @@ export class RecentRequests {
     return this.#receipts.get(attemptName(attempt));
   }
 
-  /** Both were asked for one model. */
+  /** True if both were asked for the same model. */
   isLike(other: RecentRequests): boolean {
     return [...this.#models].some((model) => other.#models.has(model));
   }
