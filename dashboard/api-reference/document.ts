@@ -1,8 +1,8 @@
-/** The gateway's OpenAPI document, as far as the reference shows it. */
+/** The parts of the gateway's OpenAPI document that the reference shows. */
 import * as z from 'zod/mini';
 import { askGateway } from '../api/client.ts';
 
-/** JSON Schema 2020-12, the members that are shown. */
+/** The members of a JSON Schema (2020-12) that are shown. */
 export interface Schema {
   type?: string | string[] | undefined;
   description?: string | undefined;
@@ -74,7 +74,7 @@ export type Parameter = z.infer<typeof parameterSchema>;
 export type Content = z.infer<typeof contentSchema>;
 export type Operation = z.infer<typeof operationSchema> & { method: string; path: string };
 
-/** By tag, in the document's order. */
+/** Returns the operations by tag, in the document's order. */
 export async function readOperations(signal: AbortSignal): Promise<Map<string, Operation[]>> {
   const { paths } = await askGateway(documentSchema, '/openapi.json', signal);
   const all = Object.entries(paths).flatMap(([path, methods]) =>

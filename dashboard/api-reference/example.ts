@@ -1,7 +1,7 @@
-/** A value that a schema allows, for the body of a first try. */
+/** An example value that a schema allows, as the body of a first request. */
 import type { Schema } from './document.ts';
 
-/** Deeper members are left out: a reader fills them in. */
+/** Deeper members are left out: the reader adds them. */
 const DEPTH_MAX = 5;
 
 export function exampleOf(schema: Schema, depth = 0): unknown {
@@ -29,7 +29,7 @@ export function exampleOf(schema: Schema, depth = 0): unknown {
   }
 }
 
-/** Required members; of an object that requires none, all. */
+/** The required members, or all members if none is required. */
 function objectOf({ properties = {}, required = [] }: Schema, depth: number): Record<string, unknown> {
   const names = required.length === 0 && depth === 0 ? Object.keys(properties) : required;
   return Object.fromEntries(

@@ -1,4 +1,4 @@
-/** The body of a request that is a form with files (`multipart/form-data`), as fields. */
+/** The fields for a request body that is a form with files (`multipart/form-data`). */
 import { t } from '../texts/index.ts';
 import { Field, Input } from '../ui/field.tsx';
 import type { Schema } from './document.ts';
@@ -29,7 +29,7 @@ export function FormBodyFields({ schema }: { schema: Schema }) {
   ));
 }
 
-/** Without fields that were left empty. */
+/** Leaves out empty fields. */
 export function formBodyOf(schema: Schema, filled: FormData): FormData {
   const body = new FormData();
   for (const name of Object.keys(schema.properties ?? {})) {

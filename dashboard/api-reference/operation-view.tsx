@@ -22,7 +22,7 @@ interface OperationViewProps {
   apiKey: string;
 }
 
-/** One operation. What is in it is drawn when it is opened: there are a hundred of them. */
+/** One operation. Its content is rendered when it is opened, because there are about a hundred operations. */
 export function OperationView({ operation, apiKey }: OperationViewProps) {
   const { operationId, method, path, summary } = operation;
   const [open, setOpen] = useState(location.hash === `#${operationId}`);
@@ -105,7 +105,7 @@ function Part({ title, children }: { title: string; children: React.ReactNode })
   );
 }
 
-/** `shown`: with an example besides. */
+/** `shown`: also with an example. */
 function ContentView({ of, shown = false }: { of: Content; shown?: boolean }) {
   return Object.entries(of).map(([type, { schema }]) => (
     <div key={type} className="flex flex-col gap-2">

@@ -13,7 +13,7 @@ import { OperationView } from './operation-view.tsx';
 const texts = t.apiReference;
 const queries = new QueryClient();
 
-/** `/docs`: what this gateway's API takes and answers, of its own OpenAPI document. Everybody may read it. */
+/** `/docs`: the reference of this gateway's API, from its own OpenAPI document. It needs no login. */
 export default function ApiReference() {
   useEffect(() => {
     document.title = `${texts.title} · OpenTela`;

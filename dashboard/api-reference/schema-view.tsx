@@ -3,7 +3,7 @@ import type { Schema } from './document.ts';
 
 const texts = t.apiReference;
 
-/** Members of members of members: deeper ones are in /openapi.json. */
+/** Nesting that is shown. Deeper members are in /openapi.json. */
 const DEPTH_MAX = 6;
 
 /** The members of an object, each with its type, its bounds and its own members below it. */
@@ -53,13 +53,13 @@ export function Bounds({ of }: { of: Schema }) {
 
 const choicesOf = ({ anyOf, oneOf }: Schema) => (anyOf ?? oneOf ?? []).filter(({ type }) => type !== 'null');
 
-/** Of “this or null” this. */
+/** Reduces “this or null” to “this”. */
 function plain(schema: Schema): Schema {
   const [choice, ...others] = choicesOf(schema);
   return choice !== undefined && others.length === 0 ? { ...choice, default: schema.default } : schema;
 }
 
-/** Where the members stand: below “or null” and below the values of a record. */
+/** The schema that has the members: inside “or null”, or inside the values of a record. */
 function memberful(schema: Schema): Schema {
   const one = plain(schema);
   const values = one.additionalProperties;
@@ -72,7 +72,7 @@ function hasMembers(schema: Schema): boolean {
   return properties !== undefined || (items !== undefined && hasMembers(items));
 }
 
-/** As in `list of strings or null`. */
+/** For example `list of strings or null`. */
 export function typeWords(schema: Schema): string {
   const { anyOf, oneOf, type, format, additionalProperties, const: value } = schema;
   const choices = anyOf ?? oneOf;

@@ -12,7 +12,7 @@ import { FormBodyFields, formBodyOf } from './form-body.tsx';
 
 const texts = t.apiReference;
 
-/** Of an answer that is shown; an endless stream ends here, too. */
+/** Characters of a response that are shown. An endless stream is cut off here too. */
 const SHOWN_MAX_CHARS = 64 * 1024;
 const HEADERS_SHOWN = /^(content-type|x-otela-|x-ratelimit-|x-request-id|retry-after|server-timing)/;
 
@@ -25,11 +25,11 @@ interface Answer {
 
 interface TryItProps {
   operation: Operation;
-  /** Empty: as the login of this browser. */
+  /** Empty: the request uses this browser's login. */
   apiKey: string;
 }
 
-/** Sends a request as it is filled in, and shows what the gateway answers. */
+/** Sends the filled-in request and shows the gateway's response. */
 export function TryIt({ operation, apiKey }: TryItProps) {
   const { method, path, parameters = [], requestBody } = operation;
   const json = requestBody?.content['application/json'];
@@ -129,18 +129,18 @@ function requestOf(
     else headers.set(name, value);
   }
   if (apiKey !== '') headers.set('authorization', `Bearer ${apiKey}`);
-  // A form's type has a boundary, which the browser sets.
+  // The type of a form contains a boundary, which the browser sets.
   if (typeof body === 'string') headers.set('content-type', 'application/json');
   return new Request(url, {
     method: method.toUpperCase(),
     headers,
-    // A key speaks for itself alone, not for the login of this browser.
+    // A request with a key must not also carry this browser's login.
     credentials: apiKey === '' ? 'same-origin' : 'omit',
     ...(body !== undefined && { body }),
   });
 }
 
-/** Tells `show` as more of the answer arrives. */
+/** Calls `show` as more of the response arrives. */
 async function send(request: Request, abort: AbortController, show: (answer: Answer) => void): Promise<void> {
   const startedAt = performance.now();
   const response = await fetch(request, { signal: abort.signal });

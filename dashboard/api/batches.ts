@@ -13,7 +13,7 @@ export type StoredFile = Got<'/v1/files/{id}'>;
 
 const at = (id: string) => ({ params: { path: { id } } });
 
-/** `ofAll`: an operator's view. */
+/** `ofAll`: the batches of all users, for operators. */
 export const readBatches = (query: ListQuery, ofAll: boolean, signal: AbortSignal) =>
   gateway.GET('/v1/batches', { params: { query: { ...query, ...(ofAll && { scope: 'all' as const }) } }, signal });
 
@@ -23,7 +23,7 @@ export const readBatch = async (id: string, signal: AbortSignal) =>
 export const changeBatch = async (id: string, change: 'cancel' | 'pause' | 'resume') =>
   known((await gateway.POST(`/v1/batches/{id}/${change}`, at(id))).data);
 
-/** `name` is kept as the batch's metadata. */
+/** `name` is stored in the batch's metadata. */
 export const createBatch = async (input: string, endpoint: Endpoint, name: string) =>
   known(
     (
@@ -43,14 +43,14 @@ export const readFiles = (query: ListQuery, signal: AbortSignal) =>
 
 export const deleteFile = (id: string) => gateway.DELETE('/v1/files/{id}', at(id));
 
-/** The gateway names the file as it was uploaded. */
+/** The gateway sends the file under the name that it was uploaded with. */
 export const contentPath = (id: string) => `/v1/files/${encodeURIComponent(id)}/content`;
 
 export function isOver({ status }: Batch): boolean {
   return status === 'completed' || status === 'failed' || status === 'expired' || status === 'cancelled';
 }
 
-/** What is no success was thrown before. */
+/** An error status was thrown earlier. */
 function known<T>(data: T | undefined): T {
   if (data === undefined) throw new TypeError('a success has a body');
   return data;

@@ -1,4 +1,4 @@
-/** One answer of a model, streamed: OpenAI's chat completions as server-sent events. */
+/** One streamed answer of a model: OpenAI's chat completions as server-sent events. */
 import * as z from 'zod/mini';
 import { readWaitComment } from '../../shared/openai/wait-comment.ts';
 import { t } from '../texts/index.ts';
@@ -20,32 +20,32 @@ export interface ChatRequest {
   max_tokens?: number;
 }
 
-/** What is known of an answer once it is there; times in milliseconds. */
+/** What is known about an answer after it arrived; times in milliseconds. */
 export interface AnswerFacts {
   node?: string;
   provider?: string;
   servedModel?: string;
-  /** It came sealed by that node. */
+  /** The node sent it sealed. */
   sealed?: true;
   firstTokenMs?: number;
   totalMs?: number;
   promptTokens?: number;
-  /** Of the engine's count. */
+  /** As the engine counted. */
   completionTokens?: number;
-  /** Of the engine's count where it gave one, else of the events. */
+  /** From the engine's count if there is one, otherwise from the number of events. */
   tokensPerSecond?: number;
-  /** `length`: it was cut off. */
+  /** `length`: the answer was cut off. */
   finish?: string;
 }
 
-/** Why nothing is written yet, as far as the gateway says. */
+/** Why no text has arrived yet, if the gateway reports it. */
 export interface Waiting {
   reason: 'sent' | 'queued' | 'loading' | 'starting' | 'reading';
-  /** In the queue; 1 is next. */
+  /** Position in the queue; 1 is next. */
   position?: number;
-  /** The scheduler that its model's job waits in. */
+  /** The batch system in which the model's job waits. */
   where?: string;
-  /** Of loading, 0 to 100. */
+  /** Progress of loading, 0 to 100. */
   percent?: number;
 }
 
@@ -94,17 +94,17 @@ const chunkSchema = z.object({
   error: z.optional(z.unknown()),
 });
 
-/** Of a shorter answer a rate would say how its pieces came, not how fast they were made. */
+/** For a shorter answer the rate would measure how the pieces arrived, not how fast they were generated. */
 const RATE_MIN_S = 0.1;
 
 export interface ChatWay {
-  /** Provider ids with commas between them; empty: as the key has it. */
+  /** Provider ids, separated by commas; empty: the key's setting. */
   trusted: string;
-  /** Sealed to the node that answers. */
+  /** The request is sealed to the node that answers it. */
   sealed: boolean;
 }
 
-/** @throws Problem where the gateway or the engine says no, also in mid-stream; AbortError when stopped. */
+/** @throws Problem if the gateway or the engine refuses, also mid-stream; AbortError if it was stopped. */
 export async function chat(
   request: ChatRequest,
   { trusted, sealed }: ChatWay,
@@ -132,14 +132,14 @@ export async function chat(
   try {
     for await (const chunk of chunksOf(response.body)) reader.push(decoder.decode(chunk, { stream: true }));
   } catch (cause) {
-    // What a browser throws where a connection breaks says nothing to people.
+    // The error that a browser throws for a broken connection has no useful message.
     if (cause instanceof TypeError || sealed) throw new Problem(0, 'offline', t.chat.brokeOff, { cause });
     throw cause;
   }
   answer.end();
 }
 
-/** Not every browser iterates a stream. */
+/** Not every browser can iterate a stream. */
 async function* chunksOf(body: ReadableStream<Uint8Array> | null): AsyncGenerator<Uint8Array> {
   const reader = body?.getReader();
   for (;;) {
@@ -171,7 +171,10 @@ class Answer {
     this.#events.onWaiting({ reason: headers.has('x-otela-node') ? 'reading' : 'queued' });
   }
 
-  /** `otela queued 3rd` says why nothing comes yet, `otela node=… provider=…` which node answers; `ping` only keeps the line open. */
+  /**
+   * `otela queued 3rd` says why no text has arrived yet. `otela node=… provider=…` names the node that answers. `ping`
+   * only keeps the connection open.
+   */
   hear(comment: string): void {
     const wait = readWaitComment(comment);
     if (wait !== undefined) return this.#events.onWaiting(wait);
@@ -212,7 +215,7 @@ class Answer {
       this.#events.onToolCall({ index: index ?? n, name: called?.name ?? '', arguments: called?.arguments ?? '' });
   }
 
-  /** @throws Problem where it broke off */
+  /** @throws Problem if it broke off */
   end(): void {
     if (!this.#isOver) throw new Problem(502, 'upstream_error', t.chat.brokeOff);
     const now = performance.now();

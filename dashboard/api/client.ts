@@ -1,4 +1,4 @@
-/** Requests to the gateway that served this page. The session's cookie identifies the user; no key is held here. */
+/** Requests to the gateway that served this page. The session cookie identifies the user; the page holds no key. */
 import createClient from 'openapi-fetch';
 import * as z from 'zod/mini';
 import { t } from '../texts/index.ts';
@@ -8,11 +8,11 @@ import { Creations } from './creations.ts';
 const envelope = z.object({
   error: z.object({
     message: z.string(),
-    // Engines give numbers, too.
+    // Engines also send numbers.
     code: z.optional(z.nullable(z.union([z.string(), z.number()]))),
   }),
 });
-/** FastAPI's, and other forms that engines answer with. */
+/** Error forms of FastAPI and of other engines. */
 const otherForms = z.union([
   z.pipe(
     z.object({ detail: z.string() }),
@@ -28,10 +28,10 @@ const otherForms = z.union([
   ),
 ]);
 
-/** What the gateway, or an engine behind it, said no with. */
+/** An error response of the gateway, or of an engine behind it. */
 export class Problem extends Error {
   override readonly name = 'Problem';
-  /** 0: there was no answer. */
+  /** 0: there was no response. */
   readonly status: number;
   readonly code: string;
   constructor(status: number, code: string, message: string, options?: ErrorOptions) {
@@ -41,7 +41,7 @@ export class Problem extends Error {
   }
 }
 
-/** @throws Problem for an answer that is no success, `offline` where there is none; AbortError */
+/** @throws Problem for an error status, `offline` if there is no response; AbortError */
 export async function send(path: string | Request, init: RequestInit = {}): Promise<Response> {
   let response: Response;
   try {
@@ -54,10 +54,12 @@ export async function send(path: string | Request, init: RequestInit = {}): Prom
   throw problemOf(response.status, await response.json().catch(() => undefined));
 }
 
-/** Not `randomUUID`: browsers have it only on TLS and on this machine. */
+/** Not `randomUUID`: browsers have it only on TLS and on localhost. */
 const creations = new Creations(() => crypto.getRandomValues(new Uint32Array(4)).join('-'));
 
-/** A creation with a key by which the gateway makes its thing once. @throws Problem; AbortError */
+/**
+ * Sends a creation with an idempotency key, so that the gateway makes the thing only once. @throws Problem; AbortError
+ */
 async function sendOnce(request: Request): Promise<Response> {
   if (request.method !== 'POST') return send(request);
   const what = `${request.url}\n${await request.clone().text()}`;
@@ -67,13 +69,15 @@ async function sendOnce(request: Request): Promise<Response> {
     creations.answered(what);
     return response;
   } catch (error) {
-    // Offline, or failing: it may have been made.
+    // Offline, or a server error: the thing may have been made.
     if (error instanceof Problem && error.status > 0 && error.status < 500) creations.answered(what);
     throw error;
   }
 }
 
-/** What `request` gives, or nothing if the gateway says that it is not there. @throws Problem otherwise */
+/**
+ * The result of `request`, or no data if the gateway answers that the thing does not exist. @throws Problem otherwise
+ */
 export async function ifFound<T>(request: Promise<{ data?: T }>): Promise<{ data?: T }> {
   try {
     return await request;
@@ -83,17 +87,20 @@ export async function ifFound<T>(request: Promise<{ data?: T }>): Promise<{ data
   }
 }
 
-/** Of an error's body, whatever its form. */
+/** Reads an error's body in any of the known forms. */
 export function problemOf(status: number, body: unknown): Problem {
   const said = envelope.safeParse(body).data?.error;
   const message = said?.message ?? otherForms.safeParse(body).data ?? t.errors.answered(status);
   return new Problem(status, String(said?.code ?? ''), message);
 }
 
-/** The admin REST, with its own types: `contract.ts` is made of the gateway's /openapi.json. Each call gives `data` or throws Problem. */
+/**
+ * The admin REST API, with its own types: `contract.ts` is generated from the gateway's /openapi.json. Each call
+ * returns `data` or throws Problem.
+ */
 export const gateway = createClient<paths>({ baseUrl: location.origin, fetch: (request) => sendOnce(request) });
 
-/** @throws Problem; ZodError where the gateway is of another version. */
+/** @throws Problem; ZodError if the gateway has another version. */
 export async function askGateway<T>(schema: z.ZodMiniType<T>, path: string, signal?: AbortSignal): Promise<T> {
   const response = await send(path, signal === undefined ? {} : { signal });
   return schema.parse(await response.json());

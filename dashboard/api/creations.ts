@@ -1,9 +1,9 @@
 /**
- * Keys by which the gateway knows a creation again. If an answer is lost, the same creation is sent with the same key the next time: the
- * person gets what the first request made, and not a second one.
+ * Idempotency keys of creations. If a response is lost, the next try of the same creation is sent with the same key.
+ * The user then gets what the first request made, and not a second copy.
  */
 
-/** Of one page. The oldest go first. */
+/** Unanswered creations of one page. The oldest are dropped first. */
 const UNANSWERED_MAX = 32;
 
 export class Creations {
@@ -23,7 +23,7 @@ export class Creations {
     return key;
   }
 
-  /** It was made or refused: the same words again are another creation. */
+  /** The thing was made or refused: the same request is a new creation from now on. */
   answered(what: string): void {
     this.#unanswered.delete(what);
   }

@@ -1,4 +1,4 @@
-/** The registry as it changes: the gateway's event stream, gathered for one paint at a time. */
+/** The live registry: the gateway's event stream, collected until the next paint. */
 import * as z from 'zod/mini';
 import { type ModelLoad, modelLoadSchema, type Node, nodeSchema } from './schemas.ts';
 
@@ -11,19 +11,22 @@ export type Connection = 'connecting' | 'live' | 'lost';
 export interface Live {
   nodes: ReadonlyMap<string, Node>;
   connection: Connection;
-  /** Grows with every join and loss, and where some may have been missed. */
+  /** Grows with every change of a node's state, and after a reconnect, which may have missed some. */
   moves: number;
-  /** What engines do now, by model; of models that are not in it nothing is known. */
+  /** Current load of engines, by model; a missing model is unknown. */
   loads: ReadonlyMap<string, ModelLoad>;
 }
 
 export const NOT_YET: Live = { nodes: new Map(), connection: 'connecting', moves: 0, loads: new Map() };
 
-/** A browser gives up for good where it is answered by an error, as a proxy does while its gateway starts anew. */
+/**
+ * A browser gives up for good if the response is an error, as from a proxy while its gateway restarts. So the page
+ * reconnects after this delay.
+ */
 const AGAIN_MS = 3_000;
 const AGAIN_MAX_MS = 30_000;
 
-/** Calls `onChange` at most once a frame. Connects again until it is told to end. */
+/** Calls `onChange` at most once per frame. Reconnects until the returned function is called. */
 export function watchNodes(onChange: (live: Live) => void): () => void {
   const nodes = new Map<string, Node>();
   let moves = 0;

@@ -1,4 +1,4 @@
-/** The admin REST's resources, by the names that the pages use. Types come from the generated contract. */
+/** The resources of the admin REST API, by the names that the pages use. Types come from the generated contract. */
 import { useInfiniteQuery } from '@tanstack/react-query';
 import type { paths } from './contract.ts';
 
@@ -26,7 +26,7 @@ export type SettableModel = Body<'/admin/models/{id}', 'put'>;
 export type Weights = Body<'/admin/routing/{model}', 'put'>['weights'];
 export type SettingsChange = Body<'/admin/settings', 'patch'>;
 
-/** Rows of one request; the gateway gives no more. */
+/** Rows per request; the gateway returns no more. */
 const PAGE_ROWS = 100;
 
 export interface ListQuery {
@@ -42,11 +42,14 @@ export interface Resources<T> {
   data: T[] | undefined;
   error: Error | null;
   refetch: () => unknown;
-  /** Absent: everything is here. */
+  /** Undefined: all rows are loaded. */
   showMore: (() => void) | undefined;
 }
 
-/** A list that the gateway gives in pages. `load` asks for one page; `everyMs`: it is asked for again so often. */
+/**
+ * A list that the gateway returns in pages. `load` requests one page; `everyMs` returns the interval at which it is
+ * refetched.
+ */
 export function useResources<T extends { id: string | number }>(
   name: string,
   load: (query: ListQuery, signal: AbortSignal) => Promise<{ data?: ListPage<T> | undefined }>,

@@ -1,4 +1,4 @@
-/** What of the gateway's answers this page shows. Members that it does not know are let pass. */
+/** The parts of the gateway's responses that this page shows. Unknown members are accepted. */
 import * as z from 'zod/mini';
 
 export const listOf = <T>(item: z.ZodMiniType<T>) => z.object({ data: z.array(item) });
@@ -7,7 +7,7 @@ export const meSchema = z.object({
   id: z.string(),
   role: z.enum(['consumer', 'provider', 'operator']),
   login: z.boolean(),
-  /** Of the user, else of the key. A gateway of before does not tell. */
+  /** The name of the user, otherwise of the key. Older gateways do not send it. */
   name: z.optional(z.nullable(z.string())),
   user_id: z.nullable(z.string()),
   project_id: z.nullable(z.string()),
@@ -49,7 +49,7 @@ export type Node = z.infer<typeof nodeSchema>;
 
 export const modelLoadSchema = z.object({
   id: z.string(),
-  /** Nodes that said something within 5 s. */
+  /** Nodes that reported their load in the last 5 s. */
   known: z.number(),
   running: z.number(),
   waiting: z.number(),

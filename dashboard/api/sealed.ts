@@ -1,6 +1,7 @@
 /**
- * Requests that this page seals to the nodes that answer them. Loaded when a chat is first sealed. The page's own code comes from the gateway,
- * which could change it: so no provider is pinned here, and what the chat says of it promises no more than docs/sealed.md does.
+ * Requests that this page seals to the nodes that answer them. Loaded when a chat is first sealed. The page's own code
+ * comes from the gateway, which could change it. So no provider is pinned here, and the chat promises no more about
+ * sealing than docs/sealed.md does.
  */
 import { SealClientError, sealedFetch } from '../../clients/seal/index.ts';
 import { t } from '../texts/index.ts';
@@ -8,9 +9,9 @@ import { Problem, problemOf } from './client.ts';
 
 const sealed = sealedFetch({ fetch: (input, init) => fetch(input, { credentials: 'same-origin', ...init }) });
 
-/** @throws Problem, also where the request cannot be sealed: it is then not sent; AbortError */
+/** @throws Problem, also if the request cannot be sealed: it is then not sent; AbortError */
 export async function sendSealed(path: string, init: RequestInit): Promise<Response> {
-  // Browsers have the cryptography on TLS and on this very machine alone.
+  // Browsers offer cryptography only on TLS and on localhost.
   if (!globalThis.isSecureContext) throw new Problem(0, 'not_sealable', t.chat.sealed.needsTls);
   let response: Response;
   try {

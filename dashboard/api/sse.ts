@@ -1,10 +1,12 @@
 interface SseEvents {
   onData: (data: string) => void;
-  /** Lines that begin with a colon, without it: the gateway says there what a stream waits for. */
+  /**
+   * Called for lines that begin with a colon, without the colon. The gateway reports in them what a stream waits for.
+   */
   onComment: (comment: string) => void;
 }
 
-/** An event that does not end is refused before it fills the tab: a picture in base64 is smaller. */
+/** A longer event is refused before it fills the tab's memory. A picture in base64 is smaller. */
 const EVENT_MAX_CHARS = 32 * 1024 * 1024;
 
 /** Server-sent events (WHATWG HTML §9.2) of a POST, which EventSource cannot send. */
@@ -16,7 +18,7 @@ export class SseReader {
     this.#events = events;
   }
 
-  /** @throws Error where an event is longer than a tab should hold */
+  /** @throws Error if an event is longer than EVENT_MAX_CHARS */
   push(text: string): void {
     this.#rest += text;
     for (;;) {

@@ -1,8 +1,14 @@
-/** A file of this machine to the gateway, in parts: whatever its size, memory holds none of it, and a part that is lost is sent again. */
+/**
+ * Uploads a local file to the gateway in parts. A file of any size is never in memory as a whole, and a lost part is
+ * sent again.
+ */
 import * as z from 'zod/mini';
 import { changeGateway, Problem, send } from './client.ts';
 
-/** Small enough for a bad line and for proxies that take no large body; of 1,000 parts, 512 MB need 128. */
+/**
+ * Small enough for a bad connection and for proxies that refuse large bodies. At most 1,000 parts are allowed; 512 MB
+ * need 128.
+ */
 const PART_BYTES = 4 * 1024 * 1024;
 const TRIES = 4;
 const AGAIN_MS = 1_000;
@@ -12,12 +18,12 @@ const doneSchema = z.object({ file: z.object({ id: z.string() }) });
 
 export interface UploadOptions {
   purpose: 'batch' | 'user_data';
-  /** Bytes that the gateway has. */
+  /** Bytes that the gateway has received. */
   onProgress: (bytes: number) => void;
   signal: AbortSignal;
 }
 
-/** @returns the file's id. @throws Problem; AbortError. What was sent is deleted where it throws. */
+/** @returns the file's id. @throws Problem; AbortError. If it throws, the uploaded parts are deleted. */
 export async function uploadFile(file: File, { purpose, onProgress, signal }: UploadOptions): Promise<string> {
   const declared = { filename: file.name, purpose, bytes: file.size, mime_type: 'application/jsonl' };
   const upload = await changeGateway(madeSchema, 'POST', '/v1/uploads', declared);

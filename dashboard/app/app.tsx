@@ -15,10 +15,10 @@ import { useHashPath, useHashSearch } from './hash-location.ts';
 import { PAGES, pagesFor } from './pages.ts';
 import { Shell } from './shell.tsx';
 
-/** What was asked for is shown again at once for so long, and then asked for anew. */
+/** For this long a query's result is shown without a new request. */
 const FRESH_MS = 10_000;
 
-/** An answer that says no says it again: only a gateway that is away is asked once more. */
+/** An error response would be the same again, so only an unreachable gateway is asked once more. */
 function isWorthRetrying(failures: number, error: Error): boolean {
   return failures < 1 && error instanceof Problem && (error.status === 0 || error.status >= 502);
 }
@@ -59,7 +59,7 @@ function Door() {
   return <House me={me.data} leave={leave} />;
 }
 
-/** Each page's code comes when it is first opened. */
+/** The code of a page is loaded when the page is first opened. */
 const CODE = new Map(PAGES.map(({ path, load }) => [path, lazy(async () => ({ default: (await load()).Component }))]));
 
 function House({ me, leave }: { me: Me; leave: () => void }) {
@@ -103,7 +103,10 @@ function PageLoading() {
   );
 }
 
-/** Around one page: what it throws is told, and the navigation stays. Code that is gone since the gateway was updated comes here too. */
+/**
+ * Wraps one page: it shows an error that the page throws, and the navigation stays. Code that disappeared when the
+ * gateway was updated also ends here.
+ */
 class Boundary extends Component<{ children: ReactNode }, { error?: unknown }> {
   override state: { error?: unknown } = {};
 

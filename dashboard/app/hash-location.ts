@@ -1,6 +1,6 @@
 /**
- * Where in the page: `#/chat?model=x`. In the hash, so that the gateway serves one file and no path of its API is taken. wouter's own
- * hash location puts the query before the hash, where the gateway would see it.
+ * The location in the page: `#/chat?model=x`. It is in the hash, so that the gateway serves one file and no path of its
+ * API is taken. wouter's own hash location puts the query before the hash, where the gateway would see it.
  */
 import { useSyncExternalStore } from 'react';
 
@@ -21,7 +21,7 @@ export function useHashPath(): [string, typeof navigate] {
 }
 useHashPath.hrefs = (href: string) => `#${href}`;
 
-/** Without its `?`. */
+/** The query, without its `?`. */
 export function useHashSearch(): string {
   return useSyncExternalStore(subscribe, () => place().split('?')[1] ?? '');
 }

@@ -1,4 +1,7 @@
-/** The pages, in the order of the navigation. A page is a file that exports `Component`; it is loaded when it is first opened. */
+/**
+ * The pages, in the order of the navigation. A page is a file that exports `Component`; it is loaded when it is first
+ * opened.
+ */
 
 import type { ComponentType } from 'react';
 import type { Me } from '../api/schemas.ts';
@@ -20,7 +23,7 @@ import {
 } from '../ui/icons.ts';
 
 export interface PageEntry {
-  /** Its place: `#/chat`. */
+  /** Its location: `#/chat`. */
   path: string;
   title: string;
   icon: IconType;

@@ -18,10 +18,10 @@ interface ShellProps {
   leave: () => void;
 }
 
-/** Tailwind's `md`: narrower, and the navigation is behind a button. */
+/** Tailwind's `md`. On a narrower screen a button opens the navigation. */
 const WIDE = '(min-width: 48rem)';
 
-/** Navigation beside the page, or on a phone above it. */
+/** The navigation next to the page, or above it on a phone. */
 export function Shell({ pages, leave, children }: ShellProps & { children: ReactNode }) {
   const wide = useMedia(WIDE);
   const page = useShownPage(pages);
@@ -47,7 +47,7 @@ export function Shell({ pages, leave, children }: ShellProps & { children: React
   );
 }
 
-/** For the keyboard: past the navigation. */
+/** Lets keyboard users skip the navigation. */
 function Skip() {
   return (
     <button
@@ -69,7 +69,7 @@ function TopBar(props: ShellProps) {
   const [open, setOpen] = useState(false);
   const [path] = useLocation();
   const [openAt, setOpenAt] = useState(path);
-  // Whatever led to another page, the menu has done its work.
+  // The page changed, so the menu closes.
   if (openAt !== path) {
     setOpenAt(path);
     setOpen(false);
@@ -211,7 +211,7 @@ function ConnectionWords() {
   );
 }
 
-/** On a phone, where there is no room for words. */
+/** For a phone, which has no room for text. */
 function ConnectionState() {
   const { connection } = useLive();
   if (connection === 'live') return null;

@@ -5,7 +5,7 @@ import type { Attachment } from './conversation.ts';
 
 interface AttachmentListProps {
   attachments: readonly Attachment[];
-  /** Without it they stay. */
+  /** Absent: they cannot be removed. */
   remove?: (at: number) => void;
 }
 

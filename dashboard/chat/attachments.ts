@@ -1,4 +1,7 @@
-/** Files that go with a message: pictures as they are, of all others the text. Nothing is uploaded before the message is sent. */
+/**
+ * Files that are sent with a message: pictures unchanged, all other files as text. They are uploaded only with the
+ * message.
+ */
 import { t } from '../texts/index.ts';
 import type { Attachment } from './conversation.ts';
 
@@ -9,17 +12,17 @@ const FILE_MAX_BYTES = 32 * MIB;
 /** About 100,000 tokens, more than most models read. */
 export const TEXT_MAX_CHARS = 400_000;
 export const FILES_MAX = 10;
-/** How much of a file is looked at to tell whether it is text. */
+/** Bytes of a file that are examined to see if it is text. */
 const PROBED_BYTES = 8_192;
 
-/** What engines take. Others a browser may show, and an engine refuse. */
+/** Types that engines accept. A browser may show other types, but an engine may refuse them. */
 const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/webp', 'image/gif']);
 
-/** What a file chooser offers. Anything may be dropped. */
+/** Types that a file chooser offers. Any file may be dropped. */
 export const ACCEPTED =
   'image/png,image/jpeg,image/webp,image/gif,application/pdf,text/*,.md,.csv,.json,.yaml,.toml,.py,.ts,.tex,.log';
 
-/** @throws Error in words for people */
+/** @throws Error with a message for the user */
 export async function attachmentOf(file: File): Promise<Attachment> {
   const { name } = file;
   if (IMAGE_TYPES.has(file.type)) {

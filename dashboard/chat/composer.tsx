@@ -15,27 +15,27 @@ export interface Draft {
   attachments: readonly Attachment[];
 }
 
-/** What others may do with it. */
+/** What other components may do with the composer. */
 export interface ComposerHandle {
   focus: () => void;
   add: (files: Iterable<File>) => void;
-  /** Puts this there instead of what was typed. */
+  /** Replaces the typed draft. */
   set: (draft: Draft) => void;
 }
 
 interface ComposerProps {
   model: string;
   busy: boolean;
-  /** A message that was sent is edited, and this ends it; undefined for a new one. */
+  /** Ends the editing of a sent message; undefined: the message is new. */
   cancelEdit: (() => void) | undefined;
   send: (draft: Draft) => void;
   stop: () => void;
-  /** Arrow up in an empty one. */
+  /** Called for arrow up in an empty composer. */
   recall: () => void;
   ref: Ref<ComposerHandle>;
 }
 
-/** Where one writes. It stays at the lower edge whatever scrolls, and is not drawn again while an answer streams. */
+/** The input for messages. It stays at the lower edge, and is not rendered again while an answer streams. */
 export const Composer = memo(({ model, busy, cancelEdit, send, stop, recall, ref }: ComposerProps) => {
   const [text, setText] = useState('');
   const area = useRef<HTMLTextAreaElement>(null);
@@ -58,7 +58,7 @@ export const Composer = memo(({ model, busy, cancelEdit, send, stop, recall, ref
     setAttachments([]);
   };
   const onKeyDown = (event: KeyboardEvent<HTMLTextAreaElement>) => {
-    // While a word is put together of several keys, as in Japanese, Enter ends the word.
+    // While an input method composes a word from several keys, as in Japanese, Enter ends the word.
     if (event.nativeEvent.isComposing) return;
     if (event.key === 'Enter' && !event.shiftKey) {
       event.preventDefault();

@@ -12,12 +12,12 @@ const texts = t.chat;
 interface ConversationHeadProps {
   model: ConversationModel;
   title: string;
-  /** The model that is asked; the first one of two. */
+  /** The requested model; of two, the first. */
   asked: string;
-  /** Two models are asked, each with a picker above its own answers. */
+  /** True if two models are compared; each has a picker above its own answers. */
   two: boolean;
   busy: boolean;
-  /** A setting differs from its default. */
+  /** True if a setting differs from its default. */
   isSet: boolean;
   models: readonly CatalogueModel[];
   loads: ReadonlyMap<string, ModelLoad>;
@@ -25,7 +25,7 @@ interface ConversationHeadProps {
   begin: () => void;
 }
 
-/** Above a conversation. Not drawn again while an answer streams. */
+/** Above a conversation. It is not rendered again while an answer streams. */
 export const ConversationHead = memo((props: ConversationHeadProps) => {
   const { model, title, asked, two, busy, isSet, models, loads, openSettings, begin } = props;
   const compare = () => {

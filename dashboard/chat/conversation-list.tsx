@@ -17,22 +17,22 @@ const texts = t.chat.list;
 /** Pixels. */
 const ROW_HEIGHT = 36;
 const HEAD_HEIGHT = 32;
-/** While one types, the store is not asked at each letter. */
+/** Pause in typing after which the store is searched, so that it is not searched for each letter. */
 const SEARCH_AFTER_MS = 120;
 
 interface ConversationListProps {
   store: ConversationStore;
   conversations: readonly Summary[];
-  /** Which one is open. */
+  /** Id of the open conversation. */
   open: string | undefined;
-  /** Begins a new one. */
+  /** Begins a new conversation. */
   begin: () => void;
   rename: (id: string, title: string) => void;
   remove: (id: string) => Promise<void>;
   search: Ref<HTMLInputElement>;
 }
 
-/** What was said, by day. A thousand of them are as quick as ten: only what is seen is drawn. */
+/** Stored conversations, by day. A thousand are as fast as ten, because only the visible rows are rendered. */
 export function ConversationList(props: ConversationListProps) {
   const { store, conversations, begin, search } = props;
   const [query, setQuery] = useState('');

@@ -1,4 +1,4 @@
-/** One open conversation: asks its models, gathers what streams for one paint at a time, and saves itself. */
+/** One open conversation. It requests answers, collects streamed text until the next paint, and saves itself. */
 import { type AnswerFacts, chat, type ToolCallDelta, type Waiting } from '../api/chat.ts';
 import { t } from '../texts/index.ts';
 import { messageOf } from '../ui/feedback.tsx';
@@ -22,17 +22,17 @@ import { merged } from './merged.ts';
 import { type ChatSettings, SEALED } from './settings.ts';
 import type { ConversationStore } from './store.ts';
 
-/** What came is on disk no later than this, should the tab be closed. */
+/** Received text is on disk at most this much later, in case the tab is closed. */
 const SAVE_EVERY_MS = 1_000;
-/** People read no faster than this is drawn. */
+/** Users read no faster than this is painted. */
 const REST_MIN_MS = 30;
 const REST_MAX_MS = 250;
-/** Of what the last drawing took. */
+/** Pause after a paint, as a multiple of the time that the paint took. */
 const REST_TIMES = 2;
-/** A tab in the background paints no frames. */
+/** A background tab gets no animation frames, so a timer paints. */
 const HIDDEN_MS = 200;
 
-/** Not `randomUUID`: browsers have that on TLS and on this very machine alone. */
+/** Not `randomUUID`: browsers have it only on TLS and on localhost. */
 export function newId(): string {
   return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
@@ -43,26 +43,26 @@ export function newConversation(models: readonly string[], settings: ChatSetting
   return { id: newId(), title: '', createdAt: now, updatedAt: now, settings, threads };
 }
 
-/** What a turn becomes at the next paint. */
+/** A change of a turn at the next paint. */
 type Change = (turn: Turn) => Turn;
 
 export class ConversationModel {
   readonly #store: ConversationStore;
   readonly #listeners = new Set<() => void>();
-  /** By turn. At most one for each thread. */
+  /** By turn. At most one per thread. */
   readonly #running = new Map<string, AbortController>();
   #pending = new Map<string, Change[]>();
   #painting = false;
-  /** Between two paints, so that most frames are free for scrolling and typing. */
+  /** Pause between two paints, so that most frames are free for scrolling and typing. */
   #restMs = 0;
   #saving: ReturnType<typeof setTimeout> | undefined;
   #conversation: Conversation;
-  /** As it is stored, as far as this tab knows; undefined: it was not stored yet. */
+  /** The last stored state that this tab knows; undefined: not stored yet. */
   #base: Conversation | undefined;
-  /** One after the other: each goes on from what the former one found. */
+  /** Store operations run one after the other: each continues from the result of the previous one. */
   #storing: Promise<unknown> = Promise.resolve();
   #isForgotten = false;
-  /** Why it could not be saved the last time. */
+  /** The error of the last save. */
   saveError: unknown;
 
   constructor(store: ConversationStore, conversation: Conversation, isStored = false) {
@@ -71,7 +71,7 @@ export class ConversationModel {
     this.#base = isStored ? conversation : undefined;
   }
 
-  /** Another object after each change. */
+  /** A new object after each change. */
   get conversation(): Conversation {
     return this.#conversation;
   }
@@ -89,7 +89,7 @@ export class ConversationModel {
     return () => this.#listeners.delete(listener);
   };
 
-  /** Adds a question to every thread, and asks its model. */
+  /** Adds a question to every thread and requests an answer from its model. */
   ask(text: string, attachments: readonly Attachment[]): void {
     const id = newId();
     const { threads, title, titled } = this.#conversation;
@@ -100,7 +100,7 @@ export class ConversationModel {
     for (const n of threads.keys()) void this.#answer(n, id);
   }
 
-  /** Asks again with other words, on a branch of its own, in each thread that has this question. */
+  /** Asks a changed question, on a new branch, in each thread that has this question. */
   edit(id: string, text: string, attachments: readonly Attachment[]): void {
     const next = newId();
     const asked: number[] = [];
@@ -114,13 +114,13 @@ export class ConversationModel {
     for (const n of asked) void this.#answer(n, next);
   }
 
-  /** Another answer to the same question, beside the one that is there. */
+  /** Requests another answer to the same question, next to the existing one. */
   regenerate(n: number, id: string): void {
     const parent = this.#conversation.threads[n]?.turns[id]?.parent;
     if (parent != null) void this.#answer(n, parent);
   }
 
-  /** Shows another branch in the place of this turn. */
+  /** Shows another branch in place of this turn. */
   show(n: number, turn: Turn, at: number): void {
     this.#setThread(n, (thread) => {
       const other = shownBranch(thread).find((one) => one.turn.id === turn.id)?.branches[at];
@@ -129,7 +129,7 @@ export class ConversationModel {
     this.#saveSoon();
   }
 
-  /** Ends what is on its way; what came stays. */
+  /** Aborts running answers; the received text stays. */
   stop(): void {
     for (const controller of this.#running.values()) controller.abort();
   }
@@ -149,7 +149,7 @@ export class ConversationModel {
     this.#saveSoon();
   }
 
-  /** Asks a second model too, from here on. */
+  /** Also asks a second model from here on. */
   compareWith(model: string): void {
     const [first] = this.#conversation.threads;
     if (first === undefined || this.isBusy) return;
@@ -157,7 +157,7 @@ export class ConversationModel {
     this.#saveSoon();
   }
 
-  /** Goes on with one of two threads; the other one is gone. */
+  /** Continues with one of two threads and drops the other. */
   keep(n: number): void {
     const thread = this.#conversation.threads[n];
     if (thread === undefined) return;
@@ -166,13 +166,13 @@ export class ConversationModel {
     this.#saveSoon();
   }
 
-  /** It is being deleted: it is not saved any more. */
+  /** The conversation is being deleted: it is not saved again. */
   forget(): void {
     this.#isForgotten = true;
     this.stop();
   }
 
-  /** Ends what runs and saves. Nothing of it changes any more. */
+  /** Aborts running answers and saves. Listeners receive no more changes. */
   close(): void {
     this.stop();
     this.#paint();
@@ -231,7 +231,7 @@ export class ConversationModel {
     });
     const from = performance.now();
     this.#set({ threads });
-    // React draws in a task of its own, right behind this one.
+    // React renders in a separate task, directly after this one.
     setTimeout(() => {
       this.#restMs = Math.min(REST_MAX_MS, Math.max(REST_MIN_MS, REST_TIMES * (performance.now() - from)));
     });
@@ -262,7 +262,7 @@ export class ConversationModel {
     });
   }
 
-  /** Another tab changed it. */
+  /** Called if another tab changed the conversation. */
   reload(): void {
     if (this.#isForgotten) return;
     this.#inTurn(async () => {
@@ -280,7 +280,7 @@ export class ConversationModel {
     );
   }
 
-  /** `known`: what the stored one was made of, as this tab has it. */
+  /** `known`: this tab's state from which `stored` was merged. */
   #found(known: Conversation, stored: Conversation | undefined): void {
     if (this.#isForgotten) return;
     if (stored === undefined) {
@@ -306,7 +306,7 @@ function userTurn(id: string, parent: string | null, text: string, attachments: 
   return { id, parent, role: 'user', text, ...files, state: 'done', at: Date.now() };
 }
 
-/** What the stream tells, as changes of the turn. `startedAt` in milliseconds since 1970. */
+/** Turns events of the stream into changes of the turn. `startedAt` in milliseconds since 1970. */
 function eventsOf(change: (change: Change) => void, startedAt: number) {
   return {
     onText: (text: string) =>
@@ -320,12 +320,12 @@ function eventsOf(change: (change: Change) => void, startedAt: number) {
   };
 }
 
-/** The first word of the answer ends the reasoning. */
+/** The first text of the answer ends the reasoning. */
 function thoughtFor({ reasoning, reasoningMs }: Turn, startedAt: number): { reasoningMs?: number } {
   return reasoning === undefined || reasoningMs !== undefined ? {} : { reasoningMs: Date.now() - startedAt };
 }
 
-/** Of a conversation that comes from the store: what streamed when its page was closed has broken off. */
+/** For a conversation from the store: an answer that was streaming when its page was closed has broken off. */
 export function settled(conversation: Conversation): Conversation {
   const threads = conversation.threads.map((thread) => ({
     ...thread,

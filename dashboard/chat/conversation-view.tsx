@@ -27,9 +27,9 @@ interface ConversationViewProps {
   model: ConversationModel;
   store: ConversationStore;
   begin: () => void;
-  /** The list has changed. */
+  /** Called after the list changed. */
   onSaved: () => void;
-  /** That the newest conversation asks; empty where there is none. Undefined: not read yet. */
+  /** The model of the newest conversation; empty: there is no conversation; undefined: not read yet. */
   lastModel: string | undefined;
   fromLink: boolean;
   unavailable: boolean;
@@ -74,7 +74,7 @@ export function ConversationView({
     composer.current?.set({ text: '', attachments: [] });
   });
   const send = useStable(({ text, attachments }: Draft) => {
-    // Its address from now on, so that a reload finds it.
+    // Puts its id into the address, so that a reload finds it.
     if (model.isEmpty) navigate(`/chat/${conversation.id}`, { replace: true });
     if (editing === undefined) model.ask(text, attachments);
     else model.edit(editing, text, attachments);
@@ -212,7 +212,7 @@ export function ConversationView({
   );
 }
 
-/** For a new conversation: the model of the one before, else a served one that makes no request wait. */
+/** The model for a new conversation: the one of the previous conversation, otherwise a served model without a queue. */
 function proposedModel(
   models: readonly CatalogueModel[],
   loads: ReadonlyMap<string, ModelLoad>,
@@ -226,7 +226,7 @@ function proposedModel(
 
 const NO_ACTIONS: TurnActions = { show: () => undefined, edit: () => undefined, again: () => undefined };
 
-/** They close by Escape themselves. */
+/** Elements that handle Escape themselves. */
 const POPUPS = '[role=dialog], [role=alertdialog], [role=menu], [role=listbox]';
 
 /** Escape stops an answer, wherever the focus is. */

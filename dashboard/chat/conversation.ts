@@ -1,4 +1,7 @@
-/** A conversation and what happens to it: pure, so that branches, edits and stops can be tested without a browser. */
+/**
+ * A conversation and its changes. The functions are pure, so that branches, edits and stops can be tested without a
+ * browser.
+ */
 import type { AnswerFacts, ChatMessage, Part, ToolCallDelta, Waiting } from '../api/chat.ts';
 import { type ChatSettings, samplingOf } from './settings.ts';
 
@@ -7,33 +10,36 @@ export type Attachment =
   | {
       kind: 'text';
       name: string;
-      text: string /** Of a PDF. */;
-      pages?: number /** Only its beginning is in `text`. */;
+      text: string /** For a PDF. */;
+      pages?: number /** True if `text` is only the beginning. */;
       cut?: true;
     };
 
 export interface ToolCall {
   name: string;
-  /** JSON, as far as it has come. */
+  /** JSON, possibly incomplete while it streams. */
   arguments: string;
 }
 
 export interface Turn {
   id: string;
-  /** The turn before it; null: the first one. */
+  /** The previous turn; null: this is the first one. */
   parent: string | null;
   role: 'user' | 'assistant';
   text: string;
-  /** Of the user. */
+  /** Only for the user. */
   attachments?: Attachment[];
-  /** Of the model, where it tells. */
+  /** Only for a model that sends it. */
   reasoning?: string;
   reasoningMs?: number;
   toolCalls?: ToolCall[];
-  /** Which model was asked. */
+  /** The requested model. */
   model?: string;
   facts?: AnswerFacts;
-  /** It is on its way, and why nothing came yet. In a conversation that was saved so, the page was closed meanwhile. */
+  /**
+   * The answer has not begun, and this is the reason. If it is set in a saved conversation, the page was closed
+   * meanwhile.
+   */
   waiting?: Waiting;
   state: 'done' | 'streaming' | 'stopped' | 'failed';
   error?: string;
@@ -45,25 +51,25 @@ export interface Turn {
 export interface Thread {
   model: string;
   turns: Readonly<Record<string, Turn>>;
-  /** Of a turn (or of none, ''): which of those behind it is shown. */
+  /** By turn ('' for the root): the next turn that is shown. */
   chosen: Readonly<Record<string, string>>;
 }
 
 export interface Conversation {
   id: string;
   title: string;
-  /** It was given by hand: a first question does not change it. */
+  /** The user set the title, so a first question does not change it. */
   titled?: true;
   createdAt: number;
   updatedAt: number;
   settings: ChatSettings;
-  /** One; two while models are compared. */
+  /** One thread, or two while models are compared. */
   threads: readonly Thread[];
 }
 
 export const emptyThread = (model: string): Thread => ({ model, turns: {}, chosen: {} });
 
-/** Longer ones would not fit beside the navigation. */
+/** Longer titles would not fit next to the navigation. */
 const TITLE_MAX_CHARS = 80;
 
 export function titleOf(text: string): string {
@@ -71,16 +77,16 @@ export function titleOf(text: string): string {
   return line.length > TITLE_MAX_CHARS ? `${line.slice(0, TITLE_MAX_CHARS - 1).trimEnd()}…` : line;
 }
 
-/** A turn that is shown, among those that stand in the same place. */
+/** A shown turn, and its alternatives. */
 export interface ShownTurn {
   turn: Turn;
-  /** From 0 on, in `branches`. */
+  /** Index in `branches`, from 0. */
   at: number;
   /** The oldest first. */
   branches: readonly Turn[];
 }
 
-/** The branch that is shown, from the first turn on. */
+/** The shown branch, from the first turn on. */
 export function shownBranch({ turns, chosen }: Thread): ShownTurn[] {
   const behind = new Map<string | null, Turn[]>();
   for (const turn of Object.values(turns)) {
@@ -102,7 +108,7 @@ export function shownBranch({ turns, chosen }: Thread): ShownTurn[] {
 
 export const shownTurns = (thread: Thread): Turn[] => shownBranch(thread).map(({ turn }) => turn);
 
-/** Adds a turn, or puts another in its place, and shows it. */
+/** Adds or replaces a turn, and shows it. */
 export function withTurn(thread: Thread, turn: Turn): Thread {
   return {
     ...thread,
@@ -111,7 +117,7 @@ export function withTurn(thread: Thread, turn: Turn): Thread {
   };
 }
 
-/** Changes a turn without showing it: another branch may be looked at while it grows. */
+/** Changes a turn without showing it: the user may view another branch while it grows. */
 export function changed(thread: Thread, id: string, change: (turn: Turn) => Turn): Thread {
   const turn = thread.turns[id];
   return turn === undefined ? thread : { ...thread, turns: { ...thread.turns, [id]: change(turn) } };
@@ -121,7 +127,7 @@ export function choose(thread: Thread, turn: Turn): Thread {
   return { ...thread, chosen: { ...thread.chosen, [turn.parent ?? '']: turn.id } };
 }
 
-/** Turns up to this one and with it. */
+/** All turns up to and including this one. */
 export function pathTo(thread: Thread, id: string | null): Turn[] {
   const path: Turn[] = [];
   for (let turn = id === null ? undefined : thread.turns[id]; turn !== undefined; ) {
@@ -133,14 +139,14 @@ export function pathTo(thread: Thread, id: string | null): Turn[] {
 
 export function withToolCall(calls: readonly ToolCall[], delta: ToolCallDelta): ToolCall[] {
   const next = [...calls];
-  // A hostile index must not make a list of a billion.
+  // A hostile index must not allocate a list of a billion entries.
   const at = Math.min(Math.max(0, Math.floor(delta.index) || 0), next.length);
   const before = next[at] ?? { name: '', arguments: '' };
   next[at] = { name: before.name + delta.name, arguments: before.arguments + delta.arguments };
   return next;
 }
 
-/** What the engine is sent. Answers that failed before they said anything are left out. */
+/** The messages for the engine. Answers that failed before their first text are left out. */
 export function requestOf(model: string, turns: readonly Turn[], settings: ChatSettings) {
   const said = turns.filter(({ role, text }) => role === 'user' || text !== '');
   const messages = said.map((turn): ChatMessage => ({ role: turn.role, content: contentOf(turn) }));

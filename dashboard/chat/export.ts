@@ -1,8 +1,8 @@
-/** A conversation as a file. */
+/** Exports a conversation as a file. */
 import { t } from '../texts/index.ts';
 import { type Conversation, shownTurns } from './conversation.ts';
 
-/** The branches that are shown, as people read them. */
+/** The shown branches, for reading. */
 export function asMarkdown(conversation: Conversation): string {
   const { title, threads } = conversation;
   const parts = threads.map((thread) => {
@@ -15,12 +15,12 @@ export function asMarkdown(conversation: Conversation): string {
   return `# ${title}\n\n${parts.join('\n')}`;
 }
 
-/** All branches, as this page keeps them. */
+/** All branches, as this page stores them. */
 export function asJson(conversation: Conversation): string {
   return JSON.stringify({ format: 'otela-conversation', version: 1, ...conversation }, null, 2);
 }
 
-/** What file systems take, from a title. */
+/** Makes a title a valid file name. */
 export function fileName(title: string): string {
   return (
     title

@@ -1,4 +1,7 @@
-/** One conversation that two tabs changed. Pure, and without the page's own types, so that it can be tested alone. */
+/**
+ * Merges a conversation that two tabs changed. Pure, and without the page's own types, so that it can be tested
+ * separately.
+ */
 
 interface Side<Turn> {
   model: string;
@@ -17,8 +20,8 @@ interface Told<Turn, Settings> {
 }
 
 /**
- * What another tab stored, with all that this one changed since `base`. Nothing is changed in place, so that the same object in `base` and
- * `ours` was not changed here.
+ * The version of another tab, with all changes of this tab since `base`. Objects are never changed in place, so an
+ * object that is the same in `base` and `ours` was not changed here.
  */
 export function merged<Turn, Settings>(
   base: Told<Turn, Settings>,
@@ -26,7 +29,7 @@ export function merged<Turn, Settings>(
   stored: Told<Turn, Settings>,
 ): Told<Turn, Settings> {
   const { title, titled } = ours.title === base.title && ours.titled === base.titled ? stored : ours;
-  // A thread was added here, or one of two was kept.
+  // This tab added a thread, or kept one of two.
   const { threads } = ours.threads.length === base.threads.length ? stored : ours;
   const counterpart = (list: readonly Side<Turn>[], { model }: Side<Turn>, n: number): Side<Turn> =>
     (list.length === threads.length ? list[n] : list.find((one) => one.model === model)) ?? {

@@ -16,7 +16,7 @@ interface ModelPickerProps {
 
 const DOTS = { good: 'bg-good', wait: 'bg-wait', bad: 'bg-bad' } as const;
 
-/** Which model is asked, with what it is doing now. */
+/** Chooses the model to ask, and shows its current state. */
 export function ModelPicker({ label, value, models, loads, choose }: ModelPickerProps) {
   const known = models.some(({ id }) => id === value) || value === '' ? models : [...models, undefined];
   return (

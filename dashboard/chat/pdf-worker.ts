@@ -1,7 +1,10 @@
-/** Reads a PDF by pdf.js, in a worker of its own: a long one must not hold up the page. One document, one answer. */
+/**
+ * Reads a PDF with pdf.js, in a separate worker: a long PDF must not block the page. It takes one document and posts
+ * one answer.
+ */
 import { getDocument } from 'unpdf/pdfjs';
 
-/** Longer ones are read up to here. */
+/** Further pages are not read. */
 const PAGES_MAX = 1_000;
 
 export interface PdfRequest {

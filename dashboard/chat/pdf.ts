@@ -1,8 +1,11 @@
-/** The text of a PDF, read in this browser by pdf.js, in a worker: pdf.js is larger than the whole page, and comes with the first PDF. */
+/**
+ * The text of a PDF, read in this browser by pdf.js, in a worker. pdf.js is larger than the whole page, and is loaded
+ * with the first PDF.
+ */
 import type { PdfAnswer, PdfRequest } from './pdf-worker.ts';
 import workerUrl from './pdf-worker.ts?worker&url';
 
-/** As much of https://w3c.github.io/trusted-types as is used; lib.dom has not got it yet. */
+/** The used part of https://w3c.github.io/trusted-types; lib.dom does not have it yet. */
 interface TrustedTypePolicies {
   createPolicy: (
     name: string,
@@ -10,7 +13,10 @@ interface TrustedTypePolicies {
   ) => { createScriptURL: (url: string) => unknown };
 }
 
-/** Trusted Types let a script's address only through a policy, and the content-security policy lets only this one be made. */
+/**
+ * Trusted Types allow a script's address only through a policy, and the content-security policy allows only this
+ * policy.
+ */
 const { trustedTypes }: { trustedTypes?: TrustedTypePolicies } = window as object;
 const policy = trustedTypes?.createPolicy('otela-worker', {
   createScriptURL: (url) => {
@@ -19,15 +25,15 @@ const policy = trustedTypes?.createPolicy('otela-worker', {
   },
 });
 
-/** @throws Error where it is no PDF, or has a password */
+/** @throws Error if it is not a PDF, or has a password */
 export async function pdfText(bytes: Uint8Array, maxChars: number): Promise<{ text: string; pages: number }> {
   const url = policy?.createScriptURL(workerUrl) ?? workerUrl;
-  // Structural: lib.dom has no trusted addresses for workers.
+  // Only a cast: lib.dom has no trusted addresses for workers.
   const worker = new Worker(url as string, { type: 'module' });
   try {
     const answer = await new Promise<PdfAnswer>((resolve, reject) => {
       worker.addEventListener('message', ({ data }: MessageEvent<object>) => {
-        // In a worker pdf.js speaks, too, as if it were its own page's.
+        // In a worker, pdf.js also posts messages as if it ran in its own page.
         if ('text' in data || 'error' in data) resolve(data as PdfAnswer);
       });
       worker.addEventListener('error', ({ message }) => reject(new Error(message)));

@@ -1,12 +1,12 @@
-/** How a conversation is asked. As typed; what is empty is the engine's own. */
+/** Settings of a conversation, as typed; empty: the engine's default. */
 export interface ChatSettings {
   system: string;
   temperature: string;
   topP: string;
   maxTokens: string;
-  /** Provider ids with commas between them. */
+  /** Provider ids, separated by commas. */
   trusted: string;
-  /** `SEALED`, or empty. Conversations of older pages have none. */
+  /** `SEALED`, or empty. Absent: the conversation is from an older page. */
   sealed?: string;
 }
 
@@ -18,7 +18,7 @@ export function isDefault(settings: ChatSettings): boolean {
   return Object.values(settings).every((value) => value.trim() === '');
 }
 
-/** The numbers of the form; what is empty or no number is the engine's own. */
+/** The numbers of the form; an empty or invalid field leaves the engine's default. */
 export function samplingOf(settings: ChatSettings): { temperature?: number; top_p?: number; max_tokens?: number } {
   const number = (text: string) => (text.trim() === '' || Number.isNaN(Number(text)) ? undefined : Number(text));
   const [temperature, top_p, max_tokens] = [settings.temperature, settings.topP, settings.maxTokens].map(number);
@@ -29,7 +29,7 @@ export function samplingOf(settings: ChatSettings): { temperature?: number; top_
   };
 }
 
-/** Names in a link, which others keep: never change them. */
+/** Names in shared links: never change them. */
 const IN_LINK: Readonly<Record<keyof ChatSettings, string>> = {
   system: 'system',
   temperature: 'temperature',
@@ -39,10 +39,10 @@ const IN_LINK: Readonly<Record<keyof ChatSettings, string>> = {
   sealed: 'seal',
 };
 
-/** Longer links are cut by mail programs and proxies. */
+/** Longer links are cut off by mail programs and proxies. */
 const SYSTEM_MAX_CHARS = 8_000;
 
-/** `model=…&system=…`: what a shared link sets. */
+/** `model=…&system=…`: the settings in a shared link. */
 export function linkQuery(models: readonly string[], settings: ChatSettings): string {
   const query = new URLSearchParams();
   for (const model of models) query.append('model', model);

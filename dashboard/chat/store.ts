@@ -1,15 +1,15 @@
-/** Conversations and presets in the browser's own store (IndexedDB), of one person. Nothing of them is at the gateway. */
+/** One user's conversations and presets in the browser's own storage (IndexedDB). The gateway stores none of them. */
 import { type DBSchema, type IDBPDatabase, openDB } from 'idb';
 import type { Conversation } from './conversation.ts';
 import { merged } from './merged.ts';
 import type { ChatSettings } from './settings.ts';
 
-/** What the list shows. */
+/** The part that the list shows. */
 export interface Summary {
   id: string;
   title: string;
   updatedAt: number;
-  /** That it asks; of two the first one. Absent: it was saved by an earlier version. */
+  /** The requested model; of two, the first. Absent: an earlier version saved it. */
   model?: string;
 }
 
@@ -22,21 +22,21 @@ export interface Preset {
 interface Schema extends DBSchema {
   conversations: { key: string; value: Conversation };
   summaries: { key: string; value: Summary };
-  /** What was said, in lower case, for the search. Without pictures, which would be most of the bytes. */
+  /** The text in lower case, for the search. Without pictures, which would be most of the bytes. */
   texts: { key: string; value: string };
   presets: { key: string; value: Preset };
 }
 
-/** Of one conversation's text, as much as is searched. */
+/** Characters of one conversation that are searched. */
 const SEARCHED_MAX_CHARS = 100_000;
-/** Tabs tell each other here that something changed. */
+/** The channel on which tabs notify each other of changes. */
 const CHANNEL = 'otela-conversations';
 
 export class ConversationStore {
   readonly #opening: Promise<IDBPDatabase<Schema>>;
   readonly #channel = new BroadcastChannel(CHANNEL);
 
-  /** `person`: an id; people who share a browser do not see each other's. */
+  /** `person`: an id; users who share a browser do not see each other's conversations. */
   constructor(person: string) {
     this.#opening = openDB<Schema>(`otela-chat-${person}`, 1, {
       upgrade: (db) => {
@@ -48,7 +48,7 @@ export class ConversationStore {
     });
   }
 
-  /** Calls back when another tab changed a conversation; '': all of them. Gives a function that ends it. */
+  /** Calls back if another tab changed a conversation; '' stands for all. Returns a function that ends it. */
   watch(onChange: (id: string) => void): () => void {
     const listener = ({ data }: MessageEvent<string>) => onChange(data);
     this.#channel.addEventListener('message', listener);
@@ -66,9 +66,9 @@ export class ConversationStore {
   }
 
   /**
-   * Gives what is stored now: with what other tabs changed since `base`, which was stored last as far as this one knows. Undefined: another
-   * tab deleted it.
-   * @throws DOMException QuotaExceededError where the browser's store is full
+   * Returns the stored state, with the changes of other tabs since `base`, the last stored state that this tab knows.
+   * Undefined: another tab deleted it.
+   * @throws DOMException QuotaExceededError if the browser's storage is full
    */
   async save(ours: Conversation, base?: Conversation): Promise<Conversation | undefined> {
     const db = await this.#opening;
@@ -120,7 +120,7 @@ export class ConversationStore {
     this.#channel.postMessage('');
   }
 
-  /** Ids of conversations in which every word stands. */
+  /** Ids of conversations that contain every word. */
   async search(query: string): Promise<Set<string>> {
     const words = query.toLowerCase().split(/\s+/).filter(Boolean);
     const db = await this.#opening;

@@ -21,11 +21,11 @@ function Folded({ icon, title, children }: { icon: ReactNode; title: ReactNode; 
 interface ReasoningProps {
   text: string;
   ms: number | undefined;
-  /** It goes on. */
+  /** True while the model is still reasoning. */
   live: boolean;
 }
 
-/** What a model thought before it answered: folded, and as plain text. */
+/** A model's reasoning before its answer: collapsed, and as plain text. */
 export function Reasoning({ text, ms, live }: ReasoningProps) {
   const title = live ? t.chat.thinking : ms === undefined ? t.chat.reasoning : t.chat.reasoningFor(milliseconds(ms));
   return (
@@ -38,7 +38,7 @@ export function Reasoning({ text, ms, live }: ReasoningProps) {
   );
 }
 
-/** Functions that the model asks for. This page runs none. */
+/** Functions that the model calls. This page runs none. */
 export function ToolCalls({ calls }: { calls: readonly ToolCall[] }) {
   return (
     <ul className="flex flex-col gap-2">

@@ -15,11 +15,11 @@ interface ThreadViewProps {
   models: ReadonlyMap<string, CatalogueModel>;
   loads: ReadonlyMap<string, ModelLoad>;
   actions: TurnActions;
-  /** Above its turns, where two are side by side. */
+  /** Shown above the turns if there are two threads. */
   head?: ReactNode;
 }
 
-/** One model's side of a conversation. It follows what is written, and stays where one scrolls to. */
+/** One model's side of a conversation. It follows the streamed text until the user scrolls away. */
 export function ThreadView({ label, thread, busy, models, loads, actions, head }: ThreadViewProps) {
   const { scrollRef, contentRef, isAtBottom, scrollToBottom } = useStickToBottom({
     initial: 'instant',

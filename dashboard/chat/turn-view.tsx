@@ -12,14 +12,14 @@ import type { Turn } from './conversation.ts';
 import { Reasoning, ToolCalls } from './thoughts.tsx';
 import { WaitingLine } from './waiting-line.tsx';
 
-/** As large as the rest of the page: it comes when there is an answer to draw. */
+/** As large as the rest of the page, so it is loaded with the first answer. */
 const Markdown = lazy(() => import('./markdown/markdown.tsx'));
 
 const texts = t.chat;
 
-/** The same ones at each drawing: a turn that did not change is not drawn again. */
+/** Keep the object the same for each render, so that an unchanged turn is not rendered again. */
 export interface TurnActions {
-  /** Another branch in the place of this turn. */
+  /** Shows another branch in place of this turn. */
   show: (turn: Turn, at: number) => void;
   edit: (id: string) => void;
   again: (id: string) => void;
@@ -27,10 +27,10 @@ export interface TurnActions {
 
 interface TurnViewProps {
   turn: Turn;
-  /** Which of `all` branches it is, from 0 on. */
+  /** Index of the turn among its `all` branches, from 0. */
   at: number;
   all: number;
-  /** An answer is on its way: nothing may be changed. */
+  /** An answer is streaming, so nothing may be changed. */
   busy: boolean;
   actions: TurnActions;
   model: CatalogueModel | undefined;
@@ -119,7 +119,7 @@ function Branches({ turn, at, all, actions }: TurnViewProps) {
   );
 }
 
-/** Which node answered, and how fast. */
+/** The node that answered, and its speed. */
 function FactsLine({ turn: { facts } }: { turn: Turn }) {
   if (facts === undefined) return null;
   const { node, provider, sealed, firstTokenMs, promptTokens, completionTokens, tokensPerSecond } = facts;

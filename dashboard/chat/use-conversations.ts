@@ -3,7 +3,10 @@ import { ConversationModel, newConversation, settled } from './conversation-mode
 import { isDefault, settingsOfLink } from './settings.ts';
 import type { ConversationStore, Summary } from './store.ts';
 
-/** The list, kept as tabs change it; undefined until it is read. `failed`: this browser keeps nothing for the page, as some do in private windows. */
+/**
+ * The list, updated as tabs change it; undefined until it is read. `failed`: this browser stores nothing for the page,
+ * as some do in private windows.
+ */
 export function useSummaries(store: ConversationStore) {
   const [summaries, setSummaries] = useState<readonly Summary[]>();
   const [failed, setFailed] = useState(false);
@@ -17,21 +20,21 @@ export function useSummaries(store: ConversationStore) {
 
 export interface OpenConversation {
   model: ConversationModel | undefined;
-  /** It was asked for, and is not in this browser. */
+  /** The requested conversation is not in this browser. */
   missing: boolean;
-  /** What a link set is not what the person chose, and is told. */
+  /** A link chose the settings, not the user, and the page says this. */
   fromLink: boolean;
 }
 
 /**
- * The conversation that the page's address names; without one a new one, as its query says. Leaving it ends what is being answered: nobody
- * would read it.
+ * The conversation that the page's address names; without an id, a new one with the settings of the query. Leaving it
+ * aborts its running answers, because no user would read them.
  */
 export function useOpenConversation(store: ConversationStore, id: string | undefined, query: string): OpenConversation {
   const [open, setOpen] = useState<OpenConversation>({ model: undefined, missing: false, fromLink: false });
   const current = useRef<ConversationModel>(undefined);
   useEffect(() => {
-    // Its first question gave it an address.
+    // Its first question gave it this address.
     if (current.current !== undefined && current.current.conversation.id === id) return;
     current.current?.close();
     current.current = undefined;
@@ -71,7 +74,7 @@ export function useOpenConversation(store: ConversationStore, id: string | undef
   return open;
 }
 
-/** Draws again with each change of a conversation. */
+/** Renders again after each change of a conversation. */
 export function useConversation(model: ConversationModel) {
   return useSyncExternalStore(model.subscribe, () => model.conversation);
 }

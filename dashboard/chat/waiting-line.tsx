@@ -12,12 +12,12 @@ const texts = t.chat.waiting;
 interface WaitingLineProps {
   waiting: Waiting;
   since: number;
-  /** Of the model that is asked, as far as it is known. */
+  /** The requested model, if it is known. */
   model: CatalogueModel | undefined;
   load: ModelLoad | undefined;
 }
 
-/** Why nothing is written yet, and for how long. */
+/** Why no text has arrived yet, and for how long. */
 export function WaitingLine({ waiting, since, model, load }: WaitingLineProps) {
   const seconds = useSeconds(since);
   return (
@@ -29,7 +29,7 @@ export function WaitingLine({ waiting, since, model, load }: WaitingLineProps) {
   );
 }
 
-/** What the gateway says comes first; where it is silent, what is known of the model explains most waits. */
+/** The gateway's reason has priority. If there is none, the model's state explains most waits. */
 function wordsFor(
   { reason, position, where, percent }: Waiting,
   model: CatalogueModel | undefined,

@@ -70,7 +70,7 @@ export function Component() {
   );
 }
 
-/** Ctrl+Shift+O begins a new conversation and Ctrl+K searches, as elsewhere; on a Mac with the command key. */
+/** Ctrl+Shift+O begins a new conversation and Ctrl+K searches, as in other programs; on a Mac with the command key. */
 function useShortcuts({ begin, search }: { begin: () => void; search: () => void }): void {
   const latest = useRef({ begin, search });
   latest.current = { begin, search };

@@ -10,12 +10,12 @@ import { Field, Input } from '../ui/field.tsx';
 
 const institutionsSchema = listOf(z.object({ issuer: z.string(), name: z.string() }));
 
-/** The page that asks for a code of `otela login` is opened again after the login. */
+/** After the login, the page that asks for a code of `otela login` is opened again. */
 function returnTo(): string {
   return location.hash === '#/keys?code=' ? '/device' : '/';
 }
 
-/** The key goes to the gateway once; what the browser keeps is a cookie that no script can read. */
+/** The key is sent to the gateway once; the browser keeps only a cookie that scripts cannot read. */
 export function LoginPage({ entered }: { entered: () => void }) {
   const [error, setError] = useState<unknown>();
   const [busy, setBusy] = useState(false);

@@ -10,18 +10,18 @@ export interface CatalogueModel {
   nodes: Node[];
   contextLength: number | undefined;
   quantizations: string[];
-  /** Of one that no node serves, and a question starts. */
+  /** For a model that no node serves and that a request starts. */
   start?: StartableView;
 }
 
-/** One that no node has any more. */
+/** A model that no node has any more. */
 export interface GoneModel {
   id: string;
   /** RFC 3339; undefined: longer ago than the registry remembers. */
   since: string | undefined;
 }
 
-/** Known models, those that serve first. Nodes that LEFT count for nothing. */
+/** Known models, served ones first. Nodes that LEFT are ignored. */
 export function catalogue(nodes: Iterable<Node>): CatalogueModel[] {
   const models = new Map<string, CatalogueModel>();
   for (const node of nodes) {
@@ -42,7 +42,7 @@ export function catalogue(nodes: Iterable<Node>): CatalogueModel[] {
   return [...models.values()].sort((a, b) => Number(b.serving > 0) - Number(a.serving > 0) || a.id.localeCompare(b.id));
 }
 
-/** With those that a question starts behind them. */
+/** Appends the models that a request starts. */
 export function withStartable(
   models: readonly CatalogueModel[],
   startable: readonly StartableView[],
@@ -56,7 +56,7 @@ export function withStartable(
   return [...known, ...[...starts.values()].map((start) => ({ ...emptyModel(start.id), start }))];
 }
 
-/** Models of nodes that left, and those that are described, where no node has them now. */
+/** Models that no node has now: those of nodes that left, and those that are described. */
 export function goneModels(nodes: Iterable<Node>, described: readonly string[]): GoneModel[] {
   const all = [...nodes];
   const here = new Set(catalogue(all).map(({ id }) => id));

@@ -8,7 +8,7 @@ interface Ending {
 
 const { status } = t.keys;
 
-/** Whether a key or a token still works, as far as its own ends go. */
+/** True if a key or a token is neither expired nor revoked. */
 export function isGood({ expires_at, revoked_at }: Ending, now: number): boolean {
   return revoked_at === null && (expires_at === null || Date.parse(expires_at) > now);
 }

@@ -5,14 +5,14 @@ import { ArrowLeft } from '../ui/icons.ts';
 interface DetailTitleProps {
   /** The list that this page belongs to. */
   href: string;
-  /** What the arrow is called. */
+  /** The label of the arrow. */
   back: string;
-  /** Beside the title, once it is known. */
+  /** Next to the title, once it is known. */
   state: ReactNode;
   children: ReactNode;
 }
 
-/** The title of one row's page: an arrow back to its list, its name, its state. */
+/** The title of one row's page: an arrow back to its list, its name and its state. */
 export function DetailTitle({ href, back, state, children }: DetailTitleProps) {
   return (
     <span className="flex flex-wrap items-center gap-3">

@@ -1,4 +1,4 @@
-/** How quantities are written. */
+/** Formats quantities. */
 import { t } from '../texts/index.ts';
 
 const counts = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
@@ -12,13 +12,13 @@ export function milliseconds(ms: number): string {
 
 const BYTE_UNITS = ['B', 'kB', 'MB', 'GB', 'TB'] as const;
 
-/** Powers of 1000, as limits are written. */
+/** In powers of 1000, as limits are written. */
 export function bytes(n: number): string {
   const power = Math.min(BYTE_UNITS.length - 1, n < 1 ? 0 : Math.floor(Math.log10(n) / 3));
   return `${counts.format(n / 1000 ** power)} ${BYTE_UNITS[power]}`;
 }
 
-/** An estimate, or how long ago: in seconds, minutes or hours, never two of them. */
+/** An estimate or an age: in seconds, minutes or hours, always in one unit. */
 export function about(ms: number): string {
   const seconds = Math.round(ms / 1000);
   if (seconds < 100) return `${seconds} s`;
@@ -26,7 +26,7 @@ export function about(ms: number): string {
   return minutes < 100 ? `${minutes} min` : `${Math.round(minutes / 60)} h`;
 }
 
-/** Until `iso`, coarsely; `over` when it has passed. */
+/** The time until `iso`, rounded down; `over` if it has passed. */
 export function timeLeft(iso: string | undefined, now: number): string {
   if (iso === undefined) return t.common.none;
   const minutes = Math.floor((Date.parse(iso) - now) / 60_000);
@@ -41,12 +41,12 @@ export function dateTime(iso: string | null | undefined): string {
   return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 }
 
-/** Of Unix seconds, which OpenAI's objects have. */
+/** From Unix seconds, as in OpenAI's objects. */
 export function dateTimeOf(seconds: number | null | undefined): string {
   return dateTime(seconds == null ? null : new Date(seconds * 1000).toISOString());
 }
 
-/** To the second, of days not long past. */
+/** To the second, for recent days. */
 export function exactTime(iso: string): string {
   const parts = { month: 'short', day: 'numeric', hour: 'numeric', minute: '2-digit', second: '2-digit' } as const;
   return new Date(iso).toLocaleString(undefined, parts);
@@ -59,12 +59,12 @@ export function gpus(list: readonly { class: string }[]): string {
   return [...by].map(([name, n]) => `${n} × ${name}`).join(', ') || t.nodes.noGpu;
 }
 
-/** A duration of the API in a field that shows seconds; empty where there is none. */
+/** A duration of the API for a field that shows seconds; empty: there is none. */
 export function inSeconds(ms: number | null | undefined): string {
   return ms === null || ms === undefined ? '' : String(ms / 1000);
 }
 
-/** Back to milliseconds. */
+/** Converts back to milliseconds. */
 export function secondsFrom(seconds: number | null): number | null {
   return seconds === null ? null : Math.round(seconds * 1000);
 }

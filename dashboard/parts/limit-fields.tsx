@@ -23,7 +23,7 @@ export function LimitFields({ of, hint = texts.limitsHint }: { of: WithLimits | 
   );
 }
 
-/** Which models and nodes may be used. Empty fields narrow nothing. */
+/** The allowed models and nodes. Empty fields restrict nothing. */
 export function NarrowingFields({ of }: NarrowingProps) {
   return (
     <Fields legend={texts.title}>
@@ -76,13 +76,16 @@ function ListField({ name, label, hint, of }: ListFieldProps) {
   );
 }
 
-/** An empty field means everything, and this box, which only a key or project that may use nothing has, means nothing. */
+/**
+ * An empty field allows everything. This box stands for an empty list, which allows nothing; only a key or project with
+ * an empty list has the box.
+ */
 function Nothing({ name, label, of }: Omit<ListFieldProps, 'hint'>) {
   if (of?.length !== 0) return null;
   return <Checkbox name={`${name}_nothing`} label={texts.nothing(label)} defaultChecked />;
 }
 
-/** How its requests are served: only operators see these. */
+/** How its requests are served; only operators see these fields. */
 export function ServingFields({ of }: NarrowingProps) {
   const { aliases, fallbacks } = of?.routing ?? {};
   return (

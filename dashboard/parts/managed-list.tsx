@@ -13,7 +13,7 @@ import { ResourceList, type RowAction, RowMenu } from './resource-list.tsx';
 interface Managed {
   id: string;
   name: string;
-  /** Null: it works. */
+  /** Null: enabled. */
   disabled_at: string | null;
 }
 
@@ -28,20 +28,20 @@ interface ManagedListProps<T extends Managed> {
     columns: { state: string };
   };
   of: Resources<T>;
-  /** But for the last two, which are the state and what may be done. */
+  /** All columns but the last two, which are the state and the actions. */
   columns: readonly Column<T>[];
-  /** The words of a row that are searched. */
+  /** The text of a row that is searched. */
   words: (row: T) => string;
   setDisabled: (row: T, disabled: boolean) => Promise<unknown>;
-  /** A form for one, or for a new one. */
+  /** A form for a row; undefined: for a new one. */
   dialog: (row: T | undefined, saved: () => unknown, close: () => void) => ReactNode;
-  /** What may be done beside editing and disabling. Keep it while it is the same. */
+  /** Actions in addition to editing and disabling. Keep the function the same if it does not change. */
   more: (row: T) => { before?: RowAction | false; after?: RowAction | false };
 }
 
 type Asked<T> = { kind: 'create' } | { kind: 'edit' | 'disable'; row: T };
 
-/** A page of what operators make, edit, disable and enable: users, projects. */
+/** A page of things that operators make, edit, disable and enable: users, projects. */
 export function ManagedList<T extends Managed>(props: ManagedListProps<T>) {
   const { title, texts, of, words, setDisabled, dialog, more } = props;
   const [asked, setAsked] = useState<Asked<T>>();

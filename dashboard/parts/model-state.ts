@@ -10,7 +10,10 @@ export interface ModelState {
 
 const texts = t.modelStates;
 
-/** In a word or two what becomes of a question to it now. `load` undefined: its engines say nothing, which they do while they are idle. */
+/**
+ * In a word or two, what a request to the model would meet now. `load` undefined: its engines report none, because they
+ * are idle.
+ */
 export function modelState(model: CatalogueModel | undefined, load: ModelLoad | undefined): ModelState {
   if (model === undefined) return { kind: 'bad', text: texts.notServed };
   if (model.serving > 0) {

@@ -1,11 +1,11 @@
-/** What keys and projects may use: from a form's fields to the gateway's body. */
+/** Restrictions of keys and projects: from the fields of a form to the gateway's body. */
 import type { Project } from '../api/resources.ts';
 import { t } from '../texts/index.ts';
 import type { FilledFields } from '../ui/filled.ts';
 
 const texts = t.narrowing;
 
-/** What a key and a project have in common; absent while one is made. */
+/** The common members of a key and a project; absent while one is created. */
 export type Restricted = Pick<
   Project,
   'limits' | 'models' | 'trusted_providers' | 'regions' | 'tiers' | 'no_track' | 'resume' | 'routing'
@@ -22,7 +22,7 @@ export const LIMIT_FIELDS = [
 export const TIERS = ['stable', 'volatile'] as const;
 export const NO_TIER = 'none';
 
-/** With the limits of models that `before` has: no field shows them. */
+/** Keeps the limits per model of `before`: no field shows them. */
 export function limitsFrom(filled: FilledFields, before: WithLimits | undefined) {
   const set = LIMIT_FIELDS.flatMap((name) => {
     const value = filled.number(name);
@@ -46,7 +46,7 @@ function tiersFrom(chosen: string) {
   return chosen === '' ? null : TIERS.filter((tier) => chosen.split(' ').includes(tier));
 }
 
-/** In a few words, for a table. */
+/** A summary for a table. */
 export function limitWords(limits: Restricted['limits']): string {
   const words = LIMIT_FIELDS.flatMap((name) => {
     const value = limits?.[name];

@@ -5,13 +5,13 @@ import type { FilledFields } from '../ui/filled.ts';
 
 interface PolicySelectProps {
   name: string;
-  /** Null: none is set here. */
+  /** Null: not set here. */
   defaultValue: string | null;
-  /** What holds where none is set. */
+  /** The policy that applies if none is set. */
   none: string;
 }
 
-/** How nodes are chosen. A policy that an operator added stays when it is set. */
+/** Chooses the routing policy. If the current one is an operator's addition, it stays selectable. */
 export function PolicySelect({ name, defaultValue, none }: PolicySelectProps) {
   const known: readonly string[] = SHIPPED_POLICIES;
   const own = defaultValue !== null && !known.includes(defaultValue) ? [defaultValue] : [];
@@ -31,13 +31,13 @@ export function PolicySelect({ name, defaultValue, none }: PolicySelectProps) {
   );
 }
 
-/** Null: none is set. */
+/** Null: not set. */
 export function policyFrom(filled: FilledFields): ShippedPolicy | null {
   const name = filled.text('policy');
   return isPolicy(name) ? name : null;
 }
 
-/** The contract knows only shipped policies. A policy that an operator added passes too: the gateway refuses names it does not know. */
+/** The contract has only shipped policies. An operator's addition passes too: the gateway refuses unknown names. */
 function isPolicy(name: string): name is ShippedPolicy {
   return name !== '';
 }

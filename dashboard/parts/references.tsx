@@ -5,7 +5,7 @@ import { gateway } from '../api/client.ts';
 import { t } from '../texts/index.ts';
 import { Field, Select } from '../ui/field.tsx';
 
-/** A list to choose from is no longer than this; the gateway gives a hundred at a time. */
+/** Maximum length of a list to choose from; the gateway returns a hundred rows at a time. */
 const OPTIONS_MAX = 1_000;
 const PAGE_ROWS = 100;
 
@@ -20,7 +20,7 @@ interface Page {
 }
 type Load = (query: { limit: number; after?: string }) => Promise<{ data?: Page | undefined }>;
 
-/** The working ones, by name. */
+/** The enabled rows, by name. */
 async function readOptions(load: Load): Promise<Option[]> {
   const options: Option[] = [];
   let after: string | undefined;
@@ -39,12 +39,12 @@ const LOADS = {
 } as const;
 export type Referenced = keyof typeof LOADS;
 
-/** What there is to choose from; undefined while it loads. `enabled`: whether the reader may see the list. */
+/** The options; undefined while they load. `enabled`: the user may see the list. */
 export function useOptions(of: Referenced, enabled = true): readonly Option[] | undefined {
   return useQuery({ queryKey: ['options', of], queryFn: () => readOptions(LOADS[of]), enabled }).data;
 }
 
-/** Names by id; where a name is not known, the id. */
+/** Names by id; for an unknown id, the id. */
 export function useNames(of: Referenced, enabled = true): (id: string | null) => string {
   const options = useOptions(of, enabled);
   return useCallback(
@@ -61,18 +61,18 @@ interface ReferenceProps {
   /** Id. */
   defaultValue?: string | null;
   required?: boolean;
-  /** Of the choice of none. */
+  /** Label of the option for no choice. */
   none?: string;
 }
 
 export function Reference({ of, name, label, hint, defaultValue, required = false, none }: ReferenceProps) {
   const options = useOptions(of);
-  // It is gone, or the options are not here yet: a form that is saved meanwhile must say the same.
+  // It was removed, or the options have not loaded yet: saving the form meanwhile must keep the value.
   const isMissing = defaultValue != null && options?.some(({ id }) => id === defaultValue) !== true;
   return (
     <Field label={label} {...(hint !== undefined && { hint })}>
       {(id) => (
-        // The browser keeps a default only for options that are there: it is drawn anew when they come.
+        // A browser keeps a default only for existing options, so the field is rebuilt when they arrive.
         <Select key={String(options?.length)} id={id} name={name} defaultValue={defaultValue ?? ''} required={required}>
           <option value="">{none ?? (required ? t.form.choose : t.form.noChoice)}</option>
           {isMissing && <option value={defaultValue}>{defaultValue}</option>}

@@ -8,21 +8,21 @@ import { MoreHorizontal } from '../ui/icons.ts';
 import { Menu, MenuItem } from '../ui/menu.tsx';
 import { type Column, DataTable, More } from '../ui/table.tsx';
 
-/** From so many rows on there is a field that finds some. */
+/** Lists with at least this many rows have a search field. */
 const FIND_FROM = 8;
 
 interface ResourceListProps<T> {
   label: string;
   of: Resources<T>;
   columns: readonly Column<T>[];
-  /** What stands there while there are none. */
+  /** The text of an empty list. */
   none: string;
-  /** The words of a row that are searched. */
+  /** The text of a row that is searched. */
   words: (row: T) => string;
   rowId: (row: T) => string;
 }
 
-/** Resources as a table: found by words, and loaded a page at a time. */
+/** Resources as a table, with a search, and loaded a page at a time. */
 export function ResourceList<T extends object>({ label, of, columns, none, words, rowId }: ResourceListProps<T>) {
   const [query, setQuery] = useState('');
   const all = of.data;
@@ -67,7 +67,7 @@ export interface RowAction {
   danger?: boolean;
 }
 
-/** What may be done with one row, behind a button with three dots. */
+/** Actions on one row, behind a button with three dots. */
 export function RowMenu({ name, actions }: { name: string; actions: readonly (RowAction | false)[] }): ReactNode {
   const some = actions.filter((one) => one !== false);
   if (some.length === 0) return null;

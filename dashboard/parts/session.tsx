@@ -1,4 +1,4 @@
-/** Who is logged in, and the registry as it changes: what every page may need. */
+/** The logged-in user and the live registry, for every page. */
 import { createContext, type ReactNode, useContext, useEffect, useState } from 'react';
 import { type Live, NOT_YET, watchNodes } from '../api/live.ts';
 import type { Me } from '../api/schemas.ts';
@@ -16,7 +16,7 @@ export function SessionProvider({ me, children }: { me: Me; children: ReactNode 
   );
 }
 
-/** @throws Error outside of a session */
+/** @throws Error outside a session */
 export function useMe(): Me {
   const me = useContext(MeContext);
   if (me === undefined) throw new Error('nobody is logged in');

@@ -1,6 +1,6 @@
 /**
- * The words of a line, as a shell splits it: white space separates, quotes and backslashes keep it (POSIX XCU §2.2). Nothing is
- * expanded. Undefined: a quote is not closed.
+ * Splits a line into words as a shell does: white space separates, quotes and backslashes keep it (POSIX XCU §2.2).
+ * Nothing is expanded. Undefined: a quote is not closed.
  */
 export function wordsOf(line: string): string[] | undefined {
   const words: string[] = [];

@@ -1,9 +1,9 @@
-/** A page may put something below the navigation, as the chat does with its conversations. */
+/** Lets a page put content below the navigation, as the chat does with its conversations. */
 import { createContext, type ReactNode, useContext, useState } from 'react';
 import { createPortal } from 'react-dom';
 
 interface Slot {
-  /** Where it goes; null while there is no sidebar, as on a phone. */
+  /** The element that receives the content; null: there is no sidebar, as on a phone. */
   place: HTMLElement | null;
   setPlace: (place: HTMLElement | null) => void;
 }
@@ -15,13 +15,13 @@ export function SidebarSlotProvider({ children }: { children: ReactNode }) {
   return <SlotContext value={{ place, setPlace }}>{children}</SlotContext>;
 }
 
-/** Drawn by the shell. */
+/** Rendered by the shell. */
 export function SidebarSlot() {
   const { setPlace } = useContext(SlotContext);
   return <div ref={setPlace} className="flex min-h-0 flex-1 flex-col" />;
 }
 
-/** Drawn by the page. */
+/** Rendered by the page. */
 export function InSidebar({ children }: { children: ReactNode }) {
   const { place } = useContext(SlotContext);
   return place === null ? null : createPortal(children, place);

@@ -1,11 +1,11 @@
-/** Models that no node serves and a factory of jobs starts, for the catalogue and the chat. */
+/** Models that no node serves and that an autoscaler starts, for the catalog and the chat. */
 import { useQuery } from '@tanstack/react-query';
 import * as z from 'zod/mini';
 import { askGateway } from '../api/client.ts';
 import { t } from '../texts/index.ts';
 import { about } from './format.ts';
 
-/** While one is being started, and while none is. */
+/** Refetch intervals while a model is starting, and while none is. */
 const SOON_MS = 3_000;
 const LATER_MS = 15_000;
 
@@ -31,7 +31,7 @@ export interface StartableView {
 
 interface AllModels {
   startable: readonly StartableView[];
-  /** Of models that nodes load, milliseconds, by how long earlier starts took. */
+  /** Milliseconds until a loading model is ready, estimated from earlier starts. */
   readyIn: ReadonlyMap<string, number>;
 }
 
@@ -56,7 +56,7 @@ export function useAllModels(someAreLoading: boolean): AllModels {
   return data ?? NONE;
 }
 
-/** Without a word on who may start it, it is one that a node loads, and no factory. */
+/** A model without `may_start` is loading on a node and is not started by an autoscaler. */
 function startableOf({
   id,
   state,

@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'react';
 
-/** The time, again every minute: for what says how long something still takes. */
+/** The time, updated every minute, for texts that show a remaining time. */
 export function useMinute(): number {
   const [now, setNow] = useState(() => Date.now());
   useEffect(() => {

@@ -19,7 +19,7 @@ type Change = ChangeEvent<HTMLInputElement | HTMLSelectElement | HTMLTextAreaEle
 
 const SLURM_NAMES = ['partition', 'account', 'qos', 'constraint', 'time', 'memory'] as const;
 
-/** A job script for a cluster, a model and an engine. It changes while you type. */
+/** A job script for a cluster, a model and an engine. It changes as the user types. */
 export function Wizard({ gateway }: { gateway: string }) {
   const [job, setJob] = useState<JobRequest>({
     gateway,

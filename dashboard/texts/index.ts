@@ -1,4 +1,4 @@
-/** The texts of the language that is shown. There is one so far: another is loaded here, before the first page is drawn. */
+/** The texts of the current language. There is only one yet: load another here, before the first page is rendered. */
 import { en, type Texts } from './en/index.ts';
 
 export const t: Texts = en;

@@ -35,14 +35,14 @@ export function Button({ kind, size, className, type = 'button', ...rest }: Comp
 }
 
 interface IconButtonProps extends ComponentProps<'button'> {
-  /** What it does: read aloud, and shown as a tip. */
+  /** The action: read aloud, and shown as a tooltip. */
   label: string;
-  /** The picture. */
+  /** The icon. */
   children?: ReactNode;
   pressed?: boolean;
 }
 
-/** A button with a picture alone. */
+/** A button with only an icon. */
 export function IconButton({ label, pressed, className, type = 'button', children, ...rest }: IconButtonProps) {
   return (
     <Tip text={label}>

@@ -3,16 +3,18 @@ import { t } from '../texts/index.ts';
 import { Button, IconButton } from './button.tsx';
 import { Check, Copy as CopyIcon } from './icons.ts';
 
-/** How long “Copied” stays. */
+/** How long “Copied” is shown. */
 const SAID_MS = 1500;
 
-/** Without TLS browsers give pages no clipboard, but on this very machine: then there is no button that does nothing. */
+/**
+ * Browsers offer a clipboard only on TLS and on localhost. Without it there is no button, because it would do nothing.
+ */
 export const canCopy = (): boolean => navigator.clipboard !== undefined;
 
 interface CopyProps {
   text: string | (() => string);
   label?: string;
-  /** A picture alone. */
+  /** Only an icon. */
   icon?: boolean;
 }
 
@@ -41,7 +43,7 @@ export function Copy({ text, label = t.common.copy, icon = false }: CopyProps) {
   );
 }
 
-/** A secret that is shown this once. */
+/** A secret that is shown only this once. */
 export function Secret({ title, secret, close }: { title: string; secret: string; close: () => void }) {
   return (
     <section className="flex flex-col gap-3 rounded-lg border border-accent bg-accent-soft p-4" aria-label={title}>

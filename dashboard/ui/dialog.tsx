@@ -15,10 +15,10 @@ const POPUP =
 interface DialogProps {
   title: string;
   close: () => void;
-  /** How wide it may become. */
+  /** Maximum width. */
   size?: 'small' | 'medium' | 'large';
   children: ReactNode;
-  /** Below what scrolls. */
+  /** Below the scrolling part. */
   footer?: ReactNode;
 }
 
@@ -26,7 +26,10 @@ const WIDTHS = { small: 'max-w-md', medium: 'max-w-xl', large: 'max-w-4xl' };
 
 const FIELDS = 'input:not([type=hidden], [type=file]), textarea, select';
 
-/** Open while it is drawn. Its first field has the focus. It keeps the focus, Escape closes it, and the focus goes back to where it was. */
+/**
+ * Open while it is rendered. Its first field gets the focus. It traps the focus, Escape closes it, and the focus then
+ * returns to its previous element.
+ */
 export function Dialog({ title, close, size = 'medium', children, footer }: DialogProps) {
   const content = useRef<HTMLDivElement>(null);
   return (
@@ -57,17 +60,17 @@ export function Dialog({ title, close, size = 'medium', children, footer }: Dial
 
 interface ConfirmProps {
   title: string;
-  /** What follows from a yes. */
+  /** The consequences of confirming. */
   children: ReactNode;
   /** The verb, as in “Revoke”. */
   action: string;
-  /** Closes the question where it succeeds; what it throws is shown in it. */
+  /** If it succeeds, the dialog closes; an error is shown in it. */
   act: () => Promise<unknown>;
   close: () => void;
   kind?: 'primary' | 'danger';
 }
 
-/** A question before something that cannot be taken back. */
+/** Asks before an action that cannot be undone. */
 export function Confirm({ title, children, action, act, close, kind = 'danger' }: ConfirmProps) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();

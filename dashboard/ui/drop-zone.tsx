@@ -2,7 +2,7 @@ import clsx from 'clsx';
 import { type DragEvent, type ReactNode, useState } from 'react';
 
 interface DropZoneProps {
-  /** What is said while files are held over it. */
+  /** The text that is shown while files are dragged over it. */
   label: string;
   add: (files: File[]) => void;
   className?: string;
@@ -11,7 +11,7 @@ interface DropZoneProps {
 
 const hasFiles = (event: DragEvent) => event.dataTransfer.types.includes('Files');
 
-/** Takes files that are dropped on it. A button in it must do the same for the keyboard. */
+/** Accepts dropped files. A button in it must offer the same to the keyboard. */
 export function DropZone({ label, add, className, children }: DropZoneProps) {
   const [over, setOver] = useState(false);
   return (

@@ -5,14 +5,14 @@ import { t } from '../texts/index.ts';
 import { Button } from './button.tsx';
 import { CircleAlert, LoaderCircle } from './icons.ts';
 
-/** Of TanStack Query: as much of a query as is shown. */
+/** The used part of a TanStack Query result. */
 interface Query<T> {
   data: T | undefined;
   error: Error | null;
   refetch: () => unknown;
 }
 
-/** A loaded thing, or why it is not here. What is here stays shown while it is asked for again. */
+/** Renders a loaded value, or the reason that it is missing. A loaded value stays visible while it is refetched. */
 export function Show<T>({ of, children }: { of: Query<T>; children: (value: T) => ReactNode }) {
   if (of.data !== undefined) return <>{children(of.data)}</>;
   if (of.error) return <Failure error={of.error} retry={() => void of.refetch()} />;
@@ -28,7 +28,7 @@ export function Loading() {
   );
 }
 
-/** In words of people, whatever was thrown. */
+/** A readable message for any thrown value. */
 export function messageOf(error: unknown): string {
   if (error instanceof Problem) return error.message;
   return error instanceof Error && error.name !== '$ZodError' ? error.message : t.errors.unreadable;
@@ -48,7 +48,7 @@ export function Failure({ error, retry }: { error: unknown; retry?: (() => void)
   );
 }
 
-/** Where a list will be. Says what would be there, and how it comes. */
+/** In place of an empty list. It says what the list would contain, and how to fill it. */
 export function Empty({ children }: { children: ReactNode }) {
   return (
     <p className="rounded-lg border border-line border-dashed px-6 py-10 text-center text-muted text-pretty">
@@ -65,7 +65,7 @@ const TAGS = {
   accent: 'bg-accent-soft text-accent',
 } as const;
 
-/** A state in a word or two; the colour only repeats it. */
+/** A state in a word or two; the color only repeats it. */
 export function Tag({ kind, children }: { kind: keyof typeof TAGS; children: ReactNode }) {
   return (
     <span className={clsx('inline-flex items-center rounded-full px-2.5 py-0.5 font-medium text-xs', TAGS[kind])}>

@@ -4,7 +4,7 @@ import { type ComponentProps, type ReactNode, useId } from 'react';
 interface FieldProps {
   label: string;
   hint?: ReactNode;
-  /** Why what stands there is refused. */
+  /** Why the value is refused. */
   error?: string | undefined;
   className?: string;
   children: (id: string) => ReactNode;
@@ -26,7 +26,7 @@ export function Field({ label, hint, error, className, children }: FieldProps) {
 
 const BOX =
   'w-full min-w-0 rounded-md border border-line-strong bg-surface text-ink placeholder:text-muted disabled:opacity-60';
-/** Selects count as read-only, too: the class is for fields of text alone. */
+/** The `read-only` selector also matches selects, so this class is only for text fields. */
 const READ_ONLY = 'read-only:bg-sunken';
 
 export function Input({ className, ...rest }: ComponentProps<'input'>) {
@@ -37,7 +37,7 @@ export function Textarea({ className, ...rest }: ComponentProps<'textarea'>) {
   return <textarea className={clsx(BOX, READ_ONLY, 'px-3 py-2', className)} {...rest} />;
 }
 
-/** The browser's own list: it is the best one on a phone. */
+/** The browser's own list: it works best on a phone. */
 export function Select({ className, children, ...rest }: ComponentProps<'select'>) {
   return (
     <select className={clsx(BOX, 'h-9 px-2.5', className)} {...rest}>

@@ -1,19 +1,19 @@
 import { t } from '../texts/index.ts';
 
-/** What was typed into a form, by the names of its fields. */
+/** The values of a form, by the names of its fields. */
 export class FilledFields {
   readonly #form: FormData;
   readonly #loaded: FormData;
 
-  /** @param loaded the form as it was shown; by default an empty one */
+  /** @param loaded the form as it was first shown; by default an empty one */
   constructor(form: FormData, loaded = new FormData()) {
     this.#form = form;
     this.#loaded = loaded;
   }
 
   /**
-   * The members of a body whose fields the person changed. The others are left out: a form cannot show every stored value, and another
-   * window may have changed what this one has not.
+   * The members of a body whose fields the user changed. The others are left out: a form cannot show every stored
+   * value, and another window may have changed a field that this one has not.
    */
   changes<Body extends object>(bodyOf: (filled: FilledFields) => Body): Partial<Body> {
     const before = new Map(Object.entries(bodyOf(new FilledFields(this.#loaded))));
@@ -23,8 +23,8 @@ export class FilledFields {
   }
 
   /**
-   * The same, put upon what is stored now: of a table only the entries that the person changed, of a list of words those that were added
-   * and taken out. `stored` is asked if anything changed.
+   * The same, merged into the currently stored value: in a table only the entries that the user changed, in a list of
+   * words those that were added and removed. `stored` is called if anything changed.
    */
   async changesOver<Body extends object>(
     bodyOf: (filled: FilledFields) => Body,
@@ -65,12 +65,15 @@ export class FilledFields {
     return of.filter((one) => chosen.includes(one));
   }
 
-  /** Words between commas or line ends; null: the field is empty, and so everything is allowed. Empty: its box for nothing is checked. */
+  /**
+   * Words, separated by commas or line ends; null: the field is empty, and everything is allowed. An empty list: the
+   * box for nothing is checked.
+   */
   allowed(name: string): string[] | null {
     return this.checked(`${name}_nothing`) ? [] : this.list(name);
   }
 
-  /** Words between commas or line ends; null: the field is empty. */
+  /** Words, separated by commas or line ends; null: the field is empty. */
   list(name: string): string[] | null {
     const words = this.text(name)
       .split(/[,\n]/)
@@ -79,7 +82,10 @@ export class FilledFields {
     return words.length === 0 ? null : words;
   }
 
-  /** Lines of the form `name = value`, in which the name may hold `=`, as an LDAP name does; null: the field is empty. @throws Error for a line of another form */
+  /**
+   * Lines of the form `name = value`; the name may contain `=`, as an LDAP name does. Null: the field is empty. @throws
+   * Error for a line of another form
+   */
   pairs(name: string): [string, string][] | null {
     const lines = this.text(name)
       .split('\n')
@@ -102,7 +108,7 @@ const isTable = (value: unknown): value is Readonly<Record<string, unknown>> =>
 const isWords = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((one) => typeof one === 'string');
 
-/** `stored` with what the person made of `before`. */
+/** Applies the user's change from `before` to `after` to `stored`. */
 function over(before: unknown, after: unknown, stored: unknown): unknown {
   if (isSame(before, stored)) return after;
   if (isWords(before) && isWords(after) && isWords(stored)) {
@@ -117,11 +123,11 @@ function over(before: unknown, after: unknown, stored: unknown): unknown {
     if (name in is) entries.set(name, over(was[name], is[name], stored[name]));
     else entries.delete(name);
   }
-  // The form's word for an empty table: some are null.
+  // Keep the form's own value for an empty table: some forms use null.
   return entries.size === 0 && !isTable(after) ? after : Object.fromEntries(entries);
 }
 
-/** Whether there is anything to write. */
+/** True if there is anything to write. */
 export function hasMembers(body: object): boolean {
   return Object.keys(body).length > 0;
 }

@@ -6,18 +6,18 @@ import { Form } from './form.tsx';
 
 interface FormDialogProps {
   title: string;
-  /** On its button; absent: “Save”. */
+  /** The label of its button; absent: “Save”. */
   action?: string;
-  /** What it throws is shown in the form, and what was typed stays. */
+  /** An error is shown in the form, and the typed values stay. */
   submit: (filled: FilledFields) => Promise<unknown>;
-  /** Called after it: what shows the thing asks for it again. */
+  /** Called after `submit`, to refetch the changed thing. */
   saved?: () => unknown;
   close: () => void;
   size?: 'small' | 'medium' | 'large';
   children: ReactNode;
 }
 
-/** A form over the page. It closes when all is through. */
+/** A form in a dialog. It closes after `submit` and `saved`. */
 export function FormDialog({ title, action = t.common.save, submit, saved, close, size, children }: FormDialogProps) {
   const submitAll = async (filled: FilledFields) => {
     await submit(filled);

@@ -6,19 +6,19 @@ import { Failure } from './feedback.tsx';
 import { FilledFields } from './filled.ts';
 
 interface FormProps {
-  /** What it does: on the button. */
+  /** The label of its button. */
   action: string;
-  /** What it throws is shown in the form, and what was typed stays. */
+  /** An error is shown in the form, and the typed values stay. */
   submit: (filled: FilledFields) => Promise<unknown>;
   /** Absent: there is nothing to close. */
   close?: (() => void) | undefined;
   children: ReactNode;
 }
 
-/** The buttons stay in sight while a long form scrolls in its dialogue. */
+/** The buttons stay visible while a long form scrolls in its dialog. */
 const IN_DIALOG = 'sticky -bottom-5 z-10 -mx-5 -mb-5 border-line border-t bg-raised px-5 py-3';
 
-/** Fields in two columns, then its error, then its buttons. It closes when `submit` is through. */
+/** Fields in two columns, then the error, then the buttons. It closes after `submit`. */
 export function Form({ action, submit, close, children }: FormProps) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
@@ -31,7 +31,7 @@ export function Form({ action, submit, close, children }: FormProps) {
     setError(undefined);
     try {
       await submit(filled);
-      // What it shows is stored now: it is no change of what the person does next.
+      // The shown values are now stored, so they do not count as changes of the next submit.
       loaded.current = form;
       close?.();
     } catch (cause) {
@@ -64,7 +64,7 @@ export function Form({ action, submit, close, children }: FormProps) {
   );
 }
 
-/** Both columns of a form. */
+/** Spans both columns of a form. */
 export const WIDE = 'sm:col-span-2';
 
 interface CheckboxProps {
@@ -93,7 +93,7 @@ export function Checkbox({ name, label, hint, value, defaultChecked = false }: C
   );
 }
 
-/** Fields that belong together. */
+/** A group of fields. */
 export function Fields({ legend, hint, children }: { legend: string; hint?: string; children: ReactNode }) {
   return (
     <fieldset className={WIDE}>
@@ -106,7 +106,7 @@ export function Fields({ legend, hint, children }: { legend: string; hint?: stri
   );
 }
 
-/** Fields that most people leave alone, behind a click. They are sent whether they are shown or not. */
+/** Fields that most users do not change, collapsed. They are sent even if they are hidden. */
 export function MoreFields({ title, children }: { title: string; children: ReactNode }) {
   return (
     <details className={`border-line border-t pt-4 ${WIDE}`}>

@@ -19,7 +19,7 @@ export function Menu({
   return (
     <Base.Root>
       <Base.Trigger render={trigger} />
-      {/* At the end of the document it is in no landmark; it is one of its own. */}
+      {/* At the end of the document it is outside all landmarks, so it is a landmark itself. */}
       <Base.Portal render={<section aria-label={t.shell.menu} />}>
         <Base.Positioner sideOffset={6} align="start" side={side ?? 'bottom'} className="z-40">
           <Base.Popup className="appear min-w-44 max-w-80 rounded-md border border-line bg-raised p-1 shadow-raised outline-none">

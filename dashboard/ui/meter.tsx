@@ -1,7 +1,7 @@
 import { Meter as Base } from '@base-ui/react/meter';
 import clsx from 'clsx';
 
-/** From here on it is coloured as a warning, and as an error. */
+/** Shares from which it has the color of a warning and of an error. */
 const WARN = 0.75;
 const FULL = 0.95;
 
@@ -9,14 +9,14 @@ interface MeterProps {
   label: string;
   value: number;
   max: number;
-  /** What is shown and read aloud instead of the number. */
+  /** Shown and read aloud instead of the number. */
   text: string;
   note?: string;
-  /** Full is good: nothing warns. */
+  /** A full meter is good, so it never warns. */
   plain?: boolean;
 }
 
-/** How much of something that has an end is used. */
+/** The used share of a limited quantity. */
 export function Meter({ label, value, max, text, note, plain = false }: MeterProps) {
   const part = max === 0 ? 1 : value / max;
   return (

@@ -5,12 +5,12 @@ interface PageProps {
   title: ReactNode;
   /** One sentence below the title. */
   about?: ReactNode;
-  /** Buttons beside the title. */
+  /** Buttons next to the title. */
   actions?: ReactNode;
   children: ReactNode;
 }
 
-/** What every page but the chat stands in. */
+/** The frame of every page but the chat. */
 export function Page({ title, about, actions, children }: PageProps) {
   return (
     <div className="mx-auto flex w-full max-w-6xl flex-col gap-6 px-4 py-6 sm:px-8 sm:py-8">
@@ -42,7 +42,7 @@ export function Card({ className, children }: { className?: string; children: Re
   return <div className={clsx('rounded-lg border border-line bg-surface p-5', className)}>{children}</div>;
 }
 
-/** Names and what they are, as two columns. */
+/** Names and values, as two columns. */
 export function Facts({ children }: { children: ReactNode }) {
   return (
     <dl className="grid grid-cols-[auto_minmax(0,1fr)] gap-x-6 gap-y-2 [&_dd]:[overflow-wrap:anywhere] [&_dt]:text-muted">
@@ -53,7 +53,7 @@ export function Facts({ children }: { children: ReactNode }) {
 
 export function Code({ children, label }: { children: string; label: string }) {
   return (
-    // What scrolls is reached by keyboard.
+    // Makes the scrolling region reachable by keyboard.
     <section aria-label={label} tabIndex={0} className="overflow-x-auto rounded-md border border-line bg-sunken">
       <pre className="w-max min-w-full p-4 font-mono text-sm leading-relaxed">{children}</pre>
     </section>

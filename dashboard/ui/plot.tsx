@@ -13,21 +13,21 @@ export interface Line {
 
 const COLOURS = ['text-plot-1', 'text-plot-2', 'text-plot-3', 'text-plot-4'] as const;
 
-/** Steps of an axis: half a node, or half a token, is nothing. */
+/** Steps of an axis: whole numbers only, because half a node or half a token does not exist. */
 const WHOLE = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power)).flat();
 
 interface PlotProps {
   title: string;
-  /** Of what the lines go over. Screen readers say it; the table beside the plot says the same. */
+  /** A summary of the data for screen readers; the table next to the plot has the same data. */
   about: string;
-  /** Seconds since 1970, of each value. */
+  /** The time of each value, in seconds since 1970. */
   times: readonly number[];
   lines: readonly Line[];
-  /** The part of time that is shown, of what there is. */
+  /** Maps the data's time range to the shown range. */
   range?: (from: number, to: number) => [number, number];
-  /** Of the vertical axis; absent: as high as the values. */
+  /** Upper end of the vertical axis; absent: the largest value. */
   max?: number;
-  /** A value holds until the next one; else lines go straight from one to the next. */
+  /** True: a value holds until the next one. False: straight lines connect the values. */
   stepped?: boolean;
   /** Pixels. */
   height?: number;
@@ -37,7 +37,7 @@ function atLeastAnHour(from: number, to: number): [number, number] {
   return from < to ? [from, to] : [to - 3600, to];
 }
 
-/** Lines over time. Drawn anew when `times` or `lines` are others: keep them while they are the same. */
+/** Lines over time. The plot is rebuilt if `times` or `lines` are new objects, so keep them if they do not change. */
 export function Plot({ title, about, times, lines, range, max: highest, stepped = false, height = 240 }: PlotProps) {
   const ref = useRef<HTMLDivElement>(null);
   const figure = useRef<HTMLElement>(null);
@@ -48,7 +48,7 @@ export function Plot({ title, about, times, lines, range, max: highest, stepped 
     const div = ref.current;
     const keys = [...(figure.current?.querySelectorAll('[data-colour]') ?? [])];
     if (div === null) return;
-    // A canvas knows no tokens: the colours are those that the browser made of them.
+    // A canvas cannot use CSS variables, so the colors are read from the computed style.
     const colourOf = (element: Element) => getComputedStyle(element).color;
     const { color: ink, borderTopColor } = getComputedStyle(div);
     const grid = { stroke: borderTopColor, width: 1 };
@@ -61,7 +61,7 @@ export function Plot({ title, about, times, lines, range, max: highest, stepped 
         legend: { show: false },
         cursor: { show: false },
         scales: {
-          // Of a single value uPlot itself makes years.
+          // For a single value uPlot would show years.
           x: { range: () => (range ?? atLeastAnHour)(times[0] ?? 0, times.at(-1) ?? 0) },
           y: { range: (_plot, _min, max) => [0, highest ?? Math.max(1, max * 1.1)] },
         },

@@ -16,24 +16,24 @@ import { ArrowDown, ArrowUp, ChevronsUpDown } from './icons.ts';
 export interface Column<Row> {
   id: string;
   header: string;
-  /** What it is sorted by. Without it the column is not sorted. */
+  /** The sort key. Absent: the column cannot be sorted. */
   value?: (row: Row) => string | number;
   cell: (row: Row) => ReactNode;
-  /** Right-aligned, with figures of one width. */
+  /** Right-aligned, with figures of equal width. */
   numeric?: boolean;
   /** On one line, as dates are. */
   nowrap?: boolean;
 }
 
 interface DataTableProps<Row> {
-  /** Of the region that scrolls sideways, read aloud. */
+  /** Label of the scrolling region, read aloud. */
   label: string;
-  /** Keep it while it is the same: it is sorted anew when it is another one. */
+  /** Keep the object if it does not change: a new one is sorted again. */
   rows: readonly Row[];
-  /** At module scope, or memoised. The first one names the row. */
+  /** At module scope, or memoized. The first column names the row. */
   columns: readonly Column<Row>[];
   rowId: (row: Row) => string;
-  /** How many rows are drawn until more are asked for. */
+  /** Rows that are shown until the user asks for more. */
   pageSize?: number;
 }
 
@@ -43,10 +43,10 @@ const features = tableFeatures({
   sortFns: { alphanumeric: sortFn_alphanumeric, basic: sortFn_basic, text: sortFn_text },
 });
 
-/** Rows that are drawn at first; more would cost a phone a second. */
+/** Rows that are shown at first; more would cost a phone a second. */
 const PAGE_ROWS = 100;
 
-/** A table that is sorted by its heads. It scrolls sideways on its own, and is reached by keyboard. */
+/** A table with sortable columns. It scrolls sideways, and is reachable by keyboard. */
 export function DataTable<Row extends object>({
   label,
   rows,
@@ -158,7 +158,7 @@ export function Nowrap({ children }: { children: ReactNode }) {
   return <span className="whitespace-nowrap">{children}</span>;
 }
 
-/** Below a list that is longer. */
+/** The button below a list that has more rows. */
 export function More({ onClick }: { onClick: () => void }) {
   return (
     <p className="flex justify-center">

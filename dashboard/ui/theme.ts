@@ -1,4 +1,4 @@
-/** Light, dark, or as the system is: kept in this browser. */
+/** Light, dark, or the system's theme: stored in this browser. */
 import { useSyncExternalStore } from 'react';
 
 export const THEMES = ['system', 'light', 'dark'] as const;
@@ -7,7 +7,7 @@ export type Theme = (typeof THEMES)[number];
 const STORED_AS = 'otela-theme';
 const listeners = new Set<() => void>();
 
-/** A browser may forbid its storage: then the choice lasts as long as the page. */
+/** A browser may forbid storage: then the choice lasts as long as the page. */
 let chosen: Theme = read();
 
 function read(): Theme {
@@ -19,7 +19,7 @@ function read(): Theme {
   }
 }
 
-/** Before the first paint, so that no page flashes in the wrong colours. */
+/** Applied before the first paint, so that no page flashes in the wrong colors. */
 export function applyTheme(): void {
   if (chosen === 'system') delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = chosen;
@@ -30,7 +30,7 @@ export function chooseTheme(theme: Theme): void {
   try {
     localStorage.setItem(STORED_AS, theme);
   } catch {
-    // Nothing is lost but the memory of it.
+    // Only the choice is not remembered.
   }
   applyTheme();
   for (const listener of listeners) listener();

@@ -1,7 +1,10 @@
 import { Tooltip } from '@base-ui/react/tooltip';
 import type { ReactElement } from 'react';
 
-/** A few words beside what is pointed at or has the focus. They repeat its name and are never the only place of anything. */
+/**
+ * A tooltip for an element that has the pointer or the focus. It repeats the element's label and never holds the only
+ * copy of any information.
+ */
 export function Tip({ text, children }: { text: string; children: ReactElement<Record<string, unknown>> }) {
   return (
     <Tooltip.Root>

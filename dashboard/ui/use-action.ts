@@ -1,15 +1,15 @@
 import { useState } from 'react';
 
 export interface Action<T> {
-  /** Why the last one failed. */
+  /** The error of the last action. */
   error: unknown;
-  /** One is under way. */
+  /** True while an action runs. */
   busy: boolean;
-  /** Runs it; what it gives goes to `done`, what it throws is the error until the next one. */
+  /** Runs the action. Its result is passed to `done`; its error is kept until the next action. */
   act: (work: Promise<T>) => void;
 }
 
-/** Changes that are asked for by a button, and what became of them. */
+/** Runs actions of buttons, and keeps their outcome. */
 export function useAction<T>(done: (made: T) => void): Action<T> {
   const [error, setError] = useState<unknown>();
   const [running, setRunning] = useState(0);

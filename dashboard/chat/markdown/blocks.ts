@@ -1,24 +1,33 @@
-/** A text in parts that are parsed and drawn each on its own: of a growing text only the last one changes. */
+/**
+ * Splits a text into blocks that are parsed and rendered separately, so that in a growing text only the last one
+ * changes.
+ */
 import { Lexer } from 'marked';
 
-/** Longer paragraphs are drawn in pieces: models that never begin a new one would cost more with each word. */
+/**
+ * Longer paragraphs are split: otherwise each word would cost more than the last if a model never begins a new
+ * paragraph.
+ */
 const PIECE_MIN_CHARS = 600;
 
-/** One top-level block; more pieces than one are one paragraph. */
+/** One top-level block. If it has several pieces, they are one paragraph. */
 export type Block = readonly string[];
 
-/** Quotations and lists within each other, more than a person writes: each overflows a parser's stack somewhere. */
+/** Nested quotations and lists, deeper than a person writes. Deep nesting overflows a parser's stack. */
 const DEEP = /^(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))){33}/m;
-/** The same, line by line: a list in a list of a list. */
+/** Nesting by indentation: a list in a list of a list. */
 const INDENTED = /^[ \t]{100,}(?:[-*+]|\d{1,9}[.)])[ \t]/m;
 const CODE = /^ {0,3}```[^`\n]*\n[\s\S]*?(?:^ {0,3}```|$(?![\s\S]))/gm;
-/** Parsers of Markdown take the square of these: a hostile answer of 20 KB would stop the page for ten seconds, at each word that it grows by. */
+/**
+ * Markdown parsers take quadratic time in these. A hostile answer of 20 KB would block the page for ten seconds, with
+ * each word that it grows.
+ */
 const SIGNS: readonly [signs: RegExp, most: number][] = [
   [/[*_]/g, 5_000],
   [/[~`[$]/g, 1_500],
 ];
 
-/** No person wrote it, and to parse it would stop the page: it is shown as it stands. */
+/** True if parsing the text would block the page; no person wrote such a text. It is shown unparsed. */
 export function isTooIntricate(text: string): boolean {
   const written = text.replace(CODE, '');
   if (DEEP.test(written) || INDENTED.test(written)) return true;
@@ -39,7 +48,7 @@ export function blocksOf(text: string): Block[] {
   return blocks;
 }
 
-/** Cut behind sentences where nothing is open that a later word could close. */
+/** Splits after sentences, at points where no open markup could be closed by later text. */
 function piecesOf(paragraph: string): string[] {
   const pieces: string[] = [];
   let from = 0;

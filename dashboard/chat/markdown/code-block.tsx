@@ -3,10 +3,10 @@ import { t } from '../../texts/index.ts';
 import { Copy } from '../../ui/copy.tsx';
 import type { Token } from './highlighter.ts';
 
-/** Of code that grows: often enough to look alive, seldom enough not to drop frames. */
+/** Interval of highlighting code that grows: short enough to look live, long enough not to drop frames. */
 const AGAIN_MS = 400;
 
-/** Code with its language and a button to copy it. Plain until its colours are there. */
+/** Code with its language and a button to copy it. It is plain until its colors are ready. */
 export function CodeBlock({ code, language }: { code: string; language: string }) {
   const [done, setDone] = useState<{ code: string; lines: Token[][] }>();
   const isFirst = done === undefined;
@@ -14,7 +14,7 @@ export function CodeBlock({ code, language }: { code: string; language: string }
     let isGone = false;
     const timer = setTimeout(
       async () => {
-        // Shiki comes with the first code that is seen.
+        // Shiki is loaded with the first code block.
         const { highlight } = await import('./highlighter.ts');
         const lines = await highlight(code, language).catch(() => undefined);
         if (!isGone && lines !== undefined) setDone({ code, lines });
@@ -26,7 +26,7 @@ export function CodeBlock({ code, language }: { code: string; language: string }
       clearTimeout(timer);
     };
   }, [code, language, isFirst]);
-  // What came since it was coloured is plain.
+  // Text after the highlighted part is plain.
   const coloured = done !== undefined && code.startsWith(done.code) ? done : undefined;
   return (
     <figure className="code-block overflow-hidden rounded-md border border-line bg-sunken">

@@ -1,14 +1,14 @@
 import { useEffect, useRef, useState } from 'react';
 
-/** Longer ones are no formulas: a parser could be kept busy with them. */
+/** Longer texts are not formulas, and could keep the parser busy. */
 const FORMULA_MAX_CHARS = 10_000;
 
-/** Of nested macros: a formula that grows without end is refused. */
+/** Expansions of nested macros: a formula that expands without end is refused. */
 const EXPANSIONS_MAX = 500;
 
 /**
- * LaTeX as MathML, which browsers draw themselves. Temml makes elements, not text: no sink of Trusted Types is used. It is loaded with the
- * first formula; until then, and where it is none, its source is shown.
+ * LaTeX as MathML, which browsers render natively. Temml creates elements, not text, so that no sink of Trusted Types
+ * is used. It is loaded with the first formula. Until then, and if the source is not a formula, the source is shown.
  */
 export function Formula({ tex, display }: { tex: string; display: boolean }) {
   const ref = useRef<HTMLSpanElement>(null);
@@ -47,7 +47,10 @@ interface MathTree {
   children?: MathTree[];
 }
 
-/** The policy forbids `style` as an attribute. Temml sets it for bold letters and the like; properties it sets too, and those stay. */
+/**
+ * The content-security policy forbids `style` as an attribute. Temml sets it, for example for bold letters. It also
+ * sets properties, and those stay.
+ */
 function withoutStyles(tree: MathTree): void {
   if (tree.attributes?.style !== undefined) delete tree.attributes.style;
   for (const child of tree.children ?? []) withoutStyles(child);

@@ -1,8 +1,11 @@
-/** Colours of code: Shiki with its JavaScript engine, languages loaded when one is met. It gives classes, since inline styles are forbidden. */
+/**
+ * Syntax highlighting: Shiki with its JavaScript engine. A language is loaded when it first occurs. Colors are classes,
+ * because inline styles are forbidden.
+ */
 import { createCssVariablesTheme, createHighlighterCore, type HighlighterCore } from 'shiki/core';
 import { createJavaScriptRegexEngine } from 'shiki/engine/javascript';
 
-/** A language's grammar, as an own file each. */
+/** Each grammar is a separate file. */
 const LANGUAGES: Readonly<Record<string, () => Promise<{ default: unknown }>>> = {
   bash: () => import('shiki/langs/bash.mjs'),
   c: () => import('shiki/langs/c.mjs'),
@@ -57,11 +60,11 @@ const ALIASES: Readonly<Record<string, string>> = {
 
 export interface Token {
   text: string;
-  /** `token-keyword`; empty: plain. */
+  /** For example `token-keyword`; empty: plain. */
   className: string;
 }
 
-/** Longer code stays plain: colouring it would stall the page. */
+/** Longer code stays plain: highlighting it would block the page. */
 const CODE_MAX_CHARS = 60_000;
 
 let core: Promise<HighlighterCore> | undefined;
@@ -70,13 +73,13 @@ function highlighter(): Promise<HighlighterCore> {
   core ??= createHighlighterCore({
     themes: [createCssVariablesTheme({ name: 'classes', variablePrefix: '--t-', fontStyle: false })],
     langs: [],
-    // A grammar that JavaScript's expressions cannot do is left plain in that place.
+    // If JavaScript's regular expressions cannot express a rule of a grammar, its matches stay plain.
     engine: createJavaScriptRegexEngine({ forgiving: true }),
   });
   return core;
 }
 
-/** Lines of tokens; undefined where the language is not known. */
+/** Lines of tokens; undefined: the language is not known. */
 export async function highlight(code: string, language: string): Promise<Token[][] | undefined> {
   const name = ALIASES[language.toLowerCase()] ?? language.toLowerCase();
   const load = Object.hasOwn(LANGUAGES, name) ? LANGUAGES[name] : undefined;
@@ -88,7 +91,7 @@ export async function highlight(code: string, language: string): Promise<Token[]
   return tokens.map((line) => line.map(({ content, color }) => ({ text: content, className: classOf(color) })));
 }
 
-/** `var(--t-token-keyword)` is the class `token-keyword`. */
+/** `var(--t-token-keyword)` becomes the class `token-keyword`. */
 function classOf(color: string | undefined): string {
   return /--t-(token-[a-z-]+)/.exec(color ?? '')?.[1] ?? '';
 }

@@ -16,7 +16,7 @@ function textOf(node: ReactNode): string {
 }
 
 const COMPONENTS: Components = {
-  // No pictures: they would ask another host, and tell it that this was read.
+  // No pictures: they would be requested from another host and show it that the answer was read.
   img: ({ alt, src }) => <span>{alt || (typeof src === 'string' ? src : '')}</span>,
   a: ({ href, children }) => (
     <a href={href} target="_blank" rel="noopener noreferrer nofollow">
@@ -53,7 +53,10 @@ const COMPONENTS: Components = {
 
 const PLUGINS = [remarkGfm, remarkMath];
 
-/** A slice keeps all of the text that it was cut from: of an answer that grows each part would keep another, whole version of it. */
+/**
+ * A slice keeps the whole string that it was cut from. In an answer that grows, each part would keep another complete
+ * version of it.
+ */
 const ownCopy = (text: string): string => structuredClone(text);
 
 const INLINE_COMPONENTS: Components = { ...COMPONENTS, p: ({ children }) => <>{children}</> };
@@ -66,7 +69,7 @@ const Part = memo(({ text, inline }: { text: string; inline: boolean }) => (
 
 interface MarkdownProps {
   text: string;
-  /** Its last block is not whole, and what was opened in it is closed for now. */
+  /** The last block is incomplete; markup that is open in it is closed for now. */
   streaming?: boolean;
 }
 
@@ -74,7 +77,10 @@ function Plain({ text }: { text: string }) {
   return <p className="whitespace-pre-wrap break-words">{text}</p>;
 }
 
-/** Around a part: what its parser cannot do is shown as it stands. A text that stopped the page would do so at each visit. */
+/**
+ * Wraps a part: if its parser fails, the part is shown unparsed. Otherwise a text that breaks the page would break it
+ * at each visit.
+ */
 class OrPlain extends Component<{ text: string; children: ReactNode }, { failed: boolean }> {
   override state = { failed: false };
 
@@ -108,7 +114,7 @@ const Chunk = memo(({ text, streaming = false }: MarkdownProps) => {
   });
 });
 
-/** What a model wrote, as React elements: no markup of it reaches the page as markup. */
+/** A model's output as React elements: no markup in it reaches the page as HTML. */
 export function Markdown({ text, streaming = false }: MarkdownProps) {
   const [known, setKnown] = useState<readonly string[]>([]);
   const chunks = useMemo(() => chunksOf(text, known), [text, known]);

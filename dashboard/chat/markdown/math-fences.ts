@@ -1,16 +1,16 @@
-/** Where formulas begin and end in what models write. */
+/** Finds the beginning and the end of formulas in models' output. */
 
 const CODE = /(```[\s\S]*?(?:```|$)|`[^`\n]*`)/;
 const DISPLAY = /\\\[([\s\S]+?)\\\]|\$\$([\s\S]+?)\$\$/g;
-/** Behind the last one that is closed: one that still comes. */
+/** After the last closed formula: one that is still streaming. */
 const OPEN_DISPLAY = /(?:\\\[|\$\$)([\s\S]*)$/;
 const INLINE = /\\\(([\s\S]+?)\\\)/g;
-/** As pandoc has it: no space within the dollars, no digit behind. What else is a dollar is money. */
+/** Pandoc's rule: no space inside the dollar signs, and no digit after them. All other dollar signs are money. */
 const DOLLARS = /\$\$[\s\S]*?\$\$|(?<![\\$])\$(?=\S)[^$\n]*?[^\s$\\]\$(?!\d)|(?<!\\)\$/g;
 
 /**
- * Formulas as remark-math reads them: models write LaTeX's own brackets too, and displayed formulas on one line. In code all stays.
- * `streaming`: more text comes, and the last formula may lack its end.
+ * Rewrites formulas to the form that remark-math reads: models also write LaTeX's own brackets, and displayed formulas
+ * on one line. Code stays unchanged. `streaming`: more text follows, and the last formula may lack its end.
  */
 export function withMathFences(text: string, streaming: boolean): string {
   const parts = text.split(CODE);
@@ -24,7 +24,7 @@ export function withMathFences(text: string, streaming: boolean): string {
     .join('');
 }
 
-/** Of a formula that still comes the source is shown as code: half of one is none. */
+/** The source of an incomplete formula is shown as code, because it cannot be rendered. */
 function fenced(part: string, streaming: boolean): string {
   const last = [...part.matchAll(DISPLAY)].at(-1);
   const end = last === undefined ? 0 : last.index + last[0].length;

@@ -22,7 +22,7 @@ const texts = t.access.catalogue;
 
 type Entry = paths['/admin/catalogue']['get']['responses'][200]['content']['application/json']['data'][number];
 
-/** What holds for models; operators change it. */
+/** The catalog of models with their terms; operators change it. */
 export function Catalogue() {
   const isOperator = useMe().role === 'operator';
   const owners = useNames('users', isOperator);
@@ -89,7 +89,7 @@ export function Catalogue() {
 interface Rights {
   isOperator: boolean;
   owners: (id: string | null) => string;
-  /** Models that a node serves now; undefined: not known yet, or no more. */
+  /** Models that a node currently serves; undefined: not known. */
   serving: ReadonlySet<string> | undefined;
   edit: (entry: Entry) => void;
   remove: (entry: Entry) => void;
@@ -173,7 +173,7 @@ function bodyOf(filled: FilledFields) {
 interface EntryDialogProps {
   /** Undefined: a new one. */
   entry: Entry | undefined;
-  /** As it is now. */
+  /** Reads the currently stored entry. */
   stored: () => Promise<Entry | undefined>;
   saved: () => unknown;
   close: () => void;

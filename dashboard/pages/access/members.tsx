@@ -30,7 +30,7 @@ interface MembersProps {
   close: () => void;
 }
 
-/** Leads add, remove and limit members; operators say who leads. */
+/** Leads add, remove and limit members; operators appoint leads. */
 export function Members({ of: { id, name }, mayChange, close }: MembersProps) {
   const isOperator = useMe().role === 'operator';
   const members = useQuery({
@@ -175,7 +175,8 @@ function columnsOf({ mayChange, isOperator, remove, limit, lead }: Rights): Colu
         const raise = { label: leads ? texts.makeMember : texts.makeLead, act: () => lead(user_id, !leads) };
         const end = { label: texts.remove, act: () => remove(member), danger: true };
         const narrow = { label: texts.limit, act: () => limit(member) };
-        // A lead is let out by operators, what claims give not here, and a home is left for another one.
+        // Only operators remove a lead. A membership from claims is not removed here. A user leaves a home project only
+        // for another one.
         const mayRemove = mayChange && !claimed && !home && (isOperator || !leads);
         const actions = [mayChange && narrow, isOperator && mayChange && raise, mayRemove && end];
         return <RowMenu name={name} actions={actions} />;

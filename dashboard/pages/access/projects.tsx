@@ -12,7 +12,7 @@ import { Members } from './members.tsx';
 
 const texts = t.access.projects;
 
-/** The projects that one works in; of those that one leads, and for operators of all, their members. */
+/** The user's projects, with the members of those that the user leads. Operators see the members of all projects. */
 export function Projects({ mayChange }: { mayChange: boolean }) {
   const { user_id: person, role } = useMe();
   const isOperator = role === 'operator';

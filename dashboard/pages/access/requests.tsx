@@ -19,7 +19,7 @@ import { useStable } from '../../ui/use-stable.ts';
 const texts = t.access.requests;
 const KINDS = { open: 'wait', approved: 'good', refused: 'bad' } as const;
 
-/** One's own requests, and those that one decides. */
+/** The user's own requests, and those that the user decides. */
 export function Requests({ mayAsk, mayDecide }: { mayAsk: boolean; mayDecide: boolean }) {
   const { user_id: me, role } = useMe();
   const requests = useResources('access-requests', (query, signal) =>

@@ -1,4 +1,4 @@
-/** What an entry of the audit log changed, in words. */
+/** Describes the changes of an audit log entry. */
 import { t } from '../../texts/index.ts';
 
 export interface Change {
@@ -10,7 +10,7 @@ export interface Change {
 
 const VALUE_MAX_CHARS = 120;
 
-/** Fields that say nothing: they name the thing, which the entry names too. */
+/** Fields without information: they name the thing, which the entry also names. */
 const IDS: ReadonlySet<string> = new Set(['object', 'id', 'updated_at', 'created_at']);
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -18,7 +18,7 @@ type Fields = Readonly<Record<string, unknown>>;
 const isFields = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** Of what the gateway wrote down: an object before and one after, or null where there was none. */
+/** Compares the recorded object before and after the change; null: it did not exist. */
 export function changesOf(before: unknown, after: unknown): Change[] {
   if (!isFields(after)) return [];
   const old = isFields(before) ? before : undefined;
@@ -32,7 +32,7 @@ export function changesOf(before: unknown, after: unknown): Change[] {
   });
 }
 
-/** A value in one line, at most `VALUE_MAX_CHARS` long. */
+/** A value in one line of at most `VALUE_MAX_CHARS` characters. */
 function shown(value: unknown): string {
   const text = words(value);
   return text.length > VALUE_MAX_CHARS ? `${text.slice(0, VALUE_MAX_CHARS - 1)}…` : text;

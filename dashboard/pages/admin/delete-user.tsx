@@ -12,7 +12,7 @@ interface DeleteUserProps {
   close: () => void;
 }
 
-/** The gateway cleans a few days of records per call: it is called until none is left. */
+/** Each call removes a few days of records, so it is repeated until none is left. */
 export function DeleteUser({ user, done, close }: DeleteUserProps) {
   const [left, setLeft] = useState<number>();
   const erase = async () => {

@@ -18,7 +18,7 @@ const ADMITS = ['known', 'mapped', 'everybody'] as const;
 type Issuer = Settings['oidc'][number];
 type Roles = NonNullable<Issuer['roles']>;
 
-/** Identity providers whose people may log in. */
+/** Identity providers whose users may log in. */
 export function LoginSettings({ settings, save }: SettingsProps) {
   const { oidc } = settings;
   /** Null: a new one. */
@@ -83,7 +83,7 @@ interface IssuerDialogProps {
   close: () => void;
 }
 
-/** The gateway takes the list as a whole: another window may have changed another one of it. */
+/** The gateway takes the whole list, and another window may have changed another entry of it. */
 const storedIssuers = async () => (await storedSettings())?.oidc ?? [];
 
 function IssuerDialog({ issuer, gatewayUrl, save, close }: IssuerDialogProps) {
@@ -196,7 +196,7 @@ function Mapping({ issuer }: { issuer: Issuer | undefined }) {
   );
 }
 
-/** @throws Error for a role that there is not */
+/** @throws Error for an unknown role */
 function issuerFrom(filled: FilledFields): Issuer {
   const roles = filled.pairs('roles') ?? [];
   return {

@@ -13,7 +13,7 @@ const CLASSES = ['standard', 'reasoning'] as const;
 
 interface ModelSettingsDialogProps {
   model: string;
-  /** Undefined: it has none of its own. */
+  /** Undefined: the model has no settings. */
   settings: ModelSettings | undefined;
   saved: () => unknown;
   close: () => void;
@@ -29,7 +29,7 @@ export function ModelSettingsDialog({ model, settings, saved, close }: ModelSett
       return stored;
     });
     if (!hasMembers(changes)) return;
-    // A PUT says everything, so it says what is stored now, with the changes.
+    // A PUT replaces everything, so it contains the stored settings and the changes.
     await gateway.PUT('/admin/models/{id}', { ...at, body: { ...settable(stored), ...changes } });
   };
   return (
@@ -84,14 +84,14 @@ function Seconds({ name, label, value }: SecondsProps) {
   );
 }
 
-/** What of the stored settings a PUT takes. The compiler says if one is missing. */
+/** The stored settings that a PUT accepts. The compiler reports a missing one. */
 function settable(stored: ModelSettings | undefined): Required<SettableModel> | undefined {
   if (stored === undefined) return undefined;
   const { object: _, id: __, updated_at: ___, ...rest } = stored;
   return rest;
 }
 
-/** An empty field goes back to the default. */
+/** An empty field restores the default. */
 function bodyOf(filled: FilledFields) {
   return {
     policy: policyFrom(filled),

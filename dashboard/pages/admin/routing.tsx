@@ -20,7 +20,7 @@ const CardForm = lazy(() => import('../models/card-form.tsx'));
 
 const texts = t.routing;
 
-/** One model: served now, or with settings of its own. */
+/** A model that is served now or has settings. */
 interface RoutedModel {
   id: string;
   settings: ModelSettings | undefined;

@@ -14,7 +14,7 @@ import { LoginSettings } from './login-settings.tsx';
 
 const texts = t.settings;
 
-/** As they are now: another window may have changed them. */
+/** Reads the current settings, because another window may have changed them. */
 export const storedSettings = async () => (await gateway.GET('/admin/settings')).data;
 
 export default function SettingsPage() {

@@ -1,11 +1,11 @@
-/** Rules of weights as a form edits them, and as the gateway has them. */
+/** Converts weight rules between the form and the gateway. */
 import type { Weights } from '../../api/resources.ts';
 
 export const REQUEST_CLASS_OPTIONS = ['interactive', 'batch', 'short', 'long'] as const;
 export const NAMES = ['cluster', 'gpu', 'region', 'session'] as const;
 
 export interface Rule {
-  /** Keeps the focus in its field while other rules go. */
+  /** Keeps the focus in its field while other rules are removed. */
   key: number;
   cluster: string;
   gpu: string;

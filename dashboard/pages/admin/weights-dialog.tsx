@@ -10,7 +10,7 @@ import { Plus, X } from '../../ui/icons.ts';
 import { emptyRule, NAMES, REQUEST_CLASS_OPTIONS, type Rule, ruleOf, written } from './weight-rules.ts';
 
 const texts = t.routing.weightsForm;
-/** What the gateway takes. */
+/** The gateway's limit. */
 const RULES_MAX = 500;
 
 const isSame = (a: Weights, b: Weights) => JSON.stringify(a) === JSON.stringify(b);
@@ -33,7 +33,7 @@ export function WeightsDialog({ model, weights, saved, close }: WeightsDialogPro
     const wanted = rules.map(ruleOf);
     if (isSame(wanted, loaded.map(ruleOf))) return;
     const { data: stored } = await ifFound(gateway.GET('/admin/routing/{model}', at));
-    // A list of rules has no names by which two changes of it could become one.
+    // Rules in a list have no names, so two concurrent changes cannot be merged.
     if (!isSame(stored?.weights ?? [], weights)) throw new Error(t.form.changedElsewhere);
     if (rules.length === 0) await gateway.DELETE('/admin/routing/{model}', at);
     else {

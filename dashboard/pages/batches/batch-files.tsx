@@ -7,7 +7,7 @@ import { batchName } from './batch-state.tsx';
 
 const texts = t.batches.one;
 
-/** Its requests, and what came of them. */
+/** The batch's input and its results. */
 export function BatchFiles({ batch }: { batch: Batch }) {
   return (
     <Section title={texts.downloads}>

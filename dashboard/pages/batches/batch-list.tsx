@@ -13,7 +13,7 @@ import { useOwnerName } from './owner.ts';
 
 const texts = t.batches;
 
-/** While one goes on, and while none does. */
+/** Refetch intervals while a batch runs, and while none does. */
 const OPEN_MS = 3_000;
 const IDLE_MS = 20_000;
 

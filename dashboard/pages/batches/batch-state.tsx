@@ -21,7 +21,7 @@ export function BatchState({ of: { status, x_otela: ours } }: { of: Batch }) {
   return <Tag kind={KINDS[status]}>{texts.states[status]}</Tag>;
 }
 
-/** What its maker called it. */
+/** The name that its creator gave, otherwise its id. */
 export const batchName = ({ id, metadata }: Batch): string => metadata?.name ?? id;
 
 export const answeredOf = ({ request_counts: { completed, failed } }: Batch): number => completed + failed;
@@ -31,6 +31,6 @@ export function answeredWords(batch: Batch): string {
   return total === 0 ? t.common.none : texts.of(count(answeredOf(batch)), count(total));
 }
 
-/** When it went into the state in which it stays. */
+/** Time at which it reached its final state. */
 export const overSince = (batch: Batch): number | null =>
   batch.completed_at ?? batch.failed_at ?? batch.expired_at ?? batch.cancelled_at ?? null;

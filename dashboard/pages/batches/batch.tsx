@@ -18,7 +18,7 @@ import { answeredOf, answeredWords, BatchState, batchName } from './batch-state.
 const texts = t.batches.one;
 const AGAIN_MS = 2_000;
 
-/** One batch as it goes on: asked for again until it is over. */
+/** One batch, refetched until it has ended. */
 export function BatchPage({ id }: { id: string }) {
   const batch = useQuery({
     queryKey: ['batch', id],

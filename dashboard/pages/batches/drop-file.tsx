@@ -15,7 +15,7 @@ const EXAMPLE = JSON.stringify({
   body: { model: 'MODEL', messages: [{ role: 'user', content: 'Is this true? …' }] },
 });
 
-/** Where a batch begins: a file is dropped, or chosen. */
+/** Begins a batch from a dropped or chosen file. */
 export function DropFile({ choose }: { choose: (file: File) => void }) {
   const chooser = useRef<HTMLInputElement>(null);
   const [error, setError] = useState<Error>();
@@ -43,7 +43,7 @@ export function DropFile({ choose }: { choose: (file: File) => void }) {
           className="hidden"
           onChange={({ currentTarget }) => {
             add([...(currentTarget.files ?? [])]);
-            // The same file again is a change, too.
+            // Choosing the same file again must also fire a change event.
             currentTarget.value = '';
           }}
         />

@@ -11,7 +11,7 @@ import { type Column, Nowrap } from '../../ui/table.tsx';
 
 const texts = t.batches.files;
 
-/** Requests, answers and other files of the reader's project. `use`: begins a batch with one. */
+/** Requests, results and other files of the user's project. `use` begins a batch with one. */
 export function FileList({ use }: { use: (file: StoredFile) => void }) {
   const files = useResources('files', readFiles);
   const queries = useQueryClient();

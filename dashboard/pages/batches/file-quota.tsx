@@ -9,7 +9,7 @@ import { Card, Section } from '../../ui/page.tsx';
 const texts = t.batches.quota;
 const AGAIN_MS = 20_000;
 
-/** What the limits of files and batches leave. */
+/** The remaining quota of files and batches. */
 export function FileQuota() {
   const limits = useQuery({
     queryKey: ['files', 'room'],

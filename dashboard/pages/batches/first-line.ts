@@ -1,8 +1,11 @@
-/** What the beginning of a file tells of all of it. The gateway checks every line; this only fills in a form. */
+/**
+ * Reads the endpoint and the model from the beginning of a file. The gateway checks every line; this only fills in a
+ * form.
+ */
 import * as z from 'zod/mini';
 import type { Endpoint } from '../../api/batches.ts';
 
-/** A first line is hardly longer; where it is, nothing is told. */
+/** A first line is rarely longer; if it is, the form is not filled in. */
 const READ_BYTES = 64 * 1024;
 
 export const FIRST_LINE_ENDPOINTS = [

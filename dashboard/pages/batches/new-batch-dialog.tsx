@@ -14,7 +14,7 @@ import { FIRST_LINE_ENDPOINTS, firstLineOf } from './first-line.ts';
 
 const texts = t.batches.form;
 
-/** A file of this machine, or one that the gateway has. */
+/** A local file, or one that the gateway has. */
 export type NewBatchInput = { kind: 'local'; file: File } | { kind: 'stored'; file: StoredFile };
 
 interface NewBatchDialogProps {
@@ -22,7 +22,7 @@ interface NewBatchDialogProps {
   close: () => void;
 }
 
-/** Sends the file where it is not there yet, then begins the batch and shows it. Closing it stops the sending. */
+/** Uploads a local file, then begins the batch and shows it. Closing the dialog stops the upload. */
 export function NewBatchDialog({ input, close }: NewBatchDialogProps) {
   const [, navigate] = useLocation();
   const queries = useQueryClient();

@@ -2,7 +2,7 @@ import { useCallback } from 'react';
 import { useNames } from '../../parts/references.tsx';
 import { t } from '../../texts/index.ts';
 
-/** Names of what the gateway calls `project:ID`, `user:ID` and `key:ID`. `enabled`: the reader is an operator. */
+/** Returns names for the gateway's `project:ID`, `user:ID` and `key:ID`. `enabled`: the user is an operator. */
 export function useOwnerName(enabled: boolean): (owner: string | undefined) => string {
   const [userName, projectName] = [useNames('users', enabled), useNames('projects', enabled)];
   return useCallback(

@@ -10,7 +10,7 @@ import { FileList } from './file-list.tsx';
 import { FileQuota } from './file-quota.tsx';
 import { NewBatchDialog, type NewBatchInput } from './new-batch-dialog.tsx';
 
-/** `#/batches`, and `#/batches/ID` for one of them. */
+/** `#/batches`, and `#/batches/ID` for a single batch. */
 export function Component() {
   const [isOne, at] = useRoute('/batches/:id');
   return isOne ? <BatchPage id={at.id} /> : <Batches />;

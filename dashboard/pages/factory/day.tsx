@@ -5,7 +5,7 @@ import type { Factory } from './page.tsx';
 
 const texts = t.factory;
 
-/** GPUs of its jobs over a day, and the requests that waited for them. */
+/** GPUs of the autoscaler's jobs over a day, and the requests that waited for them. */
 export function FactoryDay({ day }: { day: Factory['day'] }) {
   const { times, gpus, requests } = useMemo(() => {
     const of = (name: 'running' | 'ready' | 'pending' | 'idle') => ({

@@ -14,7 +14,7 @@ export type Factory = paths['/admin/factory']['get']['responses'][200]['content'
 const AGAIN_MS = 5_000;
 const texts = t.factory;
 
-/** Factories of jobs as they last reported. What they do is in their own configuration: nothing is changed here. */
+/** Autoscalers, as they last reported. Their behavior is set in their own configuration: nothing is changed here. */
 export function Component() {
   const factories = useQuery({
     queryKey: ['factories'],

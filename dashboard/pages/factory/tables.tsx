@@ -1,4 +1,4 @@
-/** What a factory reports, a table each. */
+/** An autoscaler's reports, one table each. */
 import { about, count, exactTime } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
 import { Empty, Tag } from '../../ui/feedback.tsx';
@@ -11,7 +11,7 @@ type Cluster = Factory['clusters'][number];
 type Decision = Factory['decisions'][number] & { n: number };
 
 const texts = t.factory;
-/** The newest of them. */
+/** The newest are shown. */
 const DECISIONS_SHOWN = 20;
 
 const MODEL_KINDS = {

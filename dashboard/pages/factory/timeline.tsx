@@ -11,12 +11,12 @@ import { type Column, DataTable, Nowrap } from '../../ui/table.tsx';
 type Timeline = paths['/admin/timeline']['get']['responses'][200]['content']['application/json']['data'][number];
 
 const AGAIN_MS = 10_000;
-/** Lines of one plot have four colours. */
+/** A plot has four line colors. */
 const LINES_MAX = 4;
 const CHANGES_SHOWN = 20;
 const texts = t.timeline;
 
-/** Models whose deployment follows a forecast; nothing where no planner tells of any. */
+/** Models with a deployment that follows a forecast; nothing if no planner reports any. */
 export function Timelines() {
   const timelines = useQuery({
     queryKey: ['timeline'],
@@ -78,7 +78,7 @@ const COLUMNS: readonly Column<Slot>[] = [
   },
 ];
 
-/** A forecast stands at the slot that it is for, which is counted later. */
+/** A forecast is plotted at the slot that it predicts. The real demand of this slot is counted later. */
 function plotsOf({ kinds, slots }: Timeline) {
   const secondsOf = (at: string) => Date.parse(at) / 1000;
   const counted = new Map(slots.map((slot) => [secondsOf(slot.at), slot]));

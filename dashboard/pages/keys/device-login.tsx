@@ -11,11 +11,11 @@ import { useAction } from '../../ui/use-action.ts';
 
 const texts = t.keys.device;
 
-/** `otela login` on another machine shows a code; who enters it here gives that machine a key of theirs. */
+/** `otela login` on another machine shows a code. The user enters it here to give this machine a key. */
 export function DeviceLogin({ close }: { close: () => void }) {
   const { login } = useMe();
   const [done, setDone] = useState<'approved' | 'denied'>();
-  // The code, and what the machine calls itself that asks by it.
+  // The code, and the name that the machine reports.
   const [asks, setAsks] = useState<{ code: string; name: string | null }>();
   const looked = useAction(setAsks);
   const answer = useAction((approved: boolean) => setDone(approved ? 'approved' : 'denied'));

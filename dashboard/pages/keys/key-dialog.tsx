@@ -19,7 +19,7 @@ type Role = (typeof ROLES)[number];
 interface KeyDialogProps {
   /** Undefined: a new one. */
   of: Key | undefined;
-  /** Of a new one, for operators. */
+  /** For operators who create a key. */
   owner?: string | null;
   project?: string | null;
   /** `secret`: of a new one. */
@@ -27,7 +27,7 @@ interface KeyDialogProps {
   close: () => void;
 }
 
-/** Operators set limits and owners; others make keys with at most their own rights. */
+/** Operators set limits and owners; other users create keys with at most their own rights. */
 export function KeyDialog({ of, owner = null, project = null, saved, close }: KeyDialogProps) {
   const isOperator = useMe().role === 'operator';
   const { form } = texts;
@@ -98,7 +98,7 @@ function bodyOf(filled: FilledFields, isOperator: boolean, before: Key | undefin
     name: filled.text('name'),
     ...narrowingFrom(filled),
     ...(isOperator && { ...limitsFrom(filled, before), ...servingFrom(filled) }),
-    // The whole last day counts.
+    // The key is valid until the end of its last day.
     expires_at: expires === '' ? null : `${expires}T23:59:59Z`,
   };
 }

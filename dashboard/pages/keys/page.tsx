@@ -121,7 +121,7 @@ function Keys({ isOperator }: { isOperator: boolean }) {
 
 const at = ({ id }: Key) => ({ params: { path: { id } } });
 
-/** For operators: whose a key is. */
+/** The owners of keys, for operators. */
 interface OwnerNames {
   userName: (id: string | null) => string;
   projectName: (id: string | null) => string;

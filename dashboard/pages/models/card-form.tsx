@@ -20,7 +20,7 @@ interface CardFormProps {
 
 const MODALITIES = ['text', 'image', 'audio', 'video', 'embedding'] as const;
 
-/** What an operator says of a model. */
+/** An operator's description of a model. */
 export default function CardForm({ model, card, saved, close }: CardFormProps) {
   const { form: words } = texts;
   const at = { params: { path: { id: model } } };
@@ -31,7 +31,7 @@ export default function CardForm({ model, card, saved, close }: CardFormProps) {
       return stored;
     });
     if (!hasMembers(changes)) return;
-    // A PUT says everything, so it says what is stored now, with the changes.
+    // A PUT replaces everything, so it contains the stored card and the changes.
     await gateway.PUT('/admin/model-cards/{id}', { ...at, body: { ...settable(stored), ...changes } });
   };
   const removal = useAction<unknown>(() => {

@@ -5,7 +5,7 @@ import type { paths } from '../../api/contract.ts';
 type CardList = paths['/admin/model-cards']['get']['responses'][200]['content']['application/json'];
 export type ModelCard = CardList['data'][number];
 
-/** What operators say of models, by model. */
+/** Operators' descriptions of models, by model. */
 export function useCards() {
   return useQuery({
     queryKey: ['model-cards'],

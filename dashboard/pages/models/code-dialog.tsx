@@ -6,13 +6,13 @@ import { Dialog } from '../../ui/dialog.tsx';
 import { Code } from '../../ui/page.tsx';
 import { Segments } from '../../ui/segments.tsx';
 
-/** Programs that ask a model, to be pasted as they are. */
+/** Client programs for a model, ready to paste. */
 const LANGUAGES = ['curl', 'Python', 'JavaScript'] as const;
 type Language = (typeof LANGUAGES)[number];
 
 /** `url`: the gateway's, with `/v1`. */
 function snippet(language: Language, model: string, url: string): string {
-  // Names are providers' words, and this is to be pasted into a shell.
+  // Providers choose model names, and this is pasted into a shell.
   const body = JSON.stringify({ model, messages: [{ role: 'user', content: 'Hello' }] }).replaceAll("'", `'\\''`);
   switch (language) {
     case 'curl':
@@ -26,7 +26,7 @@ function snippet(language: Language, model: string, url: string): string {
 
 const texts = t.models;
 
-/** A program that asks this model. */
+/** A program that sends a request to this model. */
 export function CodeDialog({ model, close }: { model: string; close: () => void }) {
   const [language, setLanguage] = useState<Language>('curl');
   const text = snippet(language, model, `${location.origin}/v1`);

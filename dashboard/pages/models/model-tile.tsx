@@ -24,7 +24,7 @@ import { Facts } from '../../ui/page.tsx';
 import { type Column, DataTable } from '../../ui/table.tsx';
 import type { ModelCard } from './cards.ts';
 
-/** Operators write Markdown; it comes when there is some. */
+/** Operators write Markdown; its code is loaded only if there is some. */
 const Markdown = lazy(() => import('../../chat/markdown/markdown.tsx'));
 
 const texts = t.models;
@@ -139,7 +139,7 @@ const SENSES: Readonly<Record<ModelCard['input'][number], IconType>> = {
   embedding: Waypoints,
 };
 
-/** What operators say that it reads, writes and can do. */
+/** What the model reads, writes and can do, as described by operators. */
 function Abilities({ card }: { card: ModelCard | undefined }) {
   if (card === undefined) return null;
   const { modalities } = texts;
@@ -164,7 +164,7 @@ function Ability({ icon: Icon, text }: { icon: IconType; text: string }) {
   );
 }
 
-/** Engines that do nothing say nothing. */
+/** An idle engine reports no load. */
 function Unknown() {
   return (
     <span className="text-muted" title={texts.unknownLoad}>

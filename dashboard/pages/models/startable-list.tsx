@@ -8,7 +8,7 @@ import { Section } from '../../ui/page.tsx';
 
 const texts = t.startable;
 
-/** Models that a question starts. */
+/** Models that a request starts. */
 export function StartableList({ models }: { models: readonly StartableView[] }) {
   if (models.length === 0) return null;
   return (

@@ -6,10 +6,10 @@ import { useMedia } from '../../ui/use-media.ts';
 
 const texts = t.nodes.map;
 
-/** Clusters that are drawn until more are asked for. */
+/** Clusters that are shown until the user asks for more. */
 const CLUSTERS_SHOWN = { wide: 12, narrow: 3 };
 const NARROW = '(max-width: 34rem)';
-/** Squares of one cluster; more are told as a number. */
+/** Squares of one cluster; further nodes are shown as a number. */
 const SQUARES_MAX = 240;
 
 type Kind = 'good' | 'wait' | 'bad';
@@ -26,17 +26,17 @@ interface Cluster {
   provider: string;
   nodes: Node[];
   counts: Record<Kind, number>;
-  /** Connected to another gateway. */
+  /** Nodes that are connected to another gateway. */
   elsewhere: number;
 }
 
 interface ClusterMapProps {
   nodes: readonly Node[];
-  /** Words that find one cluster. */
+  /** `words`: a search that finds one cluster. */
   choose: (words: string) => void;
 }
 
-/** Each cluster as a card and each node as a square: those with trouble first, then the largest. */
+/** Each cluster as a card and each node as a square. Clusters with problems come first, then the largest. */
 export function ClusterMap({ nodes, choose }: ClusterMapProps) {
   const clusters = useMemo(() => clustersOf(nodes), [nodes]);
   const [all, setAll] = useState(false);
@@ -109,7 +109,7 @@ function ClusterCard({ cluster, choose }: { cluster: Cluster; choose: (words: st
   );
 }
 
-/** Of the drawing's own: as many columns as a card of 13 rem holds. */
+/** In units of the drawing: as many columns as a card of 13 rem holds. */
 const COLUMNS = 20;
 const CELL = 10;
 

@@ -10,10 +10,10 @@ import { Plot } from '../../ui/plot.tsx';
 import { type Column, DataTable } from '../../ui/table.tsx';
 import { because } from './node-facts.tsx';
 
-/** What is asked for: the plot shows all of it, the table its newest. */
+/** Events that are requested: the plot shows all, the table the newest. */
 const EVENTS_MAX = 500;
 const ROWS = 20;
-/** Hundreds of nodes come and go at once: it is asked again so often at most. */
+/** Minimum interval of refetches, because hundreds of nodes may join or end at the same time. */
 const AGAIN_MS = 1_000;
 
 const eventSchema = z.object({
@@ -32,15 +32,15 @@ const historySchema = listOf(eventSchema);
 const { history: texts, states } = t.nodes;
 
 interface NodeHistoryProps {
-  /** It is asked again when this number changes. */
+  /** A change of this number refetches the history. */
   moves: number;
-  /** Of all nodes: how many the reader sees now; the plot counts back from them. */
+  /** If the history is of all nodes: the number that the user sees now; the plot counts back from it. */
   here?: number;
-  /** Of one node. */
+  /** Limits the history to one node. */
   session?: string;
 }
 
-/** Joins and losses, those before the page was opened too. */
+/** Joins and losses, including those before the page was opened. */
 export function NodeHistory({ moves, here, session }: NodeHistoryProps) {
   const history = useQuery({
     queryKey: ['node-history', session],
@@ -120,7 +120,7 @@ const COLUMNS: readonly Column<NodeEvent>[] = [
   },
 ];
 
-/** Its own page names the node. */
+/** The node's own page already names it. */
 const ONE = COLUMNS.filter(({ id }) => ['when', 'what', 'machine', 'why'].includes(id));
 
 const TAGS: Readonly<Record<NodeEvent['event'], ReactElement>> = {
@@ -132,7 +132,7 @@ const TAGS: Readonly<Record<NodeEvent['event'], ReactElement>> = {
   left: <Tag kind="plain">{states.left}</Tag>,
 };
 
-/** How many there were after each join and loss, counted back from those that are `here`. `events`: the newest first. */
+/** The number of nodes after each join and loss, counted back from `here`. `events`: the newest first. */
 function nodesOverTime(
   events: readonly NodeEvent[],
   here: number,

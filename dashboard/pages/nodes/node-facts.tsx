@@ -53,7 +53,7 @@ export function NodeFacts({ node }: { node: Node }) {
   );
 }
 
-/** In words, and as its agent or the gateway said it. */
+/** The cause in words, and the original text of the agent or the gateway. */
 export function because(reason: string | null): string {
   const cause = texts.causes[departureCause(reason)];
   return reason === null ? cause : texts.because(cause, reason);

@@ -8,18 +8,18 @@ import type { Telemetry } from './samples.ts';
 
 const texts = t.nodes.node;
 
-/** A log scrolled to within so many pixels of its end keeps following new lines. */
+/** A log that is scrolled to within this many pixels of its end follows new lines. */
 const END_PX = 24;
 
 interface NodeLogProps {
   session: string;
   telemetry: Telemetry | undefined;
   error: Error | null;
-  /** The agent can be asked. */
+  /** The agent is reachable. */
   isLive: boolean;
 }
 
-/** What the engine prints; of a node that failed, what it printed last. */
+/** The engine's output; for a failed node, its last lines. */
 export function NodeLog({ session, telemetry, error, isLive }: NodeLogProps) {
   const last = useQuery({
     queryKey: ['last-log', session, isLive],
@@ -35,7 +35,7 @@ export function NodeLog({ session, telemetry, error, isLive }: NodeLogProps) {
   return isLive && error !== null ? <Failure error={error} /> : <Empty>{texts.noLog}</Empty>;
 }
 
-/** Null: it left none. */
+/** Null: there is none. */
 async function readLastLog(session: string, signal: AbortSignal): Promise<string | null> {
   try {
     return await (await send(`/admin/nodes/${session}/logs`, { signal })).text();
@@ -45,7 +45,7 @@ async function readLastLog(session: string, signal: AbortSignal): Promise<string
   }
 }
 
-/** Scrolls along while its end is in view. */
+/** Follows new lines while its end is visible. */
 function Log({ text, about }: { text: string; about: string }) {
   const ref = useRef<HTMLElement>(null);
   const isAtEnd = useRef(true);
@@ -63,7 +63,7 @@ function Log({ text, about }: { text: string; about: string }) {
       <section
         ref={ref}
         aria-label={texts.log}
-        // What scrolls is reached by keyboard.
+        // Makes the scrolling region reachable by keyboard.
         tabIndex={0}
         onScroll={({ currentTarget: { scrollTop, scrollHeight, clientHeight } }) => {
           isAtEnd.current = scrollHeight - scrollTop - clientHeight < END_PX;

@@ -9,11 +9,11 @@ const texts = t.nodes.node;
 interface NodeNowFactsProps {
   now: NodeNow | undefined;
   error: Error | null;
-  /** A node that has left does nothing any more: only its last errors are shown. */
+  /** False: the node has left, and only its last errors are shown. */
   isHere: boolean;
 }
 
-/** What runs at a node at this moment, and what went wrong there last. */
+/** A node's current activity and its last errors. */
 export function NodeNowFacts({ now, error, isHere }: NodeNowFactsProps) {
   if (now === undefined) return error ? <Failure error={error} /> : <Loading />;
   const { in_flight, load, tunnel, breaker, last_errors, weights } = now;
@@ -80,7 +80,7 @@ export function NodeNowFacts({ now, error, isHere }: NodeNowFactsProps) {
   );
 }
 
-/** By the clock of this machine, which may be a little off. */
+/** By this machine's clock, which may be slightly off. */
 function ago(iso: string): string {
   return texts.ago(Math.max(0, Math.round((Date.now() - Date.parse(iso)) / 1000)));
 }

@@ -6,13 +6,13 @@ import type { Sample } from './samples.ts';
 
 const texts = t.nodes.node.plots;
 
-/** Seconds that a plot shows at least: a line of two points says nothing. */
+/** Minimum span of a plot, in seconds: a line of two points shows nothing. */
 const SPAN_MIN_S = 120;
 const PERCENT = 100;
 
 interface NodePlotsProps {
   samples: readonly Sample[];
-  /** The node can tell how busy its GPUs are. */
+  /** The node can report the utilization of its GPUs. */
   gpusTold: boolean;
 }
 

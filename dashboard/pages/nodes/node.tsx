@@ -18,7 +18,7 @@ import { useNodeNow, useSamples, useTelemetry } from './samples.ts';
 
 const texts = t.nodes.node;
 
-/** One node: what it is, what it does now, what it printed, and what may be done with it. */
+/** One node: its facts, its current activity, its log, and actions on it. */
 export function NodePage({ session }: { session: string }) {
   const me = useMe();
   const live = useLive();
@@ -55,7 +55,7 @@ export function NodePage({ session }: { session: string }) {
   );
 }
 
-/** What its provider and operators see besides. */
+/** The part that only its provider and operators see. */
 function Observed({ node }: { node: Node }) {
   const { session } = node;
   const isHere = node.state !== 'LEFT';

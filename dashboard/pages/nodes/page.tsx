@@ -2,7 +2,7 @@ import { useRoute } from 'wouter';
 import { NodeList } from './list.tsx';
 import { NodePage } from './node.tsx';
 
-/** `#/nodes`, and `#/nodes/SESSION` for one of them. */
+/** `#/nodes`, and `#/nodes/SESSION` for a single node. */
 export function Component() {
   const [isOne, at] = useRoute('/nodes/:session');
   return isOne ? <NodePage key={at.session} session={at.session} /> : <NodeList />;

@@ -1,4 +1,4 @@
-/** What the gateway knows of a node at this moment, asked again and again while its page is open, and kept for its plots. */
+/** The gateway's current data of a node, polled while its page is open, and kept for its plots. */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useMemo } from 'react';
 import { gateway } from '../../api/client.ts';
@@ -15,10 +15,10 @@ export type Telemetry = Json<'/admin/nodes/{session}/telemetry'>;
 
 const NOW_EVERY_MS = 2_000;
 const TELEMETRY_EVERY_MS = 3_000;
-/** Half an hour. */
+/** Half an hour of polls. */
 const SAMPLES_MAX = 900;
 
-/** The gateway keeps one sample of 10 s. */
+/** The gateway keeps one sample per 10 s, so a longer distance than this is a gap. */
 const GAP_S = 25;
 
 /** One moment; null: not known then. */
@@ -32,7 +32,7 @@ export interface Sample {
   tokensPerSecond: number | null;
   /** Percent, the mean of all GPUs. */
   gpuUse: number | null;
-  /** Percent, of all GPUs together. */
+  /** Percent of the memory of all GPUs. */
   gpuMemory: number | null;
 }
 
@@ -48,7 +48,7 @@ export function useNodeNow(session: string) {
   });
 }
 
-/** `enabled`: the node is here. A node that cannot be asked says why, and is asked again. */
+/** `enabled`: the node is connected. If a node cannot be asked, the error gives the reason, and it is polled again. */
 export function useTelemetry(session: string, enabled: boolean) {
   return useQuery({
     queryKey: ['telemetry', session],
@@ -61,7 +61,7 @@ export function useTelemetry(session: string, enabled: boolean) {
 
 const NONE: readonly Sample[] = [];
 
-/** What the gateway heard of it before its page was opened. Asked for once. */
+/** The gateway's samples from before the page was opened. Requested once. */
 function useBefore(session: string): readonly Sample[] {
   const { data } = useQuery({
     queryKey: ['node-loads', session],
@@ -75,7 +75,10 @@ function useBefore(session: string): readonly Sample[] {
   return data ?? NONE;
 }
 
-/** Of this node, those of before its page was opened too; leaving the page for a while leaves a gap in what only its agent tells. */
+/**
+ * This node's samples, including those from before the page was opened. Leaving the page leaves a gap in the values
+ * that only the agent reports.
+ */
 export function useSamples(
   session: string,
   now: NodeNow | undefined,
@@ -116,7 +119,7 @@ function pastSample(load: Load): Sample {
   };
 }
 
-/** A node that does nothing says nothing: there the line ends, and begins again. */
+/** An idle node reports nothing: the line ends there, and begins again later. */
 function withGaps(samples: readonly Sample[]): readonly Sample[] {
   return samples.flatMap((sample, n) => {
     const since = samples[n - 1]?.at ?? sample.at;

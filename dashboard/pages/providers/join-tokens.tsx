@@ -22,7 +22,7 @@ const texts = t.joinTokens;
 const ID = '[a-z0-9][a-z0-9\\-]{0,62}';
 
 interface JoinTokensProps {
-  /** Of the provider whose new token is asked for; undefined: none is. */
+  /** The provider for which a new token is requested; undefined: none. */
   asked: string | undefined;
   ask: (provider: string | undefined) => void;
 }
@@ -37,7 +37,7 @@ export function JoinTokens({ asked, ask }: JoinTokensProps) {
   const [secret, setSecret] = useState<string>();
   const columns = useMemo(() => columnsOf(now, setRevoked), [now]);
   const queries = useQueryClient();
-  // A token for a new provider makes the provider.
+  // A token for a new provider creates the provider.
   const again = () =>
     Promise.all([
       tokens.refetch(),

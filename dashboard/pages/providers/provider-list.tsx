@@ -99,7 +99,7 @@ function columnsOf(
           actions={
             provider.deleted_at === null
               ? [
-                  // Nodes of a peer's providers join with tokens of that peer.
+                  // Nodes of a peer institution's providers join with tokens of that institution.
                   !provider.id.includes('@') && { label: texts.token, act: () => newToken(provider.id) },
                   { label: t.admin.edit, act: () => ask('edit', provider) },
                   { label: texts.delete, act: () => ask('delete', provider), danger: true },

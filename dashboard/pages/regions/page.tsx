@@ -16,11 +16,11 @@ export type Plan = Answer<'/admin/regions/plan'>;
 const AGAIN_MS = 5_000;
 const texts = t.regions;
 
-/** Answers by region and model, when the page was opened. */
+/** Responses by region and model, as of when the page was opened. */
 export type Counts = ReadonlyMap<string, number>;
 export const countKey = (region: string, model: string) => `${region}\n${model}`;
 
-/** Regions as this gateway sees them, and the plan of its planner. Nothing is changed here: `otela-plan regions` plans. */
+/** Regions as this gateway sees them, and its planner's plan. Nothing is changed here: `otela-plan regions` plans. */
 export function Component() {
   const regions = useQuery({
     queryKey: ['regions'],

@@ -1,4 +1,4 @@
-/** Regions, and the matrix of models and regions. */
+/** The tables of regions, and of models by region. */
 import { useMemo } from 'react';
 import { count, milliseconds } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
@@ -41,7 +41,7 @@ function tripWords(region: Region): string {
   return ms === undefined ? t.common.unknown : milliseconds(ms);
 }
 
-/** Of all that were measured: the bound that half of them kept. Undefined where none was. */
+/** The bucket bound that contains the median round trip. Undefined: nothing was measured. */
 function medianMs({ round_trips: trips }: Region): number | undefined {
   if (trips === null) return undefined;
   const half = sum(trips.counts) / 2;
@@ -66,7 +66,7 @@ interface Row {
 }
 
 interface Cell {
-  /** Percent; undefined: no plan of this model holds, or nothing was answered. */
+  /** Percent; undefined: no plan applies to this model, or there were no responses. */
   planned: number | undefined;
   went: number | undefined;
   serving: number;

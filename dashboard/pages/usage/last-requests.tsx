@@ -18,7 +18,7 @@ const ROWS = 15;
 
 const texts = t.usage.requests;
 
-/** One's own last requests, and why those that failed did. */
+/** The user's own last requests, with the reason of each failure. */
 export function LastRequests() {
   const [which, setWhich] = useState<'all' | 'failed'>('all');
   const requests = useQuery({

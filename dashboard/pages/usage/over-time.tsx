@@ -20,7 +20,7 @@ interface Point {
 interface OverTimeProps {
   range: Range;
   filter: string;
-  /** The last 24 hours by hour: the gateway tells this of the reader's own use alone. */
+  /** The last 24 hours by hour. The gateway reports this only for the user's own usage. */
   hourly: boolean;
 }
 
@@ -71,7 +71,7 @@ function Tokens({ points, range, hourly }: TokensProps) {
   if (points.length === 0) return null;
   return (
     <Plot
-      // Another range is another plot, not the same one with other data.
+      // Another range must make a new plot, not change the data of the old one.
       key={`${range}${hourly}`}
       title={texts.tokens}
       about={hourly ? texts.hours(times.length) : t.amounts.days(times.length)}

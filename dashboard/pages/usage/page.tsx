@@ -18,7 +18,7 @@ export function Component() {
   const me = useMe();
   const [range, setRange] = useState<Range>('month');
   const [whose, setWhose] = useState<Whose>('mine');
-  // The gateway tells a provider what its nodes served, and not its own use by day.
+  // To a provider the gateway reports what its nodes served, not its own usage by day.
   const served = me.role === 'provider';
   const isMine = whose === 'mine';
   return (
@@ -55,7 +55,7 @@ export function Component() {
   );
 }
 
-/** Operators read everybody's unless they ask for less; for all others the gateway knows what is theirs. */
+/** Operators see all users' usage unless they filter; for other users the gateway applies the filter. */
 function filterFor({ role, user_id: user, id }: Me, isMine: boolean): string {
   if (role !== 'operator' || !isMine) return '';
   return user === null ? `&key=${encodeURIComponent(id)}` : `&user=${encodeURIComponent(user)}`;

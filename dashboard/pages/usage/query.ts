@@ -6,7 +6,7 @@ import { t } from '../../texts/index.ts';
 export const RANGES = ['day', 'week', 'month', 'quarter'] as const;
 export type Range = (typeof RANGES)[number];
 
-/** Today included. The gateway's totals are by day: 24 hours are today and yesterday. */
+/** Days of a range, including today. The gateway's totals are by day: 24 hours are today and yesterday. */
 export const DAYS: Readonly<Record<Range, number>> = { day: 2, week: 7, month: 30, quarter: 90 };
 
 export type Group = keyof typeof t.usage.groups;
@@ -15,7 +15,7 @@ const DAY_MS = 86_400_000;
 
 const totalsSchema = z.object({ data: z.array(usageSchema), next: z.nullable(z.string()) });
 
-/** All of it: a sum that lacks some would be a wrong one. */
+/** Reads all pages, because a sum without some of them would be wrong. */
 export async function totalsBy(group: Group, range: Range, filter: string, signal: AbortSignal): Promise<Usage[]> {
   const from = new Date(Date.now() - (DAYS[range] - 1) * DAY_MS).toISOString().slice(0, 10);
   const all: Usage[] = [];

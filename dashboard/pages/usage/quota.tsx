@@ -10,12 +10,12 @@ import { Section } from '../../ui/page.tsx';
 type Limits = paths['/admin/me/limits']['get']['responses'][200]['content']['application/json'];
 type LimitUse = Limits['key'][number];
 
-/** Minutes pass while one looks. */
+/** Refetch interval: limits per minute renew while the page is open. */
 const AGAIN_MS = 10_000;
 
 const texts = t.usage;
 
-/** What the limits leave. */
+/** The rest of each limit. */
 export function Quota() {
   const limits = useQuery({
     queryKey: ['my-limits'],

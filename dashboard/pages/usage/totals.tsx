@@ -25,7 +25,7 @@ interface TotalsProps {
   filter: string;
 }
 
-/** What was used, by whatever one asks. */
+/** Usage totals, by the chosen group. */
 export function Totals({ range, role, filter }: TotalsProps) {
   const [group, setGroup] = useState<Group>('model');
   const totals = useQuery({
@@ -121,7 +121,7 @@ const COLUMNS = [
   'mean_total_ms',
 ] as const;
 
-/** RFC 4180. A mean of nothing is an empty cell. A cell that a spreadsheet would take for a formula is kept from being one. */
+/** RFC 4180. A mean of nothing is an empty cell. A cell that a spreadsheet would read as a formula is escaped. */
 function usageCsv(data: readonly Usage[], group: Group): string {
   const quoted = (text: string) => `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
   const rows = data.map((one) => [quoted(nameOf(one, group)), ...COLUMNS.map((column) => String(one[column] ?? ''))]);

@@ -1,4 +1,4 @@
-/** The operators' pages. */
+/** Texts of the operators' pages. */
 import { some } from './some.ts';
 
 export const admin = {

@@ -65,7 +65,7 @@ export const factory = {
   decisionColumns: { when: 'When', model: 'Model', what: 'What' },
 };
 
-/** A model that no node serves, and a job would. */
+/** A model that no node serves and that a job would serve. */
 export const startable = {
   title: 'Start when asked',
   about: 'No node serves these now. Asking one starts a job for it.',

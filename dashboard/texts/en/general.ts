@@ -1,4 +1,4 @@
-/** What the whole page says. */
+/** Texts of the whole page. */
 import { some } from './some.ts';
 
 export const general = {

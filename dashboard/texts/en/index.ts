@@ -1,4 +1,4 @@
-/** Every word that the page says, in English. Another language is another object of this type. */
+/** Every text of the page, in English. Another language is another object of this type. */
 import { access } from './access.ts';
 import { admin, audit, peers, projects, routing, settings, users } from './admin.ts';
 import { apiReference } from './api-reference.ts';

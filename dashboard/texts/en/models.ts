@@ -122,7 +122,7 @@ export const usage = {
   },
 };
 
-/** What the gateway's error codes mean, for a request that is on record by its code alone. */
+/** Explains the gateway's error codes, because a recorded request has only its code. */
 export const errorCodes: Readonly<Record<string, string>> = {
   model_not_allowed: 'This key may not use the model.',
   model_not_found: 'There is no such model.',

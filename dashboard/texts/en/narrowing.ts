@@ -1,4 +1,4 @@
-/** Limits and restrictions, of keys and of projects. */
+/** Limits and restrictions of keys and projects. */
 const number = (n: number) => n.toLocaleString('en');
 
 export const narrowing = {

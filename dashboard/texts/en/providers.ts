@@ -67,7 +67,7 @@ export const wizard = {
     sbatch: 'Separated by spaces, without dashes.',
     engineArguments: 'As on its command line.',
   },
-  /** Around the name of the file and that of the command. */
+  /** The text around the file name and the command. */
   tokenFile: ['Put the join token into ', ', readable by you alone. Then run ', '.'],
 };
 
