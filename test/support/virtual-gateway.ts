@@ -184,6 +184,17 @@ export class VirtualGateway {
     }
   }
 
+  /** Time goes by while the process runs: every alarm rings when it is due. A move of `now` is a process that stood still. */
+  async pass(id: string, ms: number): Promise<void> {
+    const end = this.now + ms;
+    const { context } = this.batch(id);
+    while (context.alarmAt !== null && context.alarmAt <= end) {
+      this.now = Math.max(this.now, context.alarmAt);
+      await this.settle(id);
+    }
+    this.now = end;
+  }
+
   async text(id: string | null): Promise<string[]> {
     if (id === null) return [];
     const pieces: Uint8Array[] = [];

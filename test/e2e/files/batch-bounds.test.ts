@@ -57,7 +57,7 @@ it.each([
 it('a failure that a node tells whose lease has ended is no result: the line runs where it is now', async () => {
   await begun(1);
   const lost = leased('lost');
-  await turn(61_000);
+  await gateway.pass(ID, 61_000);
   const other = leased('other');
   const failed = { line: 0, status_code: 500, request_id: 'r', body: 'the engine is gone' };
   await batch().commit(lost, [failed], 'lab');

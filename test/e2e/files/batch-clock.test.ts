@@ -94,9 +94,9 @@ describe('a lease', () => {
   it('ends after a minute without a sign of life, and its lines go to another node without a failure', async () => {
     await begun(5);
     const first = lease('gone');
-    await turn(59_000);
+    await gateway.pass(ID, 59_000);
     expect(shown().x_otela).toMatchObject({ leased: 5, requeued: 0 });
-    await turn(2_000);
+    await gateway.pass(ID, 2_000);
     expect(shown().x_otela).toMatchObject({ leased: 0, requeued: 5 });
     const second = lease('other');
     await batch().commit(refOf(second, 'other'), [answerOf(0)], 'p');
@@ -329,7 +329,7 @@ describe('/metrics', () => {
   it('is told lines by their results, what went back, what came second, and what is left', async () => {
     await begun(250);
     const first = lease('gone');
-    await turn(61_000);
+    await gateway.pass(ID, 61_000);
     const second = lease('other');
     await batch().commit(refOf(second, 'other'), [answerOf(0), { ...answerOf(1), status_code: 400 }], 'p');
     await batch().commit(refOf(first, 'gone'), [answerOf(0, 50)], 'p');
