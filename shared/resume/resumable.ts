@@ -101,7 +101,8 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
   readonly #host: ResumeHost<C, A>;
   readonly #share: BudgetShare;
   readonly #stream: ContinuedStream<C>;
-  readonly #tried: Set<string>;
+  /** Nodes that get it only after a wait. */
+  readonly #excluded: Set<string>;
   #current: UpstreamResponse<C, A>;
   /** Attempts so far, in all searches. */
   #made: number;
@@ -124,7 +125,7 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
     this.#share = share;
     this.#silence = new SilenceDetector(SILENCE_MS, host.after);
     this.#stream = stream;
-    this.#tried = new Set([first.choice.node.session]);
+    this.#excluded = new Set([first.choice.node.session]);
     this.#made = first.attempts;
     this.#current = first;
     this.chunks = first.chunks.flatMap((chunk) => stream.push(chunk));
@@ -202,7 +203,7 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
     const broken = {
       context: this.#context,
       prepare: this.#stream.continuation(),
-      tried: this.#tried,
+      excluded: this.#excluded,
       attempts: this.#made,
     };
     const found = await findSuccessor(broken, this.#host);
@@ -213,6 +214,7 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
   #take(response: UpstreamResponse<C, A>): void {
     this.#continued++;
     this.#current = response;
+    this.#excluded.add(response.choice.node.session);
     this.#ready.push(...this.#stream.continueAt(response.choice.node.session, this.#made));
     for (const chunk of response.chunks) this.#ready.push(...this.#stream.push(chunk));
   }

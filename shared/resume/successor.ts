@@ -47,8 +47,8 @@ export interface ResumeHost<C extends DispatchTarget, A extends ResponseStream> 
 export interface BrokenStream<C extends DispatchTarget> {
   context: DispatchContext;
   prepare: BuildContinuation<C>;
-  /** Nodes that were tried. */
-  tried: Set<string>;
+  /** Nodes where it broke, or that cannot continue it. A node that only did not take it may take it after the next break. */
+  excluded: Set<string>;
   /** Attempts made for this request, so that the next one gets a new number. */
   attempts: number;
 }
@@ -82,6 +82,7 @@ class Search<C extends DispatchTarget, A extends ResponseStream> {
   #running: DispatchHost<C, A> | undefined;
   /** Status of an engine that is available but cannot answer now. */
   #busyStatus: number | undefined;
+  readonly #tried: Set<string>;
   readonly #rejected = new Set<string>();
   /** Why the last of them cannot continue. */
   #unfit: string | undefined;
@@ -92,6 +93,7 @@ class Search<C extends DispatchTarget, A extends ResponseStream> {
   constructor(broken: BrokenStream<C>, host: ResumeHost<C, A>) {
     this.#broken = broken;
     this.#host = host;
+    this.#tried = new Set(broken.excluded);
   }
 
   get rejected(): readonly string[] {
@@ -101,7 +103,7 @@ class Search<C extends DispatchTarget, A extends ResponseStream> {
   /** Tries the current nodes once. */
   async tryNodes(): Promise<UpstreamResponse<C, A>> {
     // After a wait, nodes that failed before may be healthy again. Without a wait they were asked a moment ago.
-    if (this.#rounds++ > 0) this.#broken.tried.clear();
+    if (this.#rounds++ > 0) this.#tried.clear();
     for (;;) {
       const before = this.#rejected.size;
       try {
@@ -130,11 +132,11 @@ class Search<C extends DispatchTarget, A extends ResponseStream> {
   }
 
   #dispatchHost(): DispatchHost<C, A> {
-    const { context, tried } = this.#broken;
+    const { context } = this.#broken;
     const usual = this.#host.dispatchHost(context);
     return {
       ...usual,
-      choose: (round) => usual.choose(new Set([...round, ...tried, ...this.#rejected, ...this.#host.unlike()])),
+      choose: (round) => usual.choose(new Set([...round, ...this.#tried, ...this.#rejected, ...this.#host.unlike()])),
       attempt: (choice, attempt) => this.#attempt(choice, attempt),
       onFailure: (choice, code) => {
         if (code !== 'cancelled') usual.onFailure(choice, code);
@@ -155,8 +157,8 @@ class Search<C extends DispatchTarget, A extends ResponseStream> {
   }
 
   async #attempt(choice: C, { acceptMs, movable, moved }: AttemptPlan): Promise<StartedResponse<A>> {
-    const { prepare, tried } = this.#broken;
-    tried.add(choice.node.session);
+    const { prepare, excluded } = this.#broken;
+    this.#tried.add(choice.node.session);
     const attempt = { number: ++this.#broken.attempts, acceptMs, movable, moved };
     try {
       return await this.#begin(await prepare(choice, acceptMs), choice, attempt);
@@ -165,6 +167,7 @@ class Search<C extends DispatchTarget, A extends ResponseStream> {
       if (unfit === undefined) throw error;
       this.#unfit = unfit.message;
       this.#rejected.add(choice.node.session);
+      excluded.add(choice.node.session);
       throw unfit;
     }
   }

@@ -116,6 +116,21 @@ test('where nobody is free the stream waits for its turn, among those that want 
   expect(host.queued[0]).toMatchObject({ begun: true, scope: expect.stringContaining('[null,"bf16"]') });
 });
 
+test('a node that did not take a stream in one search may take it in the next: a slow node is no broken one', async () => {
+  const host = new Resuming();
+  host.add(entry('a'), [piece(' upon'), GONE]);
+  host.add(entry('b'), 'not_accepted');
+  host.add(entry('c'), [piece(' a'), GONE]);
+  const response = await dispatchResumable(await contextOf(host, OPTIONS));
+  const { open } = host;
+  host.open = (attempt) => {
+    if (attempt.choice.node.session === 'c') host.scripts.set('b', [piece(' time', 'stop'), 'data: [DONE]\n\n']);
+    return open.call(host, attempt);
+  };
+  expect(await textOf(response)).toMatch(/upon.* a.* time.*\[DONE\]/s);
+  expect(host.asked).toEqual(['a', 'b', 'c', 'b']);
+});
+
 test('what is kept for a stream is given back when its client leaves', async () => {
   const host = new Resuming();
   host.add(entry('a'), [piece(' upon'), piece(' a'), GONE]);
