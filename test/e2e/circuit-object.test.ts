@@ -1,6 +1,6 @@
 /** A circuit's object by itself: what it leaves behind, and how often it rings. */
 import { randomBytes } from 'node:crypto';
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { nodeSigner } from '../../agent/host/crypto.ts';
 import { CALLEE_HEADER, CircuitObject } from '../../gateway/circuit/circuit-object.ts';
 import type { Env } from '../../gateway/env.ts';
@@ -74,6 +74,8 @@ it('those that prove nothing are so many at most, the oldest goes, and one that 
 });
 
 it('many callers together do not ring oftener than a callee takes without leaving its gateway', () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  onTestFinished(() => void vi.useRealTimers());
   let rung = 0;
   const call = async () => {
     rung++;
