@@ -1,4 +1,4 @@
-/** The machine's clock is set by ten minutes. What a process remembers for seconds holds for seconds all the same. */
+/** The machine's clock jumps by ten minutes. What a process keeps for seconds still holds for seconds. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isRecent } from '../../shared/collections/is-recent.ts';

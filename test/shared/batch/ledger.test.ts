@@ -220,7 +220,7 @@ describe('results', () => {
                     note(grant.chunk.id, ledger.commit(refOf(grant), [line], nowMs));
             }
           }
-          // One patient node ends it.
+          // One patient node finishes it.
           for (let at = nowMs; at < nowMs + TTL_MS * 3; at += 5_000) ledger.expire(at);
           for (nowMs += TTL_MS * 3; ledger.open > 0; nowMs += 1) {
             ledger.expire(nowMs);

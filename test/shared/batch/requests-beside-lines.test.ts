@@ -5,10 +5,12 @@ import { LineWindow } from '../../../shared/batch/window.ts';
 const SLOTS = 16;
 const SERVICE_MS = 50;
 const RUN_MS = 60_000;
-/** Requests come from here on: the window has grown. */
+/** Requests start at this time, when the window has grown. */
 const FROM_MS = 20_000;
 
-/** An engine that runs `SLOTS` at a time and queues the rest in the order of coming. Lines always wait to be run. */
+/**
+ * An engine that runs `SLOTS` concurrently and queues the rest in the order of arrival. There are always lines to run.
+ */
 class Engine {
   now = 0;
   lines = 0;
@@ -103,6 +105,6 @@ it.each([10, 30, 100])('at %d requests a second p95 of the wait is below a fifth
   const { requests, waitMs, linesPerS } = p95Beside(perSecond);
   expect(requests).toBeGreaterThan(30 * perSecond);
   expect(waitMs).toBeLessThanOrEqual(SERVICE_MS / 5);
-  // The engine has room for 320 a second, a tenth of it in reserve: lines take what requests leave.
+  // The engine has capacity for 320 a second, a tenth of it in reserve: lines use what requests leave.
   expect(linesPerS).toBeGreaterThan(0.85 * (320 - 32 - perSecond));
 });

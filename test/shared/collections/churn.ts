@@ -1,6 +1,6 @@
 /**
- * `node --expose-gc --initial-old-space-size=1024 churn.ts Map|TransientMap`: so many MiB came into the old generation while things passed
- * through one. That generation is not collected meanwhile.
+ * `node --expose-gc --initial-old-space-size=1024 churn.ts Map|TransientMap` prints how many MiB entered the old
+ * generation while entries passed through the map. That generation is not collected meanwhile.
  */
 import { getHeapSpaceStatistics } from 'node:v8';
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
@@ -14,7 +14,7 @@ const old = () => getHeapSpaceStatistics().find(({ space_name: name }) => name =
 const map: Pick<Map<number, number[]>, 'set' | 'delete'> | TransientMap<number, number[]> =
   process.argv[2] === 'Map' ? new Map() : new TransientMap();
 map.set(-1, []);
-globalThis.gc?.(); // what lives is in the old generation now, its table too
+globalThis.gc?.(); // the live objects are in the old generation now, including the table
 const before = old();
 for (let n = 0; n < PASSING; n++) {
   map.set(n, new Array(200).fill(n));

@@ -39,7 +39,7 @@ describe('a map of what comes and goes', () => {
         }),
       );
     const [map, transient] = [grown('Map'), grown('TransientMap')];
-    expect(map).toBeGreaterThan(20); // MiB of 80: else this says nothing about a V8 that has mended it
+    expect(map).toBeGreaterThan(20); // MiB of 80; otherwise V8 has fixed it and this test shows nothing
     expect(transient).toBeLessThan(map / 5);
   });
 });

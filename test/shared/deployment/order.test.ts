@@ -1,4 +1,4 @@
-/** Orders to deploy, as an agent reads them: from anybody, about anything. */
+/** Orders to deploy, as an agent reads them: from any sender, with any content. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { nodeCrypto, nodeSigner } from '../../../agent/host/crypto.ts';
@@ -53,7 +53,7 @@ describe('an order', () => {
   test('of another institution is refused as that, though its signature is good', () => {
     const other = institution().gateway();
     expect(refusal(order({}, other))).toMatch(/^foreign_issuer/);
-    // Nor does our certificate help who has not its key.
+    // Our certificate does not help a signer that lacks its key.
     expect(refusal(signOrder(fields, other.signer))).toMatch(/^bad_signature/);
   });
 

@@ -5,7 +5,7 @@ import { liveness, One, ofType, partsTo } from './one.ts';
 const GRACE_LONG_MS = 60_000;
 const GRACE_SHORT_MS = 20_000;
 
-/** A gateway whose relay always says the same; everybody's tunnel is open, three delegates are there. */
+/** A gateway whose relay always gives the same verdict; all tunnels are open, and there are three delegates. */
 function office(size: number, relay: PathVerdict) {
   const one = new One('gateway', [size]);
   for (const { session } of one.members) one.give({ type: 'tunnel', session, open: true });
@@ -22,14 +22,14 @@ function office(size: number, relay: PathVerdict) {
     }
     return all;
   };
-  /** ms until `evict` is asked for. */
+  /** Milliseconds until the core requests an `evict`; undefined: not within `limitMs`. */
   const evictedAfter = (limitMs: number, witness: PathVerdict = 'silent'): number | undefined => {
     for (let passed = 0; passed <= limitMs; passed += 100) {
       if (answer(one.pass(100), witness).some(({ type }) => type === 'evict')) return passed + 100;
     }
     return undefined;
   };
-  /** Time passes in steps short enough for answers to come in time. */
+  /** Time passes in steps that are short enough for answers to arrive in time. */
   const pass = (ms: number, witness: PathVerdict = 'silent'): GossipAction[] => {
     const all: GossipAction[] = [];
     for (let passed = 0; passed < ms; passed += 100) all.push(...answer(one.pass(100), witness));

@@ -41,7 +41,7 @@ describe('a suspicion', () => {
     expect(liveness(one.say(4, one.suspicion(3, 2)))).toEqual([]);
     const old = one.say(4, one.suspicion(3, 5));
     expect(liveness(old)).toEqual([]);
-    // Who passed it on would keep it going round for ever.
+    // A member that passed it on would keep it circulating forever.
     expect(ofType(partsTo(old), 'suspicion')).toEqual([]);
     expect(livenessOf(one.state, one.id(3))).toBe('alive');
   });

@@ -1,4 +1,4 @@
-/** One core among members that are made up: tests say what these send, and see what it does. */
+/** One core among simulated members: tests decide what these send, and see what the core does. */
 import {
   createGossip,
   type GossipAction,
@@ -91,7 +91,7 @@ export class One {
     return parts.flatMap((part) => this.give({ type: 'message', peer: this.id(from), bytes: encodeMessagePart(part) }));
   }
 
-  /** Time passes; timers fire when they are due. */
+  /** Lets time pass; timers fire when they are due. */
   pass(ms: number): GossipAction[] {
     const until = this.now + ms;
     const actions: GossipAction[] = [];

@@ -2,12 +2,12 @@ import { describe, expect, it } from 'vitest';
 import type { GossipAction, PathVerdict } from '../../../shared/gossip/index.ts';
 import { liveness, One, ofType, partsTo } from './one.ts';
 
-/** A core with open channels; everybody answers pings at once but `silent`. */
+/** A core with open channels; every member except `silent` answers pings immediately. */
 function watched(size: number, silent: number) {
   const one = new One('agent', [size]);
   one.open(...Array.from({ length: size - 1 }, (_, i) => i + 1));
   const indexOf = (peer: string) => one.members.findIndex(({ session }) => session === peer);
-  /** Lets time pass while others answer; `helper` is what they say about the silent one. */
+  /** Lets time pass while the others answer; `helper` and `relay` are their verdicts about the silent member. */
   const live = (ms: number, helper: PathVerdict | undefined, relay: PathVerdict | undefined): GossipAction[] => {
     const all: GossipAction[] = [];
     const respond = (actions: GossipAction[]) => {
@@ -95,7 +95,7 @@ describe('a direct probe', () => {
     const asked = one.give({ type: 'doubt', session: one.id(3) });
     const ping = ofType(partsTo(asked, one.id(3)), 'ping')[0];
     if (ping === undefined) throw new Error('no ping');
-    // The process stood still for two seconds: its timer runs before the answer that came meanwhile is read.
+    // The process was paused for two seconds: its timer runs before it reads the answer that arrived meanwhile.
     one.now += 2000;
     const late = one.give({ type: 'timer' });
     expect(ofType(partsTo(late), 'probe').filter(({ target }) => target === one.id(3))).toEqual([]);
@@ -135,7 +135,7 @@ describe('a member that was not reached once', () => {
     const one = new One('agent', [40]);
     const members = Array.from({ length: 8 }, (_, i) => i + 1);
     one.open(...members);
-    /** Nobody gets through to it but the others, who say so. */
+    /** The core's own dials fail, but the other members report that they reach it. */
     const react = (actions: readonly GossipAction[]): void => {
       for (const action of actions) {
         if (action.type === 'dial') react(one.give({ type: 'dialFailed', peer: action.peer }));

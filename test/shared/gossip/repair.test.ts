@@ -4,7 +4,7 @@ import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { standInSigner } from '../../sim/crypto.ts';
 import { One, ofType, partsTo } from './one.ts';
 
-/** Two cores of one world that hear each other at once; `b` stands where member 1 stands. */
+/** A core, and an empty replica of the same world. */
 function pair(size: number) {
   const a = new One('agent', [size]);
   const empty = new RegistryReplica({ crypto: a.crypto, accepts: () => true });
@@ -50,7 +50,7 @@ describe('repair', () => {
     const thin = member.say('SERVING');
     const asked = partsTo(a.say(1, { type: 'news', update: thin }), a.id(1));
     expect(ofType(asked, 'pull').map(({ session }) => session)).toEqual([member.session]);
-    // Not asked of the next who says the same.
+    // It does not ask the next member that says the same.
     expect(partsTo(a.say(2, { type: 'news', update: thin }))).toEqual([]);
     const { ticket, payload } = full;
     if (ticket === undefined || payload === undefined) throw new Error('the first word is whole');

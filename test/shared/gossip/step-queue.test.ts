@@ -5,7 +5,7 @@ import type { GossipAction, GossipEvent } from '../../../shared/gossip/types.ts'
 const doubt = (session: string): GossipEvent => ({ type: 'doubt', session });
 const changed = (session: string): GossipAction => ({ type: 'changed', sessions: [session] });
 
-/** Each doubt gives two actions; `log` tells of steps and actions in their order. */
+/** Each doubt gives two actions; `log` records steps and actions in order. */
 function queue(log: string[], act: (session: string) => void): StepQueue {
   const step = (event: GossipEvent, now: number) => {
     if (event.type !== 'doubt') return [];

@@ -3,10 +3,10 @@ import type { GossipAction } from '../../../shared/gossip/index.ts';
 import type { Digest } from '../../../shared/lattice/digest.ts';
 import { One, ofType, partsTo } from './one.ts';
 
-/** Longer than a wave takes, and shorter than a probe: nobody here answers one. */
+/** Longer than a wave takes, and shorter than a probe, because no member here answers a probe. */
 const LATER_MS = 110;
 
-/** Core 0 among twelve, with a channel to each of these. */
+/** Core 0 of twelve, with a channel to each of `members`. */
 function hub(...members: number[]): One {
   const one = new One('agent', [12]);
   one.open(...members);
@@ -18,7 +18,7 @@ function told(one: One, actions: readonly GossipAction[]): number[] {
   return one.members.flatMap(({ session }, i) => (ofType(partsTo(actions, session), 'news').length > 0 ? [i] : []));
 }
 
-/** What somebody says who has all that `one` has of this member. */
+/** The digest of a peer that has everything that `one` has of this member. */
 function has(one: One, member: number): Digest {
   const id = one.replica.get(one.id(member))?.item.id;
   const { issuer, items } = one.replica.digest({ issuer: one.issuer.id });
@@ -39,7 +39,7 @@ describe('the tree', () => {
     one.say(3, { type: 'have', digest: has(one, 9) });
     one.pass(LATER_MS);
     expect(told(one, one.say(1, news(one, 9)))).toEqual([2, 4]);
-    // Cut is the way out alone: what 3 tells is heard and passed on.
+    // Only the outgoing direction is cut: news from 3 is still read and passed on.
     one.pass(LATER_MS);
     expect(told(one, one.say(3, news(one, 8)))).toEqual([1, 2, 4]);
   });
@@ -58,7 +58,7 @@ describe('the tree', () => {
     one.say(1, left);
     one.say(2, right);
     expect(ofType(partsTo([...one.say(2, left), ...one.say(1, right)]), 'have')).toEqual([]);
-    // Later, when 2 has brought nothing for a while, it is the second way again.
+    // Later, after 2 has brought nothing for a while, it is the second way again.
     one.pass(LATER_MS);
     const later = news(one, 8);
     one.say(1, later);
@@ -86,7 +86,7 @@ describe('the tree', () => {
         ({ digest }) => digest.items[0]?.id === has(one, about).items[0]?.id,
       ).length;
     one.say(teller, news(one, about));
-    // It was told, and says that another had told it: no branch any more.
+    // It received the news, and reports that it already had it from another member: not a branch any more.
     one.say(next, { type: 'have', digest: has(one, about) });
     expect(asked(one.pass(LATER_MS))).toBe(0);
     one.say(teller, news(one, about));
@@ -131,7 +131,7 @@ describe('the tree', () => {
       );
       one.say(2, { type: 'news', update: member.say('LEFT', true) });
     }
-    // Forgotten: no branch is cut for it, and nobody is told.
+    // The update was forgotten, so no branch is cut for it, and no member is sent anything.
     expect(partsTo(one.say(3, update))).toEqual([]);
   });
 });

@@ -47,7 +47,7 @@ describe('gpuClass', () => {
     },
   );
 
-  // Types in sites' gres.conf; those of AutoDetect=nvml are the driver's name in lower case.
+  // Types in sites' gres.conf; types from AutoDetect=nvml are the driver's name in lower case.
   it.each([
     ['3090', 'RTX3090'],
     ['2080ti', 'RTX2080TI'],

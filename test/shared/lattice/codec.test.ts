@@ -33,7 +33,7 @@ const replicaOf = (list: readonly Update[]) => {
   return replica;
 };
 
-/** Every kind of bytes that travels, made by its encoder. */
+/** Every kind of message on the wire, made by its encoder. */
 const travelling = updates
   .filter((list) => list.length > 0)
   .map((list) => {
@@ -45,7 +45,7 @@ const travelling = updates
     return [...parts, ...list.map(encodeUpdate), encodeDigest(digest), encodeIds(digest.items.map(({ id }) => id))];
   });
 
-/** What comes of them on the way: a few bytes changed, cut off, doubled, put in between. */
+/** The same with damage on the way: a few bytes changed, cut off, doubled or inserted. */
 const damaged = fc
   .tuple(
     travelling.chain((all) => fc.constantFrom(...all)),

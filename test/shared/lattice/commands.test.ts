@@ -1,4 +1,7 @@
-/** Three replicas that live through anything: told things, synced in part, killed, restored from an old copy, gone for long. */
+/**
+ * Three replicas under arbitrary commands: given updates, partly synchronized, killed, restored from an old copy,
+ * absent for a long time.
+ */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { decodeDigest, encodeDigest } from '../../../shared/lattice/digest.ts';
@@ -14,14 +17,14 @@ const fresh = () => new RegistryReplica({ crypto, accepts: (id) => id === issuer
 
 interface Place {
   replica: RegistryReplica;
-  /** What it wrote down last, encoded. */
+  /** The last copy that it wrote to disk, encoded. */
   stored: Uint8Array[];
 }
 
-/** The real thing. */
+/** The real replicas. */
 type World = Place[];
 
-/** What each place must know: everything that it was told and has not lost by dying. */
+/** What each place must know: every update that it received and has not lost in a crash. */
 interface Model {
   told: Update[][];
   stored: Update[][];
@@ -35,7 +38,7 @@ const at = <T>(list: readonly T[], index: number): T => {
   return found;
 };
 
-/** Always possible; `run` changes both and the place is compared with the model. */
+/** A command that is always possible: `run` changes model and world, and the place is compared with the model. */
 function step(name: string, where: number, run: (model: Model, world: World) => void): Step {
   return {
     check: () => true,
@@ -64,7 +67,7 @@ const deceive = fc.tuple(place, aForgery).map(([where, forgery]) =>
   }),
 );
 
-/** One way, whole: `to` then knows what `from` knows. */
+/** In one direction, completely: `to` then knows what `from` knows. */
 const sync = fc.tuple(place, place).map(([from, to]) =>
   step('sync', to, (model, world) => {
     exchange(at(world, from).replica, at(world, to).replica, Number.POSITIVE_INFINITY);
@@ -89,7 +92,7 @@ const die = place.map((where) =>
   }),
 );
 
-/** Another one begins as a copy of this one, as simulators do, and the two part ways. */
+/** Another place becomes a copy of this one, as simulators do, and the two diverge. */
 const fork = fc.tuple(place, anUpdate).map(([where, update]) =>
   step('fork', where, (_model, world) => {
     const { replica } = at(world, where);
@@ -120,7 +123,7 @@ test('Replicas that are told, deceived, killed and restored hold what they were 
     const world: World = Array.from({ length: COUNT }, () => ({ replica: fresh(), stored: [] }));
     const model: Model = { told: world.map(() => []), stored: world.map(() => []) };
     fc.modelRun(() => ({ model, real: world }), commands);
-    // Heal: a ring, a few bytes at a time, says every one what any of them knows.
+    // Healing: a ring, with a few bytes at a time, brings the knowledge of each replica to all.
     const replicas = world.map(({ replica }) => replica);
     for (let round = 0, done = false; !done; round++) {
       expect(round).toBeLessThan(60);

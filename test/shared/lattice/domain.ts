@@ -1,6 +1,6 @@
 /**
- * A tiny world for property tests: four sessions of two keys, two payloads, three floors. Small on purpose: what may collide does.
- * Signatures are hashes, so that thousands of runs cost little.
+ * A tiny world for property tests: four sessions of two keys, two payloads, three floors. It is small on purpose, so
+ * that everything that may collide does. Signatures are hashes, so that thousands of runs are cheap.
  */
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
@@ -12,7 +12,7 @@ import type { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import type { EntryUpdate, Update } from '../../../shared/lattice/update.ts';
 import { type Gateway, institution, node } from './house.ts';
 
-/** What the suite is run against: the real thing or a mutant of it. */
+/** The subject of the suite: the real lattice or a mutant of it. */
 export interface Lattice {
   RegistryReplica: typeof RegistryReplica;
 }
@@ -95,7 +95,7 @@ const aRevocation: fc.Arbitrary<Update> = fc
   )
   .map((key) => lab.revoke(key));
 
-/** Anything that an honest replica may be told, whole. */
+/** Any update that an honest replica may receive, complete. */
 export const anUpdate: fc.Arbitrary<Update> = fc.oneof(
   { weight: 12, arbitrary: aRecord },
   { weight: 4, arbitrary: anEviction },
@@ -113,7 +113,7 @@ const uncertified = institution({ ...signer('thief'), publicKey: lab.root.public
   signer('gateway y'),
 );
 
-/** What a session's owner or a key never signed: one bit off, or by somebody else. */
+/** Updates that neither the session's owner nor a valid key signed: with one bit flipped, or signed by another key. */
 export const aForgery: fc.Arbitrary<Update> = fc.oneof(
   fc.tuple(fc.oneof(anUpdate, aFloor, aRevocation), fc.nat(), fc.nat({ max: 7 })).map(spoil),
   fc.constantFrom(...sessions).chain((victim) =>
@@ -144,19 +144,19 @@ function signedBy(owner: Signer, victim: (typeof sessions)[number]): Update {
   return { kind: 'entry', ticket: victim.ticket.bytes, record: said };
 }
 
-/** A node whose ticket a gateway signed that is none, or not of this issuer. */
+/** A node whose ticket was signed by a key that is not a gateway, or not one of this issuer. */
 function admittedBy(gateway: Gateway): Update {
   const believer = { ...crypto, verify: () => true };
   return node(gateway, { birth: 300, expires: 400 }, signer('intruder'), believer).says('SERVING');
 }
 
-/** Words of one session with the ticket of another, on both sides true. */
+/** A record of one session with the ticket of another; both are valid. */
 export const aCopiedTicket: fc.Arbitrary<EntryUpdate> = fc
   .tuple(fc.oneof(aRecord, anEviction), fc.constantFrom(...sessions))
   .filter(([said, other]) => said.ticket !== other.ticket.bytes)
   .map(([said, other]) => ({ ...said, ticket: other.ticket.bytes }));
 
-/** True words with a payload that was not signed with them. */
+/** A valid record with a payload that was not signed with it. */
 export const aSwappedPayload: fc.Arbitrary<EntryUpdate> = aRecord
   .filter(({ payload }) => payload !== undefined)
   .map((said) => ({ ...said, payload: payloads.find((other) => other !== said.payload) ?? Buffer.of() }));
@@ -166,7 +166,7 @@ function spoil([update, at, bit]: [Update, number, number]): Update {
   if (update.kind === 'floor') return { kind: 'floor', floor: flip(update.floor) };
   if (update.kind === 'revocation') return { kind: 'revocation', revocation: flip(update.revocation) };
   const { record: said, eviction, ...rest } = update;
-  // One part only: the other, being true, might be merged with good reason.
+  // Only one part, because the other is valid and may be merged.
   if (said !== undefined && (eviction === undefined || at % 2 === 0)) return { ...rest, record: flip(said) };
   return { ...rest, ...(eviction && { eviction: flip(eviction) }) };
 }

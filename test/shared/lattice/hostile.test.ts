@@ -25,7 +25,7 @@ function counted(limits: ReplicaLimits = {}) {
   return { replica, verified: () => verified };
 }
 
-/** With a payload of any bytes, signed by its owner. */
+/** A record with a payload of any bytes, signed by its owner. */
 function says(who: TestNode, payload: Uint8Array): EntryUpdate {
   const record = signRecord({ session: who.session, state: 'SERVING', version: 5, payload }, who.signer, nodeCrypto);
   return { kind: 'entry', ticket: who.ticket.bytes, record, payload };

@@ -1,4 +1,7 @@
-/** What a replica of the registry must keep to, as properties over whatever implements it. Mutants must break at least one. */
+/**
+ * The laws of a registry replica, as properties that any implementation can be checked against. Each mutant must break
+ * at least one.
+ */
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { type Digest, decodeDigest, encodeDigest } from '../../../shared/lattice/digest.ts';
@@ -10,7 +13,7 @@ import { expected } from './oracle.ts';
 
 interface Law {
   says: string;
-  /** Throws where it does not hold. */
+  /** @throws Error if the law does not hold */
   check(lattice: Lattice, runs: number, seed?: number): void;
 }
 
@@ -22,7 +25,7 @@ function replicaOf(lattice: Lattice, ...lists: readonly (readonly Update[])[]): 
   return replica;
 }
 
-/** All that can be told from outside, payloads included. */
+/** Everything that is visible from outside, payloads included. */
 export function holdings(replica: RegistryReplica): string[] {
   const entries = [...replica.entries()].map((entry) => {
     const { session, state, record, eviction, payloadBytes } = entry;
@@ -47,7 +50,7 @@ function join(lattice: Lattice, ...replicas: RegistryReplica[]): RegistryReplica
   return replicaOf(lattice, ...replicas.map((replica) => replica.updates(issuer)));
 }
 
-/** Over the wire and back. */
+/** Encodes and decodes, as on the wire. */
 const posted = (update: Update) => decodeUpdate(encodeUpdate(update));
 const asked = (digest: Digest) => decodeDigest(encodeDigest(digest));
 
@@ -66,7 +69,7 @@ function law<T>(says: string, given: fc.Arbitrary<T>, holds: (lattice: Lattice, 
 }
 
 const two = fc.tuple(updates, updates);
-/** Replicas that differ in little, if at all. */
+/** Replicas that differ in little or nothing. */
 const near = fc.tuple(updates, anUpdate).map(([list, last]): [Update[], Update[]] => [list, [...list, last]]);
 const shuffled = updates.chain((list) =>
   fc.tuple(fc.constant(list), fc.shuffledSubarray(list, { minLength: list.length, maxLength: list.length })),
@@ -245,7 +248,10 @@ function inflates(lattice: Lattice, [old, news]: [Update[], Update[]]): void {
   }
 }
 
-/** Both ways each round: who lacks a floor would else begin with the same collected sessions for ever. */
+/**
+ * In both directions each round: otherwise a replica that lacks a floor would start with the same collected sessions
+ * forever.
+ */
 function cut(lattice: Lattice, [x, y, max]: [Update[], Update[], number]): void {
   const [a, b] = [replicaOf(lattice, x), replicaOf(lattice, y)];
   const merged = join(lattice, b, a);
@@ -267,7 +273,7 @@ function cut(lattice: Lattice, [x, y, max]: [Update[], Update[], number]): void 
   same(b, merged);
 }
 
-/** Senders leave out the ticket or the payload as they please; the receiver says what it lacks. */
+/** Senders leave out the ticket or the payload at random; the receiver reports what it lacks. */
 function thin(lattice: Lattice, [list, coins]: [Update[], Iterator<boolean>]): void {
   const a = replicaOf(lattice);
   const flip = () => coins.next().value === true;

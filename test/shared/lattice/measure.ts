@@ -1,4 +1,7 @@
-/** `node --expose-gc test/shared/lattice/measure.ts`: what the registry's lattice costs on this machine. Medians of several runs. */
+/**
+ * `node --expose-gc test/shared/lattice/measure.ts` prints the costs of the registry's lattice on this machine, as
+ * medians of several runs.
+ */
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import { encodeDigest } from '../../../shared/lattice/digest.ts';
 import { RegistryReplica } from '../../../shared/lattice/replica.ts';
@@ -18,13 +21,13 @@ function timed(run: () => void): number {
   return (user + system) / 1000;
 }
 
-/** Milliseconds; the first run warms up and does not count. */
+/** Milliseconds; the first run is a warm-up and does not count. */
 function median(times: number, run: () => void): number {
   const all = Array.from({ length: times + 1 }, () => timed(run)).slice(1);
   return all.sort((a, b) => a - b)[Math.floor(times / 2)] ?? Number.NaN;
 }
 
-/** Milliseconds of one of `count` runs: the clock of a thread has steps of some milliseconds. */
+/** Milliseconds per run, from `count` runs: the clock of a thread has steps of some milliseconds. */
 function each(count: number, run: () => void): number {
   const many = () => {
     for (let i = 0; i < count; i++) run();
@@ -128,7 +131,7 @@ function comparing(): void {
   row('walk 1,000 entries with their payloads afterwards', each(1000, walk) * 1000, 'µs');
 }
 
-/** Heap and buffers, after two collections with time in between for what is swept beside the program. */
+/** Heap and buffers, after two collections with time between them for concurrent sweeping. */
 async function held(): Promise<number> {
   for (let i = 0; i < 2; i++) {
     globalThis.gc?.();

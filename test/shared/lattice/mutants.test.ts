@@ -9,7 +9,7 @@ import { MUTANTS, type Mutant } from './mutants.ts';
 
 const LATTICE = join(ROOT, 'shared/lattice');
 
-/** The lattice with one mistake in it, as a module of its own. */
+/** The lattice with one mistake in it, as a separate module. */
 async function grown(mutant: Mutant | undefined): Promise<Lattice> {
   const mutate: Plugin = {
     name: 'mutate',
@@ -35,9 +35,9 @@ async function grown(mutant: Mutant | undefined): Promise<Lattice> {
   return import(/* @vite-ignore */ `data:text/javascript;base64,${code}`);
 }
 
-/** Of a few thousand tiny worlds one must show the mistake; most do within the first hundred. */
+/** One of a few thousand tiny worlds must show the mistake; most mistakes show within the first hundred. */
 const RUNS = 3000;
-/** Always the same worlds, so that a mutant which only a rare one shows is caught in each run or in none. */
+/** Always the same worlds, so that a mutant that only a rare world exposes is caught in every run or in none. */
 const SEED = 20_261_120;
 
 describe('The laws', () => {

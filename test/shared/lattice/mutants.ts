@@ -1,11 +1,11 @@
-/** Mistakes that somebody could make in the lattice, each as one replacement in its source, under the law that must catch it. */
+/** Plausible mistakes in the lattice, each as one replacement in its source, under the law that must catch it. */
 import type { LawName } from './laws.ts';
 
 export interface Mutant {
-  /** In shared/lattice. */
+  /** Path in shared/lattice. */
   file: string;
   mistake: string;
-  /** Occurs once. */
+  /** Occurs exactly once. */
   find: string;
   replace: string;
 }

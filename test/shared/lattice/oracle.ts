@@ -1,4 +1,7 @@
-/** What a replica must hold after some updates, said as a set: no order, no merging, nothing shared with the implementation but decoders. */
+/**
+ * What a replica must hold after some updates, stated as a set: no order, no merging, and only the decoders are shared
+ * with the implementation.
+ */
 
 import { keyName } from '../../../shared/lattice/certificate.ts';
 import { decodeGcWatermark, decodeRevocation } from '../../../shared/lattice/control.ts';
@@ -9,7 +12,7 @@ import { decodeTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
 import type { Update } from '../../../shared/lattice/update.ts';
 import { crypto, lab } from './domain.ts';
 
-/** In the form of `holdings`. All updates must be whole. */
+/** In the form of `holdings`. All updates must be complete. */
 export function expected(updates: readonly Update[]): string[] {
   const floors = new Map<string, number>();
   const revoked = new Set<string>();

@@ -4,7 +4,7 @@ import type { Family } from '../../../shared/metrics/family.ts';
 const NAME = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/;
 const LABEL = /^[a-zA-Z_][a-zA-Z0-9_]*$/;
 
-/** What is wrong with a table of families, or undefined. */
+/** The fault of a table of families, or undefined. */
 export function flawOf(families: readonly Family[]): string | undefined {
   const seen = new Set<string>();
   for (const { kind, name, help, labels, bounds } of families) {

@@ -126,7 +126,7 @@ describe('asking the engine for usage', () => {
           if (scan.model === undefined) throw new Error('no model');
           const after = apply(bytes(before), joinEdits(usageEdits(scan, CHAT), [modelNameEdit(scan.model, alias)]), at);
           expect(JSON.parse(after)).toEqual(wanted);
-          // Still one of each: a scan of the result finds no duplicates.
+          // Still one of each member: a scan of the result finds no duplicates.
           expect(scanJson(bytes(after)).model?.value).toBe(alias);
         },
       ),

@@ -7,7 +7,7 @@ import { bytes, cut, cuts, gaps, space, text, write } from './support.ts';
 
 const UNARY = { streaming: false, dropUsageEvent: false };
 
-/** Also asserts the rule that holds for every unary answer: each chunk passes at once, as the same object. */
+/** Also asserts the rule for every non-streaming response: each chunk passes immediately, as the same object. */
 function run(endpoint: Endpoint, pieces: readonly (Uint8Array | string)[], options: Partial<UsageMeterOptions> = {}) {
   const meter = createUsageMeter(endpoint, { ...UNARY, ...options });
   for (const piece of pieces) {

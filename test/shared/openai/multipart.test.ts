@@ -81,7 +81,7 @@ describe('a scan of a multipart body', () => {
         const inside = pieces.join('');
         const data = part('name="file"; filename="f"', inside);
         const body = first ? model + data + END : data + model + END;
-        // Where the boundary stands at the beginning of a line it is no file any more: refused, or honestly another part.
+        // If the boundary is at the beginning of a line, the file ends there and the body is refused.
         const doubtful = /(^|[\r\n])--XX/.test(inside);
         if (doubtful) expect(failure(body).status).toBe(400);
         else expect(scan(body).model).toBe('whisper-1');

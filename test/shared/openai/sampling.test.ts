@@ -9,7 +9,7 @@ import { bytes } from './support.ts';
 
 const scan = (body: string) => scanJson(bytes(body)).sampling;
 
-/** What an endpoint makes of these members. */
+/** The sampling settings that an endpoint reads from these members. */
 function sampling(path: string, members: string) {
   const endpoint = ENDPOINTS.find((one) => one.path === path);
   if (endpoint === undefined) throw new Error(path);

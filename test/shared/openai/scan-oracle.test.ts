@@ -1,4 +1,4 @@
-/** The scan against JSON.parse: whatever is written, both say the same. */
+/** The scan against JSON.parse: both give the same result for any text. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { KNOWN_KEYS } from '../../../shared/openai/known-keys.ts';
@@ -10,7 +10,7 @@ import { bytes, gaps, space, type Tree, text, write } from './support.ts';
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** What JSON.parse makes of it: the oracle for validity. */
+/** The result of JSON.parse: the oracle for validity. */
 function parsed(body: string): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(body);
@@ -191,7 +191,7 @@ describe('a scan of a JSON body', () => {
       }),
       {
         numRuns: 3000,
-        // Seldom drawn.
+        // Rarely generated.
         examples: [1, 2].map((marks) => ['{"k":1}', Array(marks).fill({ at: 0, remove: 0, insert: '\ufeff' })]),
       },
     );

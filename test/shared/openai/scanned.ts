@@ -1,9 +1,9 @@
-/** What the tests of the scan share. */
+/** Helpers that the tests of the scan share. */
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { scanJson } from '../../../shared/openai/scan.ts';
 import { bytes } from './support.ts';
 
-/** The error with which the scan refuses this body; throws where it accepts it. */
+/** The error with which the scan refuses this body. @throws Error if the scan accepts it */
 export function failure(body: string | Uint8Array): ApiError {
   try {
     scanJson(typeof body === 'string' ? bytes(body) : body);

@@ -8,7 +8,7 @@ interface Split {
   pending: string;
 }
 
-/** Pushes the pieces; an LF that belongs to an event of the piece before is given back to it. */
+/** Pushes the pieces; an LF that belongs to an event of the previous piece is appended to it. */
 function split(pieces: readonly Uint8Array[]): Split {
   const splitter = new SseSplitter();
   const events: Split['events'] = [];
@@ -23,7 +23,7 @@ function split(pieces: readonly Uint8Array[]): Split {
   return { events, pending: text(splitter.pending) };
 }
 
-/** The standard's grammar over the whole text at once. */
+/** The standard's grammar over the whole text in one go. */
 function reference(whole: string): Split {
   const blocks = whole.match(/(?:[^\r\n]+(?:\r\n|\r(?!\n)|\n))*(?:\r\n|\r(?!\n)|\n)/gy) ?? [];
   const events = blocks.map((block, i) => {

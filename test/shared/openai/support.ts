@@ -1,11 +1,11 @@
-/** Bytes, cuts and JSON text for the tests of this room. */
+/** Bytes, cuts and JSON text for the tests of this folder. */
 import fc from 'fast-check';
 
 export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 export const text = (parts: Uint8Array | readonly Uint8Array[]): string =>
   Buffer.concat(parts instanceof Uint8Array ? [parts] : parts).toString('utf8');
 
-/** Cuts at these offsets (modulo the length), whatever their order; copies, so that no cut can see its neighbour. */
+/** Cuts at these offsets (modulo the length), in any order; copies, so that no piece can see its neighbor. */
 export function cut(whole: Uint8Array, at: readonly number[]): Uint8Array[] {
   const edges = [...new Set(at.map((offset) => offset % (whole.length + 1)))].sort((a, b) => a - b);
   return [...edges, whole.length].map((edge, i) => whole.slice(edges[i - 1] ?? 0, edge));
@@ -15,7 +15,7 @@ export const cuts = fc.array(fc.nat(100_000), { maxLength: 12 });
 
 export const space = fc.stringMatching(/^[ \t\r\n]{0,3}$/);
 
-/** One way of writing a string: each UTF-16 unit may be an escape. */
+/** One way to write a string: each UTF-16 unit may be an escape. */
 function jsonString(value: string, escapeEvery: number): string {
   if (escapeEvery === 0) return JSON.stringify(value);
   let out = '"';
@@ -26,7 +26,10 @@ function jsonString(value: string, escapeEvery: number): string {
   return `${out}"`;
 }
 
-/** Text of a JSON value with white space wherever it may stand; an object is a list of members, so that keys can repeat. */
+/**
+ * Text of a JSON value with white space at every place that allows it. An object is a list of members, so that keys can
+ * repeat.
+ */
 export type Tree =
   | { json: unknown }
   | { members: readonly (readonly [key: string, value: Tree, escapeEvery: number])[] };
@@ -39,7 +42,7 @@ export function write(tree: Tree, gap: () => string): string {
   return `${gap()}{${members.join(',')}${gap()}}${gap()}`;
 }
 
-/** White space from a list, over and over. */
+/** Returns white space from a list, cyclically. */
 export function gaps(list: readonly string[]): () => string {
   let i = 0;
   return () => list[i++ % Math.max(1, list.length)] ?? '';

@@ -15,7 +15,7 @@ test('a trace goes on to the engine as it came', () => {
     ['traceparent', GOOD],
     ['tracestate', 'congo=t61rcWkgMzE'],
   ]);
-  // A later version may say more behind its flags.
+  // A later version may have more fields after its flags.
   expect(readTraceId(`01-${TRACE}-00f067aa0ba902b7-01-more`)).toBe(TRACE);
 });
 

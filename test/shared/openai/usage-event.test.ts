@@ -1,11 +1,11 @@
-/** The usage event that an agent asks for where the client did not: it alone is taken out of the stream. */
+/** The usage event that an agent requests if the client did not: only this event is removed from the stream. */
 import fc from 'fast-check';
 import { Stream } from 'openai/streaming';
 import { describe, expect, it } from 'vitest';
 import { at, chat, counts, DROP, done, KEEP, run, stop, token, usage } from './metered.ts';
 import { bytes, cut, cuts, text } from './support.ts';
 
-/** Everything a hostile or helpful engine might put beside the usage event, none of which may be dropped. */
+/** Everything that a hostile or helpful engine might send next to the usage event. None of it may be dropped. */
 const LOOKALIKES = [
   token('"choices":[],"usage":{"prompt_tokens":1}'),
   token('usage'),

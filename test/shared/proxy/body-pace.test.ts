@@ -4,7 +4,7 @@ import { FakeClock, settle } from './fake-host.ts';
 
 const STALL_MS = 30_000;
 
-/** A reader of a body whose pieces come when the test says so. */
+/** A reader of a body whose pieces arrive when the test decides. */
 function reading() {
   const clock = new FakeClock();
   const pace = new BodyPace(STALL_MS, clock);
@@ -15,7 +15,7 @@ function reading() {
       code = error.code;
     });
     return {
-      /** After `ms` of waiting for them. */
+      /** The piece arrives after `ms` of waiting for it. */
       bytes: async (count: number, ms: number) => {
         await clock.advance(ms);
         piece.resolve(new Uint8Array(count));

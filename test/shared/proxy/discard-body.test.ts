@@ -3,7 +3,7 @@ import { discardBody } from '../../../shared/proxy/discard-body.ts';
 import type { BodySource } from '../../../shared/proxy/message.ts';
 import { FakeClock } from './fake-host.ts';
 
-/** A body of `pieces` KiB; `stalls`: nothing comes behind them, and no end either. */
+/** A body of `pieces` KiB. `stalls`: nothing arrives after them, not even the end. */
 function bodyOf(pieces: number, { stalls = false, breaks = false } = {}) {
   const seen = { read: 0, cancelled: 0 };
   const body: BodySource = {

@@ -7,7 +7,7 @@ import { contextOf, FakeHost } from './fake-host.ts';
 
 const STREAM = ['data: 1\n\n', 'data: [DONE]\n\n'];
 
-/** What the host was asked to open and to queue. */
+/** Records what the host was asked to open and to queue. */
 class Watched extends FakeHost {
   readonly opened: AttemptContext<string>[] = [];
   readonly queued: QueueRequest<string>[] = [];

@@ -1,4 +1,4 @@
-/** A host whose clock, nodes and engines are the test's. */
+/** A host whose clock, nodes and engines the test controls. */
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { findEndpoint } from '../../../shared/openai/endpoints.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
@@ -35,7 +35,7 @@ import { InBandErrorDetector } from '../../../shared/upstream/in-band-error-dete
 import { isRepeatable, type ParsedRequest } from '../../../shared/upstream/parsed-request.ts';
 import type { ResponseStream } from '../../../shared/upstream/response.ts';
 
-/** What a node does with an attempt: pieces of a stream, which may end with a failure, or only that failure. */
+/** A node's behavior in an attempt: pieces of a stream, which may end with a failure, or only that failure. */
 export type Script = AttemptFailure | (string | AttemptError)[];
 
 const NOW = Date.parse('2026-01-01T00:00:05.000Z');
@@ -64,7 +64,7 @@ export class FakeClock implements HostClock {
   }
 }
 
-/** Lets every promise that can go on do so. */
+/** Lets every promise continue that can. */
 export async function settle(): Promise<void> {
   for (let turn = 0; turn < 100; turn++) await Promise.resolve();
 }
@@ -231,11 +231,11 @@ export function requestOf({
 }
 
 export interface ContextOptions extends RequestOptions {
-  /** Over what the host resolves. */
+  /** Overrides of the host's route. */
   route?: Partial<Route>;
 }
 
-/** A request after all its checks, for a test of one step: `whole` is its body, by default a stream's. */
+/** A request after all its checks, for a test of one step. `whole` is its body, by default a streaming request. */
 export async function contextOf(host: FakeHost, options: ContextOptions = {}): Promise<RequestContext<string>> {
   const body = options.pieces === undefined ? { whole: JSON.stringify({ model: 'm', stream: true }) } : {};
   const request = requestOf({ ...body, ...options });
@@ -275,7 +275,7 @@ export async function contextOf(host: FakeHost, options: ContextOptions = {}): P
   };
 }
 
-/** The body as the client gets it; `!` at its end: it was broken off. */
+/** The body as the client gets it; it ends with `!` if it was cut off. */
 export async function textOf({ body }: ProxyResponse): Promise<string> {
   const decoder = new TextDecoder();
   if (body === null || typeof body === 'string') return body ?? '';

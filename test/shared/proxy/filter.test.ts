@@ -72,10 +72,10 @@ test('a model whose last node left long ago is not waited for, one that left lat
   expect(await ask('m')).toContain(waited);
   left('d', 7_200_000, { models: [{ id: 'expected', state: 'ready' }] });
   expect(await ask('expected')).toContain(waited);
-  // On its way out, or not heard of for the moment: it may be back.
+  // A node that drains, or that is currently not visible, may return.
   left('e', 7_200_000, { models: [{ id: 'half', state: 'ready' }], state: 'DOWN' });
   expect(await ask('half')).toContain(waited);
-  // Where no request waits, none is told how long ago that was.
+  // If no request waits, the message does not say how long ago the node left.
   host.waitMs = 0;
   left('f', 7_200_000, { models: [{ id: 'old', state: 'ready' }] });
   const { body } = await handleRequest(requestOf({ whole: '{"model":"old"}' }), host);

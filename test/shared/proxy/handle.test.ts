@@ -110,8 +110,7 @@ test('a stream whose engine is silent for 15 s is opened with comments, and erro
   expect(host.log).toContain('refused late: upstream_timeout');
 });
 
-/** Opened after 15 s, then told that no turn came. */
-/** `more`: milliseconds after its stream was opened. */
+/** The text of a stream that was opened after 15 s and then got no turn. `more`: milliseconds between the two. */
 async function waited(host: FakeHost, more = 1): Promise<string> {
   host.waitMs = 60_000;
   let turn = (_: TurnResult) => {};

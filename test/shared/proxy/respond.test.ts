@@ -10,7 +10,7 @@ import { contextOf, FakeHost, type Script, settle, textOf } from './fake-host.ts
 const UNARY = JSON.stringify({ model: 'm' });
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-/** A host with one node, whose releases stand in its log. */
+/** A host with one node; the host's log has its releases. */
 function hostOf(script: Script = ['data: 1\n\n', 'data: [DONE]\n\n']) {
   const host = new FakeHost();
   host.add(entry('a'), script);
@@ -22,7 +22,7 @@ function hostOf(script: Script = ['data: 1\n\n', 'data: [DONE]\n\n']) {
   return host;
 }
 
-/** The node answers so. */
+/** Makes the node answer with this stream. */
 function answers(host: FakeHost, stream: Partial<ResponseStream>, type = 'application/json'): void {
   const head = { headers: [['content-type', type]] as [string, string][], forwardMs: 1, engineMs: 2 };
   const cancel = () => void host.log.push('cancelled');
@@ -35,7 +35,7 @@ async function answered(host: FakeHost, whole?: string): Promise<ProxyResponse> 
   return response;
 }
 
-/** Says in the host's log what comes. */
+/** Writes each call to the host's log. */
 function sinkOf({ log }: FakeHost, more: Partial<ResponseSink> = {}): ResponseSink {
   return {
     write: (piece) => void log.push(`write: ${new TextDecoder().decode(piece).trim()}`),
@@ -138,7 +138,7 @@ test.each([
   expect(host.log.slice(before)).toEqual(log);
 });
 
-/** Of a request whose engine is late: a comment went out, then `settleIt` decides. */
+/** A request whose engine is late: a comment was sent, then `settleIt` decides. */
 async function late(host: FakeHost, sink: ResponseSink = sinkOf(host)) {
   const context = await contextOf(host);
   const gate = Promise.withResolvers<void>();

@@ -8,7 +8,7 @@ import { contextOf, FakeHost, requestOf, settle } from './fake-host.ts';
 
 const BODY = JSON.stringify({ model: 'm', prompt: 'Once', max_tokens: 10, stream: true });
 const OPTIONS = { path: '/v1/completions', whole: BODY };
-/** Endpoint of `/tokenize`: how an engine reads the text is asked on the way. */
+/** Endpoint of `/tokenize`: while resuming, the host asks how an engine reads the text. */
 const TOKENIZE = 9;
 const GONE = new AttemptError('lost', 'its node is gone');
 
@@ -16,7 +16,7 @@ const piece = (text: string, finish: string | null = null) =>
   `data: ${JSON.stringify({ id: 'c', object: 'text_completion', created: 1, model: 'm', choices: [{ index: 0, text, finish_reason: finish }] })}\n\n`;
 const REST = [piece(' a time', 'stop'), 'data: [DONE]\n\n'];
 
-/** Engines without a tokenizer, which completions do without. */
+/** Engines without a tokenizer; completions do not need one. */
 class Resuming extends FakeHost {
   readonly opened: AttemptContext<string>[] = [];
   readonly queued: QueueRequest<string>[] = [];

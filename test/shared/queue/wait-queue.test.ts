@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { type TurnRequest, type TurnResult, WaitQueue } from '../../../shared/queue/wait-queue.ts';
 
-/** Virtual time: `advance` rings what is due, in order. */
+/** Virtual time: `advance` fires the due timers in order. */
 class TestClock {
   #now = 1_000_000;
   readonly #timers = new Set<{ at: number; ring: () => void }>();
@@ -40,7 +40,7 @@ function asked(more: Partial<TurnRequest> = {}): TurnRequest {
   return { ...who, busy: [], waitMs: 20_000, back: false, places: 100, ...more };
 }
 
-/** A line, and what each of its entries was told. */
+/** A queue, and the result of each of its entries. */
 function opened() {
   const clock = new TestClock();
   const line = new WaitQueue(clock);
@@ -123,7 +123,7 @@ test('streams that broke off have half of the places, and their places go to the
   await clock.advance(0);
   expect(line.depth.waiting).toBe(4);
   expect([told[one.name]?.kind, two.name in told]).toEqual(['late', false]);
-  // Whose turn came to nothing has its place back.
+  // A request whose turn did not succeed gets its place back.
   await clock.advance(260);
   expect(told[two.name]).toEqual({ kind: 'turn' });
   enter(begun);

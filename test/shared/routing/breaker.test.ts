@@ -4,7 +4,7 @@ import { LiveNodes } from '../../../shared/routing/live.ts';
 import { type BreakerState, breakerAt } from '../../../shared/routing/load.ts';
 import type { RequestOutcome } from '../../../shared/routing/retry-policy.ts';
 
-/** Isolates of one gateway: what one tells, all know at once. `now` is moved by hand. */
+/** Isolates of one gateway: a change that one reports reaches all immediately. The test moves `now`. */
 class Gateway {
   now = 1_000_000;
   readonly told: [string, BreakerState][] = [];
@@ -87,7 +87,7 @@ describe('a node leaves the candidates', () => {
   it('not while all the others fail as well: none of them is to blame', () => {
     const gateway = new Gateway();
     for (let n = 0; n < 30; n++) for (const session of ['a', 'b', 'c', 'd']) gateway.ask(session, 'failed');
-    // The first one has nobody to be compared with yet.
+    // There is no node yet that the first one can be compared with.
     expect(gateway.told.length).toBeLessThanOrEqual(1);
   });
 

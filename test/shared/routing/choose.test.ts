@@ -36,7 +36,7 @@ function indexOf(...entries: RegistryEntry[]): NodeIndex {
   return index;
 }
 
-/** In the order in which they would be tried. */
+/** The nodes in the order in which they would be tried. */
 function order(index: NodeIndex, asked: RoutingQuery): string[] {
   const tried = new Set<string>();
   const names: string[] = [];

@@ -10,7 +10,7 @@ function place(more: Partial<QueueItem> = {}): QueueItem {
 
 const anybody = () => true;
 
-/** Takes `count` turns; each served one comes again, so that everybody always has somebody waiting. */
+/** Takes `count` turns; each served entry enters again, so that every owner always has one waiting. */
 function shares(queue: FairQueue<QueueItem>, count: number, by: (place: QueueItem) => string): Record<string, number> {
   const served: Record<string, number> = {};
   for (let n = 0; n < count; n++) {

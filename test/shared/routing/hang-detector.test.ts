@@ -88,7 +88,7 @@ describe('an engine is not taken to hang', () => {
     const large = { ...CHAT, bytes: 400_000 };
     const evidence = node(40_000, waits(large, 40_000), waits(CHAT, 39_000));
     expect(isHanging(evidence, [peer()])).toBe(false);
-    // The peers know how long that takes.
+    // The peers' times show how long such a prompt takes.
     const informed = peer({ times: { ...known(CHAT, 300), ...known(large, 2_000) } });
     expect(isHanging(evidence, [informed])).toBe(true);
   });
@@ -126,7 +126,7 @@ describe('an engine is not taken to hang', () => {
   it('more than once in a hundred silences where its times are those of its peers', () => {
     const random = fc.sample(fc.double({ min: 1e-9, max: 1 - 1e-9, noNaN: true }), { numRuns: 60_000, seed: 7 });
     let next = 0;
-    /** Exponential, of mean 8 s: answers of many tokens, at the busiest. */
+    /** Exponential, with a mean of 8 s: responses of many tokens, under the highest load. */
     const draw = () => -8_000 * Math.log(random[next++ % random.length] ?? 0.5);
     const times = new FirstByteTimes();
     for (let n = 0; n < 400; n++) times.add(UNARY, draw());
@@ -134,7 +134,8 @@ describe('an engine is not taken to hang', () => {
     let wrong = 0;
     for (let trial = 0; trial < 2_000; trial++) {
       const count = 1 + (trial % 8);
-      // All began together, and none has been answered after 25 s: rare by itself, and to be told from a hang.
+      // All began together, and none has been answered after 25 s. That is rare without a hang, and must not be taken
+      // for one.
       const ages = Array.from({ length: count }, draw);
       const unanswered = ages.filter((ms) => ms > 25_000).map(() => waits(UNARY, 25_000));
       if (unanswered.length === count && isHanging(node(25_000, ...unanswered), [others])) wrong++;

@@ -111,7 +111,7 @@ test.each([
       const one = sessions[round % 1000];
       if (one !== undefined) index.put({ ...one, suspected: round % 2 === 0 });
     };
-    // A look at each node, as whatever does not know beforehand which are ready must take.
+    // One look at each node, which any implementation needs if it does not know in advance which nodes are ready.
     const walk = rounds(() => sessions.reduce((sum, { session }) => sum + session.length, 0));
     const [chosen, changed] = [costBeside(rounds(pick), walk), costBeside(rounds(change), walk)];
     const both = costBeside(

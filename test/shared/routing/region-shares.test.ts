@@ -28,7 +28,7 @@ function node(session: string, region: string | undefined, waiting?: number): Ca
   return { session, provider: 'lab', cluster: 'c', tier: 'stable', inFlight: 0, region, ...load };
 }
 
-/** How many of `requests` each region got. */
+/** Requests that each region got, of `requests`. */
 function counts(shares: ModelShares, nodes: readonly Candidate[], requests = 1_000, inner = leastLoadPolicy) {
   const policy = new RegionShares().around(inner, shares);
   const got: Record<string, number> = {};
@@ -59,7 +59,7 @@ test('the work of a lost region goes where the plan says, and without a word of 
   expect((spread.near ?? 0) / 1_000).toBeCloseTo(0.5, 1);
   expect((spread.far ?? 0) / 1_000).toBeCloseTo(0.5, 1);
   expect((counts({ shares }, left).near ?? 0) / 1_000).toBeCloseTo(0.2, 1);
-  // Where what the plan gives its work to is lost, too, it goes to what is left.
+  // If the region that the plan assigns the work to is lost as well, the work goes to the remaining region.
   expect(counts({ shares, spill: { middle: { far: 1 } } }, [node('n', 'near')], 10)).toEqual({ near: 10 });
 });
 

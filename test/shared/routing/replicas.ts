@@ -1,4 +1,7 @@
-/** Replicas in virtual time: each serves some requests at once, the rest wait. For figures of policies, not of engines. */
+/**
+ * Replicas in virtual time: each serves some requests concurrently, the rest wait. For measurements of policies, not of
+ * engines.
+ */
 import type { Candidate } from '../../../shared/routing/candidates.ts';
 import type { Policy } from '../../../shared/routing/policy.ts';
 import { exponential, seeded } from '../../sim/random.ts';
@@ -7,9 +10,9 @@ const SLOTS = 4;
 
 interface Replica extends Candidate {
   inFlight: number;
-  /** Mean seconds of one request. */
+  /** Mean seconds per request. */
   slowness: number;
-  /** When each slot is free. */
+  /** Time at which each slot becomes free. */
   free: number[];
   served: number;
 }
@@ -29,27 +32,29 @@ export function replicas(slowness: readonly number[]): Replica[] {
 
 interface Traffic {
   requests: number;
-  /** Of what all of them together can serve. */
+  /** Fraction of what all replicas together can serve. */
   load: number;
   seed: number;
-  /** So many conversations take turns at random. */
+  /** Number of conversations; they take turns at random. */
   conversations?: number;
-  /** All requests begin alike. */
+  /** Prefix hash that all requests share. */
   prefix?: number;
 }
 
 interface Served {
-  /** Of each replica. */
+  /** Per replica. */
   shares: number[];
   /** Seconds from arrival to end. */
   p95: number;
-  /** Share of the turns, but for the first, that went where the conversation was. */
+  /** Fraction of the turns, except the first ones, that went to the replica of the conversation. */
   kept: number;
-  /** Requests of the busiest by the mean. */
+  /** Requests of the busiest replica divided by the mean. */
   imbalance: number;
 }
 
-/** Requests come at random (open loop), are served in the order of coming at each replica, and take a random time. */
+/**
+ * Requests arrive at random (open loop), are served in the order of arrival at each replica, and take a random time.
+ */
 export function serve(policy: Policy, nodes: Replica[], traffic: Traffic): Served {
   const random = seeded(traffic.seed);
   const rate = nodes.reduce((sum, { slowness }) => sum + SLOTS / slowness, 0) * traffic.load;
@@ -99,7 +104,7 @@ export function serve(policy: Policy, nodes: Replica[], traffic: Traffic): Serve
   };
 }
 
-/** One that waits for no answer: a turn follows the answer to the one before. */
+/** A random conversation that does not wait for a response, because a turn follows the response to the previous one. */
 function whoIsNext(conversations: number, talking: ReadonlySet<string>, random: () => number): string {
   for (;;) {
     const one = `c${Math.floor(random() * conversations)}`;

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { RetryBudget } from '../../../shared/routing/retry-budget.ts';
 
-/** Retries that are allowed among `requests` a second for a minute, each asking for `wish` retries. */
+/** Retries that are allowed among `requests` a second for a minute, if each one asks for `wish` retries. */
 function minute(requests: number, wish: number, share?: number): number {
   const budget = new RetryBudget();
   let taken = 0;

@@ -1,6 +1,6 @@
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 
-/** A node that serves `m`; `more` says what differs. */
+/** A node that serves `m`, changed by `more`. */
 export function entry(session: string, more: Partial<RegistryEntry> = {}): RegistryEntry {
   return {
     session,

@@ -16,7 +16,7 @@ import {
 } from '../../../shared/routing/trust.ts';
 import { entry } from './support.ts';
 
-/** Few names, so that lists and nodes meet; the peers' names are also names of providers. */
+/** Few names, so that lists and nodes match; the peers' names are also provider names. */
 const NAMES = ['eth', 'psi', 'lab'];
 const PEERS = ['eth', 'cern'];
 const id = fc.constantFrom(

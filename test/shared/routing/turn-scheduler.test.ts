@@ -8,7 +8,7 @@ function place(more: Partial<QueueItem> = {}): QueueItem {
   return { name: `t${++made}`, project: 'p', key: 'k', scope: 's', priority: 'interactive', weight: 1, ...more };
 }
 
-/** `count` wait since 0, each refused by node `n1`. */
+/** `count` entries wait since 0, each refused by node `n1`. */
 function waiting(count: number, more: Partial<QueueItem> = {}): TurnScheduler<QueueItem> {
   const turns = new TurnScheduler<QueueItem>(1_000);
   for (let n = 0; n < count; n++) turns.enter(place(more), ['n1'], 0);

@@ -14,7 +14,9 @@ const JOB: JobRequest = {
   image: '',
 };
 
-/** What the script would run, by a bash in which the agent is a stand-in that prints its arguments. */
+/**
+ * The arguments with which the script would start the agent, from a bash in which the agent is a mock that prints them.
+ */
 function argumentsIn(script: string): string[] {
   const stand =
     'otela-agent() { printf "%s\\n" "$@"; }; exec() { "$@"; }; mkdir() { :; }; SLURM_JOB_ID=7 HF_HOME=/hub\n';
@@ -23,7 +25,7 @@ function argumentsIn(script: string): string[] {
   return stdout.trimEnd().split('\n');
 }
 
-/** What the agent would find in its environment. */
+/** The agent's environment. */
 function environmentIn(script: string): Record<string, string> {
   const stand = 'otela-agent() { env; }; exec() { "$@"; }; SLURM_JOB_ID=7\n';
   const { stdout } = spawnSync('bash', ['--norc'], { input: stand + script, encoding: 'utf8' });

@@ -1,4 +1,6 @@
-/** Charts that a browser draws whole: a point that has no place spoils the line, and one point alone is no line. */
+/**
+ * Charts that a browser draws completely: a point without a position breaks the line, and a single point is not a line.
+ */
 import { expect, it } from 'vitest';
 import { chartsSvg } from '../../../shared/text/chart.ts';
 

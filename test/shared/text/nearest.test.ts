@@ -24,7 +24,7 @@ test('names are ranked, the nearest first, however far they are', () => {
 test('a name of any length is answered without a comparison of its letters', () => {
   const long = 'x'.repeat(1_000_000);
   const names = Array.from({ length: 100 }, (_, n) => `name-${n}`);
-  // One comparison would take as many steps as it has letters, for each letter of each name.
+  // One comparison would take as many steps as the long name has letters, for each letter of each name.
   const ratio = costBeside(
     () => nearestName(long, names),
     () => readOnce(Buffer.from(long)),

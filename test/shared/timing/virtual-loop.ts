@@ -6,7 +6,10 @@ interface Timer {
   ring(): void;
 }
 
-/** An event loop in virtual time. It can be kept from running: then its timers ring late, one after the other, as Node's do. */
+/**
+ * An event loop in virtual time. It can be kept from running: then its timers fire late, one after the other, as Node's
+ * do.
+ */
 export class VirtualLoop {
   #now = 0;
   readonly #timers = new Set<Timer>();
@@ -25,7 +28,7 @@ export class VirtualLoop {
     return () => void this.#timers.delete(timer);
   }
 
-  /** The process runs for so long, each timer on time. */
+  /** The process runs for `ms`, each timer on time. */
   run(ms: number): void {
     const end = this.#now + ms;
     for (let next = this.#next(end); next !== undefined; next = this.#next(end)) {
@@ -35,7 +38,7 @@ export class VirtualLoop {
     this.#now = end;
   }
 
-  /** The process stands still for so long. What is due then rings once each. */
+  /** The process is paused for `ms`. Each timer that is due then fires once. */
   stand(ms: number): void {
     this.#now += ms;
     for (const timer of [...this.#timers].filter(({ at }) => at <= this.#now).sort((a, b) => a.at - b.at))

@@ -8,7 +8,7 @@ function begin(): { loop: VirtualLoop; patience: WaitClock } {
   return { loop, patience: new WaitClock(loop) };
 }
 
-/** When a wait of `ms` ends, in the loop's time; undefined: it does not within that time. */
+/** When a wait of `ms` ends, in the loop's time; undefined: it does not end within `withinMs`. */
 function ending(ms: number, withinMs: number, live: (loop: VirtualLoop) => void): number | undefined {
   const { loop, patience: waitClock } = begin();
   let at: number | undefined;

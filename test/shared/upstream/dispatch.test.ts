@@ -5,10 +5,10 @@ import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-erro
 import { type DispatchHost, type DispatchTarget, dispatch } from '../../../shared/upstream/dispatch.ts';
 import { type ResponseStream, startResponse } from '../../../shared/upstream/response.ts';
 
-/** What a node does with an attempt: an engine's status, or how its path fails. */
+/** A node's behavior in an attempt: an engine's status, or the failure of its path. */
 type Deed = number | AttemptFailure;
 
-/** Nodes a, b, c… are asked in this order; `log` tells what was asked of whom and what came of it. */
+/** Nodes a, b, c… are tried in this order; `log` records which node was asked what, and the result. */
 class Side implements DispatchHost<DispatchTarget, ResponseStream> {
   readonly log: string[] = [];
   readonly accepts: number[] = [];

@@ -41,7 +41,7 @@ class Node {
     this.watch = new HangWatch(host, suspicion);
   }
 
-  /** A request that the engine has. Undefined: it was not let in. */
+  /** A request that the engine has; undefined: it was refused. */
   ask(more: Partial<AttemptRequest> = {}): OutboundAttempt | undefined {
     const request = { endpoint: CHAT, movable: true, streaming: true, acceptMs: 1_000, answerOffset: 0, ...more };
     if (!this.watch.admits(request as AttemptRequest)) return undefined;
@@ -121,7 +121,7 @@ describe('an engine that answers nobody', () => {
       if (node.ask() === undefined) continue;
       probes++;
       expect(node.ask()).toBeUndefined();
-      node.pass(3_000); // it is given 2 s
+      node.pass(3_000); // it has 2 s
     }
     expect(node.pauses).toEqual([5_000, 10_000, 20_000, 40_000, 60_000, 60_000]);
     expect(node.overs.every((failure) => failure === 'hung')).toBe(true);
@@ -160,7 +160,7 @@ describe('an engine that answers nobody', () => {
     node.pass(24_000, () => node.data(node.ask({ endpoint: TOKENIZE, streaming: false, movable: false })));
     expect(node.watch.suspicion).toBeDefined();
     node.pass(10_000);
-    expect(node.ask({ endpoint: TOKENIZE })).toBeUndefined(); // would find out nothing
+    expect(node.ask({ endpoint: TOKENIZE })).toBeUndefined(); // would show nothing
     expect(node.ask()).toBeDefined();
   });
 

@@ -8,7 +8,7 @@ import { Link } from '../../../shared/wire/link.ts';
 
 const PIECE = 32 * 1024;
 
-/** A stream that its node has accepted, and what its caller was told. */
+/** A stream that its node has accepted, and the results that its caller received. */
 function accepted(bytes = 2): { upstream: OutboundAttempt; told: AttemptResult[]; credited: () => number } {
   const request = { endpoint: 1, acceptMs: 1_000, answerOffset: 0, edits: [], headers: [] };
   const host = {
@@ -59,7 +59,10 @@ it('a partial answer waits for its node, and fails where that node does not come
   expect(told).toMatchObject([{ kind: 'failure', code: 'lost' }]);
 });
 
-/** Openings at one node, which says nothing or acknowledges after so long; when those that it leaves unanswered are given up. */
+/**
+ * Opens attempts at one node, which acknowledges each after this many milliseconds, or never. Returns after how long
+ * each unanswered one was given up.
+ */
 function openings(...acknowledgedAfter: (number | undefined)[]): number[] {
   let now = 0;
   const givenUp: number[] = [];
@@ -98,7 +101,7 @@ it('a stream that lets go of a socket which lives on gives back the credit for w
   expect(credited()).toBe(0);
   upstream.disconnect(0);
   expect(credited()).toBe(8 * PIECE);
-  // Once: what is read, or thrown away, later is none of that socket's.
+  // Only once: bytes that are read or discarded later do not count for that socket.
   upstream.tick(1_000_000 + 60_000);
   upstream.cancel();
   expect(credited()).toBe(8 * PIECE);

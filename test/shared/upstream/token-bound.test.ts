@@ -1,4 +1,4 @@
-/** What a node can charge for one attempt, whatever it reports. */
+/** The most that a node can charge for one attempt, whatever it reports. */
 import { expect, it } from 'vitest';
 import { clampToBound, tokenBound, UNSEEN_TOKENS_MAX } from '../../../shared/upstream/token-bound.ts';
 import { NO_USAGE } from '../../../shared/wire/usage.ts';
@@ -6,7 +6,7 @@ import { NO_USAGE } from '../../../shared/wire/usage.ts';
 const CHAT = { path: '/v1/chat/completions' };
 const LIST = { path: '/v1/completions' };
 const body = (bytes: number) => ({ kind: 'kept' as const, bytes: new Uint8Array(bytes) });
-/** Engines differ in whether they count the tokens that end an answer. */
+/** Engines differ in whether they count the tokens that end a response. */
 const STOP = 16;
 
 it('a prompt has at most a token for each byte and what engines add, and no more than the model takes', () => {

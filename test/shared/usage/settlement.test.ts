@@ -1,4 +1,4 @@
-/** Reports become records: each attempt one, and what an agent may forget is what nobody waits for any more. */
+/** Reports become records: each attempt gives one, and an agent may forget a report only if no request waits for it. */
 import { describe, expect, it } from 'vitest';
 import { newAcceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
 import { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
@@ -36,14 +36,14 @@ function upstreamOf(stream: number): OutboundAttempt {
   });
 }
 
-/** To an agent that says nothing. */
+/** A link to an agent that sends nothing. */
 function silentLink(): Link {
   const port = { send: () => {}, busy: () => false, schedule: () => {}, stuck: () => {} };
   return new Link(port, { send: 0, receive: 0 }, new FrameMeter(() => 0));
 }
 
 const nameOf = (stream: number) => ({ requestId: `req-${stream}`, attempt: 1, receipt: 'paid' });
-/** The stream under which it comes, and the one by which its attempt was named. */
+/** `stream` is the stream that carries the report, `named` the one that named its attempt. */
 const namedReport = (stream: number, named: number) => ({ stream, usage: USAGE, name: nameOf(named) });
 
 describe('what may have been counted before', () => {
@@ -67,7 +67,7 @@ describe('what may have been counted before', () => {
       [3, true],
       [4, false],
     ]);
-    expect(streams).toEqual([3]); // the other is still open
+    expect(streams).toEqual([3]); // the other stream is still open
   });
 
   it('does not wait for a clock that was set back', () => {

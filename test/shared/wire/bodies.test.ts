@@ -6,7 +6,7 @@ import { STREAM_WINDOW_BYTES, STREAM_WINDOW_MAX_BYTES, WINDOW_POOL_BYTES } from 
 import { OutboundStream } from '../../../shared/wire/outbound-stream.ts';
 import { WindowPool } from '../../../shared/wire/window-pool.ts';
 
-/** Byte k of the body is k mod 251: a byte at a wrong offset shows. */
+/** Byte k of the body is k mod 251, so that a byte at a wrong offset shows. */
 function body(from: number, length: number): Uint8Array {
   return Uint8Array.from({ length }, (_, i) => (from + i) % 251);
 }
@@ -46,7 +46,7 @@ describe('a body on its way', () => {
             const credit = incoming.credit(pool);
             if (credit !== undefined) outgoing.credit(credit.consumed, credit.window);
           } else if (kind === 'lose') {
-            outgoing.take(10_000); // on its way when the socket went
+            outgoing.take(10_000); // in transit when the socket was lost
             expect(outgoing.rewind(incoming.received)).toBe(true);
             incoming.resume();
           }

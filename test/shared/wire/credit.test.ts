@@ -1,4 +1,7 @@
-/** Credit of a socket is neither lost nor made: what was granted is what may still come, what is held here, and what was returned. */
+/**
+ * A socket's credit is neither lost nor created: what was granted equals what may still arrive, what is held here, and
+ * what was returned.
+ */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
@@ -9,11 +12,11 @@ import { OutboundStream } from '../../../shared/wire/outbound-stream.ts';
 import { WindowPool } from '../../../shared/wire/window-pool.ts';
 
 const WINDOW = 1024 * 1024;
-/** Credit that may wait for more before it is worth a frame: see SocketWindow. */
+/** Credit that may be held back until there is enough for a frame: see SocketWindow. */
 const UNTOLD_MAX = 256 * 1024;
 const STREAMS = [1, 2, 3] as const;
 
-/** A stream at its receiver, and what of its held bytes this socket gets credit for, by plain arithmetic. */
+/** A stream at its receiver, and the part of its held bytes for which this socket gets credit, by plain arithmetic. */
 interface Held {
   incoming: InboundStream;
   outgoing: OutboundStream;
@@ -106,7 +109,7 @@ test('granted is what may come, what is held and what was returned, whatever rea
         settle();
         check();
       }
-      // Readers that come back find all of the window again.
+      // Readers that return find the complete window again.
       for (const [stream, held] of streams)
         while (held.incoming.buffered > 0) {
           read(stream, held, Number.MAX_SAFE_INTEGER);

@@ -7,7 +7,7 @@ export interface Told {
   kind: Kind;
   id: string;
   model?: string;
-  /** What the prompt had already. */
+  /** What the prompt already contained. */
   after?: readonly string[];
   tokens: readonly string[];
   eol?: string;
@@ -19,7 +19,7 @@ export interface Told {
 
 const PROMPT_TOKENS = 7;
 
-/** The whole answer of an engine; one event each. */
+/** An engine's whole response, one event per item. */
 function events({ kind, id, model = 'm', after = [], tokens, usage = true, fingerprint }: Told): string[] {
   const object = kind === 'chat' ? 'chat.completion.chunk' : 'text_completion';
   const head = { id, object, created: id.length, model, ...(fingerprint && { system_fingerprint: fingerprint }) };

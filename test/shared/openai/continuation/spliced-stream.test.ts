@@ -17,7 +17,7 @@ function pushAll(stream: SplicedStream, pieces: readonly Uint8Array[]): Uint8Arr
   return pieces.flatMap((piece) => stream.push(piece));
 }
 
-/** What a second engine says, given what the client has of the first one's answer. */
+/** What a second engine sends, given what the client has of the first one's response. */
 function rest(kind: Kind, has: string, more: Partial<Told> = {}): { told: Told; produced: number } {
   let produced = 0;
   while (TOKENS.slice(0, produced).join('') !== has) produced++;
@@ -47,7 +47,7 @@ describe.each(kinds)('%s: a stream cut at any byte', (kind) => {
       expect(heard.roles).toBe(whole.roles);
       expect(heard.ids.size).toBe(1);
       expect(heard.usages).toHaveLength(1);
-      // An event without text is no token to be seen.
+      // An event without text is not a visible token.
       expect(heard.usages[0]?.prompt_tokens).toBe(7);
       expect(Math.abs(Number(heard.usages[0]?.completion_tokens) - TOKENS.length)).toBeLessThanOrEqual(1);
       expect(heard.cut).toBe(false);
@@ -92,7 +92,7 @@ describe.each(kinds)('%s: a stream that does not break', (kind) => {
         (whole, at) => {
           const one = joined(kind);
           const out = text(pushAll(one, cut(whole, at)));
-          // What was never ended is never an event; all else is as it was.
+          // The splitter never emits an event that did not end; everything else passes unchanged.
           expect(text(whole).startsWith(out)).toBe(true);
           expect(text(whole).slice(out.length)).not.toMatch(/\n\n|\r\r|\r\n\r\n/);
         },

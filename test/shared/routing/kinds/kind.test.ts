@@ -26,7 +26,7 @@ test('a key whose answers were long is judged by them', () => {
   const asked = { input: 200, endpoint: '/v1/chat/completions', sender: 'key_1 m' };
   for (let i = 0; i < 10; i++) predictor.learn(asked, 2_800);
   expect(classifyRequest(KINDS, asked, predictor.predict(asked))?.name).toBe('essay');
-  // Its history does not outweigh what the request allows.
+  // The history of the key does not outweigh what the request allows.
   const brief = { ...asked, maxTokens: 200 };
   expect(classifyRequest(KINDS, brief, predictor.predict(brief))?.name).toBe('chat');
 });
