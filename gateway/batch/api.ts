@@ -1,4 +1,4 @@
-/** What `/v1/batches` takes and answers, for `/openapi.json`. Tests parse real answers with these schemas. */
+/** Requests and responses of `/v1/batches`, for `/openapi.json`. Tests parse real responses with these schemas. */
 import * as z from 'zod';
 import { BATCH_ENDPOINTS } from '../../shared/batch/line.ts';
 import { BATCH_STATUSES } from '../../shared/batch/status.ts';

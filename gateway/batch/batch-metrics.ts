@@ -5,7 +5,7 @@ import { MetricsReporter } from '../observe/report.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import type { BatchRecord } from './batch-record.ts';
 
-/** What /metrics shows of one batch: told every few seconds, as differences to what was told before. */
+/** The metrics of one batch, reported every few seconds as differences to the previous report. */
 export class BatchMetrics {
   readonly #record: BatchRecord;
   readonly #reporter: MetricsReporter;
@@ -25,7 +25,7 @@ export class BatchMetrics {
     });
   }
 
-  /** At the object's start: what was told before it is not told again. */
+  /** Called at the object's start, so that earlier counts are not reported again. */
   begin(): void {
     this.#told ??= this.#totals();
   }

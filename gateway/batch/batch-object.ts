@@ -27,56 +27,74 @@ import { TokenBudget } from './token-budget.ts';
 
 type CommitAnswer = Omit<CommitResult, 'tokens'> & { stop: boolean };
 
-/** While a batch is at work its object looks after it this often, and tells the queues of its models that it wants nodes. */
+/**
+ * Interval at which a running batch is checked, and at which it announces to the queues of its models that it needs
+ * nodes.
+ */
 const TURN_MS = 5_000;
-/** What could not be done is tried again after this. */
+/** Delay before a failed step is retried. */
 const AGAIN_MS = 5_000;
-/** Nodes hear of a cancel with their next commit or renewal, and give back what is done. OpenAI allows ten minutes. */
+/**
+ * How long a canceled batch waits for its nodes. They learn of the cancellation with their next commit or renewal, and
+ * return finished lines. OpenAI allows ten minutes.
+ */
 const CANCEL_MS = 30_000;
-/** A batch whose creator has not said by then that it is on its owner's list is looked for there. */
+/** If the creator has not called `start` by then, the object checks whether the batch is in the database. */
 const LISTED_MS = 60_000;
-/** Its files are tried to be written for so long: a store that is away must not keep a batch from its end. */
+/** How long a canceled batch tries to write its files: an unavailable store must not keep it from ending. */
 const CANCEL_FILES_MS = 600_000;
 
 /**
- * One batch: its input check, leases, results and output files. Every step is stored before it counts, so that the process may end at any
- * moment. The alarm carries it on.
+ * One batch: its input check, leases, results and output files. Every step is stored before it counts, so the process
+ * may end at any moment. The alarm continues it.
  */
 export class BatchObject extends GatewayObject {
   readonly #record: BatchRecord;
   readonly #metrics: BatchMetrics;
   readonly #lost = new LostNodes();
-  /** Whether several nodes serve its models: what failed at one is then tried at another. */
+  /** True if several nodes serve its models: a line that failed at one is then tried at another. */
   #others = false;
   readonly #obstacle = new Obstacle();
   readonly #budget = new TokenBudget();
-  /** Its files are being written: what came now would be in none of them. One that was cancelled or has expired is in that state till then. */
+  /**
+   * True while its files are being written: a result that arrives now would be in neither. A canceled or expired batch
+   * keeps its previous status until then.
+   */
   #closed = false;
-  /** As it was a few seconds ago. */
+  /** The account as it was a few seconds ago. */
   #account: Account | undefined;
 
-  /** `outputMaxBytes`: of each of its files, for tests. */
+  /** `outputMaxBytes`: bound of each of its files, for tests. */
   constructor(ctx: ObjectContext, env: Env, outputMaxBytes = OUTPUT_MAX_BYTES) {
     super(ctx, env);
     this.#record = new BatchRecord(ctx.storage, outputMaxBytes);
     this.#metrics = new BatchMetrics(this.#record);
   }
 
-  /** Idempotent. It does nothing until `start`: on no list of its owner, it could be neither seen nor cancelled. */
+  /**
+   * Idempotent. Does nothing until `start`: while the batch is in no list of its owner, the owner can neither see nor
+   * cancel it.
+   */
   async create(spec: BatchSpec): Promise<BatchObjectJson> {
     if (this.#record.spec === undefined) this.#record.create(spec, this.#now);
     await this.ctx.storage.setAlarm(this.#now + LISTED_MS);
     return this.#shown();
   }
 
-  /** It is on its owner's list. Idempotent. The check of the input begins at once, beside the caller. */
+  /**
+   * The batch is in its owner's list. Idempotent. The check of the input starts immediately; the caller does not wait
+   * for it.
+   */
   async start(spec: BatchSpec): Promise<void> {
     if (this.#record.spec === undefined) this.#record.create(spec, this.#now);
     this.#record.setListed();
     await this.#wake();
   }
 
-  /** From who looks after all batches: goes on where an alarm was lost, and tells its end where that could not be told. */
+  /**
+   * Called by the sweep over all batches: continues a batch whose alarm was lost, and saves the summary of an ended
+   * batch if that failed.
+   */
   async nudge(): Promise<void> {
     const { spec } = this.#record;
     if (spec === undefined) return;
@@ -88,7 +106,7 @@ export class BatchObject extends GatewayObject {
     return this.#record.spec === undefined ? null : this.#shown();
   }
 
-  /** @returns the object, or the state that forbids it */
+  /** @returns the batch object, or the status that forbids canceling */
   async cancel(): Promise<BatchObjectJson | { refused: BatchStatus }> {
     const { status } = this.#record.state;
     if (status !== 'cancelled' && status !== 'cancelling') {
@@ -98,7 +116,10 @@ export class BatchObject extends GatewayObject {
     return this.#shown();
   }
 
-  /** Its owner is deleted: it ends at once, and nothing of it stays. What its lines used is told before. Idempotent. */
+  /**
+   * The owner is deleted: the batch ends immediately and is deleted. The usage of its lines is reported first.
+   * Idempotent.
+   */
   async forget(): Promise<void> {
     const { spec } = this.#record;
     if (spec === undefined) return;
@@ -114,7 +135,7 @@ export class BatchObject extends GatewayObject {
     return this.#record.spec === undefined;
   }
 
-  /** No lease is granted while it is paused; lines that run end. The window does not move. */
+  /** No lease is granted while the batch is paused; running lines finish. The window does not move. */
   async pause(paused: boolean): Promise<BatchObjectJson | { refused: BatchStatus }> {
     const { status } = this.#record.state;
     if (isTerminal(status)) return { refused: status };
@@ -133,7 +154,7 @@ export class BatchObject extends GatewayObject {
     return this.#record.state.status === 'in_progress' && this.#budget.isUsedUp(this.#record.runningTokens);
   }
 
-  /** Null: no node may be leased anything now. */
+  /** Null: no node may get a lease now. */
   admission(): BatchAdmission | null {
     const spec = this.#leasing();
     return spec && { account: this.#account ?? spec.account, endpoint: spec.endpoint, demands: this.#record.demands };
@@ -152,7 +173,7 @@ export class BatchObject extends GatewayObject {
     return leaseOf(spec, grant, model, this.#record.function);
   }
 
-  /** Where the bytes of a leased chunk are; null: the lease has ended. */
+  /** Position of a leased chunk's bytes. Null: the lease has ended. */
   range(ref: LeaseRef): { file: string; offset: number; length: number } | null {
     const { spec } = this.#record;
     if (spec === undefined || !this.renew(ref)) return null;
@@ -160,12 +181,12 @@ export class BatchObject extends GatewayObject {
     return chunk === undefined ? null : { file: spec.inputFileId, offset: chunk.offset, length: chunk.bytes };
   }
 
-  /** Null: the lease has ended, or this is no batch of a function. */
+  /** Null: the lease has ended, or the batch does not run a function. */
   functionCode(ref: LeaseRef): string | null {
     return this.renew(ref) ? (this.#record.function?.code ?? null) : null;
   }
 
-  /** @returns whether the lease stands: a node whose lease has ended stops the lines that it has not begun */
+  /** @returns whether the lease is valid: after its end a node does not start further lines of it */
   renew(ref: LeaseRef): boolean {
     if (!this.#takesResults) return false;
     const stands = this.#record.ledger.renew(ref, this.#now, BATCH_LEASE_MS);
@@ -173,13 +194,16 @@ export class BatchObject extends GatewayObject {
     return stands;
   }
 
-  /** What a node at work is told. `stop`: nothing of the lease is wanted any more, and lines that run are ended. */
+  /**
+   * The answer to a node that renews. `stop`: no result of the lease is needed any more, and the node ends running
+   * lines.
+   */
   renewal(ref: LeaseRef): { leased: boolean; stop: boolean } {
     return { leased: this.renew(ref), stop: this.#stops(ref) };
   }
 
   #stops({ chunk }: LeaseRef): boolean {
-    // A batch that was forgotten has no state to read.
+    // A forgotten batch has no state to read.
     if (this.#isForgotten || this.#closed) return true;
     const { state, ledger } = this.#record;
     return state.status !== 'in_progress' || !ledger.isOpen(chunk);
@@ -189,7 +213,7 @@ export class BatchObject extends GatewayObject {
     return !this.#isForgotten && !this.#closed && acceptsResults(this.#record.state.status);
   }
 
-  /** The file store has failed a node: it gives its lease back, and no node gets another one for some seconds. */
+  /** The file store failed a node: the node returns its lease, and no node gets a lease for some seconds. */
   inputFailed(ref: LeaseRef, message: string): void {
     this.#obstacle.meet(message, this.#now);
     this.release(ref);
@@ -204,7 +228,7 @@ export class BatchObject extends GatewayObject {
     this.#offer();
   }
 
-  /** @returns how the lease stands, and which failed lines are to be tried again */
+  /** @returns whether the lease is valid, and which failed lines are to be retried */
   async commit(ref: LeaseRef, results: readonly LineResult[], provider: string): Promise<CommitAnswer> {
     if (!this.#takesResults) return { leased: false, stop: true, again: [], elsewhere: 0 };
     const at = { provider, others: this.#others, nowMs: this.#now };
@@ -214,7 +238,9 @@ export class BatchObject extends GatewayObject {
     return { leased, stop: this.#stops(ref), again, elsewhere };
   }
 
-  /** One step, then the next alarm. A step that fails is tried again: nothing is given up because a store was away. */
+  /**
+   * One step, then the next alarm. A failed step is retried: a batch is not given up because a store was unavailable.
+   */
   async alarm(): Promise<void> {
     const { spec } = this.#record;
     if (spec === undefined || isTerminal(this.#record.state.status)) return;
@@ -244,7 +270,10 @@ export class BatchObject extends GatewayObject {
     console.error(`batch ${id}: ${why}; tried again in ${AGAIN_MS} ms`);
   }
 
-  /** Its next step cannot be done. Results that are there are told, unless it is their files that cannot be made. */
+  /**
+   * The next step cannot be done. Existing results are written to files, unless writing the files is the step that
+   * fails.
+   */
   async #giveUp(id: string, message: string): Promise<void> {
     this.#obstacle.passed();
     const { status } = this.#record.state;
@@ -281,7 +310,7 @@ export class BatchObject extends GatewayObject {
     }
   }
 
-  /** Ends the leases of nodes that are gone, by the registry's view of now. */
+  /** Ends the leases of nodes that are gone, according to the current view of the registry. */
   async #releaseLost(): Promise<RegistrySnapshot> {
     const view = await snapshotCache.get(this.env, this.ctx, this.#now, () => true);
     this.#lost.release(this.#record.ledger, view, this.#now);
@@ -316,11 +345,11 @@ export class BatchObject extends GatewayObject {
 
   /** Fails the batch on any error in its input. */
   async #check(spec: BatchSpec, expiresMs: number): Promise<void> {
-    // Its creator ended between the object and the row.
+    // The creator ended between creating the object and inserting the row.
     if (this.#record.state.listed !== true && !(await isListed(this.env, spec.id))) return this.#record.forget();
     if (this.#now >= expiresMs) return void this.#record.move('failed', this.#now, { errors: [INPUT_LOST] });
     const outcome = await checkInput(this.env, spec, this.#now);
-    // It may have been cancelled while its input was read.
+    // The batch may have been canceled while its input was read.
     if (this.#record.state.status !== 'validating') return;
     if ('errors' in outcome) return void this.#record.move('failed', this.#now, outcome);
     this.#record.begin(outcome.checked, this.#now, outcome.made);
@@ -332,7 +361,8 @@ export class BatchObject extends GatewayObject {
     this.#closed = true;
     await this.#tellUse(spec);
     const { env } = this;
-    // Beyond the window the batch does not wait for a file that the store has lost: the results are given without the names of its lines.
+    // After its window the batch does not wait for a file that the store has lost: the results are written without the
+    // `custom_id` of their lines.
     const mayLackInput = this.#now >= this.#record.state.times.expires_at * 1_000;
     const mayWait = to === 'completed' && !mayLackInput;
     const written = { env, record: this.#record, spec, unexecuted, mayLackInput, mayWait, nowMs: this.#now };
@@ -340,12 +370,12 @@ export class BatchObject extends GatewayObject {
     this.#record.end(to, this.#now, files);
   }
 
-  /** Of the account as it is now: limits that were set meanwhile hold. */
+  /** Uses the current account, so that limits which were set meanwhile apply. */
   #tellUse(spec: BatchSpec): Promise<void> {
     return this.#record.billing.handOn(this.env, { ...spec, account: this.#account ?? spec.account }, this.#record);
   }
 
-  /** Tells the queue of each model that this batch wants nodes. */
+  /** Announces to the queue of each model that this batch needs nodes. */
   #offer(): void {
     const spec = this.#leasing();
     const offer = spec && offerOf(spec, this.#record, this.#now);
@@ -370,7 +400,7 @@ export class BatchObject extends GatewayObject {
   }
 }
 
-/** What its owner is told of a step that failed; the rest is for the operator's log. */
+/** The part of a failed step's error that the owner sees; the rest is for the operator's log. */
 function shownOf(error: unknown): string {
   if (error instanceof FileQuotaError) return error.message;
   return error instanceof FileStoreError ? STORE_MESSAGES[error.code] : STEP_FAILED;

@@ -17,30 +17,33 @@ import type { WrittenFiles } from './finish.ts';
 import { Progress } from './progress.ts';
 import { lineBytes, lineUsage } from './usage.ts';
 
-/** A function that failed this many lines and answered none is given up: a file of 50,000 would be tried for days. */
+/**
+ * A function that failed this many lines and completed none is given up: otherwise a file of 50,000 lines would be
+ * tried for days.
+ */
 const GIVE_UP_LINES = 3;
 
-/** What came of a commit. */
+/** The outcome of a commit. */
 export interface CommitResult {
-  /** Whether the lease stands. */
+  /** True if the lease is still valid. */
   leased: boolean;
-  /** Lines that an engine failed, to be tried again. */
+  /** Lines that failed in the engine and are to be retried. */
   again: number[];
-  /** How many failed lines another node shall try: the node gives its lease back when it has done the others. */
+  /** Number of failed lines that another node should try: the node returns its lease when it has done the others. */
   elsewhere: number;
-  /** That the results which count used. */
+  /** Tokens of the results that count. */
   tokens: number;
 }
 
-/** A batch as it is stored, and every change of it. Synchronous: what one call changes commits together. */
+/** A stored batch, and every change to it. Synchronous, so the changes of one call commit together. */
 export class BatchRecord {
   readonly #rows: BatchRows;
   readonly #progress = new Progress();
-  /** Of all results, and of each file that is made of them: lines beyond it get an error. */
+  /** Bound of all results together, and of each file made of them: lines beyond it get an error. */
   readonly maxBytes: number;
   readonly billing: Billing;
   #ledger: Ledger | undefined;
-  /** Read once: its code may have half a MiB. */
+  /** Read once: its code may be half a MiB. */
   #function: { made: BatchFunction | undefined } | undefined;
 
   constructor(storage: ObjectStorage, maxBytes: number) {
@@ -98,7 +101,7 @@ export class BatchRecord {
     };
   }
 
-  /** @returns false where the state does not allow it */
+  /** @returns false if the current status does not allow it */
   move(to: Exclude<BatchStatus, 'validating'>, nowMs: number, change: Partial<StoredBatchState> = {}): boolean {
     const { state } = this;
     const next = transition(state.status, to, state.times, nowMs / 1_000);
@@ -115,7 +118,7 @@ export class BatchRecord {
     this.#rows.state = { ...this.state, paused };
   }
 
-  /** The input is good: its lines may be leased. */
+  /** The input is valid: its lines may be leased. */
   begin({ chunks, demands, lines, model }: CheckedInput, nowMs: number, made: BatchFunction | undefined): void {
     const ledger = new Ledger(Ledger.chunksOf(chunks));
     this.#rows.store(ledger.chunks);
@@ -131,7 +134,8 @@ export class BatchRecord {
     const requeued = this.state.requeued + this.ledger.requeued;
     const { counts, givenUp } = this.state;
     const completed = counts.completed - leftOut;
-    // Lines of a function that was given up have failed; those of a batch that was cancelled or expired were not run.
+    // If a function was given up, its remaining lines have failed; the remaining lines of a canceled or expired batch
+    // were not run.
     const failed = givenUp === undefined ? counts.failed + leftOut : counts.total - completed;
     if (!this.move(to, nowMs, { ...files, requeued, counts: { ...counts, completed, failed } })) return;
     this.#rows.forgetResults();
@@ -146,7 +150,7 @@ export class BatchRecord {
     this.#ledger = undefined;
   }
 
-  /** All of it: from then on there is no such batch. */
+  /** Deletes everything: the batch no longer exists. */
   forget(): void {
     this.#rows.forget();
     this.#ledger = undefined;
@@ -161,8 +165,8 @@ export class BatchRecord {
   }
 
   /**
-   * Takes results of lines. The first result of a line counts; what came second is dropped and not billed.
-   * @param others whether another node could try what failed at this one
+   * Takes results of lines. The first result of a line counts; later ones are dropped and not billed.
+   * @param others whether another node could try a line that failed at this one
    */
   commit(
     ref: LeaseRef,
@@ -185,7 +189,7 @@ export class BatchRecord {
       const verdict = ledger.engineFailed(ref, result.line);
       if (verdict === 'again' && others) elsewhere += 1;
       else if (verdict === 'again') again.push(result.line);
-      if (verdict !== 'exhausted') continue; // nor is a failure of a lease that has ended a result: the line runs elsewhere
+      if (verdict !== 'exhausted') continue; // A failure under a lease that has ended is not a result either: the line runs elsewhere.
       final.push(failed(result));
       exhausted = result;
     }
@@ -206,7 +210,7 @@ export class BatchRecord {
     return { leased, again, elsewhere, tokens };
   }
 
-  /** A function that never answered a line, and has used up the attempts of some, would use up those of all. */
+  /** A function that completed no line, and has used up the attempts of some, would use up those of all. */
   #giveUp({ error, why = '' }: LineResult): void {
     const { state } = this;
     const { completed, failed: bad } = state.counts;
@@ -216,7 +220,7 @@ export class BatchRecord {
       this.#rows.state = { ...state, givenUp: { code, why } };
   }
 
-  /** @returns tokens that were used */
+  /** @returns the number of used tokens */
   #count(counted: readonly LineResult[], wasted: readonly LineResult[], inputBytes: number, nowMs: number): number {
     const { state } = this;
     const good = counted.filter((result) => result.error === undefined && isSuccess(result)).length;
@@ -240,7 +244,7 @@ export class BatchRecord {
     return usage.input - before.input + usage.output - before.output;
   }
 
-  /** What the lines that nodes have now are expected to use, by the mean of those that are done. */
+  /** Tokens that leased lines are expected to use, from the mean of the finished ones. */
   get runningTokens(): number {
     const { usage, counts } = this.state;
     const done = counts.completed + counts.failed;
@@ -253,14 +257,14 @@ export class BatchRecord {
     return this.#progress.linesPerS(nowMs);
   }
 
-  /** Lines that were leased and went back. */
+  /** Lines that were leased and became open again. */
   get requeued(): number {
     const { requeued, status } = this.state;
     const works = status === 'in_progress' || status === 'cancelling';
     return requeued + (works ? this.ledger.requeued : 0);
   }
 
-  /** @param waitingFor why it does not go on now */
+  /** @param waitingFor why the batch makes no progress now */
   shown(nowMs: number, waitingFor: string | null): BatchObjectJson {
     const { spec, state } = this;
     if (spec === undefined) throw new Error('no such batch');
@@ -281,7 +285,10 @@ export class BatchRecord {
   }
 }
 
-/** Failures that are the engine's own: another attempt may do better. A 4xx is the line's own, but an engine that lost its model says 404. */
+/**
+ * True if the failure is the engine's: another attempt may succeed. A 4xx is the line's own fault, except that an
+ * engine that lost its model answers 404.
+ */
 function isEngineFailure({ status_code: status, error }: LineResult): boolean {
   return error !== undefined || status >= 500 || status === 429 || status === 404 || status < 200;
 }

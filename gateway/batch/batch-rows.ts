@@ -1,4 +1,4 @@
-/** What one batch stores: its chunks, the results of their lines, and its state. */
+/** The storage of one batch: its chunks, the results of their lines, and its state. */
 
 import type { LineRequirements } from '../../shared/batch/input-check.ts';
 import type { ChunkState } from '../../shared/batch/ledger.ts';
@@ -7,10 +7,13 @@ import { concat } from '../../shared/collections/concat.ts';
 import type { ObjectStorage } from '../platform/object-context.ts';
 import type { BatchFunction, BatchSpec, StoredBatchState } from './batch-spec.ts';
 
-/** Of a row: Cloudflare allows two million. The text of one commit may have more, with each of its answers as JSON in JSON. */
+/**
+ * Bound of one row: Cloudflare allows two million bytes. One commit may be longer, because each response is JSON inside
+ * JSON.
+ */
 const ROW_BYTES = 1_000_000;
 
-/** `piece`: of results that are longer than a row, which are '' there. */
+/** `piece`: parts of results that are longer than a row. Their `results` is ''. */
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS chunk (id INTEGER PRIMARY KEY, row TEXT NOT NULL, done BLOB NOT NULL);
   CREATE TABLE IF NOT EXISTS result (chunk INTEGER NOT NULL, seq INTEGER NOT NULL, results TEXT NOT NULL, PRIMARY KEY (chunk, seq)) WITHOUT ROWID;
@@ -50,7 +53,7 @@ export class BatchRows {
     this.#storage.kv.put('demands', demands);
   }
 
-  /** Of a batch of a function: its code, kept here so that the file may be deleted. */
+  /** The function of the batch, if it runs one. Its code is stored here so that the file may be deleted. */
   get function(): BatchFunction | undefined {
     return this.#storage.kv.get<BatchFunction>('function');
   }
@@ -76,7 +79,7 @@ export class BatchRows {
       );
   }
 
-  /** @returns its number among the chunk's commits */
+  /** @returns the number of this commit within the chunk */
   addResults(chunk: number, results: readonly LineResult[]): number {
     const query =
       'INSERT INTO result (chunk, seq, results) SELECT ?1, coalesce(max(seq), 0) + 1, ?2 FROM result WHERE chunk = ?1 RETURNING seq';
@@ -95,14 +98,14 @@ export class BatchRows {
     return seq;
   }
 
-  /** Of one commit. */
+  /** The results of one commit. */
   resultsOf(chunk: number, seq: number): LineResult[] {
     const query = 'SELECT results FROM result WHERE chunk = ? AND seq = ?';
     const [row] = this.#storage.sql.exec<{ results: string }>(query, chunk, seq).toArray();
     return row === undefined ? [] : this.#parsed(chunk, seq, row.results);
   }
 
-  /** By line. */
+  /** Results by line. */
   results(chunk: number): Map<number, LineResult> {
     const rows = this.#storage.sql.exec<{ seq: number; results: string }>(
       'SELECT seq, results FROM result WHERE chunk = ? ORDER BY seq',
@@ -125,7 +128,7 @@ export class BatchRows {
     for (const name of ['spec', 'state', 'demands', 'function']) this.#storage.kv.delete(name);
   }
 
-  /** After the results are in their files. */
+  /** Called after the results are in their files. */
   forgetResults(): void {
     this.#storage.sql.exec('DELETE FROM result');
     this.#storage.sql.exec('DELETE FROM piece');

@@ -2,31 +2,31 @@ import type { BatchEndpoint, BatchError } from '../../shared/batch/line.ts';
 import type { BatchStatus, BatchTimes } from '../../shared/batch/status.ts';
 import type { Account } from '../accounts/account.ts';
 
-/** What a batch is from its creation on. */
+/** The part of a batch that is fixed at its creation. */
 export interface BatchSpec {
   id: string;
   owner: string;
-  /** Whose rights each lease is checked against. */
+  /** The account whose rights each lease is checked against. */
   account: Account;
   endpoint: BatchEndpoint;
   inputFileId: string;
-  /** False: there is no such file, or it is another owner's. */
+  /** False: the file does not exist, or belongs to another owner. */
   inputExists: boolean;
-  /** Of the input file; absent in batches of an older gateway. */
+  /** Size of the input file. Absent: a batch of an older gateway. */
   inputBytes?: number;
   windowS: number;
   metadata: Record<string, string> | null;
-  /** Life of the output files, in seconds from their making; null: that of batch files. */
+  /** Lifetime of the output files in seconds from their creation; null: the default for batch files. */
   outputExpiresS: number | null;
 }
 
 /** The function that a batch runs. */
 export interface BatchFunction {
-  /** Names what must be loaded: owner, code and name, hashed. */
+  /** Names the context that a node must load: a hash of owner, code and name. */
   context: string;
-  /** Absent: `infer`, or the only one of the file. */
+  /** Absent: `infer`, or the only function of the file. */
   name?: string;
-  /** Of the code, hexadecimal. */
+  /** SHA-256 of the code, hexadecimal. */
   sha256: string;
   /** Python, at most FUNCTION_MAX_BYTES. */
   code: string;
@@ -45,11 +45,11 @@ export interface BatchUsage {
   reasoning: number;
 }
 
-/** What of a batch changes, one stored value. */
+/** The part of a batch that changes, as one stored value. */
 export interface StoredBatchState {
   status: BatchStatus;
   times: BatchTimes;
-  /** On its owner's list for sure. */
+  /** True if the batch is known to be in its owner's list. */
   listed?: boolean;
   paused: boolean;
   model: string | null;
@@ -58,30 +58,30 @@ export interface StoredBatchState {
   usage: BatchUsage;
   outputFileId: string | null;
   errorFileId: string | null;
-  /** Tokens of results that came second. */
+  /** Output tokens of results that arrived second and were dropped. */
   wastedTokens: number;
   requeued: number;
-  /** Of all results; absent: none, or of a batch that an earlier version began. */
+  /** Bytes of all results. Absent: none, or a batch that an earlier version started. */
   resultBytes?: number;
-  /** Why its function is given up; absent: it is not. */
+  /** Why its function was given up. Absent: it was not. */
   givenUp?: { code: 'engine_failed' | 'function_load_failed'; why: string };
 }
 
 export const NO_BATCH_USAGE: BatchUsage = { input: 0, cached: 0, output: 0, reasoning: 0 };
 
-/** What is beside OpenAI's fields, under `x_otela`. */
+/** The members under `x_otela`, which OpenAI's object does not have. */
 export interface BatchProgress {
   leased: number;
   nodes: number;
   tokensPerS: number;
   linesPerS: number;
-  /** Unix seconds; null: not known. */
+  /** Unix seconds; null: unknown. */
   estimatedEnd: number | null;
-  /** Why it does not go on now, for its owner; null: it does, or waits for nodes alone. */
+  /** Why the batch makes no progress now, for its owner. Null: it does, or it only waits for nodes. */
   waitingFor: string | null;
 }
 
-/** OpenAI's batch object, with ours beside it. */
+/** OpenAI's batch object, with this gateway's additions. */
 export function batchJson(spec: BatchSpec, state: StoredBatchState, progress: BatchProgress) {
   const { input, cached, output, reasoning } = state.usage;
   return {

@@ -6,7 +6,7 @@ import type { BatchRecord } from './batch-record.ts';
 import type { BatchSpec } from './batch-spec.ts';
 import { batchUsageRow, lineBytes } from './usage.ts';
 
-/** Commits that are handed on at a time: 64 KiB of results each, a few hundred records. */
+/** Commits that are forwarded together: 64 KiB of results each, a few hundred records. */
 const TOGETHER = 16;
 
 const SCHEMA = `
@@ -14,11 +14,11 @@ const SCHEMA = `
     node TEXT NOT NULL, provider TEXT NOT NULL, at INTEGER NOT NULL);
 `;
 
-/** One commit whose use is not told yet. */
+/** One commit whose usage has not been reported yet. */
 interface Unbilled {
   position: number;
   chunk: number;
-  /** Of the chunk's commits. */
+  /** Number among the chunk's commits. */
   seq: number;
   node: string;
   provider: string;
@@ -27,8 +27,9 @@ interface Unbilled {
 }
 
 /**
- * What lines used, for the hour's object and for the limits. A commit is stored together with its bill, and the bill goes when both have
- * it: a gateway that is killed in between says it again, and both know by name or position what they have.
+ * Reports the usage of lines to the object of the hour and to the limits. A commit is stored together with its bill,
+ * and the bill is deleted when both have it. If the gateway is killed in between, the bill is sent again; both
+ * recognize it by name or position.
  */
 export class Billing {
   readonly #storage: ObjectStorage;
@@ -38,13 +39,13 @@ export class Billing {
     storage.sql.exec(SCHEMA);
   }
 
-  /** In the transaction that stores the results. */
+  /** Called in the transaction that stores the results. */
   add({ chunk, seq, node, provider, at }: Omit<Unbilled, 'position'>): void {
     const query = 'INSERT INTO bill (chunk, seq, node, provider, at) VALUES (?, ?, ?, ?, ?)';
     this.#storage.sql.exec(query, chunk, seq, node, provider, at);
   }
 
-  /** Resolves when nothing is left. @throws Error where an object does not answer: the rest is told next time */
+  /** Resolves when nothing is left. @throws Error if an object does not answer; the rest is sent next time */
   async handOn(env: Env, spec: BatchSpec, record: BatchRecord): Promise<void> {
     for (;;) {
       const some = this.#pending();
@@ -85,7 +86,7 @@ async function handOn(env: Env, spec: BatchSpec, record: BatchRecord, some: read
   ]);
 }
 
-/** `rows`: of one commit, whose lines name one model. */
+/** `rows`: the usage of one commit, whose lines name one model. */
 export function settlementOf(
   spec: BatchSpec,
   { position, at }: Pick<Unbilled, 'position' | 'at'>,

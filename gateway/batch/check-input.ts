@@ -9,12 +9,12 @@ import type { BatchFunction, BatchSpec } from './batch-spec.ts';
 import { functionOf } from './functions.ts';
 import { NO_INPUT } from './messages.ts';
 
-/** What came of the check: the batch fails with these errors, or its lines may be leased. */
+/** The outcome of the check: the batch fails with these errors, or its lines may be leased. */
 type CheckOutcome =
   | { errors: BatchError[]; model: string | null }
   | { checked: CheckedInput; made: BatchFunction | undefined };
 
-/** Reads the input once, as it comes. @throws FileStoreError; ApiError 503 where the store of accounts cannot say */
+/** Reads the input once, as a stream. @throws FileStoreError; ApiError 503 if the account database is unavailable */
 export async function checkInput(env: Env, spec: BatchSpec, nowMs: number): Promise<CheckOutcome> {
   const { inputExists, inputFileId, inputBytes } = spec;
   const whole = inputBytes === undefined ? undefined : { offset: 0, length: inputBytes };

@@ -2,19 +2,20 @@ import { type Account, BOOTSTRAP_ACCOUNT } from '../accounts/account.ts';
 import { findKey, findUser, successorOf } from '../accounts/find-key.ts';
 import type { Env } from '../env.ts';
 
-/** Rotations that a batch follows at once. */
+/** Key rotations that a batch follows in one call. */
 const ROTATIONS_MAX = 16;
 
 /**
- * The account of a batch as it is now: a batch outlives every cache, and lists, limits and rights that were changed meanwhile hold for its
- * next line. A key that was rotated hands its batches to the one that took its place. Undefined: the key was revoked, deleted or has expired, or its
- * user or project was disabled. A store that cannot say is no reason to end a batch: then it stays as it was.
+ * The current account of a batch. A batch outlives every cache, and changed allow-lists, limits and rights apply to its
+ * next line. The batches of a rotated key continue under its successor. Undefined: the key was revoked, deleted or has
+ * expired, or its user or project was disabled. If the database is unavailable, the known account is returned, because
+ * that is no reason to end a batch.
  */
 export async function currentAccount(env: Env, known: Account, now: number): Promise<Account | undefined> {
   const { keyId, userId } = known;
   if (keyId === BOOTSTRAP_ACCOUNT.keyId) return known;
   try {
-    // A login's batches belong to its user, and it has no key.
+    // A login's batches belong to its user; there is no key.
     if (keyId === userId) {
       const found = await findUser(env, { id: userId });
       return typeof found === 'string' ? undefined : found.account;
@@ -30,7 +31,7 @@ async function accountOf(env: Env, keyId: string, now: number): Promise<Account 
   for (let i = 0; id !== undefined && i < ROTATIONS_MAX; i++) {
     const found = await findKey(env, { id }, now);
     if (typeof found !== 'string') return found;
-    // Rotation lets the old key expire. One that was revoked hands nothing on.
+    // Rotation lets the old key expire. A revoked key has no successor.
     id = found === 'expired' ? await successorOf(env, id) : undefined;
   }
   return undefined;

@@ -13,12 +13,15 @@ import type { BatchRecord } from './batch-record.ts';
 import type { BatchSpec } from './batch-spec.ts';
 import { outputLines } from './output.ts';
 
-/** Default life of output files. */
+/** Default lifetime of output files. */
 const OUTPUT_S = 30 * 86_400;
-/** Lines without an answer are told of, whatever room the answers take: their names, which the input has, and a sentence each. */
+/**
+ * Space for lines without a response, in addition to the space for responses: each needs its `custom_id`, which the
+ * input has, and one sentence.
+ */
 const WITHOUT_ANSWERS_BYTES = 2 * INPUT_MAX_BYTES;
 
-/** About what stands around a result: ids and names. */
+/** Approximate size of the text around a result: ids and names. */
 const NAME_BYTES = 256;
 
 const KINDS = ['output', 'error'] as const;
@@ -27,28 +30,28 @@ interface FinishOptions {
   env: Env;
   record: BatchRecord;
   spec: BatchSpec;
-  /** Of lines without a result. */
+  /** Error code of lines without a result. */
   unexecuted: LineErrorCode;
-  /** Lines get no `custom_id` where the input cannot be read any more. */
+  /** True if lines get no `custom_id` when the input can no longer be read. */
   mayLackInput: boolean;
-  /** Where its owner has no room for its results, it waits for some. */
+  /** True if the batch waits for free quota when its results do not fit into the owner's. */
   mayWait: boolean;
   nowMs: number;
 }
 
-/** Its owner has no room for the results; the message is for the owner. */
+/** The results do not fit into the owner's file quota. The message is for the owner. */
 export class FileQuotaError extends Error {}
 
 export interface WrittenFiles {
   outputFileId: string | null;
   errorFileId: string | null;
-  /** Good answers for which the output file had no room: their lines are in the error file. */
+  /** Successful responses that did not fit into the output file: their lines are in the error file. */
   leftOut: number;
 }
 
 /**
- * Writes the output and the error file; null: it would be empty. Their ids are made of the batch's: a gateway that is killed in between
- * writes the same files again.
+ * Writes the output and the error file; null: it would be empty. Their ids are derived from the batch's, so a gateway
+ * that is killed in between writes the same files again.
  */
 export async function writeFiles(options: FinishOptions): Promise<WrittenFiles> {
   const { owner } = options.spec;
@@ -70,11 +73,11 @@ async function writeBoth(options: FinishOptions, most: number): Promise<WrittenF
   return { outputFileId: output?.id ?? null, errorFileId: errors?.id ?? null, leftOut: leftOut.size };
 }
 
-/** Bytes that its results may have, and about as many as they have. @throws FileQuotaError, ApiError 503 */
+/** Returns the bytes that the results may have, and about how many they have. @throws FileQuotaError, ApiError 503 */
 async function roomOf({ env, record, spec, mayWait, nowMs }: FinishOptions): Promise<{ most: number; wanted: number }> {
   const { counts, resultBytes = 0 } = record.state;
   const wanted = Math.min(record.maxBytes, resultBytes + counts.total * NAME_BYTES);
-  // Without an answer nothing needs room, and a database that is away does not keep a cancelled batch from its end.
+  // Without a response nothing needs quota, and an unavailable database must not keep a canceled batch from ending.
   if (resultBytes === 0) return { most: record.maxBytes, wanted };
   const { files: limits } = await readGatewaySettings(env, nowMs);
   const used = (await quotaUse(env, spec.owner, nowMs)).bytes - (await writtenBytes(env, spec.id));
@@ -83,7 +86,7 @@ async function roomOf({ env, record, spec, mayWait, nowMs }: FinishOptions): Pro
   throw new FileQuotaError(`Your files leave no room for its results of ${wanted} bytes: delete some.`);
 }
 
-/** Of its files that a try before this one has written: they are written anew. @throws ApiError 503 */
+/** Bytes of its files that an earlier try wrote; they are overwritten. @throws ApiError 503 */
 async function writtenBytes(env: Env, batch: string): Promise<number> {
   const ids = KINDS.map((kind) => resultFileId(batch, kind));
   const rows = await queryOrUnavailable(
@@ -92,7 +95,7 @@ async function writtenBytes(env: Env, batch: string): Promise<number> {
   return rows.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-/** Of a batch that was forgotten, maybe while they were written: they go with the next sweep. */
+/** Discards the files of a forgotten batch, even if they were just being written: the next sweep deletes them. */
 export async function discardFiles(env: Env, batch: string, nowMs: number): Promise<void> {
   const ids = KINDS.map((kind) => resultFileId(batch, kind));
   await queryOrUnavailable(database(env).update(files).set({ expiresAt: nowMs }).where(inArray(files.id, ids)));

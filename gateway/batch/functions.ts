@@ -1,4 +1,6 @@
-/** The function that a batch's lines name: found, read and named by its content when the batch is checked. */
+/**
+ * Finds and reads the function that a batch's lines name, and names it by its content. Runs when the batch is checked.
+ */
 import { and, eq } from 'drizzle-orm';
 import {
   contextMessage,
@@ -16,8 +18,8 @@ import { workerdCrypto } from '../issuer/crypto.ts';
 import type { BatchFunction, BatchSpec } from './batch-spec.ts';
 
 /**
- * @returns the function, or why the batch fails; undefined: its lines go to engines
- * @throws ApiError, FileStoreError where the store cannot say
+ * @returns the function, or why the batch fails; undefined: its lines are for engines
+ * @throws ApiError, FileStoreError if the database or the store is unavailable
  */
 export async function functionOf(
   env: Env,

@@ -1,13 +1,16 @@
 import { isRecent } from '../../shared/collections/is-recent.ts';
 
-/** Leases pause for so long after the file store has failed a node: then one is tried again. */
+/** Leases pause for this long after the file store failed a node; then one lease is tried. */
 const PAUSE_MS = 5_000;
-/** A step that fails in the same way so often is tried no more: one that needs seconds of the gateway's thread would need them all day. */
+/**
+ * A step that fails in the same way this many times is given up: if it needs seconds of the gateway's thread, it would
+ * need them all day.
+ */
 const FAULTS_MAX = 3;
-/** A message stays for longer than a pause, so that it does not flicker between two tries. */
+/** A message is shown for longer than a pause, so that it does not flicker between two tries. */
 const SHOWN_MS = 3 * PAUSE_MS;
 
-/** Why a batch does not go on now. In memory: after a restart it is found out anew. */
+/** Why a batch makes no progress now. In memory: after a restart it is detected again. */
 export class Obstacle {
   #message = '';
   #at = Number.NEGATIVE_INFINITY;
@@ -20,14 +23,17 @@ export class Obstacle {
     this.#at = nowMs;
   }
 
-  /** A step failed by no fault of a store. @returns whether it fails in the same way for the third time: it would do so for ever */
+  /**
+   * A step failed, and no store was at fault. @returns true if it failed in the same way FAULTS_MAX times, and would do
+   * so forever
+   */
   recurs(fault: string): boolean {
     this.#faults = fault === this.#fault ? this.#faults + 1 : 1;
     this.#fault = fault;
     return this.#faults >= FAULTS_MAX;
   }
 
-  /** A step was done. */
+  /** A step succeeded. */
   passed(): void {
     this.#faults = 0;
   }
@@ -36,7 +42,7 @@ export class Obstacle {
     this.#at = Number.NEGATIVE_INFINITY;
   }
 
-  /** Nothing is to be begun now. */
+  /** True if nothing may be started now. */
   blocks(nowMs: number): boolean {
     return isRecent(PAUSE_MS, this.#at, nowMs);
   }

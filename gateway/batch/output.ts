@@ -1,4 +1,4 @@
-/** The output and error file of a batch that has ended, written from its input and its results. */
+/** Writes the output and error file of an ended batch from its input and its results. */
 
 import { hasBit } from '../../shared/batch/bitmap.ts';
 import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
@@ -14,9 +14,12 @@ import {
 import { concat } from '../../shared/collections/concat.ts';
 import { type FileStore, FileStoreError } from '../files/file-store.ts';
 
-/** Of each of the two files: 50,000 results of 100 KB. */
+/** Bound of each of the two files: 50,000 results of 100 KB. */
 export const OUTPUT_MAX_BYTES = 5_000_000_000;
-/** Of the input that one read of the store gives, but for a longer chunk: lines of many demands make up to 50,000 chunks. */
+/**
+ * Input that one read of the store returns, except for a longer chunk: lines with many different demands make up to
+ * 50,000 chunks.
+ */
 const READ_BYTES = 4 * 1024 * 1024;
 
 interface OutputOptions {
@@ -25,20 +28,26 @@ interface OutputOptions {
   store: FileStore;
   chunks: readonly ChunkState[];
   results(chunk: number): Map<number, LineResult>;
-  /** Which of the two files: lines with good answers, or all others. */
+  /** Which of the two files: lines with a successful response, or all others. */
   successes: boolean;
-  /** Of lines without a result. */
+  /** Error code of lines without a result. */
   unexecuted: LineErrorCode;
-  /** Lines get no `custom_id` where the input cannot be read any more. */
+  /** True if lines get no `custom_id` when the input can no longer be read. */
   mayLackInput: boolean;
-  /** Why. */
+  /** The reason for `unexecuted`. */
   why?: string;
-  /** Lines of good answers for which the file of answers has no room: noted by the one, told of in the other. */
+  /**
+   * Lines with successful responses that did not fit into the output file. Writing that file collects them; the error
+   * file then lists them.
+   */
   leftOut: Set<number>;
   maxBytes: number;
 }
 
-/** Lines of the file, in the order of the input, and no more bytes than it may have. @throws FileStoreError where the input cannot be read */
+/**
+ * Lines of the file in the order of the input, at most `maxBytes` of them. @throws FileStoreError if the input cannot
+ * be read
+ */
 export async function* outputLines(options: OutputOptions): AsyncGenerator<Uint8Array> {
   const { successes, leftOut, maxBytes } = options;
   const encoder = new TextEncoder();
@@ -88,7 +97,7 @@ async function* namedChunks(options: OutputOptions): AsyncGenerator<[ChunkState,
   }
 }
 
-/** Consecutive chunks that one read returns; only line ends lie between them. */
+/** Consecutive chunks that one read returns; between them are only line ends. */
 function* runsOf(chunks: readonly ChunkState[]): Generator<ChunkState[]> {
   let run: ChunkState[] = [];
   for (const chunk of chunks) {

@@ -1,9 +1,9 @@
-/** Rates over the last minute, in memory: after a restart they are measured anew. */
+/** Rates over the last minute. In memory: after a restart they are measured again. */
 const SPAN_MS = 60_000;
 const STEP_MS = 5_000;
 
 export class Progress {
-  /** At most SPAN_MS / STEP_MS + 1. */
+  /** At most SPAN_MS / STEP_MS + 1 entries. */
   readonly #steps: { at: number; lines: number; tokens: number }[] = [];
 
   add(now: number, lines: number, tokens: number): void {

@@ -19,7 +19,10 @@ export async function requireOpenBelowLimit(env: Env, owner: string, most: numbe
   throw new ApiError('insufficient_quota', message);
 }
 
-/** The key of a row that is inserted: NULL, which the table refuses, where too many are open. Counted there, two at once are both counted. */
+/**
+ * The key of an inserted row: NULL, which the table refuses, if too many batches are open. The count is part of the
+ * INSERT, so that concurrent inserts are both counted.
+ */
 export function keyIfBelowLimit(env: Pick<Env, 'DB'>, owner: string, keyId: string, most: number): SQL<string> {
   return sql<string>`CASE WHEN (${database(env).$count(batches, openOf(owner))}) < ${most} THEN ${keyId} END`;
 }

@@ -1,4 +1,4 @@
-/** `/v1/batches`, OpenAI's, with pause and resume. */
+/** OpenAI's `/v1/batches`, with pause and resume added. */
 import { randomBytes } from 'node:crypto';
 import { and, eq } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
@@ -36,7 +36,7 @@ batchRoutes.post('/', async (c) => {
   requireEndpoint(account, { path: wanted.endpoint });
   const db = database(c.env);
   await requireOpenBelowLimit(c.env, owner, limits.open_batches);
-  // One file may be the input of many batches, and each batch writes files of its own.
+  // One file may be the input of many batches, and each batch writes its own files.
   await requireFileQuota(c.env, caller, 1, Date.now());
   const [input] = await queryOrUnavailable(
     db
@@ -50,7 +50,7 @@ batchRoutes.post('/', async (c) => {
     id,
     owner,
     account,
-    // A batch of a file that is not its owner's fails in its check, as one of a file that does not exist.
+    // If the file belongs to another owner, the batch fails in its check like one whose file does not exist.
     windowS: WINDOW_S,
     inputExists: input !== undefined,
     ...(input === undefined ? {} : { inputBytes: input.bytes }),
@@ -62,7 +62,7 @@ batchRoutes.post('/', async (c) => {
   try {
     await queryOrUnavailable(db.insert(batches).values(row).onConflictDoNothing());
   } catch (error) {
-    await batch.cancel(); // it may be on the list though its owner is told that there is none
+    await batch.cancel(); // The row may have been inserted although the owner gets an error.
     await requireOpenBelowLimit(c.env, owner, limits.open_batches);
     throw error;
   }
@@ -70,7 +70,7 @@ batchRoutes.post('/', async (c) => {
   return c.json(shown);
 });
 
-/** `scope=all`, ours: the batches of all owners, each with its owner. */
+/** `scope=all` (not in OpenAI's API): the batches of all owners, each with its owner. */
 batchRoutes.get('/', async (c) => {
   const { account, owner } = await fileCaller(c);
   const ofAll = isOfAll(c.req.query('scope'), account);
@@ -135,7 +135,8 @@ function withOwner(shown: BatchObjectJson, { owner }: { owner: string }) {
 }
 
 /**
- * Operators see, pause and cancel the batch of any owner; its files, prompts and answers, stay its owner's.
+ * Operators see, pause and cancel the batch of any owner. Only its owner can read its files, which contain prompts and
+ * responses.
  * @throws ApiError 404: batches of others do not exist for this caller
  */
 async function rowOf(env: Env, { account, owner }: { account: Account; owner: string }, id: string) {
@@ -150,7 +151,7 @@ async function rowOf(env: Env, { account, owner }: { account: Account; owner: st
   return row;
 }
 
-/** @throws ApiError 400 as OpenAI answers it */
+/** @throws ApiError 400 in OpenAI's form */
 function wantedOf(body: Json) {
   const { input_file_id: input, endpoint, completion_window: window, metadata, output_expires_after: expires } = body;
   if (typeof input !== 'string' || input === '')

@@ -10,7 +10,7 @@ export async function isListed(env: Env, id: string): Promise<boolean> {
   return (await queryOrUnavailable(database(env).$count(batches, eq(batches.id, id)))) > 0;
 }
 
-/** Writes what lists show. @throws ApiError 503 */
+/** Writes the summary that lists show. @throws ApiError 503 */
 export async function saveSummary(env: Env, spec: BatchSpec, summary: BatchObjectJson): Promise<void> {
   const open = !isTerminal(summary.status);
   await queryOrUnavailable(database(env).update(batches).set({ summary, open }).where(eq(batches.id, spec.id)));

@@ -2,14 +2,18 @@ import type { AccountLimits } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 
 /**
- * The tokens that a batch may still use this month. Asked of the limits every few seconds; in between what its own lines use and may use is
- * taken off here, so that a budget is not overrun by what runs at nodes. Limits of requests and tokens per minute do not hold for lines.
+ * The tokens that a batch may still use this month. Read from the limits every few seconds; in between, this subtracts
+ * what its lines use and may use, so that running lines do not exceed the budget. Limits on requests and tokens per
+ * minute do not apply to lines.
  */
 export class TokenBudget {
   /** Undefined: no limit. */
   #left: number | undefined;
 
-  /** Asks anew, for the models that its lines name: where one's tokens are used up, all wait. What cannot be asked now stays as it was. */
+  /**
+   * Reads the limits again, for the models that its lines name: if the tokens of one are used up, all lines wait. If
+   * they cannot be read, `refresh` rejects and the last value stays.
+   */
   async refresh(
     env: Pick<Env, 'LIMITS'>,
     keyId: string,
@@ -35,12 +39,12 @@ export class TokenBudget {
     this.#left = Number.isFinite(least) ? least : undefined;
   }
 
-  /** Lines of this batch used so many. */
+  /** Lines of this batch used this many tokens. */
   spend(tokens: number): void {
     if (this.#left !== undefined) this.#left -= tokens;
   }
 
-  /** @param running tokens that lines at nodes are expected to use */
+  /** @param running tokens that leased lines are expected to use */
   isUsedUp(running: number): boolean {
     return this.#left !== undefined && this.#left - running <= 0;
   }

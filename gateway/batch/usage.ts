@@ -5,13 +5,13 @@ import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import type { UsageRow } from '../usage/usage-row.ts';
 import type { BatchSpec, BatchUsage } from './batch-spec.ts';
 
-/** A chat template adds some tokens to each prompt. */
+/** Tokens that a chat template may add to a prompt. */
 const TEMPLATE_TOKENS = 1_024;
 
 /**
- * Tokens that an answer says it used, of chat/completions, completions, embeddings and responses. A token has one byte at least, so a
- * provider cannot charge for more than was sent and came back.
- * @param inputBytes of the line at most: see `lineBytes`
+ * Tokens that a response claims to have used; for chat/completions, completions, embeddings and responses. A token has
+ * at least one byte, so a provider cannot charge for more than the bytes that were sent and received.
+ * @param inputBytes upper bound of the line's length: see `lineBytes`
  */
 export function lineUsage({ body, error }: Pick<LineResult, 'body' | 'error'>, inputBytes: number): BatchUsage {
   const none = { input: 0, cached: 0, output: 0, reasoning: 0 };
@@ -38,7 +38,10 @@ export function lineUsage({ body, error }: Pick<LineResult, 'body' | 'error'>, i
   }
 }
 
-/** Bytes that a line of the chunk has at most. With the chunk's own, each of its lines could be charged for all of them. */
+/**
+ * Upper bound of the length of a chunk's line. With the chunk's total length as the bound, each line could be charged
+ * for all of them.
+ */
 export function lineBytes(chunk: Pick<ChunkRange, 'bytes' | 'longest'> | undefined): number {
   return chunk?.longest ?? chunk?.bytes ?? 0;
 }
@@ -55,11 +58,14 @@ interface BilledLine {
   /** Milliseconds since the epoch. */
   at: number;
   model: string;
-  /** Of the line at most. */
+  /** Upper bound of the line's length. */
   inputBytes: number;
 }
 
-/** One record of use for each line that an engine answered. The stream number is made of the line, so that it counts once. */
+/**
+ * One usage record for each line that an engine answered. The stream number is derived from the line, so the line
+ * counts once.
+ */
 export function batchUsageRow({ spec, result, ref, provider, at, model, inputBytes }: BilledLine): UsageRow {
   const { input, cached, output, reasoning } = lineUsage(result, inputBytes);
   const endpoint = findEndpoint('POST', spec.endpoint);
@@ -92,8 +98,9 @@ export function batchUsageRow({ spec, result, ref, provider, at, model, inputByt
 }
 
 /**
- * A number for one line, the same each time: 52 bits of a hash above 2^52, where no tunnel's stream numbers are. Of a million lines that one
- * node answers in one hour two have the same number with a chance of 1 in 9,000; the later one is then missing from the records.
+ * The number of one line, always the same: 52 bits of a hash above 2^52, where no tunnel has stream numbers. If one
+ * node answers a million lines in one hour, two of them have the same number with a probability of 1 in 9,000; the
+ * record of the later one is then missing.
  */
 export function lineStreamNumber(batch: string, chunk: number, line: number): number {
   const name = `${batch}/${chunk}/${line}`;

@@ -1,6 +1,7 @@
 /**
- * `/agent/batch/…`: agents lease lines, read them and commit results. Beside the tunnel, not in it: here HTTP's own flow control holds
- * large bodies back, results go straight to their batch, and requests' frames never wait behind them.
+ * `/agent/batch/…`: agents lease lines, read them and commit results. These requests use plain HTTP and not the tunnel:
+ * HTTP's flow control slows large bodies down, results reach their batch directly, and frames of requests never wait
+ * behind them.
  */
 
 import { eq } from 'drizzle-orm';
@@ -34,13 +35,13 @@ import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../../registry/tic
 import { issuersView } from '../../registry/views/issuers-view.ts';
 import { type FunctionLeaseRequest, leaseOfFunctions, leaseOfModels, waitForOffer } from './leasing.ts';
 
-/** Ids of batches that this isolate has seen to exist. */
+/** Batch ids that this isolate knows to exist. */
 const KNOWN_MAX = 10_000;
 const known = new Set<string>();
 
 /**
- * The object of a batch that an agent names; undefined where there is none. Any name makes an object, which has a file and keeps it: a node
- * could fill the disk with names. @throws ApiError 503
+ * The object of a batch that an agent names; undefined: there is no such batch. Any name would create an object, whose
+ * file stays: a node could fill the disk with names. @throws ApiError 503
  */
 export async function knownBatch(
   env: Pick<Env, 'DB' | 'BATCH'>,
@@ -59,9 +60,9 @@ export async function knownBatch(
 
 type Ctx = Context<{ Bindings: Env }>;
 
-/** Agents commit 1 MiB at a time, or one line: an answer of 1 MiB is up to twice as long as JSON in JSON. */
+/** Agents commit 1 MiB at a time, or one line: a response of 1 MiB is up to twice as long as JSON inside JSON. */
 const BODY_MAX_BYTES = 4 * 1024 * 1024;
-/** An agent without work waits at the gateway, so that a new batch finds it at once. */
+/** Bound on how long an idle agent's request waits at the gateway, so that a new batch finds the agent immediately. */
 const WAIT_MAX_MS = 25_000;
 
 const id = z.string().max(64);
@@ -69,7 +70,7 @@ const ref = { batch: id, chunk: z.int().min(0).max(1e6), epoch: z.int().min(0).m
 const contexts = z.array(z.string().length(64)).max(64).default([]);
 const leaseSchema = z.object({
   models: z.array(z.string().min(1).max(256)).max(64),
-  /** Of a node that runs functions: for these owners (absent: all), with these contexts. */
+  /** For a node that runs functions: the owners that it serves (absent: all), and the contexts that it has. */
   functions: z
     .object({
       owners: z.array(z.string().max(128)).max(64).optional(),
@@ -108,7 +109,7 @@ batchAgentRoutes.post('/lease', async (c) => {
     throw new ApiError('invalid_request', 'A lease is asked for models or for functions.');
   const ask: FunctionLeaseRequest | undefined = functions && { owners: functions.owners, held: functions };
   const { signal } = c.req.raw;
-  // An agent whose connection was cut asks again: lines that this request took would be run by no node until their lease ends.
+  // An agent whose connection was cut asks again. Lines leased by this request would not run until their lease ends.
   const lease = async () => {
     if (signal.aborted) return undefined;
     const granted = await (ask === undefined
@@ -221,7 +222,7 @@ async function requireFresh(env: Env, session: string, stamp: BatchStamp): Promi
   }
 }
 
-/** The node that signed this request. @throws ApiError 400, 403, 409, 410, 413, 429, 503 */
+/** Returns the node that signed this request. @throws ApiError 400, 403, 409, 410, 413, 429, 503 */
 async function nodeOf(c: Ctx): Promise<Node> {
   const request = c.req.raw;
   if (versionMismatch(request.headers.get(PROTOCOL_HEADER)) !== undefined)

@@ -3,17 +3,17 @@ import type { LineRequirements } from '../../../shared/batch/input-check.ts';
 import type { Grant } from '../../../shared/batch/ledger.ts';
 import type { BatchFunction, BatchSpec } from '../batch-spec.ts';
 
-/** A lease without a sign of life for so long has ended. Nodes renew at a sixth of it. */
+/** A lease ends after this long without a renewal. Nodes renew at a sixth of it. */
 export const BATCH_LEASE_MS = 60_000;
 
-/** What a node must meet, for the caller that filters. */
+/** The requirements that a node must meet, for the caller that filters. */
 export interface BatchAdmission {
   account: BatchSpec['account'];
   endpoint: string;
   demands: LineRequirements[];
 }
 
-/** @param model that the lines name, with `made` the function that it is */
+/** @param model that the lines name; `made` is its function, if it is one */
 export function leaseOf(
   { id, endpoint, owner }: BatchSpec,
   { chunk, lease, open }: Grant,

@@ -1,4 +1,4 @@
-/** Which batch a node gets lines of: the filters of a request, then the shares between batches. */
+/** Decides from which batch a node gets lines: first the filters of a request, then the shares between batches. */
 
 import { FUNCTIONS_ENDPOINT, type NodeContexts, readFunctionName } from '../../../shared/batch/function.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
@@ -16,14 +16,16 @@ import { startTimer } from '../../platform/start-timer.ts';
 import type { RegistrySnapshot } from '../../registry/snapshot.ts';
 import type { BatchAdmission } from './lease.ts';
 
-/** Batches that are asked for one lease. */
+/** Batches that are tried for one lease. */
 const TRIED_MAX = 8;
-/** A node that asks for a model which the registry does not know there asks again after so long. */
+/**
+ * A node that asks for a model which the registry does not yet list for it waits at most this long, then asks again.
+ */
 const UNKNOWN_WAIT_MS = 2_000;
-/** The queue of all batches of functions: nodes take any, of the projects that they allow. */
+/** The queue of all batches of functions: a node takes any of them from the owners that it allows. */
 const FUNCTION_QUEUE = 'function:';
 
-/** The queue that a batch offers its lines of this model to. */
+/** The queue in which a batch offers its lines of this model. */
 export function queueOf(endpoint: string, model: string): string {
   return endpoint === FUNCTIONS_ENDPOINT ? FUNCTION_QUEUE : model;
 }
@@ -33,9 +35,9 @@ export interface LeasingNode {
   view: RegistrySnapshot;
 }
 
-/** What a node that runs functions asks with. */
+/** The lease request of a node that runs functions. */
 export interface FunctionLeaseRequest {
-  /** Owners whose functions run there; undefined: all. */
+  /** Owners whose functions run there. Undefined: all. */
   owners: readonly string[] | undefined;
   held: NodeContexts;
 }
@@ -66,7 +68,7 @@ export async function leaseOfModels(
   return undefined;
 }
 
-/** A node without an engine has joined and serves no model: it runs functions all the same. */
+/** A node without an engine is in state JOIN and serves no model, but it still runs functions. */
 export async function leaseOfFunctions(
   env: Env,
   node: LeasingNode,
@@ -88,7 +90,7 @@ export async function leaseOfFunctions(
   return undefined;
 }
 
-/** Resolves when lines may be there for this node, or after `waitMs`. */
+/** Resolves when lines may be available for this node, or after `waitMs`. */
 export async function waitForOffer(
   env: Env,
   { entry }: LeasingNode,
@@ -99,7 +101,8 @@ export async function waitForOffer(
   const served = models.filter((name) => entry.models.some(({ id }) => id === name));
   const queues = functions === undefined ? served : [FUNCTION_QUEUE];
   const waits = queues.map((name) => env.BATCH_QUEUE.getByName(name).wait(waitMs, entry.tier, functions?.held ?? null));
-  // Any name makes a queue, which stays for minutes. A model that is served since this moment is in the registry soon.
+  // Any name would create a queue, which stays for minutes. A model that the node started to serve just now is in the
+  // registry soon.
   if (functions === undefined && served.length < models.length) waits.push(pause(Math.min(waitMs, UNKNOWN_WAIT_MS)));
   await Promise.race(waits);
 }
@@ -122,7 +125,7 @@ async function granted(
   return { ...lease, ...(reasoningTokens !== undefined && { reasoningTokens }) };
 }
 
-/** Indexes of the demands of a batch that this node meets. */
+/** Indexes of the batch's demands that this node meets. */
 function allowedDemands(
   { account, endpoint, demands }: BatchAdmission,
   entry: RegistryEntry,
@@ -130,7 +133,7 @@ function allowedDemands(
   wanted: (demands: LineRequirements) => boolean,
 ): number[] {
   if (!mayHaveLines(account, endpoint, entry)) return [];
-  // A batch lives for days: the key's list may be another one by now.
+  // A batch lives for days: the key's list of endpoints may have changed.
   if (!mayCall(account, { path: endpoint })) return [];
   return demands.flatMap((one, index) => (wanted(one) && meets(one, account, entry, view) ? [index] : []));
 }
@@ -141,13 +144,13 @@ function meets(
   entry: RegistryEntry,
   view: RegistrySnapshot,
 ): boolean {
-  // A batch lives for days: the model may have been kept for others since, or have ended.
+  // A batch lives for days: the model may have been reserved for others since, or retired.
   if (!isAllowed(account, model, view)) return false;
   const list = trustedProviders === undefined ? undefined : readProviderList(trustedProviders);
   if (trustedProviders !== undefined && list === undefined) return false;
   if (!isTrusted(trustOf(account, list === undefined ? [] : [list], view.settings), entry)) return false;
   try {
-    // A function is no served model: what its lines require is asked of the node, and of any model on it.
+    // A function is not a served model: the requirements of its lines apply to the node, and to any model on it.
     const served = readFunctionName(model) === undefined ? model : undefined;
     return require === undefined || satisfies(entry, parseRequirements(require), served, Date.now());
   } catch (error) {

@@ -1,19 +1,21 @@
 import type { Ledger } from '../../../shared/batch/ledger.ts';
 import type { RegistrySnapshot } from '../../registry/snapshot.ts';
 
-/** A node whose line is lost keeps its leases for so long: it comes back with the results. */
+/** A node whose connection is lost keeps its leases for this long, because it usually reconnects with the results. */
 const LOST_MS = 15_000;
 
-/** Between two looks at the most: a gateway that stood still has not seen who came back. */
+/**
+ * At most this much time counts between two checks: a gateway that was stalled has not seen which nodes reconnected.
+ */
 const LOOK_MAX_MS = 5_000;
 
 /** Nodes with leases that the registry does not see connected. */
 export class LostNodes {
-  /** By session, for how long. At most as many as there are leases. */
+  /** How long each session has been lost, in milliseconds. At most as many as there are leases. */
   readonly #lost = new Map<string, number>();
   #lookedMs: number | undefined;
 
-  /** Ends the leases of nodes that have left, and of those that did not come back. */
+  /** Ends the leases of nodes that have left, and of nodes that did not reconnect. */
   release(ledger: Ledger, view: Pick<RegistrySnapshot, 'nodes'>, nowMs: number): void {
     const holders = new Set(ledger.leases.map(({ lease }) => lease.node));
     for (const node of this.#lost.keys()) if (!holders.has(node)) this.#lost.delete(node);
@@ -21,8 +23,8 @@ export class LostNodes {
     this.#lookedMs = nowMs;
     for (const node of holders) {
       const entry = view.nodes.get(node);
-      // A registry that is starting knows no session: unknown is not gone.
-      // JOIN is a node without an engine, which runs functions.
+      // A starting registry does not know all sessions, so an unknown session counts as present. JOIN is a node without
+      // an engine, which runs functions.
       const works = entry?.state === 'SERVING' || entry?.state === 'JOIN';
       const present = entry === undefined || (entry.connected && !entry.suspected && works);
       if (present) {

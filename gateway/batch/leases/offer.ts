@@ -4,10 +4,10 @@ import type { BatchRecord } from '../batch-record.ts';
 import type { BatchSpec } from '../batch-spec.ts';
 import { queueOf } from './leasing.ts';
 
-/** What a batch tells the queues of its models. */
+/** The announcement of a batch to the queues of its models. */
 interface Offer {
   contender: QueuedBatch;
-  /** Sessions that run lines of it. */
+  /** Sessions that run lines of the batch. */
   nodes: string[];
   queues: string[];
 }
@@ -33,7 +33,7 @@ export function offerOf(spec: BatchSpec, record: BatchRecord, nowMs: number): Of
   };
 }
 
-/** Best effort: the batch says it again with its next turn. */
+/** Best effort: the batch announces it again at its next check. */
 export async function notifyQueues(
   env: Env,
   { contender: queued, nodes, queues }: Offer,

@@ -9,17 +9,17 @@ import type { FunctionLeaseRequest } from './leasing.ts';
 
 /** Batches that want nodes of one model. */
 const CONTENDERS_MAX = 10_000;
-/** Nodes that wait for a batch at once. */
+/** Nodes that wait for a batch concurrently. */
 const WAITING_MAX = 4_096;
-/** Nodes at work that a factory hears of. */
+/** Busy nodes that are reported to an autoscaler. */
 const NODES_MAX = 2_000;
 
 interface Entry {
   contender: QueuedBatch;
   until: number;
-  /** Sessions that run lines of it. */
+  /** Sessions that run lines of the batch. */
   nodes: readonly string[];
-  /** When a node took lines of it, or when it first asked for one. */
+  /** When a node last leased lines of the batch, or when the batch first asked for a node. */
   servedMs: number;
 }
 
@@ -30,13 +30,13 @@ interface WaitingNode {
 }
 
 /**
- * Which batches want nodes of one model, or to run a function. In memory: each batch says so every few seconds while it has open lines, and
- * what it does not repeat is forgotten.
+ * The batches that want nodes of one model, or that run functions. In memory: each batch repeats its offer every few
+ * seconds while it has open lines, and an offer that is not repeated is dropped.
  */
 export class BatchQueueObject extends GatewayObject {
   readonly #contenders = new Map<string, Entry>();
   readonly #waiting = new Set<WaitingNode>();
-  /** A factory may have to start nodes for these batches. */
+  /** Announces the demand to autoscalers, which may have to start nodes for these batches. */
   readonly #notifier = new DemandNotifier({
     env: this.env,
     clock: this.ctx.clock,
@@ -44,7 +44,7 @@ export class BatchQueueObject extends GatewayObject {
     lasts: () => this.#contenders.size > 0,
   });
 
-  /** @param nodes sessions that run lines of it */
+  /** @param nodes sessions that run lines of the batch */
   offer(queued: QueuedBatch, until: number, nodes: readonly string[] = []): void {
     const known = this.#contenders.get(queued.id);
     if (known === undefined && this.#contenders.size >= CONTENDERS_MAX) return;
@@ -59,7 +59,7 @@ export class BatchQueueObject extends GatewayObject {
     for (const node of [...this.#waiting]) this.#tell(node, queued);
   }
 
-  /** Nodes that are better placed hear first, and have asked before the others hear. */
+  /** Better placed nodes are woken first, and have asked before the others are woken. */
   #tell({ tier, held, wake }: WaitingNode, { context }: QueuedBatch): void {
     const warmth = held === undefined || context === undefined ? 'ready' : contextWarmth(context, held);
     const delayMs = offerDelayMs(leaseRank(warmth, tier));
@@ -71,7 +71,7 @@ export class BatchQueueObject extends GatewayObject {
   next(skip: readonly string[]): string | null {
     const now = this.ctx.clock.now();
     const left = this.#left(skip, now);
-    // A batch without a waiting line may still have a late chunk to run a second time.
+    // A batch without waiting lines may still have a late chunk that a second node can run.
     const found = nextBatch(left, now) ?? left.find(({ leased }) => leased > 0);
     return found?.id ?? null;
   }
@@ -107,7 +107,7 @@ export class BatchQueueObject extends GatewayObject {
     };
   }
 
-  /** What a lease took, until the batch says it itself. */
+  /** Records a lease until the batch reports it itself. */
   leased(id: string, lines: number): void {
     const entry = this.#contenders.get(id);
     if (entry === undefined) return;
@@ -119,7 +119,7 @@ export class BatchQueueObject extends GatewayObject {
 
   /**
    * Resolves when a batch offers lines, or after `ms`.
-   * @param held of a node that runs functions; null: it has an engine
+   * @param held contexts of a node that runs functions; null: the node has an engine
    */
   wait(ms: number, tier: NodeTier, held: NodeContexts | null): Promise<void> {
     if (this.#waiting.size >= WAITING_MAX) return Promise.resolve();
