@@ -1,4 +1,7 @@
-/** Usage that nodes reported and that the gateway did not take as reported. Operators see it as a metric and in the log. */
+/**
+ * Usage that nodes reported and that the gateway did not accept as reported. Operators see it as a metric and in the
+ * log.
+ */
 import { isRecent } from '../../shared/collections/is-recent.ts';
 import type { Env } from '../env.ts';
 import { USAGE_ANOMALIES } from '../observe/families.ts';
@@ -6,13 +9,13 @@ import { metricsReporter } from '../observe/request-log.ts';
 
 /**
  * - `unproven`: a report of a request that this gateway did not open at this node
- * - `expired`: a report of a request that was opened too long ago to tell whether it was counted already
+ * - `expired`: a report of a request that was opened too long ago to know whether it was already counted
  * - `over_bound`: more tokens than the request can have used; the bound was counted instead
  * - `backdated`, `future`: an ingress's record whose time is outside the accepted range
  */
 export type UsageAnomaly = 'unproven' | 'expired' | 'over_bound' | 'backdated' | 'future';
 
-/** One line per session and minute: a hostile node must not fill the log. */
+/** At most one line per session in this time: a hostile node must not fill the log. */
 const LOG_EVERY_MS = 60_000;
 
 interface Context {
@@ -23,7 +26,7 @@ export class UsageAnomalies {
   readonly #session: string;
   readonly #env: Env;
   readonly #ctx: Context;
-  /** Since the last line in the log. */
+  /** Counts since the last line in the log. */
   readonly #unlogged = new Map<UsageAnomaly, number>();
   #loggedAt = Number.NEGATIVE_INFINITY;
 

@@ -31,11 +31,14 @@ type Counted = Pick<
 > &
   Pick<UsageRow, 'firstMs' | 'totalMs' | 'aborted' | 'estimated' | 'complete'>;
 
-/** What one attempt at an engine adds. Called for each row that is new: an exact one that replaces an estimate is not. */
+/**
+ * Adds one attempt at an engine to the metrics. Called for each new row, but not for an exact row that replaces an
+ * estimate.
+ */
 export function countRow(book: MetricStore, row: Counted, now: number): void {
   if (row.session === NO_SESSION) return book.count(USAGE_RECORDS, ['refused'], row.times ?? 1);
   const { provider, firstMs, totalMs, completion } = row;
-  // What an agent's own ingress says it served is its word: a name of its making is no label.
+  // The model of an agent's own ingress is self-reported: a name that an agent invents must not become a label.
   const model = row.key.startsWith('ingress:') ? '' : row.model;
   const labels = [operationLabel(endpointById(row.endpoint)), provider, model];
   book.count(USAGE_RECORDS, [row.estimated ? 'estimated' : 'exact']);
@@ -44,7 +47,7 @@ export function countRow(book: MetricStore, row: Counted, now: number): void {
     book.count(TOKENS_BY_KIND, [model, kind], row[kind]);
   if (row.prompt > 0) book.observe(TOKEN_USAGE, [...labels, 'input'], row.prompt);
   if (completion > 0) book.observe(TOKEN_USAGE, [...labels, 'output'], completion);
-  if (totalMs === null || totalMs <= 0) return; // the gateway was restarted and does not know what came when
+  if (totalMs === null || totalMs <= 0) return; // The gateway was restarted and does not know the times.
   book.observe(CLIENT_DURATION, [...labels, errorOf(row)], totalMs / 1000);
   if (!row.streamed || firstMs === null || firstMs <= 0 || (row.status ?? 0) >= 400) return;
   book.observe(TIME_TO_FIRST_TOKEN, labels, firstMs / 1000);
@@ -52,7 +55,7 @@ export function countRow(book: MetricStore, row: Counted, now: number): void {
     book.observe(TIME_PER_OUTPUT_TOKEN, labels, (totalMs - firstMs) / 1000 / (completion - 1));
 }
 
-/** `error.type` of OpenTelemetry: the engine's status, or how the attempt ended; empty where nothing went wrong. */
+/** OpenTelemetry's `error.type`: the engine's status, or how the attempt ended; empty if nothing failed. */
 function errorOf({ status, aborted, complete }: Counted): string {
   if (status !== null && status >= 400) return String(status);
   if (aborted) return LEFT_ERROR;

@@ -1,24 +1,24 @@
-/** Neighbouring bounds differ by this factor: a percentile is off by 2.5 % at most. */
+/** Ratio of neighboring bounds: a percentile is off by at most 2.5 %. */
 const FACTOR = 1.05;
-/** Beyond 10^12 nothing is counted in tokens. */
+/** Buckets up to 10^12; no token count is higher. */
 const BUCKETS = 1 + Math.ceil(Math.log(1e12) / Math.log(FACTOR));
 
 interface HistogramState {
   count: number;
   sum: number;
   squares: number;
-  /** How many are in each bucket, by its number. */
+  /** Number of values per bucket, by the bucket's number. */
   buckets: Record<string, number>;
 }
 
-/** Counts by size, so that those of several places can be added up and still tell percentiles. */
+/** Counts by size. Histograms of several places can be added up and still return percentiles. */
 export class Histogram {
   count = 0;
   #sum = 0;
   #squares = 0;
   readonly #buckets = new Map<number, number>();
 
-  /** `times` −1 takes it away again. */
+  /** `times` −1 removes the value again. */
   add(value: number, times = 1): void {
     this.count += times;
     this.#sum += times * value;
@@ -45,7 +45,7 @@ export class Histogram {
     return Math.sqrt(Math.max(0, this.#squares / this.count - this.mean ** 2));
   }
 
-  /** `part` of all values are at most so large. */
+  /** The value that `part` of all values do not exceed. */
   percentile(part: number): number {
     let left = Math.ceil(part * this.count);
     for (const [bucket, n] of [...this.#buckets].sort(([a], [b]) => a - b)) {

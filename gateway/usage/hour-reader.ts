@@ -1,6 +1,6 @@
 /**
- * Reads the records of one hour. It needs nothing but SQL: a host may read in a thread of its own, beside the object that writes. A report
- * over a million records takes seconds, and would hold up every stream of the object's thread.
+ * Reads the records of one hour. It only needs SQL, so a host may run it in a separate thread, next to the object that
+ * writes. A report over a million records takes seconds, and would stall every stream on the object's thread.
  */
 import type { Sql } from '../platform/object-context.ts';
 import { Histogram } from './histogram.ts';
@@ -9,20 +9,20 @@ import { MINUTE_MS, MinuteCounts, type TokenLengths } from './minute-counts.ts';
 import { type TraceQuestion, traceLine } from './trace-line.ts';
 import { NO_SESSION, type UsageRow } from './usage-row.ts';
 
-/** What no node took, as the gateway tells its clients. */
+/** The error code of requests that no node took, as clients get it. */
 const UNSERVED = 'no_capacity';
 
-/** How one model was used in a window of time; windows of several objects are added up. */
+/** The use of one model in a window of time; windows of several objects are added up. */
 export interface ModelWorkload {
   model: string;
   requests: number;
-  /** Asked for while no node served it. */
+  /** Requests that arrived while no node served the model. */
   unserved: number;
   input: ReturnType<Histogram['state']>;
   output: ReturnType<Histogram['state']>;
 }
 
-/** Of one request. */
+/** Rows of one request. */
 const ATTEMPTS_MAX = 32;
 
 type Stored = { row: string };
@@ -41,15 +41,15 @@ type KindRecord = {
 
 export type HourSums = { requests: number; failed: number; prompt: number; completion: number };
 
-/** A user; without one, a key that belongs to no user. */
+/** A user; if undefined, a key that belongs to no user. */
 export interface UsageOwner {
   user: string | undefined;
   key: string;
-  /** Only what was refused or failed. */
+  /** True: only requests that were refused or that failed. */
   failed: boolean;
 }
 
-/** What a host may do in a thread of its own. */
+/** Reads that a host may run in a separate thread. */
 export const HOUR_READS = [
   'page',
   'traceLines',
@@ -69,12 +69,12 @@ export class HourReader {
     this.#sql = sql;
   }
 
-  /** An hour in which nothing was used has no tables. */
+  /** False for an hour without usage: it has no tables. */
   #exists(): boolean {
     return this.#sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'records'").toArray().length > 0;
   }
 
-  /** Rows in the order of coming, after `n`; `traced`: of the trace export alone. */
+  /** Rows in insertion order, after row `after`. `traced`: only rows of the trace export. */
   page(after: number, limit: number, traced: boolean): { n: number; row: UsageRow }[] {
     if (!this.#exists()) return [];
     const where = traced ? 'AND traced = 1' : '';
@@ -83,7 +83,10 @@ export class HourReader {
     return rows.map(({ n, row }) => ({ n, row: JSON.parse(row) as UsageRow }));
   }
 
-  /** Lines of the trace export from rows after `n`, and the row to go on after; undefined: that was the last. */
+  /**
+   * Lines of the trace export from rows after `after`, and the row after which to continue; undefined: there are no
+   * more.
+   */
   traceLines(after: number, limit: number, question: TraceQuestion): { text: string; after: number | undefined } {
     const page = this.page(after, limit, true);
     const { from, to } = question;
@@ -91,7 +94,7 @@ export class HourReader {
     return { text: lines.join(''), after: page.length < limit ? undefined : page.at(-1)?.n };
   }
 
-  /** One person's records, or one key's, the newest first. */
+  /** Records of one user or one key, newest first. */
   recent({ user, key, failed }: UsageOwner, limit: number): UsageRow[] {
     if (!this.#exists()) return [];
     const [name, value] = user === undefined ? ['$.key', key] : ['$.user', user];
@@ -101,7 +104,7 @@ export class HourReader {
     return rows.map(({ row }) => JSON.parse(row) as UsageRow);
   }
 
-  /** All attempts of one request, by our name of it. */
+  /** All attempts of one request, by the gateway's request id. */
   ofRequest(name: string): UsageRow[] {
     if (!this.#exists()) return [];
     const query = `SELECT row FROM records WHERE json_extract(row, '$.request') = ? ORDER BY at LIMIT ?`;
@@ -109,7 +112,7 @@ export class HourReader {
     return rows.map(({ row }) => JSON.parse(row) as UsageRow);
   }
 
-  /** What one person, or one key, used in this hour. */
+  /** The sums of one user or one key in this hour. */
   sums({ user, key }: Omit<UsageOwner, 'failed'>): HourSums {
     if (!this.#exists()) return { requests: 0, failed: 0, prompt: 0, completion: 0 };
     const [name, value] = user === undefined ? ['$.key', key] : ['$.user', user];
@@ -153,8 +156,8 @@ export class HourReader {
   }
 
   /**
-   * By kind and slot, of requests that came in the window and are over. Read record by record: a caller asks for minutes at a time, so that
-   * new records need not wait.
+   * Counts by kind and slot, of finished requests that arrived in the window. Reads each record; callers ask for some
+   * minutes at a time, so that new records need not wait.
    */
   kindWorkload(from: number, to: number, { slotMs, kinds }: KindCountQuery): KindState[] {
     if (!this.#exists()) return [];
@@ -181,7 +184,7 @@ export class HourReader {
     return [...models].map(([model, counts]) => counts.state(model));
   }
 
-  /** What no engine saw has no lengths. */
+  /** A request that no engine received has no lengths. */
   #addRecords(of: (model: string) => TokenLengths, from: number, to: number): void {
     const query = 'SELECT model, prompt, completion FROM records WHERE at >= ? AND at < ? AND session <> ?';
     type Counts = { model: string; prompt: number; completion: number };

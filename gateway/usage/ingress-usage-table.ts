@@ -1,6 +1,7 @@
 /**
- * Usage that agents report for their own ingresses. No gateway opened those requests, so the numbers are the agent's word and no key
- * pays for them. Every row carries the reporting agent's provider and session, and the key `ingress:PROVIDER`.
+ * Usage that agents report for their own ingresses. No gateway opened those requests, so the numbers are self-reported
+ * and no key pays for them. Every row carries the reporting agent's provider and session, and the key
+ * `ingress:PROVIDER`.
  */
 import {
   CLOCK_AHEAD_MAX_MS,
@@ -14,10 +15,13 @@ import type { UsageAnomaly } from './anomalies.ts';
 import { loseRecords, WAITING_MAX } from './lost-records.ts';
 import type { UsageRow } from './usage-row.ts';
 
-/** Records that one session's object keeps, beside those that wait to be handed on; the oldest make room. */
+/**
+ * Records that one session's object keeps, in addition to records that wait to be forwarded; beyond this the oldest are
+ * deleted.
+ */
 const KEPT = 20_000;
 
-/** `waiting`: not handed on to the hour's object yet, as it is now. */
+/** `waiting`: the current version has not been forwarded to the hour's object yet. */
 export function createIngressUsageTable(sql: Sql): void {
   sql.exec(
     `CREATE TABLE IF NOT EXISTS ingress_usage (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
@@ -28,11 +32,10 @@ export function createIngressUsageTable(sql: Sql): void {
 }
 
 /**
- * Stores each record once; an exact record replaces an estimated one and keeps its course. The rows are durable when this returns: the
- * object's output gate holds the acknowledgement back until they are on disk.
- *
- * `reporter` is the agent's provider. Records that are too old, or from the future, are not stored.
- * @returns why each refused record was refused; undefined if `json` is no batch of records
+ * Stores each record once; an exact record replaces an estimated one and keeps its course. The rows are durable when
+ * this returns, because the object's output gate delays the acknowledgment until they are on disk. `reporter` is the
+ * agent's provider. Records that are too old, or from the future, are not stored.
+ * @returns why each refused record was refused; undefined if `json` is not a batch of records
  */
 export function storeIngressUsage(sql: Sql, json: string, reporter: string, now: number): UsageAnomaly[] | undefined {
   const records = parseUsageBatch(json);
@@ -47,7 +50,7 @@ export function storeIngressUsage(sql: Sql, json: string, reporter: string, now:
   return refused;
 }
 
-/** Their agent was told that they are stored, so those that wait stay, but for a bound. */
+/** The agent was told that these records are stored, so waiting records are only deleted above a bound. */
 function prune(sql: Sql): void {
   const behind = 'number <= (SELECT MAX(number) FROM ingress_usage) - ?';
   sql.exec(`DELETE FROM ingress_usage WHERE ${behind} AND waiting = 0`, KEPT);
@@ -81,26 +84,26 @@ function storeRecord(sql: Sql, record: IngressUsage, reporter: string, at: numbe
 type WaitingUsage = {
   number: number;
   at: number;
-  /** The provider whose agent says so. */
+  /** The provider of the agent that reported it. */
   reporter: string;
-  /** As it was when it was read: it may become exact on its way. */
+  /** The record when it was read; an exact record may replace it meanwhile. */
   text: string;
 };
 
-/** The oldest that wait. */
+/** The oldest waiting records. */
 export function pendingIngressUsage(sql: Sql, limit: number): WaitingUsage[] {
   const query =
     'SELECT number, at, reporter, record AS text FROM ingress_usage WHERE waiting = 1 ORDER BY number LIMIT ?';
   return sql.exec<WaitingUsage>(query, limit).toArray();
 }
 
-/** They are in other hands. */
+/** Marks these records as forwarded, except for those that changed meanwhile. */
 export function markIngressDelivered(sql: Sql, waiting: readonly WaitingUsage[]): void {
   for (const { number, text } of waiting)
     sql.exec('UPDATE ingress_usage SET waiting = 0 WHERE number = ? AND record = ?', number, text);
 }
 
-/** `session`: of the agent that says so; numbers below zero are no streams, so that no row has another's name. */
+/** `session`: of the reporting agent. Numbers below zero are not streams, so these rows have unique names. */
 export function ingressRow({ number, at, reporter, text }: WaitingUsage, session: string): UsageRow {
   const record = JSON.parse(text) as IngressUsage;
   const { course } = record;

@@ -1,16 +1,19 @@
-/** Requests by kind and slot of time, and their lengths on a coarse grid: what a forecast, and a new fit of the kinds, need. */
+/**
+ * Requests by kind and time slot, and their lengths on a coarse grid: the input for a forecast and for a new fit of the
+ * kinds.
+ */
 import { nearestKind, type RequestKind } from '../../shared/routing/kinds/kind.ts';
 import { Histogram } from './histogram.ts';
 
-/** Cells of the grid per factor of e in tokens: a centroid is off by an eighth of that at most. */
+/** Grid cells per factor of e in tokens: a centroid is off by at most an eighth of that factor. */
 const CELLS_PER_E = 4;
-/** Longer prompts and answers count as so long, which bounds the grid at 75 × 75 cells. */
+/** Longer prompts and responses count as this long, which bounds the grid at 75 × 75 cells. */
 const TOKENS_MAX = 1e8;
 
 export interface KindCountQuery {
-  /** Milliseconds. */
+  /** Length of a slot in milliseconds. */
   slotMs: number;
-  /** Kinds of each model that has some. */
+  /** Kinds by model, for models that have kinds. */
   kinds: Readonly<Record<string, readonly RequestKind[]>>;
 }
 
@@ -20,11 +23,11 @@ export interface KindRow {
   arrivedAt: number;
   prompt: number;
   completion: number;
-  /** Absent where the time is not known. */
+  /** Undefined: the time is unknown. */
   totalMs: number | undefined;
-  /** The engine refused it, so that its lengths say nothing. */
+  /** True if the engine refused it, so its lengths mean nothing. */
   failed: boolean;
-  /** Name of the kind that it was judged to be. */
+  /** Name of the kind that was predicted when the request arrived. Undefined: none. */
   judged: string | undefined;
 }
 
@@ -32,11 +35,11 @@ type HistogramState = ReturnType<Histogram['state']>;
 
 export interface KindState {
   model: string;
-  /** By number of slot since the epoch. `requests[kind]`; one kind where the model has none. */
+  /** By slot number since the epoch. `requests[kind]`; one kind if the model has none. */
   slots: Record<string, { requests: number[]; unserved: number; latency: HistogramState }>;
-  /** `confusion[true][judged]`: requests. */
+  /** `confusion[actual][predicted]`: number of requests. */
   confusion: number[][];
-  /** Requests by `input,output` cell. */
+  /** Number of requests by `input,output` cell. */
   cells: Record<string, number>;
   latency: HistogramState[];
 }
@@ -47,7 +50,7 @@ interface Slot {
   latency: Histogram;
 }
 
-/** Of one model. */
+/** The counts of one model. */
 export class KindCounts {
   readonly kinds: readonly RequestKind[];
   readonly #slotMs: number;
@@ -120,7 +123,7 @@ export class KindCounts {
     };
   }
 
-  /** Middles of the cells, and the requests in each. */
+  /** The center of each cell, and its number of requests. */
   lengths(): { input: number; output: number; requests: number }[] {
     return [...this.#cells].map(([cell, requests]) => {
       const [input = 0, output = 0] = cell.split(',').map(tokensOf);

@@ -2,10 +2,10 @@ import { USAGE_LOST } from '../observe/families.ts';
 import { metricsReporter } from '../observe/request-log.ts';
 import { storageHealth } from '../platform/storage/health.ts';
 
-/** Of one node: more that no object takes are given up, the oldest first. */
+/** Records of one node that wait to be forwarded. Beyond this the oldest are given up. */
 export const WAITING_MAX = 200_000;
 
-/** Counts stored records that are deleted before they were handed on. */
+/** Counts stored records that are deleted before they were forwarded. */
 export function loseRecords(records: number): void {
   if (records === 0) return;
   storageHealth.giveUp(records);

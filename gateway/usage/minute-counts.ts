@@ -1,6 +1,6 @@
 /**
- * Lengths by minute and model, counted as records come: a workload of an hour is then read from a few rows, not from a million
- * records while new ones wait. They belong to no account.
+ * Lengths by minute and model, counted as records arrive. The workload of an hour is then read from a few rows, instead
+ * of from a million records while new records wait. They belong to no account.
  */
 import type { Sql } from '../platform/object-context.ts';
 import { Histogram } from './histogram.ts';
@@ -8,7 +8,7 @@ import { NO_SESSION, type UsageRow } from './usage-row.ts';
 
 export const MINUTE_MS = 60_000;
 
-/** A row that came, or one that made room for it. */
+/** A row that was added, or one that it replaced. */
 export interface RowChange {
   row: UsageRow;
   sign: 1 | -1;
@@ -33,7 +33,7 @@ export class MinuteCounts {
       output TEXT NOT NULL, PRIMARY KEY (minute, model)) WITHOUT ROWID`);
   }
 
-  /** An hour that was begun by an older version has none. */
+  /** False for an hour that an older version started. */
   get exist(): boolean {
     return this.#sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'minutes'").toArray().length > 0;
   }
@@ -41,7 +41,7 @@ export class MinuteCounts {
   count(changes: readonly RowChange[]): void {
     const touched = new Map<string, TokenLengths & { minute: number; model: string }>();
     for (const { row, sign } of changes) {
-      if (row.session === NO_SESSION) continue; // what no engine saw has no lengths
+      if (row.session === NO_SESSION) continue; // A request that no engine received has no lengths.
       const minute = Math.floor(row.at / MINUTE_MS);
       const name = `${minute} ${row.model}`;
       const known = touched.get(name) ?? { minute, model: row.model, ...this.#read(minute, row.model) };
@@ -66,7 +66,10 @@ export class MinuteCounts {
     return { input, output };
   }
 
-  /** From one minute to another, which is not included. `of` gives where a model's are added. */
+  /**
+   * Adds the minutes from `from` up to but excluding `to`. `of` returns the lengths of a model, to which they are
+   * added.
+   */
   addTo(of: (model: string) => TokenLengths, from: number, to: number): void {
     const query = 'SELECT model, input, output FROM minutes WHERE minute >= ? AND minute < ?';
     for (const { model, input, output } of this.#sql.exec<Stored>(query, from, to)) {

@@ -11,21 +11,21 @@ import { storeRows } from './stored-rows.ts';
 import { addToTotals, addTotal, forgetBatches, readTotal, totalKey, type UsageTotal, usageTotalOf } from './totals.ts';
 import type { UsageRow } from './usage-row.ts';
 
-/** Totals are added in D1 so long after their first record came. */
+/** Delay from the first new record until totals are added in D1. */
 const TOTALS_MS = 2_000;
 const AGAIN_MS = 10_000;
-/** Groups at a time: 50 statements. */
+/** Groups that are sent together: 50 statements. */
 const GROUPS = 300;
 
-/** Records are kept so long, unless the environment says otherwise; totals for ever. */
+/** Default retention of records; totals are kept forever. */
 const KEPT_DAYS = 400;
 const DAY_MS = 86_400_000;
-/** The environment may say another number meanwhile. */
+/** Longest time until the retention is checked again, because the environment may change it meanwhile. */
 const LOOK_AGAIN_MS = 7 * DAY_MS;
 
 /**
- * All that was used in one hour, record by record. Survives eviction: everything. What is added is on disk when the answer goes
- * out; what it adds to the totals in D1 waits here until D1 has it.
+ * All usage of one hour, record by record. Survives eviction: everything. Added records are on disk when the response
+ * is sent; their totals wait here until D1 has them.
  */
 export class UsageObject extends GatewayObject {
   readonly #shard: string;
@@ -33,9 +33,9 @@ export class UsageObject extends GatewayObject {
   #exists: boolean;
   readonly #minutes: MinuteCounts;
   readonly #reader: HourReader;
-  /** Its lengths are counted by minute too. */
+  /** True if lengths are also counted by minute. */
   #counted: boolean;
-  /** When the alarm rings. */
+  /** When the next alarm fires. */
   #alarmAt = Number.POSITIVE_INFINITY;
   #sent: Promise<void> = Promise.resolve();
 
@@ -50,7 +50,10 @@ export class UsageObject extends GatewayObject {
     if (this.#exists && this.#waits()) this.#schedule(TOTALS_MS);
   }
 
-  /** Not before there is something to keep: a question about hours without use leaves nothing behind. */
+  /**
+   * Creates the tables only when there is something to store, so that a query for hours without usage leaves nothing
+   * behind.
+   */
   #create(): void {
     if (this.#exists) return;
     this.#exists = true;
@@ -65,7 +68,7 @@ export class UsageObject extends GatewayObject {
     this.#counted = true;
   }
 
-  /** Idempotent; an exact row replaces an estimated one. */
+  /** Idempotent; an exact row replaces an estimated row. */
   add(rows: readonly UsageRow[]): void {
     this.#create();
     const now = Date.now();
@@ -92,7 +95,7 @@ export class UsageObject extends GatewayObject {
     this.#reporter.touch(this.env, this.ctx, Date.now());
   }
 
-  /** What became known of records after they came; of those that are not here, nothing. */
+  /** Adds data that became known after the records arrived. Records that are not here are ignored. */
   annotate(notes: readonly PrefixAnnotation[]): void {
     if (!this.#exists) return;
     const query = `UPDATE records SET row = json_set(row, '$.buckets', json(?)) WHERE session = ? AND stream = ?`;
@@ -101,7 +104,7 @@ export class UsageObject extends GatewayObject {
     }
   }
 
-  /** Deletes what is on record of a user. Sums that still waited for D1 are there when this returns. */
+  /** Deletes a user's records. Totals that still waited for D1 are there when this resolves. */
   async forget(user: string): Promise<void> {
     if (!this.#exists) return;
     while (this.#waits()) await this.#send();
@@ -114,7 +117,7 @@ export class UsageObject extends GatewayObject {
     return this.#reader.page(...args);
   }
 
-  /** Not `trace`: workerd keeps that name for tail Workers, and no stub can call it. */
+  /** Not named `trace`: workerd reserves that name for tail Workers, and no stub can call it. */
   traceLines(...args: Parameters<HourReader['traceLines']>): ReturnType<HourReader['traceLines']> {
     return this.#reader.traceLines(...args);
   }
@@ -159,9 +162,9 @@ export class UsageObject extends GatewayObject {
     }
   }
 
-  /** Its totals stay in D1; the records go. */
+  /** Deletes the records after their retention; the totals stay in D1. */
   async #end(): Promise<void> {
-    // A record that comes later begins with batch 1 anew: one that D1 remembered would be taken for it.
+    // A later record starts again with batch 1. If D1 remembered an earlier batch 1, it would ignore the new one.
     await forgetBatches(this.env, this.#shard);
     if (this.#waits()) return this.#schedule(TOTALS_MS);
     this.#exists = false;
@@ -173,13 +176,13 @@ export class UsageObject extends GatewayObject {
     return Date.parse(`${this.#shard}:00:00Z`) + (Number.isFinite(days) ? days : KEPT_DAYS) * DAY_MS;
   }
 
-  /** One after the other: the end of one batch must not end the next. */
+  /** Sequentially: the end of one batch must not end the next. */
   #send(): Promise<void> {
     this.#sent = this.#sent.catch(() => {}).then(() => this.#sendNext());
     return this.#sent;
   }
 
-  /** A batch that was begun is ended first, under its own number: whether D1 has it is D1's to say. */
+  /** A started batch is finished first, under its own number: only D1 knows whether it already has it. */
   async #sendNext(): Promise<void> {
     const { sql, kv } = this.ctx.storage;
     let sending = sql.exec<{ total: string }>('SELECT total FROM sending').toArray();

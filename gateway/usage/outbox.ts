@@ -18,18 +18,18 @@ import {
   type PendingUsage,
 } from './usage-table.ts';
 
-/** Records wait so long to travel together. */
+/** Delay in which records are collected into one batch. */
 const TOGETHER_MS = 1_000;
-/** Tried again after so long where an object did not answer. */
+/** Delay before a retry, if an object did not answer. */
 const AGAIN_MS = 5_000;
-/** At a time: about 300 KiB. */
+/** Records in one batch: about 300 KiB. */
 const BATCH = 500;
-/** Keys whose seals were opened: a node serves the same few again and again. */
+/** Opened identity seals that are cached: a node serves the same few keys again and again. */
 const IDENTITIES_MAX = 1_000;
 
 /**
- * Hands one node's records on: to the hour's object, and to the limits that wait for them. They are on disk here until both have
- * said that they have them; both know by position or name what they have already.
+ * Forwards one node's records to the hour's object and to the limits that wait for them. They stay on disk here until
+ * both have acknowledged them; both recognize repeated records by position or name.
  */
 export class Outbox {
   readonly #ctx: ObjectContext;
@@ -38,7 +38,7 @@ export class Outbox {
   readonly #identities = new Map<string, ReceiptIdentity>();
   readonly prefixes = new Prefixes();
   #scheduled = false;
-  /** The last try failed, and the log says so. */
+  /** True if the last try failed and the log reports it. */
   #late = false;
 
   constructor(ctx: ObjectContext, env: Env, session: string) {
@@ -47,14 +47,14 @@ export class Outbox {
     this.#session = session;
   }
 
-  /** Something waits. */
+  /** Schedules the forwarding of waiting records. */
   schedule(ms = TOGETHER_MS): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
     this.#ctx.waitUntil(this.#ring(ms));
   }
 
-  /** An alarm that was not taken rings never: another one is tried, while the object is in memory. */
+  /** If setting the alarm fails, it never fires: it is set again later, while the object is in memory. */
   async #ring(ms: number): Promise<void> {
     try {
       await this.#ctx.storage.setAlarm(Date.now() + ms);
@@ -67,7 +67,10 @@ export class Outbox {
     }
   }
 
-  /** Limits hear at once what requests used, and reserve it no longer: requests may wait for that. Best effort: `settle` follows. */
+  /**
+   * Reports usage to the limits immediately, which releases reservations: requests may wait for that. Best effort:
+   * `settle` follows.
+   */
   async tellLimits(records: readonly UsageRecord[]): Promise<void> {
     const secret = await installationSecret(this.#env);
     const subjects = new Map<string, AttemptUse[]>();
@@ -78,11 +81,11 @@ export class Outbox {
     await Promise.all([...subjects].map(([subject, items]) => this.#env.LIMITS.getByName(subject).correct(items)));
   }
 
-  /** The object woke: what waited before it slept, or was killed, still does. */
+  /** Called when the object wakes: records that waited before it slept or was killed still wait. */
   wake(): void {
     const { sql } = this.#ctx.storage;
     if (oldestPendingUsage(sql, 1).length === 0 && pendingIngressUsage(sql, 1).length === 0) return;
-    // It may have been the alarm that woke it: another one now would cancel its handler.
+    // The alarm may have woken the object: setting another alarm now would cancel its handler.
     const armed = this.#ctx.storage.getAlarm().then((at) => {
       if (at === null) this.schedule();
     });
@@ -91,7 +94,8 @@ export class Outbox {
 
   async onAlarm(): Promise<void> {
     this.#scheduled = false;
-    // What is handed on now could not be deleted here: it would be handed on again after a restart, and kept twice where it went.
+    // Records that are forwarded now could not be deleted here: they would be forwarded again after a restart, and
+    // stored twice at their destination.
     if (this.#ctx.health.failure !== undefined) return this.schedule(AGAIN_MS);
     try {
       const more = await this.#handOn();
@@ -107,7 +111,7 @@ export class Outbox {
     }
   }
 
-  /** Operators see what waits: only where it could not be handed on, so that it costs nothing where all is well. */
+  /** Shows operators how many records wait. Only if forwarding failed, so it costs nothing if all is well. */
   #tellWaiting(): void {
     const waiting = countPendingUsage(this.#ctx.storage.sql);
     this.#late = waiting > 0;
@@ -127,7 +131,7 @@ export class Outbox {
       const receipt = await this.#receipt(secret, one.record.receipt);
       if (!receipt.untracked) push(shards, usageShardOf(one.record.at), rowOf(one, receipt));
       const { complete, estimated, course, prompt, completion } = one.record;
-      // Only models with kinds ask for it; a count that came again would be learnt twice.
+      // Only models with kinds need this. A repeated count would be learned twice.
       if (receipt.kind !== undefined && complete && !estimated && one.settled === undefined)
         learnAnswer({ ...receipt, endpoint: course?.endpoint ?? 0, prompt, completion });
       if (receipt.subject !== '') push(subjects, receipt.subject, settlementOf(one, receipt));
@@ -140,7 +144,7 @@ export class Outbox {
     return pending.length === BATCH;
   }
 
-  /** What the node's own ingress used: no limit waits for it. */
+  /** Forwards the usage of the node's own ingress: no limit waits for it. */
   async #handOnIngress(): Promise<boolean> {
     const { sql } = this.#ctx.storage;
     const waiting = pendingIngressUsage(sql, BATCH);
@@ -189,14 +193,14 @@ function usedBy(record: UsageRecord, { keyId, userId, model, counted }: Receipt)
     prompt,
     completion,
     isComplete: complete && !aborted && !estimated && (course?.status ?? 0) < 400,
-    // A report that comes with a proof is of a request whose asker has forgotten it.
+    // A report with a proof belongs to a request that its limits no longer reserve.
     isReserved: expiresAt === undefined,
   };
 }
 
 function settlementOf({ position, record, settled }: PendingUsage, receipt: Receipt) {
   const use = usedBy(record, receipt);
-  // GPU time is the gateway's own count: a later report of tokens does not change it.
+  // GPU time is counted by the gateway: a later report of tokens does not change it.
   return { position, settlement: settled === undefined ? use : { ...use, gpuMs: undefined, before: settled } };
 }
 

@@ -1,4 +1,7 @@
-/** Prefix buckets: what two prompts begin alike with, as ids that mean nothing outside this installation. */
+/**
+ * Prefix buckets: ids of the blocks with which prompts begin. They show which prompts begin with the same text, and
+ * mean nothing outside this installation.
+ */
 import { createHmac } from 'node:crypto';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
@@ -7,23 +10,26 @@ import { openIdentity, receiptSealOf } from '../accounts/receipt.ts';
 import type { Env } from '../env.ts';
 import { usageShardOf } from './usage-row.ts';
 
-/** 64 bits: two blocks of a billion are taken for one another once in a while, and nothing is to be had from an id. */
+/** 64 bits: of a billion blocks two are rarely confused, and an id reveals nothing. */
 const BUCKET_BYTES = 8;
 
-/** Digests of token blocks that wait for their records: a node's answers of a few seconds. The oldest make room. */
+/**
+ * Bounds on digests of token blocks that wait for their records: a node's responses of a few seconds. Beyond them the
+ * oldest are dropped.
+ */
 const WAITING_MAX = 1_000;
 const WAITING_MAX_BYTES = 2 * 1024 * 1024;
-/** A record is on disk a tick after its report. */
+/** How long digests wait for their record, which is on disk one tick after its report. */
 const RECORD_WITHIN_MS = 60_000;
 
 export interface PrefixAnnotation {
   session: string;
   stream: number;
-  /** Base64url, in the order of the prompt; empty: the engine has no tokenizer. */
+  /** Base64url, in the order of the prompt. Empty: the engine has no tokenizer. */
   buckets: string[];
 }
 
-/** By the installation's secret: equal ids mean equal blocks, and no reader can try out which block it is. */
+/** Keyed with the installation's secret: equal ids mean equal blocks, and a reader cannot guess blocks and compare. */
 function bucketsOf(secret: string, blocks: Uint8Array): string[] {
   const buckets: string[] = [];
   for (let at = 0; at + BLOCK_DIGEST_BYTES <= blocks.length; at += BLOCK_DIGEST_BYTES) {
@@ -33,7 +39,7 @@ function bucketsOf(secret: string, blocks: Uint8Array): string[] {
   return buckets;
 }
 
-/** In memory alone: the digests themselves are never stored, and what is lost with an object is lost. */
+/** Only in memory: the digests are never stored, and they are lost with the object. */
 export class Prefixes {
   readonly #waiting = new Map<number, { blocks: Uint8Array; until: number }>();
   #bytes = 0;
@@ -57,7 +63,9 @@ export class Prefixes {
     return this.#waiting.size === 0;
   }
 
-  /** Adds them to records that were handed on, of projects that want them. `record` gives what is on disk of a stream. */
+  /**
+   * Adds the buckets to forwarded records of projects that want them. `record` returns the stored record of a stream.
+   */
   async handOn(
     env: Pick<Env, 'USAGE'>,
     secret: string,
@@ -77,7 +85,7 @@ export class Prefixes {
   }
 }
 
-/** An agent may say what it likes of any stream: it is taken where its gateway asked for it. */
+/** An agent may send prefixes for any stream: they are used only if its gateway asked for them. */
 async function wants(secret: string, { receipt }: UsageRecord): Promise<boolean> {
   return (await openIdentity(secret, receiptSealOf(receipt))).prefixes;
 }

@@ -1,6 +1,8 @@
 /**
- * Requests of known accounts that no engine saw, refused or left while they waited: they too are on record. Written in batches beside requests, never in their way;
- * what is refused alike within a second is one row that says how many, and how long each took in the mean, so that a flood of refused requests costs little.
+ * Interval between writes. Records requests of known accounts that reached no engine, because they were refused or
+ * because the client disconnected while they waited. They are written in batches, and no request waits for that.
+ * Identical refusals within a second become one row with their number and the means of their durations, so that a flood
+ * of refused requests costs little.
  */
 
 import { ApiError, toApiError } from '../../shared/openai/errors.ts';
@@ -12,14 +14,14 @@ import type { LoggedRequest } from '../observe/request-log.ts';
 import { NO_SESSION, type UsageRow, usageShardOf } from './usage-row.ts';
 
 const TOGETHER_MS = 1_000;
-/** The request whose context carried the last batch may have been ended with it. */
+/** After this, a write is overdue and another one starts: the request whose context carried it may have ended it. */
 const OVERDUE_MS = 5_000;
-/** Kinds of refusals per second; what is beyond them is not recorded one by one, and the log says how many. */
+/** Rows that wait, one per kind of refusal. Further kinds are not recorded, and the log reports their number. */
 const WAITING_MAX = 1_000;
 
 type Context = { waitUntil(work: Promise<unknown>): void };
 
-/** Written together, each batch with a context of its own. */
+/** One writer, so that rows are written together. Each write runs in the context of one request. */
 export class RefusalWriter {
   readonly #waiting = new Map<string, UsageRow>();
   #missed = 0;
@@ -51,7 +53,7 @@ export class RefusalWriter {
         try {
           await env.USAGE.getByName(shard).add(rows);
         } catch {
-          // With the next batch; said twice, a row counts once.
+          // Sent with the next batch; a repeated row counts once.
           for (const row of rows) if (this.#waiting.size < WAITING_MAX) this.#waiting.set(String(row.stream), row);
         }
       }),
@@ -59,7 +61,10 @@ export class RefusalWriter {
   }
 }
 
-/** `into` tells of `row` too. Totals multiply by `times`: with the first one's durations, one who waited long would count as many. */
+/**
+ * `into` then also counts `row`. Totals multiply durations by `times`; with the first row's durations, one request that
+ * waited long would count as many.
+ */
 function merge(into: UsageRow, row: UsageRow): void {
   const times = (into.times ?? 1) + 1;
   const mean = (of: number, one: number) => of + (one - of) / times;
@@ -77,8 +82,8 @@ function rounded(row: UsageRow): UsageRow {
 const ofIsolate = new RefusalWriter();
 
 /**
- * `error` ended the request, after `queuedMs` in queues. Nothing is recorded of strangers, of who opted out, and where an engine's
- * record tells of it.
+ * `error` ended the request, after `queuedMs` in queues. Nothing is recorded for unauthenticated clients, for accounts
+ * that opted out, or if an engine's record covers it.
  */
 export function recordRefusal(sighting: LoggedRequest, error: unknown, queuedMs: number, env: Env, ctx: Context): void {
   if (!reachedNobody(error)) return;
@@ -87,18 +92,21 @@ export function recordRefusal(sighting: LoggedRequest, error: unknown, queuedMs:
   if (row !== undefined) ofIsolate.add(row, env, ctx);
 }
 
-/** What is on record of a request whose client leaves while it waits for a node; to be completed by `abandonedRow` when it does. */
+/**
+ * The record of a request whose client might disconnect while it waits for a node; `abandonedRow` completes it if that
+ * happens.
+ */
 export function abandonedRowDraft(sighting: LoggedRequest): UsageRow | undefined {
   const row = rowOf(sighting, { code: LEFT_ERROR, status: LEFT_STATUS, queuedMs: 0 }, sighting.startedAt);
   return row && { ...row, aborted: true };
 }
 
-/** It left, after `queuedMs` in queues. */
+/** Completes the draft: the client disconnected after `queuedMs` in queues. */
 export function abandonedRow(row: UsageRow, queuedMs: number, now: number): UsageRow {
   return { ...row, at: now, totalMs: now - row.at, queueMs: Math.round(queuedMs) };
 }
 
-/** An attempt that may have reached its engine has its own record. */
+/** False if an attempt may have reached its engine: it has its own record. */
 function reachedNobody(error: unknown): boolean {
   const cause = error instanceof ApiError ? error.cause : error;
   return !(cause instanceof AttemptError) || endsBeforeEngine(cause.code);

@@ -1,4 +1,7 @@
-/** Rows of use as an hour's object has them on disk: few statements for many rows, since each costs more than the row does. */
+/**
+ * Usage rows as an hour's object stores them. Uses few statements for many rows, because a statement costs more than a
+ * row.
+ */
 import type { Sql } from '../platform/object-context.ts';
 import type { RowChange } from './minute-counts.ts';
 import type { UsageRow } from './usage-row.ts';
@@ -7,8 +10,9 @@ import type { UsageRow } from './usage-row.ts';
 const TOGETHER = 500;
 
 /**
- * Stores what is not there yet, an exact row in an estimate's place. `onNew` is told of rows that replace none.
- * @returns what came, and what went
+ * Stores the rows that are not stored yet; an exact row replaces an estimate. `onNew` is called for each row that
+ * replaces none.
+ * @returns which rows were added and removed
  */
 export function storeRows(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRow) => void): RowChange[] {
   const changes: RowChange[] = [];
@@ -38,7 +42,7 @@ function storeTogether(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRo
   }
   if (written.size === 0) return changes;
   sql.exec(
-    // MATERIALIZED: json_each writes an element's text anew wherever its value is named.
+    // MATERIALIZED: otherwise json_each serializes an element again for each use of its value.
     `WITH given AS MATERIALIZED (SELECT value FROM json_each(?))
      INSERT INTO records (session, stream, at, estimated, traced, model, prompt, completion, row)
      SELECT value ->> 'session', value ->> 'stream', value ->> 'at', value ->> 'estimated', value ->> 'traced',
@@ -48,7 +52,7 @@ function storeTogether(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRo
   return changes;
 }
 
-/** What is stored under the names of these rows, and of those that they replace. */
+/** The stored rows with the names of these rows, or of the rows that they replace. */
 function storedRows(sql: Sql, rows: readonly UsageRow[]): Map<string, UsageRow> {
   const names = rows.flatMap(({ session, stream, replaces = stream }) =>
     replaces === stream
@@ -58,7 +62,7 @@ function storedRows(sql: Sql, rows: readonly UsageRow[]): Map<string, UsageRow> 
           [session, replaces],
         ],
   );
-  // CROSS JOIN: the names one by one by their index, never all that is stored.
+  // CROSS JOIN: looks each name up in the index, and never scans all stored rows.
   const query = `SELECT row FROM json_each(?) AS name CROSS JOIN records
     ON records.session = name.value ->> 0 AND records.stream = name.value ->> 1`;
   const known = new Map<string, UsageRow>();
@@ -73,7 +77,7 @@ function nameOf({ session, stream }: Pick<UsageRow, 'session' | 'stream'>): stri
   return `${session} ${stream}`;
 }
 
-/** Its own, and that of the estimate which it replaces. */
+/** The row's name, and that of the estimate which it replaces. */
 function namesOf({ session, stream, replaces = stream }: UsageRow): string[] {
   return replaces === stream
     ? [nameOf({ session, stream })]

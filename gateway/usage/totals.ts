@@ -24,7 +24,7 @@ const COUNTERS = [
   'totalMs',
 ] as const;
 
-/** What one row adds; `sign` −1 takes it away again. */
+/** The total of one row; `sign` −1 subtracts it again. */
 export function usageTotalOf(row: UsageRow, sign: 1 | -1 = 1): UsageTotal {
   const { project, user, key, model, provider } = row;
   const times = row.times ?? 1;
@@ -55,13 +55,16 @@ export function usageTotalOf(row: UsageRow, sign: 1 | -1 = 1): UsageTotal {
   };
 }
 
-/** A sum that waited in an object's storage. One of an earlier version has no `timed`: all its requests count, as they did there. */
+/**
+ * Parses a total that waited in an object's storage. Totals of an earlier version have no `timed`: all their requests
+ * count as timed, as they did then.
+ */
 export function readTotal(text: string): UsageTotal {
   const total: UsageTotal = JSON.parse(text);
   return { ...total, timed: total.timed ?? total.requests };
 }
 
-/** Sums stop at the largest number that JavaScript counts exactly: one that went on would come back wrong. */
+/** Sums stop at the largest integer that JavaScript counts exactly: a larger one would be read back wrong. */
 const SUM_MAX = Number.MAX_SAFE_INTEGER;
 
 export function addTotal(to: UsageTotal, more: UsageTotal): void {
@@ -72,10 +75,13 @@ export function totalKey({ day, project, user, key, model, provider }: UsageTota
   return JSON.stringify([day, project, user, key, model, provider]);
 }
 
-/** D1 binds 100 values to a statement: 20 each. */
+/** Totals per statement: D1 binds 100 values per statement, and each total has 20. */
 const PER_STATEMENT = 5;
 
-/** Adds `totals` unless this batch of this shard is in already. Rejects where D1 cannot say; then it is to be said again. */
+/**
+ * Adds `totals` unless this batch of this shard was already added. Rejects if D1 does not answer; then it must be
+ * called again.
+ */
 export async function addToTotals(
   env: Pick<Env, 'DB'>,
   shard: string,
@@ -104,17 +110,17 @@ export async function addToTotals(
         }),
     );
   }
-  // Its key makes the whole batch fail where it came twice at once.
+  // Its primary key makes the whole batch fail if it was sent twice concurrently.
   await db.batch([db.insert(usageBatches).values({ shard, batch }), ...statements]);
   await db.delete(usageBatches).where(sql`shard = ${shard} AND batch < ${batch}`);
 }
 
-/** Of a shard that is no more. */
+/** Deletes the batch numbers of a shard that no longer exists. */
 export async function forgetBatches(env: Pick<Env, 'DB'>, shard: string): Promise<void> {
   await database(env).delete(usageBatches).where(eq(usageBatches.shard, shard));
 }
 
-/** What a user used on a day loses its user: sums of projects and providers stay what they are. All of it or nothing. */
+/** Removes the user from the totals of a day: sums of projects and providers stay the same. Atomic. */
 export async function foldUser(env: Pick<Env, 'DB'>, user: string, day: string): Promise<void> {
   const columns = COUNTERS.map((name) => usageTotals[name].name);
   const sum = columns.map((name) => `min(total(${name}), ${SUM_MAX})`);
@@ -122,7 +128,7 @@ export async function foldUser(env: Pick<Env, 'DB'>, user: string, day: string):
   const fold = `INSERT INTO usage_totals (day, project, user, key, model, provider, ${columns.join(', ')})
     SELECT day, project, '', '', model, provider, ${sum.join(', ')} FROM usage_totals WHERE user = ?1 AND day = ?2
     GROUP BY project, model, provider ON CONFLICT DO UPDATE SET ${add.join(', ')}`;
-  // Not by drizzle: its batches take no statement that it did not build.
+  // Not with drizzle: its batches accept only statements that it built.
   const said = [fold, 'DELETE FROM usage_totals WHERE user = ?1 AND day = ?2'];
   await env.DB.batch(said.map((text) => env.DB.prepare(text).bind(user, day)));
 }

@@ -1,20 +1,20 @@
-/** One request's line in the trace. */
+/** The line of one request in the workload trace. */
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { SAMPLING_NAMES, type SamplingName } from '../../shared/openai/sampling.ts';
 import { sha256Hex } from '../accounts/secrets.ts';
 import type { UsageRow } from './usage-row.ts';
 
-/** 64 bits: enough to tell users apart, and nothing to go back from. */
+/** 64 bits: enough to distinguish users, and not reversible. */
 const PSEUDONYM_CHARS = 16;
 
 export interface TraceQuestion {
-  /** Milliseconds since the epoch; `to` is not included. */
+  /** Milliseconds since the epoch; `to` is excluded. */
   from: number;
   to: number;
   format: 'ndjson' | 'csv';
-  /** The installation's: without it a pseudonym cannot be resolved. */
+  /** The installation's secret: without it a pseudonym cannot be resolved. */
   secret: string;
-  /** Models whose names are not told. */
+  /** Models whose names are replaced by pseudonyms. */
   privateModels: ReadonlySet<string>;
 }
 
@@ -25,7 +25,7 @@ interface TraceLine extends Record<SamplingName, number | null> {
   key: string;
   endpoint: string;
   streamed: boolean;
-  /** Null, as the times: the gateway was restarted meanwhile and does not know. */
+  /** Null, like the times: unknown, because the gateway was restarted meanwhile. */
   status: number | null;
   input_tokens: number;
   output_tokens: number;
@@ -34,20 +34,20 @@ interface TraceLine extends Record<SamplingName, number | null> {
   queue_ms: number;
   first_token_ms: number | null;
   total_ms: number | null;
-  /** 0: no engine saw the request. */
+  /** 0: no engine received the request. */
   attempt: number;
-  /** Why not. */
+  /** Why no engine received it. */
   error: string | null;
-  /** Requests of one second that were refused alike are one line. */
+  /** Number of identical requests that were refused within a second: they are one line. */
   requests: number;
   aborted: boolean;
   estimated: boolean;
   provider: string;
-  /** In the order of the prompt; null: not told, empty: its engine has no tokenizer. */
+  /** In the order of the prompt. Null: not reported. Empty: the engine has no tokenizer. */
   prefix_buckets: readonly string[] | null;
 }
 
-/** With its line feed. */
+/** Includes the line feed. */
 export function traceLine(row: UsageRow, question: TraceQuestion): string {
   const line = lineOf(row, question);
   return `${question.format === 'csv' ? csvLine(line) : JSON.stringify(line)}\n`;
@@ -81,7 +81,7 @@ function lineOf(row: UsageRow, { secret, privateModels }: TraceQuestion): TraceL
   };
 }
 
-/** HMAC-like: the secret is 256 random bits of fixed length, and the id cannot be extended past its end. */
+/** Like HMAC: the secret is 256 random bits of fixed length, and the id cannot be extended past its end. */
 function pseudonym(secret: string, kind: string, id: string): string {
   if (id === '') return '';
   const inner = sha256Hex(`otela-trace-1\n${secret}\n${kind}\n${id}`);
@@ -120,7 +120,7 @@ export function csvHead(question: TraceQuestion): string {
   return `${Object.keys(lineOf(NOBODY, question)).join(',')}\n`;
 }
 
-/** RFC 4180. A model's name may hold what a spreadsheet would take for a formula. */
+/** RFC 4180. A model's name may contain text that a spreadsheet would run as a formula. */
 function csvLine(line: TraceLine): string {
   return Object.values(line)
     .map((value) => {

@@ -1,4 +1,7 @@
-/** The trace: one line per request of the projects that have it on, oldest hour first, read at the reader's pace. */
+/**
+ * Rows that one call reads. The workload trace has one line per request of the projects that enabled it, oldest hour
+ * first, read at the pace of the reader.
+ */
 import type { Env } from '../env.ts';
 import { csvHead, type TraceQuestion } from './trace-line.ts';
 import { shardsBetween } from './usage-row.ts';

@@ -5,11 +5,11 @@ import type { Clock, Sql } from '../platform/object-context.ts';
 import { RETRY_MS, type StorageHealth } from '../platform/storage/health.ts';
 import { storeUsage } from './usage-table.ts';
 
-/** Records of one turn, and the streams that their agent may forget once those are stored. */
+/** Records of one turn, and the streams that their agent may forget after these are stored. */
 export interface UsageBatch {
   records: readonly UsageRecord[];
   streams: readonly number[];
-  /** Of the node. */
+  /** The node's provider. */
   provider: string;
 }
 
@@ -19,27 +19,27 @@ interface UsageStoreOptions {
   clock: Clock;
   /** Keeps the node's object in memory while records wait in it. */
   waitUntil(work: Promise<unknown>): void;
-  /** `expired` of the batch's late records were refused. */
+  /** Called when the batch is stored. `expired` of its late records were refused. */
   stored(batch: UsageBatch, expired: number): void;
 }
 
 /**
- * Puts one node's records into its storage, or keeps them in memory while that cannot be written. Their agent is told nothing meanwhile:
- * it keeps its reports too, and says them again to a gateway that was killed.
+ * Writes one node's records to its storage, or keeps them in memory while the storage is not writable. The agent gets
+ * no acknowledgment meanwhile: it keeps its reports too, and repeats them if the gateway was killed.
  */
 export class UsageStore {
   readonly #options: UsageStoreOptions;
   /** Oldest first. Bounded by StorageHealth over all nodes. */
   #held: UsageBatch[] = [];
   #retry: (() => void) | undefined;
-  /** Resolves what keeps the object in memory. */
+  /** Resolves the promise that keeps the object in memory. */
   #emptied: (() => void) | undefined;
 
   constructor(options: UsageStoreOptions) {
     this.#options = options;
   }
 
-  /** Records that wait. */
+  /** Number of records that wait. */
   get waiting(): number {
     return this.#held.reduce((sum, { records }) => sum + records.length, 0);
   }

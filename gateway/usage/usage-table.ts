@@ -5,16 +5,17 @@ import { OPENING_LIFE_MS } from '../accounts/opening.ts';
 import type { Sql } from '../platform/object-context.ts';
 import { loseRecords, WAITING_MAX } from './lost-records.ts';
 
-/** Records one session's object keeps at least; twice as many at most, then the oldest make room. */
+/** Records that one session's object keeps at least. When it has twice as many, the oldest are deleted. */
 const KEPT = 20_000;
 
-/** Records of one statement: with the longest receipts one MiB of text; D1 and objects take two. */
+/** Records per statement: with the longest receipts one MiB of text; D1 and objects accept two. */
 export const RECORDS_PER_STATEMENT = 100;
 
 /**
- * Keyed by stream: rows are appended, so that a batch writes few pages (a key of random ids wrote six per record). `pending` names
- * those that are not handed on yet, in the order of coming. An estimate stands in `pending` itself: an exact record may take its place in
- * `usage` while it is handed on, and each position must always say the same. `settled`: the estimate that an exact record replaces.
+ * Keyed by stream: rows are appended, so a batch writes few pages (a key of random ids wrote six per record). `pending`
+ * names the records that are not forwarded yet, in order of arrival. An estimate is stored in `pending` itself: an
+ * exact record may replace it in `usage` while it is forwarded, and each position must always have the same content.
+ * `settled`: the estimate that an exact record replaces.
  */
 export function createUsageTable(sql: Sql): void {
   sql.exec(
@@ -29,9 +30,9 @@ export function createUsageTable(sql: Sql): void {
 }
 
 /**
- * The one place where counts arrive. Idempotent; an exact record replaces an estimated one.
- * Durable when it returns: the object's output gate holds the acknowledgement back until the rows are on disk.
- * @returns how many late records were refused: whether they were counted before is not known any more
+ * The only place where counts arrive. Idempotent; an exact record replaces an estimated one. Durable when it returns:
+ * the object's output gate delays the acknowledgment until the rows are on disk.
+ * @returns how many late records were refused, because it is no longer known whether they were already counted
  */
 export function storeUsage(sql: Sql, all: readonly UsageRecord[], provider = ''): number {
   let newest = 0;
@@ -47,8 +48,8 @@ export function storeUsage(sql: Sql, all: readonly UsageRecord[], provider = '')
 }
 
 /**
- * A late record counts once as long as its first count is kept here. So when records are deleted, the proofs of all attempts that they
- * may be of expire, whatever time those proofs say.
+ * A late record counts once while its first count is kept here. So when records are deleted, the proofs of all attempts
+ * to which they may belong expire, whatever their own expiry.
  */
 function withoutExpired(sql: Sql, records: readonly UsageRecord[]): readonly UsageRecord[] {
   if (records.every(({ expiresAt }) => expiresAt === undefined)) return records;
@@ -57,7 +58,7 @@ function withoutExpired(sql: Sql, records: readonly UsageRecord[]): readonly Usa
   return records.filter(({ expiresAt }) => expiresAt === undefined || expiresAt > expired);
 }
 
-/** Three statements for all of them: one costs about as much as a hundred records do. */
+/** Three statements for all of them: one statement costs about as much as a hundred records. */
 function storeTogether(sql: Sql, fresh: readonly Fresh[], provider: string): void {
   const known = new Map<number, Stored>();
   const streams = JSON.stringify(fresh.map(({ record }) => record.stream));
@@ -76,7 +77,7 @@ function storeTogether(sql: Sql, fresh: readonly Fresh[], provider: string): voi
   }
   if (written.length === 0) return;
   sql.exec(
-    // MATERIALIZED: json_each writes an element's text anew wherever its value is named.
+    // MATERIALIZED: otherwise json_each serializes an element again for each use of its value.
     `WITH given AS MATERIALIZED (SELECT value FROM json_each(?))
      INSERT OR REPLACE INTO usage (stream, estimated, record)
      SELECT value ->> 'stream', value ->> 'estimated', value FROM given`,
@@ -91,8 +92,9 @@ function storeTogether(sql: Sql, fresh: readonly Fresh[], provider: string): voi
 }
 
 /**
- * What the gateway itself saw of an attempt, `course` included where it was told. It stays when an exact count takes an estimate's
- * place: the agent's late word knows none of it, and with another time it would lie in another hour, beside the estimate.
+ * What the gateway itself observed of an attempt, including `course` if it is known. It stays when an exact count
+ * replaces an estimate: the agent's late report has none of it, and with another time the record could be in another
+ * hour than the estimate.
  */
 type Seen = Pick<UsageRecord, 'at' | 'answerBytes' | 'course'>;
 
@@ -112,13 +114,13 @@ function storedOf({ stream, estimated, seen, prompt, completion }: StoredKind): 
   return { stream, estimated: estimated === 1, seen: JSON.parse(seen), used: { prompt, completion } };
 }
 
-/** `seen`: as JSON. A member that is not there stays out, so that it takes nothing's place. */
+/** `seen`: as JSON. A missing member is left out, so that it replaces nothing. */
 const SEEN = `json_patch('{}', json_object('at', record ->> 'at', 'answerBytes', record ->> 'answerBytes',
   'course', json(record -> 'course'))) AS seen, record ->> 'prompt' AS prompt, record ->> 'completion' AS completion`;
 
 const STORED_KINDS = `SELECT stream, estimated, ${SEEN} FROM usage WHERE stream IN (SELECT value FROM json_each(?))`;
 
-/** Numbers have gaps wherever an object woke: how far apart they are says only when it is worth counting the records. */
+/** Numbers have gaps wherever an object woke: their distance only shows when counting the records is worthwhile. */
 function prune(sql: Sql, newest: number): void {
   const oldest = sql.exec<{ stream: number | null }>('SELECT MIN(stream) AS stream FROM usage').one().stream ?? newest;
   if (newest - oldest < 2 * KEPT) return;
@@ -139,12 +141,12 @@ function prune(sql: Sql, newest: number): void {
   sql.exec('DELETE FROM usage WHERE stream <= ?', last.stream);
 }
 
-/** One that waits to be handed on. */
+/** A record that waits to be forwarded. */
 export interface PendingUsage {
   position: number;
   record: UsageRecord;
   replaces: number | undefined;
-  /** The estimate of the same attempt, which stands at an earlier position. */
+  /** The estimate of the same attempt, which is at an earlier position. */
   settled: UsedTokens | undefined;
   provider: string;
 }
@@ -157,7 +159,7 @@ type PendingRow = {
   provider: string;
 };
 
-/** The oldest that wait. */
+/** The oldest waiting records. */
 export function oldestPendingUsage(sql: Sql, limit: number): PendingUsage[] {
   const query = `SELECT position, coalesce(estimate, record) AS record, replaces, provider,
       coalesce(settled, iif(again, json_object('prompt', record ->> 'prompt', 'completion', record ->> 'completion'), NULL)) AS settled
@@ -174,26 +176,26 @@ export function oldestPendingUsage(sql: Sql, limit: number): PendingUsage[] {
     }));
 }
 
-/** What is on disk of a stream and handed on. */
+/** The stored record of a stream, if it was forwarded. */
 export function deliveredRecord(sql: Sql, stream: number): UsageRecord | undefined {
   const query = 'SELECT record FROM usage WHERE stream = ?1 AND NOT EXISTS (SELECT 1 FROM pending WHERE stream = ?1)';
   const [row] = sql.exec<{ record: string }>(query, stream).toArray();
   return row && (JSON.parse(row.record) as UsageRecord);
 }
 
-/** How many wait. */
+/** Number of waiting records. */
 export function countPendingUsage(sql: Sql): number {
   return sql.exec<{ n: number }>('SELECT count(*) AS n FROM pending').one().n;
 }
 
-/** They are in other hands, up to this position. */
+/** Marks the records up to this position as forwarded. */
 export function markDelivered(sql: Sql, position: number): void {
   sql.exec('DELETE FROM pending WHERE position <= ?', position);
 }
 
 /**
- * What is left of `records` when each attempt counts once, whatever streams it was reported under: exact before estimated, then
- * the first. All that is kept is read for it, once for any number of records: it is rare that one came again.
+ * Reduces `records` to one per attempt, whatever streams it was reported under: exact before estimated, then the first.
+ * Reads all stored records once, for any number of repeated records, because repetitions are rare.
  */
 function withoutDoubles(sql: Sql, records: readonly UsageRecord[]): readonly Fresh[] {
   if (!records.some(({ repeated }) => repeated)) return records.map((record) => ({ record, replaces: undefined }));
@@ -216,7 +218,7 @@ function withoutDoubles(sql: Sql, records: readonly UsageRecord[]): readonly Fre
 
 interface Fresh {
   record: UsageRecord;
-  /** The estimate under another stream that it stands for. */
+  /** The estimate under another stream that this record replaces. */
   replaces: Stored | undefined;
 }
 
