@@ -1,4 +1,4 @@
-/** A caller's identity, from a key, a login or the environment, and its rights. */
+/** An account: the identity and the rights of a caller. It comes from an API key, a login or the environment. */
 
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
@@ -9,16 +9,19 @@ import type { OwnRouting } from './routing-settings.ts';
 import { ROLES, type Role } from './schema.ts';
 
 /**
- * What a key is for. `inference`: /v1 but the registry; `registry`: /v1/registry; `usage`: what it or its user used;
- * `admin:read` and `admin`: /admin, as far as its role goes.
+ * What a key may be used for. `inference`: /v1 without the registry. `registry`: /v1/registry. `usage`: the usage of
+ * the key or its user. `admin:read` and `admin`: /admin, as far as the key's role permits.
  */
 export const ACCOUNT_SCOPES = ['inference', 'registry', 'usage', 'admin:read', 'admin'] as const;
 export type AccountScope = (typeof ACCOUNT_SCOPES)[number];
 
-/** How long an isolate believes in one. Changes reach the snapshot within seconds and stay in it for longer (CHANGES_KEPT_MS). */
+/**
+ * How long an isolate uses a cached account. Changes reach the snapshot within seconds and stay in it for longer than
+ * this (CHANGES_KEPT_MS).
+ */
 export const ACCOUNT_CACHED_MS = 10 * 60_000;
 
-/** What one row narrows; undefined narrows nothing. */
+/** The restrictions of one row; undefined: not restricted. */
 export interface Restrictions {
   models: readonly string[] | undefined;
   endpoints: readonly string[] | undefined;
@@ -27,48 +30,48 @@ export interface Restrictions {
 }
 
 export interface Account {
-  /** `bootstrap` for the operator key of the environment, a user's id for a login. */
+  /** `bootstrap` for the operator key of the environment, the user's id for a login. */
   keyId: string;
-  /** The key by which a person let this machine in. */
+  /** The id of the key that approved this machine's login. */
   grantedBy: string | undefined;
   role: Role;
-  /** Whose machines a provider's people speak for. */
+  /** For the role provider: the provider that this account acts for. */
   provider: string | undefined;
   userId: string | undefined;
   projectId: string | undefined;
-  /** Of the person, as access lists name them. */
+  /** The user's groups, as access lists name them. */
   groups: readonly string[];
   scopes: readonly AccountScope[] | undefined;
-  /** The key's, then its project's. */
+  /** Restrictions of the key, of the key that approved it, and of the project. All of them apply. */
   restrictions: readonly Restrictions[];
-  /** Undefined where neither the key nor its project has any: then no request of it asks the limits' object. */
+  /** Undefined: neither the key nor its user nor its project has limits, so no request asks the limits object. */
   limits: AccountLimits | undefined;
-  /** Whether `x-otela-no-track` is obeyed. */
+  /** True if `x-otela-no-track` is obeyed. */
   mayOptOut: boolean;
-  /** Streams that break go on at another node, where they can, unless a request says otherwise. */
+  /** True if broken streams are resumed on another node, unless a request says otherwise. */
   resumes: boolean;
-  /** How long its requests wait for a model that is being started, where they do not say; milliseconds. */
+  /** How long requests wait for a model that is being started, unless they say otherwise; milliseconds. */
   startWaitMs: number | undefined;
-  /** What the key, then its project, say of how requests are routed. */
+  /** Routing settings of the key, then of its project. */
   routing: readonly OwnRouting[];
-  /** Its project's requests are in the trace export. */
+  /** True if the project's requests are in the trace export. */
   traced: boolean;
-  /** With what its prompts begin with, as ids. */
+  /** True if the trace export also shows, as ids, which prompts have the same beginning. */
   prefixes: boolean;
-  /** Who pays, sealed: see receipt.ts. */
+  /** The encrypted identity of the payer; see receipt.ts. */
   seal: string;
   /** Milliseconds since the epoch. */
   expiresAt: number | undefined;
-  /** What the store had seen of changes when this was read: see settings.ts. */
+  /** Id of the last change in the audit log when this account was read; see settings.ts. */
   seen: number;
 }
 
 export interface AccountLimits {
-  /** Names the object that counts: the project's, else the person's, else that of a key without a person. */
+  /** Name of the limits object: that of the project, otherwise of the user, otherwise of a key without a user. */
   subject: string;
   key: Limits | undefined;
   project: Limits | undefined;
-  /** What the person's keys share, within each project by itself; with `userId`. */
+  /** What the user's keys share, separately in each project. Set together with `userId`. */
   user?: Limits | undefined;
   userId?: string | undefined;
 }
@@ -77,7 +80,7 @@ export function isRoleAtLeast(role: Role, wanted: Role): boolean {
   return ROLES.indexOf(role) >= ROLES.indexOf(wanted);
 }
 
-/** The lower of two roles: a key never does more than its user. */
+/** The lower of two roles: a key never has more rights than its user. */
 export function lowerRole(a: Role, b: Role): Role {
   return isRoleAtLeast(a, b) ? b : a;
 }
@@ -113,8 +116,9 @@ export function mayUseModel({ restrictions }: Pick<Account, 'restrictions'>, mod
 }
 
 /**
- * Asked before anything is said about whether the model exists. `unseen`: the model is what a header says, and the body could
- * name another one to the engine, so it is good for no key with a list. @throws ApiError 403 model_not_allowed
+ * Called before any response reveals whether the model exists. `unseen`: the model comes from a header only, and the
+ * body could name another model to the engine, so keys with a list of models are refused.
+ * @throws ApiError 403 model_not_allowed
  */
 export function requireModelAccess(account: Pick<Account, 'restrictions'>, model: string, unseen: boolean): void {
   if (unseen && account.restrictions.some(({ models }) => models !== undefined)) {
@@ -125,7 +129,7 @@ export function requireModelAccess(account: Pick<Account, 'restrictions'>, model
   throw new ApiError('model_not_allowed', `This key may not use the model '${model}'.`, { param: 'model' });
 }
 
-/** Whether a list of model names holds `model`: a name that ends in `*` stands for all that begin so. */
+/** True if a list of model names contains `model`. A name that ends in `*` matches all models with that prefix. */
 export function matchesModelPattern(patterns: readonly string[], model: string): boolean {
   return patterns.some((one) => matches(one, model));
 }
@@ -137,8 +141,9 @@ function matches(pattern: string, model: string): boolean {
 const NO_TRACK_HEADER = 'x-otela-no-track';
 
 /**
- * Whether a request is to be counted and not recorded.
- * @throws ApiError 403 where the key may not ask for that, 400 for another word than 1: a wish like this one is not passed over
+ * True if the request must be counted but not recorded.
+ * @throws ApiError 403 if the key may not ask for this; 400 for a value other than 0 or 1, because a wish for privacy
+ * must not be ignored
  */
 export function isRecordingDeclined({ mayOptOut }: Pick<Account, 'mayOptOut'>, request: HttpRequest): boolean {
   const wish = request.headers.get(NO_TRACK_HEADER);
@@ -149,7 +154,7 @@ export function isRecordingDeclined({ mayOptOut }: Pick<Account, 'mayOptOut'>, r
   throw new ApiError('permission_denied', 'This key may not opt out of being tracked: leave x-otela-no-track out.');
 }
 
-/** Of the operator key in the environment: everything, whatever D1 says. */
+/** The account of the operator key in the environment. It may do everything, whatever D1 contains. */
 export const BOOTSTRAP_ACCOUNT: Account = {
   keyId: 'bootstrap',
   grantedBy: undefined,

@@ -1,4 +1,4 @@
-/** Who is asking: from a request's key to an account, without any store on the warm path. */
+/** Authentication: finds the account of a request's key. The warm path reads no store. */
 
 import { timingSafeEqual } from 'node:crypto';
 import type { ApiError } from '../../shared/openai/errors.ts';
@@ -15,14 +15,14 @@ import { type GatewaySettings, isAccountStale, readGatewaySettings } from './set
 
 type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> & Partial<Pick<Env, 'REGISTRY' | 'INSTITUTION'>>;
 
-/** About 600 bytes each. */
+/** Bounds the cached accounts; each needs about 600 bytes. */
 const CACHED_MAX = 10_000;
-/** Short, so that a key that was tried before its row arrived works soon. */
+/** How long a refused key is remembered. Short, so that a key that was tried before its row arrived works soon. */
 const REFUSED_MS = 30_000;
-/** At a gateway that follows another one, where a new key is on its way for a second. */
+/** The same at a follower, which receives a new key about a second after the primary. */
 const REFUSED_AT_FOLLOWER_MS = 1_000;
 const REFUSED_MAX = 10_000;
-/** Longer headers are no keys; they are not worth a hash. */
+/** A longer header is not a key and is not hashed. */
 const KEY_MAX_CHARS = 256;
 
 interface Expiring<T> {
@@ -30,23 +30,25 @@ interface Expiring<T> {
   until: number;
 }
 
-/** What would be kept for longer than `ms` is from before the clock was set back. */
+/** An entry that would be kept for longer than `ms` was written before the clock was set back, so it is not used. */
 function isKept({ until }: Expiring<unknown>, ms: number, now: number): boolean {
   return until > now && until - now <= ms;
 }
 
 /**
- * Accounts seen lately by this isolate, oldest first. By the key itself, in memory only and for ten minutes: hashing it for each
- * request (30 µs here) was the dearest part of a warm one. A look-up goes by V8's seeded string hash, which tells a guesser nothing.
+ * Accounts that this isolate used recently, oldest first. Indexed by the key itself, in memory only, and used for ten
+ * minutes at most: hashing the key for each request (30 µs here) was the most expensive part of a warm request. V8's
+ * string hash is seeded, so the time of a look-up does not help to guess a key.
  */
 const accounts = new Map<string, Expiring<Account>>();
-/** Kept apart from the accounts, so that a flood of wrong keys evicts nothing but wrong keys. */
+/** Separate from the accounts, so that a flood of wrong keys evicts only wrong keys. */
 const refused = new Map<string, Expiring<KeyRefusal>>();
 
 /**
- * The account of a request's key. Answers at once, without a promise, when this isolate knows the key and nothing that the
- * account is made of changed since (`settings`, from the registry's snapshot); `now` is in milliseconds.
- * Throws or rejects with ApiError 401 `invalid_api_key`, or 503 when the key is not known here and D1 cannot say.
+ * The account of a request's key. Returns it immediately, without a promise, if this isolate knows the key and nothing
+ * that the account depends on has changed since (according to `settings`, from the registry's snapshot). `now` is in
+ * milliseconds.
+ * @throws ApiError 401 `invalid_api_key`; 503 if the key is not cached and D1 cannot be asked. Throws or rejects.
  */
 export function authenticate(
   env: AuthEnv,
@@ -83,7 +85,7 @@ function accountOf(
   return lookUp(env, key, hash, now);
 }
 
-/** As `authenticate`, but asks D1 each time: what administrators do is rare and powerful. */
+/** Like `authenticate`, but asks D1 each time, because administrative requests are rare and powerful. */
 export async function authenticateUncached(env: AuthEnv, request: HttpRequest, now: number): Promise<Account> {
   return accepted(request, await accountAnew(env, request, now));
 }
@@ -96,13 +98,13 @@ async function accountAnew(env: AuthEnv, request: HttpRequest, now: number): Pro
   return lookUp(env, key, sha256Hex(key), now);
 }
 
-/** Who logged in, with a key or at an identity provider. */
+/** The account of a browser session that began with a key or at an identity provider. */
 async function browserAccount(env: AuthEnv, request: HttpRequest, now: number): Promise<Account> {
   const key = await keyOfSession(env, request, now);
   return key === undefined ? sessionAccount(env, request, now) : keyAccount(env, key, now);
 }
 
-/** The account of a key, asked of D1. @throws ApiError 401, 503 */
+/** The account of a key, from D1. @throws ApiError 401, 503 */
 export async function keyAccount(env: AuthEnv, key: string, now: number): Promise<Account> {
   requireKey(key);
   return lookUp(env, key, sha256Hex(key), now);
@@ -119,7 +121,8 @@ async function lookUpToken(env: AuthEnv, issuers: readonly OidcIssuer[], token: 
 async function lookUp(env: AuthEnv, key: string, hash: string, now: number): Promise<Account> {
   if (isBootstrap(env, hash)) return BOOTSTRAP_ACCOUNT;
   if (!isSecret(key, KEY_PREFIX)) throw refusal('unknown');
-  // Concurrent look-ups of one key are not shared: the promise of a request that goes away would never settle.
+  // Concurrent look-ups of one key are not shared: if the request that owns the promise is cancelled, the promise never
+  // settles.
   const answer = await findKey(env, { hash }, now);
   const refusedMs = env.INSTITUTION?.first === undefined ? REFUSED_MS : REFUSED_AT_FOLLOWER_MS;
   if (typeof answer === 'string') {
@@ -136,7 +139,7 @@ function remember(key: string, account: Account, now: number): Account {
   return account;
 }
 
-/** Tokens have kilobytes: ten thousand of them would be an isolate's whole memory. */
+/** Tokens have kilobytes: ten thousand of them would fill an isolate's memory. */
 function cacheName(key: string): string {
   return key.length <= KEY_MAX_CHARS ? key : sha256Hex(key);
 }
@@ -157,7 +160,10 @@ function isBootstrap(env: AuthEnv, hash: string): boolean {
   return timingSafeEqual(bytes.encode(hash), bytes.encode(expected));
 }
 
-/** The secret of `Authorization: Bearer …`, or of `x-api-key`, which Anthropic's SDK sends; undefined where neither is. */
+/**
+ * The secret of `Authorization: Bearer …`, or of `x-api-key`, which Anthropic's SDK sends; undefined if there is
+ * neither.
+ */
 export function presentedKey(request: HttpRequest): string | undefined {
   const header = request.headers.get('authorization');
   if (header === null) return request.headers.get('x-api-key')?.trim() || undefined;

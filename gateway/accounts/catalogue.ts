@@ -1,12 +1,15 @@
-/** What operators say of a model that holds for requests: who may use it, whether it is always there, and when it ends. Pure. */
+/**
+ * The part of a model's catalog entry that affects requests: who may use it, whether a node should always serve it, and
+ * when it ends. Pure.
+ */
 import { ApiError } from '../../shared/openai/errors.ts';
 import { encodeHeaderValue } from '../../shared/openai/headers.ts';
 import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
 import type { Account } from './account.ts';
 
-/** As it travels with the snapshot: only what is set. Times are milliseconds since the epoch. */
+/** The form in snapshots; only what is set. Times are milliseconds since the epoch. */
 export interface CatalogueEntry {
-  /** Ids of keys, users and projects, and groups; absent: everybody. */
+  /** Ids of keys, users and projects, and groups; absent: everyone. */
   access?: readonly string[];
   always_on?: true;
   deprecated_at?: number;
@@ -20,20 +23,20 @@ interface Has {
   readonly catalogue: ModelCatalogue;
 }
 
-/** Asks of models; undefined is who comes without a key. */
+/** The caller that asks for models; undefined: a caller without a key. */
 type Viewer = Pick<Account, 'role' | 'keyId' | 'userId' | 'projectId' | 'groups'> | undefined;
 
-/** Before the name of a group: it is no id of a key, a user or a project. */
+/** Prefix of a group's name in access lists. No id of a key, a user or a project begins with it. */
 export const GROUP_PREFIX = 'group:';
 
 const NOTHING_SAID: CatalogueEntry = {};
 
-/** The model's name is a client's word. */
+/** The model's name comes from a client, so it may be `__proto__`. */
 export function catalogueEntryOf({ catalogue }: Has, model: string): CatalogueEntry {
   return Object.hasOwn(catalogue, model) ? (catalogue[model] ?? NOTHING_SAID) : NOTHING_SAID;
 }
 
-/** Whether the model is there for this account. Operators could let themselves in anyway. */
+/** True if this account may see and use the model. Operators always may, because they could change the list. */
 export function hasAccess(settings: Has, account: Viewer, model: string): boolean {
   const { access } = catalogueEntryOf(settings, model);
   if (access === undefined || account?.role === 'operator') return true;
@@ -48,12 +51,15 @@ export function isRetired(settings: Has, model: string, now: number): boolean {
   return (catalogueEntryOf(settings, model).sunset_at ?? Number.POSITIVE_INFINITY) <= now;
 }
 
-/** Whether a node should serve it now, whatever its access list. */
+/** True if a node should serve the model now, regardless of its access list. */
 export function isAlwaysOn(settings: Has, model: string, now: number): boolean {
   return catalogueEntryOf(settings, model).always_on === true && !isRetired(settings, model, now);
 }
 
-/** @throws ApiError 404: a model that is not for this account is as one that does not exist, and one past its date says what comes after */
+/**
+ * @throws ApiError 404: a model that this account may not use looks like a model that does not exist; for a retired
+ * model the error names the successor
+ */
 export function requireListed(settings: Has, account: Viewer, model: string, now: number): void {
   if (!hasAccess(settings, account, model)) throw unknownModelError(model);
   if (!isRetired(settings, model, now)) return;
@@ -69,7 +75,7 @@ export function unknownModelError(model: string): ApiError {
   });
 }
 
-/** `deprecation` (RFC 9745), `sunset` (RFC 8594) and the successor's link (RFC 5829), where the model has an end. */
+/** `deprecation` (RFC 9745), `sunset` (RFC 8594) and the successor's link (RFC 5829), as far as they are set. */
 export function lifecycleHeaders(settings: Has, model: string): Record<string, string> {
   const { deprecated_at, sunset_at, successor } = catalogueEntryOf(settings, model);
   return {
@@ -81,7 +87,7 @@ export function lifecycleHeaders(settings: Has, model: string): Record<string, s
   };
 }
 
-/** What `/v1/models` says of a model's life, for clients that read no headers. */
+/** The same dates in `/v1/models`, for clients that do not read headers. */
 export function modelLifecycle(settings: Has, model: string) {
   const { always_on, deprecated_at, sunset_at, successor } = catalogueEntryOf(settings, model);
   const time = (ms: number) => new Date(ms).toISOString();

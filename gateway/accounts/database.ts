@@ -8,12 +8,12 @@ export function database(env: Pick<Env, 'DB'>) {
   return drizzle(env.DB, { schema });
 }
 
-/** For a read over many rows. */
+/** For queries that read many rows. */
 export function reportDatabase({ DB, REPORTS = DB }: Pick<Env, 'DB' | 'REPORTS'>) {
   return database({ DB: REPORTS });
 }
 
-/** Refuses what cannot be written now, before D1 is asked. @throws ApiError 503 */
+/** Refuses a change before D1 is asked if storage cannot be written now. @throws ApiError 503 */
 export function requireWritable(): void {
   const { failure } = storageHealth;
   if (failure === undefined) return;
@@ -21,7 +21,7 @@ export function requireWritable(): void {
   throw new ApiError('server_is_overloaded', message);
 }
 
-/** A gateway that follows another one changes nothing. @throws ApiError 503 with the address of the first */
+/** Refuses changes at a follower. @throws ApiError 503 with the primary's address */
 export function requirePrimary({ INSTITUTION }: Pick<Env, 'INSTITUTION'>): void {
   const first = INSTITUTION?.first;
   if (first === undefined) return;
@@ -29,7 +29,10 @@ export function requirePrimary({ INSTITUTION }: Pick<Env, 'INSTITUTION'>): void 
   throw new ApiError('server_is_overloaded', message, { headers: { location: first, 'x-should-retry': 'false' } });
 }
 
-/** Awaits a query. A store that cannot be asked is 503, never "wrong key" or "not found": the client may try again. */
+/**
+ * Awaits a query. If the store cannot be reached, the error is 503, never "wrong key" or "not found", so that the
+ * client may try again.
+ */
 export async function queryOrUnavailable<T>(query: PromiseLike<T>): Promise<T> {
   try {
     return await query;

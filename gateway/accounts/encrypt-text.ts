@@ -1,14 +1,16 @@
-/** What leaves the gateway and comes back: readable and makeable by this installation alone (AES-256-GCM). */
+/**
+ * Encrypts texts that leave the gateway and return to it: only this installation can read or make them (AES-256-GCM).
+ */
 import { sha256Hex } from './secrets.ts';
 
-/** What a seal is for: one for this opens as nothing else. */
+/** Purpose of an encrypted text. It decrypts for this purpose only. */
 type Purpose = 'receipt' | 'login' | 'login without TLS' | 'attestation' | 'key' | 'key without TLS' | 'device';
 
 const NONCE_BYTES = 12;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
 
-/** Characters of base64 and a dot. */
+/** Returns base64 characters and one dot. */
 export async function encryptText(secret: string, purpose: Purpose, text: string): Promise<string> {
   const iv = crypto.getRandomValues(new Uint8Array(NONCE_BYTES));
   const sealed = await crypto.subtle.encrypt(
@@ -19,7 +21,7 @@ export async function encryptText(secret: string, purpose: Purpose, text: string
   return `${base64(iv)}.${base64(new Uint8Array(sealed))}`;
 }
 
-/** Undefined for whatever this installation did not seal for this purpose. */
+/** Undefined if this installation did not encrypt the text for this purpose. */
 export async function decryptText(secret: string, purpose: Purpose, sealed: string): Promise<string | undefined> {
   const [nonce, text] = sealed.split('.');
   if (nonce === undefined || text === undefined) return undefined;
@@ -36,7 +38,7 @@ export async function decryptText(secret: string, purpose: Purpose, sealed: stri
 type SealKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
 
 const keys = new Map<string, Promise<SealKey>>();
-/** One installation has one secret, and seven purposes. */
+/** One installation has one secret and seven purposes. */
 const KEYS_MAX = 8;
 
 function keyOf(secret: string, purpose: Purpose): Promise<SealKey> {

@@ -1,4 +1,4 @@
-/** A factory token is good for one thing: exchanging news, as a factory whose nodes are of one provider. */
+/** The right that a factory token gives: to exchange state as an autoscaler whose nodes belong to one provider. */
 import { eq } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
@@ -11,7 +11,10 @@ export interface FactoryGrant {
   provider: string;
 }
 
-/** D1 is asked each time: a factory asks twice a minute. @throws ApiError 401 unknown, revoked or expired; 503 when D1 cannot say */
+/**
+ * Asks D1 each time, because an autoscaler calls only twice a minute.
+ * @throws ApiError 401 unknown, revoked or expired; 503 if D1 cannot be asked
+ */
 export async function readFactoryGrant(
   env: Pick<Env, 'DB'>,
   token: string | undefined,

@@ -1,4 +1,4 @@
-/** From rows to an account: a key's or a user's, with all that stands behind it, in one question to D1. */
+/** Reads the account of a key or a user, with all rows that it depends on, in one query to D1. */
 import { and, eq, inArray, max, type SQL, sql } from 'drizzle-orm';
 import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import type { Env } from '../env.ts';
@@ -17,7 +17,7 @@ type Key = typeof apiKeys.$inferSelect;
 type User = typeof users.$inferSelect;
 type Project = typeof projects.$inferSelect;
 
-/** The account of a key, or why there is none. @throws ApiError 503 when D1 cannot say */
+/** The account of a key, or the reason why it is refused. @throws ApiError 503 if D1 cannot be asked */
 export async function findKey(
   env: Pick<Env, 'DB'>,
   by: { hash: string } | { id: string },
@@ -27,8 +27,8 @@ export async function findKey(
   const where = 'id' in by ? eq(apiKeys.id, by.id) : eq(apiKeys.hash, by.hash);
   const ofKey = (id: typeof apiKeys.userId | typeof apiKeys.projectId | typeof apiKeys.grantedBy | SQL<string>) =>
     db.select({ id }).from(apiKeys).where(where);
-  // One batch is one transaction: `seen` is exactly as old as the rows. No join: D1 answers a batch by column names, and two
-  // tables have an `id`.
+  // One batch is one transaction, so `seen` is exactly as old as the rows. No join: D1 returns a batch by column names,
+  // and two tables have an `id`.
   const [[key], [parent], [user = null], [project = null], seen, [ofAll], [ofMember], [oidc]] =
     await queryOrUnavailable(
       db.batch([
@@ -63,7 +63,7 @@ export async function findKey(
   const role = user === null ? key.role : lowerRole(key.role, user.role);
   return sealed(env, {
     ...ofKeyAndProject(project, key),
-    // A machine that a key let in does what that key may do now, and not what it might when the machine came.
+    // A machine's key may do what the key that approved it may do now, not what that key could do at the login.
     restrictions: [key, parent, project].flatMap((row) => (row ? restrictionsOf(row) : [])),
     grantedBy: key.grantedBy ?? undefined,
     keyId: key.id,
@@ -78,7 +78,10 @@ export async function findKey(
   });
 }
 
-/** When keys of a person rest whom their identity provider has not vouched for since. */
+/**
+ * When a user's keys lapse because their identity provider has not confirmed the user since. Milliseconds since the
+ * epoch.
+ */
 function lapseOf(user: User | null, oidc: unknown): number {
   if (user?.claimsAt == null) return Number.POSITIVE_INFINITY;
   const issuer = issuersSchema.safeParse(oidc).data?.find((one) => one.issuer === user.issuer);
@@ -95,13 +98,13 @@ function endOf({ revokedAt, expiresAt }: Key, now: number): KeyRefusal | undefin
   return expiresAt !== null && expiresAt <= now ? 'expired' : undefined;
 }
 
-/** NULL is all. */
+/** NULL means all scopes. */
 function both(own: AccountScope[] | null, parents: AccountScope[] | null | undefined): AccountScope[] | undefined {
   if (own === null || !parents) return own ?? parents ?? undefined;
   return own.filter((scope) => parents.includes(scope));
 }
 
-/** The key that took the place of one that was rotated. @throws ApiError 503 when D1 cannot say */
+/** The key that replaced a rotated key. @throws ApiError 503 if D1 cannot be asked */
 export async function successorOf(env: Pick<Env, 'DB'>, keyId: string): Promise<string | undefined> {
   const [next] = await queryOrUnavailable(
     database(env).select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.rotatedFrom, keyId)).limit(1),
@@ -109,7 +112,7 @@ export async function successorOf(env: Pick<Env, 'DB'>, keyId: string): Promise<
   return next?.id;
 }
 
-/** The account of a person who logged in, by id or by what an identity provider calls them. @throws ApiError 503 */
+/** The account of a logged-in user, by id or by the name at an identity provider. @throws ApiError 503 */
 export async function findUser(
   env: Pick<Env, 'DB'>,
   by: { id: string } | { issuer: string; subject: string },
@@ -157,7 +160,7 @@ async function sealed(env: Pick<Env, 'DB'>, account: Omit<Account, 'seal'>): Pro
   return { ...account, seal: await sealIdentity(await installationSecret(env), identity) };
 }
 
-/** What a key and its project say together. A key without `no_track` in either row is tracked. */
+/** The settings that key and project share. A request is tracked unless one of the two rows has `no_track`. */
 function ofKeyAndProject(project: Project | null, key?: Key) {
   return {
     projectId: project?.id,
@@ -189,7 +192,7 @@ function restrictionsOf(row: Key | Project): Restrictions[] {
   ];
 }
 
-/** `ofAll`: the setting, for people without limits of their own; `ofMember`: by the project's leads. */
+/** `ofAll`: the setting for users without limits of their own. `ofMember`: limits that the project's leads set. */
 function limitsOf(
   project: Project | null,
   key: Key | undefined,
@@ -200,13 +203,14 @@ function limitsOf(
   const words = { ofAll: limitsSchema.safeParse(ofAll).data, ofMember, project: project?.limits ?? null };
   const ofUser = user === null ? undefined : present(personLimits({ ...words, own: user.limits }));
   if (ofKey === undefined && ofProject === undefined && ofUser === undefined) return undefined;
-  // One object for a person whatever limits there are: what counted a month goes on when limits are set or lifted.
+  // A user has the same limits object whichever limits exist, so a month's count continues if limits are set or
+  // removed.
   const own = user === null ? `key:${key?.id}` : `user:${user.id}`;
   const subject = project === null ? own : `project:${project.id}`;
   return { subject, key: ofKey, project: ofProject, ...(ofUser && { user: ofUser, userId: user?.id }) };
 }
 
-/** What else than key and project a settlement has to say for these limits. */
+/** What a settlement must name for these limits, in addition to key and project. */
 function countedBy(limits: AccountLimits | undefined): ReceiptIdentity['counted'] {
   const sets = [limits?.key, limits?.user, limits?.project];
   return {
@@ -216,7 +220,7 @@ function countedBy(limits: AccountLimits | undefined): ReceiptIdentity['counted'
   };
 }
 
-/** The id of a person's limits in a project, of a row that names both. */
+/** SQL for the id of a user's limits in a project, from a row with both ids. */
 function memberOfRow(project: SQLiteColumn, user: SQLiteColumn): SQL<string> {
   return sql<string>`${project} || '/' || ${user}`;
 }

@@ -1,4 +1,4 @@
-/** The installation's own secret: made once, kept in D1, never shown. */
+/** The installation's secret: created once, stored in D1, never shown. */
 import { eq } from 'drizzle-orm';
 import type { Env } from '../env.ts';
 import { database, queryOrUnavailable } from './database.ts';
@@ -7,10 +7,10 @@ import { newInstallationSecret } from './secrets.ts';
 
 const NAME = 'installation_secret';
 
-/** Never changes, so each isolate asks once. */
+/** It never changes, so each isolate asks once. */
 let known: string | undefined;
 
-/** @throws ApiError 503 when D1 cannot say */
+/** @throws ApiError 503 if D1 cannot be asked */
 export async function installationSecret(env: Pick<Env, 'DB'>): Promise<string> {
   if (known !== undefined) return known;
   const db = database(env);
@@ -26,7 +26,7 @@ export async function installationSecret(env: Pick<Env, 'DB'>): Promise<string> 
   return known;
 }
 
-/** The secret where this isolate has asked for it before; undefined else. For callers that cannot wait. */
+/** The secret if this isolate has already asked for it, otherwise undefined. For callers that cannot wait. */
 export function knownInstallationSecret(): string | undefined {
   return known;
 }

@@ -1,4 +1,7 @@
-/** A join token is good for one provider, maybe one cluster, so many nodes at a time, and so long. */
+/**
+ * The rights that a join token gives: one provider, optionally one cluster, a maximum number of concurrent nodes, and
+ * an end.
+ */
 import { and, eq, isNull, sql } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
@@ -9,18 +12,18 @@ import { isSecret, sha256Hex, TOKEN_PREFIX } from './secrets.ts';
 export interface JoinGrant {
   tokenId: string;
   provider: string;
-  /** Undefined: the agent may name any. */
+  /** Undefined: the agent may name any cluster. */
   cluster: string | undefined;
-  /** Nodes at a time with this token; null: as many as the provider may have. */
+  /** Maximum concurrent nodes with this token; null: the provider's maximum. */
   tokenNodesMax: number | null;
-  /** Nodes of this provider at a time; null: the default. */
+  /** Maximum concurrent nodes of this provider; null: the default. */
   providerNodesMax: number | null;
 }
 
 /**
- * What a join token is good for. Whether there is a place is the registry's to say: it knows which nodes are there.
- * `cluster` is what the agent says; `now` in milliseconds since the epoch.
- * @throws ApiError 401 unknown, revoked or expired; 403 another cluster than the token's; 503 when D1 cannot say
+ * Reads the rights of a join token. Whether there is room for a node is decided by the registry, which knows the
+ * present nodes. `cluster` is the agent's claim; `now` is in milliseconds since the epoch.
+ * @throws ApiError 401 unknown, revoked or expired; 403 another cluster than the token's; 503 if D1 cannot be asked
  */
 export async function readJoinGrant(
   env: Pick<Env, 'DB'>,
@@ -48,7 +51,9 @@ export async function readJoinGrant(
   return { tokenId: id, provider, cluster: only ?? undefined, tokenNodesMax: maxNodes, providerNodesMax };
 }
 
-/** One more node has joined. False: the token was revoked meanwhile. @throws ApiError 503 when D1 cannot say */
+/**
+ * Counts one more node. Returns false if the token was revoked meanwhile. @throws ApiError 503 if D1 cannot be asked
+ */
 export async function countJoin(env: Pick<Env, 'DB'>, tokenId: string): Promise<boolean> {
   const counted = database(env)
     .update(joinTokens)

@@ -1,13 +1,16 @@
-/** When each key was used last, to the minute: written in batches, beside requests, never in their way. */
+/**
+ * Records when each key was last used. Written in batches after the response of some request, so no request waits for
+ * it.
+ */
 import type { Env } from '../env.ts';
 import { storageHealth } from '../platform/storage/health.ts';
 import type { Account } from './account.ts';
 
-/** An isolate writes once in so long. */
+/** An isolate writes at most once in this time. */
 const FLUSH_MS = 60_000;
-/** Keys remembered until then; what is beyond them is remembered with the next use. */
+/** Bounds the keys that wait for the next write. Keys above it are recorded with a later use. */
 const WAITING_MAX = 10_000;
-/** Of one statement: 50 KiB. */
+/** Keys of one statement, 50 KiB. */
 const BATCH = 1_000;
 
 const waiting = new Map<string, number>();
@@ -28,13 +31,13 @@ export function recordLastUse(
   ctx.waitUntil(flush(env, due));
 }
 
-/** Each at its own time: a key that is used once may wait for days until another one is. */
+/** Each key has its own time: a key that is used once may wait for days until another key is used. */
 async function flush(env: Pick<Env, 'DB'>, due: [keyId: string, at: number][]): Promise<void> {
   const write = env.DB.prepare(`UPDATE api_keys SET last_used_at = max(coalesce(last_used_at, 0), used.value)
     FROM json_each(?) AS used WHERE api_keys.id = used.key`);
   for (let from = 0; from < due.length; from += BATCH) {
     const times = Object.fromEntries(due.slice(from, from + BATCH));
-    // A time that is not written is written with the next use: nothing waits for it.
+    // A time that is not written is replaced by the next use: nothing depends on it.
     await write
       .bind(JSON.stringify(times))
       .run()

@@ -1,3 +1,6 @@
-/** Two kinds of models: those that think before they answer take far longer (95th percentile 174 s against 31 s in the paper). */
+/**
+ * Two classes of models. Models that reason before they answer take far longer (95th percentile 174 s against 31 s in
+ * the paper).
+ */
 export const MODEL_CLASSES = ['standard', 'reasoning'] as const;
 export type ModelClass = (typeof MODEL_CLASSES)[number];

@@ -1,6 +1,7 @@
 /**
- * The part of node:crypto that the Worker uses. @types/node cannot be loaded beside workers-types: their globals clash.
- * WebCrypto would do, but it hashes and verifies asynchronously; the warm path and the registry's merge must answer without a promise.
+ * The part of node:crypto that the Worker uses. @types/node cannot be loaded together with workers-types, because their
+ * globals conflict. WebCrypto hashes and verifies asynchronously, but the warm path and the registry's merge must
+ * return without a promise.
  */
 declare module 'node:crypto' {
   interface Hash {

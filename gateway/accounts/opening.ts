@@ -1,18 +1,22 @@
 /**
- * The proof that this gateway opened an attempt. It travels to the node in front of the receipt and comes back with a report whose
- * opening the gateway no longer remembers. Without it a node could charge a key for requests that were never made.
+ * The proof that this gateway opened an attempt. It is sent to the node in front of the receipt, and returns with a
+ * report if the gateway no longer remembers the opening. Without it a node could charge a key for requests that were
+ * never made.
  *
  *     1.EXPIRES.ENDPOINT.STREAMED.PROMPT.COMPLETION.MAC \n RECEIPT        numbers in base 36
  *
- * MAC: HMAC-SHA-256 (RFC 2104), cut to 128 bits, over all of these and the session, request id and attempt that it is for. Its key is
- * derived from the installation's secret and leaves the gateway as little as that does.
+ * MAC: HMAC-SHA-256 (RFC 2104), cut to 128 bits, over all of these fields and the session, request id and attempt. Its
+ * key is derived from the installation's secret, and like the secret it never leaves the gateway.
  */
 import { hash, timingSafeEqual } from 'node:crypto';
 import type { ProvenOpening } from '../../shared/usage/usage-record.ts';
 import type { ReportName } from '../../shared/wire/frames.ts';
 import { sha256Hex } from './secrets.ts';
 
-/** An agent that was away says its reports again. One that is away for longer than a day is not counted any more. */
+/**
+ * How long a proof is valid after the opening. An agent repeats its reports after a disconnection, and those that
+ * arrive later than this are not counted.
+ */
 export const OPENING_LIFE_MS = 24 * 60 * 60_000;
 
 const VERSION = '1';
@@ -22,7 +26,7 @@ const MAC_BYTES = 16;
 const MAC_CHARS = 22;
 const encoder = new TextEncoder();
 
-/** What is opened where. */
+/** What was opened, and on which session. */
 export interface AttemptOpening extends Omit<ProvenOpening, 'openedAt' | 'expiresAt'> {
   session: string;
   requestId: string;
@@ -37,7 +41,7 @@ export function signOpening(secret: string, opening: AttemptOpening, now: number
   return `${said}.${macOf(secret, said, opening)}`;
 }
 
-/** The opening that a named report of this session proves; undefined where it proves none, or none that has not expired. */
+/** The opening that a report of this session proves; undefined if it proves none, or if the proof has expired. */
 export function verifyOpening(
   secret: string,
   session: string,
@@ -60,7 +64,9 @@ export function verifyOpening(
   return { receipt, endpoint, streamed: streamed === 1, openedAt, expiresAt, bound: { prompt, completion } };
 }
 
-/** Always as long as a MAC: timingSafeEqual throws for lengths that differ, and a character may have more bytes than one. */
+/**
+ * Returns as many bytes as a MAC has: timingSafeEqual throws if lengths differ, and a character may have several bytes.
+ */
 function macBytes(text: string): Uint8Array {
   const bytes = encoder.encode(text);
   return bytes.length === MAC_CHARS ? bytes : new Uint8Array(MAC_CHARS);
@@ -79,7 +85,7 @@ function base64url(latin1: string): string {
   return btoa(latin1).replaceAll('+', '-').replaceAll('/', '_').slice(0, MAC_CHARS);
 }
 
-/** RFC 2104's padded keys. `outer` has room for the inner digest behind it. */
+/** The padded keys of RFC 2104. `outer` has room for the inner digest at its end. */
 interface Pads {
   secret: string;
   inner: string;
@@ -91,12 +97,12 @@ const DIGEST_BYTES = 32;
 const INNER_PAD = 0x36;
 const OUTER_PAD = 0x5c;
 
-/** An isolate serves one installation, so the last are the only ones. */
+/** An isolate serves one installation, so one entry is enough. */
 let pads: Pads | undefined;
 
 /**
- * The key is a digest in hex, as long as one block of SHA-256. Two hashes of one call each take a quarter of the time of node:crypto's Hmac, and
- * each request needs this once.
+ * The key is a digest in hex, exactly one block of SHA-256. Each request needs this MAC once, and two one-shot hashes
+ * take a quarter of the time of node:crypto's Hmac.
  */
 function padsOf(secret: string): Pads {
   if (pads?.secret === secret) return pads;

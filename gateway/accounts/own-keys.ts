@@ -1,4 +1,7 @@
-/** How many keys that work a person may have without an operator, counted where a key is written: two at once are both counted. And their end. */
+/**
+ * Bounds the active keys that a user may have without an operator. The statement that inserts a key counts them, so two
+ * concurrent requests cannot exceed the bound. Also ends the keys of a user that leaves a project.
+ */
 import { and, count, eq, getTableColumns, gt, isNull, or, type SQL, sql } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import type { Env } from '../env.ts';
@@ -12,7 +15,7 @@ function working(userId: string, now: number): SQL | undefined {
   return and(eq(apiKeys.userId, userId), isNull(apiKeys.revokedAt), ends);
 }
 
-/** @throws ApiError 503 when D1 cannot say */
+/** @throws ApiError 503 if D1 cannot be asked */
 export async function isBelowKeyLimit(env: Pick<Env, 'DB'>, userId: string, now: number): Promise<boolean> {
   const [all] = await queryOrUnavailable(
     database(env).select({ n: count() }).from(apiKeys).where(working(userId, now)),
@@ -20,7 +23,7 @@ export async function isBelowKeyLimit(env: Pick<Env, 'DB'>, userId: string, now:
   return (all?.n ?? 0) < OWN_KEYS_MAX;
 }
 
-/** The name of a key that is inserted: NULL, which the table refuses, where the person has as many as they may. */
+/** The name of a new key, or NULL, which the table refuses, if the user has the maximum number of keys. */
 export function nameIfBelowLimit(name: string | SQL<string>, userId: string, now: number): SQL<string> {
   const taken = sql`(SELECT count(*) FROM ${apiKeys} WHERE ${working(userId, now)})`;
   return sql<string>`CASE WHEN ${taken} < ${OWN_KEYS_MAX} THEN ${name} END`;
@@ -28,7 +31,10 @@ export function nameIfBelowLimit(name: string | SQL<string>, userId: string, now
 
 type Key = typeof apiKeys.$inferSelect;
 
-/** Whether the key is as it was read, its last use aside: what is made of it must not outlive its revocation, nor be wider than it is now. */
+/**
+ * SQL that is true if the key is still as it was read, except for its last use: what is derived from it must not
+ * outlive its revocation, nor have more rights than it has now.
+ */
 export function isUnchanged(key: Key): SQL<boolean> {
   const { lastUsedAt: _, ...columns } = getTableColumns(apiKeys);
   const same = Object.entries(columns).map(
@@ -37,13 +43,16 @@ export function isUnchanged(key: Key): SQL<boolean> {
   return sql<boolean>`EXISTS (SELECT 1 FROM ${apiKeys} WHERE ${and(...same)})`;
 }
 
-/** NULL where another key has taken the old one's place, or the old one was changed: of two rotations at once the second fails. */
+/**
+ * NULL if another key has replaced the old one, or if the old one was changed: of two concurrent rotations the second
+ * fails.
+ */
 export function nameIfUnchanged(old: Key): SQL<string> {
   const next = sql`(SELECT 1 FROM ${apiKeys} WHERE ${eq(apiKeys.rotatedFrom, old.id)})`;
   return sql<string>`CASE WHEN NOT EXISTS ${next} AND ${isUnchanged(old)} THEN ${old.name} END`;
 }
 
-/** Whether the person works in the project, as its member or because it is their own. */
+/** SQL that is true if the user works in the project, as a member or because it is their home project. */
 export function isMemberOf(userId: string, projectId: string): SQL<boolean> {
   const own = sql`SELECT 1 FROM ${users} WHERE ${and(eq(users.id, userId), eq(users.projectId, projectId))}`;
   const member = sql`SELECT 1 FROM ${projectMembers} WHERE ${eq(projectMembers.id, `${projectId}/${userId}`)}`;
@@ -51,8 +60,10 @@ export function isMemberOf(userId: string, projectId: string): SQL<boolean> {
 }
 
 /**
- * A person works in a project no more: their keys in it end, each with its line in the audit log, by which isolates learn of it, and limits that its
- * leads gave them go, and so do machines that were let in and have no key yet. Four statements however many keys there are, for the batch that takes the person out of the project.
+ * Statements for a user that leaves a project. They end the user's keys in it, each with a line in the audit log, from
+ * which isolates learn it. They also delete the limits that the project's leads gave, and approved logins of machines
+ * that have not fetched their key. Four statements for any number of keys; add them to the batch that removes the user
+ * from the project.
  */
 export function leaveProject(
   db: ReturnType<typeof database>,

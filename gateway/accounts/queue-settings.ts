@@ -1,11 +1,13 @@
-/** Who waits for a node, how long, and with what weight: one setting of the gateway. */
+/** How long requests wait for a node, how many may wait, and their weights: a setting of the gateway. */
 import * as z from 'zod';
 import { boundedRecord } from '../http/schema-parts.ts';
 
-/** Proxies and people give a silent unary request up after about so long; a stream is pinged meanwhile. */
+/**
+ * Proxies and people abandon a non-streaming request after about this time without a byte. Streams get pings meanwhile.
+ */
 const UNARY_MS = 60_000;
 const STREAM_MS = 600_000;
-/** An hour: nobody waits longer, whatever is set. */
+/** Upper bound for both settings: an hour. */
 const WAIT_MAX_MS = 3_600_000;
 const PLACES = 1_000;
 const WEIGHTS_MAX = 1_000;
@@ -13,12 +15,12 @@ const WEIGHTS_MAX = 1_000;
 const wait = z.number().int().min(0).max(WAIT_MAX_MS);
 
 export const queueSchema = z.strictObject({
-  /** Longest wait for a free node; 0: none, 503 at once. */
+  /** Longest wait for a free node; 0: no wait, 503 immediately. */
   unary_ms: wait.default(UNARY_MS),
   stream_ms: wait.default(STREAM_MS),
   /** Requests that may wait for one model. */
   places: z.number().int().min(1).max(10_000).default(PLACES),
-  /** Turns by project id, relative to the 1 of all others. */
+  /** Weight of a project in the queue, by project id. All others have 1. */
   weights: boundedRecord(z.string().max(64), z.number().min(0.01).max(100), WEIGHTS_MAX).default({}),
 });
 

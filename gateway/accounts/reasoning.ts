@@ -1,4 +1,4 @@
-/** How many tokens an answer's reasoning may take: what the request asks for, and what its key and project allow at most. */
+/** Bounds the reasoning tokens of a response: the request's own bound, and the maximum of its key, user and project. */
 
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
@@ -11,12 +11,15 @@ import type { Account, AccountLimits } from './account.ts';
 const HEADER = 'x-otela-reasoning-budget';
 const TOKENS_MAX = 1_000_000;
 
-/** A node whose engine takes such a limit says so: by what name. */
+/** A node with an engine that supports such a bound has this label. The label's value is the parameter's name. */
 const LABEL = 'reasoning-budget';
-/** What a node says whose models do not reason: every limit holds there. */
+/** Value of the label on a node with models that do not reason: it satisfies every bound. */
 const NO_REASONING = 'none';
 
-/** `unseen`: the gateway does not read the body, so it can write nothing into it. Undefined: no limit. @throws ApiError 400, 403 */
+/**
+ * `unseen`: the gateway does not read the body, so it can write nothing into it. Undefined: no bound. @throws ApiError
+ * 400, 403
+ */
 export function reasoningBudget(
   request: HttpRequest,
   { limits }: Pick<Account, 'limits'>,
@@ -40,8 +43,8 @@ function allowedTokens(limits: Account['limits']): number[] {
 }
 
 /**
- * What a request with a limit demands of a node: to hold it, where it can be written into the body, or to have no reasoning at all. Without
- * this the limit of a key would be skipped in silence. `writable`: the body has a place for it.
+ * Requires a node that applies the bound or does not reason. Without this requirement a key's limit would be ignored
+ * silently. `writable`: the bound can be written into the body; otherwise only nodes that do not reason are allowed.
  */
 export function budgetDemand(demand: NodeRequirements, writable: boolean): NodeRequirements {
   const values = writable ? [BUDGET_KEY, NO_REASONING] : [NO_REASONING];
@@ -49,7 +52,7 @@ export function budgetDemand(demand: NodeRequirements, writable: boolean): NodeR
   return { ...demand, require: [...demand.require, one], words: `${demand.words} reasoning ${values.length}` };
 }
 
-/** Whether a node may have lines of a batch of this key. */
+/** True if a node may process lines of this key's batches. */
 export function mayHaveLines(
   { limits }: Pick<Account, 'limits'>,
   endpoint: string,
@@ -61,7 +64,7 @@ export function mayHaveLines(
   return (found.injectUsage && takesBudget(node)) || label(node) === NO_REASONING;
 }
 
-/** Of each line of a batch, at this node; undefined: no limit, or an engine that takes none. */
+/** The bound for each line of a batch on this node; undefined: no limit, or an engine that supports no bound. */
 export function lineReasoningBudget(
   { limits }: Pick<Account, 'limits'>,
   endpoint: string,
@@ -88,7 +91,7 @@ function label({ labels }: { labels: Readonly<Record<string, string>> }): string
   return Object.hasOwn(labels, LABEL) ? labels[LABEL] : undefined;
 }
 
-/** Whether there is anything to be counted over several requests. */
+/** True if any limit is counted over several requests. */
 export function isCounted({ key, user, project }: AccountLimits): boolean {
   return [key, user, project].some((one) =>
     Object.keys(one ?? {}).some((name) => name !== 'reasoning_tokens_per_request'),

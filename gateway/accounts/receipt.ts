@@ -1,6 +1,7 @@
 /**
- * Who pays, as it travels with a request to its node and comes back with the report. Sealed by the gateway: a provider neither
- * learns whose request it serves nor can charge another account. Sealed once per look-up of a key, so that no request pays for it.
+ * The receipt: the payer of a request, sent to the node and returned with the report. The gateway encrypts it, so a
+ * provider neither learns the payer nor can charge another account. It is encrypted once per look-up of a key, so
+ * requests do not pay for it.
  */
 import * as z from 'zod';
 import { SAMPLING_NAMES, type Sampling } from '../../shared/openai/sampling.ts';
@@ -11,27 +12,27 @@ export interface ReceiptIdentity {
   keyId: string;
   userId: string;
   projectId: string;
-  /** The account whose limits count it; empty: no account's. */
+  /** The limits object that counts it; empty: none. */
   subject: string;
-  /** In the trace export. */
+  /** Included in the trace export. */
   traced: boolean;
-  /** With prefix buckets. */
+  /** Included with prefix buckets. */
   prefixes: boolean;
-  /** What its limits count besides key and project. */
+  /** What its limits count in addition to key and project. */
   counted: { user: boolean; model: boolean; gpu: boolean };
 }
 
 export interface Receipt extends ReceiptIdentity {
   model: string;
-  /** Where the request said something of it. */
+  /** Undefined: the request had no sampling parameters. */
   sampling: Sampling | undefined;
-  /** The kind that the request was judged to be when it came. */
+  /** The kind that the request was assigned when it arrived. */
   kind: string | undefined;
-  /** Counters that limits need, and nothing else. */
+  /** Only the counters that limits need are kept. */
   untracked: boolean;
 }
 
-/** Of the operator key of the environment, and of whatever else is not sealed. */
+/** Of the operator key in the environment, and of every receipt that cannot be decrypted. */
 const NOTHING_COUNTED = { user: false, model: false, gpu: false };
 const UNSEALED: ReceiptIdentity = {
   keyId: '',
@@ -43,12 +44,15 @@ const UNSEALED: ReceiptIdentity = {
   counted: NOTHING_COUNTED,
 };
 
-/** Bits of a sealed identity's last member. The two highest say whose subject it is: a place in SUBJECTS. */
+/**
+ * Bits of the last member of an encrypted identity. The bits above SUBJECT_SHIFT are an index into SUBJECTS: the owner
+ * of the limits object.
+ */
 const FLAGS = { traced: 1, prefixes: 2, user: 4, model: 8, gpu: 16 };
 const SUBJECT_SHIFT = 5;
 const SUBJECTS = ['', 'key', 'user', 'project'];
 
-/** Short: it travels with every request. */
+/** Short, because it is sent with every request. */
 export function sealIdentity(secret: string, identity: ReceiptIdentity): Promise<string> {
   const { keyId, userId, projectId, subject, traced, prefixes, counted } = identity;
   const said = { ...counted, traced, prefixes };
@@ -62,21 +66,21 @@ interface Said {
   kind?: string | undefined;
 }
 
-/** What a request sends along: the identity, sealed, and what its node knows anyway. */
+/** What is sent with a request: the encrypted identity, and what the node knows anyway. */
 export function receiptOf(identity: string, model: string, untracked: boolean, { sampling, kind }: Said = {}): string {
   const said = kind === undefined ? sampling : [kind, sampling ?? {}];
   const text = said === undefined || untracked ? '' : JSON.stringify(said);
   return `${identity}\n${untracked ? '-' : '+'}${text}\n${model}`;
 }
 
-/** `identity` is what `openIdentity` made of the receipt's seal. */
+/** `identity` is what `openIdentity` returned for the encrypted part of the receipt. */
 export function readReceipt(receipt: string, identity: ReceiptIdentity): Receipt {
   const [, text = '', ...model] = receipt.split('\n');
   const { sampling, kind } = text.length > 1 ? readSaid(text.slice(1)) : {};
   return { ...identity, model: model.join('\n'), untracked: text.startsWith('-'), sampling, kind };
 }
 
-/** The same for all that a key asks until it is looked up again. */
+/** The encrypted part of a receipt. It is the same for all requests of a key until the key is looked up again. */
 export function receiptSealOf(receipt: string): string {
   return receipt.slice(0, Math.max(0, receipt.indexOf('\n')));
 }
@@ -84,7 +88,7 @@ export function receiptSealOf(receipt: string): string {
 const samplingSchema = z.partialRecord(z.enum(SAMPLING_NAMES), z.number());
 const saidSchema = z.union([z.tuple([z.string().min(1).max(KIND_NAME_MAX_CHARS), samplingSchema]), samplingSchema]);
 
-/** A late report's receipt is what its agent says. */
+/** The receipt of a late report comes from its agent, so it may be malformed. */
 function readSaid(text: string): Said {
   try {
     const said = saidSchema.safeParse(JSON.parse(text)).data;
@@ -98,10 +102,11 @@ function readSaid(text: string): Said {
 
 export async function openIdentity(secret: string, sealed: string): Promise<ReceiptIdentity> {
   const text = await decryptText(secret, 'receipt', sealed);
-  if (text === undefined) return UNSEALED; // forged, or of a gateway with another secret
+  if (text === undefined) return UNSEALED; // forged, or from a gateway with another secret
   const [keyId, userId, projectId, flags, ...more] = JSON.parse(text);
   if (typeof flags === 'string') {
-    // An earlier version sealed names and a subject, and before that fewer of them. An agent's reports may be a day old.
+    // An earlier version encrypted names and a subject, and a still earlier one fewer of them. An agent's reports may
+    // be a day old.
     const [traced, prefixes = false, counted = NOTHING_COUNTED] = more;
     return { keyId, userId, projectId, subject: flags, traced, prefixes, counted };
   }

@@ -1,4 +1,4 @@
-/** A plan of shares by region, and what electricity costs where, as they are stored and carried. */
+/** Schemas of a planner's shares by region, and of electricity prices by region. */
 import * as z from 'zod';
 import {
   PLAN_HOLDS_MAX_MS,
@@ -8,39 +8,39 @@ import {
 } from '../../shared/routing/region-shares.ts';
 import { boundedRecord } from '../http/schema-parts.ts';
 
-/** As nodes name it; empty: those that name none. */
+/** As nodes name it; empty: nodes without a region. */
 const region = z.string().max(64);
 const share = z.number().min(0).max(1);
 const shares = boundedRecord(region, share, PLAN_REGIONS_MAX);
 
 const modelSharesSchema = z.strictObject({
   shares,
-  /** Where the share of a region goes that has no node any more, by that region; left out: to the others in proportion. */
+  /** By a region without nodes: the regions that get its share; absent: the others in proportion. */
   spill: boundedRecord(region, shares, PLAN_REGIONS_MAX).optional(),
 });
 
-/** What a planner sends. */
+/** The body that a planner sends. */
 export const planBodySchema = z.strictObject({
-  /** Names the planner: while its plan holds, no other planner's is taken. */
+  /** Name of the planner. While its plan is valid, plans of other planners are refused. */
   planner: z.string().min(1).max(64),
-  /** Larger than that of the planner's plan before. */
+  /** Larger than in the planner's previous plan. */
   sequence: z.int().min(1),
-  /** The plan is over so long after it was taken, unless a newer one comes. */
+  /** How long the plan is valid after it was accepted, unless a newer one replaces it. */
   holds_ms: z.int().min(1_000).max(PLAN_HOLDS_MAX_MS),
   models: boundedRecord(z.string().min(1).max(256), modelSharesSchema, PLAN_MODELS_MAX),
-  /** Contexts that are to be kept warm, for people to see: factories read their own files. */
+  /** Contexts to keep warm, for people to see. Autoscalers read their own files. */
   warm: z
     .array(z.strictObject({ region, model: z.string().min(1).max(256), replicas: z.int().min(0).max(10_000) }))
     .max(PLAN_MODELS_MAX)
     .default([]),
-  /** What the planner wants people to know, e.g. prices that it could not use. */
+  /** Notes for people, e.g. about prices that the planner could not use. */
   notes: z.array(z.string().max(300)).max(32).default([]),
 });
 
 export const storedPlanSchema = planBodySchema.extend({ taken_at: z.number(), expires_at: z.number() });
 export type StoredPlan = z.infer<typeof storedPlanSchema>;
 
-/** Undefined where none is stored, or none that this version understands: requests are routed without one. */
+/** Undefined if no plan is stored, or none that this version understands. Requests are then routed without one. */
 export function planOf(value: unknown): RegionPlan | undefined {
   const stored = storedPlanSchema.safeParse(value).data;
   if (stored === undefined) return undefined;
@@ -50,22 +50,22 @@ export function planOf(value: unknown): RegionPlan | undefined {
 
 export const priceSchema = z.strictObject({
   region,
-  /** USD per kWh; negative where the market pays for what is used. */
+  /** USD per kWh; negative if the market pays for consumption. */
   usd_kwh: z.number().min(-100).max(100),
-  /** By hour of UTC instead, from 00:00; `usd_kwh` is their mean then, for people. */
+  /** Instead by hour of the day in UTC, from 00:00. `usd_kwh` is then the mean, for people. */
   by_hour: z.array(z.number().min(-100).max(100)).length(24).optional(),
 });
 
 export const pricesBodySchema = z.strictObject({
   /** When these prices were published. */
   as_of: z.iso.datetime(),
-  /** Older prices say nothing any more; a table that holds for a year says so here. */
+  /** Older prices are ignored. A table that is valid for a year sets this. */
   stale_after_s: z
     .int()
     .min(60)
     .max(400 * 86_400)
     .default(2 * 3_600),
-  /** Where they are from. */
+  /** Source of the prices. */
   source: z.string().max(300).default(''),
   prices: z.array(priceSchema).min(1).max(PLAN_REGIONS_MAX),
 });

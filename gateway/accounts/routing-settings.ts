@@ -1,4 +1,4 @@
-/** How requests are routed, as far as operators and keys set it: the installation's word, a model's, a key's. */
+/** Routing as operators and keys set it: for the installation, for a model, for a key or project. */
 import * as z from 'zod';
 import { idSchema, SESSION_PATTERN } from '../../shared/lattice/node.ts';
 import { START_WAIT_MAX_MS } from '../../shared/proxy/cold-model.ts';
@@ -9,20 +9,20 @@ import type { ModelClass } from './model-classes.ts';
 
 const modelName = z.string().min(1).max(256);
 
-/** A name as it is stored: an operator may have taken out the policy since, and then it says nothing. */
+/** A stored name: the policy may have been removed since, and then the name has no effect. */
 const policyName = z.string().max(64);
 
-/** Models that are tried in turn where no node serves the one before. */
+/** Models that are tried in this order if no node serves the previous one. */
 export const fallbacksSchema = z.array(modelName).max(4);
 /** Other names of a model. */
 export const aliasesSchema = z.array(modelName).max(32);
 
 const few = <T extends z.ZodType>(value: T) => boundedRecord(modelName, value, 32);
 
-/** Of a key or a project: counts before what the installation says. */
+/** Of a key or a project: takes precedence over the installation's settings. */
 export const ownRoutingSchema = z.strictObject({
   policy: policyName.optional(),
-  /** From a name to the model that it stands for. */
+  /** From an alias to the model. */
   aliases: few(modelName).optional(),
   /** By model. */
   fallbacks: few(fallbacksSchema).optional(),
@@ -43,7 +43,10 @@ export const routingSchema = z.strictObject({
 });
 export type RoutingSettings = z.infer<typeof routingSchema>;
 
-/** As shipped. A streaming engine that thinks aloud needs less; one that answers in one piece says nothing until it has thought. */
+/**
+ * The defaults. An engine that streams its reasoning needs less; an engine that sends the response whole sends nothing
+ * until it has finished reasoning.
+ */
 export const CLASS_TIMEOUTS: Record<ModelClass, { first_byte_ms: number; stall_ms: number }> = {
   standard: { first_byte_ms: 900_000, stall_ms: 120_000 },
   reasoning: { first_byte_ms: 1_800_000, stall_ms: 600_000 },
@@ -51,7 +54,7 @@ export const CLASS_TIMEOUTS: Record<ModelClass, { first_byte_ms: number; stall_m
 
 const text = z.string().min(1).max(64);
 const kindName = z.string().min(1).max(KIND_NAME_MAX_CHARS);
-/** A prompt or an answer has fewer tokens than this. */
+/** A prompt or a response has fewer tokens than this. */
 const TOKENS_MAX = 100_000_000;
 const tokens = z.number().positive().max(TOKENS_MAX);
 export const kindSchema = z.strictObject({
@@ -60,7 +63,7 @@ export const kindSchema = z.strictObject({
   output: tokens,
   share: z.number().min(0).max(1),
 });
-/** Kinds of one model's requests; none: its requests have no kinds. */
+/** Kinds of one model's requests; empty: its requests have no kinds. */
 export const kindsSchema = z.array(kindSchema).max(KINDS_MAX);
 export const weightRuleSchema = z.strictObject({
   session: z.string().regex(SESSION_PATTERN).optional(),
@@ -71,10 +74,10 @@ export const weightRuleSchema = z.strictObject({
   kind: kindName.optional(),
   weight: z.number().min(0).max(1_000_000),
 });
-/** Bounds the snapshot: all models' rules travel in it. */
+/** Bounds the snapshot, because it contains the rules of all models. */
 export const weightsSchema = z.array(weightRuleSchema).min(1).max(500);
 
-/** What an operator set for one model. Only what is set. */
+/** What an operator set for one model; only what is set. */
 export interface ModelSettings {
   first_byte_ms?: number;
   stall_ms?: number;

@@ -1,6 +1,6 @@
 /**
- * What the gateway stores in D1. Times are milliseconds since the epoch, UTC; the REST face writes them as RFC 3339.
- * A row that gave a right is revoked, never deleted: usage and audit go on pointing at its id.
+ * The tables in D1. Times are milliseconds since the epoch, UTC; the REST API writes them in RFC 3339. A row that gave
+ * a right is revoked, never deleted, because usage and audit log still refer to its id.
  */
 import { sql } from 'drizzle-orm';
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core';
@@ -11,15 +11,18 @@ import type { Limits } from './limits/limits.ts';
 import { MODEL_CLASSES } from './model-classes.ts';
 import type { OwnRouting } from './routing-settings.ts';
 
-/** Ordered: each may do what the ones before it may. */
+/** Ordered: each role includes the rights of the previous ones. */
 export const ROLES = ['consumer', 'provider', 'operator'] as const;
 export type Role = (typeof ROLES)[number];
 
-/** What a key or a project narrows. NULL narrows nothing; an empty list allows nothing. Both apply where both speak. */
+/**
+ * Restrictions of a key or a project. NULL: not restricted; an empty list allows nothing. If both rows restrict, both
+ * apply.
+ */
 const restrictions = () => ({
-  /** Model ids; one that ends in `*` stands for all that begin so. */
+  /** Model ids; an id that ends in `*` matches all models with that prefix. */
   models: text('models', { mode: 'json' }).$type<string[]>(),
-  /** Names of the endpoint table, e.g. `chat/completions`. */
+  /** Names from the endpoint table, e.g. `chat/completions`. */
   endpoints: text('endpoints', { mode: 'json' }).$type<string[]>(),
   trustedProviders: text('trusted_providers', { mode: 'json' }).$type<string[]>(),
   regions: text('regions', { mode: 'json' }).$type<string[]>(),
@@ -27,11 +30,11 @@ const restrictions = () => ({
   limits: text('limits', { mode: 'json' }).$type<Limits>(),
   /** Whether `x-otela-no-track` is obeyed. */
   noTrack: integer('no_track', { mode: 'boolean' }).notNull().default(false),
-  /** Whether a stream that breaks goes on at another node where the request does not say. */
+  /** Whether a broken stream is resumed on another node, unless the request says otherwise. */
   resume: integer('resume', { mode: 'boolean' }).notNull().default(false),
-  /** How long its requests wait for a model that is being started, where they do not say; milliseconds. */
+  /** How long requests wait for a model that is being started, unless they say otherwise; milliseconds. */
   startWaitMs: integer('start_wait_ms'),
-  /** Policy, aliases and fallbacks of its own. */
+  /** The policy, aliases and fallbacks of this key or project. */
   routing: text('routing', { mode: 'json' }).$type<OwnRouting>(),
 });
 
@@ -39,22 +42,25 @@ export const apiKeys = sqliteTable(
   'api_keys',
   {
     id: text('id').primaryKey(),
-    /** SHA-256 of the whole key, lower-case hex. The key is 256 random bits, so no salt and no slow hash are needed. */
+    /**
+     * SHA-256 of the whole key, lower-case hex. The key has 256 random bits, so it needs neither a salt nor a slow
+     * hash.
+     */
     hash: text('hash').notNull().unique(),
-    /** First characters of the key: enough for its owner to recognise it, too little to guess the rest. */
+    /** The first characters of the key: enough for its owner to recognize it, too few to guess the rest. */
     prefix: text('prefix').notNull(),
     name: text('name').notNull(),
     role: text('role', { enum: ROLES }).notNull(),
-    /** Of a key with role provider. */
+    /** Of a key with the role provider. */
     provider: text('provider'),
     userId: text('user_id'),
     projectId: text('project_id'),
     /** NULL: all that its role allows. */
     scopes: text('scopes', { mode: 'json' }).$type<AccountScope[]>(),
     ...restrictions(),
-    /** The key that this one replaces. */
+    /** The key that this one replaced. */
     rotatedFrom: text('rotated_from'),
-    /** The key by which a person let the machine in that has this one: it ends with that. */
+    /** The key that approved this machine's login. This key ends with it. */
     grantedBy: text('granted_by'),
     createdAt: integer('created_at').notNull(),
     expiresAt: integer('expires_at'),
@@ -76,19 +82,19 @@ export const users = sqliteTable(
     name: text('name').notNull(),
     email: text('email'),
     role: text('role', { enum: ROLES }).notNull(),
-    /** Whose join tokens a user with role provider makes. */
+    /** Of a user with the role provider: the provider for which they create join tokens. */
     provider: text('provider'),
     projectId: text('project_id'),
-    /** What all of their keys share; NULL: as the setting `user_limits` says. */
+    /** Shared by all of the user's keys; NULL: the setting `user_limits` applies. */
     limits: text('limits', { mode: 'json' }).$type<Limits>(),
-    /** Groups that their claims gave at the last sign-in, as access lists name them. */
+    /** Groups from the user's latest claims, as access lists name them. */
     groups: text('groups', { mode: 'json' }).$type<string[]>(),
-    /** Who says who this is, and under which name; NULL for users that only have keys. */
+    /** The identity provider and its name for the user; NULL for users that only have keys. */
     issuer: text('issuer'),
     subject: text('subject'),
     createdAt: integer('created_at').notNull(),
     lastLoginAt: integer('last_login_at'),
-    /** When the claims were made that their rights are of; those of an older token change nothing. */
+    /** When the claims were made that decided the user's rights. Claims of an older token change nothing. */
     claimsAt: integer('claims_at'),
     disabledAt: integer('disabled_at'),
   },
@@ -106,7 +112,7 @@ export const projects = sqliteTable(
     ...restrictions(),
     /** Its requests are in the trace export. */
     trace: integer('trace', { mode: 'boolean' }).notNull().default(false),
-    /** And in it, which prompts begin alike. */
+    /** The trace export also shows which prompts have the same beginning. */
     tracePrefixes: integer('trace_prefixes', { mode: 'boolean' }).notNull().default(false),
     createdAt: integer('created_at').notNull(),
     disabledAt: integer('disabled_at'),
@@ -114,17 +120,20 @@ export const projects = sqliteTable(
   (table) => [index('projects_created').on(table.createdAt, table.id)],
 );
 
-/** Who works in a project beside those whose own it is (`users.project_id`). */
+/** Users that work in a project, in addition to those with it as home project (`users.project_id`). */
 export const projectMembers = sqliteTable(
   'project_members',
   {
-    /** The project's id, a slash, the user's: followers copy rows by one column. */
+    /** `PROJECT/USER`, because followers copy rows by one column. */
     id: text('id').primaryKey(),
     projectId: text('project_id').notNull(),
     userId: text('user_id').notNull(),
-    /** They let members in and out, and give them limits. */
+    /** True if the user may add and remove members and set their limits. */
     lead: integer('lead', { mode: 'boolean' }).notNull().default(false),
-    /** Claims gave it, and each sign-in says it again; others were granted here, and claims leave them alone. */
+    /**
+     * True if claims gave the membership; each sign-in renews it. False: it was granted here, and claims do not change
+     * it.
+     */
     claimed: integer('claimed', { mode: 'boolean' }).notNull().default(false),
     createdAt: integer('created_at').notNull(),
   },
@@ -134,11 +143,14 @@ export const projectMembers = sqliteTable(
   ],
 );
 
-/** What leads give people who work in their project, as members or because it is their home. Within what the project has. */
+/**
+ * Limits that leads set for users in their project, for members and for users with it as home project. Within the
+ * project's limits.
+ */
 export const memberLimits = sqliteTable(
   'member_limits',
   {
-    /** As of `project_members`. */
+    /** As in `project_members`. */
     id: text('id').primaryKey(),
     projectId: text('project_id').notNull(),
     userId: text('user_id').notNull(),
@@ -148,7 +160,7 @@ export const memberLimits = sqliteTable(
   (table) => [index('member_limits_project').on(table.projectId), index('member_limits_user').on(table.userId)],
 );
 
-/** What people asked for, and what became of it. */
+/** Requests of users for access, and their results. */
 export const accessRequests = sqliteTable(
   'access_requests',
   {
@@ -174,11 +186,14 @@ export const providers = sqliteTable(
     /** `name`, or `name@peer`. */
     id: text('id').primaryKey(),
     name: text('name').notNull(),
-    /** Trusted where neither key, project nor request names a provider. */
+    /** Trusted if neither key, project nor request names a provider. */
     trustedByDefault: integer('trusted_by_default', { mode: 'boolean' }).notNull().default(true),
-    /** How many nodes it may have at a time; NULL: the default. */
+    /** Maximum concurrent nodes; NULL: the default. */
     maxNodes: integer('max_nodes'),
-    /** Names of models that its nodes may publish; one that ends in `*` stands for all that begin so. NULL: any. */
+    /**
+     * Names of models that its nodes may publish; a name that ends in `*` matches all models with that prefix. NULL:
+     * any.
+     */
     models: text('models', { mode: 'json' }).$type<string[]>(),
     createdAt: integer('created_at').notNull(),
     deletedAt: integer('deleted_at'),
@@ -186,7 +201,7 @@ export const providers = sqliteTable(
   (table) => [index('providers_created').on(table.createdAt, table.id)],
 );
 
-/** What lets an agent in: names its provider and, where set, the only cluster it may speak for. */
+/** Join tokens. A token names its provider and optionally the only cluster that an agent may join with it. */
 export const joinTokens = sqliteTable(
   'join_tokens',
   {
@@ -196,9 +211,9 @@ export const joinTokens = sqliteTable(
     name: text('name').notNull(),
     provider: text('provider').notNull(),
     cluster: text('cluster'),
-    /** How many nodes may be there with it at a time; NULL: as many as its provider may have. */
+    /** Maximum concurrent nodes with this token; NULL: the provider's maximum. */
     maxNodes: integer('max_nodes'),
-    /** How many have ever joined with it. */
+    /** Number of nodes that ever joined with it. */
     joined: integer('nodes').notNull().default(0),
     createdAt: integer('created_at').notNull(),
     expiresAt: integer('expires_at'),
@@ -210,7 +225,7 @@ export const joinTokens = sqliteTable(
   ],
 );
 
-/** What a factory of jobs exchanges its news with, and nothing else. */
+/** Tokens with which autoscalers exchange state; they give no other right. */
 export const factoryTokens = sqliteTable(
   'factory_tokens',
   {
@@ -218,7 +233,10 @@ export const factoryTokens = sqliteTable(
     hash: text('hash').notNull().unique(),
     prefix: text('prefix').notNull(),
     name: text('name').notNull(),
-    /** Whose nodes its jobs become: a request that does not trust this provider wakes none of its models. */
+    /**
+     * The provider of the nodes that its jobs become. A request that does not trust this provider starts none of its
+     * models.
+     */
     provider: text('provider').notNull(),
     createdAt: integer('created_at').notNull(),
     expiresAt: integer('expires_at'),
@@ -227,36 +245,39 @@ export const factoryTokens = sqliteTable(
   (table) => [index('factory_tokens_created').on(table.createdAt, table.id)],
 );
 
-/** Per model, what differs from the gateway's defaults; NULL is the default. */
+/** Settings of a model that differ from the gateway's defaults; NULL: the default. */
 export const modelSettings = sqliteTable('model_settings', {
   model: text('model').primaryKey(),
   firstByteMs: integer('first_byte_ms'),
   stallMs: integer('stall_ms'),
-  /** Which of the installation's time-outs hold where it has none of its own. */
+  /** Selects the installation's timeouts if the model has none. */
   class: text('class', { enum: MODEL_CLASSES }).notNull().default('standard'),
   policy: text('policy'),
-  /** Other names of it. */
+  /** Other names of the model. */
   aliases: text('aliases', { mode: 'json' }).$type<string[]>(),
-  /** Models that are tried in turn where nobody serves it. */
+  /** Models that are tried in this order if no node serves it. */
   fallbacks: text('fallbacks', { mode: 'json' }).$type<string[]>(),
   maxRetries: integer('max_retries'),
-  /** How long requests wait while it is being started, where neither they nor their keys say. */
+  /** How long requests wait while it is being started, if neither they nor their keys say; milliseconds. */
   startWaitMs: integer('start_wait_ms'),
-  /** The model's name is confidential: the trace has a keyed hash of it. */
+  /** The model's name is confidential: the trace contains a keyed hash of it. */
   private: integer('private', { mode: 'boolean' }).notNull().default(false),
   updatedAt: integer('updated_at').notNull(),
 });
 
-/** What operators say of a model that holds for requests. A PATCH changes what it names: no older client takes an access list away. */
+/**
+ * The part of a model's catalog entry that affects requests. PATCH changes only the fields that it names, so an older
+ * client does not remove an access list.
+ */
 export const catalogue = sqliteTable('catalogue', {
   model: text('model').primaryKey(),
-  /** The user who answers for it. */
+  /** The user that is responsible for the model. */
   ownerId: text('owner_id'),
-  /** Ids of keys, users and projects that see and use it; NULL: everybody. */
+  /** Ids of keys, users and projects, and groups (`group:…`), that may see and use it; NULL: everyone. */
   access: text('access', { mode: 'json' }).$type<string[]>(),
   alwaysOn: integer('always_on', { mode: 'boolean' }).notNull().default(false),
   deprecatedAt: integer('deprecated_at'),
-  /** From then on requests get 404. */
+  /** From this time on requests get 404. */
   sunsetAt: integer('sunset_at'),
   successor: text('successor'),
   updatedAt: integer('updated_at').notNull(),
@@ -266,7 +287,7 @@ export const catalogue = sqliteTable('catalogue', {
 export const MODALITIES = ['text', 'image', 'audio', 'video', 'embedding'] as const;
 type Modality = (typeof MODALITIES)[number];
 
-/** What operators say of a model, for people: nothing is routed by it. */
+/** The part of a model's catalog entry that is for people: routing does not use it. */
 export const modelCards = sqliteTable('model_cards', {
   model: text('model').primaryKey(),
   description: text('description').notNull(),
@@ -281,11 +302,11 @@ export const modelCards = sqliteTable('model_cards', {
   updatedAt: integer('updated_at').notNull(),
 });
 
-/** Which share of a model's requests its nodes get, by rules. */
+/** Rules for the share of a model's requests that its nodes get. */
 export const modelWeights = sqliteTable('model_weights', {
   model: text('model').primaryKey(),
   weights: text('weights', { mode: 'json' }).$type<WeightRule[]>().notNull(),
-  /** Kinds that the weights are for; NULL: none. */
+  /** Kinds of requests that the weights name; NULL: none. */
   kinds: text('kinds', { mode: 'json' }).$type<RequestKind[]>(),
   updatedAt: integer('updated_at').notNull(),
 });
@@ -298,19 +319,19 @@ export const settings = sqliteTable('settings', {
 });
 
 /**
- * Every change an administrator made. Its ids only grow, so they also tell which cached accounts are older than a change: what
- * isolates know of a key is compared by id, never by clock.
+ * Every change that an administrator or a login made. Its ids only grow, so they also show which cached accounts are
+ * older than a change: isolates compare ids, never clocks.
  */
 export const auditLog = sqliteTable(
   'audit_log',
   {
     id: integer('id').primaryKey({ autoIncrement: true }),
     at: integer('at').notNull(),
-    /** A key's or user's id, or `bootstrap`. */
+    /** Id of a key, a user or a factory token; or `bootstrap`, or `login`. */
     actor: text('actor').notNull(),
-    /** `key.create`, `user.update` … */
+    /** For example `key.create`. */
     action: text('action').notNull(),
-    /** Id of what was changed. */
+    /** Id or name of what was changed. */
     object: text('object').notNull(),
     before: text('before', { mode: 'json' }).$type<unknown>(),
     after: text('after', { mode: 'json' }).$type<unknown>(),
@@ -324,7 +345,7 @@ export const idempotency = sqliteTable(
   {
     actor: text('actor').notNull(),
     key: text('key').notNull(),
-    /** SHA-256 of path and body: the same key for something else is a mistake. */
+    /** SHA-256 of path and body: another request with the same key is refused. */
     request: text('request').notNull(),
     object: text('object').notNull(),
     createdAt: integer('created_at').notNull(),
@@ -344,7 +365,10 @@ export const sessions = sqliteTable(
   (table) => [index('sessions_expires').on(table.expiresAt), index('sessions_user').on(table.userId)],
 );
 
-/** Machines that a person let in and that have not fetched their key yet: see login/device-routes.ts. Five rows a person. */
+/**
+ * Approved logins of machines that have not fetched their key yet; see login/device-routes.ts. At most five rows per
+ * user.
+ */
 export const deviceLogins = sqliteTable(
   'device_logins',
   {
@@ -352,7 +376,7 @@ export const deviceLogins = sqliteTable(
     hash: text('hash').primaryKey(),
     userId: text('user_id').notNull(),
     projectId: text('project_id'),
-    /** The key of whoever logged in with one. */
+    /** The key of a user that logged in with a key and approved; NULL: the user logged in at an identity provider. */
     approvedBy: text('approved_by'),
     denied: integer('denied', { mode: 'boolean' }).notNull(),
     expiresAt: integer('expires_at').notNull(),
@@ -361,9 +385,9 @@ export const deviceLogins = sqliteTable(
 );
 
 /**
- * What was used, by day (`2026-11-20`, UTC). Empty texts stand for "none": NULL would break the primary key. WITHOUT ROWID since
- * migration 0005, which this description cannot say: the primary key is the order in which rows lie, and a span of days is read
- * three times faster for it.
+ * Usage totals by day (`2026-11-20`, UTC). An empty text means "none", because NULL would break the primary key. Since
+ * migration 0005 the table is WITHOUT ROWID, which drizzle cannot express: rows are stored in the order of the primary
+ * key, which makes reading a range of days three times as fast.
  */
 export const usageTotals = sqliteTable(
   'usage_totals',
@@ -382,15 +406,15 @@ export const usageTotals = sqliteTable(
     completion: integer('completion_tokens').notNull(),
     cached: integer('cached_tokens').notNull(),
     reasoning: integer('reasoning_tokens').notNull(),
-    /** Requests whose answer began. The two sums below are of these. */
+    /** Requests with a first token. The next two sums are over these. */
     firstTokens: integer('first_tokens').notNull().default(0),
-    /** Sum of milliseconds to the first token as the client saw it, waits in queues included. */
+    /** Sum of milliseconds to the first token as the client saw it, including waits in queues. */
     firstTokenMs: integer('first_token_ms').notNull(),
-    /** The same from the moment at which the node got the request. */
+    /** The same from the moment when the node received the request. */
     engineFirstTokenMs: integer('engine_first_token_ms').notNull().default(0),
     /** Sum of milliseconds over all requests. */
     queueMs: integer('queue_ms').notNull().default(0),
-    /** Requests that are known to have taken `totalMs`: no line of a batch, no attempt whose end is unknown. */
+    /** Number of requests in `totalMs`: without lines of batches, and without attempts of unknown duration. */
     timed: integer('timed').notNull().default(0),
     totalMs: integer('total_ms').notNull(),
   },
@@ -401,7 +425,7 @@ export const usageTotals = sqliteTable(
   ],
 );
 
-/** Which batches of totals are in: one that comes again changes nothing. */
+/** Batches of totals that were added: a repeated batch changes nothing. */
 export const usageBatches = sqliteTable(
   'usage_batches',
   {
@@ -411,7 +435,7 @@ export const usageBatches = sqliteTable(
   (table) => [primaryKey({ columns: [table.shard, table.batch] })],
 );
 
-/** Other institutions' issuers whose tickets are good here. `root` is their public key, base64url. */
+/** Issuers of peer institutions; their tickets are accepted here. `root`: public key, base64url. */
 export const peers = sqliteTable('peers', {
   name: text('name').primaryKey(),
   root: text('root').notNull().unique(),
@@ -419,14 +443,14 @@ export const peers = sqliteTable('peers', {
   createdAt: integer('created_at').notNull(),
 });
 
-/** Files of the Files API. Their bytes are in the file store, under the same id. */
+/** Files of the Files API. Their bytes are in the file store under the same id. */
 export const files = sqliteTable(
   'files',
   {
     id: text('id').primaryKey(),
-    /** Whose it is: `project:…`, `user:…` or `key:…`. */
+    /** The owner: `project:…`, `user:…` or `key:…`. */
     owner: text('owner').notNull(),
-    /** The key or user that made it. */
+    /** The key or user that created it. */
     createdBy: text('created_by').notNull(),
     purpose: text('purpose').notNull(),
     filename: text('filename').notNull(),
@@ -440,7 +464,10 @@ export const files = sqliteTable(
   ],
 );
 
-/** Where a file stood in its owner's list that was deleted within a day: a client may delete while it lists. */
+/**
+ * Positions in their owner's list of files that were deleted within the last day, because a client may delete files
+ * while it lists them.
+ */
 export const deletedFiles = sqliteTable(
   'deleted_files',
   {
@@ -461,7 +488,7 @@ export const uploads = sqliteTable(
     createdBy: text('created_by').notNull(),
     purpose: text('purpose').notNull(),
     filename: text('filename').notNull(),
-    /** As declared: the parts must have as many. */
+    /** As declared: the sum of the parts must equal it. */
     bytes: integer('bytes').notNull(),
     status: text('status', { enum: ['pending', 'completed', 'cancelled'] }).notNull(),
     fileId: text('file_id'),
@@ -484,7 +511,7 @@ export const uploadParts = sqliteTable(
   (table) => [index('upload_parts_upload').on(table.uploadId)],
 );
 
-/** Batches, for lists. What a batch is doing is in its object, and comes here when its state changes. */
+/** Batches, for lists. The current state of a batch is in its object, which updates this row when the state changes. */
 export const batches = sqliteTable(
   'batches',
   {
@@ -492,7 +519,7 @@ export const batches = sqliteTable(
     owner: text('owner').notNull(),
     createdBy: text('created_by').notNull(),
     createdAt: integer('created_at').notNull(),
-    /** Not terminal: a start wakes its object. */
+    /** Not in a terminal state: at start the gateway wakes its object. */
     open: integer('open', { mode: 'boolean' }).notNull(),
     /** OpenAI's batch object as it was when this row was written. */
     summary: text('summary', { mode: 'json' }).$type<unknown>().notNull(),

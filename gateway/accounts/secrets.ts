@@ -1,10 +1,10 @@
-/** API keys, join tokens and factory tokens: how they look, how they are made, how they are kept. */
+/** API keys, join tokens and factory tokens: their format, how they are made, and how they are stored. */
 import { createHash, randomBytes } from 'node:crypto';
 
-/** 256 bits: cannot be guessed, so a plain SHA-256 is a safe thing to store. */
+/** 256 random bits cannot be guessed, so a plain SHA-256 is safe to store. */
 const SECRET_BYTES = 32;
 const SECRET_CHARS = 43;
-/** Characters of the random part that stay readable in lists: 36 of 256 bits. */
+/** Characters of the random part that lists show: 36 of 256 bits. */
 const RECOGNISABLE_CHARS = 6;
 
 export const KEY_PREFIX = 'sk-otela-';
@@ -16,7 +16,7 @@ interface Secret {
   /** Shown once, never stored. */
   plaintext: string;
   hash: string;
-  /** Start of the plaintext, to recognise it by. */
+  /** The first characters of the plaintext, by which its owner recognizes it. */
   prefix: string;
 }
 
@@ -29,7 +29,7 @@ export function newInstallationSecret(): string {
   return randomBytes(SECRET_BYTES).toString('base64url');
 }
 
-/** An id that can stand in a URL and on a command line as it is. */
+/** An id that needs no escaping in a URL or on a command line. */
 export function newId(kind: 'key' | 'jt' | 'ft' | 'user' | 'proj' | 'req'): string {
   return `${kind}_${randomBytes(12).toString('hex')}`;
 }
@@ -43,7 +43,7 @@ export function sha256Hex(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
 
-/** Whether a text has the form of a secret of ours: what has not is refused without asking any store. */
+/** True if a text has the format of a secret of this kind. Other texts are refused without a query to a store. */
 export function isSecret(text: string, kind: Kind): boolean {
   return text.length === kind.length + SECRET_CHARS && text.startsWith(kind) && /^[\w-]+$/.test(text);
 }

@@ -1,4 +1,4 @@
-/** What the registry carries to every isolate in its snapshot. */
+/** The settings that the registry's snapshot brings to every isolate. */
 import { asc, desc, gt } from 'drizzle-orm';
 import * as z from 'zod';
 import { MEMBERSHIP_DEFAULTS, type MembershipSettings, membershipSchema } from '../../shared/gossip/index.ts';
@@ -25,36 +25,42 @@ interface ProviderSettings {
 }
 
 export interface GatewaySettings {
-  /** False until the store was read once. Until then no provider is known to be trusted, and requests get 503. */
+  /** False until the store has been read once. Until then no provider is trusted, and requests get 503. */
   known: boolean;
   models: Record<string, ModelSettings>;
   catalogue: ModelCatalogue;
-  /** Policy and time-outs where a model has none of its own. */
+  /** Policy and timeouts for models that have none. */
   routing: RoutingSettings;
-  /** Shares by region that a planner gave; it says itself how long it holds. */
+  /** Shares by region from a planner, with their end of validity. */
   regionPlan: RegionPlan | undefined;
-  /** Every provider that this gateway ever knew, deleted ones too. */
+  /** Every provider that this gateway ever knew, including deleted ones. */
   providers: Record<string, ProviderSettings>;
-  /** Providers trusted by requests that name none: all that our issuer admitted, or the marked ones. */
+  /** Providers that are trusted if a request names none: all that our issuer admitted, or the marked ones. */
   defaultTrust: 'admitted' | 'marked';
-  /** Who waits where no node is free. */
+  /** Waits for a free node. */
   queue: QueueSettings;
-  /** What the keys of a person share, where the person has no limits of their own. Accounts carry it. */
+  /** What the keys of a user share if the user has no limits of their own. Accounts contain it. */
   userLimits: Limits;
-  /** What files and batches of one owner may be. */
+  /** Quotas for the files and batches of one owner. */
   files: FileLimits;
-  /** How often another node is tried; a model may have its own number. */
+  /** Retries on other nodes; a model may have its own number. */
   retries: RetrySettings;
-  /** How fast silent nodes are found, and how long those that LEFT are shown. */
+  /** How fast silent nodes are detected, and how long LEFT nodes are shown. */
   membership: MembershipSettings;
-  /** Agents below it are not admitted. */
+  /** Older agents are not admitted. */
   minimumAgentVersion: string | undefined;
   oidc: OidcIssuer[];
-  /** Where browsers reach this gateway, if not where its requests seem to come to. */
+  /** Public address of this gateway for browsers; undefined: the address of the request. */
   publicUrl: string | undefined;
-  /** Ids of keys, users and projects that changed lately, with the number of the last change: accounts read before it are old. */
+  /**
+   * Keys, users and projects that changed recently, with the number of their last change. Accounts that were read
+   * before it are stale.
+   */
   changed: Record<string, number>;
-  /** Accounts that were read before this change are old, all of them: `changed` does not reach back further. */
+  /**
+   * All accounts that were read before this change are stale: either the gateway's settings changed then, or `changed`
+   * does not reach back further.
+   */
   changedSince: number;
 }
 
@@ -78,11 +84,11 @@ export const NO_SETTINGS: GatewaySettings = {
   changedSince: 0,
 };
 
-/** Longer than any isolate caches an account, by more than a snapshot takes to arrive. */
+/** Longer than any isolate caches an account, by more than a snapshot needs to arrive. */
 const CHANGES_KEPT_MS = ACCOUNT_CACHED_MS + 60_000;
 /** Bounds the snapshot: 40 bytes each. */
 const CHANGES_MAX = 2_000;
-/** Bounds the snapshot; the admin face refuses more. */
+/** Bounds the snapshot; the admin API refuses more. */
 export const MODEL_SETTINGS_MAX = 1_000;
 export const PROVIDERS_MAX = 2_000;
 export const CATALOGUE_MAX = 500;
@@ -90,10 +96,10 @@ export const CATALOGUE_MAX = 500;
 /** Such as 0.2.0 or 0.2.0-rc.1. */
 export const versionSchema = z.string().regex(VERSION, 'is no version such as 0.2.0');
 
-/** Actions that change what an isolate may have cached. */
+/** Actions that may change a cached account. */
 const OF_ACCOUNTS = /^(key|user|project)\./;
 
-/** Rejects with ApiError 503 when D1 cannot be asked: the registry then keeps what it has. */
+/** Rejects with ApiError 503 if D1 cannot be asked. The registry then keeps the previous settings. */
 export async function readGatewaySettings(
   env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>,
   now = Date.now(),
@@ -118,7 +124,7 @@ export async function readGatewaySettings(
   for (const { object, id, action } of changes.toReversed()) {
     if (OF_ACCOUNTS.test(action)) changed.set(object, id);
   }
-  // Who is believed in may have changed: everybody is asked for again.
+  // The trusted identity providers may have changed, so every account is read again.
   const settled = changes.find(({ action }) => action === 'settings.update')?.id ?? 0;
   const byName = new Map(named.map(({ name, value }) => [name, value]));
   return {
@@ -173,7 +179,7 @@ function modelsOf(rows: readonly ModelRow[], weights: readonly (typeof modelWeig
   return models;
 }
 
-/** Only what is set: an absent member is the gateway's default. */
+/** Only what is set; absent: the gateway's default. */
 function ofRow(row: ModelRow): ModelSettings {
   return {
     ...(row.firstByteMs === null ? {} : { first_byte_ms: row.firstByteMs }),
@@ -189,12 +195,12 @@ function ofRow(row: ModelRow): ModelSettings {
 
 const NOTHING_SET: ModelSettings = {};
 
-/** What is set for a model; its name is a client's word. */
+/** The settings of a model. The name comes from a client, so it may be `__proto__`. */
 export function settingsOf({ models }: Pick<GatewaySettings, 'models'>, model: string): ModelSettings {
   return Object.hasOwn(models, model) ? (models[model] ?? NOTHING_SET) : NOTHING_SET;
 }
 
-/** Whether the provider was given the name of this model. */
+/** True if the provider may publish a model of this name. */
 export function mayPublish(
   { providers }: Pick<GatewaySettings, 'providers'>,
   provider: string,
@@ -204,7 +210,7 @@ export function mayPublish(
   return given === undefined || matchesModelPattern(given, model);
 }
 
-/** The model's own time-outs, else those of its class, the installation's before those that are shipped. */
+/** The model's timeouts; otherwise those of its class, first from the installation, then the defaults. */
 export function timeoutsOf(given: GatewaySettings, model: string): { first_byte_ms: number; stall_ms: number } {
   const { class: kind = 'standard', first_byte_ms, stall_ms } = settingsOf(given, model);
   const ofClass = given.routing.timeouts?.[kind];
@@ -215,9 +221,9 @@ export function timeoutsOf(given: GatewaySettings, model: string): { first_byte_
   };
 }
 
-/** Settings as requests ask them: made once per snapshot that brings new ones. */
+/** Settings indexed for requests: made once for each snapshot with new settings. */
 interface SettingsIndex {
-  /** From another name of a model to the model. */
+  /** From an alias to its model. */
   aliases: ReadonlyMap<string, string>;
   changed: ReadonlyMap<string, number>;
   deleted: ReadonlySet<string>;
@@ -244,7 +250,7 @@ export function settingsIndex(given: GatewaySettings): SettingsIndex {
   return made;
 }
 
-/** Whether something that `account` is made of changed after it was read. */
+/** True if something that `account` depends on changed after it was read. */
 export function isAccountStale(
   given: GatewaySettings,
   { keyId, grantedBy, userId, projectId, seen }: Pick<Account, 'keyId' | 'grantedBy' | 'userId' | 'projectId' | 'seen'>,

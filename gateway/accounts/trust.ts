@@ -1,4 +1,7 @@
-/** Whose machines may see one request: the key's lists, the request's, and what the operator says of providers. */
+/**
+ * Which providers may receive a request: the lists of the key, of its project and of the request, and the operator's
+ * settings.
+ */
 
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
@@ -17,12 +20,14 @@ import { type GatewaySettings, settingsIndex } from './settings.ts';
 const TRUST_HEADER = 'x-otela-trusted-providers';
 export const TRUST_METADATA = 'otela_trusted_providers';
 
-/** Lists that a request brings. Empty for most: then nothing is made anew for it. */
+/** Provider lists of a request. Most requests have none; then the result is cached. */
 export type RequestedTrust = readonly (readonly string[])[];
 
 const NONE: RequestedTrust = [];
 
-/** The lists of a request's header and metadata; given both, both hold. @throws ApiError 400 unknown_provider */
+/**
+ * The lists in a request's header and metadata. If both are given, both apply. @throws ApiError 400 unknown_provider
+ */
 export function requestedTrust(request: HttpRequest, metadata: string | undefined): RequestedTrust {
   const header = request.headers.get(TRUST_HEADER);
   if (header === null && metadata === undefined) return NONE;
@@ -44,7 +49,7 @@ interface Made {
   trust: Trust;
 }
 
-/** For requests without lists of their own: the same until the account or the settings are new. */
+/** For requests without lists: the result stays the same until the account or the settings change. */
 const made = new WeakMap<Account, Made>();
 
 export function trustOf(account: Account, requested: RequestedTrust, settings: GatewaySettings): Trust {
@@ -67,14 +72,14 @@ function decide({ restrictions }: Account, requested: RequestedTrust, settings: 
   });
 }
 
-/** What a view of the registry says of providers: those of the settings, of the nodes, and the peers that have their own. */
+/** What a view of the registry knows of providers: those in the settings, those of nodes, and the peer institutions. */
 interface Known {
   readonly settings: GatewaySettings;
   readonly nodes: Pick<NodeIndex, 'entries'>;
   readonly issuers: ReadonlyMap<string, { name: string }>;
 }
 
-/** Whether every provider that a request names is one that this gateway knows or knew. */
+/** True if this gateway knows or knew every provider that a request names. */
 export function knowsAllProviders(view: Known, requested: RequestedTrust): boolean {
   return requested.every((list) => list.every((id) => knows(view, id)));
 }
@@ -82,7 +87,7 @@ export function knowsAllProviders(view: Known, requested: RequestedTrust): boole
 function knows({ settings, nodes, issuers }: Known, named: string): boolean {
   const id = canonicalProvider(named, LOCAL_ISSUER);
   if (Object.hasOwn(settings.providers, id)) return true;
-  // Whom a peer admits is the peer's to know.
+  // Only a peer institution knows its own providers.
   const peer = id.split('@')[1];
   if (peer !== undefined && [...issuers.values()].some(({ name }) => name === peer)) return true;
   for (const { provider, issuer } of nodes.entries()) {
@@ -92,8 +97,8 @@ function knows({ settings, nodes, issuers }: Known, named: string): boolean {
 }
 
 /**
- * What is wrong before any node is looked for.
- * @throws ApiError 503 while the trusted providers are not known, 400 unknown_provider, 403 no_trusted_provider
+ * Checks the request's lists before nodes are searched.
+ * @throws ApiError 503 while the trusted providers are unknown; 400 unknown_provider; 403 no_trusted_provider
  */
 export function requireTrust(view: Known, requested: RequestedTrust, trust: Trust): void {
   if (!view.settings.known) {

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { TokenForecast, UsedTokens } from './token-estimator.ts';
 
-/** Attempts of one request whose use is kept apart. Those beyond it are added to the last. */
+/** Attempts of one request that are counted separately. Further attempts are added to the last one. */
 const ATTEMPTS_MAX = 32;
 
 const stateSchema = z.object({
@@ -21,13 +21,13 @@ const stateSchema = z.object({
 });
 type State = z.infer<typeof stateSchema>;
 
-/** What a hold adds to each of its meters, in tokens. */
+/** What a granted request adds to each of its meters, in tokens. */
 export interface ReservedTokens {
-  /** Against the limits per minute. */
+  /** Counted against the limits per minute. */
   counted: number;
   /** The part of `counted` that is only estimated. */
   estimated: number;
-  /** The part of `counted` that no month has yet. */
+  /** The part of `counted` that is not booked for a month yet. */
   unbooked: number;
 }
 
@@ -46,26 +46,26 @@ interface UsedByAttempt extends UsedTokens {
 
 interface Use {
   tokens: number;
-  /** How much of `tokens` is in the month's sum. */
+  /** The part of `tokens` that is in the month's sum. */
   booked: number;
 }
 
 /**
- * One granted request. While it runs it counts as its estimate or as what its attempts have used, whichever is more; when it is over, as
- * what they used. It is over when an attempt was answered whole, or when the asker has said how many attempts to expect and all are known.
- * Pure: times are milliseconds of the limiter's clock.
+ * One granted request. While it runs, it counts with its estimate or with the usage of its attempts, whichever is more.
+ * When it is over, it counts with the usage. It is over if an attempt was complete, or if the caller has said how many
+ * attempts to expect and all of them have been reported. Pure: times are milliseconds of the limiter's clock.
  */
 export class GrantedRequest {
   readonly keyId: string;
   /** Ids of the meters that count it. */
   readonly meters: readonly string[];
   readonly forecast: TokenForecast;
-  /** A limit of concurrent requests applies, so the asker will say when its client has the whole answer. */
+  /** True if a limit of concurrent requests applies. Then the caller reports when its client has the whole response. */
   readonly concurrent: boolean;
   readonly at: number;
-  /** It has a place among the concurrent requests. */
+  /** True while it counts as one of the concurrent requests. */
   running = true;
-  /** When the asker released it, or when an attempt was answered whole. */
+  /** When the caller released it; before that, when an attempt was complete. */
   since: number | undefined;
   #reserved: number;
   #expected: number | undefined;
@@ -81,12 +81,12 @@ export class GrantedRequest {
     this.#reserved = reserved;
   }
 
-  /** Nothing is reserved any more: what it used is all that it will use. */
+  /** True if nothing is reserved any more: the usage is final. */
   get isOver(): boolean {
     return this.#isComplete || (this.#expected !== undefined && this.#uses.size >= this.#expected);
   }
 
-  /** It is over, all of it is booked, and nobody will mention it again. */
+  /** True if it is over, booked completely, and no further call will name it. */
   get isDone(): boolean {
     return this.isOver && !(this.running && this.concurrent) && [...this.#uses.values()].every(isBooked);
   }
@@ -99,18 +99,18 @@ export class GrantedRequest {
     return { counted, estimated: counted - used, unbooked: counted - booked };
   }
 
-  /** Whether anything is known of what it used. */
+  /** True if some usage is known. */
   get isKnown(): boolean {
     return this.#uses.size > 0;
   }
 
-  /** The asker is done with it and expects so many reports of attempts. */
+  /** The caller has finished and expects reports of this many attempts. */
   release(attempts: number, now: number): void {
     this.#expected = attempts;
     this.since = now;
   }
 
-  /** What one attempt used in all. Said again, it replaces what was said before. */
+  /** Sets the total usage of one attempt. A repeated report replaces the previous one. */
   report({ attempt, prompt, completion, isComplete }: UsedByAttempt, now: number): Use {
     const use = this.#entryOf(attempt);
     use.tokens = prompt + completion;
@@ -120,13 +120,13 @@ export class GrantedRequest {
     return use;
   }
 
-  /** The same, and the month's sum has it. */
+  /** Like `report`, after the usage was added to the month's sum. */
   book(used: UsedByAttempt, now: number): void {
     const use = this.report(used, now);
     use.booked = use.tokens;
   }
 
-  /** Only what is booked counts from now on. */
+  /** From now on only booked tokens count. */
   drop(): void {
     this.#reserved = 0;
     for (const [attempt, { booked }] of this.#uses) this.#uses.set(attempt, { tokens: booked, booked });
@@ -161,7 +161,7 @@ export class GrantedRequest {
     };
   }
 
-  /** The hold that `state` describes; undefined if it describes none. */
+  /** The granted request that `state` describes; undefined if `state` is not valid. */
   static of(state: unknown, now: number): GrantedRequest | undefined {
     const { data } = stateSchema.safeParse(state);
     if (data === undefined) return undefined;

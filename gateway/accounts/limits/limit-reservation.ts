@@ -1,4 +1,4 @@
-/** A request's share of its limits: reserved before a node is asked, given back when its answer is over. */
+/** A request's reservation of its limits: made before a node is asked, settled when the response has ended. */
 
 import type { Endpoint } from '../../../shared/openai/endpoints.ts';
 import { ApiError, retryAfter } from '../../../shared/openai/errors.ts';
@@ -14,11 +14,11 @@ import type { LimitRefusal, LimitVerdict } from './limiter.ts';
 import { limitsConcurrency } from './limits.ts';
 import type { TokenForecast } from './token-estimator.ts';
 
-/** Of a body that is not looked into: how many tokens its answer may have. */
+/** Maximum number of tokens in the response, for a body that the gateway does not read. */
 const MAX_TOKENS_HEADER = 'x-otela-max-tokens';
 const MAX_TOKENS_DIGITS = 9;
 
-/** What is known of a request's tokens before it runs. @throws ApiError 400 where the header is no number */
+/** What is known of a request's tokens before it runs. @throws ApiError 400 if the header is not a number */
 export function forecastTokens(
   request: Pick<HttpRequest, 'headers'>,
   { usage, generates }: Pick<Endpoint, 'usage' | 'generates'>,
@@ -53,16 +53,16 @@ interface Context {
 
 interface LimitedRequest {
   forecast: TokenForecast;
-  /** Of the streams and records of use, too. */
+  /** Also the name in streams and usage records. */
   name: string;
-  /** The one that the request means: another one that answers in its place counts as it. */
+  /** The requested model. If another model answers in its place, the limits of this one count it. */
   model: string;
   client: ClientDisconnect;
-  /** How many of its attempts may have reached an engine, whose node then reports what it used. */
+  /** Attempts that may have reached an engine. Their nodes report usage. */
   attempts(): number;
 }
 
-/** @throws ApiError 429; 503 where nothing can count: unknown is not unlimited */
+/** @throws ApiError 429; 503 if the limits object does not answer, because unknown does not mean unlimited */
 export async function reserve(
   context: Context,
   { limits, keyId }: LimitedAccount,
@@ -71,7 +71,7 @@ export async function reserve(
   const { subject, ...sets } = limits;
   const verdict = context.env.LIMITS.getByName(subject).reserve({ ...forecast, name, keyId, ...sets, model });
   const reservation = new LimitReservation(context, limits, name, verdict);
-  // A client that leaves ends its request where it stands: no `finally` runs then, this does.
+  // If the client disconnects, the request ends immediately and no `finally` runs, so this handler releases it.
   client.on(() => reservation.release({ attempts: attempts(), isComplete: false }));
   await reservation.granted();
   return reservation;
@@ -82,9 +82,9 @@ export class LimitReservation implements Reservation {
   readonly #subject: string;
   readonly #name: string;
   readonly #verdict: Promise<LimitVerdict>;
-  /** Other requests wait for its place. */
+  /** True if a limit of concurrent requests applies: other requests may wait for this one to end. */
   readonly concurrent: boolean;
-  /** What is left of the limits. */
+  /** Rate-limit headers: what remains of the limits. */
   headers: Readonly<Record<string, string>> = {};
   #over = false;
 
@@ -109,16 +109,16 @@ export class LimitReservation implements Reservation {
     this.headers = verdict.headers;
   }
 
-  /** The answer is over, or there will be none. Idempotent. */
+  /** The response has ended, or there will not be one. Idempotent. */
   release({ attempts, isComplete }: RequestResult): void {
     if (this.#over) return;
     this.#over = true;
-    // No request waits for its place, and the one report that comes ends it.
+    // No request waits for this one, and its single report ends it.
     if (attempts === 1 && isComplete && !this.concurrent) return;
     const released = this.#verdict.then(() =>
       this.#context.env.LIMITS.getByName(this.#subject).release(this.#name, attempts),
     );
-    this.#context.ctx.waitUntil(released.catch(() => {})); // its settlement or its lease frees the place too
+    this.#context.ctx.waitUntil(released.catch(() => {})); // if this fails, its settlement or its lease ends it
   }
 }
 

@@ -1,9 +1,9 @@
 /**
- * Counts the requests of one project, its people and keys, or of one person's keys, or of one key, against their limits. Pure: the caller
- * hands in times and stored counts, so a test drives it in virtual time.
+ * Counts requests against limits: those of one project with its users and keys, or of one user's keys, or of one key.
+ * Pure: the caller passes in times and stored counts, so a test uses virtual time.
  *
- * A request reserves an estimate (`reserve`). `correct` says what an attempt used as soon as that is known, `settle` books it for its
- * month, and `release` ends the request's place among the concurrent ones.
+ * A request reserves an estimate (`reserve`). `correct` replaces it by an attempt's usage as soon as that is known,
+ * `settle` books the usage for its month, and `release` ends the request's place among the concurrent ones.
  */
 import { GrantedRequest } from './granted-request.ts';
 import { limitsConcurrency } from './limits.ts';
@@ -38,52 +38,66 @@ export type LimitVerdict = { granted: true; headers: Record<string, string> } | 
 export interface LimitRefusal {
   granted: false;
   scope: LimitScope;
-  /** The limit is of this model alone. */
+  /** Set if only this model is limited. */
   model?: string | undefined;
   shortage: LimitShortage;
-  /** Until all limits have room again, if nothing else comes; 0 where only the end of running requests makes room. */
+  /**
+   * Milliseconds until all limits have room, if no other request arrives; 0 if only the end of running requests makes
+   * room.
+   */
   waitMs: number;
-  /** The end of running requests may make room within moments. */
+  /** True if the end of running requests may make room within moments. */
   soon: boolean;
   headers: Record<string, string>;
 }
 
-/** What outlives the limiter, by the id of a meter. */
+/** The state that outlives the limiter, by the id of a meter. */
 export interface LimiterStore {
   minute(id: string): unknown;
   estimator(id: string): unknown;
   ledger(id: string): MonthLedger;
-  /** What `changedHolds` gave and is not gone, and how long ago that was. */
+  /** What `changedHolds` returned and did not remove later, and how long ago it was saved. */
   holds(): readonly { name: string; state: unknown; savedMsAgo: number }[];
 }
 
-/** What one attempt at a request used. */
+/** The usage of one attempt. */
 export interface AttemptUse extends UsedTokens {
   /** Of the request. */
   name: string;
-  /** Its number; unique within the request. */
+  /** The attempt's number, unique within the request. */
   attempt: number;
-  /** The engine answered whole and without an error: no other attempt follows. */
+  /** True if the engine's response was complete and without an error: no other attempt follows. */
   isComplete: boolean;
 }
 
 export interface SettledUse extends AttemptUse, LimitSubject {
-  /** Of GPUs, milliseconds. */
+  /** GPU time in milliseconds. */
   gpuMs: number;
-  /** What was settled of the same attempt before, by estimate. */
+  /** What was settled before for the same attempt, by estimate. */
   before?: UsedTokens | undefined;
-  /** The request was counted by `reserve`. Lines of batches are not: limits per minute do not hold for them. */
+  /**
+   * True if `reserve` counted the request. Lines of batches are not reserved: limits per minute do not apply to them.
+   */
   isReserved: boolean;
   /** When the attempt ended: how long ago, and in which month. */
   ageMs: number;
   month: string;
 }
 
-/** A request that is never released nor settled (its isolate and its node died) counts as running for so long. */
+/**
+ * A request counts for at most this long. It bounds what a request holds if both its isolate and its node died before
+ * it was released or settled.
+ */
 const LEASE_MS = 60 * 60_000;
-/** A released request whose attempts are not all reported (one was cancelled before its node took it) reserves nothing after this. */
+/**
+ * A released request reserves nothing after this time, even if some attempts are not reported: an attempt may have been
+ * cancelled before its node received it.
+ */
 const REPORTS_MS = 5 * 60_000;
-/** A request whose answer is whole and that nobody releases (its isolate died) loses its place after this. */
+/**
+ * A request with a complete response that is not released, because its isolate died, no longer counts as concurrent
+ * after this time.
+ */
 const RELEASE_MS = 60_000;
 const RUNNING_MAX = 100_000;
 const SWEEP_MS = 60_000;
@@ -99,7 +113,10 @@ export class Limiter {
   readonly #subjects = new Map<string, Subject>();
   /** Oldest first. At most RUNNING_MAX. */
   readonly #holds = new Map<string, GrantedRequest>();
-  /** Names whose hold is not what was saved of it. At most as many as there are holds and saved ones. */
+  /**
+   * Names of requests whose state differs from the saved state. At most as many as there are granted and saved
+   * requests.
+   */
   readonly #unsaved = new Set<string>();
   readonly #saved = new Set<string>();
   #sweptAt = 0;
@@ -119,7 +136,7 @@ export class Limiter {
     }
   }
 
-  /** Counts a request in, or says why not. */
+  /** Reserves the estimate of a request, or returns why it is refused. */
   reserve(asked: Reservation, now: MeterTime): LimitVerdict {
     this.#sweep(now);
     const tokens = this.#estimate(asked, now);
@@ -157,7 +174,7 @@ export class Limiter {
     return estimator.estimate(asked, Number.isFinite(tightest) ? tightest : 0);
   }
 
-  /** What an attempt used is known, though not yet on disk. */
+  /** The usage of an attempt is known, but not yet stored. */
   correct(use: AttemptUse, now: MeterTime): void {
     const hold = this.#holds.get(use.name);
     if (hold === undefined) return;
@@ -174,7 +191,7 @@ export class Limiter {
     this.#change(name, hold, now, () => hold.release(attempts, now.ms));
   }
 
-  /** Books what one attempt at a request used. @returns the meters that counted it */
+  /** Books the usage of one attempt. @returns the meters that counted it */
   settle(settled: SettledUse, now: MeterTime): readonly string[] {
     const { name, prompt, completion, before, gpuMs, isReserved, ageMs, month } = settled;
     const hold = this.#holds.get(name);
@@ -182,7 +199,7 @@ export class Limiter {
     const tokens = prompt + completion - (before === undefined ? 0 : before.prompt + before.completion);
     for (const id of meters) {
       const { meter } = this.#subject(id, now);
-      // Not held: the object lost it, or the request was over. Its minute counts it where it happened.
+      // Unknown request: the object lost it, or it was over. The minute in which the attempt ended counts it.
       if (hold === undefined && isReserved && ageMs < MINUTE_MS)
         meter.change({ counted: tokens, estimated: 0, unbooked: 0 }, now.ms - ageMs, now);
       meter.book(tokens, month, now);
@@ -194,14 +211,17 @@ export class Limiter {
     return meters;
   }
 
-  /** What another gateway booked for the month of one meter: tokens, or milliseconds where `id` begins with GPU. */
+  /**
+   * Adds what another gateway booked this month for one meter: milliseconds if `id` begins with GPU_METER_PREFIX,
+   * otherwise tokens.
+   */
   bookElsewhere(id: string, more: number, now: MeterTime): void {
     if (id.startsWith(GPU_METER_PREFIX))
       this.#subject(id.slice(GPU_METER_PREFIX.length), now).meter.bookGpu(more, now.month, now);
     else this.#subject(id, now).meter.book(more, now.month, now);
   }
 
-  /** What of each limit is used now. Of models those that limits name, and `asked.model`. */
+  /** The current usage of each limit. Includes the models that the limits name, and `asked.model`. */
   uses(asked: LimitSet, now: MeterTime): Record<LimitScope, LimitUse[]> {
     const uses: Record<LimitScope, LimitUse[]> = { project: [], user: [], key: [] };
     for (const { scope, id, limits } of limitParties({ ...asked, model: undefined })) {
@@ -214,7 +234,7 @@ export class Limiter {
     return uses;
   }
 
-  /** What is to be saved of each subject; those that are idle are let go of. */
+  /** The state to save of each meter. Idle meters are removed from memory. */
   *states(now: MeterTime): Generator<{ id: string; minute: object | undefined; estimator: object }> {
     for (const [id, { meter, estimator }] of this.#subjects) {
       const idle = meter.idle(now);
@@ -223,7 +243,10 @@ export class Limiter {
     }
   }
 
-  /** Holds that changed since the last call; `state` is undefined of one that is gone. Requests that were short are in none. */
+  /**
+   * Requests that changed since the last call; `state` is undefined if the request was removed. A request that was
+   * granted and removed between two calls is left out.
+   */
   *changedHolds(now: MeterTime): Generator<{ name: string; state: object | undefined }> {
     for (const name of this.#unsaved) {
       const hold = this.#holds.get(name);
@@ -234,7 +257,10 @@ export class Limiter {
     this.#unsaved.clear();
   }
 
-  /** The process that served the running requests is gone, and their clients with it. Reports of their attempts may still come. */
+  /**
+   * The process that served the running requests has ended, and their clients are disconnected. Reports of their
+   * attempts may still arrive.
+   */
   interrupt(now: MeterTime): void {
     for (const [name, hold] of this.#holds) {
       this.#stop(hold, now);
@@ -243,7 +269,7 @@ export class Limiter {
     }
   }
 
-  /** Applies `change` to a hold, and what it makes of the hold's count to all meters. */
+  /** Applies `change` to a granted request, and the difference in its counts to all of its meters. */
   #change(name: string, hold: GrantedRequest, now: MeterTime, change: () => void): void {
     const before = hold.counted;
     change();
@@ -262,14 +288,14 @@ export class Limiter {
     for (const { estimator } of this.#both(hold.keyId, now)) estimator.learn(hold.forecast, used);
   }
 
-  /** Its place is free. */
+  /** It no longer counts as concurrent. */
   #stop(hold: GrantedRequest, now: MeterTime): void {
     if (!hold.running) return;
     hold.running = false;
     for (const id of hold.meters) this.#subject(id, now).meter.release();
   }
 
-  /** From now on only what is booked of it counts. */
+  /** Removes it. From now on only what is booked of it counts. */
   #forget(name: string, now: MeterTime): void {
     const hold = this.#holds.get(name);
     if (hold === undefined) return;
@@ -319,7 +345,7 @@ export class Limiter {
   }
 }
 
-/** Milliseconds until a shortage ends by itself; 0 where that depends on running requests alone. */
+/** Milliseconds until a shortage ends without other events; 0 if that depends only on running requests. */
 function lasts(shortage: LimitShortage): number {
   switch (shortage.kind) {
     case 'answer':

@@ -8,35 +8,50 @@ import { GPU_METER_PREFIX, type LimitSet, type LimitSubject } from './parties.ts
 import { StoredLimits } from './stored-limits.ts';
 import type { UsedTokens } from './token-estimator.ts';
 
-/** What one attempt at a request used, as its node's object or its batch settles it. */
+/** The usage of one attempt, as the object of its node or of its batch settles it. */
 export interface AttemptSettlement extends AttemptUse, LimitSubject {
-  /** GPU time, milliseconds; absent: none is known. */
+  /** GPU time in milliseconds; absent: unknown. */
   gpuMs?: number | undefined;
   /** When the attempt ended; milliseconds since the epoch. */
   at: number;
-  /** `reserve` counted its request. */
+  /** True if `reserve` counted the request. */
   isReserved: boolean;
-  /** What was settled of the same attempt before, by estimate. */
+  /** What was settled before for the same attempt, by estimate. */
   before?: UsedTokens | undefined;
 }
 
-/** What a gateway booked in one month, by the id of a meter; under GPU milliseconds, else tokens. `origin`: which gateway; empty: this one. */
+/**
+ * What a gateway booked in one month for one meter: milliseconds for a GPU meter, otherwise tokens. `origin`: the
+ * gateway; empty: this one.
+ */
 export interface MonthCount {
   origin: string;
   id: string;
   tokens: number;
 }
 
-/** A client that begins its next request at the last byte of the one before is faster than that one's release. */
+/**
+ * Time that a request waits for a concurrent one to end: a client that sends its next request at the last byte of a
+ * response is faster than the release of the previous request.
+ */
 const SLOT_WAIT_MS = 250;
-/** What running requests reserve too much is known soon after their end: answers of a second or less are waited for. */
+/**
+ * Time that a request waits for tokens. What a running request reserved too much is known soon after its end, so this
+ * waits for responses of a second or less.
+ */
 const TOKENS_WAIT_MS = 2_000;
 const WAITING_MAX = 1_000;
-/** Counts of the running minute are written so long after they changed: writing holds answers back. */
+/** Counts of the current minute are written this long after they change, because a write delays responses. */
 const SAVE_MS = 1_000;
-/** A settlement that is older than this books this month: the sums of one that is closed stay as they were told. */
+/**
+ * A settlement older than this is booked for the current month, because the sums of a closed month stay as they were
+ * reported.
+ */
 const BACKDATED_MAX_MS = 7 * 24 * 60 * 60_000;
-/** Nodes whose last settlement is remembered, so that none counts twice. */
+/**
+ * How long the position of a source's last settlement is remembered, so that a repeated settlement does not count
+ * twice.
+ */
 const SOURCE_KEPT_MS = 7 * 24 * 60 * 60_000;
 
 interface Waiting {
@@ -44,18 +59,18 @@ interface Waiting {
 }
 
 /**
- * All limits of one project, its people and keys, or of one person's or one key's without a project. The counts are exact, because one thread counts all requests.
- * Survives eviction: the month's use, written at once; the running minute, running requests and the estimates, except those of the last
- * second.
+ * All limits of one project with its users and keys, or of one user or one key without a project. The counts are exact,
+ * because one thread counts all requests. After an eviction of this object the month's usage is complete, because it is
+ * written immediately. The current minute, the running requests and the estimators lose at most the last second.
  */
 export class LimitsObject extends GatewayObject {
   readonly #limiter: Limiter;
   readonly #store: StoredLimits;
-  /** Windows and leases follow it: with the machine's clock they would stand still after that was set back. */
+  /** Windows and leases use it. With the machine's clock they would stall if that clock was set back. */
   readonly #clock = new MonotonicClock(() => Date.now());
   readonly #waiting = new Set<Waiting>();
   #saving: (() => void) | undefined;
-  /** Counts of others are of this month on. */
+  /** Counts of other gateways are stored from this month on. */
   #elsewhereFrom = '';
 
   constructor(ctx: ObjectContext, env: Env) {
@@ -69,7 +84,9 @@ export class LimitsObject extends GatewayObject {
     if (this.#store.isOtherProcess(env.PROCESS_ID)) this.#limiter.interrupt(this.#now());
   }
 
-  /** Counts a request in, or says why not. */
+  /**
+   * Reserves limits for a request, or returns why it is refused. May wait first, up to SLOT_WAIT_MS or TOKENS_WAIT_MS.
+   */
   async reserve(asked: Reservation): Promise<LimitVerdict> {
     const from = this.#clock.now();
     for (;;) {
@@ -90,13 +107,13 @@ export class LimitsObject extends GatewayObject {
 
   /** The request is over. `attempts`: how many of its attempts will be settled; 0: it never reached an engine. */
   release(name: string, attempts: number): void {
-    // A follower of an earlier version says whether there was any.
+    // A follower of an earlier version sends a boolean: whether there were any.
     this.#limiter.release(name, Number(attempts), this.#now());
     this.#changed();
     this.#save();
   }
 
-  /** What requests turned out to use. Their settlement follows: lost, this is made good by that. */
+  /** The usage of requests as soon as it is known. If this is lost, the settlement that follows corrects it. */
   correct(items: readonly AttemptUse[]): void {
     const now = this.#now();
     for (const item of items) this.#limiter.correct(item, now);
@@ -105,8 +122,8 @@ export class LimitsObject extends GatewayObject {
   }
 
   /**
-   * From a node's object, which says it again until it hears back: `position` counts its words. Durable when it returns.
-   * `origin`: the gateway whose node it is, if another one's.
+   * Settlements from a node's object, which repeats them until they are acknowledged; `position` numbers them. Durable
+   * when this returns. `origin`: the gateway of the node, if it is another gateway.
    */
   settle(source: string, items: readonly { position: number; settlement: AttemptSettlement }[], origin?: string): void {
     const { sql } = this.ctx.storage;
@@ -133,18 +150,18 @@ export class LimitsObject extends GatewayObject {
     this.#save();
   }
 
-  /** What of each limit is used now. */
+  /** The current usage of each limit. */
   uses(asked: LimitSet): ReturnType<Limiter['uses']> {
     return this.#limiter.uses(asked, this.#now());
   }
 
-  /** What each meter counted in a month, `2026-11`. */
+  /** What each meter counted in a month such as `2026-11`. */
   used(month: string): { id: string; used: number }[] {
     const query = 'SELECT id, used FROM months WHERE month = ?';
     return this.ctx.storage.sql.exec<{ id: string; used: number }>(query, month).toArray();
   }
 
-  /** What each gateway booked in a month, as far as it is known here: of all meters, or of those that are named. */
+  /** What each gateway booked in a month, as far as this gateway knows: for all meters, or for `ids`. */
   counts(month: string, ids?: readonly string[]): MonthCount[] {
     const { sql } = this.ctx.storage;
     const named = ids === undefined ? '' : 'AND id IN (SELECT value FROM json_each(?))';
@@ -162,7 +179,7 @@ export class LimitsObject extends GatewayObject {
     return counts;
   }
 
-  /** What other gateways say that they booked. Said again it counts once: each only ever counts up. */
+  /** Stores what other gateways booked. A repeated count has no effect, because each count only grows. */
   hearCounts(month: string, counts: readonly MonthCount[]): void {
     const now = this.#now();
     if (month !== now.month) return;
@@ -179,7 +196,8 @@ export class LimitsObject extends GatewayObject {
 
   #writeElsewhere(origin: string, id: string, month: string, more: number): void {
     const { sql } = this.ctx.storage;
-    // Once a month: each deletion reads all counts of all meters. The month before still gets late counts.
+    // Once a month, because each deletion reads all counts of all meters. The previous month still receives late
+    // counts.
     const from = monthOf(Date.now() - 31 * 24 * 60 * 60_000);
     if (this.#elsewhereFrom !== from) sql.exec('DELETE FROM elsewhere WHERE month < ?', from);
     this.#elsewhereFrom = from;
@@ -197,7 +215,7 @@ export class LimitsObject extends GatewayObject {
     return { ms: this.#clock.now(), month: monthOf(Date.now()) };
   }
 
-  /** There may be room for who waits: in the order of coming. */
+  /** There may be room for waiting requests. They try again in the order in which they arrived. */
   #changed(): void {
     for (const waiting of this.#waiting) waiting.again();
   }
@@ -220,14 +238,14 @@ export class LimitsObject extends GatewayObject {
   #save(): void {
     this.#saving ??= this.ctx.clock.after(SAVE_MS, () => {
       this.#saving = undefined;
-      // Limits go on in memory: the next save says again what could not be written.
+      // Limits continue in memory: the next save includes what could not be written.
       if (this.ctx.health.failure !== undefined) return this.#save();
       this.#store.save(this.#limiter, this.#now());
     });
   }
 }
 
-/** UTC, `2026-11`. @param at milliseconds since the epoch */
+/** A month in UTC such as `2026-11`. @param at milliseconds since the epoch */
 function monthOf(at: number): string {
   return new Date(at).toISOString().slice(0, 7);
 }

@@ -1,4 +1,4 @@
-/** What a person may use in one project, by the words of operators and of the project's leads. Pure. */
+/** What a user may use in one project, as operators and the project's leads set it. Pure. */
 import { EVERY_OTHER_MODEL, type Limits, limitsOfModel } from './limits.ts';
 
 type Counted = Omit<Limits, 'models'>;
@@ -14,18 +14,19 @@ const NAMES = [
 ] as const satisfies readonly Name[];
 
 interface Words {
-  /** Of the person, by operators. Empty limits are none. */
+  /** Of the user, set by operators. Empty: no limits. */
   own: Limits | null;
-  /** What operators give each person without limits of their own. */
+  /** Set by operators for each user without limits of their own. */
   ofAll: Limits | undefined;
-  /** Of the person in this project, by its leads. */
+  /** Of the user in this project, set by its leads. */
   ofMember: Limits | null;
   project: Limits | null;
 }
 
 /**
- * What all keys of the person share in the project. A lead's word takes the place of `ofAll` where the project has that limit: operators gave
- * that much away. Else both hold, as with `own`: a lead widens nothing.
+ * What all keys of the user share in the project. A lead's limit replaces that of `ofAll` if the project has the same
+ * limit, because operators gave that amount to the project. Otherwise both apply, as they do with `own`: a lead cannot
+ * widen a limit.
  */
 export function personLimits({ own, ofAll, ofMember, project }: Words): Limits | undefined {
   if (ofMember === null) return own ?? ofAll;
@@ -35,7 +36,7 @@ export function personLimits({ own, ofAll, ofMember, project }: Words): Limits |
   return narrower(kept, ofMember);
 }
 
-/** All that both allow. */
+/** Limits that satisfy both. */
 function narrower(one: Limits, other: Limits): Limits {
   const named = [one, other].flatMap(({ models }) => Object.keys(models ?? {}));
   const models = [...new Set(named)].map((model) => [
@@ -54,7 +55,7 @@ function lower(one: Counted, other: Counted): Counted {
   );
 }
 
-/** The first of a member's limits that is above the project's: its path, and what the project has. */
+/** The first of a member's limits that is above the project's: its path, and the project's value. */
 export function limitAboveProject(
   limits: Limits,
   project: Limits | null,

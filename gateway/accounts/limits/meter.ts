@@ -3,33 +3,33 @@ import type { ReservedTokens } from './granted-request.ts';
 import type { Limits } from './limits.ts';
 import { MinuteWindow } from './minute-window.ts';
 
-/** What a request asks for before it runs, in tokens. */
+/** What a request reserves before it runs, in tokens. */
 export interface TokenClaim {
-  /** Estimated; corrected when its use is known. */
+  /** Estimated; corrected when the usage is known. */
   tokens: number;
-  /** The bound that the request sets for its answer. */
+  /** The bound that the request sets for its response. */
   maxTokens: number | undefined;
 }
 
-/** When something happens. */
+/** A time, by two clocks. */
 export interface MeterTime {
   /** Milliseconds of a clock that never goes back. */
   ms: number;
-  /** Of the calendar, UTC: `2026-11`. */
+  /** Calendar month in UTC such as `2026-11`. */
   month: string;
 }
 
 export type LimitShortage =
-  /** `running`: without what running requests reserve it would fit, and they may turn out to need less. */
+  /** `running`: it would fit without the reservations of running requests, and they may turn out to need less. */
   | { kind: 'requests' | 'tokens'; limit: number; waitMs: number; running: boolean }
-  /** It would not even fit into an empty minute. */
+  /** It would not fit even into an empty minute. */
   | { kind: 'answer'; limit: number; maxTokens: number }
   | { kind: 'concurrent'; limit: number }
   /** `running`: the month is not used up, but running requests reserve the rest. */
   | { kind: 'month'; limit: number; running: boolean }
   | { kind: 'gpu-month'; limit: number };
 
-/** Tokens, or milliseconds of GPUs, used by months. It outlives the meter. */
+/** Usage by month, in tokens or in GPU milliseconds. It outlives the meter. */
 export interface MonthLedger {
   used(month: string): number;
   write(month: string, used: number): void;
@@ -39,14 +39,14 @@ const window = z.array(z.tuple([z.number(), z.number()]));
 const stateSchema = z.object({ at: z.number(), requests: window, tokens: window });
 type State = z.infer<typeof stateSchema>;
 
-/** What one key, person or project uses, of all models or of one. Pure. */
+/** The usage of one key, user or project, for all models or for one. Pure. */
 export class LimitMeter {
   readonly #ledger: MonthLedger;
   readonly #gpuLedger: MonthLedger;
   readonly #requests: MinuteWindow;
   readonly #tokens: MinuteWindow;
   running = 0;
-  /** Tokens of requests whose use is not known yet. */
+  /** Tokens of requests whose usage is not known yet. */
   #estimated = 0;
   /** Tokens of requests that are not booked for a month yet, estimated or known. */
   #unbooked = 0;
@@ -54,18 +54,21 @@ export class LimitMeter {
   #used = 0;
   #gpuUsedMs = 0;
 
-  /** @param state what `state` returned, in this version or another; its time may be one of another clock */
+  /** @param state what `state` returned, in this version or another; its time may be of another clock */
   constructor(ledger: MonthLedger, gpuLedger: MonthLedger, state?: unknown, now = 0) {
     this.#ledger = ledger;
     this.#gpuLedger = gpuLedger;
     const known = stateSchema.safeParse(state).data;
-    // Saved by a clock that was fast: it would lock the key until that time comes.
+    // If the state was saved by a clock that was fast, its time would lock the key until that time.
     const at = Math.min(known?.at ?? now, now);
     this.#requests = new MinuteWindow(known?.requests, at);
     this.#tokens = new MinuteWindow(known?.tokens, at);
   }
 
-  /** All reasons why a claim does not fit. A claim above a limit fits where nothing else is: else it never would. */
+  /**
+   * All reasons why a claim does not fit. A claim above a limit fits if nothing else is counted; otherwise it would
+   * never fit.
+   */
   shortages(limits: Limits | undefined, { tokens, maxTokens = 0 }: TokenClaim, now: MeterTime): LimitShortage[] {
     if (limits === undefined) return [];
     this.#turn(now);
@@ -83,7 +86,7 @@ export class LimitMeter {
       const waitMs = this.#requests.waitFor(1, requests_per_minute, now.ms);
       if (waitMs > 0) short.push({ kind: 'requests', limit: requests_per_minute, waitMs, running: false });
     }
-    // A request that counts no tokens needs no room for them.
+    // A request that counts no tokens needs no room for tokens.
     if (tokens_per_minute !== undefined && tokens > 0) {
       const wanted = Math.min(tokens, tokens_per_minute);
       const waitMs = this.#tokens.waitFor(wanted, tokens_per_minute, now.ms);
@@ -107,21 +110,21 @@ export class LimitMeter {
     this.running = Math.max(0, this.running - 1);
   }
 
-  /** A request counts by so much more, or less, than before. `countedAt`: when it was taken. */
+  /** Changes the counts of a request by these differences. `countedAt`: when it was counted. */
   change({ counted, estimated, unbooked }: ReservedTokens, countedAt: number, now: MeterTime): void {
     this.#estimated = Math.max(0, this.#estimated + estimated);
     this.#unbooked = Math.max(0, this.#unbooked + unbooked);
     this.#tokens.correct(counted, countedAt, now.ms);
   }
 
-  /** A request that was taken before this meter was made: its saved windows have it already. */
+  /** Adds a request that was counted before this meter was created: the saved windows already contain it. */
   resume({ estimated, unbooked }: ReservedTokens, isRunning: boolean): void {
     if (isRunning) this.running++;
     this.#estimated += estimated;
     this.#unbooked += unbooked;
   }
 
-  /** Tokens were used in `month`, which may be an earlier one than now. Below 0: an estimate was too high. */
+  /** Tokens were used in `month`, which may be an earlier month. Below 0 if an estimate was too high. */
   book(tokens: number, month: string, now: MeterTime): void {
     this.#turn(now);
     const before = month === this.#month ? this.#used : this.#ledger.used(month);
@@ -130,7 +133,7 @@ export class LimitMeter {
     this.#ledger.write(month, used);
   }
 
-  /** GPU time of one attempt, milliseconds: nothing is reserved of it. */
+  /** GPU time of one attempt in milliseconds. Nothing is reserved of it. */
   bookGpu(ms: number, month: string, now: MeterTime): void {
     if (ms <= 0) return;
     this.#turn(now);
@@ -140,7 +143,7 @@ export class LimitMeter {
     this.#gpuLedger.write(month, used);
   }
 
-  /** `x-ratelimit-*` as OpenAI has them, where there are such limits. */
+  /** The values of OpenAI's `x-ratelimit-*` headers, for the limits that are set. */
   left(limits: Limits | undefined, now: MeterTime): RateLimits {
     this.#turn(now);
     const ofMonth = (limit: number | undefined, used: number) =>
@@ -157,7 +160,7 @@ export class LimitMeter {
     };
   }
 
-  /** What of each limit is used now, for the page that shows it. */
+  /** The current usage of each limit, for the dashboard. */
   uses(limits: Limits | undefined, now: MeterTime): LimitUse[] {
     if (limits === undefined) return [];
     this.#turn(now);
@@ -177,13 +180,16 @@ export class LimitMeter {
     return { at: now.ms, requests: this.#requests.state(now.ms), tokens: this.#tokens.state(now.ms) };
   }
 
-  /** Nothing is in it that a new one would lack. */
+  /** True if a new meter would have the same state. */
   idle(now: MeterTime): boolean {
     const empty = this.#requests.sum(now.ms) === 0 && this.#tokens.sum(now.ms) === 0;
     return empty && this.running === 0 && this.#unbooked === 0;
   }
 
-  /** Months are read again when they turn: a clock that was fast at the end of one comes back to what was used in it. */
+  /**
+   * Reads the ledger again when the month changes: if a clock was fast at the end of a month, the meter returns to that
+   * month's usage.
+   */
   #turn({ month }: MeterTime): void {
     if (month === this.#month) return;
     this.#month = month;
@@ -192,7 +198,7 @@ export class LimitMeter {
   }
 }
 
-/** Beyond the largest exact integer a sum would be stored wrong. */
+/** A sum above the largest exact integer would be stored wrong. */
 function sum(before: number, more: number): number {
   return Math.max(0, Math.min(Number.MAX_SAFE_INTEGER, before + more));
 }
@@ -205,12 +211,12 @@ export const LIMIT_NAMES = [
   'gpu_seconds_per_month',
 ] as const;
 
-/** One limit. Requests that run count with what they reserved. */
+/** The usage of one limit. Running requests count with their reservation. */
 export interface LimitUse {
   limit: (typeof LIMIT_NAMES)[number];
   allowed: number;
   used: number;
-  /** Of this model alone. */
+  /** Set if only this model is limited. */
   model?: string;
 }
 
@@ -224,7 +230,7 @@ interface Left {
 const LEFT_NAMES = ['requests', 'tokens', 'tokens-month', 'gpu-seconds-month'] as const;
 export type RateLimits = Record<(typeof LEFT_NAMES)[number], Left | undefined>;
 
-/** Of several meters the tightest, kind by kind. */
+/** The headers of several meters: for each kind those of the tightest meter. */
 export function rateLimitHeaders(all: readonly RateLimits[]): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const kind of LEFT_NAMES) {
@@ -240,7 +246,7 @@ export function rateLimitHeaders(all: readonly RateLimits[]): Record<string, str
   return headers;
 }
 
-/** `6m0s`, `1s`: as OpenAI writes it. */
+/** `6m0s` or `1s`, in OpenAI's format. */
 function duration(seconds: number): string {
   return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
 }

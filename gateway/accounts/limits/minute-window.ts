@@ -1,20 +1,23 @@
 const MINUTE_MS = 60_000;
-/** What comes within it is one slot: at most 241 slots, and a slot leaves the window at most so much later than its first count. */
+/** Width of a slot. There are at most 241 slots, and a count leaves the window at most this much too late. */
 const SLOT_MS = 250;
 const SLOTS_MAX = MINUTE_MS / SLOT_MS + 1;
 
 interface Slot {
-  /** The newest count in it, in milliseconds. */
+  /** When the newest count was added to it, in milliseconds. */
   at: number;
   count: number;
 }
 
-/** `[milliseconds before the state was taken, count]`, oldest first: what another process's clock says of them means nothing. */
+/**
+ * `[milliseconds before the state was taken, count]`, oldest first. Ages, because the clock of another process has
+ * another zero.
+ */
 export type MinuteState = [age: number, count: number][];
 
 /**
- * A count over the last 60 s: no 60 s, wherever they begin, hold more than was let in. Pure: times are handed in, in milliseconds of
- * one clock that never goes back.
+ * A count over the last 60 s: no interval of 60 s, wherever it begins, contains more than was allowed. Pure: times are
+ * passed in, in milliseconds of one clock that never goes back.
  */
 export class MinuteWindow {
   /** Oldest first. */
@@ -43,7 +46,7 @@ export class MinuteWindow {
     } else this.#slots.push({ at: now, count });
   }
 
-  /** Another count for what was added at `then`. If that has left the window, only what is more than it counts, from now on. */
+  /** Changes the count that was added at `then`. If that has left the window, only an increase counts, from now on. */
   correct(difference: number, then: number, now: number): void {
     this.#expire(now);
     const slot = this.#slots.findLast(({ at }) => slotOf(at) === slotOf(then));
@@ -54,7 +57,7 @@ export class MinuteWindow {
     } else if (difference > 0) this.add(difference, now);
   }
 
-  /** Milliseconds until `count` more fit under `limit`, if nothing else comes; 0 if they fit now. */
+  /** Milliseconds until `count` more fit under `limit`, if nothing else is added; 0 if they fit now. */
   waitFor(count: number, limit: number, now: number): number {
     this.#expire(now);
     let over = this.#sum + count - limit;
@@ -66,7 +69,7 @@ export class MinuteWindow {
     return MINUTE_MS;
   }
 
-  /** Milliseconds until nothing is left in it. */
+  /** Milliseconds until the window is empty. */
   emptyIn(now: number): number {
     this.#expire(now);
     const newest = this.#slots.findLast(({ count }) => count > 0);

@@ -1,7 +1,7 @@
-/** Which meters count a request, and which limits hold for each. */
+/** Which meters count a request, and which limits apply to each. */
 import { EVERY_OTHER_MODEL, type Limits, limitsOfModel } from './limits.ts';
 
-/** The request's owner and model, as far as limits count them. Absent members are not counted. */
+/** The owner and model of a request, as far as limits count them. Absent: not counted. */
 export interface LimitSubject {
   keyId: string;
   userId?: string | undefined;
@@ -11,13 +11,16 @@ export interface LimitSubject {
 export interface LimitSet extends LimitSubject {
   key: Limits | undefined;
   project: Limits | undefined;
-  /** What all keys of the person share; held by `userId`. */
+  /** What all keys of the user share, counted by the meter of `userId`. */
   user?: Limits | undefined;
 }
 
 export type LimitScope = 'project' | 'user' | 'key';
 
-/** Ids of meters: the project's, a key's own, `user:…`; of one model that, a line's end and the model; of GPU time GPU and that. */
+/**
+ * Ids of meters. The project's: empty. A key's: its id. A user's: `user:…`. Of one model: one of these, a newline and
+ * the model. Of GPU time: GPU_METER_PREFIX and one of these.
+ */
 export const PROJECT_METER = '';
 export const GPU_METER_PREFIX = 'gpu\n';
 
@@ -29,7 +32,7 @@ export function modelMeter(id: string, model: string): string {
   return `${id}\n${model}`;
 }
 
-/** The meters of a request, whatever limits there are. */
+/** The meters of a request, whichever limits are set. */
 export function meterIds({ keyId, userId, model }: LimitSubject): string[] {
   const ids = [PROJECT_METER, keyId, ...(userId === undefined ? [] : [userMeter(userId)])];
   return model === undefined ? ids : [...ids, ...ids.map((id) => modelMeter(id, model))];
@@ -57,7 +60,7 @@ export function limitParties({ keyId, userId, model, key, project, user }: Limit
   return parties;
 }
 
-/** Models with limits for themselves, and `asked` if it has some as one of the others. */
+/** Models with limits of their own, and `asked` if the limit for all other models applies to it. */
 export function limitedModels(
   limits: Limits | undefined,
   asked: string | undefined,

@@ -10,7 +10,7 @@ const SCHEMA = `
   CREATE TABLE IF NOT EXISTS months (id TEXT NOT NULL, month TEXT NOT NULL, used INTEGER NOT NULL, PRIMARY KEY (id, month));
 `;
 
-/** What of a limiter outlives its object's memory. Months are written when they change, the rest by `save`. */
+/** The stored state of a limiter. Months are written when they change, the rest by `save`. */
 export class StoredLimits implements LimiterStore {
   readonly #sql: Sql;
 
@@ -49,7 +49,10 @@ export class StoredLimits implements LimiterStore {
     }));
   }
 
-  /** Whether the requests that are saved ran in another process than this one, which is gone then. Absent: they run in many. */
+  /**
+   * True if the saved requests ran in another process, which has therefore ended. `id` absent: requests run in many
+   * processes, so false.
+   */
   isOtherProcess(id: string | undefined): boolean {
     if (id === undefined) return false;
     const [known] = this.#sql.exec<{ id: string }>('SELECT id FROM processes').toArray();

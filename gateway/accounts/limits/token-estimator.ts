@@ -1,29 +1,36 @@
-/** How many tokens a request will use, before it runs: by its own words, and by what the key's earlier requests used. */
+/**
+ * Estimates how many tokens a request will use, from its own bounds and from the usage of the key's earlier requests.
+ */
 import * as z from 'zod';
 
-/** The rule of thumb for text, until the key's own prompts say better. */
+/** The rule of thumb for text, until the key's own prompts give a better value. */
 const TOKENS_PER_BYTE = 1 / 4;
-/** Of a body that does not say how long it is. */
+/** Estimate for a body of unknown length. */
 const UNKNOWN_PROMPT_TOKENS = 1_024;
-/** Longer contexts are rare, and larger bodies are pictures: no request takes a whole project's minute by its length alone. */
+/**
+ * Longer contexts are rare, and larger bodies contain images. Without this bound one large request would reserve the
+ * minute of a whole project.
+ */
 const PROMPT_MAX_TOKENS = 131_072;
 
-/** An answer of a key without a past, where the request names no bound: a small part of the minute, within these. */
+/**
+ * The response of a key without history, if the request sets no bound: this share of the minute, within these bounds.
+ */
 const FIRST_ANSWER_SHARE = 1 / 16;
 const FIRST_ANSWER_MIN_TOKENS = 256;
 const FIRST_ANSWER_MAX_TOKENS = 1_024;
 
-/** From so many answers on their mean is believed; fewer are mixed with the first guess, which counts as one. */
+/** Number of responses from which their mean is used. With fewer, the first guess is included as one more response. */
 const BELIEVED_ANSWERS = 3;
-/** Earlier answers than about so many fade: a key's use changes. */
+/** Older responses fade after about this many, because a key's usage changes. */
 const REMEMBERED_ANSWERS = 32;
 
 export interface TokenForecast {
-  /** Bytes of its body; undefined: it does not say. */
+  /** Bytes of the body; undefined: unknown. */
   bodyBytes: number | undefined;
-  /** The most that the request lets its answer take, all choices together; undefined: it does not say. */
+  /** Maximum tokens of all choices of the response together; undefined: the request does not say. */
   maxTokens: number | undefined;
-  /** `nothing`: no tokens are counted here; `prompt`: no text is generated. */
+  /** `nothing`: tokens are not counted; `prompt`: no text is generated. */
   counts: 'nothing' | 'prompt' | 'answer';
 }
 
@@ -36,7 +43,7 @@ export interface UsedTokens {
 const stateSchema = z.object({
   answers: z.number(),
   completion: z.number(),
-  /** Of those answers that had a bound: what they took, and what they might have taken. */
+  /** Of the responses with a bound: the sum of their tokens, and the sum of their bounds. */
   bounded: z.number(),
   bound: z.number(),
   promptTokens: z.number(),
@@ -46,7 +53,7 @@ type State = z.infer<typeof stateSchema>;
 
 const NOTHING: State = { answers: 0, completion: 0, bounded: 0, bound: 0, promptTokens: 0, promptBytes: 0 };
 
-/** Of one key, or of all keys of a project. Pure. */
+/** The estimator of one key, or of all keys of a project. Pure. */
 export class TokenEstimator {
   #state: State;
 
@@ -55,7 +62,7 @@ export class TokenEstimator {
     this.#state = stateSchema.safeParse(state).data ?? { ...NOTHING };
   }
 
-  /** Its own mean is worth more than that of its project. */
+  /** True if its own mean is better than the mean of its project. */
   get believed(): boolean {
     return this.#state.answers >= BELIEVED_ANSWERS;
   }
@@ -71,20 +78,20 @@ export class TokenEstimator {
     return Math.min(prompt, PROMPT_MAX_TOKENS) + Math.ceil(answer);
   }
 
-  /** Never more than the request's own bound. */
+  /** Never more than the request's bound. */
   #answer(maxTokens: number | undefined, tokensPerMinute: number): number {
     const { answers, completion, bounded, bound } = this.#state;
     const most = maxTokens ?? Number.POSITIVE_INFINITY;
     const share = tokensPerMinute * FIRST_ANSWER_SHARE;
     const first = maxTokens ?? Math.min(FIRST_ANSWER_MAX_TOKENS, Math.max(FIRST_ANSWER_MIN_TOKENS, share));
     if (answers < BELIEVED_ANSWERS) return Math.min(most, (completion + first) / (answers + 1));
-    // A request that allows ten times as much as the others may well take ten times as much.
+    // A request that allows ten times as many tokens as the others may well use ten times as many.
     const byBound = maxTokens === undefined || bound === 0 ? 0 : maxTokens * (bounded / bound);
     return Math.min(most, Math.max(completion / answers, byBound));
   }
 
   learn({ counts, bodyBytes, maxTokens }: TokenForecast, { prompt, completion }: UsedTokens): void {
-    if (counts === 'nothing' || prompt + completion === 0) return; // refused by its engine, for instance
+    if (counts === 'nothing' || prompt + completion === 0) return; // for example a request that its engine refused
     const state = this.#state;
     if (bodyBytes !== undefined && bodyBytes > 0) {
       state.promptTokens += prompt;

@@ -1,4 +1,7 @@
-/** Projects that a person's claims give: at each sign-in memberships come and go as the claims say, and those granted here stay. */
+/**
+ * Projects that a user's claims give. Each sign-in adds and removes memberships as the claims say; memberships granted
+ * here stay.
+ */
 import { and, eq, inArray, isNull } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import type { Env } from '../../env.ts';
@@ -10,18 +13,22 @@ import type { MappedProjects } from './oidc-config.ts';
 type User = Pick<typeof users.$inferSelect, 'id' | 'projectId'>;
 type Store = Pick<Env, 'DB'>;
 
-/** Statements of one transaction: D1 runs a thousand in one call. */
+/** Statements of one transaction. D1 runs at most a thousand in one call. */
 const BATCH = 200;
 
-/** Where a person's keys are made. One that operators gave, and of which the claims do not decide, stays. */
+/**
+ * The project in which a user's keys are created. A project that operators assigned stays, unless the claims decide
+ * about it.
+ */
 export function homeProject({ projectId }: User, claimed: MappedProjects | undefined): string | null {
   if (claimed === undefined) return projectId;
   return claimed.own ?? (projectId !== null && claimed.decided.has(projectId) ? null : projectId);
 }
 
 /**
- * Memberships as the claims say, before the person's own project is written; keys end in projects where they work no more. True where
- * something changed. @throws ApiError 503 when D1 cannot say
+ * Sets the memberships that the claims give. Call it before the user's home project is written. Keys end in projects
+ * that the user has left. Returns true if something changed.
+ * @throws ApiError 503 if D1 cannot be asked
  */
 export async function syncMemberships(
   env: Store,
@@ -41,7 +48,7 @@ export async function syncMemberships(
   const left = new Set(lapsed.map(({ projectId }) => projectId));
   if (user.projectId !== null && user.projectId !== own) left.add(user.projectId);
   for (const id of [own, ...wanted.keys(), ...local]) if (id !== null) left.delete(id);
-  // Keys first: broken off here, the next sign-in finds the membership still, and by it the keys that are left.
+  // Keys first: if this stops halfway, the next sign-in still finds the membership, and through it the remaining keys.
   const writes = [...left].map((projectId) =>
     leaveProject(db, { userId: user.id, projectId }, { actor: 'login', now }),
   );
@@ -55,7 +62,7 @@ export async function syncMemberships(
     if (local.has(projectId) || known?.lead === lead) continue;
     const row = { id: `${projectId}/${user.id}`, projectId, userId: user.id, lead, claimed: true, createdAt: now };
     const target = projectMembers.id;
-    // One that was granted here meanwhile stays as it is.
+    // A membership that was granted here meanwhile stays as it is.
     const write = { target, set: { lead }, setWhere: eq(projectMembers.claimed, true) };
     writes.push([
       db.insert(projectMembers).values(row).onConflictDoUpdate(write),
@@ -69,7 +76,7 @@ export async function syncMemberships(
   return writes.length > 0;
 }
 
-/** No write is parted from its line in the audit log. */
+/** Groups writes into transactions. A write and its line in the audit log stay in the same transaction. */
 function transactions(writes: readonly (readonly BatchItem<'sqlite'>[])[]): BatchItem<'sqlite'>[][] {
   const all: BatchItem<'sqlite'>[][] = [[]];
   for (const one of writes) {
@@ -80,11 +87,11 @@ function transactions(writes: readonly (readonly BatchItem<'sqlite'>[])[]): Batc
   return all;
 }
 
-/** Of projects that claims are mapped to, those that there are. */
+/** The projects among those that the claims name that exist and are not disabled. */
 async function existing(env: Store, members: MappedProjects['members']): Promise<Map<string, { lead: boolean }>> {
   const ids = [...members.keys()];
   const there = new Map<string, { lead: boolean }>();
-  // D1 takes a hundred values in one statement.
+  // D1 accepts a hundred values in one statement.
   for (let from = 0; from < ids.length; from += 90) {
     const some = and(inArray(projects.id, ids.slice(from, from + 90)), isNull(projects.disabledAt));
     for (const { id } of await queryOrUnavailable(database(env).select({ id: projects.id }).from(projects).where(some)))

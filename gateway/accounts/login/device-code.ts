@@ -1,15 +1,18 @@
 /**
- * Codes of logins on machines without a browser (RFC 8628). The device code carries all that the gateway has to remember, sealed: a flood of
- * logins that begin fills no store. Only an approval is stored.
+ * Codes for logins on machines without a browser (RFC 8628). The device code contains, encrypted, everything that the
+ * gateway must remember, so a flood of started logins fills no store. Only an approval is stored.
  */
 import * as z from 'zod';
 import { CONTROL_FREE } from '../../http/schema-parts.ts';
 import { decryptText, encryptText } from '../encrypt-text.ts';
 import { sha256Hex } from '../secrets.ts';
 
-/** RFC 8628 §6.1: no vowels, so no words. */
+/** RFC 8628 §6.1: without vowels, so that codes form no words. */
 const ALPHABET = 'BCDFGHJKLMNPQRSTVWXZ';
-/** 20^8 codes, and a few are valid in any ten minutes: a client that requests many device codes does not hit another's user code. */
+/**
+ * 20^8 codes, and only a few are valid in any ten minutes: a client that requests many device codes does not hit
+ * another user's code.
+ */
 const RANDOM_LETTERS = 8;
 const GROUP = 3;
 
@@ -19,23 +22,23 @@ export const INTERVAL_S = 5;
 const deviceSchema = z.object({ userCode: z.string(), name: z.string(), until: z.number() });
 export type PendingDeviceLogin = z.infer<typeof deviceSchema>;
 
-/** What a machine calls itself, for the list of keys. */
+/** The machine's name for itself, shown in the list of keys. */
 export const deviceNameSchema = z.string().min(1).max(100).regex(CONTROL_FREE);
 
-/** @param random so many bytes, uniform */
+/** @param random returns this many uniformly distributed bytes */
 export function newUserCode(secret: string, random: (bytes: number) => Uint8Array): string {
   let letters = '';
   while (letters.length < RANDOM_LETTERS) {
     for (const byte of random(RANDOM_LETTERS)) {
       if (letters.length === RANDOM_LETTERS) break;
-      // 240 is the last multiple of 20: a remainder of more would favour some letters.
+      // 240 is a multiple of 20. Bytes above it would favor some letters.
       if (byte < 240) letters += ALPHABET.charAt(byte % ALPHABET.length);
     }
   }
   return letters + checkLetter(secret, letters);
 }
 
-/** The last letter tells 19 of 20 mistyped codes, without a look at any store. */
+/** The last letter detects 19 of 20 mistyped codes without a query to a store. */
 function checkLetter(secret: string, letters: string): string {
   const digest = Number.parseInt(sha256Hex(`otela-device-check\n${secret}\n${letters}`).slice(0, 8), 16);
   return ALPHABET.charAt(digest % ALPHABET.length);
@@ -46,7 +49,7 @@ export function formatUserCode(code: string): string {
   return (code.match(new RegExp(`.{${GROUP}}`, 'g')) ?? []).join('-');
 }
 
-/** The code as it is stored, from what a person typed; undefined where this gateway cannot have given it. */
+/** The code in the form that is stored, from what a user typed; undefined if this gateway cannot have issued it. */
 export function readUserCode(secret: string, typed: string): string | undefined {
   const letters = typed.toUpperCase().replace(/[^A-Z]/g, '');
   if (letters.length !== RANDOM_LETTERS + 1) return undefined;
@@ -54,9 +57,12 @@ export function readUserCode(secret: string, typed: string): string | undefined 
   return letters.at(-1) === checkLetter(secret, random) ? letters : undefined;
 }
 
-/** Logins that are remembered, to be shown to the person who approves: in this process alone, and a flood of them pushes out the oldest. */
+/**
+ * Started logins that are remembered, so that their names can be shown to the user who approves. In this process only,
+ * and a flood of them evicts the oldest.
+ */
 const BEGUN_MAX = 10_000;
-/** By the code's hash, oldest first. */
+/** By the hash of the user code, oldest first. */
 const begun = new Map<string, { name: string; at: number }>();
 
 export function rememberDevice(code: string, name: string, now: number): void {
@@ -65,7 +71,7 @@ export function rememberDevice(code: string, name: string, now: number): void {
   if (oldest !== undefined) begun.delete(oldest);
 }
 
-/** Which machine began the login with this code; undefined: it is not known here. */
+/** The machine that started the login with this code; undefined: unknown here. */
 export function deviceOf(code: string, now: number): { name: string; at: number } | undefined {
   const known = begun.get(sha256Hex(code));
   return known !== undefined && now - known.at < DEVICE_MS ? known : undefined;
@@ -75,7 +81,7 @@ export function sealDevice(secret: string, login: PendingDeviceLogin): Promise<s
   return encryptText(secret, 'device', JSON.stringify(login));
 }
 
-/** Undefined where it is not one of this gateway's, or over. */
+/** Undefined if this gateway did not issue it, or if it has expired. */
 export async function openDevice(secret: string, sealed: string, now: number): Promise<PendingDeviceLogin | undefined> {
   const text = await decryptText(secret, 'device', sealed);
   const login = text === undefined ? undefined : deviceSchema.safeParse(JSON.parse(text)).data;

@@ -1,4 +1,7 @@
-/** `POST /login/device` and `/login/device/token`: the device authorization grant (RFC 8628). Its approval is in admin/people/device-logins.ts. */
+/**
+ * `POST /login/device` and `/login/device/token`: the device authorization grant (RFC 8628). A user approves it in
+ * admin/people/device-logins.ts.
+ */
 import { randomBytes } from 'node:crypto';
 import { and, eq, gt, isNull, sql } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
@@ -30,11 +33,13 @@ import {
 type DeviceContext = Context<{ Bindings: Env }>;
 
 export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
-/** What a machine's key is for, where a person logged in let it in; a key hands on what of it it has. */
+/**
+ * Scopes of a machine's key if a logged-in user approved it. If a key approved it, only those of them that the key has.
+ */
 const SCOPES: readonly AccountScope[] = ['inference', 'registry', 'usage'];
-/** A login node's scratch space lives as long in many centres. */
+/** Scratch space of a login node is kept for about as long in many computing centers. */
 const KEY_MS = 30 * 24 * 60 * 60_000;
-/** Polls of this isolate that are remembered, to tell who comes too soon. */
+/** Bounds the polls that this isolate remembers to detect clients that poll too often. */
 const POLLS_MAX = 10_000;
 const SOON_MS = (INTERVAL_S - 1) * 1_000;
 
@@ -68,8 +73,8 @@ deviceRoutes.post('/login/device', async (c) => {
 });
 
 /**
- * Where a person goes: the page of keys asks for the code. No link fills it in: a person who only clicks would let in the machine of
- * another who sent the link (RFC 8628 §5.4).
+ * The page for the user: it asks for the code. No link fills the code in, because a user who only clicks would approve
+ * the machine of the person who sent the link (RFC 8628 §5.4).
  */
 deviceRoutes.get('/device', (c) => c.redirect('/#/keys?code=', 302));
 
@@ -87,11 +92,11 @@ deviceRoutes.post('/login/device/token', async (c) => {
   const approval = await approvalOf(c.env, login.userCode, now);
   if (approval === undefined) return refused(c, 'authorization_pending');
   const key = approval.denied ? undefined : await makeKey(c.env, approval, login.name, now);
-  // Of two concurrent polls one gets it.
+  // Of two concurrent polls only one gets the result.
   if (key === undefined && (await end(c.env, approval)) === 0) return refused(c, 'authorization_pending');
   if (key === undefined) return refused(c, 'access_denied');
   remember(answered, sha256Hex(code), { at: now, key }, ANSWERED_MAX);
-  // The key exists now. The registry hears of the revoked former key in the background.
+  // The key exists now. The registry learns about the revoked previous key in the background.
   c.executionCtx.waitUntil(notifyRegistry(c.env, (registry) => registry.reloadSettings()).catch(console.error));
   return granted(c, key, now);
 });
@@ -101,7 +106,7 @@ interface MachineKey {
   expiresAt: number;
 }
 
-/** Keys of this isolate's last answers: a machine whose answer was lost polls again and gets the same key. */
+/** Keys that this isolate returned recently: a machine that lost the response polls again and gets the same key. */
 const answered = new Map<string, { at: number; key: MachineKey }>();
 const ANSWERED_MS = 60_000;
 const ANSWERED_MAX = 100;
@@ -113,12 +118,12 @@ function granted(c: DeviceContext, { plaintext, expiresAt }: MachineKey, now: nu
 
 type Refusal = 'unsupported_grant_type' | 'expired_token' | 'slow_down' | 'authorization_pending' | 'access_denied';
 
-/** RFC 6749 §5.2: clients of OAuth read this form, and no other. */
+/** RFC 6749 §5.2: OAuth clients read this form and no other. */
 function refused(c: DeviceContext, error: Refusal): Response {
   return c.json({ error }, 400, { 'cache-control': 'no-store' });
 }
 
-/** By the device code's hash, oldest first. */
+/** By the hash of the device code, oldest first. */
 const polls = new Map<string, number>();
 
 function comesTooSoon(code: string, now: number): boolean {
@@ -129,7 +134,7 @@ function comesTooSoon(code: string, now: number): boolean {
   return false;
 }
 
-/** The oldest makes room. */
+/** Adds an entry; if the map is full, the oldest one is dropped. */
 function remember<T>(map: Map<string, T>, name: string, value: T, most: number): void {
   map.delete(name);
   map.set(name, value);
@@ -143,15 +148,15 @@ async function approvalOf(env: Env, userCode: string, now: number): Promise<Row 
   return row;
 }
 
-/** @returns how many there were */
+/** Deletes an approval. @returns the number of deleted rows */
 async function end(env: Env, { hash }: Row): Promise<number> {
   return (await queryOrUnavailable(database(env).delete(deviceLogins).where(eq(deviceLogins.hash, hash)).returning()))
     .length;
 }
 
 /**
- * In one transaction with the end of the approval: after a failure nothing has changed, and the next poll repeats it. Undefined: the person,
- * or the key by which they approved, has ended since, or another poll had it.
+ * Creates the machine's key and deletes the approval in one transaction: after a failure nothing has changed, and the
+ * next poll repeats it. Undefined: the user or the key that approved has ended since, or another poll got the key.
  */
 async function makeKey(
   env: Env,
@@ -186,7 +191,7 @@ async function makeKey(
     createdAt: now,
     expiresAt,
   };
-  // A new login on a machine takes the place of the one before.
+  // A new login on a machine replaces the previous one.
   const former = and(
     eq(apiKeys.userId, userId),
     eq(apiKeys.name, name),
@@ -196,7 +201,8 @@ async function makeKey(
   const before = await queryOrUnavailable(db.select({ id: apiKeys.id }).from(apiKeys).where(former));
   const line = (action: string, object: string) =>
     db.insert(auditLog).values({ at: now, actor: userId, action, object, after: { name, project_id: projectId } });
-  // In the statement itself: the key that approved may be revoked, and the person be taken out of the project, at this moment.
+  // Checked in the statement itself, because at this moment the key that approved may be revoked, or the user removed
+  // from the project.
   const may = parent !== undefined ? isUnchanged(parent) : projectId === null ? sql`1` : isMemberOf(userId, projectId);
   const approved = eq(deviceLogins.hash, approval);
   const stands = sql`EXISTS (SELECT 1 FROM ${deviceLogins} WHERE ${approved} AND ${deviceLogins.denied} = 0)`;
@@ -217,14 +223,14 @@ async function makeKey(
   return { plaintext, expiresAt };
 }
 
-/** The name was NULL. */
+/** True if the statement failed because the name was NULL. */
 function isRefusedName(error: unknown): boolean {
   for (let at = error; at instanceof Error; at = at.cause)
     if (/NOT NULL constraint failed: api_keys\.name/.test(at.message)) return true;
   return false;
 }
 
-/** What narrows the key that approved narrows the new one. */
+/** The restrictions of the key that approved apply to the new key as well. */
 function restrictionsOf({ models, endpoints, trustedProviders, regions, tiers }: typeof apiKeys.$inferSelect) {
   return { models, endpoints, trustedProviders, regions, tiers };
 }

@@ -1,4 +1,7 @@
-/** Browsers that logged in with an API key: the key itself, sealed, in the session's cookie, which no script can read. */
+/**
+ * Sessions of browsers that logged in with an API key. The session's cookie contains the encrypted key, and no script
+ * can read it.
+ */
 
 import * as z from 'zod';
 import type { Env } from '../../env.ts';
@@ -8,12 +11,12 @@ import { installationSecret } from '../installation.ts';
 import { requireSameOrigin, SESSION_MS, sessionCookieOf } from './session.ts';
 
 const PREFIX = 'key.';
-/** A sealed key of the longest kind has about 500. */
+/** The longest encrypted key has about 500 characters. */
 const COOKIE_MAX_CHARS = 1024;
 
 const sealedSchema = z.object({ key: z.string(), until: z.number() });
 
-/** The cookie's value. Revoking the key ends the session, as it ends the key. */
+/** The cookie's value. If the key is revoked, the session ends too. */
 export async function sealKey(env: Pick<Env, 'DB'>, key: string, now: number, secure: boolean): Promise<string> {
   const text = JSON.stringify({ key, until: now + SESSION_MS });
   return PREFIX + (await encryptText(await installationSecret(env), purposeOf(secure), text));
@@ -22,8 +25,8 @@ export async function sealKey(env: Pick<Env, 'DB'>, key: string, now: number, se
 const purposeOf = (secure: boolean) => (secure ? 'key' : 'key without TLS');
 
 /**
- * The key behind a request's session cookie; undefined where the session is of another kind, or over.
- * @throws ApiError 403 where another site made the browser send it; 503 when D1 cannot say
+ * The key in a request's session cookie; undefined if the session is of another kind or has ended.
+ * @throws ApiError 403 if another site made the browser send the cookie; 503 if D1 cannot be asked
  */
 export async function keyOfSession(
   env: Pick<Env, 'DB'>,

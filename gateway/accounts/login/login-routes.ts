@@ -1,4 +1,6 @@
-/** `/login` and `/logout`: authorization code with PKCE (RFC 7636) at one of the configured identity providers. */
+/**
+ * `/login` and `/logout`: the authorization code flow with PKCE (RFC 7636) at one of the configured identity providers.
+ */
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
@@ -28,11 +30,11 @@ import { findOrCreateUser } from './sign-in.ts';
 
 type LoginContext = Context<{ Bindings: Env }>;
 
-/** As of sessions: what was sealed for the one is not good in the other. */
+/** Two names, as for sessions: a value encrypted for one is not valid in the other. */
 const LOGIN_COOKIES = { login: '__Host-otela-login', 'login without TLS': 'otela-login' } as const;
 const placeOf = (secure: boolean): keyof typeof LOGIN_COOKIES => (secure ? 'login' : 'login without TLS');
 const LOGIN_MS = 10 * 60_000;
-/** No page has a longer path to return to. */
+/** Paths to return to are shorter than this on all pages. */
 const RETURN_MAX = 512;
 
 const loginSchema = z.object({
@@ -53,7 +55,7 @@ export const loginRoutes = new Hono<{ Bindings: Env }>();
 loginRoutes.get('/login', begin);
 loginRoutes.get('/login/callback', end);
 loginRoutes.get('/login/callback/:issuer', end);
-/** Which institutions a browser may log in with, for its login page: public, as the choice at `/login` is. */
+/** The institutions at which a browser may log in, for the login page. Public, like the list at `/login`. */
 loginRoutes.get('/login/providers', async (c) => {
   const { oidc } = await readGatewaySettings(c.env, Date.now());
   const data = oidc.map(({ issuer, name }) => ({ issuer, name }));
@@ -84,8 +86,8 @@ async function begin(c: LoginContext): Promise<Response> {
   const config = named === undefined ? oidc[0] : oidc.find(({ issuer }) => issuer === named);
   if (config === undefined) throw new ApiError('invalid_request', 'issuer: is none of the configured ones.');
   const metadata = await discover(config, now);
-  // RFC 9700 §4.4.2: of several providers one could pass another's code off as its own, so each answer has to say whose it is:
-  // by its `iss`, or by the address that it comes back to.
+  // RFC 9700 §4.4.2: if there are several providers, one could present another's code as its own. So each response must
+  // name its provider: by `iss`, or by the address to which it returns.
   const answersNameIssuer = oidc.length === 1 || metadata.authorization_response_iss_parameter_supported;
   const redirectUri = callbackUri(c, publicUrl, answersNameIssuer ? undefined : config);
   const [state, nonce, verifier] = [newRandom(), newRandom(), newRandom()];
@@ -111,7 +113,7 @@ async function begin(c: LoginContext): Promise<Response> {
   return redirect(url.href, [cookie]);
 }
 
-/** Back from the provider. Whatever comes of it, the login that was begun is over. */
+/** The browser returns from the provider. Whatever the result, the login is over, so its cookie is deleted. */
 async function end(c: LoginContext): Promise<Response> {
   const secure = await isSecure(c);
   const cookie = cookieText(LOGIN_COOKIES[placeOf(secure)], '', 0, secure);
@@ -136,13 +138,14 @@ async function finish(c: LoginContext, cookie: string): Promise<Response> {
   const config = oidc.find(({ issuer }) => issuer === login.issuer);
   if (config === undefined || code === undefined || new URL(login.redirectUri).pathname !== c.req.path) throw foreign();
   const { authorization_response_iss_parameter_supported: namesIssuer } = await discover(config, now);
-  // RFC 9207 §2.4: an answer of another provider than the one that was asked, or one without the name that it should have.
+  // RFC 9207 §2.4: refuses a response from another provider than the one that was asked, and a response without the
+  // `iss` that this provider always sends.
   if (iss === undefined ? namesIssuer : iss !== login.issuer) throw foreign();
   const secret = clientSecret(c.env, config);
   const exchange = { code, verifier: login.verifier, redirectUri: login.redirectUri, secret };
   const token = await exchangeCode(config, exchange, now);
   const claims = await verifyToken(config, token, config.client_id, now);
-  // OpenID Connect Core §3.1.3.7: a token that was made for another client of this provider.
+  // OpenID Connect Core §3.1.3.7: refuses a token that was made for another client of this provider.
   if (claims.azp !== undefined && claims.azp !== config.client_id) throw foreign();
   if (claims.nonce !== login.nonce) throw foreign();
   const { user } = await findOrCreateUser(c.env, config, claims, now, true);
@@ -155,7 +158,9 @@ function foreign(): ApiError {
   return unauthorized('The identity provider’s answer does not belong to this login.');
 }
 
-/** What this browser began. Kept by itself, sealed: a flood of /login fills no store of ours. */
+/**
+ * The login that this browser began. The browser keeps it, encrypted, so a flood of requests to /login fills no store.
+ */
 async function begun(c: LoginContext, now: number): Promise<Login | undefined> {
   const place = cookieOf(c.req.raw, LOGIN_COOKIES.login) === undefined ? 'login without TLS' : 'login';
   const sealed = cookieOf(c.req.raw, LOGIN_COOKIES[place]);
@@ -170,7 +175,7 @@ function redirect(location: string, cookies: string[]): Response {
   return new Response(null, { status: 302, headers });
 }
 
-/** Which of several; plain links, no script. */
+/** The page to choose an identity provider: plain links, no script. */
 function choice(c: LoginContext, issuers: readonly OidcIssuer[]): Response {
   const returnTo = encodeURIComponent(localPath(c.req.query('return_to')));
   const links = issuers.map(({ issuer, name }) => {
@@ -186,13 +191,13 @@ function escaped(text: string): string {
   return text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
 }
 
-/** Somewhere on this site: never another one, however browsers read slashes and backslashes. */
+/** Returns a path on this site, never another site, however browsers interpret slashes and backslashes. */
 function localPath(text: string | undefined): string {
   if (text === undefined || text.length > RETURN_MAX || !/^\/(?![/\\])[\x21-\x7e]*$/.test(text)) return '/';
   return text;
 }
 
-/** Where a provider sends the browser back to; with `own` an address that no other provider has. */
+/** The address to which a provider sends the browser back. With `own`, no other provider has the same address. */
 function callbackUri(c: LoginContext, publicUrl: string | undefined, own: OidcIssuer | undefined): string {
   const origin = (publicUrl ?? new URL(c.req.url).origin).replace(/\/$/, '');
   return `${origin}/login/callback${own === undefined ? '' : `/${sha256Hex(own.issuer).slice(0, 16)}`}`;
@@ -203,7 +208,7 @@ async function isSecure(c: LoginContext): Promise<boolean> {
   return (publicUrl ?? c.req.url).startsWith('https:');
 }
 
-/** Of confidential clients, in the environment: `{"https://issuer": "secret"}`. */
+/** Secrets of confidential clients, from the environment: `{"https://issuer": "secret"}`. */
 function clientSecret(env: Pick<Env, 'OIDC_CLIENT_SECRETS'>, { issuer }: OidcIssuer): string | undefined {
   if (env.OIDC_CLIENT_SECRETS === undefined) return undefined;
   try {

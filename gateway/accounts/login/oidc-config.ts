@@ -1,4 +1,7 @@
-/** Identity providers that an operator trusts: who their people are here. Kept as a setting; secrets are in the environment. */
+/**
+ * Identity providers that an operator trusts, and the rights of their users here. Stored as a setting; client secrets
+ * are in the environment.
+ */
 import * as z from 'zod';
 import { idSchema } from '../../../shared/lattice/node.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
@@ -8,25 +11,31 @@ import { ROLES, type Role } from '../schema.ts';
 
 const ISSUERS_MAX = 8;
 const VALUES_MAX = 200;
-/** Values of one claim of a person. Larger directories give their people some hundred groups; each is looked up at each sign-in. */
+/**
+ * Bounds the values of one claim. Larger directories give their users some hundred groups, and each value is looked up
+ * at each sign-in.
+ */
 const CLAIM_VALUES_MAX = 2_000;
 const text = z.string().min(1).max(256);
 const projectIdSchema = z.string().min(1).max(64);
-/** As access lists have it behind `group:`, so that no group is taken for a key, a user or a project. */
+/** The form after `group:` in access lists, so that a group cannot be mistaken for a key, a user or a project. */
 export const groupSchema = z.string().regex(/^[a-z0-9][a-z0-9._-]{0,59}$/, 'lower-case letters, digits, . _ and -');
 
 const issuerSchema = z.strictObject({
-  /** As in its tokens, character by character. */
+  /** Exactly as in its tokens, character by character. */
   issuer: secureUrlSchema,
-  /** What the login page calls it. */
+  /** The name on the login page. */
   name: text,
   client_id: text,
-  /** `aud` of tokens that are good for the API; null: none are. */
+  /** `aud` of tokens that the API accepts; null: it accepts none. */
   audience: text.nullable().default(null),
   scope: z.string().max(512).default('openid profile email'),
-  /** `everybody`: all persons who can log in at the issuer. `mapped`: persons with a value that is mapped below. `known`: users. */
+  /**
+   * Admitted users. `everybody`: all that can log in at the issuer. `mapped`: those with a value that is mapped below.
+   * `known`: those that exist here.
+   */
   admits: z.enum(['everybody', 'mapped', 'known']).default('known'),
-  /** The claim that says what a person is, e.g. `groups` or `realm_access.roles`; without it roles are the operator's business. */
+  /** The claim that decides about roles, e.g. `groups` or `realm_access.roles`; null: operators assign roles. */
   role_claim: text.nullable().default(null),
   roles: boundedRecord(
     text,
@@ -34,15 +43,21 @@ const issuerSchema = z.strictObject({
     VALUES_MAX,
   ).default({}),
   project_claim: text.nullable().default(null),
-  /** Values of that claim to projects: the first that fits is the person's own, in the others they are members. */
+  /**
+   * From values of that claim to projects. The first match is the user's home project; in the others the user is a
+   * member.
+   */
   projects: boundedRecord(text, projectIdSchema, VALUES_MAX).default({}),
-  /** Values of that claim to projects that the person leads. */
+  /** From values of that claim to projects that the user leads. */
   leads: boundedRecord(text, projectIdSchema, VALUES_MAX).default({}),
-  /** Keys of a person for whom the provider has not vouched for so many days rest until the next login; null: they go on. */
+  /**
+   * Keys of a user lapse until the next login if the provider has not confirmed the user for this many days; null: they
+   * do not lapse.
+   */
   lapse_days: z.int().min(1).max(3_650).nullable().default(90),
-  /** The claim whose values are groups of access lists of models. */
+  /** The claim whose values are groups in access lists of models. */
   group_claim: text.nullable().default(null),
-  /** Values of that claim to names of groups. */
+  /** From values of that claim to names of groups. */
   groups: boundedRecord(text, groupSchema, VALUES_MAX).default({}),
 });
 
@@ -53,33 +68,36 @@ export type Claims = Readonly<Record<string, unknown>>;
 
 export interface MappedProjects {
   own: string | undefined;
-  /** The other projects of the person, with whether they lead them; their own where they lead it. */
+  /**
+   * The user's other projects, and whether the user leads them. Contains the home project only if the user leads it.
+   */
   members: ReadonlyMap<string, { lead: boolean }>;
-  /** The projects that this issuer's claims decide over. */
+  /** All projects that this issuer's claims decide about. */
   decided: ReadonlySet<string>;
 }
 
-/** What a person's claims are mapped to. */
+/** The mapped claims of a user. */
 export interface MappedClaims {
-  /** Undefined: not told by claims; access tokens rarely say. */
+  /** Undefined: not in the claims; access tokens rarely have it. */
   name: string | undefined;
   email: string | null | undefined;
-  /** Undefined: not told by claims. */
+  /** Undefined: not decided by the claims. */
   role: Role | undefined;
   provider: string | undefined;
-  /** Undefined: claims say nothing of projects. */
+  /** Undefined: not decided by the claims. */
   projects: MappedProjects | undefined;
-  /** Sorted. Undefined: claims say nothing of groups. */
+  /** Sorted. Undefined: not decided by the claims. */
   groups: string[] | undefined;
-  /** A value of their claims is mapped. */
+  /** True if any value of the claims is mapped. */
   matches: boolean;
 }
 
 const NAME_MAX = 200;
 
 /**
- * @param signIn a person signs in: a claim that is not there has no values. A token of a program that lacks it says nothing.
- * @throws ApiError 403 where a claim that is asked for is no list of texts, or has too many
+ * @param signIn true if a user signs in: then a missing claim has no values. If a program sends a token, a missing
+ * claim decides nothing.
+ * @throws ApiError 403 if a configured claim is not a list of texts, or has too many values
  */
 export function mapClaims(config: OidcIssuer, claims: Claims, signIn: boolean): MappedClaims {
   const roles = valuesOf(claims, config.role_claim).flatMap((value) => {
@@ -113,7 +131,7 @@ function projectsOf(config: OidcIssuer, claims: Claims, signIn: boolean): Mapped
   return { own, members, decided: new Set([...Object.values(projects), ...Object.values(leads)]) };
 }
 
-/** What a value is mapped to; it is a stranger's word, such as `__proto__`. */
+/** What a value is mapped to. The value comes from the provider and may be `__proto__`. */
 function named(map: Readonly<Record<string, string>>, value: string): string | undefined {
   return Object.hasOwn(map, value) ? map[value] : undefined;
 }
@@ -128,25 +146,26 @@ function nameOf({ name, preferred_username, email }: Claims): string | undefined
   return typeof given === 'string' ? displayName(given) : undefined;
 }
 
-/** A person's name as it is shown: a line of a terminal. */
+/** A user's name in the form that is shown: one line of a terminal. */
 export function displayName(text: string): string {
   const plain = text
     .replace(/[\p{Cc}\u2028\u2029]/gu, ' ')
-    // What is not seen, or turns the text around it, makes one person look like another; joiners are letters' own.
+    // Invisible characters, and characters that change the direction of text, can make one name look like another.
+    // Joiners belong to letters, so they stay.
     .replace(/(?![\u200c\u200d])\p{Cf}/gu, '')
     .trim()
     .slice(0, NAME_MAX);
   return plain === '' ? 'somebody' : plain;
 }
 
-/** Texts at a path of claims: one, or each of a list. */
+/** The texts at a path of the claims: one, or a list. */
 function valuesOf(claims: Claims, path: string | null): string[] {
   if (path === null) return [];
   const found = claimAt(claims, path) ?? [];
   const values: unknown[] = Array.isArray(found) ? found : [found];
   if (values.length > CLAIM_VALUES_MAX)
     throw wrongClaim(path, `has ${values.length} values, and ${CLAIM_VALUES_MAX} are read: have it send fewer`);
-  // Passed over it would take away what the person had.
+  // Ignoring the claim would remove rights that the user had.
   if (!values.every((value) => typeof value === 'string')) throw wrongClaim(path, 'is no list of texts');
   return values;
 }
@@ -161,7 +180,7 @@ function isTold(claims: Claims, path: string): boolean {
 }
 
 function claimAt(claims: Claims, path: string): unknown {
-  // Some providers have claims whose very names hold dots.
+  // Some providers have claims with dots in their names.
   return Object.hasOwn(claims, path) ? claims[path] : path.split('.').reduce(memberOf, claims as unknown);
 }
 

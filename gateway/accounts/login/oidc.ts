@@ -1,4 +1,4 @@
-/** OpenID Connect, as far as a relying party needs it: discovery, keys, codes and tokens. */
+/** OpenID Connect as far as a relying party needs it: discovery, keys, codes and tokens. */
 import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTPayload, jwtVerify } from 'jose';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
@@ -9,7 +9,7 @@ import { waitClock } from '../../platform/wait-clock.ts';
 import { unauthorized } from '../account.ts';
 import type { OidcIssuer } from './oidc-config.ts';
 
-/** Asymmetric ones alone: neither `none` nor a signature by something that clients know. */
+/** Only asymmetric algorithms: neither `none` nor a signature with a secret that clients know. */
 const ALGORITHMS = [
   'RS256',
   'RS384',
@@ -29,7 +29,7 @@ const answers = new AdaptiveTimeout(FETCH);
 const ANSWER_MAX_BYTES = 512 * 1024;
 const DISCOVERY_KEPT_MS = 60 * 60_000;
 const KEYS_KEPT_MS = 10 * 60_000;
-/** A token with an unknown key makes them be asked for again, this often at most. */
+/** A token with an unknown key causes another request for the keys, at most once in this time. */
 const KEYS_COOLDOWN_MS = 10_000;
 
 const endpoint = z.url({ protocol: /^https?$/ });
@@ -38,7 +38,7 @@ const discoverySchema = z.looseObject({
   authorization_endpoint: endpoint,
   token_endpoint: endpoint,
   jwks_uri: endpoint,
-  /** RFC 9207 §3: every authorization response of it names it. */
+  /** RFC 9207 §3: every authorization response contains `iss`. */
   authorization_response_iss_parameter_supported: z.boolean().default(false),
 });
 type Discovery = z.infer<typeof discoverySchema>;
@@ -50,17 +50,23 @@ interface Kept<T> {
   at: number;
 }
 
-/** Answers, never promises: a promise belongs to one request's I/O. One each per issuer, at most eight. */
+/** Results, never promises, because a promise belongs to the I/O of one request. One of each per issuer, at most 16. */
 const discoveries = new Map<string, Kept<Discovery>>();
 const keySets = new Map<string, Kept<JSONWebKeySet>>();
 
-/** Until a slow provider answers, each token with an unknown key asks for its keys: at most so many at once. By issuer; only those that are asked. */
+/**
+ * Until a slow provider answers, each token with an unknown key requests its keys: at most this many concurrently per
+ * issuer. `keyQuestions` has only issuers with a running request.
+ */
 const KEY_QUESTIONS_MAX = 8;
 const keyQuestions = new Map<string, number>();
-/** Where no keys are known yet, the others look so often whether they have come. */
+/** If no keys are known yet, further requests check this often whether they have arrived. */
 const KEYS_LOOK_MS = 50;
 
-/** After a failure a provider is not asked for so long: tokens that name it come from strangers, each for five seconds of waiting. */
+/**
+ * After a failure a provider is not asked for this long. Any unauthenticated client can send tokens that name it, and
+ * each would wait for at least five seconds.
+ */
 const FAILED_KEPT_MS = 1_000;
 const failures = new Map<string, Kept<ApiError>>();
 
@@ -76,7 +82,7 @@ async function unlessFailed<T>(issuer: string, now: number, ask: () => Promise<T
   }
 }
 
-/** @throws ApiError 503 when the provider does not answer as it must */
+/** @throws ApiError 503 if the provider does not answer as OpenID Connect requires */
 export async function discover({ issuer }: OidcIssuer, now: number): Promise<Discovery> {
   const known = discoveries.get(issuer);
   if (known !== undefined && now - known.at < DISCOVERY_KEPT_MS) return known.value;
@@ -88,7 +94,7 @@ export async function discover({ issuer }: OidcIssuer, now: number): Promise<Dis
 
 /** @throws ApiError 503 */
 function checked(value: Discovery, issuer: string): Discovery {
-  // OpenID Connect Discovery 1.0 §4.3: else one provider could speak for another.
+  // OpenID Connect Discovery 1.0 §4.3: otherwise one provider could act for another.
   if (value.issuer !== issuer) throw unavailable(`it calls itself ${value.issuer.slice(0, 200)}`);
   for (const target of [value.authorization_endpoint, value.token_endpoint, value.jwks_uri]) {
     if (issuer.startsWith('https:') && !target.startsWith('https:')) throw unavailable('it has endpoints without TLS');
@@ -124,8 +130,8 @@ function keep<T>(map: Map<string, Kept<T>>, name: string, value: T, at: number):
 }
 
 /**
- * The claims of a token that `config`'s issuer made for `audience`. Clocks may differ by a minute.
- * @throws ApiError 401 with the reason; 503 when its keys cannot be had
+ * Verifies a token that `config`'s issuer made for `audience`, and returns its claims. Clocks may differ by a minute.
+ * @throws ApiError 401 with the reason; 503 if the issuer's keys are not available
  */
 export async function verifyToken(
   config: OidcIssuer,
@@ -145,7 +151,7 @@ export async function verifyToken(
     jwtVerify(token, createLocalJWKSet(await keysOf(config, now, maxAgeMs)), options);
   try {
     const { payload } = await verify(KEYS_KEPT_MS).catch((error: unknown) => {
-      // It may have a new key.
+      // The issuer may have a new key.
       if (error instanceof errors.JWKSNoMatchingKey) return verify(KEYS_COOLDOWN_MS);
       throw error;
     });
@@ -167,11 +173,11 @@ interface CodeExchange {
   code: string;
   verifier: string;
   redirectUri: string;
-  /** Of a confidential client. */
+  /** Set for a confidential client. */
   secret: string | undefined;
 }
 
-/** The id token for a code (RFC 6749 §4.1.3, RFC 7636 §4.5). @throws ApiError 401, 503 */
+/** Exchanges a code for an id token (RFC 6749 §4.1.3, RFC 7636 §4.5). @throws ApiError 401, 503 */
 export async function exchangeCode(config: OidcIssuer, exchange: CodeExchange, now: number): Promise<string> {
   const { token_endpoint } = await discover(config, now);
   const body = new URLSearchParams({
@@ -211,7 +217,7 @@ async function fetchJson<T>(url: string, init: RequestInit, schema: z.ZodType<T>
   }
 }
 
-/** The body. Undefined if it is longer than ANSWER_MAX_BYTES; then the rest is not read. */
+/** The body; undefined if it is longer than ANSWER_MAX_BYTES. Then the rest is not read. */
 async function boundedText(response: Response): Promise<string | undefined> {
   const decoder = new TextDecoder();
   let text = '';

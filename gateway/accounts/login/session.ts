@@ -10,15 +10,15 @@ import { findUser } from '../find-key.ts';
 import { sessions } from '../schema.ts';
 import { newInstallationSecret, sha256Hex } from '../secrets.ts';
 
-/** Of a browser that came by TLS: the prefix keeps other hosts of the domain from setting it (RFC 6265bis §4.1.3.2). */
+/** For browsers that use TLS: the prefix prevents other hosts of the domain from setting it (RFC 6265bis §4.1.3.2). */
 export const SESSION_COOKIE = '__Host-otela-session';
-/** A gateway on a laptop has no TLS. What one name stands for is never good under the other. */
+/** For a gateway without TLS, for example on a laptop. A token of one name is never valid under the other. */
 export const PLAIN_SESSION_COOKIE = 'otela-session';
 /** A working day. */
 export const SESSION_MS = 12 * 60 * 60_000;
 const TOKEN = /^[\w-]{43}$/;
 
-/** Whether a browser came by TLS, and so which cookie is its session's. */
+/** Whether a browser uses TLS decides which cookie contains its session. */
 export interface SessionCookie {
   value: string;
   secure: boolean;
@@ -44,7 +44,7 @@ function tokenOf(request: HttpRequest): { hash: string } | undefined {
   return cookie !== undefined && TOKEN.test(cookie.value) ? { hash: hashOf(cookie.value, cookie.secure) } : undefined;
 }
 
-/** Opens one; the token is for the browser alone. */
+/** Opens a session and returns its token, which only the browser keeps. */
 export async function openSession(env: Pick<Env, 'DB'>, userId: string, now: number, secure = true): Promise<string> {
   const token = newInstallationSecret();
   const db = database(env);
@@ -66,8 +66,9 @@ export function hasSession(request: HttpRequest): boolean {
 }
 
 /**
- * The account behind a request's session cookie, asked of D1.
- * @throws ApiError 401 unknown or over; 403 where another site made the browser send it; 503 when D1 cannot say
+ * The account of a request's session cookie, from D1.
+ * @throws ApiError 401 unknown or ended; 403 if another site made the browser send the cookie; 503 if D1 cannot be
+ * asked
  */
 export async function sessionAccount(env: Pick<Env, 'DB'>, request: HttpRequest, now: number): Promise<Account> {
   const token = tokenOf(request);
@@ -84,7 +85,10 @@ export async function sessionAccount(env: Pick<Env, 'DB'>, request: HttpRequest,
   throw unauthorized(found === 'disabled' ? 'Your account is disabled.' : 'This session is over. Log in again.');
 }
 
-/** What changes something comes from this site: browsers say so; what does not is no browser of ours. @throws ApiError 403 */
+/**
+ * Refuses a change that another site caused. Browsers send the headers that prove the origin; a request without them
+ * does not come from our pages. @throws ApiError 403
+ */
 export function requireSameOrigin(request: HttpRequest): void {
   if (request.method === 'GET' || request.method === 'HEAD') return;
   const site = request.headers.get('sec-fetch-site');
@@ -97,7 +101,7 @@ export function requireSameOrigin(request: HttpRequest): void {
   throw new ApiError('permission_denied', 'A session may change things from this site alone.');
 }
 
-/** Without the scheme: TLS may end before us. */
+/** Without the scheme, because a proxy may terminate TLS. */
 function hostOf(origin: string): string | undefined {
   return URL.canParse(origin) ? new URL(origin).host : undefined;
 }
@@ -110,7 +114,7 @@ export function cookieOf(request: HttpRequest, name: string): string | undefined
   return undefined;
 }
 
-/** `secure`: the browser came by TLS; a gateway on a laptop has none. */
+/** `secure`: the browser uses TLS. A gateway on a laptop may have none. */
 export function cookieText(name: string, value: string, maxAgeMs: number, secure: boolean): string {
   const age = Math.floor(maxAgeMs / 1000);
   return `${name}=${value}; Path=/; Max-Age=${age}; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;

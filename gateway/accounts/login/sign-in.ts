@@ -1,4 +1,4 @@
-/** Persons that an identity provider vouches for become users here. */
+/** Creates and updates users that an identity provider confirms. */
 import { and, eq } from 'drizzle-orm';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import type { Env } from '../../env.ts';
@@ -20,9 +20,9 @@ export interface SignIn {
 }
 
 /**
- * The account that `claims` are about; made where the issuer admits them, brought up to date where claims say more.
- * `signIn`: a person signs in; otherwise a program brought a token, and claims that it lacks change nothing.
- * @throws ApiError 403 where they are not admitted or disabled, 503 when D1 cannot say
+ * The account that `claims` describe. Creates it if the issuer admits the user, and updates it if the claims say more.
+ * `signIn`: a user signs in. Otherwise a program sent a token, and missing claims change nothing.
+ * @throws ApiError 403 if the user is not admitted or is disabled; 503 if D1 cannot be asked
  */
 export async function findOrCreateUser(
   env: Pick<Env, 'DB'> & Partial<Pick<Env, 'REGISTRY'>>,
@@ -41,22 +41,25 @@ export async function findOrCreateUser(
     found = await findUser(env, identity);
     if (typeof found === 'object') await syncMemberships(env, found.user, claimed.projects, now);
   } else if (typeof found === 'object' && claimed.at >= (found.user.claimsAt ?? 0)) {
-    // An older token is still good, and must not give back what a newer one has taken away.
+    // An older token is still valid, and must not restore rights that a newer one has removed.
     const placed = await syncMemberships(env, found.user, claimed.projects, now);
     if ((await update(env, found.user, claimed, now)) || placed) {
       found = await findUser(env, identity);
-      // Their rights are not what they were: every isolate must hear of it.
+      // The user's rights have changed, so every isolate must learn it.
       const { REGISTRY } = env;
       if (REGISTRY !== undefined) await notifyRegistry({ REGISTRY }, (registry) => registry.reloadSettings());
     }
   }
-  // Who was mapped once and is no more: their keys have lost what the claims gave them by now.
+  // The user was mapped once and is not any more. By now their keys have lost the rights that the claims gave.
   if (notMapped) throw notAdmitted();
   if (typeof found === 'object') return found;
   throw new ApiError('permission_denied', 'Your account here is disabled. Ask an operator of this gateway.');
 }
 
-/** Milliseconds since the epoch; 0: they do not say (RFC 9068 §2.2 has them say so). */
+/**
+ * When the claims were made, in milliseconds since the epoch. Without `iat` (which RFC 9068 §2.2 requires) the time of
+ * a sign-in is now, and that of a token is 0.
+ */
 function madeAt({ iat }: Claims, now: number, signIn: boolean): number {
   if (typeof iat === 'number' && iat > 0) return Math.min(now, iat * 1_000);
   return signIn ? Math.floor(now / 1_000) * 1_000 : 0;
@@ -88,13 +91,13 @@ async function create(
     claimsAt: claimed.at || null,
   };
   const line = { at: now, actor: 'login', action: 'user.create', object: row.id, after: shown(row) };
-  // Twice at once: one of them makes it, both find it.
+  // If two requests do this concurrently, one creates the user and both find it.
   await queryOrUnavailable(
     db.batch([db.insert(users).values(row).onConflictDoNothing(), db.insert(auditLog).values(line)]),
   );
 }
 
-/** What claims say wins over what was stored, where they say it. True where that changed the person's rights. */
+/** Claims replace what was stored, as far as they decide. Returns true if that changed the user's rights. */
 async function update(env: Pick<Env, 'DB'>, user: User, claimed: MappedClaims, now: number): Promise<boolean> {
   const told = {
     role: claimed.role ?? user.role,

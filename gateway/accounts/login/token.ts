@@ -1,4 +1,4 @@
-/** Bearer tokens of a configured identity provider, as good as a key for the API. */
+/** Bearer tokens of a configured identity provider. The API accepts them like keys. */
 import { decodeJwt } from 'jose';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import type { Env } from '../../env.ts';
@@ -7,16 +7,16 @@ import { verifyToken } from './oidc.ts';
 import type { OidcIssuer } from './oidc-config.ts';
 import { findOrCreateUser } from './sign-in.ts';
 
-/** Three parts of base64url; keys of ours have no dots. */
+/** Three parts of base64url. API keys have no dots. */
 const JWT = /^[\w-]+\.[\w-]+\.[\w-]*$/;
-/** Tokens with many groups are long; headers above 16 KiB no server takes. */
+/** Tokens with many groups are long, but no server accepts headers above 16 KiB. */
 const TOKEN_MAX_CHARS = 12_000;
 
 export function isToken(key: string): boolean {
   return key.length <= TOKEN_MAX_CHARS && JWT.test(key);
 }
 
-/** @throws ApiError 401 bad token, 403 not admitted, 503 when issuer or D1 cannot say */
+/** @throws ApiError 401 invalid token or user not admitted; 503 if the issuer or D1 cannot be asked */
 export async function tokenAccount(
   env: Pick<Env, 'DB'> & Partial<Pick<Env, 'REGISTRY'>>,
   issuers: readonly OidcIssuer[],
@@ -31,13 +31,13 @@ export async function tokenAccount(
     const { account } = await findOrCreateUser(env, config, claims, now);
     return { ...account, expiresAt: (claims.exp ?? 0) * 1000 };
   } catch (error) {
-    // To an API a user who may not come in is one whose credentials are no good.
+    // For an API, the credentials of a user that is not admitted are invalid.
     if (error instanceof ApiError && error.code === 'permission_denied') throw unauthorized(error.message);
     throw error;
   }
 }
 
-/** Not believed, only looked up. */
+/** Not verified here: only selects the issuer that is then checked. */
 function issuerOf(token: string): string | undefined {
   try {
     return decodeJwt(token).iss;
