@@ -1,4 +1,6 @@
-/** `otela-gateway catalogue …`: who answers for a model, who may use it, whether it is always there, and when it ends. */
+/**
+ * `otela-gateway catalogue …`: a model's owner, its access list, whether it must always run, and when it is retired.
+ */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { askGateway, CONNECTION_FLAGS, printAnswer, printList, targetAt, wasDeleted } from './client.ts';
@@ -87,7 +89,7 @@ function listOf(text: string): string[] | null {
   return names.filter((one) => one !== '');
 }
 
-/** RFC 3339. @throws UsageError: a bare 45 is a year to Date.parse */
+/** RFC 3339. @throws UsageError for other text, because Date.parse takes a bare 45 as a year */
 function dateOf(flag: string, text: string): string | null {
   if (text === 'none') return null;
   const at = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN;

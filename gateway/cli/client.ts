@@ -1,4 +1,4 @@
-/** The admin REST, for a shell: how it is reached and how its answers are printed. */
+/** A client of the admin REST API: sends requests and prints responses. */
 import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
@@ -11,21 +11,24 @@ import { startTimer } from '../platform/start-timer.ts';
 import { isStdoutClosed } from './stdout.ts';
 import { Table } from './table.ts';
 
-/** The gateway said no: told without a stack. */
+/** The gateway refused the request. Printed without a stack. */
 export class ClientError extends CommandError {}
 
-/** stdout is closed. */
+/** No gateway answers. */
 class Unreachable extends ClientError {
   override readonly exitCode = EXIT_UNREACHABLE;
 }
 
-/** The gateway failed, or its answer broke off. */
+/** The gateway failed, or its response broke off. */
 class Failing extends ClientError {}
 
-/** A long wait outlives a gateway that is away for 10 minutes. */
+/** How long a command with a long wait retries while the gateway is away: 10 minutes. */
 const AWAY_MS = 600_000;
 
-/** What `work` gives. It is called again while the gateway is away, fails, or breaks off its answers. @throws ClientError */
+/**
+ * Returns the result of `work`, which is retried while the gateway is away, fails, or breaks off its responses. @throws
+ * ClientError
+ */
 export async function outlasting<T>(work: () => Promise<T>, pauseMs: number): Promise<T> {
   for (const until = performance.now() + AWAY_MS; ; ) {
     try {
@@ -38,7 +41,10 @@ export async function outlasting<T>(work: () => Promise<T>, pauseMs: number): Pr
   }
 }
 
-/** Longer than any machine needs for an answer. Before that the command says every now and then that it waits: a person can end it. */
+/**
+ * Longer than any machine needs for a response. Before that the command reports regularly that it is waiting, and the
+ * user can end it.
+ */
 const ANSWER_MAX_MS = 600_000;
 
 export const CONNECTION_FLAGS = {
@@ -59,11 +65,11 @@ export interface ApiTarget {
   json: boolean;
 }
 
-/** What `CONNECTION_FLAGS`'s flags say. @throws UsageError */
+/** The target that the flags of `CONNECTION_FLAGS` name. @throws UsageError */
 export function targetAt(path: string, values: { url: string; 'key-file': string; json: boolean }): ApiTarget {
   if (!URL.canParse(values.url) || !/^https?:$/.test(new URL(values.url).protocol))
     throw new UsageError(`--url ${values.url} is no URL, as in https://gw.example.org`);
-  // People paste what OpenAI clients take, which ends in /v1.
+  // Users paste the URL for OpenAI clients, which ends in /v1.
   return { path, url: values.url.replace(/\/(v1\/*)?$/, ''), keyFile: values['key-file'], json: values.json };
 }
 
@@ -79,13 +85,13 @@ const pageSchema = z.object({
   has_more: z.boolean(),
 });
 
-/** How things of a kind are listed: a name for each column, and the cells of one of them. */
+/** How objects of one kind are listed: the column names, and the cells of an object. */
 export interface ListColumns {
   head: readonly string[];
   row: ListRow;
 }
 
-/** Page by page, one line each. */
+/** Prints page by page, one line per object. */
 export async function printList(target: ApiTarget, { head, row }: ListColumns): Promise<number> {
   const table = new Table(head);
   for (let after = '', more = true; more && !isStdoutClosed(); ) {
@@ -103,7 +109,8 @@ export async function printList(target: ApiTarget, { head, row }: ListColumns): 
 }
 
 /**
- * `printList` and `get ID`, which every list of things has; `others` are the verbs of this one, given ID and the path to it.
+ * `printList` and `get ID`, which every list of objects has. `others` are further verbs, called with the ID and its
+ * path.
  * @throws UsageError with `usage` for anything else
  */
 export function listOrGet(
@@ -122,12 +129,12 @@ export function listOrGet(
   return askGateway(target, 'GET', path).then((answer) => printAnswer({ ...target, json: true }, listed.row, answer));
 }
 
-/** What a header can hold: anything else would be told in an error's words, the key with it. */
+/** Characters that a header may contain. With any other, fetch would throw an error whose message contains the key. */
 const KEY = /^[\x21-\x7e]+$/;
 
 const errorSchema = z.object({ error: z.object({ message: z.string() }) });
 
-/** @throws ClientError with the gateway's own words */
+/** @throws ClientError with the gateway's message */
 export async function askGateway(
   target: ApiTarget,
   method: string,
@@ -146,14 +153,14 @@ export async function askGateway(
   throw refusal(response.status, text);
 }
 
-/** The answer as it comes, however long it is. @throws ClientError */
+/** Streams the response, of any length. @throws ClientError */
 export async function download(target: ApiTarget, path: string): Promise<ReadableStream<Uint8Array>> {
   const response = await send(target, 'GET', path, undefined, undefined);
   if (response.ok && response.body !== null) return response.body;
   throw refusal(response.status, await response.text());
 }
 
-/** Sends a form, read from its files as it goes, however long it takes. @throws ClientError */
+/** Sends a form, which is read from its files while it is sent, without a time limit. @throws ClientError */
 export async function upload(target: ApiTarget, path: string, form: FormData): Promise<unknown> {
   const response = await send(target, 'POST', path, form, undefined);
   const text = await response.text();
@@ -189,7 +196,7 @@ async function send(
   });
 }
 
-/** @throws ClientError if it breaks off */
+/** @throws ClientError if the response breaks off */
 function textOf(response: Response): Promise<string> {
   return response.text().catch((cause: unknown) => {
     throw new Failing(`${new URL(response.url).origin} broke off its answer`, { cause });
@@ -202,7 +209,7 @@ function refusal(status: number, text: string): ClientError {
   return new Kind(printable(said.success ? said.data.error.message : `${status} ${text.slice(0, 500)}`));
 }
 
-/** @throws UsageError where a flag would be passed over */
+/** @throws UsageError if the verb would ignore a given flag */
 export function refuseIgnoredFlags(
   verb: string | undefined,
   flags: Readonly<Record<string, readonly [given: unknown, of: string]>>,
@@ -213,5 +220,5 @@ export function refuseIgnoredFlags(
 
 const deletedSchema = z.object({ deleted: z.boolean() });
 
-/** Whether a DELETE found what it names. */
+/** True if a DELETE found the object that it names. */
 export const wasDeleted = (answer: unknown): boolean => deletedSchema.parse(answer).deleted;

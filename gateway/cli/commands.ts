@@ -1,4 +1,4 @@
-/** Every command of `otela-gateway`, by name, in the order of its help. */
+/** Every command of `otela-gateway` by name, in the order of its help. */
 import manifest from '../../package.json' with { type: 'json' };
 import { type Command, EXIT_DONE, EXIT_USAGE, type Program } from '../../shared/command-line/index.ts';
 import { EXIT_FAILED, EXIT_UNREACHABLE } from '../command.ts';

@@ -1,11 +1,11 @@
-/** `otela-gateway factory`: what factories of jobs do, and why. */
+/** `otela-gateway factory`: what autoscalers do, and why. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine } from '../../shared/command-line/index.ts';
 import { modelReport } from '../../shared/factory/exchange.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { askGateway, CONNECTION_FLAGS, targetAt } from './client.ts';
 
-/** Newest decisions that are shown of each factory; --json has all. */
+/** Newest decisions shown per autoscaler; --json has all. */
 const DECISIONS = 5;
 
 const factorySchema = z.looseObject({
@@ -40,7 +40,7 @@ async function factoryCommand(args: readonly string[]): Promise<number> {
   return EXIT_DONE;
 }
 
-/** What factories say is their text. */
+/** The lines contain text from autoscalers, so callers must make them printable. */
 function linesOf({
   id,
   provider,

@@ -1,4 +1,4 @@
-/** `otela-gateway files`: `/v1/files`, for a shell. */
+/** `otela-gateway files`: `/v1/files` for the shell. */
 import { createWriteStream, openAsBlob } from 'node:fs';
 import { basename } from 'node:path';
 import { Readable } from 'node:stream';
@@ -79,7 +79,7 @@ const deleted: ListRow = (answer) => [z.object({ id: z.string() }).parse(answer)
 
 /** @returns the file's object @throws ClientError */
 export async function putFile(target: ApiTarget, path: string, purpose = 'batch'): Promise<unknown> {
-  // Backed by the file: it is read as it is sent.
+  // Backed by the file, so it is read while it is sent.
   const blob = await blobOf(path);
   const form = new FormData();
   form.set('purpose', purpose);

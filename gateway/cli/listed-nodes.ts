@@ -1,8 +1,8 @@
-/** `GET /admin/nodes`, page after page. */
+/** Reads `GET /admin/nodes`, page after page. */
 import * as z from 'zod';
 import { type ApiTarget, askGateway } from './client.ts';
 
-/** What every command reads of a node. */
+/** The members of a node that every command reads. */
 export const LISTED_NODE = {
   session: z.string(),
   state: z.string(),
@@ -11,7 +11,7 @@ export const LISTED_NODE = {
   cluster: z.string(),
 };
 
-/** @throws ClientError, or ZodError where the gateway answers otherwise */
+/** @throws ClientError; ZodError if the response has another form */
 export async function* listedNodes<Node extends { session: string }>(
   target: ApiTarget,
   query: URLSearchParams,

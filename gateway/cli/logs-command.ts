@@ -1,4 +1,4 @@
-/** `otela-gateway logs NODE`: what engine and agent of a node print now; of one that has ended, what they printed last. */
+/** `otela-gateway logs NODE`: the current output of a node's engine or agent; for an ended node, its last output. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
@@ -37,7 +37,7 @@ const WITHHELD = {
   forbidden: 'its provider shows no logs (--no-remote-logs)',
   sealed: 'it opened sealed requests, and its log may quote them',
 };
-/** Agents are asked as often as the node's page asks. */
+/** Interval between requests to an agent: the same as on the node's page. */
 const EVERY_MS = 2_000;
 
 async function logsCommand(args: readonly string[]): Promise<number> {
@@ -67,7 +67,10 @@ async function logsCommand(args: readonly string[]): Promise<number> {
   return EXIT_DONE;
 }
 
-/** By session, its beginning, or the machine's name; the one that has not left first. @throws ClientError for none and for several */
+/**
+ * Finds a node by its session, by the beginning of it, or by the machine's name; nodes that have not left take
+ * precedence. @throws ClientError if none matches, or several
+ */
 async function nodeOf(target: ApiTarget, name: string): Promise<z.infer<typeof nodeSchema>> {
   const found: z.infer<typeof nodeSchema>[] = [];
   for await (const node of listedNodes(target, new URLSearchParams({ limit: '1000' }), nodeSchema))
@@ -82,7 +85,7 @@ async function nodeOf(target: ApiTarget, name: string): Promise<z.infer<typeof n
   return one;
 }
 
-/** Undefined where its agent cannot be asked any more. */
+/** Undefined: its agent can no longer be asked. */
 async function telemetry(target: ApiTarget, session: string): Promise<Telemetry | undefined> {
   try {
     return telemetrySchema.parse(await askGateway(target, 'GET', `/${encodeURIComponent(session)}/telemetry`));
@@ -95,7 +98,10 @@ async function telemetry(target: ApiTarget, session: string): Promise<Telemetry 
 
 const LAST_WORDS_TRIES = 5;
 
-/** What is kept of a node that has ended. A session that is about to leave its log is asked again for a moment. */
+/**
+ * The stored output of an ended node. While a session is about to store its log, the request is repeated for some
+ * seconds.
+ */
 async function lastWords(target: ApiTarget, session: string): Promise<string> {
   for (let tries = LAST_WORDS_TRIES; ; tries--) {
     try {
@@ -111,7 +117,7 @@ async function lastWords(target: ApiTarget, session: string): Promise<string> {
   }
 }
 
-/** Lines of people's engines: nothing of them may drive a terminal. */
+/** Engines print these lines, so they are made printable: they must not control the terminal. */
 function say({ json }: ApiTarget, session: string, text: string): void {
   if (text === '') return;
   for (const line of text.replace(/\n$/, '').split('\n'))

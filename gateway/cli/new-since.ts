@@ -1,16 +1,17 @@
-/** Follows a growing text that is read again and again as its last part only. Pure. */
+/** Follows a growing text of which each read returns only the last part. Pure. */
 
-/** Compared to find where the last look ended. */
+/** Characters that are compared to find the end of the previous text. */
 const OVERLAP_CHARS = 1_024;
 
 /**
- * The part of `text` that follows the end of `before`, with a mark where output between them is missing. If one line fills all that is
- * compared, repetitions of it may be left out: they look the same as the lines that `before` already had.
+ * Returns the part of `text` after the end of `before`, with a marker if output between them is missing. If one line
+ * fills all compared characters, repetitions of it may be left out, because they look like the lines that `before`
+ * already had.
  */
 export function textAfter(before: string, text: string): string {
   if (before === '') return text;
   if (text.startsWith(before)) return text.slice(before.length);
-  // A tail that moved on begins behind `before`'s beginning: the longest end of `before` that `text` begins with.
+  // If the tail moved on, `text` begins inside `before`: finds the longest end of `before` with which `text` begins.
   for (let from = before.indexOf('\n') + 1; from > 0 && from < before.length; from = before.indexOf('\n', from) + 1)
     if (text.startsWith(before.slice(from))) return text.slice(before.length - from);
   // The first line of `text` may be cut.

@@ -1,4 +1,4 @@
-/** `otela-gateway nodes …`: what runs at each node now. */
+/** `otela-gateway nodes …`: the current state of each node. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printableJson } from '../../shared/terminal/printable.ts';
@@ -13,7 +13,7 @@ const nodeSchema = z.looseObject({
   load: z.object({ running: z.number(), waiting: z.number() }).nullable(),
   breaker: z.object({ state: z.string() }),
   models: z.array(z.object({ id: z.string() })),
-  /** Older gateways do not tell. */
+  /** Absent: an older gateway. */
   cause: z.string().nullable().optional(),
 });
 
@@ -30,7 +30,7 @@ const eventSchema = z.object({
 });
 const historySchema = z.object({ data: z.array(eventSchema), has_more: z.boolean() });
 const drainedSchema = z.object({ running: z.number() });
-/** A page: who wants more asks the API. */
+/** Events in one page; the API has more. */
 const EVENTS = 1_000;
 
 const STATES = ['JOIN', 'SERVING', 'DOWN', 'LEFT'];
@@ -110,7 +110,7 @@ async function listNodes(target: ApiTarget, wanted: Record<string, string | unde
   if (!target.json) table.flush();
 }
 
-/** The newest first, as the API has them and the other lists. */
+/** Prints the newest event first, in the order of the API and of the other lists. */
 async function tellHistory(target: ApiTarget, session: string | undefined): Promise<void> {
   const query = new URLSearchParams({ limit: String(EVENTS), ...(session === undefined ? {} : { session }) });
   const { data } = historySchema.parse(await askGateway(target, 'GET', `/history?${query}`));

@@ -1,4 +1,4 @@
-/** Runs `keys`, `users`, `projects`, `providers` and `tokens` against the admin REST. */
+/** Runs `keys`, `users`, `projects`, `providers` and `tokens` with the admin REST API. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { askGateway, CONNECTION_FLAGS, type ListRow, printAnswer, printList, targetAt } from './client.ts';
@@ -7,7 +7,7 @@ import type { FieldKind, Resource } from './resources.ts';
 const DAY_S = 86_400;
 const UNIT_S: Readonly<Record<string, number>> = { m: 60, h: 3_600, d: DAY_S };
 
-/** The command of a row of the table. */
+/** Builds the command of a row of the table. */
 export function buildResourceCommand(name: string, resource: Resource): Command {
   const { summary, examples, verbs } = resource;
   const overlap = { value: '24h', help: 'rotate: the old one works on for so long' };
@@ -57,14 +57,16 @@ async function resourceCommand(
   throw new UsageError(`usage: otela-gateway ${name} ${verbs.join('|')} …`);
 }
 
-/** A flag that would be passed over was meant: `keys list --project P` would show everybody's. @throws UsageError */
+/**
+ * Refuses flags that the verb would ignore: `keys list --project P` would otherwise show all keys. @throws UsageError
+ */
 function refusePassedOver(name: string, verb: string, { flags }: Resource, given: readonly string[]): void {
   const taken = verb === 'create' || verb === 'set' ? Object.keys(flags) : verb === 'rotate' ? ['overlap'] : [];
   const over = given.find((flag) => !(flag in CONNECTION_FLAGS) && !taken.includes(flag));
   if (over !== undefined) throw new UsageError(`otela-gateway ${name} ${verb} takes no --${over}`);
 }
 
-/** Day by day, until nothing is left. */
+/** Deletes day by day until nothing is left. */
 async function erase(target: ReturnType<typeof targetAt>, one: string): Promise<number> {
   const step = z.object({ id: z.string(), days_left: z.number() });
   for (;;) {
@@ -75,7 +77,7 @@ async function erase(target: ReturnType<typeof targetAt>, one: string): Promise<
   }
 }
 
-/** The secret alone goes to stdout, so that `> token` makes a token file. */
+/** Only the secret is printed to stdout, so that `> token` makes a token file. */
 function shownOnce(json: boolean, answer: unknown, row: ListRow, secret: 'key' | 'token'): number {
   if (json) console.log(JSON.stringify(answer));
   else {
@@ -85,7 +87,7 @@ function shownOnce(json: boolean, answer: unknown, row: ListRow, secret: 'key' |
   return EXIT_DONE;
 }
 
-/** The members of a body that flags stand for. */
+/** The members of a request body that the flags set. */
 export function bodyFromFlags(
   { flags }: Pick<Resource, 'flags'>,
   values: Readonly<Record<string, unknown>>,
@@ -126,7 +128,10 @@ function parsed(flag: string, kind: FieldKind, given: string): unknown {
   }
 }
 
-/** RFC 3339 of `90d` or `2026-12-31`. @throws UsageError: a bare 45 is a year to Date.parse, and was meant as days */
+/**
+ * RFC 3339 from `90d` or `2026-12-31`. @throws UsageError for other text, because Date.parse takes a bare 45 as a year,
+ * while the user meant days
+ */
 function endOf(flag: string, given: string): string {
   const inTime = /^\d{1,6}[mhd]$/.test(given) ? Date.now() + seconds(given) * 1000 : Number.NaN;
   const at = /^\d{4}-\d\d-\d\d/.test(given) ? Date.parse(given) : inTime;
@@ -144,7 +149,7 @@ export function limitsFromAnswer(answer: unknown): Record<string, unknown> {
   return z.object({ limits: z.record(z.string(), z.unknown()).nullish() }).parse(answer).limits ?? {};
 }
 
-/** Limits that no flag names stay: the REST takes them as a whole. */
+/** Keeps limits that no flag names, because the REST API replaces all of them. */
 export function mergeLimits(body: Record<string, unknown>, before: Record<string, unknown>): Record<string, unknown> {
   const given = body.limits;
   if (typeof given !== 'object' || given === null) return body;
@@ -159,7 +164,7 @@ const ended = z.object({
   expires_at: z.string().nullish(),
 });
 
-/** A member's name as a column's. */
+/** The column name of a member. */
 const columnOf = (member: string) => member.replaceAll('_', ' ');
 
 function rowOf(more: readonly string[]): ListRow {

@@ -1,10 +1,12 @@
-/** `otela-gateway keys|users|projects|providers|tokens|factory-tokens`: what each may be asked for, and how it is shown in a line. */
+/**
+ * `otela-gateway keys|users|projects|providers|tokens|factory-tokens`: the verbs and flags of each, and its columns.
+ */
 import type { Flag } from '../../shared/command-line/index.ts';
 
-/** How a flag becomes a member of the body. */
+/** How a flag's value becomes a member of the request body. */
 export type FieldKind = 'text' | 'list' | 'count' | 'switch' | 'expiry';
 
-/** `member`: of the body; `limits.` puts it inside. */
+/** `member`: of the body; with the prefix `limits.` it is a member of `limits`. */
 type ResourceFlag = Pick<Flag, 'value' | 'help' | 'takes'> & { member: string; kind: FieldKind };
 
 export interface Resource {
@@ -13,11 +15,11 @@ export interface Resource {
   examples: string;
   flags: Readonly<Record<string, ResourceFlag>>;
   verbs: readonly ('create' | 'list' | 'show' | 'set' | 'revoke' | 'rotate' | 'delete')[];
-  /** The member that is shown only once. */
+  /** The member that is shown only once. Absent: there is none. */
   secret?: 'key' | 'token';
-  /** Of `create`, without a flag. */
+  /** The member that `create` takes as an argument instead of a flag. Absent: none. */
   first?: string;
-  /** Members between the id and the state in a line of the list. */
+  /** Members that a list shows between the id and the state. */
   shown: readonly string[];
 }
 

@@ -1,4 +1,4 @@
-/** Which nodes of a rollout are restarted next. Pure. */
+/** Chooses which nodes of a rollout are restarted next. Pure. */
 
 export interface RolloutNode {
   session: string;
@@ -6,9 +6,9 @@ export interface RolloutNode {
   cluster: string;
   version: string;
   state: string;
-  /** Requests go to it. */
+  /** True if it gets requests. */
   ready: boolean;
-  /** Ids of models that it serves now. */
+  /** Ids of the models that it serves now. */
   models: readonly string[];
 }
 
@@ -16,19 +16,19 @@ interface Wanted {
   to: string;
   /** `5` or `25%` of all nodes, at least one. */
   cohort: string;
-  /** Also nodes without which a model has none. */
+  /** True: also nodes without which a model has no node. */
   alone: boolean;
 }
 
 export interface Cohort {
   chosen: RolloutNode[];
-  /** Left out, each the only node of one of its models. */
+  /** Nodes left out because each is the only node of one of its models. */
   only: RolloutNode[];
-  /** All that are not of that version yet. */
+  /** Number of nodes that do not run the version yet. */
   behind: number;
 }
 
-/** Nodes of a version, and those of them that serve. */
+/** Nodes of a version, and how many of them serve. */
 export interface Upgraded {
   here: number;
   serving: number;
@@ -39,13 +39,15 @@ export function upgradedOf(nodes: readonly RolloutNode[], to: string): Upgraded 
   return { here: here.length, serving: here.filter(({ ready }) => ready).length };
 }
 
-/** Whether a cohort is back: a node that served before serves again, one that waited for a deployment waits again. */
+/**
+ * True if a cohort is back: each node that served serves again, and each node that waited for a deployment waits again.
+ */
 export function isBack(now: Upgraded, before: Upgraded, chosen: readonly RolloutNode[]): boolean {
   const served = chosen.filter(({ ready }) => ready).length;
   return now.here >= before.here + chosen.length && now.serving >= before.serving + served;
 }
 
-/** Nodes that serve nothing come first: they cost nothing. Of each model a node stays that serves. */
+/** Nodes that serve nothing are first, because restarting them affects no requests. Each model keeps a serving node. */
 export function cohortOf(nodes: readonly RolloutNode[], { to, cohort, alone }: Wanted): Cohort {
   const behind = nodes.filter(({ version, state }) => version !== to && state !== 'DOWN');
   const size = cohort.endsWith('%')

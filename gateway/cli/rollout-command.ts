@@ -1,4 +1,4 @@
-/** `otela-gateway rollout …`: agents come back as another version, some at a time, while the others serve. */
+/** `otela-gateway rollout …`: restarts agents with another version, some at a time, while the others serve. */
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
 import manifest from '../../package.json' with { type: 'json' };
@@ -17,7 +17,7 @@ const nodeSchema = z.looseObject({
   agent_version: z.string().default('unknown'),
   models: z.array(z.object({ id: z.string(), state: z.string() })),
 });
-/** A gateway of an older version has none. */
+/** `minimum_agent_version` is absent at a gateway of an older version. */
 const settingsSchema = z.object({ minimum_agent_version: z.string().nullable().default(null) });
 const restartedSchema = z.object({ from: z.string(), running: z.number() });
 
@@ -122,7 +122,10 @@ async function start(rollout: Rollout): Promise<number> {
   }
 }
 
-/** Until as many more nodes of that version are there, and serve, as were restarted. @throws ClientError where they are not in time */
+/**
+ * Waits until as many more nodes of the version exist, and serve, as were restarted. @throws ClientError if that takes
+ * too long
+ */
 async function back(rollout: Rollout, chosen: readonly RolloutNode[], before: Upgraded): Promise<void> {
   const until = Date.now() + rollout.withinMs;
   for (;;) {

@@ -1,4 +1,4 @@
-/** `otela-gateway settings`: what holds for the whole gateway. */
+/** `otela-gateway settings`: the settings of the whole gateway. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { nearestName } from '../../shared/text/nearest.ts';
@@ -56,7 +56,7 @@ function show(settings: Record<string, unknown>, json: boolean): number {
   return EXIT_DONE;
 }
 
-/** A word that is no JSON is meant as it stands. */
+/** Text that is not JSON is taken literally. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);

@@ -1,8 +1,11 @@
-/** The reader of what a command prints; it may go before the end (`… | head`). */
+/** True if the reader of a command's output closed stdout, which it may do early (`… | head`). */
 
 let gone = false;
 
-/** Its going ends no gateway and no deletion, and is no error: what only prints asks `isStdoutClosed` and stops. */
+/**
+ * A closed stdout must not end a gateway or a deletion, and is not an error. Commands that only print check
+ * `isStdoutClosed` and stop.
+ */
 export function watchStdout(): void {
   for (const stream of [process.stdout, process.stderr])
     stream.on('error', () => {
@@ -10,12 +13,11 @@ export function watchStdout(): void {
     });
 }
 
-/** Whether stdout's reader has gone. */
 export function isStdoutClosed(): boolean {
   return gone;
 }
 
-/** Resolves when stdout takes more, or never will. */
+/** Resolves when stdout accepts more, or never will again. */
 export function waitForStdout(): Promise<void> {
   return new Promise((resolve) => {
     for (const event of ['drain', 'error', 'close']) process.stdout.once(event, () => resolve());

@@ -1,16 +1,16 @@
 import { printable } from '../../shared/terminal/printable.ts';
 
-/** Rows that wait for each other, so that their columns have one width; the next ones may be wider. */
+/** Rows that are collected, so that their columns get the same width; later rows may be wider. */
 const TOGETHER = 100;
 const GAP = '  ';
 
-/** A list for people: a head, and columns below it. Cells may be what strangers said. */
+/** A table for people: a head, and rows below it. Cells may contain untrusted text. */
 export class Table {
   readonly #widths: number[];
   #rows: (readonly string[])[];
   readonly #print: (line: string) => void;
 
-  /** `head`: a name for each column, with the unit where cells do not have it. */
+  /** `head`: a name for each column, with the unit if the cells lack it. */
   constructor(head: readonly string[], print: (line: string) => void = console.log) {
     this.#print = print;
     this.#widths = head.map(() => 0);
@@ -22,7 +22,7 @@ export class Table {
     if (this.#rows.length > TOGETHER) this.flush();
   }
 
-  /** Prints what waits; of an empty list the head. */
+  /** Prints the collected rows; for an empty list only the head. */
   flush(): void {
     const rows = this.#rows.map((cells) => cells.map(printable));
     this.#rows = [];

@@ -1,12 +1,15 @@
-/** What a trace tells: whose tokens, how bursty, how long, how much of prompts is shared, how fast. Lines in any order, once through. */
+/**
+ * Statistics of a workload trace: tokens per model, burstiness, lengths, shared prompt prefixes, latency. One pass over
+ * lines in any order.
+ */
 import * as z from 'zod';
 import { Histogram } from '../usage/histogram.ts';
 
-/** Of a trace of any version: what is absent is not counted. */
+/** A line of a trace of any version: absent members are not counted. */
 export const traceLineSchema = z.looseObject({
   timestamp: z.iso.datetime({ offset: true }),
   model: z.string(),
-  /** Null, as the times: the gateway does not know. */
+  /** Null, like the times: the gateway does not know it. */
   status: z.number().nullable().default(200),
   input_tokens: z.number().default(0),
   output_tokens: z.number().default(0),
@@ -20,23 +23,23 @@ export const traceLineSchema = z.looseObject({
 });
 export type TraceLine = z.infer<typeof traceLineSchema>;
 
-/** Arrivals and prefixes that are remembered, 50 bytes each; a longer trace is told by its first so many. */
+/** Arrivals and prefixes that are remembered, 50 bytes each. Of a longer trace only the first ones count. */
 const ARRIVALS_MAX = 5_000_000;
 const PREFIXES_MAX = 5_000_000;
 
 interface ModelStats {
   model: string;
-  /** A request of it thought aloud: its engine told reasoning tokens. */
+  /** True if a request had reasoning tokens, as reported by its engine. */
   reasoning: boolean;
   requests: number;
-  /** Refused before an engine saw them. */
+  /** Requests that were refused before they reached an engine. */
   refused: number;
   failed: number;
   inputTokens: number;
   outputTokens: number;
   cachedTokens: number;
   reasoningTokens: number;
-  /** Of this trace's tokens. */
+  /** Share of all tokens of this trace. */
   share: number;
   /** Output tokens per input token. */
   outputRatio: number;
@@ -44,11 +47,14 @@ interface ModelStats {
   output: Lengths;
   firstMs: Lengths;
   totalMs: Lengths;
-  /** Deviation of the time between two requests over its mean: 1 is Poisson, more comes in bursts. 0 of fewer than three. */
+  /**
+   * Standard deviation of the time between two requests, divided by its mean: 1 is Poisson, more is bursty. 0 for fewer
+   * than three requests.
+   */
   burstiness: number;
-  /** Busiest minute over the mean minute, from the first request to the last. */
+  /** Busiest minute divided by the mean minute, from the first request to the last. */
   peakToMean: number;
-  /** Of prompt blocks, those that stood behind the same blocks in an earlier line; undefined where no line tells blocks. */
+  /** Share of prompt blocks that followed the same blocks in an earlier line. Undefined: no line has blocks. */
   prefixReuse: number | undefined;
   blocks: number;
 }
@@ -73,10 +79,10 @@ class ModelTrace {
 
 export class TraceStats {
   readonly #models = new Map<string, ModelTrace>();
-  /** Prefixes seen, by model: each is named by the one before it and its own last block. */
+  /** Known prefixes by model. A prefix is named by the number of the previous prefix and its last block. */
   readonly #prefixes = new Map<string, number>();
   #arrivals = 0;
-  /** Something was too much to be remembered. */
+  /** True if the trace was too long to remember all of it. */
   truncated = false;
 
   add(line: TraceLine): void {
@@ -123,7 +129,7 @@ export class TraceStats {
     }
   }
 
-  /** Most tokens first. */
+  /** The model with the most tokens first. */
   report(): ModelStats[] {
     const all = [...this.#models];
     const tokensOf = ({ sums }: ModelTrace) => sums.inputTokens + sums.outputTokens;
@@ -146,7 +152,7 @@ export class TraceStats {
       }));
   }
 
-  /** First token and whole answer of models that think aloud, and of the others. */
+  /** Time to first token and latency, for reasoning models and for the others. */
   latencies(): { kind: 'reasoning' | 'other'; requests: number; firstMs: Lengths; totalMs: Lengths }[] {
     return (['reasoning', 'other'] as const).flatMap((kind) => {
       const firstMs = new Histogram();

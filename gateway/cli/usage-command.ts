@@ -1,4 +1,4 @@
-/** `otela-gateway usage|trace|audit`: what was used, and who changed what. */
+/** `otela-gateway usage|trace|audit`: usage, the workload trace, and the audit log. */
 import { createReadStream } from 'node:fs';
 import { Readable } from 'node:stream';
 import * as z from 'zod';
@@ -20,7 +20,7 @@ import { TraceStats } from './trace-stats.ts';
 const when = (help: string) => ({ value: 'TIME', help }) as const;
 const only = (value: string, help: string) => ({ value, help }) as const;
 const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'];
-/** Alone: a batch has one project, key and model. */
+/** Cannot be combined with other groups: a batch has one project, key and model. */
 const BATCH = 'batch';
 const BATCH_COLUMNS = [
   'id',
@@ -106,7 +106,7 @@ const pageSchema = z.object({
   next: z.string().nullish(),
 });
 
-/** @param next what the following page comes after; undefined: there is none */
+/** @param next the cursor for the next page; undefined: there is none */
 async function pages(
   target: ReturnType<typeof targetAt>,
   query: URLSearchParams,
@@ -175,7 +175,7 @@ async function traceCommand(args: readonly string[]): Promise<number> {
   return EXIT_DONE;
 }
 
-/** Of a file that was exported before, or of what the gateway has. */
+/** Reads a file that was exported before, or the gateway's trace. */
 async function traceSource(values: ParsedFlags<typeof TRACE_FLAGS>, file: string | undefined): Promise<Readable> {
   const { from, to } = values;
   const asked = from !== undefined && to !== undefined;

@@ -1,4 +1,4 @@
-/** `otela-gateway why REQUEST_ID`: a request's story. */
+/** `otela-gateway why REQUEST_ID`: the timeline of a request. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';

@@ -1,25 +1,25 @@
-/** The figures by which a serving trace is described, as numbers and as charts. Lines in any order, once through. */
+/** The figures that describe a serving trace, as numbers and as charts. One pass over lines in any order. */
 import * as z from 'zod';
 import type { Chart, Series } from '../../../shared/text/chart.ts';
 import { Histogram } from '../../usage/histogram.ts';
 import type { TraceLine } from '../trace-stats.ts';
 import { PREDICTION_RULES, Predictability } from './predict.ts';
 
-/** What `trace sample` writes, one line per node and moment. */
+/** The output of `trace sample`: one line per node and time. */
 export const sampleSchema = z.object({
   timestamp: z.iso.datetime({ offset: true }),
   session: z.string(),
   gpus: z.number().min(0),
-  /** Its engine has requests. */
+  /** True if its engine has requests. */
   busy: z.boolean(),
   kv_use: z.number().min(0).max(1).nullable(),
-  /** Of all its GPUs; null: not told. */
+  /** Power of all its GPUs; null: unknown. */
   power_w: z.number().min(0).nullable(),
 });
 export type NodeSample = z.infer<typeof sampleSchema>;
 
 export interface Figure {
-  /** Of its file. */
+  /** Name of its file. */
   name: string;
   charts: Chart[];
   /** Single numbers by name. */
@@ -29,12 +29,12 @@ export interface Figure {
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
 const CLASSES = ['reasoning', 'other'] as const;
-/** Minutes of all models that are told apart: a year of ten models. */
+/** Minutes that are counted separately, over all models: a year of ten models. */
 const MINUTES_MAX = 6_000_000;
 const MOMENTS_MAX = 1_000_000;
-/** Ten years. */
+/** Days in a chart: ten years. */
 const DAYS_MAX = 3_660;
-/** Lines of one chart. */
+/** Lines in a chart. */
 const TOP = 6;
 const PERCENTILES = [0.01, ...Array.from({ length: 19 }, (_, n) => (n + 1) / 20), 0.99, 0.999];
 
@@ -45,22 +45,22 @@ class ModelFigures {
   readonly days = new Map<number, number>();
   readonly minutes = new Map<number, number>();
   readonly lengths = { input: new Histogram(), output: new Histogram() };
-  /** Microseconds: histograms are of whole numbers. */
+  /** In microseconds, because histograms count whole numbers. */
   readonly times = { total: new Histogram(), perToken: new Histogram() };
 }
 
 export class TraceFigures {
-  /** Models that the operator classed as reasoning ones. */
+  /** Models that the operator classed as reasoning models. */
   readonly #classed: ReadonlySet<string>;
   readonly #models = new Map<string, ModelFigures>();
   readonly #days = new Map<number, { input: number; output: number }>();
   readonly #predict = new Predictability();
   readonly #moments = new Map<number, { gpus: number; idle: number; kv: number[]; power: number | null }>();
   #minutes = 0;
-  /** The minute of the last sample, and the sessions that it has. */
+  /** The minute of the last sample, and the sessions sampled in it. */
   #minute: number | undefined;
   readonly #sampled = new Set<string>();
-  /** Something was too much to be remembered. */
+  /** True if the trace was too long to remember all of it. */
   truncated = false;
 
   constructor(classed: ReadonlySet<string>) {
@@ -95,7 +95,7 @@ export class TraceFigures {
     else add(minutes, minute, tokens);
   }
 
-  /** A node counts once a minute, however often it is sampled: `trace sample --every 10` finds six of it. */
+  /** A node counts once a minute, however often it is sampled: `trace sample --every 10` has six samples of it. */
   addSample({ timestamp, session, gpus, busy, kv_use: kv, power_w: power }: NodeSample): void {
     const minute = Math.floor(Date.parse(timestamp) / MINUTE_MS) * MINUTE_MS;
     if (minute !== this.#minute) this.#sampled.clear();
@@ -114,7 +114,7 @@ export class TraceFigures {
     this.#moments.set(minute, known);
   }
 
-  /** Those that the data tells of: a trace has no nodes, and node samples no requests. */
+  /** The figures that the data supports: a trace has no nodes, and node samples have no requests. */
   figures(): Figure[] {
     return [...this.#ofNodes(), ...this.#ofRequests()];
   }
@@ -147,7 +147,7 @@ export class TraceFigures {
         figure('kv-use', [{ title: 'KV cache', x: 'hours', y: 'share in use', series: [kv] }], { mean: mean(kv) }),
       );
     if (power.points.length > 0)
-      // Each moment stands for the time to the next one, an hour at most: what was not sampled is not counted.
+      // Each sample counts until the next one, at most for an hour: gaps in the sampling are not counted.
       figures.push(
         figure('energy', [{ title: 'Power', x: 'hours', y: 'W', series: [power] }], {
           mean_w: mean(power),
@@ -163,7 +163,7 @@ export class TraceFigures {
     const first = days[0]?.[0];
     if (first === undefined) return [];
     const count = Math.min(DAYS_MAX, ((days.at(-1)?.[0] ?? first) - first) / DAY_MS + 1);
-    // A day without a line had no requests: a line drawn from the day before it to the one after would show some.
+    // A day without a line had no requests; a line drawn between its neighbors would show some.
     const daily = (of: ReadonlyMap<number, number>) =>
       Array.from({ length: count }, (_, n) => [n, of.get(first + n * DAY_MS) ?? 0] as const);
     const tokens = models.reduce((sum, [, one]) => sum + one.input + one.output, 0);
@@ -211,7 +211,7 @@ export class TraceFigures {
     ];
   }
 
-  /** Of minutes with tokens alone: a service that is silent at night is not bursty for that. */
+  /** Only minutes with tokens count: a service that is idle at night is not bursty because of that. */
   #burstiness(models: readonly [string, ModelFigures][]): Figure {
     const facts: Record<string, number> = {};
     const series = models.map(([name, { minutes }]): Series => {
@@ -252,7 +252,7 @@ export class TraceFigures {
     return { name, charts, facts };
   }
 
-  /** The operator's class counts; without one, whether its engine told reasoning tokens. */
+  /** The operator's class decides; without a class, whether the engine reported reasoning tokens. */
   #classOf(model: string): (typeof CLASSES)[number] {
     return this.#classed.has(model) || (this.#models.get(model)?.reasoning ?? 0) > 0 ? 'reasoning' : 'other';
   }

@@ -1,8 +1,13 @@
-/** How well the length of an answer can be foretold when its request comes, by four simple rules. One pass, in the order of the file. */
+/**
+ * How well four simple rules predict the length of a response when its request arrives. One pass, in the order of the
+ * file.
+ */
 
-/** Users, prompts and models that are remembered; a longer trace is told by the first so many. */
+/** Users, prompts and models that are remembered. Of a longer trace only the first ones count. */
 const REMEMBERED_MAX = 1_000_000;
-/** Prompt blocks that make two prompts alike: 64 tokens, which is a system prompt's beginning. */
+/**
+ * Prompt blocks that must be equal for two prompts to count as similar: 64 tokens, the beginning of a system prompt.
+ */
 const ALIKE_BLOCKS = 4;
 
 export interface ObservedRequest {
@@ -24,7 +29,7 @@ type Rule = (typeof PREDICTION_RULES)[number];
 export class Predictability {
   readonly #means = new Map<string, { count: number; sum: number }>();
   readonly #lasts = new Map<string, number>();
-  /** Errors of each rule: |foretold − true| over true. */
+  /** Errors of each rule: |predicted − actual| / actual. */
   readonly errors: Record<Rule, number[]> = Object.fromEntries(PREDICTION_RULES.map((rule) => [rule, []])) as never;
 
   add({ model, user, buckets, input, output }: ObservedRequest): void {

@@ -1,8 +1,11 @@
-/** One line of a trace: of our export, or of the published serving trace of SwissAI (eth-easl/swissai-serving-trace, OSDI'26). Pure. */
+/**
+ * Reads one line of a trace: of this gateway's export, or of SwissAI's published serving trace
+ * (eth-easl/swissai-serving-trace, OSDI'26). Pure.
+ */
 import * as z from 'zod';
 import { type TraceLine, traceLineSchema } from '../trace-stats.ts';
 
-/** `trace.jsonl`, and `qwen3-32b-buckets.jsonl`, which adds the last two. Counts of −1 are missing ones. */
+/** `trace.jsonl`, and `qwen3-32b-buckets.jsonl`, which adds the last two members. A count of −1 is missing. */
 const publishedSchema = z.looseObject({
   created_at: z.string(),
   finished_at: z.string().nullish(),
@@ -14,7 +17,7 @@ const publishedSchema = z.looseObject({
   bucket_ids: z.array(z.union([z.number(), z.string()])).nullish(),
 });
 
-/** @throws Error where it is neither */
+/** @throws Error if it is neither */
 export function readTraceLine(text: string): TraceLine {
   const value: unknown = JSON.parse(text);
   const isPublished = typeof value === 'object' && value !== null && 'created_at' in value;
@@ -37,7 +40,7 @@ function fromPublished(line: z.infer<typeof publishedSchema>): TraceLine {
   });
 }
 
-/** With a `T` and a zone; UTC where the file names none. */
+/** With a `T` and a time zone; UTC if the file has none. */
 function utc(text: string): string {
   const iso = text
     .trim()
