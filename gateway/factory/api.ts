@@ -1,4 +1,4 @@
-/** What `/factory/exchange` takes and answers, for `/openapi.json`. */
+/** Request and response of `/factory/exchange`, for `/openapi.json`. */
 import { EXCHANGE_PATH, exchangeAnswer, factoryReport } from '../../shared/factory/exchange.ts';
 import type { RouteDescription } from '../http/route-description.ts';
 

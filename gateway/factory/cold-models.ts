@@ -11,13 +11,13 @@ import { waitAtMost, waitClock } from '../platform/wait-clock.ts';
 import { FACTORY_OBJECT_NAME } from './name.ts';
 import type { StartableModel } from './startable.ts';
 
-/** The object of all factories hears from one isolate this often at most. */
+/** Minimum interval between two questions of one isolate to the factory object. */
 const FRESH_MS = 1_000;
-/** And this often where a request wants a model that is not known here: it may just have come. */
+/** The same, if a request needs a model that is unknown here, because an autoscaler may just have reported it. */
 const EAGER_MS = 100;
-/** A request waits for its answer so long; then it goes by what was known. */
+/** How long a request waits for the answer; then it uses the last known list. */
 const ANSWER = { leastMs: 2_000, mostMs: 20_000 };
-/** Models for which this isolate remembers when it last asked. */
+/** Models for which this isolate remembers when it last reported a request. */
 const ASKED_MAX = 1_000;
 
 interface Context {
@@ -25,7 +25,10 @@ interface Context {
   ctx: Background;
 }
 
-/** What one isolate knows of models that factories start. Asked for only by requests that no node can serve, and by lists that show all. */
+/**
+ * The models that autoscalers can start, as one isolate knows them. Refreshed only for requests that no node can serve,
+ * and for lists that show all models.
+ */
 class ColdModelCache {
   #known: readonly StartableModel[] = [];
   #knownAt = Number.NEGATIVE_INFINITY;
@@ -34,8 +37,9 @@ class ColdModelCache {
   readonly #askedAt = new Map<string, number>();
 
   /**
-   * Brings the list up to date. Never rejects: while the factory object cannot be asked, the old list stays for FACTORY_SILENT_AFTER_MS.
-   * @param wanted asks sooner again if none of these models is known; empty: as usual
+   * Refreshes the list. Never rejects: while the factory object does not answer, the old list stays valid for
+   * FACTORY_SILENT_AFTER_MS.
+   * @param wanted the list is refreshed earlier if it has none of these models; empty: the usual interval
    */
   refresh({ env, ctx }: Context, now: number, wanted: readonly string[] = []): Promise<void> | undefined {
     const isKnown = wanted.length === 0 || this.#known.some(({ id }) => wanted.includes(id));
@@ -45,9 +49,9 @@ class ColdModelCache {
     return this.#refreshed({ env, ctx }, now);
   }
 
-  /** By a question that is under way, or a new one. */
+  /** Waits for the question in progress, or for a new one. */
   #refreshed({ env, ctx }: Context, now: number): Promise<void> {
-    // A question whose request was cancelled never settles; another request asks anew.
+    // If the request that asked is canceled, its question never settles; another request then asks again.
     if (this.#refreshing === undefined || !isRecent(this.#answers.ms, this.#refreshing.since, now)) {
       const refreshing = { done: this.#ask(env, now), since: now };
       this.#refreshing = refreshing;
@@ -64,14 +68,16 @@ class ColdModelCache {
     try {
       this.#known = await env.FACTORY.getByName(FACTORY_OBJECT_NAME).startable();
       this.#knownAt = now;
-      // Also what came too late for those that asked: the next ones wait for it.
+      // Includes answers that were too late for the requests that asked: later requests then wait longer.
       this.#answers.answered(waitClock.now() - from);
     } catch {
-      // the object moves
+      // The object is moving.
     }
   }
 
-  /** All that are known at `now`, with what is left of their estimates, of providers that were given their names. */
+  /**
+   * All models that are known at `now`, with the remaining time of their estimates, of providers that may publish them.
+   */
   all(now: number, settings: Pick<GatewaySettings, 'providers'>): StartableModel[] {
     const age = now - this.#knownAt;
     if (!(Math.abs(age) < FACTORY_SILENT_AFTER_MS)) return [];
@@ -82,7 +88,9 @@ class ColdModelCache {
     });
   }
 
-  /** A request that does not wait wants the model; told at once, and once a second at most. */
+  /**
+   * Reports that a request needs the model without waiting for it: immediately, and at most once a second per model.
+   */
   ask(model: string, { env, ctx }: Context, now: number): void {
     const before = this.#askedAt.get(model);
     if (before !== undefined && isRecent(FRESH_MS, before, now)) return;
@@ -105,10 +113,15 @@ function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** What is known of a job's node before it is there: one that has to be in some region is not known to be. */
+/**
+ * What is known of a job's node before it exists. Its region is unknown, so a request that requires a region does not
+ * match.
+ */
 const JOB = { issuer: LOCAL_ISSUER, tier: 'volatile' };
 
-/** The model as one caller sees it: of factories whose provider it trusts, the one that is ready first. */
+/**
+ * The model as one caller sees it: of autoscalers whose provider the caller trusts, the one that has it ready first.
+ */
 export function coldModelFor(
   model: string,
   known: readonly StartableModel[],

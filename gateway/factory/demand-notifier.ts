@@ -2,11 +2,11 @@ import type { Env } from '../env.ts';
 import type { Clock } from '../platform/object-context.ts';
 import { FACTORY_OBJECT_NAME } from './name.ts';
 
-/** What is wanted is said again so often while it lasts. */
+/** Interval at which lasting demand is reported again. */
 const TELL_MS = 4_000;
-/** No factory has the model: one that comes is found out so late. */
+/** Pause after no autoscaler has the model; a new autoscaler gets the demand this much later at most. */
 const UNHEARD_MS = 30_000;
-/** Signs that come in one breath are one. */
+/** Changes within this time are reported together. */
 const SOON_MS = 50;
 
 type Factory = ReturnType<Env['FACTORY']['getByName']>;
@@ -14,28 +14,31 @@ type Factory = ReturnType<Env['FACTORY']['getByName']>;
 export interface DemandNotifierOptions {
   env: Pick<Env, 'FACTORY'>;
   clock: Pick<Clock, 'now' | 'after'>;
-  /** Says what is wanted now. Resolves with whether a factory has the model. */
+  /** Reports the current demand. Resolves with whether an autoscaler has the model. */
   tell(factory: Factory): Promise<boolean>;
-  /** Something is wanted: it is said again until nothing is. */
+  /** True while there is demand, which is then reported again. */
   lasts(): boolean;
 }
 
-/** Tells the object of all factories what an object of one model knows, at once where it is news and rarely where no factory listens. */
+/**
+ * Reports the demand for one model to the factory object: soon after a change, and rarely if no autoscaler has the
+ * model.
+ */
 export class DemandNotifier {
   readonly #options: DemandNotifierOptions;
   #stop: (() => void) | undefined;
   #dueAt = Number.POSITIVE_INFINITY;
-  /** Not before it, since no factory listened. */
+  /** No report before this time, because no autoscaler had the model. */
   #quietUntil = 0;
   #telling = false;
-  /** While it was being told: what was said is out of date already. */
+  /** The demand changed while it was being reported, so the report is already outdated. */
   #changed = false;
 
   constructor(options: DemandNotifierOptions) {
     this.#options = options;
   }
 
-  /** What is wanted has changed. */
+  /** The demand has changed. */
   news(): void {
     this.#changed = this.#telling;
     this.#schedule(SOON_MS);
@@ -58,7 +61,7 @@ export class DemandNotifier {
       const isHeard = await tell(env.FACTORY.getByName(FACTORY_OBJECT_NAME));
       this.#quietUntil = isHeard ? 0 : clock.now() + UNHEARD_MS;
     } catch {
-      // the object moves: it is told again
+      // The object is moving; the demand is reported again.
     }
     this.#telling = false;
     if (this.#changed) this.#schedule(SOON_MS);

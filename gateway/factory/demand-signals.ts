@@ -1,10 +1,10 @@
 import type { ModelDemand } from '../../shared/factory/exchange.ts';
 
-/** What an object said is believed for so long; it says it again every TELL_MS. */
+/** A signal is valid for this long; its sender repeats it every TELL_MS. */
 const SIGN_MS = 12_000;
-/** A request that did not wait is remembered for a day: the factory decides how long it keeps a model for it. */
+/** A request that did not wait is remembered for a day: the autoscaler decides how long it keeps a model for it. */
 const ASKED_MS = 86_400_000;
-/** Models with signs: as many as all factories' reports may name. */
+/** Models with signals: as many as the reports of all autoscalers may name. */
 const MODELS_MAX = 6_400;
 
 /** Requests in the queue of one model. */
@@ -16,10 +16,10 @@ export interface QueueDemand {
 /** Batches that have open lines for one model. */
 export interface BacklogDemand {
   lines: number;
-  /** Until the first batch ends. */
+  /** Time until the first batch ends. */
   deadlineMs: number;
   linesPerS: number;
-  /** Sessions that run lines of them. */
+  /** Sessions that run lines of these batches. */
   nodes: readonly string[];
 }
 
@@ -29,7 +29,7 @@ interface Signs {
   askedAt: number | undefined;
 }
 
-/** Why models are wanted, as queues, batches and requests said it last. Milliseconds are handed in. */
+/** Why models are needed, as last reported by queues, batches and requests. Times are passed in as milliseconds. */
 export class DemandSignals {
   readonly #models = new Map<string, Signs>();
 
@@ -50,7 +50,7 @@ export class DemandSignals {
     if (signs !== undefined) signs.backlog = { ...sign, at: now };
   }
 
-  /** Only of these models anything is remembered from now on. */
+  /** Drops the signals of all other models. */
   retain(models: ReadonlySet<string>): void {
     for (const model of this.#models.keys()) if (!models.has(model)) this.#models.delete(model);
   }

@@ -1,4 +1,4 @@
-/** A factory ends its own jobs: their nodes are drained by orders that the registry's object signs. */
+/** Lets an autoscaler end its own jobs: their nodes are drained with orders that the registry object signs. */
 import { FACTORY_LABEL, type FactoryReport } from '../../shared/factory/exchange.ts';
 import { RATE_FRAME } from '../../shared/wire/limits.ts';
 import { database } from '../accounts/database.ts';
@@ -9,9 +9,9 @@ import type { OrderReply } from '../registry/orders.ts';
 import type { RegistrySnapshot } from '../registry/snapshot.ts';
 import type { FactoryIdentity } from './reports.ts';
 
-/** An order that came to nothing is given again after this; the factory asks for it until the node is gone. */
+/** A failed order is repeated after this; the autoscaler asks for it until the node is gone. */
 const AGAIN_MS = 30_000;
-/** Sessions that were told to drain lately. */
+/** Sessions that were recently ordered to drain. */
 const ORDERED_MAX = 4_096;
 
 export class DrainOrders {
@@ -23,8 +23,8 @@ export class DrainOrders {
   }
 
   /**
-   * Gives the orders that a report asks for. A node that is of another provider, or that does not say itself that this factory began
-   * it, is passed over: the token is good for its own jobs alone. Never rejects.
+   * Sends the orders that a report asks for. A node is skipped if it belongs to another provider, or if its own label
+   * does not name this autoscaler: the token is valid only for its own jobs. Never rejects.
    */
   async give(
     factory: FactoryIdentity,

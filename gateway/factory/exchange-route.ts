@@ -1,4 +1,4 @@
-/** `POST /factory/exchange`: what a factory of jobs reports, and what is wanted of it. */
+/** `POST /factory/exchange`: an autoscaler sends its report and gets the demand. */
 import { Hono } from 'hono';
 import {
   EXCHANGE_MAX_BYTES,
@@ -24,7 +24,7 @@ factoryRoutes.post('/exchange', async (c) => {
   const { tokenId, provider } = await readFactoryGrant(c.env, token, Date.now());
   const report = reportOf(await readJson(c, EXCHANGE_MAX_BYTES));
   const reply = await exchange(c.env, { tokenId, provider, factory: report.factory }, report);
-  // It may have been revoked while the answer was held.
+  // The token may have been revoked while the response was held.
   if (reply.kind === 'over') await readFactoryGrant(c.env, token, Date.now());
   if (reply.kind === 'over') throw superseded();
   return c.json(reply.answer satisfies ExchangeAnswer, 200, { 'cache-control': 'no-store' });
@@ -34,7 +34,7 @@ factoryRoutes.all('/exchange', (c) => {
   throw methodNotAllowed(c.req.method, EXCHANGE_PATH, ['POST']);
 });
 
-/** @throws ApiError 400 with the place of the first fault */
+/** @throws ApiError 400 with the position of the first error */
 function reportOf(body: unknown): FactoryReport {
   try {
     return parseReport(body);

@@ -1,2 +1,2 @@
-/** There is one object for all factories: what they start is one list of models to a request. */
+/** There is one object for all autoscalers: to a request, the models that they start are one list. */
 export const FACTORY_OBJECT_NAME = 'factory';

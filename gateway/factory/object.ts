@@ -11,35 +11,39 @@ import { BusyTimes, replicasOf, servingNodes } from './serving-nodes.ts';
 import { type StartableModel, startableModels } from './startable.ts';
 import { DemandTimelines, type ModelTimeline } from './timeline.ts';
 
-/** While a factory waits, what it would be told is looked at this often; a request for a cold model does not wait for that. */
+/**
+ * Interval at which the demand of a waiting autoscaler is checked; a request for a cold model is reported without this
+ * delay.
+ */
 const LOOK_MS = 1_000;
-/** A model that was asked for so lately is wanted: the factory is told at once. */
+/** A model that was requested this recently is reported to its autoscaler immediately. */
 const LATELY_MS = 60_000;
 
-/** `over`: a newer exchange of the same factory took its place, or its token was revoked. */
+/** `over`: a newer exchange of the same autoscaler replaced this one, or its token was revoked. */
 export type ExchangeReply = { kind: 'answer'; answer: ExchangeAnswer } | { kind: 'over' };
 
-/** A factory as operators see it. */
+/** An autoscaler as operators see it. */
 export interface FactoryView extends KnownReport {
   silent: boolean;
   demand: ModelDemand[];
 }
 
 interface Waiting {
-  /** Looks again at what it would be told. */
+  /** Checks again whether there is news. */
   look(): void;
   end(): void;
 }
 
-/** What one factory was told last, without what changes all the time. */
+/** The last answer to one autoscaler, reduced to what does not change constantly. */
 interface Told {
   digest: string;
   number: number;
 }
 
 /**
- * All factories of jobs: their reports, the demand for their models, and their exchanges that wait. Survives eviction: models, clusters
- * and the day of each report, and timelines. Queues, batches and requests report the demand again within seconds.
+ * All autoscalers: their reports, the demand for their models, and their waiting exchanges. Survives eviction: models,
+ * clusters and the day of each report, and timelines. Queues, batches and requests report the demand again within
+ * seconds.
  */
 export class FactoryObject extends GatewayObject {
   readonly #epoch = crypto.randomUUID().slice(0, 8);
@@ -48,7 +52,7 @@ export class FactoryObject extends GatewayObject {
   readonly #signs = new DemandSignals();
   readonly #busy = new BusyTimes();
   readonly #drains: DrainOrders;
-  /** One per factory. */
+  /** At most one per autoscaler. */
   readonly #waiting = new Map<string, Waiting>();
   readonly #told = new Map<string, Told>();
   #answers = 0;
@@ -60,12 +64,14 @@ export class FactoryObject extends GatewayObject {
     this.#drains = new DrainOrders(env);
   }
 
-  /** Takes a report; resolves with the demand when that is news to the factory, or when it has waited as long as it may. */
+  /**
+   * Takes a report. Resolves with the demand when that is news to the autoscaler, or after the longest allowed wait.
+   */
   async exchange(identity: FactoryIdentity, report: FactoryReport): Promise<ExchangeReply> {
     const name = factoryKey(identity);
     this.#waiting.get(name)?.end();
     const dropped = this.#reports.put(identity, report, this.#now);
-    // Each that waits is looked at every second: no more wait than factories are known.
+    // Each waiting exchange is checked every second, so no more exchanges wait than autoscalers are known.
     if (dropped !== undefined) this.#waiting.get(dropped)?.end();
     this.#signs.retain(new Set(this.#reports.all().flatMap(({ models }) => models.map(({ id }) => id))));
     this.ctx.waitUntil(this.#drains.give(identity, report.drain, await this.#view(), this.#now));
@@ -102,7 +108,7 @@ export class FactoryObject extends GatewayObject {
     });
   }
 
-  /** How many requests wait for a model. False: no factory has it, so it need not be told for a while. */
+  /** Reports how many requests wait for a model. False: no autoscaler has the model, so the sender may pause. */
   queued(model: string, sign: QueueDemand): boolean {
     if (!this.#isWanted(model)) return false;
     this.#signs.queued(model, sign, this.#now);
@@ -110,14 +116,14 @@ export class FactoryObject extends GatewayObject {
     return true;
   }
 
-  /** A request was refused because the model is not running, and may start it. */
+  /** A request was refused because the model is not running; the request may start it. */
   asked(model: string): void {
     if (!this.#isWanted(model)) return;
     this.#signs.asked(model, this.#now);
     this.#wake();
   }
 
-  /** Lines of batches for a model. False: as of `queued`. */
+  /** Reports lines of batches for a model. False: as for `queued`. */
   backlog(model: string, sign: BacklogDemand): boolean {
     if (!this.#isWanted(model)) return false;
     this.#signs.backlog(model, sign, this.#now);
@@ -125,12 +131,12 @@ export class FactoryObject extends GatewayObject {
     return true;
   }
 
-  /** Models that factories start on request, without those that are served and those of silent factories. */
+  /** Models that autoscalers start on request, except those that are served and those of silent autoscalers. */
   startable(): StartableModel[] {
     return startableModels(this.#reports.live(this.#now), this.#now);
   }
 
-  /** What a planner that follows a forecast saw and did. */
+  /** What a planner that follows a forecast observed and did. */
   tellTimelines(timelines: readonly ModelTimeline[]): void {
     for (const one of timelines) this.#timelines.put(one);
   }
@@ -139,7 +145,7 @@ export class FactoryObject extends GatewayObject {
     return this.#timelines.all();
   }
 
-  /** Everything, for operators. */
+  /** All autoscalers, for operators. */
   async show(): Promise<FactoryView[]> {
     const view = await this.#view();
     return this.#reports.all().map((report) => ({
@@ -176,14 +182,15 @@ export class FactoryObject extends GatewayObject {
   #demandFor(model: string, { nodes, settings }: RegistrySnapshot): ModelDemand {
     const { ready, inFlight, busy } = replicasOf(nodes, model);
     const demand = { ...this.#signs.of(model, ready, this.#now), in_flight: inFlight, busy };
-    // Also while another replica serves it: a want that goes once it is met would end what met it.
+    // Also while another replica serves the model: a demand that disappears when it is met would end the replica that
+    // met it.
     return isAlwaysOn(settings, model, this.#now) ? { ...demand, wanted: [ALWAYS_ON] } : demand;
   }
 
   #revisionOf(name: string, demand: readonly ModelDemand[], nodes: readonly ServingNode[]): string {
     const digest = JSON.stringify([demand.map(coarse), nodes.map(({ session, state }) => [session, state])]);
     const told = this.#told.get(name);
-    // One count for all: a factory that made room for others, and comes back, is never told the number of another answer.
+    // One counter for all autoscalers: one that was dropped and returns never gets the number of another answer.
     const number = told?.digest === digest ? told.number : ++this.#answers;
     if (told?.digest !== digest) {
       this.#told.delete(name);
@@ -196,7 +203,8 @@ export class FactoryObject extends GatewayObject {
 
   async #view(): Promise<RegistrySnapshot> {
     const view = await snapshotCache.get(this.env, this.ctx, this.#now, () => true);
-    // Else a node's last load, said while a request ran, is believed until the next request comes: it never becomes idle.
+    // Otherwise a node's last load, reported during a request, would stay until the next request: the node would never
+    // become idle.
     view.nodes.live.expire(this.#now);
     return view;
   }
@@ -206,10 +214,10 @@ export class FactoryObject extends GatewayObject {
   }
 }
 
-/** Factories whose last answer is remembered: as many as report. */
+/** Autoscalers whose last answer is remembered: as many as may report. */
 const TOLD_MAX = 64;
 
-/** Of each model that the catalogue keeps always on, each factory with a recipe keeps one replica. */
+/** For each model that the catalog marks as always on, each autoscaler with a recipe keeps one replica. */
 const ALWAYS_ON = { from: 'the catalogue (always on)', replicas: 1 };
 
 function isDemand({ waiting, queued, in_flight, asked_ms_ago, ready_replicas, batch, wanted }: ModelDemand): boolean {
@@ -217,7 +225,7 @@ function isDemand({ waiting, queued, in_flight, asked_ms_ago, ready_replicas, ba
   return asked_ms_ago !== undefined || batch !== undefined || wanted !== undefined;
 }
 
-/** What of a demand is news: orders of magnitude, not each request. */
+/** The part of a demand whose change is news: orders of magnitude, not each request. */
 function coarse({ model, waiting, queued, asked_ms_ago, busy, ready_replicas, batch, wanted }: ModelDemand): unknown {
   const lately = asked_ms_ago !== undefined && asked_ms_ago < LATELY_MS;
   const steps = [waiting, queued, batch?.lines ?? 0].map((n) => (n === 0 ? 0 : 1 + Math.floor(Math.log2(n))));

@@ -2,21 +2,23 @@ import { type DayPoint, FACTORY_SILENT_AFTER_MS, type FactoryReport } from '../.
 import type { ObjectContext, ObjectStorage } from '../platform/object-context.ts';
 import type { StorageHealth } from '../platform/storage/health.ts';
 
-/** Factories that report here. Where there are more, the token with most of them gives up the one that was silent longest. */
+/** Autoscalers that report here. Beyond this, the token with the most of them loses the one that was silent longest. */
 const FACTORIES_MAX = 32;
 const REPORT = 'report/';
 const DAY = 'day/';
 
-/** Who reports: a token, and under it a factory's name. */
+/** The identity of a report: a token, and the autoscaler's name under it. */
 export interface FactoryIdentity {
   tokenId: string;
   provider: string;
   factory: string;
 }
 
-/** What a factory said last. Jobs and decisions are in memory alone: they come again within half a minute. */
+/**
+ * The last report of an autoscaler. Jobs and decisions are only in memory: they are sent again within half a minute.
+ */
 export interface KnownReport extends FactoryIdentity {
-  /** When it came; milliseconds since the epoch. */
+  /** When it arrived; milliseconds since the epoch. */
   at: number;
   configRevision: string;
   models: FactoryReport['models'];
@@ -32,7 +34,7 @@ export function factoryKey({ tokenId, factory }: Pick<FactoryIdentity, 'tokenId'
   return `${tokenId}/${factory}`;
 }
 
-/** The last report of each factory. What requests are told of cold models outlives the object's memory. */
+/** The last report of each autoscaler. The parts that answer requests for cold models outlive the object's memory. */
 export class FactoryReports {
   readonly #storage: ObjectStorage;
   readonly #health: StorageHealth;
@@ -48,7 +50,7 @@ export class FactoryReports {
     }
   }
 
-  /** @returns the name of the factory that made room */
+  /** @returns the name of the autoscaler that was dropped for this one */
   put(identity: FactoryIdentity, report: FactoryReport, now: number): string | undefined {
     const name = factoryKey(identity);
     const { kv } = this.#storage;
@@ -59,7 +61,7 @@ export class FactoryReports {
       models: report.models,
       clusters: report.clusters,
     };
-    // A full disk is no reason to know of no model: then it is in memory alone.
+    // With a full disk the models stay known, but only in memory.
     if (this.#health.failure === undefined) {
       kv.put(REPORT + name, stored);
       if (report.day !== undefined) kv.put(DAY + name, report.day);
@@ -70,7 +72,7 @@ export class FactoryReports {
     return this.#known.size > FACTORIES_MAX ? this.#dropOfLargest() : undefined;
   }
 
-  /** A token that reports under ever new names costs no other token its factory. */
+  /** A token that reports under ever new names drops only its own autoscalers. */
   #dropOfLargest(): string | undefined {
     const names = Map.groupBy(this.#known.keys(), (name) => this.#known.get(name)?.tokenId);
     let largest: string[] = [];
@@ -80,7 +82,7 @@ export class FactoryReports {
     return oldest;
   }
 
-  /** All of a token. */
+  /** Drops all autoscalers of a token. */
   forget(tokenId: string): void {
     for (const [name, report] of this.#known) if (report.tokenId === tokenId) this.#drop(name);
   }
@@ -92,18 +94,18 @@ export class FactoryReports {
     this.#storage.kv.delete(DAY + name);
   }
 
-  /** In the order of their last word. */
+  /** In the order of their last reports. */
   all(): KnownReport[] {
     return [...this.#known.values()];
   }
 
-  /** Those of factories that are not silent. */
+  /** Reports of autoscalers that are not silent. */
   live(now: number): KnownReport[] {
     return this.all().filter((report) => !isFactorySilent(report, now));
   }
 }
 
 export function isFactorySilent({ at }: Pick<KnownReport, 'at'>, now: number): boolean {
-  // Far below 0 where the clock was set back: then it is not known how old it is.
+  // Far below 0 if the clock was set back; the age is then unknown.
   return Math.abs(now - at) >= FACTORY_SILENT_AFTER_MS;
 }

@@ -1,4 +1,7 @@
-/** The nodes of a factory's provider, and nodes with its deployments, as the registry sees them now, for the factory that has to know which of its jobs they are. */
+/**
+ * Lists the nodes of an autoscaler's provider, and nodes with its deployments, from the registry, so that the
+ * autoscaler can match them to its jobs.
+ */
 import { DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
 import {
   CONTEXT_LABEL,
@@ -12,21 +15,21 @@ import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import type { FactoryIdentity } from './reports.ts';
 
-/** What a factory's job gives its agent; a node's other labels would be megabytes. */
+/** Labels that an autoscaler's job gives its agent; a node's other labels would be megabytes. */
 const LABELS = [FACTORY_LABEL, CONTEXT_LABEL, JOB_LABEL, DEPLOYMENT_LABEL];
 
-/** When each session last had anything to do; milliseconds since the epoch. Bounded by the registry's sessions. */
+/** When each session last had work; milliseconds since the epoch. Bounded by the registry's sessions. */
 export class BusyTimes {
   readonly #at = new Map<string, number>();
 
-  /** Call it more often than a load is believed (LOAD_KNOWN_MS). */
+  /** Must be called more often than a load expires (LOAD_KNOWN_MS). */
   observe(nodes: Pick<NodeIndex, 'entries' | 'live'>, batchNodes: ReadonlySet<string>, now: number): void {
     const here = new Set<string>();
     for (const { session } of nodes.entries()) {
       here.add(session);
       const load = nodes.live.loadOf(session);
       const before = this.#at.get(session);
-      // An idle tunnel says nothing: a load that is new tells that something ran a moment ago.
+      // An idle tunnel reports nothing: a new load means that something ran a moment ago.
       if (before === undefined || batchNodes.has(session) || runs(load)) this.#at.set(session, now);
       else if (load !== undefined) this.#at.set(session, Math.max(before, Math.min(load.at, now)));
     }
@@ -45,8 +48,8 @@ function runs(load: Load): boolean {
 }
 
 /**
- * The factory's own nodes first: a factory takes one of its jobs for lost if the list does not name its node.
- * `models`: those of the factory's report; of a node that serves several the first of them is its model.
+ * The autoscaler's own nodes are first: an autoscaler takes one of its jobs for lost if the list does not contain its
+ * node. `models`: those of the autoscaler's report; the first of them that a node serves counts as its model.
  */
 export function servingNodes(
   nodes: Pick<NodeIndex, 'entries' | 'live'>,
@@ -90,7 +93,7 @@ function stateOf({ state, leaving, models }: RegistryEntry): ServingNode['state'
   return models.length === 0 ? 'joining' : 'loading';
 }
 
-/** Of one model's ready replicas. `busy`: the share of what they can take, by their engines' queues and caches. */
+/** The ready replicas of one model. `busy`: their utilization from 0 to 1, by their engines' queues and caches. */
 export function replicasOf(
   nodes: Pick<NodeIndex, 'model' | 'live'>,
   model: string,

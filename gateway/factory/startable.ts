@@ -1,25 +1,25 @@
 import type { FactoryReport, LAUNCHERS, ModelReport } from '../../shared/factory/exchange.ts';
 import type { KnownReport } from './reports.ts';
 
-/** A model that a factory starts when a request wants it, and how far that has come. */
+/** A model that an autoscaler starts when a request needs it, and its progress. */
 export interface StartableModel {
   id: string;
   provider: string;
   state: Exclude<ModelReport['state'], 'ready'>;
-  /** From `now` of the call that gave it; undefined: not known. */
+  /** Milliseconds from the `now` of the call that returned it. Undefined: unknown. */
   readyInMs: number | undefined;
-  /** Of the weights, 0 to 100. */
+  /** Loaded share of the weights, 0 to 100. Undefined: unknown. */
   percent: number | undefined;
-  /** Of a job that waits: which scheduler it waits in. */
+  /** The scheduler in which its job waits. Undefined: the job does not wait. */
   where: string | undefined;
-  /** Projects and keys whose requests may start it; undefined: all. */
+  /** Projects and keys whose requests may start it. Undefined: all. */
   wake: { projects: readonly string[]; keys: readonly string[] } | undefined;
 }
 
-/** A month: whatever a factory says beyond it is no estimate. */
+/** A month: anything above is not a plausible estimate. */
 const ESTIMATE_MAX_MS = 30 * 86_400_000;
 
-/** How people call what the launchers of the contract are named after. */
+/** Display names of the contract's launchers. */
 const SCHEDULERS: Readonly<Record<(typeof LAUNCHERS)[number], string | undefined>> = {
   slurm: 'Slurm',
   kubernetes: 'Kubernetes',
@@ -43,7 +43,7 @@ export function startableModels(reports: readonly KnownReport[], now: number): S
           id,
           provider: report.provider,
           state,
-          // 0: it takes longer than was thought.
+          // 0: it takes longer than estimated.
           readyInMs: left === undefined || left === 0 || left > ESTIMATE_MAX_MS ? undefined : left,
           percent: progress === undefined ? undefined : Math.round(progress * 100),
           where: state === 'queued' ? schedulerOf(report, id) : undefined,

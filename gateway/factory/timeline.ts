@@ -1,21 +1,21 @@
 import type { ObjectContext, ObjectStorage } from '../platform/object-context.ts';
 import type { StorageHealth } from '../platform/storage/health.ts';
 
-/** Models whose timeline is kept; the one that was silent longest makes room. */
+/** Models with a timeline; beyond this, the one that was silent longest is dropped. */
 const MODELS_MAX = 32;
-/** Slots of each: four hours of minutes. */
+/** Slots per model: four hours of minutes. */
 export const TIMELINE_SLOTS = 240;
 const TIMELINE = 'timeline/';
 
-/** One slot of a model whose deployment follows a forecast, as `otela-plan watch --forecast` tells it. */
+/** One slot of a model whose deployment follows a forecast, as `otela-plan watch --forecast` reports it. */
 export interface TimelineSlot {
-  /** Milliseconds since the epoch: begin of the slot that was counted. */
+  /** Start of the counted slot; milliseconds since the epoch. */
   at: number;
   /** Requests by kind; null: not counted. */
   requests: (number | null)[];
-  /** Of the slot that comes next, by kind. */
+  /** The forecast for the next slot, by kind. */
   expected: { at: number; mean: number[]; low: number[]; high: number[] };
-  /** Replicas by spread, such as `TP 2`. */
+  /** Replicas by layout, such as `TP 2`. */
   replicas: Record<string, number>;
   decision: 'keep' | 'wait' | 'switch';
   why: string;
@@ -33,7 +33,7 @@ export interface ModelTimeline {
   slots: TimelineSlot[];
 }
 
-/** Timelines of models, for the dashboard. Survives eviction; a full disk leaves them in memory. */
+/** Timelines of models, for the dashboard. Survives eviction; with a full disk they stay only in memory. */
 export class DemandTimelines {
   readonly #storage: ObjectStorage;
   readonly #health: StorageHealth;
@@ -46,7 +46,7 @@ export class DemandTimelines {
       this.#known.set(stored.model, stored);
   }
 
-  /** A slot that is told again takes the old one's place. Other kinds, or slots of another length, begin the timeline anew. */
+  /** A repeated slot replaces the old one. Other kinds, or slots of another length, start a new timeline. */
   put({ model, slotMs, kinds, slots }: ModelTimeline): void {
     const known = this.#known.get(model);
     const goesOn = known !== undefined && known.slotMs === slotMs && known.kinds.join('\n') === kinds.join('\n');
