@@ -1,6 +1,6 @@
 /**
- * How an agent is admitted. It sends a new key and its join token to any gateway, which answers with a ticket for that key. With
- * the ticket the agent goes to all gateways. While it reaches no gateway it tries again for ever.
+ * How an agent is admitted. It sends a new key and its join token to any gateway, which answers with a ticket for that
+ * key. With the ticket the agent connects to all gateways. While it reaches no gateway, it keeps trying.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
@@ -22,34 +22,42 @@ import type { TunnelRefusal } from './types.ts';
 export interface TunnelAdmission {
   ticket: Ticket;
   issuers: { name: string; root: Uint8Array }[];
-  /** Other gateways where the session may serve. */
+  /** Other gateways at which the session may serve. */
   gateways: OtherGateway[];
-  /** Times of the mesh, as the operator set them. */
+  /** Time settings of the mesh, from the operator. */
   membership: AgentMembership;
 }
 
-/** A gateway that the own institution named. */
+/** A gateway that the agent's institution named. */
 export interface OtherGateway {
   url: URL;
-  /** Of the agent's own institution. All others are gateways of peers: they must not see the join token. */
+  /**
+   * True if it belongs to the agent's institution. All other gateways belong to peer institutions, which must not see
+   * the join token.
+   */
   own: boolean;
 }
 
 export interface AdmissionOptions {
-  /** Each of them is sent the join token. */
+  /** The join token is sent to each of these. */
   gateways: readonly URL[];
   token: string;
-  /** Of the first admission. A ticket of another issuer is refused: its institution would own the node. */
+  /**
+   * Issuer of the first admission. A ticket of another issuer is refused, because its institution would own the node.
+   */
   issuer?: string | undefined;
   cluster: string | undefined;
-  /** Of the session to be: the ticket is for it alone. */
+  /** Key of the new session. The ticket is valid only for this key. */
   key: Signer;
   jobEndsAt: Date | undefined;
-  /** The release that this program was installed from, if any. A gateway may admit agents of signed releases only. */
+  /**
+   * The release that this program was installed from; undefined: none. A gateway may restrict admission to signed
+   * releases.
+   */
   release?: OwnRelease | undefined;
-  /** Ways to a gateway beside the direct one: proxies of known peers, for when no gateway answers directly. */
+  /** Alternative paths to a gateway: proxies of known peers, for the case that no gateway answers directly. */
   detours?: readonly ((gateway: URL) => URL | undefined)[];
-  /** A proxy for everything, where the node has no way out of its own. */
+  /** A proxy for all requests, if the node has no egress. */
   proxy?: ((gateway: URL) => URL | undefined) | undefined;
   env: NodeJS.ProcessEnv;
   signal: AbortSignal;
@@ -58,7 +66,7 @@ export interface AdmissionOptions {
   random(): number;
 }
 
-/** Every gateway refuses, and would again. */
+/** Every gateway refuses, and another try would get the same answer. */
 export class AdmissionRefusedError extends Error {
   readonly code = 'refused';
   override readonly name = 'RefusedError';
@@ -70,28 +78,28 @@ export class AdmissionRefusedError extends Error {
   }
 }
 
-/** RFC 6585 §3: the gateway wants to know which program this is. */
+/** RFC 6585 §3: the gateway asks the agent to attest its program. */
 const CHALLENGED = 428;
 const challengeSchema = z.object({ challenge: z.string().min(1).max(512) });
 
-/** A gateway that swallows packets must not hold up the next one. */
+/** After this long the next gateway is tried, because a gateway may drop packets silently. */
 const NEXT_AFTER_MS = 1000;
 
 const BACKOFF_MIN_MS = 250;
-/** GPUs wait for this, and a thousand agents may come at once. */
+/** Longest wait between tries: GPUs are idle meanwhile, but a thousand agents may arrive together. */
 const BACKOFF_MAX_MS = 10_000;
-/** A gateway may ask for a longer wait than that, within reason. */
+/** Longest wait that a gateway may ask for. */
 const RETRY_AFTER_MAX_MS = 60_000;
 
-/** Gateways that one agent serves at once: each costs a socket and a heartbeat. */
+/** Gateways that one agent serves concurrently; each costs a socket and a heartbeat. */
 export const GATEWAYS_MAX = 16;
 
-/** A gateway of another version may say something else: then the defaults hold. */
+/** A gateway of another version may send a different value; the defaults then apply. */
 export const membershipHintSchema = agentMembershipSchema
   .catch(() => agentMembershipSchema.parse({}))
   .default(() => agentMembershipSchema.parse({}));
 
-/** An older gateway does not say which gateways are its own, and then none is. */
+/** An older gateway does not send `own`; its gateways then count as another institution's. */
 export const otherGatewaySchema = z.object({
   url: z.url({ protocol: /^https?$/ }),
   own: z.boolean().default(false),
@@ -105,12 +113,12 @@ const answerSchema = z.object({
   membership: membershipHintSchema,
 });
 
-/** One try at one gateway. */
+/** Outcome of one try at one gateway. */
 type Outcome =
   | { kind: 'admitted'; admission: TunnelAdmission }
   | { kind: 'refused'; refusal: TunnelRefusal }
   | { kind: 'later'; why: string; afterMs: number }
-  /** No answer at all. */
+  /** No answer. */
   | { kind: 'away'; why: string };
 
 /** Resolves when admitted. Rejects with AdmissionRefusedError, or with the signal's reason. */
@@ -133,13 +141,16 @@ export async function requestAdmission(options: AdmissionOptions): Promise<Tunne
   }
 }
 
-/** Asks every gateway once, each a moment after the one before it. The first ticket wins. If no gateway answers, takes the detours. */
+/**
+ * Asks every gateway once, each a moment after the previous one. The first ticket wins. If no gateway answers, takes
+ * the detours.
+ */
 async function round(options: AdmissionOptions, refused: Map<URL, TunnelRefusal>): Promise<Outcome[]> {
   const open = options.gateways.filter((gateway) => !refused.has(gateway));
   const ways: Way[] = open.map((gateway) => ({ gateway, proxy: options.proxy?.(gateway) }));
   const direct = await race(ways, options, refused);
   if (direct.some(({ kind }) => kind !== 'away')) return direct;
-  // A peer on a detour must not see the token, so a gateway without TLS is asked directly only.
+  // A peer on a detour must not see the token, so a gateway without TLS is only asked directly.
   const detours = (options.detours ?? []).flatMap((detour) =>
     open.flatMap((gateway) => {
       const proxy = gateway.protocol === 'https:' ? detour(gateway) : undefined;
@@ -178,7 +189,7 @@ async function race(
       outcomes.push(outcome);
       if (outcome.kind === 'admitted') won.abort();
     });
-    // The next way's turn comes NEXT_AFTER_MS after this way's, or as soon as this way has failed.
+    // The next try starts NEXT_AFTER_MS after this one, or as soon as this one has failed.
     before = turn.then(() => Promise.race([tried, pause(NEXT_AFTER_MS, signal)]));
     return tried;
   });
@@ -235,7 +246,10 @@ function challengeOf(text: string): string | undefined {
   return challengeSchema.safeParse(tryParseJson(text)).data?.challenge;
 }
 
-/** States which program this is, signed with the session's key. The signature serves no other session and no other challenge. */
+/**
+ * Attests this program's release, signed with the session's key. The signature is valid only for this session and this
+ * challenge.
+ */
 function attest(challenge: string, { release, key }: AdmissionOptions): object {
   if (release === undefined) return {};
   const { manifest, digest } = release;
@@ -243,7 +257,9 @@ function attest(challenge: string, { release, key }: AdmissionOptions): object {
   return { attestation: { challenge, digest, signature: toBase64url(signature) } };
 }
 
-/** Throws Error if the answer is not a good ticket for our key: a proxy's page, or the answer of a broken gateway. */
+/**
+ * Throws Error if the answer is not a valid ticket for this key, such as a proxy's page or a faulty gateway's answer.
+ */
 function readAdmission(text: string, { key, issuer }: AdmissionOptions, gateway: URL): TunnelAdmission {
   const parsed = answerSchema.safeParse(tryParseJson(text));
   if (!parsed.success) throw new Error('its answer is no admission');
@@ -262,7 +278,7 @@ function readAdmission(text: string, { key, issuer }: AdmissionOptions, gateway:
   return { ticket, issuers: listed, gateways: selectOtherGateways(gateways, gateway), membership };
 }
 
-/** The gateways that the gateway `by` names. If `by` is asked over TLS, gateways without TLS are left out. */
+/** The gateways that the gateway `by` names. If `by` was asked over TLS, gateways without TLS are left out. */
 export function selectOtherGateways(gateways: readonly z.infer<typeof otherGatewaySchema>[], by: URL): OtherGateway[] {
   return gateways
     .map(({ url, own }) => ({ url: new URL(url), own }))

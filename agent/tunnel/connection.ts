@@ -13,10 +13,10 @@ import { gatewayTimeout, waitClock } from '../wait-clock.ts';
 import { socketPort } from './socket-port.ts';
 import type { SessionIdentity } from './types.ts';
 
-/** NATs of clusters forget idle connections after minutes, some after one. */
+/** NATs of clusters drop idle connections after minutes, some after one. */
 const PING_EVERY_MS = 15_000;
 
-/** A path that swallows packets answers nothing. Without this the agent would notice it after many minutes. */
+/** A path that drops packets sends no error. Without this limit the agent would notice it after many minutes. */
 const PONG_WITHIN_MS = 10_000;
 
 export interface ConnectionEvents {
@@ -27,14 +27,14 @@ export interface ConnectionEvents {
   onClosed(code: number, reason: string): void;
 }
 
-/** One socket's life: challenge, hello, welcome, frames, heartbeat, end. */
+/** The life of one socket: challenge, hello, welcome, frames, heartbeat, end. */
 export class Connection {
   readonly #socket: WebSocket;
   readonly #identity: SessionIdentity;
   readonly #generation: number;
   readonly #audience: string;
   readonly #events: ConnectionEvents;
-  /** The connection below the socket, once it is open. */
+  /** The TCP or TLS connection of the socket, once it is open. */
   #raw: Socket | undefined;
   #link: Link | undefined;
   #heartbeat: NodeJS.Timeout | undefined;
@@ -43,7 +43,7 @@ export class Connection {
   #openedAt = 0;
   #over = false;
 
-  /** `purpose`: set for a socket that is no tunnel. A signature for one purpose and host is worth nothing for another purpose or host. */
+  /** `purpose`: set for a socket that is not a tunnel. A signature is valid only for one purpose and one host. */
   constructor(
     socket: WebSocket,
     identity: SessionIdentity,
@@ -65,7 +65,7 @@ export class Connection {
     });
     socket.on('open', () => {
       this.#openedAt = waitClock.now();
-      // A gateway that answers pings and nothing else would hold the agent for ever.
+      // A gateway that answers only pings would otherwise hold the agent forever.
       this.#endWelcomeWait = waitClock.after(gatewayTimeout.ms, () => {
         gatewayTimeout.expired();
         this.close(CLOSE_CODES.protocol, 'no welcome');
@@ -90,7 +90,7 @@ export class Connection {
       link.receive(data, (frame) => this.#events.onFrame(link, frame));
       this.#events.onMessageEnd();
     } catch (error) {
-      // A peer that breaks the protocol gets a new socket, not a guess.
+      // If the gateway breaks the protocol, the agent opens a new socket and does not guess.
       if (!(error instanceof WireError) && !(error instanceof RangeError)) throw error;
       this.close(CLOSE_CODES.protocol, error.message);
     }
@@ -134,7 +134,7 @@ export class Connection {
     if (this.#socket.readyState !== this.#socket.OPEN) return this.#socket.terminate();
     this.#link?.flush();
     this.#socket.close(code, reason.slice(0, 120));
-    // The agent does not wait for a gateway that does not answer the close.
+    // Limits the wait for a gateway that does not answer the close.
     setTimeout(() => this.#socket.terminate(), 2_000).unref();
   }
 

@@ -1,4 +1,7 @@
-/** One request at a disaggregated pair: the prompt at the prefill engine, the answer from the decode engine. */
+/**
+ * One request to a disaggregated pair: the prefill engine computes the prompt, and the decode engine sends the
+ * response.
+ */
 import { randomBytes } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
@@ -9,19 +12,22 @@ import { decodeRequest, kvTransferParams, prefillRequest, sglangRequest } from '
 import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
 import { readWhole } from './read-whole.ts';
 
-/** Fields are appended to a whole body, so it is held until its end. Images in a prompt make it this long. */
+/**
+ * Longest body. Fields are appended to the whole body, so it is held until its end. Images in a prompt make it this
+ * long.
+ */
 const BODY_MAX_BYTES = 16 * 1024 * 1024;
-/** All bodies of one pair that are held at a moment. */
+/** Bodies of one pair that are held at the same time. */
 const BODIES_MAX_BYTES = 256 * 1024 * 1024;
-/** A prefill engine answers one token and the ids of the prompt's blocks: 128 k tokens are 8,192 of them. */
+/** Longest answer of a prefill engine: one token and the ids of the prompt's blocks; 128 k tokens are 8,192 blocks. */
 const ANSWER_MAX_BYTES = 1024 * 1024;
 
 const DISAGGREGATED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
 
-/** Endpoints whose prompts the prefill engine computes; others are the decode engine's alone. */
+/** Endpoints whose prompts the prefill engine computes; only the decode engine serves the others. */
 export const isDisaggregated = ({ path }: Endpoint): boolean => DISAGGREGATED.has(path);
 
-/** What the requests of one pair share. */
+/** State that the requests of one pair share. */
 export class PairState {
   readonly target: PrefillTarget;
   readonly prefill: EngineClient;
@@ -35,7 +41,7 @@ export class PairState {
     this.#log = log;
   }
 
-  /** False where there is no room; else to be given back. */
+  /** False if the memory is full; otherwise the caller must give the bytes back. */
   hold(bytes: number): boolean {
     if (this.#held + bytes > BODIES_MAX_BYTES) return false;
     this.#held += bytes;
@@ -46,7 +52,7 @@ export class PairState {
     this.#held -= bytes;
   }
 
-  /** Says it once, until the prefill engine works again. */
+  /** Logs the failure once, until the prefill engine works again. */
   failed(why: string): void {
     if (!this.#failing)
       this.#log(`prefill engine ${this.target.origin}: ${why}; the decode engine computes prompts itself`);
@@ -74,7 +80,7 @@ export class DisaggregatedCall implements EngineCall {
   #content: Readable | undefined;
   #held = 0;
   #paused = false;
-  /** The asker wants nothing more, or has its error. */
+  /** The caller needs nothing more, or has received its error. */
   #over = false;
 
   constructor(options: Options) {
@@ -93,7 +99,7 @@ export class DisaggregatedCall implements EngineCall {
     else this.#inTurn(body);
   }
 
-  /** Undefined if the body did not come whole, or if there is no room for it. */
+  /** Undefined if the body ended early, or if it does not fit into memory. */
   async #read(content: Buffer | Readable): Promise<Buffer | undefined> {
     if (Buffer.isBuffer(content)) return this.#hold(content.length) ? content : undefined;
     this.#content = content;
@@ -118,7 +124,10 @@ export class DisaggregatedCall implements EngineCall {
     this.#held = 0;
   }
 
-  /** vLLM: prefill first, then decode with the place of the keys and values. A prefill that fails costs time, not the answer. */
+  /**
+   * vLLM: prefill first, then decode with the location of the keys and values. A failed prefill costs time, but the
+   * request continues.
+   */
   #inTurn(body: Buffer): void {
     const { pair } = this.#options;
     const answer: Buffer[] = [];
@@ -126,7 +135,7 @@ export class DisaggregatedCall implements EngineCall {
     const decode = (why: string | undefined) => {
       if (this.#over) return;
       const params = why === undefined ? kvTransferParams(Buffer.concat(answer)) : undefined;
-      // 4xx: the decode engine refuses it as well, with its own words.
+      // 4xx: the decode engine refuses it as well, with its own message.
       if (params !== undefined) pair.works();
       else if (status < 400 || status >= 500) pair.failed(why ?? 'its answer has no kv_transfer_params');
       this.#ask(decodeRequest(body, params ?? null));
@@ -147,7 +156,9 @@ export class DisaggregatedCall implements EngineCall {
     });
   }
 
-  /** SGLang: both at once. The decode engine waits for its peer, so a prefill that fails ends the request. */
+  /**
+   * SGLang: both requests run concurrently. The decode engine waits for its peer, so a failed prefill ends the request.
+   */
   #inRoom(body: Buffer): void {
     const { pair } = this.#options;
     const { hostname } = new URL(pair.target.origin);
@@ -165,9 +176,10 @@ export class DisaggregatedCall implements EngineCall {
     this.#send(pair.prefill, request, {
       onHead: (status, headers, sized) => {
         if (status < 400 || answered || this.#over) return;
-        // The prefill engine's refusal is the answer: the decode engine waits for keys and values that will not come.
+        // The prefill engine's refusal is the response, because the decode engine waits for keys and values that will
+        // not arrive.
         this.#decode?.abort();
-        this.#giveBack(); // the decode engine's call says nothing any more
+        this.#giveBack(); // the decode engine's call reports nothing any more
         relay = this.#options.events;
         relay.onHead(status, headers, sized);
       },
@@ -179,7 +191,7 @@ export class DisaggregatedCall implements EngineCall {
     });
   }
 
-  /** The decode engine's answer is the client's. */
+  /** The decode engine's response goes to the client. */
   #ask(request: Buffer, onHead: () => void = () => {}): void {
     const { decode, events } = this.#options;
     this.#decode = this.#send(decode, request, {

@@ -5,10 +5,13 @@ import type { ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
 import { NO_USAGE, type ReportedUsage } from '../../shared/wire/usage.ts';
 
-/** An engine that keeps a stream open after its last word keeps its client waiting, for ever if it goes on with comments. */
+/**
+ * Time after a stream's last event, after which the stream ends here. An engine that keeps the stream open would keep
+ * its client waiting, and forever if it sends comments.
+ */
 const AFTER_LAST_MS = 2_000;
 
-/** Endings that may come after the engine was asked and before it answered: it may have used tokens. */
+/** Endings that are possible after the engine got the request and before it answered; it may have used tokens. */
 const ASKED: ReadonlySet<ResetCode> = new Set<ResetCode>(['cancelled', 'engine_closed', 'first_byte_timeout']);
 
 export type EngineAnswerEnd = { kind: 'end' } | { kind: 'reset'; code: ResetCode; message: string };
@@ -17,7 +20,7 @@ export const NORMAL_END: EngineAnswerEnd = { kind: 'end' };
 interface AnswerHead {
   status: number;
   headers: HeaderList;
-  /** The engine sent the answer's length, so the answer's end is known whatever the body says. */
+  /** The engine sent the response's length, so the end of the response is known regardless of the body. */
   sized: boolean;
   dropUsage: boolean;
   promptBytes: number;
@@ -25,18 +28,18 @@ interface AnswerHead {
 
 interface Outcome {
   ending: EngineAnswerEnd;
-  /** Held back until now; goes on before the ending. */
+  /** Bytes held back until now; they are sent before the ending. */
   flush: readonly Uint8Array[];
   usage: ReportedUsage | undefined;
 }
 
-/** One answer of the engine, from its head: what of it goes on, how it ended, and what it used. */
+/** One response of the engine, from its head: which bytes are passed on, how it ended, and its usage. */
 export class EngineAnswer {
   readonly streams: boolean;
   readonly #status: number;
   readonly #sized: boolean;
   readonly #meter: UsageMeter;
-  /** When the stream's last word came. */
+  /** Time of the stream's last event. */
   #lastAt: number | undefined;
 
   constructor(endpoint: Endpoint, { status, headers, sized, dropUsage, promptBytes }: AnswerHead) {
@@ -53,19 +56,19 @@ export class EngineAnswer {
     });
   }
 
-  /** What of the chunk goes on now. */
+  /** Returns the bytes of the chunk that can be passed on now. */
   push(chunk: Uint8Array, now: number): Uint8Array[] {
     const pieces = this.#meter.push(chunk);
     if (this.#meter.saidLast) this.#lastAt ??= now;
     return pieces;
   }
 
-  /** The last word came, and the engine keeps the stream open. */
+  /** True if the last event arrived and the engine keeps the stream open. */
   lingers(now: number): boolean {
     return this.#lastAt !== undefined && now - this.#lastAt >= AFTER_LAST_MS;
   }
 
-  /** `broken`: what came cannot be believed, whatever its last word was. Call once. */
+  /** `broken`: the bytes cannot be trusted, even if the stream's last event arrived. Call once. */
   end(said: EngineAnswerEnd, broken: boolean): Outcome {
     const { cut = false, aborted: givenUp = false, complete, flush, usage } = this.#meter.end();
     const ending = this.#endingFor(said, givenUp || (cut && !this.#sized), broken);
@@ -75,12 +78,12 @@ export class EngineAnswer {
 
   #endingFor(said: EngineAnswerEnd, cut: boolean, broken: boolean): EngineAnswerEnd {
     const isWhole = said.kind === 'reset' && said.code !== 'cancelled' && this.#lastAt !== undefined && !broken;
-    if (isWhole) return NORMAL_END; // all of it came, though its connection broke or stayed open
+    if (isWhole) return NORMAL_END; // complete, although its connection broke or stayed open
     return cut && this.#status < 400 ? unlessWhole(said) : said;
   }
 }
 
-/** The end of a request that the engine gave no head of an answer to. */
+/** Outcome of a request for which the engine sent no response head. */
 export function failedOutcome(said: EngineAnswerEnd): Outcome {
   const mayHaveUsed = said.kind === 'reset' && ASKED.has(said.code);
   const usage = mayHaveUsed ? { ...NO_USAGE, estimated: true, aborted: said.code === 'cancelled' } : undefined;
@@ -94,8 +97,8 @@ function contentTypeOf(headers: HeaderList): string | undefined {
 }
 
 /**
- * An answer without a length ends with its connection, even if the engine died in the middle (RFC 9112 §6.3). A proxy in between
- * makes such an end look like any other.
+ * A response without a length ends with its connection, even if the engine died in the middle (RFC 9112 §6.3). With a
+ * proxy in between, both ends look the same.
  */
 function unlessWhole(ending: EngineAnswerEnd): EngineAnswerEnd {
   return ending.kind === 'end' ? { kind: 'reset', code: 'engine_closed', message: 'it ends in the middle' } : ending;

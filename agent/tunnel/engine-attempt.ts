@@ -15,38 +15,39 @@ import { EngineRequestBody } from './request-body.ts';
 import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
 import { UsageCall, type UsageOptions } from './usage-call.ts';
 
-/** Of a body that may have to be asked again without our `stream_options`. Gateways repeat no longer ones either. */
+/** Longest body that can be sent again without our `stream_options`. Gateways do not repeat longer ones either. */
 const AGAIN_MAX_BYTES = 1024 * 1024;
 
-/** The engine's answer is not read on while this much of it waits for credit. */
+/** The engine's response is not read further while this many bytes of it wait for credit. */
 const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
 
 export interface EngineAttemptHost {
-  /** Absent: this agent opens nothing that is sealed. */
+  /** Absent: this agent does not open sealed requests. */
   readonly seals?: SealOpener | undefined;
   now(): number;
-  /** For deadlines: of `Patience`. */
+  /** Clock for deadlines; see `Patience`. */
   patientNow(): number;
-  /** Of the engine that is there now. */
+  /** State for the current engine. */
   usageOptions(): UsageOptions['state'];
-  /** The engine answers: its head goes out next. */
+  /** The engine answers; its head is sent next. */
   onHead(status: number): void;
-  /** A stream has begun, so many milliseconds after the engine was asked. */
+  /** A stream has begun, `ms` after the engine got the request. */
   onFirstToken(ms: number): void;
-  /** The attempt is over; `usage` is to be reported until the gateway has stored it. */
+  /** The attempt is over; `usage` must be reported until the gateway has stored it. */
   onReport(request: EngineAttempt, usage: ReportedUsage, timings: ReportedTimings): void;
-  /** Answered, and the gateway wants to know what its prompt begins with. */
+  /** The engine answered, and the gateway asks for the first blocks of the prompt. */
   onPrompt(request: EngineAttempt, body: Uint8Array): void;
-  /** The engine is done with the request, well or not. */
+  /** The engine is done with the request, successfully or not. */
   onIdle(request: EngineAttempt): void;
 }
 
-/** Endpoints whose prompts an engine's `/tokenize` takes. */
+/** Endpoints whose prompts an engine's `/tokenize` accepts. */
 const PROMPTED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
 
 /**
- * One attempt at one request, seen from the node: body to the engine, answer to the tunnel. Bound to a stream of a link while
- * a gateway claims it; without one it runs on, within its window, until its time is up.
+ * One attempt of a request, as the node sees it: the body goes to the engine, the response to the tunnel. It is bound
+ * to a stream of a link while a gateway claims it. Without a link it continues, within its window, until its time is
+ * up.
  */
 export class EngineAttempt {
   readonly name: string;
@@ -55,26 +56,29 @@ export class EngineAttempt {
   readonly body: EngineRequestBody;
   readonly #host: EngineAttemptHost;
   readonly #outgoing = new OutboundStream();
-  /** It is not known whether the engine takes the `stream_options` that the gateway puts in. */
+  /** It is not known yet whether the engine accepts the `stream_options` that the gateway adds. */
   readonly #mayRefuse: boolean;
   #stream: number;
   #link: Link | undefined;
   #call: EngineCall | undefined;
   #answer: EngineAnswer | undefined;
-  /** Of a sealed request, once it is open: its answer is sealed as well. */
+  /** Facts of a sealed request, after it is open: its response is sealed as well. */
   #opened: OpenedFacts | undefined;
   #head: Extract<Frame, { type: 'head' }> | undefined;
   #ending: EngineAnswerEnd | undefined;
   #usage: ReportedUsage | undefined;
-  /** The ending, or at least the usage, went to the link. */
+  /** The ending, or at least the usage, was sent on the link. */
   #said = false;
   #paused = false;
   #startedAt = 0;
-  /** When the engine last took or gave a byte of a body, or was allowed to give one again. */
+  /** When the engine last read or sent a byte of a body, or was last allowed to send again. */
   #progressAt = 0;
-  /** A byte of the answer's body came. vLLM and SGLang send the head of a stream at once, long before they have a word to say. */
+  /**
+   * A byte of the response's body arrived. vLLM and SGLang send the head of a stream immediately, long before its first
+   * token.
+   */
   #begun = false;
-  /** Since `#startedAt`; 0 before the first byte of the answer's body. */
+  /** Time since `#startedAt`; 0 before the first byte of the response's body. */
   #firstMs = 0;
   #unclaimedUntil: number | undefined;
 
@@ -102,7 +106,7 @@ export class EngineAttempt {
     return this.#stream;
   }
 
-  /** A link takes its frames. */
+  /** True if a link takes its frames. */
   get bound(): boolean {
     return this.#link !== undefined;
   }
@@ -111,22 +115,22 @@ export class EngineAttempt {
     return this.#ending !== undefined;
   }
 
-  /** Its first message broke off before the engine was asked. */
+  /** True if the connection was lost during the first message, before the engine got the request. */
   get unstarted(): boolean {
     return this.#call === undefined && !this.finished;
   }
 
-  /** The ending went out. Only the other side's word that it has stored the count is missing. */
+  /** True if the ending was sent, and only the acknowledgment that the usage is stored is missing. */
   get said(): boolean {
     return this.finished && this.#said;
   }
 
-  /** Bytes of the answer kept in memory. */
+  /** Bytes of the response that are held in memory. */
   get kept(): number {
     return this.#outgoing.kept;
   }
 
-  /** A new stream of `link` wants the answer from `open.answerOffset` on. False where that part is gone. */
+  /** A new stream of `link` continues the response at `open.answerOffset`. False if that part is not held any more. */
   claim(link: Link, open: OpenFrame): boolean {
     if (!this.#outgoing.rewind(open.answerOffset)) return false;
     this.#link?.detach(this.#stream);
@@ -137,7 +141,7 @@ export class EngineAttempt {
     return true;
   }
 
-  /** The first opening, or a claim: from here on frames go to `link`. */
+  /** After the first opening, or a claim: from now on frames go to `link`. */
   bind(link: Link): void {
     this.#link = link;
     this.#said = false;
@@ -152,14 +156,14 @@ export class EngineAttempt {
     });
   }
 
-  /** The socket or the gateway's object is gone: the attempt waits to be claimed. */
+  /** The socket or the gateway's object is gone; the attempt waits to be claimed. */
   unbind(): void {
     this.#link?.detach(this.#stream);
     this.#link = undefined;
     this.#unclaimedUntil = this.#host.patientNow() + RESUME_WINDOW_MS;
   }
 
-  /** Starts the engine's work, once its first message is read: a small body is complete by then. */
+  /** Starts the engine's work after the first message is read: a small body is then complete. */
   start(client: EngineClient): void {
     if (this.#call !== undefined || this.finished) return;
     this.#startedAt = this.#host.now();
@@ -228,7 +232,10 @@ export class EngineAttempt {
     else this.#opened.sealer.gather(pieces, () => this.#sendSealed());
   }
 
-  /** Sends all that one read of the engine's socket brought as one chunk, once the read's task has ended. No timer delays a token. */
+  /**
+   * Sends all bytes of one read of the engine's socket as one chunk, after the read's task has ended. No timer delays a
+   * token.
+   */
   #sendSealed(): void {
     if (this.finished || this.#opened === undefined) return;
     this.#outgoing.push(this.#opened.sealer.gathered());
@@ -236,7 +243,7 @@ export class EngineAttempt {
     this.#pauseWhenFull();
   }
 
-  /** The engine failed in a way after which another engine may continue. The client is told nothing of it. */
+  /** The engine failed in a way after which another engine may continue. The client does not see the failure. */
   #endAtFault(): void {
     if (this.#opened?.sealer.fault === undefined || this.finished) return;
     this.#call?.abort();
@@ -272,7 +279,8 @@ export class EngineAttempt {
     this.body.abandon();
     this.body.dropRaw();
     this.#shrink();
-    // The attempt is kept until the gateway has stored its count, about a quarter of a second. It drops what it needs no more.
+    // The attempt is kept until the gateway has stored its usage, about a quarter of a second. It drops what is not
+    // needed for that.
     this.#call = undefined;
     this.#answer = undefined;
     if (this.#usage !== undefined) this.#host.onReport(this, this.#usage, this.#timings());
@@ -302,13 +310,13 @@ export class EngineAttempt {
     return this.#usage === undefined ? [last] : [last, { type: 'report', stream, usage: this.#usage }];
   }
 
-  /** The gateway does not want the answer any more. */
+  /** The gateway does not need the response any more. */
   cancel(): void {
     if (this.finished) return;
     this.#call?.abort();
     const link = this.#link;
     link?.detach(this.#stream);
-    // Before the link is forgotten: the link gets the credit for bytes that the engine did not take.
+    // Finishes before the link is forgotten, so that the link gets the credit for bytes that the engine did not read.
     this.#finish({ kind: 'reset', code: 'cancelled', message: '' });
     this.#link = undefined;
     this.#sayUsage(link);
@@ -319,15 +327,18 @@ export class EngineAttempt {
     if (this.#usage !== undefined) link?.put({ type: 'report', stream: this.#stream, usage: this.#usage });
   }
 
-  /** The attempt is not wanted any more. Without this the link would hold its answer for as long as the socket lives. */
+  /** The attempt is not needed any more. Without this the link would hold its response until the socket ends. */
   release(): void {
     this.cancel();
-    if (!this.#said) this.#sayUsage(this.#link); // the ending still stood behind data that is not wanted any more
+    if (!this.#said) this.#sayUsage(this.#link); // the ending still waited after data that is not needed any more
     this.#link?.detach(this.#stream);
     this.#link = undefined;
   }
 
-  /** The rest of a finished answer is kept no more. Its reader is told: it would wait for bytes that never come. */
+  /**
+   * Drops the rest of a finished response. Resets the stream, because its reader would otherwise wait for bytes that
+   * never arrive.
+   */
   dropAnswer(): void {
     if (!this.finished || this.#said) return;
     const link = this.#link;
@@ -335,14 +346,17 @@ export class EngineAttempt {
     link?.put({ type: 'reset', stream: this.#stream, code: 'engine_closed', message: 'the answer is kept no more' });
   }
 
-  /** The agent ends: the gateway gets no more of the answer. */
+  /** The agent ends: the gateway gets no more of the response. */
   giveUp(): void {
     if (this.finished) return;
     this.#call?.abort();
     this.#finish({ kind: 'reset', code: 'engine_closed', message: 'the agent ends' });
   }
 
-  /** `now`: the host's `patientNow`. Time-outs limit the silence between bytes, never the total. A client that does not read is no stall of the engine. */
+  /**
+   * `now`: the host's `patientNow`. Timeouts limit the silence between bytes, never the total. A client that does not
+   * read is not a stall of the engine.
+   */
   tick(now: number): void {
     if (this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil) return this.cancel();
     if (this.finished || this.#paused || this.#call === undefined) return;
@@ -357,7 +371,7 @@ export class EngineAttempt {
     this.#finish({ kind: 'reset', code, message: `nothing from the engine for ${limit} ms` });
   }
 
-  /** The attempt is finished and no gateway claimed it in time: what is kept of it may go. */
+  /** True if the attempt is finished and no gateway claimed it in time, so that it may be dropped. */
   forgettable(now: number): boolean {
     return this.finished && this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil;
   }

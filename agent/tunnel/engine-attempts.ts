@@ -15,30 +15,34 @@ import { type LoadCounter, LoadReports } from './load-reports.ts';
 import { PendingReports, reportFrame } from './pending-reports.ts';
 import { isSealed } from './sealed-call.ts';
 
-/** Attempts at once: more than an engine batches. Attempts above it are refused as `overloaded`. */
+/** Concurrent attempts: more than an engine batches. Further attempts are refused as `overloaded`. */
 const REQUESTS_MAX = 4096;
 
-/** Finished answers that the other end has not acknowledged may keep this much in all; the oldest go first. */
+/** Total size of finished responses that the other end has not acknowledged; the oldest are dropped first. */
 const FINISHED_MAX_BYTES = 64 * 1024 * 1024;
 const FINISHED_MAX = 10_000;
 
 /**
- * How long a drain waits for SETTLED if nothing else is missing. A gateway sends it a quarter of a second after an answer. A gateway
- * that has just gone, or is frozen, sends nothing. Its answers would hold an idle agent for all of its drain time.
+ * Longest wait of a drain for SETTLED if nothing else is missing. A gateway sends it a quarter of a second after a
+ * response. A gateway that has just gone, or is frozen, does not send it, and its responses would hold an idle agent
+ * for the whole drain time.
  */
 const SETTLED_WAIT_MS = 2_000;
 
-/** Statuses of an engine that may have lost a model since it was last looked at, or loads it anew. */
+/** Statuses of an engine that may have lost a model since the last probe, or is loading it again. */
 const LOST_MODEL: ReadonlySet<number> = new Set([404, 503]);
 
-/** All attempts of one gateway, or of one other agent, at this node's engine, by name and by stream. They outlive sockets. */
+/**
+ * All attempts of one gateway, or of one other agent, at this node's engine, by name and by stream. They outlive
+ * sockets.
+ */
 export class EngineAttempts {
   readonly reports: PendingReports;
   readonly #engine: () => EngineTarget | undefined;
   readonly #log: (line: string) => void;
   readonly #load: LoadCounter | undefined;
   readonly #loadReports: LoadReports | undefined;
-  /** The other end reads REPORTs with timings. */
+  /** True if the other end reads REPORTs with timings. */
   #readsTimings = false;
   readonly #named = new TransientMap<string, EngineAttempt>();
   readonly #streams = new TransientMap<number, EngineAttempt>();
@@ -51,7 +55,7 @@ export class EngineAttempts {
   #draining = false;
   #link: Link | undefined;
   #onDrained: (() => void)[] = [];
-  /** In a drain: since when every answer has gone out. */
+  /** During a drain: time at which every response was sent. */
   #allSaidAt: number | undefined;
 
   constructor(
@@ -85,12 +89,15 @@ export class EngineAttempts {
     return this.#running;
   }
 
-  /** Attempts that are kept, finished ones included. */
+  /** Attempts that are held, including finished ones. */
   get size(): number {
     return this.#named.size;
   }
 
-  /** A socket is ready: what the gateway has not stored is said again. `reads`: the highest number of a frame that it reads. */
+  /**
+   * A socket is ready: repeats the reports that the gateway has not stored. `reads`: the highest frame type that it
+   * reads.
+   */
   connect(link: Link, reads = 0): void {
     this.#link = link;
     this.#loadReports?.connect(link, reads >= RATE_FRAME);
@@ -106,7 +113,10 @@ export class EngineAttempts {
     for (const request of this.#named.values()) request.unbind();
   }
 
-  /** Frames of one message that belong to streams; `touched` collects what may start once the message is read. */
+  /**
+   * Handles the frames of one message that belong to streams; `touched` collects attempts that may start after the
+   * message is read.
+   */
   onFrame(link: Link, frame: Frame, touched: Set<EngineAttempt>): void {
     switch (frame.type) {
       case 'open':
@@ -133,7 +143,7 @@ export class EngineAttempts {
         if (known.unstarted) touched.add(known);
         return;
       }
-      this.#forget(known); // the gateway wants a part of the answer that is not kept any more
+      this.#forget(known); // the gateway asks for a part of the response that is not held any more
       return this.#refuse(link, frame.stream, 'unknown', 'that part of the answer is gone');
     }
     if (frame.resume) return this.#refuse(link, frame.stream, 'unknown', 'no such attempt here');
@@ -144,7 +154,7 @@ export class EngineAttempts {
       return this.#refuse(link, frame.stream, 'seal_refused', 'nothing sealed is opened here');
     if (this.#engine() === undefined) return this.#refuse(link, frame.stream, 'refused', 'no engine');
     if (this.#running >= REQUESTS_MAX) return this.#refuse(link, frame.stream, 'overloaded', 'too many requests');
-    // Before the body is read: another node, or the gateway's queue, can still take the request.
+    // Checked before the body is read, so that another node, or the gateway's queue, can still take the request.
     const full = endpoint.batched ? this.#load?.full : undefined;
     if (full !== undefined) return this.#refuse(link, frame.stream, 'overloaded', full);
     const request = this.#create(frame, endpoint);
@@ -203,7 +213,7 @@ export class EngineAttempts {
     if (!request.bound) this.#link?.put(reportFrame(report, this.#readsTimings));
   }
 
-  /** The gateway has stored the count and handed the answer on: the attempt is not needed any more. */
+  /** The gateway has stored the usage and passed the response on, so the attempt is not needed any more. */
   #settle(stream: number): void {
     this.reports.settled(stream);
     const request = this.#streams.get(stream);
@@ -229,7 +239,7 @@ export class EngineAttempts {
     this.#finished.set(request.name, request);
   }
 
-  /** Starts an attempt on the engine that is there now. */
+  /** Starts an attempt at the current engine. */
   start(request: EngineAttempt): void {
     const target = this.#engine();
     if (target === undefined) return this.#forget(request);
@@ -240,7 +250,7 @@ export class EngineAttempts {
     request.start(this.#client);
   }
 
-  /** `now`: of `waitClock`. */
+  /** `now`: time of `waitClock`. */
   tick(now: number): void {
     for (const request of this.#named.values()) {
       request.tick(now);
@@ -259,7 +269,7 @@ export class EngineAttempts {
     for (const request of this.#finished.values()) bytes += request.kept;
     const isFull = () => bytes > FINISHED_MAX_BYTES || this.#finished.size > FINISHED_MAX;
     if (!isFull()) return;
-    // Those first of which every byte went out.
+    // Attempts with a fully sent response go first.
     const inOrder = [...this.#finished.values()];
     for (const request of [...inOrder.filter(({ said }) => said), ...inOrder.filter(({ said }) => !said)]) {
       if (!isFull()) return;
@@ -270,19 +280,21 @@ export class EngineAttempts {
     }
   }
 
-  /** Refuses new openings. Resolves when every attempt is settled, or SETTLED_WAIT_MS after the last answer went out. */
+  /**
+   * Refuses new openings. Resolves when every attempt is settled, or SETTLED_WAIT_MS after the last response was sent.
+   */
   drain(): Promise<void> {
     this.#draining = true;
     if (this.#named.size === 0) return Promise.resolve();
     return new Promise((resolve) => this.#onDrained.push(resolve));
   }
 
-  /** Tells the gateway that running attempts have ended. Other nodes then answer them where they can. */
+  /** Ends running attempts toward the gateway, so that other nodes can continue them. */
   giveUp(): void {
-    for (const request of this.#named.values()) request.giveUp(); // not released before its end was sent
+    for (const request of this.#named.values()) request.giveUp(); // not released before its end is sent
   }
 
-  /** `flush` the link afterwards. */
+  /** The caller must `flush` the link afterwards. */
   async close(): Promise<void> {
     this.giveUp();
     await this.#client?.close();

@@ -8,13 +8,16 @@ import type { EngineTarget } from '../engine/address.ts';
 import { DisaggregatedCall, isDisaggregated, PairState } from './disaggregated-call.ts';
 import { UsageOptions } from './usage-call.ts';
 
-/** uvicorn, under vLLM and SGLang, closes idle connections after 5 s: leave before it does. */
+/** uvicorn, under vLLM and SGLang, closes idle connections after 5 s; this client closes them first. */
 const KEEP_ALIVE_MS = 4_000;
 
-/** A connection that breaks this soon, before any answer, was closed by the engine while it was idle. Longer than a busy machine needs to see it. */
+/**
+ * If a connection breaks this soon, before any response, the engine had closed it while it was idle. Longer than a busy
+ * machine needs to notice that.
+ */
 const STALE_MS = 2_000;
 
-/** What of an engine's headers goes into the tunnel; the gateway has the list that counts. */
+/** Headers of the engine that do not go into the tunnel. The gateway's list is the one that is enforced. */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
@@ -28,7 +31,7 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
 ]);
 
 export interface EngineEvents {
-  /** `sized`: the answer has a length, and undici checks that the body is as long. */
+  /** `sized`: the response has a length, and undici checks it against the body. */
   onHead(status: number, headers: HeaderList, sized: boolean): void;
   onData(chunk: Uint8Array): void;
   onEnd(): void;
@@ -44,24 +47,27 @@ export interface EngineCall {
 /** Connections to one engine. */
 export class EngineClient {
   readonly target: EngineTarget;
-  /** Whether it takes the `stream_options` that gateways put in. */
+  /** Whether the engine accepts the `stream_options` that gateways add. */
   readonly usage = new UsageOptions();
   readonly #pool: Pool;
-  /** A connection for each request: of a body that streams nothing is kept, so it cannot be sent again after an idle connection broke. */
+  /**
+   * A new connection for each request. A streamed body is not kept, so it could not be sent again after an idle
+   * connection broke.
+   */
   readonly #fresh: Pool;
   readonly #pair: PairState | undefined;
   readonly #heard: () => void;
-  /** Connections that were made so far. */
+  /** Connections opened so far. */
   #connections = 0;
 
-  /** `heard`: called with every piece of an answer's body. */
+  /** `heard`: called with every chunk of a response's body. */
   constructor(target: EngineTarget, log: (line: string) => void = () => {}, heard: () => void = () => {}) {
     this.target = target;
     this.#heard = heard;
     this.#pair =
       target.prefill &&
       new PairState(target.prefill, new EngineClient({ ...target.prefill, ...engineOf(target) }, log, heard), log);
-    // Time-outs are the request's own: stalls, settable per model.
+    // Timeouts belong to the request: stalls, configurable per model.
     const patient = { headersTimeout: 0, bodyTimeout: 0 };
     const kept = { keepAliveTimeout: KEEP_ALIVE_MS, keepAliveMaxTimeout: KEEP_ALIVE_MS };
     this.#pool = new Pool(target.origin, { pipelining: 1, ...kept, ...patient });
@@ -71,7 +77,7 @@ export class EngineClient {
     });
   }
 
-  /** `length` of `content`, bytes; undefined: chunked. */
+  /** `length`: bytes of `content`; undefined: chunked. */
   call(
     open: OpenFrame,
     endpoint: Endpoint,
@@ -84,7 +90,7 @@ export class EngineClient {
     return new DisaggregatedCall({ decode: this, pair: this.#pair, open, endpoint, events }).start(content);
   }
 
-  /** `length` of `content`, bytes; undefined: chunked. */
+  /** `length`: bytes of `content`; undefined: chunked. */
   send(
     open: OpenFrame,
     endpoint: Endpoint,
@@ -122,7 +128,7 @@ export class EngineClient {
 
 const engineOf = ({ engine }: EngineTarget) => (engine === undefined ? {} : { engine });
 
-/** One request to the engine; repeated once where it met a connection that had served others and was already closed. */
+/** One request to the engine. Repeated once if it used a pooled connection that was already closed. */
 class Call implements EngineCall, Dispatcher.DispatchHandler {
   readonly #pool: Pool;
   readonly #options: Dispatcher.DispatchOptions;
@@ -165,9 +171,10 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
     status: number,
     headers: Record<string, string | string[] | undefined>,
   ): void {
-    if (status < 200) return; // 100 Continue and the like
+    if (status < 200) return; // 100 Continue and other interim responses
     this.#answered = true;
-    // RFC 9110 §15 knows no status above 599. In a frame such a status would end the socket, with every request on it.
+    // RFC 9110 §15 defines no status above 599. In a frame such a status would end the socket, with every request on
+    // it.
     if (status > 599) return controller.abort(new Error(`the engine answered with status ${status}`));
     this.#events.onHead(status, headerList(headers), headers['content-length'] !== undefined);
   }
@@ -192,7 +199,8 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
 
   #isStale(error: Error): boolean {
     if (this.#answered || this.#repeated || !isClosing(error)) return false;
-    // On a new connection the engine read the whole request before it closed. It may have begun the work and would begin it twice.
+    // On a new connection the engine may have read the whole request before it closed. It may have begun the work, and
+    // would begin it twice.
     if (this.#connections() !== this.#connectionsBefore) return false;
     return Buffer.isBuffer(this.#options.body) && performance.now() - this.#dispatchedAt < STALE_MS;
   }
@@ -211,7 +219,10 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
   }
 }
 
-/** If our request was already in the engine's buffer, its close reaches us as a reset. An earlier close reaches us as an end. */
+/**
+ * If our request was already in the engine's buffer, its close reaches us as a reset. An earlier close reaches us as an
+ * end.
+ */
 function isClosing(error: Error): boolean {
   return (
     error instanceof errors.SocketError || ('code' in error && (error.code === 'ECONNRESET' || error.code === 'EPIPE'))
@@ -220,7 +231,7 @@ function isClosing(error: Error): boolean {
 
 function headerList(headers: Record<string, string | string[] | undefined>): HeaderList {
   const list: [string, string][] = [];
-  // First, so that no number of others pushes it out: how the answer is read depends on it.
+  // Placed first, so that the limit on headers never drops it: the body is read according to it.
   const { 'content-type': contentType, ...others } = headers;
   for (const [name, value] of [['content-type', contentType] as const, ...Object.entries(others)]) {
     if (value === undefined || HOP_BY_HOP.has(name) || name.length > HEADER_NAME_MAX_BYTES) continue;

@@ -1,4 +1,4 @@
-/** One request to a gateway beside the tunnel, through the same proxies. */
+/** One request to a gateway outside the tunnel, through the same proxies. */
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { Socket } from 'node:net';
@@ -13,26 +13,26 @@ const ANSWER_MAX_BYTES = 64 * 1024;
 
 interface GatewayRequest {
   gateway: URL;
-  /** Below the gateway's own path, e.g. `/agent/admit`. */
+  /** Path below the gateway's path, such as `/agent/admit`. */
   path: string;
   headers: Record<string, string>;
   body: Uint8Array | string;
   env: NodeJS.ProcessEnv;
-  /** An HTTP proxy for this request, before those that the environment names. */
+  /** An HTTP proxy for this request; takes precedence over the environment's proxies. */
   proxy?: URL | undefined;
   signal: AbortSignal;
 }
 
 export interface GatewayAnswer {
   status: number;
-  /** At most 64 KiB of it. */
+  /** At most 64 KiB. */
   text: string;
   retryAfter: string | undefined;
-  /** As it came. */
+  /** The `date` header, unparsed. */
   date: string | undefined;
 }
 
-/** POSTs. Rejects where no answer comes: no route, no name, no trust in the certificate, or the signal. */
+/** Sends a POST. Rejects if no answer arrives: no route, no such name, an untrusted certificate, or the signal. */
 export async function postToGateway(options: GatewayRequest): Promise<GatewayAnswer> {
   const { gateway, path, headers, body, env, signal } = options;
   const url = new URL(gateway);
@@ -70,7 +70,7 @@ function answerTo(
 ): Promise<IncomingMessage> {
   const secure = url.protocol === 'https:';
   const request = secure ? httpsRequest : httpRequest;
-  // An agent of node:http makes connections of its own and would pass by the proxy: without one it takes ours.
+  // An agent of node:http opens its own connections and would bypass the proxy; without an agent it takes this socket.
   const way =
     socket === undefined
       ? { agent: false as const }
@@ -85,7 +85,7 @@ function answerTo(
   });
 }
 
-/** Rejects as soon as `signal` aborts. The connection that is then in the making ends by the proxy's own time limit. */
+/** Rejects as soon as `signal` aborts. The connection that is then being opened ends by the proxy's time limit. */
 function abortable(connecting: Promise<Socket>, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const stop = () => reject(signal.reason);
@@ -99,35 +99,35 @@ function abortable(connecting: Promise<Socket>, signal: AbortSignal): Promise<So
 
 type Said = Pick<GatewayAnswer, 'status' | 'text'>;
 
-/** What is shown of an error that another program may have written. */
+/** The part that is shown of an error that another program may have written. */
 const messageSchema = z.object({ error: z.object({ message: z.coerce.string() }) });
-/** Of a gateway: OpenAI's envelope, with all four fields. */
+/** A gateway's error: OpenAI's envelope, with all four fields. */
 const envelopeSchema = z.object({
   error: z.object({ message: z.string(), type: z.string(), code: z.string(), param: z.string().nullable() }),
 });
 
-/** Answers after which another try would be answered the same. */
+/** Statuses for which another try would get the same answer. */
 const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 426]);
 
-/** The message in the gateway's error envelope, or the start of whatever came. */
+/** The message in the gateway's error envelope, or the start of the body. */
 export function errorMessageOf({ status, text }: Said): string {
   return messageSchema.safeParse(tryParseJson(text)).data?.error.message ?? (text.slice(0, 300) || `status ${status}`);
 }
 
 /**
- * A gateway refuses for good. A page of something between, such as a login proxy, a firewall or a load balancer without a backend, has
- * the same status: it is no word of the gateway, and ends neither an engine nor a session.
+ * True if a gateway refuses for good. A page of an intermediary, such as a login proxy, a firewall or a load balancer
+ * without a backend, has the same status; it is not a gateway's answer, and ends neither an engine nor a session.
  */
 export function isRefusal(answer: Said): boolean {
   return FINAL.has(answer.status) && codeOf(answer) !== undefined;
 }
 
-/** The session existed and has ended. */
+/** True if the session existed and has ended. */
 export function isSessionOver(answer: Said): boolean {
   return codeOf(answer) === 'session_over';
 }
 
-/** Undefined where it is no answer of a gateway. */
+/** Undefined if it is not a gateway's answer. */
 function codeOf({ text }: Said): string | undefined {
   return envelopeSchema.safeParse(tryParseJson(text)).data?.error.code;
 }

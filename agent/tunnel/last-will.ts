@@ -1,4 +1,6 @@
-/** A session's record that it has LEFT, signed while its agent lives and delivered when the agent was killed: see host/last-will.ts. */
+/**
+ * A session's LEFT record, signed while its agent lives and delivered if the agent was killed; see host/last-will.ts.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
@@ -7,7 +9,7 @@ import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { postToGateway } from './gateway-request.ts';
 
-/** A gateway that cannot be reached now finds out by itself some seconds later. */
+/** Pauses before each delivery. A gateway that cannot be reached now finds the end itself some seconds later. */
 const PAUSES_MS = [0, 500, 2_000];
 const TIMEOUT_MS = 5_000;
 
@@ -21,7 +23,7 @@ interface Testament {
   gateways: readonly URL[];
   proxy?: ((gateway: URL) => URL | undefined) | undefined;
   ticket: Pick<Ticket, 'bytes'>;
-  /** The session's record that it has LEFT. */
+  /** The session's LEFT record. */
   record: Uint8Array;
 }
 
@@ -35,7 +37,7 @@ export function lastWillOf({ gateways, proxy, ticket, record }: Testament): stri
   return JSON.stringify(will);
 }
 
-/** Tells each gateway, a few times where it does not answer. @throws Error where `text` is no will */
+/** Delivers it to each gateway, with a few tries if it does not answer. @throws Error if `text` is not a last will */
 export async function deliverLastWill(text: string, env: NodeJS.ProcessEnv): Promise<void> {
   const { gateways, headers, record } = willSchema.parse(JSON.parse(text));
   const body = fromBase64url(record, REGISTRY_RECORD_MAX_BYTES) ?? new Uint8Array();

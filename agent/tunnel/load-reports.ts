@@ -1,40 +1,44 @@
 import type { EngineLoad } from '../../shared/routing/load.ts';
 import type { Link } from '../../shared/wire/link.ts';
 
-/** Least time between two LOADs, however many answers begin and end. */
+/** Shortest time between two LOADs, regardless of the number of responses. */
 const LOAD_EVERY_MS = 500;
-/** Time between two LOADs while an attempt runs: gateways ignore a load that is older than a few seconds. */
+/** Time between two LOADs while an attempt runs. Gateways ignore a load that is older than a few seconds. */
 const LOAD_AGAIN_MS = 1_000;
-/** LOADs after the last attempt has ended, if the last LOAD said that the engine is busy: it may be from just before the end. */
+/**
+ * LOADs after the end of the last attempt, if the last LOAD reported a busy engine: it may be from just before the end.
+ */
 const LOADS_AFTER = 2;
 
-/** Counts what the engine is given, and tells how busy it is. */
+/** Counts the requests at the engine and reports its load. */
 export interface LoadCounter {
   begin(): void;
   end(): void;
-  /** A stream has begun, after so many milliseconds. */
+  /** A stream has begun, after this many milliseconds. */
   firstToken(ms: number): void;
-  /** The engine gave a piece of an answer. */
+  /** The engine sent a chunk of a response. */
   heard?(): void;
-  /** The engine answered as one that may not have its model any more. */
+  /** The engine's answer suggests that it may have lost its model. */
   lost?(): void;
-  /** The engine may be asked what it does. */
+  /** Asks the engine for its load, if it may be asked now. */
   look(): void;
   readonly current: EngineLoad;
-  /** Why it should get no more at this moment; undefined where it should. */
+  /** Why it should get no more requests now; undefined: it may get more. */
   readonly full: string | undefined;
 }
 
-/** Sends LOAD beside an answer's head or end, and now and then while an attempt runs. An idle tunnel carries nothing. */
+/**
+ * Sends LOAD with a response's head or end, and at intervals while an attempt runs. On an idle tunnel nothing is sent.
+ */
 export class LoadReports {
   readonly #counter: LoadCounter;
   #link: Link | undefined;
-  /** The other end reads RATE. */
+  /** True if the other end reads RATE. */
   #readsRate = false;
   #saidAt = Number.NEGATIVE_INFINITY;
-  /** A LOAD was held back by LOAD_EVERY_MS and is still to be sent. */
+  /** LOAD_EVERY_MS delayed a LOAD, which is still to be sent. */
   #owed = false;
-  /** Requests at the engine in the last LOAD, and how many LOADs are still to follow the last attempt. */
+  /** Requests at the engine in the last LOAD, and the number of LOADs that still follow the last attempt. */
   #said = 0;
   #after = 0;
 

@@ -1,4 +1,4 @@
-/** Leaves the last output of engine and agent with the gateways: the node is gone a moment later. */
+/** Uploads the last output of engine and agent to the gateways, because the node is about to end. */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Signer } from '../../shared/lattice/crypto.ts';
 import { logTailMessage } from '../../shared/lattice/session.ts';
@@ -8,7 +8,7 @@ import { nodeCrypto } from '../host/crypto.ts';
 import { errorMessageOf, postToGateway } from './gateway-request.ts';
 
 export interface LogTailOptions {
-  /** Each gets it: an operator asks any of them, and one may be lost by then. */
+  /** All of them receive it: an operator asks any gateway, and one may be lost by then. */
   gateways: readonly URL[];
   ticket: Ticket;
   key: Signer;

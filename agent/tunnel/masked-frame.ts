@@ -1,13 +1,16 @@
-/** Messages of a client as WebSocket frames. `ws` masks byte by byte into fresh memory: a quarter of an agent's work for a large body. */
+/**
+ * Messages of a client as WebSocket frames. `ws` masks byte by byte into new memory, which takes a quarter of an
+ * agent's work for a large body.
+ */
 import { randomFillSync } from 'node:crypto';
 
-/** Frames of this size and below, and those up to the second, have memory that is used again; larger ones are rare. */
+/** Frames up to the first size, and frames up to the second, reuse memory; larger ones are rare. */
 const SMALL_BYTES = 16 * 1024;
 const LARGE_BYTES = 384 * 1024;
-/** Kept of each size. As many are on their way at once: a socket with more than 256 KiB is busy. */
+/** Buffers kept of each size. At most this many are on their way, because a socket with more than 256 KiB is busy. */
 const KEPT = 4;
 
-/** Behind the longest header (RFC 6455 §5.2: 14 bytes), where a word begins. */
+/** Offset of the payload: after the longest header (14 bytes, RFC 6455 §5.2), aligned to a word. */
 const PAYLOAD_AT = 16;
 const FINAL_BINARY = 0x82;
 const MASKED = 0x80;
@@ -15,7 +18,7 @@ const MASKED = 0x80;
 const keys = new Int32Array(1024);
 let nextKey = keys.length;
 
-/** Unpredictable, as RFC 6455 §5.3 wants it. */
+/** Unpredictable, as RFC 6455 §5.3 requires. */
 function newKey(): number {
   if (nextKey === keys.length) {
     randomFillSync(keys);
@@ -24,7 +27,7 @@ function newKey(): number {
   return keys[nextKey++] ?? 0;
 }
 
-/** Makes frames in memory that is used again when `release` is called. */
+/** Makes frames in memory that is reused after `release` is called. */
 export class MaskedFrameWriter {
   readonly #small: Buffer[] = [];
   readonly #large: Buffer[] = [];
@@ -56,7 +59,7 @@ export class MaskedFrameWriter {
   }
 }
 
-/** Writes what stands before the key, and returns where it begins. */
+/** Writes the header before the key, and returns its start. */
 function writeHead(memory: Buffer, keyAt: number, length: number): number {
   let at = keyAt;
   let short = length;

@@ -1,4 +1,4 @@
-/** Which other gateways there are, asked of one that took the session in. */
+/** Asks a gateway that admitted the session for the other gateways. */
 import * as z from 'zod';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
@@ -8,13 +8,13 @@ import { membershipHintSchema, otherGatewaySchema, selectOtherGateways, type Tun
 import { postToGateway } from './gateway-request.ts';
 
 const answerSchema = z.object({
-  /** The gateway is of another institution than the ticket, so it names no gateways. */
+  /** The gateway belongs to another institution than the ticket, so it names no gateways. */
   peer: z.boolean().default(false),
   data: z.array(otherGatewaySchema).max(64),
   membership: membershipHintSchema,
 });
 
-/** What a gateway says beside its tunnel. */
+/** Information that a gateway sends outside its tunnel. */
 export type GatewayHints = Pick<TunnelAdmission, 'gateways' | 'membership'>;
 
 export interface OtherGatewaysOptions {
@@ -24,7 +24,10 @@ export interface OtherGatewaysOptions {
   env: NodeJS.ProcessEnv;
 }
 
-/** Undefined if the gateway does not answer, or is of another institution: then no gateway is added or dropped. Never rejects. */
+/**
+ * Undefined if the gateway does not answer or belongs to another institution; then no gateway is added or dropped.
+ * Never rejects.
+ */
 export async function pollGateways(options: OtherGatewaysOptions): Promise<GatewayHints | undefined> {
   const { gateway, ticket, proxy, env } = options;
   const headers = {

@@ -2,7 +2,7 @@ import { TransientMap } from '../../shared/collections/transient-map.ts';
 import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import type { ReportedTimings, ReportedUsage } from '../../shared/wire/usage.ts';
 
-/** Reports kept for a gateway that does not acknowledge: at a request per second, most of three hours. */
+/** Reports kept for a gateway that does not acknowledge: at one request per second, almost three hours. */
 const KEPT_MAX = 10_000;
 
 export interface PendingReport {
@@ -12,7 +12,7 @@ export interface PendingReport {
   timings: ReportedTimings;
 }
 
-/** Counts that the gateway has not stored yet. A lost socket or object loses none: the agent repeats them, by name. */
+/** Usage that the gateway has not stored yet. It survives a lost socket or object: the agent repeats it, by name. */
 export class PendingReports {
   readonly #kept = new TransientMap<number, PendingReport>();
   readonly #log: (line: string) => void;
@@ -37,7 +37,7 @@ export class PendingReports {
     this.#kept.delete(stream);
   }
 
-  /** All open reports, as frames that a new socket or object understands. `timed`: the other end reads timings. */
+  /** All pending reports, as frames that a new socket or object understands. `timed`: the other end reads timings. */
   *again(timed: boolean): Iterable<Frame> {
     for (const report of this.#kept.values()) yield reportFrame(report, timed);
   }

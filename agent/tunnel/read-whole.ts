@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 
-/** A request's body, held whole. Undefined where it broke off, and where `hold` refuses a chunk. */
+/** Reads a request's whole body. Undefined if it ended early, or if `hold` refuses a chunk. */
 export async function readWhole(content: Readable, hold: (chunk: Buffer) => boolean): Promise<Buffer | undefined> {
   const chunks: Buffer[] = [];
   try {
@@ -9,7 +9,7 @@ export async function readWhole(content: Readable, hold: (chunk: Buffer) => bool
       chunks.push(chunk);
     }
   } catch {
-    return undefined; // the request was abandoned, and knows why
+    return undefined; // the request was abandoned, and has the reason
   }
   return Buffer.concat(chunks);
 }

@@ -4,27 +4,26 @@ import { copyView } from '../../shared/wire/copy-view.ts';
 import type { BodyEdit } from '../../shared/wire/frames.ts';
 import { InboundStream } from '../../shared/wire/inbound-stream.ts';
 
-/** Handed to the HTTP client ahead of its socket. */
+/** Bytes that the HTTP client may buffer before its socket takes them. */
 const AHEAD_BYTES = 64 * 1024;
 
 /**
- * The request on its way from the tunnel to the engine: offsets checked, edits applied, credit given back as the engine takes
- * the bytes. `onConsumed` gets the bytes that the socket gets
- * credit for.
+ * The request's body on its way from the tunnel to the engine: checks offsets, applies edits, and returns credit as the
+ * engine takes the bytes. `onConsumed` gets the number of bytes for which the socket gets credit.
  */
 export class EngineRequestBody {
   readonly incoming = new InboundStream();
   readonly #edited: EditedBody;
-  /** As it came, for another request with other edits. */
+  /** The original body, for another request with other edits. */
   #raw: { chunks: Uint8Array[]; bytes: number; max: number } | undefined;
   readonly #length: number | undefined;
   readonly #onConsumed: (bytes: number) => void;
-  /** Chunks as they came, with what they become. */
+  /** Chunks as received, with their edited form. */
   #waiting: { original: number; pieces: Uint8Array[] }[] = [];
   #readable: Readable | undefined;
   #hungry = false;
 
-  /** As the engine gets it, for use when the answer is over. */
+  /** The edited body, for use after the response. */
   #keepMax = 0;
   #kept: { chunks: Uint8Array[]; bytes: number } | undefined;
 
@@ -35,7 +34,7 @@ export class EngineRequestBody {
     this.#onConsumed = onConsumed;
   }
 
-  /** DATA. @throws WireError */
+  /** Handles DATA. @throws WireError */
   data(offset: number, bytes: Uint8Array): void {
     const fresh = this.incoming.accept(offset, bytes);
     const repeated = bytes.length - fresh.length;
@@ -49,13 +48,13 @@ export class EngineRequestBody {
     this.#feed();
   }
 
-  /** From here on the body is kept, up to `max` bytes. */
+  /** Keeps the edited body from now on, up to `max` bytes. */
   keep(max: number): void {
     this.#keepMax = max;
     this.#kept = { chunks: [], bytes: 0 };
   }
 
-  /** From here on the body is kept as it came, up to `max` bytes, until `dropRaw`. */
+  /** Keeps the original body from now on, up to `max` bytes, until `dropRaw`. */
   keepRaw(max: number): void {
     this.#raw = { chunks: [], bytes: 0, max };
   }
@@ -72,7 +71,7 @@ export class EngineRequestBody {
     else raw.chunks.push(chunk);
   }
 
-  /** All of it, with other edits; undefined where it was not kept, or is not all here. @throws RangeError */
+  /** The whole body with other edits; undefined: it was not kept, or is incomplete. @throws RangeError */
   again(edits: BodyEdit[]): Buffer | undefined {
     if (this.#raw === undefined || !this.incoming.complete) return undefined;
     const edited = new EditedBody(edits);
@@ -88,14 +87,14 @@ export class EngineRequestBody {
     }
   }
 
-  /** What was kept, once; undefined where it was too long, or is not all here. */
+  /** Returns the kept body, once; undefined: it was too long, or is incomplete. */
   takeKept(): Uint8Array | undefined {
     const kept = this.#kept;
     this.#kept = undefined;
     return kept === undefined || !this.incoming.complete ? undefined : Buffer.concat(kept.chunks);
   }
 
-  /** END. @throws WireError, RangeError for an edit beyond the end */
+  /** Handles END. @throws WireError, RangeError for an edit beyond the end */
   end(length: number): void {
     this.incoming.end(length);
     const pieces = this.#edited.end();
@@ -104,13 +103,13 @@ export class EngineRequestBody {
     this.#feed();
   }
 
-  /** What the engine is to be told of the length; undefined: chunked. */
+  /** The length that the engine is sent; undefined: chunked. */
   get contentLength(): number | undefined {
     if (this.#length === undefined) return undefined;
     return this.#edited.lengthAfter(this.#length);
   }
 
-  /** The body for the HTTP client: bytes where all of it is here already, else a stream. Call once. */
+  /** The body for the HTTP client: bytes if it is complete already, otherwise a stream. Call once. */
   open(): Buffer | Readable {
     if (this.incoming.complete) {
       const whole = Buffer.concat(this.#waiting.flatMap(({ pieces }) => pieces));
@@ -125,11 +124,11 @@ export class EngineRequestBody {
         this.#feed();
       },
     });
-    this.#readable.on('error', () => {}); // the HTTP client destroys it when the engine goes away
+    this.#readable.on('error', () => {}); // the HTTP client destroys it when the engine disconnects
     return this.#readable;
   }
 
-  /** The engine takes no more of the body: drops the rest. */
+  /** The engine reads no more of the body: drops the rest. */
   abandon(): void {
     this.#waiting = [];
     this.#readable?.destroy();

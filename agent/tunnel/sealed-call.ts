@@ -1,4 +1,4 @@
-/** One sealed request at the engine: collected whole, opened, checked, and given on as if it had come in clear. */
+/** One sealed request to the engine: collected, opened, checked, and sent on like an unsealed request. */
 import { hash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { planContinuation } from '../../shared/openai/continuation/plan.ts';
@@ -27,7 +27,7 @@ import { UsageCall } from './usage-call.ts';
 /** The same message for every cause. */
 const REFUSED = 'this node does not open it';
 
-/** What is known once the request is open. */
+/** Facts that are known after the request is open. */
 export interface OpenedFacts {
   sealer: AnswerSealer;
   dropUsage: boolean;
@@ -41,7 +41,7 @@ interface Options {
   client: EngineClient;
   opener: SealOpener;
   events: EngineEvents;
-  /** Before the first of the events. */
+  /** Called before the first of the events. */
   onOpened(opened: OpenedFacts): void;
 }
 
@@ -58,7 +58,7 @@ export function isSealed(open: OpenFrame): boolean {
   return open.headers.some(([name]) => name === SEAL_TO_HEADER);
 }
 
-/** Makes the edits that a gateway makes in clear bodies. */
+/** Makes the edits that a gateway makes in unsealed bodies. */
 function edited(edits: readonly Edit[], body: Buffer): Buffer {
   if (edits.length === 0) return body;
   const made = new EditedBody(edits);
@@ -84,7 +84,7 @@ export class SealedCall implements EngineCall {
   async #run(content: Buffer | Readable): Promise<void> {
     const body = await this.#read(content);
     if (body === undefined || this.#over) return this.#end();
-    await null; // nothing is told before the caller has this call
+    await null; // no event may fire before the caller has this call
     if (this.#over) return this.#end();
     const { opener, open, endpoint, onOpened } = this.#options;
     let opened: OpenedRequest;
@@ -130,7 +130,7 @@ export class SealedCall implements EngineCall {
     events.onEnd();
   }
 
-  /** A stream that may go on elsewhere goes out in whole events. */
+  /** A stream that may continue on another node is sent in whole events. */
   #begin({ resume, body, sealer }: OpenedRequest): Buffer {
     const plan = resume ? planContinuation(this.#options.endpoint, body) : undefined;
     if (plan !== undefined && !('why' in plan)) sealer.joins(new SplicedStream(plan));
@@ -151,13 +151,13 @@ export class SealedCall implements EngineCall {
     else {
       this.#end();
       events.onHead(200, [['content-type', 'text/event-stream']], true);
-      sealer.gather(next.rest, () => {}); // past the meter: the nodes before have counted it
+      sealer.gather(next.rest, () => {}); // bypasses the meter, because the previous nodes have counted it
       events.onEnd();
     }
     return undefined;
   }
 
-  /** Undefined if the body did not come whole, or if there is no room for it. */
+  /** Undefined if the body ended early, or if it does not fit into memory. */
   async #read(content: Buffer | Readable): Promise<Buffer | undefined> {
     if (Buffer.isBuffer(content)) return this.#hold(content) ? content : undefined;
     this.#content = content;
@@ -165,14 +165,14 @@ export class SealedCall implements EngineCall {
   }
 
   #hold(chunk: Buffer): boolean {
-    // Model and stream may stand at a body's end, so the body is held whole.
+    // The fields `model` and `stream` may be at a body's end, so the whole body is held.
     const fits = this.#held + chunk.length <= SEALED_BODY_MAX_BYTES && this.#options.opener.hold(chunk.length);
     if (fits) this.#held += chunk.length;
     else this.#fail('overloaded', 'too many sealed bodies are held here');
     return fits;
   }
 
-  /** Requires that the sealed body asks for the model and stream that the client named in clear. @throws ApiError 400 */
+  /** Requires that the sealed body has the same model and `stream` as the request's clear part. @throws ApiError 400 */
   #requireAsSaid(opened: OpenedRequest, known: RequestFields): void {
     if (known.model === opened.model && known.streaming === this.#options.open.streaming) return;
     const message = 'The sealed body asks for another model or stream than the request says in clear.';
@@ -209,7 +209,7 @@ export class SealedCall implements EngineCall {
     this.#call = new UsageCall({ client, open: cleared, endpoint, events, without }).start(content, content.length);
   }
 
-  /** Sealed as an engine's own answer would be. */
+  /** Sends the error, sealed like a response of the engine. */
   #refuse(error: ApiError): void {
     const { events, endpoint } = this.#options;
     this.#end();

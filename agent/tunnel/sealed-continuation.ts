@@ -1,4 +1,7 @@
-/** How this node goes on with a sealed stream that broke off at another candidate: as a gateway does with one in clear. */
+/**
+ * How this node continues a sealed stream that broke off at another candidate; a gateway does the same with an unsealed
+ * one.
+ */
 import { continuationBody, TOKENS_ANSWER_MAX_BYTES } from '../../shared/openai/continuation/bodies.ts';
 import { planContinuation } from '../../shared/openai/continuation/plan.ts';
 import { SplicedStream } from '../../shared/openai/continuation/spliced-stream.ts';
@@ -14,16 +17,16 @@ import type { EngineClient } from './engine-client.ts';
 const TOKENS_MS = 5_000;
 
 export type SealedContinuation =
-  /** `joined` makes one stream of the part that was sent and the engine's answer. */
+  /** `joined` makes one stream of the part that was sent and the engine's response. */
   | { kind: 'ask'; body: Buffer; joined: SplicedStream }
-  /** All of the text is there already. */
+  /** The text is already complete. */
   | { kind: 'ending'; rest: Uint8Array[] }
-  /** This engine cannot, or reads the text in another way. */
+  /** This engine cannot continue it, or tokenizes the text in another way. */
   | { kind: 'unfit' };
 
 interface Options {
   endpoint: Endpoint;
-  /** As the client made it. */
+  /** The client's original body. */
   body: Buffer;
   sent: ReplayedStream;
   ask: TokenizerCall;
@@ -50,7 +53,10 @@ export async function continueReplayed({ endpoint, body, sent, ask }: Options): 
   return { kind: 'ask', body: Buffer.from(continuationBody(plan, text, produced)), joined };
 }
 
-/** Asks the engine of `client` a question beside the request of `open`. Never rejects. Undefined if no answer came in time. */
+/**
+ * Sends a separate question to the engine of `client` on behalf of the request `open`. Never rejects. Undefined if no
+ * answer arrived in time.
+ */
 export function askEngine(
   client: EngineClient,
   open: OpenFrame,

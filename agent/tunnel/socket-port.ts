@@ -3,15 +3,19 @@ import type { WebSocket } from 'ws';
 import type { LinkPort } from '../../shared/wire/link.ts';
 import { MaskedFrameWriter } from './masked-frame.ts';
 
-/** Above this the socket counts as busy: frames wait and merge instead of queueing one by one. */
+/**
+ * If this many bytes wait in the socket, it counts as busy: frames wait in the link and merge, and do not queue one by
+ * one.
+ */
 const BUSY_BYTES = 256 * 1024;
 
-/** An acknowledgement waits this long for an answer to ride with; the gateway gives it a second. */
+/** An acknowledgment waits this long for a response to travel with; the gateway allows a second. */
 const LAZY_MS = 5;
 
 /**
- * A ws socket as a link's port. `raw` is the connection below it. Our frames go there whole, and so do the frames of `ws` (pings and the
- * like), so that no frame ever stands inside another. `onDrain` is called when a busy socket takes bytes again.
+ * A ws socket as a link's port. `raw` is the connection below it. This port and `ws` itself (pings, for example) write
+ * only whole frames to it, so a frame never ends up inside another. `onDrain` is called when a busy socket accepts
+ * bytes again.
  */
 export function socketPort(socket: WebSocket, raw: Socket, onDrain: () => void): LinkPort {
   const frames = new MaskedFrameWriter();
@@ -35,7 +39,7 @@ export function socketPort(socket: WebSocket, raw: Socket, onDrain: () => void):
     copies: true,
     stuck: () => socket.terminate(),
     busy: () => busy,
-    // After the reads of this turn of the event loop: the frames that answer them share a message.
+    // Runs after the reads of this turn of the event loop, so that the frames that answer them share a message.
     schedule: (flush) => setImmediate(flush),
     later: (flush) => {
       if (lazy !== undefined) return;

@@ -14,13 +14,13 @@ import { EngineAttempts } from './engine-attempts.ts';
 import { errorMessageOf, isRefusal, isSessionOver } from './gateway-request.ts';
 import type { Tunnel, TunnelOptions, TunnelRefusal, UsageSender } from './types.ts';
 
-/** A gateway asks another agent and waits for it itself. */
+/** A gateway asks another agent, and has to wait for its answer. */
 const ANSWER = { leastMs: 2_000, mostMs: 20_000 };
 
-/** The mesh asks on suspicion only; more at once is a storm that no answer helps against. */
+/** Open probes. The mesh probes only on suspicion; more of them are a storm that no answer helps against. */
 const OPEN_MAX = 64;
 
-/** Questions about other sessions that this agent has put to one gateway. */
+/** Probes of other sessions that this agent has sent to one gateway. */
 class PendingGatewayProbes extends PendingReplies<ProbeVerdict> {
   constructor() {
     super({ max: OPEN_MAX, wait: ANSWER, late: 'unknown', unknown: 'unknown', patience: waitClock });
@@ -29,10 +29,10 @@ class PendingGatewayProbes extends PendingReplies<ProbeVerdict> {
 
 const BACKOFF_MIN_MS = 250;
 
-/** A gateway that was away is found again within 5 s of its return. */
+/** Longest wait before the next dial: a gateway that was away is found again within 5 s of its return. */
 const BACKOFF_MAX_MS = 3_000;
 
-/** A socket that lived this long worked: the next one is not dialled late for the failures before it. */
+/** A socket that lived this long worked, so earlier failures no longer delay the next dial. */
 const STABLE_MS = 5_000;
 
 const TICK_MS = 250;
@@ -40,10 +40,10 @@ const TICK_MS = 250;
 /** The ticket's issuer is not on this gateway's list. */
 const FORBIDDEN = 403;
 
-/** Longest error body that is read to tell why the gateway refuses. */
+/** Longest error body that is read for the reason of a refusal. */
 const REFUSAL_MAX_BYTES = 16 * 1024;
 
-/** A gateway's list of issuers changes, so a refused agent asks again, seldom. */
+/** A gateway's list of issuers changes, so a refused agent asks again, but rarely. */
 const FORBIDDEN_RETRY_MS = 30_000;
 
 const NO_ORDERS = {
@@ -58,7 +58,7 @@ export function openTunnel(options: TunnelOptions): Tunnel {
   return tunnel;
 }
 
-/** The tunnel to one gateway: dials, and dials again for ever; attempts outlive the sockets. */
+/** The tunnel to one gateway. It dials, and redials without end; attempts outlive the sockets. */
 class GatewayTunnel implements Tunnel {
   readonly #options: TunnelOptions;
   readonly #requests: EngineAttempts;
@@ -72,7 +72,7 @@ class GatewayTunnel implements Tunnel {
   #sender: UsageSender | undefined;
   #closed = false;
   #sequence = 0;
-  /** Waits for the newest record to be stored. */
+  /** Settles when the newest record is stored. */
   #unstored: PromiseWithResolvers<void> | undefined;
   #touched = new Set<EngineAttempt>();
   readonly #probes = new PendingGatewayProbes();
@@ -100,7 +100,7 @@ class GatewayTunnel implements Tunnel {
     const { gateway, ticket, proxy } = this.#options;
     try {
       const socket = await dialTunnel({ gateway, ticket, proxy, env: process.env });
-      // Closed meanwhile: no time-out of this tunnel runs any more, and nothing would close the socket.
+      // Closed meanwhile: the timers of this tunnel have stopped, so nothing else would close the socket.
       if (this.#closed) socket.terminate();
       else this.#watch(socket);
     } catch (error) {
@@ -126,7 +126,7 @@ class GatewayTunnel implements Tunnel {
       why = `${status} ${message}`;
       if (isRefusal(answer)) refusal = { status, message };
       if (isSessionOver(answer)) this.#over(message);
-      socket.terminate(); // its close dials again, unless the refusal is final
+      socket.terminate(); // its close leads to another dial, unless the refusal is final
     });
     this.#connection = new Connection(socket, this.#options.identity, ++this.#generation, {
       onReady: (link, gateway) => this.#onReady(link, gateway, reads),
@@ -142,14 +142,14 @@ class GatewayTunnel implements Tunnel {
   #refused(refusal: TunnelRefusal): void {
     if (this.#closed) return;
     this.#options.onRefused(refusal);
-    if (this.#closed) return; // by the owner
+    if (this.#closed) return; // closed by the owner
     if (refusal.status !== FORBIDDEN) return this.#stop();
     this.#retry = setTimeout(() => void this.#dial(), FORBIDDEN_RETRY_MS * (0.8 + 0.4 * Math.random()));
   }
 
   #over(why: string): void {
     if (this.#closed) return;
-    this.#closed = true; // an attempt here may still be claimed; one that no gateway claims ends by itself
+    this.#closed = true; // an attempt here may still be claimed; an unclaimed one ends automatically
     clearTimeout(this.#retry);
     this.#options.onOver?.(why);
   }
@@ -176,7 +176,7 @@ class GatewayTunnel implements Tunnel {
     this.#requests.onFrame(link, frame, this.#touched);
   }
 
-  /** Sends the answer before it acts on the order: the act may end this session. */
+  /** Sends the answer before it carries out the order, because that may end this session. */
   async #obey(link: Link, sequence: number, order: Uint8Array): Promise<void> {
     const { answer, act } = (await this.#options.order?.(order)) ?? { answer: NO_ORDERS };
     link.put({ type: 'deployed', sequence, json: JSON.stringify(answer) });
@@ -190,7 +190,7 @@ class GatewayTunnel implements Tunnel {
   #onMessageEnd(): void {
     if (this.#touched.size === 0) return;
     const touched = this.#touched;
-    this.#touched = new Set(); // a cleared one's table would lead to the next one's: see TransientMap
+    this.#touched = new Set(); // a new set, because a cleared one keeps its table: see TransientMap
     for (const request of touched) this.#requests.start(request);
   }
 
@@ -229,7 +229,7 @@ class GatewayTunnel implements Tunnel {
     return promise;
   }
 
-  /** A gateway asks this when its peers do not reach this agent. A question for another session proves nothing. */
+  /** A gateway asks this if its peers do not reach this agent. This agent cannot vouch for another session. */
   #alive(session: string): ProbeVerdict {
     return session === this.#options.identity.session ? 'alive' : 'unknown';
   }
@@ -241,7 +241,7 @@ class GatewayTunnel implements Tunnel {
   }
 
   #recorded(sequence: number): void {
-    if (sequence < this.#sequence) return; // a newer one is on its way
+    if (sequence < this.#sequence) return; // a newer record is on its way
     this.#unstored?.resolve();
     this.#unstored = undefined;
     this.#options.onRecorded?.();
@@ -258,7 +258,7 @@ class GatewayTunnel implements Tunnel {
   async close(): Promise<void> {
     const connection = this.#connection;
     this.#stop();
-    const closing = this.#requests.close(); // its last words go before the good-bye
+    const closing = this.#requests.close(); // the last frames go before the close
     connection?.close(1000, 'the agent ends');
     await closing;
   }
@@ -278,7 +278,7 @@ async function textOf(response: IncomingMessage): Promise<string> {
       if (text.length > REFUSAL_MAX_BYTES) break;
     }
   } catch {
-    // half of it tells as much
+    // a part of it is enough
   }
   return text;
 }

@@ -1,26 +1,29 @@
-/** Requests whose engine may refuse the `stream_options` that the gateway put in: asked again without, and the engine is remembered. */
+/**
+ * Requests whose engine may refuse the `stream_options` that the gateway added. After a refusal the request is sent
+ * again without them, and the refusal is remembered for this engine.
+ */
 import type { Readable } from 'node:stream';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import type { OpenFrame } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
 import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
 
-/** Servers with strict schemas: 400 of OpenAI's own kind, 422 of FastAPI's. */
+/** Statuses of servers with strict schemas: 400 as OpenAI's, 422 as FastAPI's. */
 const REFUSALS: ReadonlySet<number> = new Set([400, 422]);
-/** Names in which a refusal speaks of what was put in. The client sent none of them. */
+/** Names by which a refusal mentions the added options. The client sent neither. */
 const SPEAKS_OF_IT = /stream_options|include_usage/;
-/** Longer refusals quote the request; the reason stands before that. */
+/** Longer refusals quote the request; the reason is before that. */
 const REFUSAL_MAX_BYTES = 64 * 1024;
-/** An engine at the same address may be another one by then. */
+/** After this long the engine at this address may be another one. */
 const REFUSES_MS = 600_000;
 
-/** What is known of one engine. */
+/** Knowledge about one engine. */
 export class UsageOptions {
   readonly #now: () => number;
   #taken = false;
   #refusedAt = Number.NEGATIVE_INFINITY;
 
-  /** `now`: milliseconds of a clock that does not jump. */
+  /** `now`: milliseconds of a monotonic clock. */
   constructor(now: () => number = () => performance.now()) {
     this.#now = now;
   }
@@ -45,15 +48,15 @@ interface Options {
   open: OpenFrame;
   endpoint: Endpoint;
   events: EngineEvents;
-  /** The body as the client wrote it; undefined where it is not kept. */
+  /** The body as the client wrote it; undefined: it was not kept. */
   without(): Buffer | undefined;
 }
 
-/** One request with our `stream_options` in it. */
+/** One request with our `stream_options`. */
 export class UsageCall implements EngineCall {
   readonly #options: Options;
   #call: EngineCall | undefined;
-  /** A refusal, until it is whole. */
+  /** A refusal, until it is complete. */
   #held: { status: number; headers: HeaderList; sized: boolean; chunks: Uint8Array[]; bytes: number } | undefined;
   #paused = false;
   #aborted = false;
@@ -106,7 +109,7 @@ export class UsageCall implements EngineCall {
     if (this.#paused) this.#call.pause();
   }
 
-  /** The engine's answer as it is. */
+  /** Passes the engine's response on unchanged. */
   #letGo(): void {
     const held = this.#held;
     this.#held = undefined;

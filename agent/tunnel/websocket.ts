@@ -7,20 +7,20 @@ import { MESSAGE_MAX_BYTES } from '../../shared/wire/limits.ts';
 import { proxyAuthorization, proxyFor } from '../host/proxy.ts';
 import { gatewayTimeout, waitClock } from '../wait-clock.ts';
 
-/** What `ws` says where no answer came within its `handshakeTimeout`. */
+/** The error message of `ws` if no answer arrives within its `handshakeTimeout`. */
 const UPGRADE_LATE = 'Opening handshake has timed out';
 
 export interface WebSocketOptions {
   gateway: URL;
-  /** Below the gateway's own path, e.g. `/agent/connect`. */
+  /** Path below the gateway's path, such as `/agent/connect`. */
   path: string;
   headers: Record<string, string>;
   env: NodeJS.ProcessEnv;
-  /** An HTTP proxy for this URL (and for nothing else), before those that the environment names. */
+  /** An HTTP proxy for this URL only; takes precedence over the environment's proxies. */
   proxy?: ((url: URL) => URL | undefined) | undefined;
 }
 
-/** Opens a WebSocket to a gateway, through the proxy that is given or that the environment names. */
+/** Opens a WebSocket to a gateway, through the given proxy or the environment's. */
 export async function openWebSocket(options: WebSocketOptions): Promise<WebSocket> {
   const url = webSocketUrl(options.gateway, options.path);
   const proxy = options.proxy?.(url) ?? proxyFor(options.gateway, options.env);
@@ -51,13 +51,13 @@ function webSocketUrl(gateway: URL, path: string): URL {
   return url;
 }
 
-/** Where a connection for this URL goes: host:port. */
+/** Authority of this URL, as `host:port`. */
 export function authority(url: URL): string {
   const secure = url.protocol === 'wss:' || url.protocol === 'https:';
   return `${url.hostname}:${url.port || (secure ? '443' : '80')}`;
 }
 
-/** A connection to the host of `target` by CONNECT (RFC 9110 §9.3.6). */
+/** Opens a connection to the host of `target` by CONNECT (RFC 9110 §9.3.6). */
 export function throughProxy(proxy: URL, target: URL): Promise<Socket> {
   const request = proxy.protocol === 'https:' ? httpsRequest : httpRequest;
   const pass = proxyAuthorization(proxy);
