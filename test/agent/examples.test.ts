@@ -1,4 +1,4 @@
-/** The example scripts run with stand-ins for otela-agent, srun and scontrol, which tell how they were called. */
+/** The example scripts run with mocks of otela-agent, srun and scontrol, which print how they were called. */
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -28,7 +28,7 @@ function run(script: string, more: Record<string, string> = {}) {
     'otela-agent',
     'echo "pid $$ engine key $OTELA_ENGINE_KEY file $OTELA_TOKEN_FILE"; for a; do echo "[$a]"; done',
   );
-  // Runs the command that follows its own options.
+  // Runs the command that follows its options.
   fakeTool(directory, 'srun', 'while :; do case "$1" in -*) shift ;; *) break ;; esac; done; exec "$@"');
   fakeTool(directory, 'scontrol', 'echo n1; echo n2');
   const env = userEnv(directory, { ...JOB, ...more });
@@ -72,7 +72,7 @@ describe.each(scripts)('%s', (script) => {
 
   it('asks Slurm to warn the batch shell, and hears it', () => {
     expect(text).toMatch(/^#SBATCH --signal=B:USR1@\d+$/m);
-    // exec, or a trap and a step in the background: anything else hears signals too late.
+    // `exec`, or a trap and a background step: anything else receives signals too late.
     expect(text).toMatch(/^exec otela-agent start|^trap drain USR1$[\s\S]*&\n/m);
   });
 

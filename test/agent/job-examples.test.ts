@@ -1,4 +1,7 @@
-/** The job scripts for batch systems beside Slurm, run with a stand-in for otela-agent; and that the agent knows itself in such a job. */
+/**
+ * The job scripts for batch systems other than Slurm, run with a mock of otela-agent; and that the agent detects such a
+ * job.
+ */
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,7 +15,7 @@ const hasShellcheck = spawnSync('shellcheck', ['--version']).status === 0;
 
 interface System {
   system: string;
-  /** What marks its lines of directives. */
+  /** Marks the script's directive lines. */
   directive: RegExp;
   environment: Record<string, string>;
 }
@@ -65,7 +68,7 @@ it.for(Object.entries(SYSTEMS))(
     expect(words.slice(0, 6)).toEqual(['start', '--drain-before', '120s', '--', 'vllm', 'serve']);
     expect(words[words.indexOf('--port') + 1]).toMatch(/^2\d{4}$/);
     expect(words.slice(-2)).toEqual(['--max-model-len', '32768']);
-    // A new key for each job, in no command line.
+    // Each job has a new key, and no command line contains it.
     const [, key = ''] = /^key ([0-9a-f]{48})$/m.exec(stdout) ?? [];
     expect(key).toHaveLength(48);
     expect(words.join(' ')).not.toContain(key);

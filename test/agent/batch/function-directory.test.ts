@@ -1,4 +1,4 @@
-/** What a function left in its directory cannot be removed; the agent lives on. */
+/** A function left files in its directory that cannot be removed; the agent continues. */
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
@@ -6,7 +6,7 @@ import { removeStaleDirectories } from '../../../agent/batch/functions/directory
 import { FunctionProcess } from '../../../agent/batch/functions/process.ts';
 import { scratch } from '../support/harness.ts';
 
-/** As root nothing is without rights: the file system's refusal is the test's. */
+/** root may remove anything, so the test itself plays the file system's refusal. */
 const disk = vi.hoisted(() => ({ refuses: false }));
 vi.mock('node:fs', async (original) => {
   const real = await original<typeof import('node:fs')>();
@@ -42,7 +42,7 @@ it('an agent starts where such a directory was left', () => {
     disk.refuses = false;
   });
   const temporary = scratch();
-  // Above the highest process number that Linux gives.
+  // Above the highest process number that Linux assigns.
   const left = join(temporary, 'otela-function-999999999-x');
   mkdirSync(left);
   expect(() => removeStaleDirectories(temporary)).not.toThrow();

@@ -1,4 +1,4 @@
-/** What a function may do to the agent that hosts it, with a real Python. */
+/** What a function can do to the agent that hosts it, with a real Python. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** What a node believes of a gateway that leases it a function; the gateway is the test's. */
+/** What a node accepts from a gateway that leases it a function; the test plays the gateway. */
 import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -15,7 +15,7 @@ const CODE = 'def infer(lines):\n    return lines\n';
 const hash = (text: string) => createHash('sha256').update(text).digest('hex');
 const contextOf = (owner: string, name?: string) => hash(contextMessage(owner, hash(CODE), name));
 
-/** A node that runs functions of `lab` only, at a gateway that leases `context` as one of `lab`. */
+/** A node that runs only functions of `lab`, at a gateway that leases `context` as a function of `lab`. */
 async function leased(context: string) {
   const asked: string[] = [];
   const server = createServer((request, response) => {

@@ -1,4 +1,4 @@
-/** How a session asks a gateway whose clock is another one, for work of batches. */
+/** How a session asks a gateway with a different clock for work of batches. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';

@@ -16,7 +16,7 @@ const LEASE: GrantedLease = {
 };
 const result = (line: number, body: string): LineResult => ({ line, status_code: 200, request_id: 'r', body });
 
-/** A gateway that takes everything, and remembers it. */
+/** A gateway that accepts everything and records it. */
 function taking(answer: (results: readonly LineResult[]) => Partial<CommitCounts> = () => ({})) {
   const commits: (readonly LineResult[])[] = [];
   const released: number[] = [];

@@ -1,4 +1,4 @@
-/** What an engine's answers to single lines are taken for. */
+/** How the client classifies an engine's responses to single lines. */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -30,7 +30,7 @@ it.each([
 describe('a line that takes long', () => {
   afterEach(() => void vi.useRealTimers());
 
-  /** A line at an engine that answers when it is told to; `at` milliseconds of an advanced clock later it is looked at. */
+  /** A line at an engine that answers when the test says so; `minutes` advances a fake clock. */
   async function lineAt(computedAt: () => number | undefined) {
     const server = createServer((request) => void request.resume());
     server.requestTimeout = 0;
@@ -38,7 +38,7 @@ describe('a line that takes long', () => {
     const address = server.address();
     const port = typeof address === 'object' && address !== null ? address.port : 0;
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'performance'] });
-    // With a patience that began on this clock.
+    // Imported again, so that its waits use this clock.
     vi.resetModules();
     const { LineClient: Client } = await import('../../../agent/batch/line-client.ts');
     const client = new Client({ origin: `http://127.0.0.1:${port}`, pathPrefix: '' }, computedAt);

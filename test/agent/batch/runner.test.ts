@@ -1,4 +1,4 @@
-/** What a runner of batches does while a gateway cannot be asked; the gateway is a socket that ends each connection. */
+/** A runner of batches while a gateway is unreachable; the gateway is a socket that ends each connection. */
 import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';

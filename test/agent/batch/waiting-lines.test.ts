@@ -1,4 +1,4 @@
-/** More lines than are needed wait here for a long time; the gateway and the clock are the test's. */
+/** More lines than are needed wait here for a long time; the test plays the gateway and the clock. */
 import { afterEach, expect, it, vi } from 'vitest';
 import { BatchRunner } from '../../../agent/batch/runner.ts';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
@@ -41,7 +41,7 @@ it('an engine that is away for forty minutes while lines wait costs nothing: the
     models: () => ['m'],
     reading: () => ({ running: 0, waiting: 0, firstTokenMs: 0 }),
     computedAt: () => undefined,
-    // All places are taken by requests: no line begins.
+    // Requests take all slots, so no line starts.
     interactive: () => 4,
     lines: () => ({ slots: 2, priority: undefined }),
     log: () => {},

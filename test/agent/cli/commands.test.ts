@@ -1,10 +1,10 @@
-/** What every command has in common: words that are none of its flags, help, JSON, and which agent is meant. */
+/** What all commands have in common: unknown flags, help, JSON, and which agent is meant. */
 import { describe, expect, it } from 'vitest';
 import { freePort } from '../../support/processes.ts';
 import { NODE, type Run, runToEnd, scratch, startAgent, userEnv } from '../support/harness.ts';
 
 const sessionOf = (run: Run) => run.tunnel.options.identity.session;
-/** Loads for ever, and says how far it is as vLLM does: in colours, over its own line. */
+/** Loads forever and prints its progress as vLLM does: in color, over the same line. */
 const LOADING = `process.stdout.write('\\r\\u001b[36mLoading shards: 50%\\u001b[0m\\r\\u001b[36mLoading shards: 75%\\u001b[0m'); setInterval(() => {}, 1e6)`;
 
 describe('words too many', () => {

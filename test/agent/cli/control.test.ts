@@ -20,7 +20,7 @@ import { engineCommand, NODE, Run, runToEnd, scratch, startAgent, userEnv } from
 const sessionOf = (run: Run) => run.tunnel.options.identity.session;
 const socketOf = (directory: string, run: Run) => join(directory, 'otela-agent', sessionOf(run), 'control.sock');
 
-/** Says `text` to a control socket and reads until the end. */
+/** Sends `text` to a control socket and reads until the end. */
 function say(path: string, text: string): Promise<string> {
   return new Promise((resolve, reject) => {
     let answer = '';
@@ -61,7 +61,7 @@ describe('otela-agent status, models, logs and drain', () => {
     await run.until(() => /^up$/m.test(run.stderr.text) && run.stdout.bytes.length === 4 && run.tunnels.length > 0);
     const logs = new Run(['logs'], userEnv(directory));
     expect(await logs.exit).toBe(0);
-    // Two pipes: which of them was read first is nobody's choice.
+    // Two pipes: their order of arrival is not defined.
     expect(logs.stdout.bytes.includes(Buffer.from([0, 255, 10, 65]))).toBe(true);
     expect(logs.stdout.bytes).toHaveLength(4 + 'up\n'.length);
   });
@@ -210,7 +210,7 @@ describe('state left behind', () => {
   it('of another user under the same name is passed by', async () => {
     const directory = scratch();
     mkdirSync(join(directory, 'otela-agent'), { mode: 0o777 });
-    // Writable by others is as bad as owned by another: sessions in it could be exchanged.
+    // A directory that others may write is as bad as one that another user owns: sessions in it could be replaced.
     chmodSync(join(directory, 'otela-agent'), 0o777);
     const run = startAgent(directory, []);
     await run.state('JOIN');

@@ -25,7 +25,7 @@ afterEach(() => {
   for (const server of servers.splice(0)) server.close().closeAllConnections();
 });
 
-/** Stands in for a gateway, or for whatever else answers at its address. */
+/** A mock of a gateway, or of another program that answers at its address. */
 async function answering(status: number, body: string, headers: Record<string, string> = {}): Promise<string> {
   const server = createServer((_request, response) => response.writeHead(status, headers).end(body));
   servers.push(server);
@@ -34,7 +34,7 @@ async function answering(status: number, body: string, headers: Record<string, s
   return `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
 }
 
-/** Connects where it is asked to (200), or answers CONNECT with another status. */
+/** A proxy that connects to the requested address (200), or answers CONNECT with another status. */
 async function proxyThatAnswers(status: number): Promise<string> {
   const server = createServer();
   server.on('connect', (request, socket) => {
@@ -183,7 +183,7 @@ it('the place for its state is tried, and left as it was', async () => {
   const { of } = await doctor(['--gateway', 'http://127.0.0.1:1', ...withToken()]);
   expect(of('state')).toMatchObject({ verdict: 'good' });
   expect(readdirSync(join(directory, 'otela-agent'))).toEqual([]);
-  // Both fixed names are there, and open to all users: a random third name is left.
+  // Both fixed names exist and are open to all users, so only a random third name remains.
   const names = [...new Set(['otela-agent', `otela-agent-${process.getuid?.()}`])];
   for (const name of names) {
     mkdirSync(join(directory, name), { recursive: true });
@@ -191,7 +191,7 @@ it('the place for its state is tried, and left as it was', async () => {
   }
   const taken = await doctor(['--gateway', 'http://127.0.0.1:1', ...withToken()]);
   expect(taken.of('state')).toMatchObject({ verdict: 'good', found: expect.stringMatching(/otela-agent-\d+-\w+/) });
-  // root may write in /proc by its mode, and the kernel makes no directory there.
+  // The mode of /proc lets root write, but the kernel creates no directory there.
   const refused = await doctor(['--gateway', 'http://127.0.0.1:1', ...withToken()], { TMPDIR: '/proc' });
   const place = process.getuid?.() === 0 ? 'bad' : 'good';
   expect(refused.of('state')?.verdict).toBe(place);

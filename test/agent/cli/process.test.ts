@@ -1,4 +1,4 @@
-/** The agent as a process of its own, with the real tunnel dialling a gateway that is not there. */
+/** The agent as a separate process, with the real tunnel dialing a gateway that does not exist. */
 import { chmodSync, mkdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
@@ -26,7 +26,8 @@ describe('an agent process', () => {
   it('that is killed with SIGKILL takes the engine and its workers with it', async () => {
     const run = agent(scratch(), ['--engine-port', '9', '--', NODE, '-e', WITH_WORKER]);
     const [, engine, worker] = await run.line(/engine (\d+) worker (\d+)/, 10_000);
-    // The engine's group is named by its first process; without the agent nobody else would end it if this fails.
+    // The engine's group is named after its first process. Without the agent nothing else would end it if this test
+    // fails.
     onTestFinished(() => signalGroup(Number(engine), 'SIGKILL'));
     run.signal('SIGKILL');
     await run.end(5000);
@@ -93,7 +94,7 @@ describe('an agent process', () => {
     });
     expect(await status.end(10_000)).toEqual({ code: 0, signal: null });
     expect(status.output).toContain(`"url": "http://127.0.0.1:${port}"`);
-    // Somebody else, root even, is not shown other people's agents.
+    // Other users, even root, do not see another user's agents.
     expect((await runToEnd(['status', '--json'], { ...userEnv(directory), ...more })).out).toBe('[]\n');
   });
 
@@ -129,7 +130,7 @@ describe('an agent process', () => {
     const uid = 1_954_322;
     onTestFinished(() => {
       for (const name of ['otela-agent', `otela-agent-${uid}`]) {
-        // The first name may be another user's: it was not taken then.
+        // The first name may belong to another user; the agent did not use it then.
         if (statSync(join('/tmp', name), { throwIfNoEntry: false })?.uid === uid)
           rmSync(join('/tmp', name), { recursive: true });
       }

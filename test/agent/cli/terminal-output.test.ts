@@ -1,4 +1,4 @@
-/** The agent on a terminal that takes nothing more. */
+/** The agent on a terminal that accepts no more output. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,7 +6,10 @@ import { expect, it } from 'vitest';
 import { NODE, ROOT } from '../../support/where.ts';
 import { scratch } from '../support/harness.ts';
 
-/** Runs a command on a terminal of its own; with `reads` 0 that is read after the command has ended, or after ten seconds. */
+/**
+ * Runs a command on its own terminal. If `reads` is 0, the terminal is read only after the command has ended, or after
+ * ten seconds.
+ */
 const ON_TERMINAL = `
 import os, pty, select, signal, sys, time
 reads, command = sys.argv[1] == '1', sys.argv[2:]
@@ -26,7 +29,7 @@ if not ended:
 print('ended' if ended else 'stands still')
 `;
 
-/** Says 1 MiB, as an engine does, and goes on with its work. */
+/** Writes 1 MiB, as an engine does, and continues its work. */
 const PROGRAM = `
 import { writeFileSync } from 'node:fs';
 const { neverBlocking } = await import(process.argv[1]);

@@ -1,4 +1,4 @@
-/** Where the ingress listens, whom it trusts, whom the node serves. */
+/** Where the ingress listens, which providers it trusts, and which providers the node serves. */
 import { describe, expect, it } from 'vitest';
 import { ingressConfig } from '../../../agent/config/ingress-config.ts';
 

@@ -1,4 +1,4 @@
-/** Where an agent listens for others, whom it knows, who passes its bytes on. */
+/** Where an agent listens for others, which it knows, and which relay forwards its bytes. */
 import { describe, expect, it } from 'vitest';
 import { meshConfig } from '../../../agent/config/mesh-config.ts';
 

@@ -6,7 +6,7 @@ import { runToEnd, scratch, startAgent, userEnv } from '../support/harness.ts';
 
 const GATEWAY = ['--gateway', 'https://gw.example.org'];
 
-/** What `otela-agent start` says about wrong use. */
+/** The message of `otela-agent start` about wrong use. */
 async function refused(args: string[], more: Record<string, string> = {}) {
   const { code, err } = await runToEnd(['start', ...args], userEnv(scratch(), { OTELA_TOKEN: 't', ...more }));
   expect(code).toBe(2);
@@ -168,7 +168,7 @@ describe('settings', () => {
     writeFileSync(join(templates, 'one.json'), JSON.stringify({ argv: ['vllm'], port: 8000 }), { mode: 0o600 });
     const given = ['--config', file, ...args.map((arg) => (arg === 'HERE' ? templates : arg))];
     const env = userEnv(directory, { OTELA_TOKEN: 't', OTELA_GATEWAY: 'http://127.0.0.1:1', ...more });
-    // It says what the agent would do with these settings.
+    // `doctor` reports what the agent would do with these settings.
     const { out, err } = await runToEnd(['doctor', '--json', ...given], env);
     expect(out, err).toContain(said);
   });

@@ -1,4 +1,7 @@
-/** What an agent does with orders, one after the other: the same order twice, two at once, one that comes while another ends. */
+/**
+ * An agent's reaction to orders, one after the other: the same order twice, two together, one that arrives while
+ * another ends.
+ */
 import { readFileSync } from 'node:fs';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { Deployments, type EngineRunner } from '../../../agent/deploy/deployments.ts';
@@ -153,7 +156,8 @@ describe('orders', () => {
     expect(await give(bad)).toMatch(/^replayed/);
     await give(first);
     expect(await give(first)).toMatch(/^replayed/);
-    // Also when what refused it first has changed: an operator who ends the deployment does not bring back the old order.
+    // Also if the reason of the first refusal is gone: an operator who ends the deployment does not revive the old
+    // order.
     const early = order(start('c'));
     expect(await give(early)).toMatch(/^busy/);
     await give(order(stop('a')));
@@ -180,7 +184,7 @@ describe('orders', () => {
     expect(await give(order(stop('a')))).toBe('accepted');
     expect(deployments.labels).toEqual({});
     expect(await give(order(start('b')))).toMatch(/^busy: deployment a still ends here/);
-    expect(await give(order(stop('a')))).toBe('accepted'); // said twice, done once
+    expect(await give(order(stop('a')))).toBe('accepted'); // sent twice, done once
     resolve();
     await expect.poll(() => keeper.done).toEqual(['begin a', 'end 5', 'tell']);
     expect(deployments.labels).toEqual({ 'otela.accepts': 'vllm' });

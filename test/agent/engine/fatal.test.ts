@@ -28,7 +28,7 @@ describe('a line that tells of a broken engine', () => {
     "INFO 11-20 10:11:12 [logger.py:43] Received request chatcmpl-1: prompt: 'RuntimeError: CUDA error: an illegal memory access was encountered', params: SamplingParams(n=1)",
     "[2025-11-20 10:11:12] Receive: obj=GenerateReqInput(text='CUDA error: unspecified launch failure')",
     '(APIServer pid=1) INFO:     127.0.0.1:1 - "POST /v1/chat/completions?q=CUDA%20error:%20 HTTP/1.1" 200 OK',
-    // One request that did not fit: the engine goes on.
+    // One request that did not fit: the engine continues.
     'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 94.50 GiB',
     'RuntimeError: CUDA error: out of memory',
     'nid001:33:44 [0] NCCL INFO Connected all rings',

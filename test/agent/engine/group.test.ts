@@ -16,7 +16,7 @@ it('the grace of a group is over by the clock, however long each look at its pro
     return child.exitCode === null && child.signalCode === null;
   };
   await endGroup(child.pid ?? 0, 1_500, new Promise(() => {}), slow);
-  // Counted in looks of 50 ms it would have been thirty for the grace alone.
+  // If the grace were counted in checks of 50 ms, it would take thirty of them.
   expect(looks).toBeLessThan(20);
   expect(child.signalCode).toBe('SIGKILL');
 });

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { HangCheck, type TokenProbeResult } from '../../../agent/engine/hang-check.ts';
 
-/** Time moves by `pass`, with a tick each second; probes end when the test says what came of them. */
+/** Time moves by `pass`, with a tick each second; probes end when the test gives their result. */
 function world() {
   const state = { now: 0, waiting: 0, counts: true, heardAt: Number.NEGATIVE_INFINITY };
   const probes: ((result: TokenProbeResult) => void)[] = [];
@@ -67,7 +67,7 @@ test('a slow prefill is no hang: a byte while the token is waited for, or a coun
   pass(119_000);
   expect(probes).toHaveLength(1);
   pass(2_000);
-  expect(probes).toHaveLength(2); // asked again after another silence
+  expect(probes).toHaveLength(2); // probed again after another silence
 });
 
 test('the token proves it alive, and an answer that says nothing of the scheduler proves nothing', async () => {

@@ -3,7 +3,7 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 import { LoadMeter, readLoad } from '../../../agent/engine/load.ts';
 import { patience } from '../../support/patience.ts';
 
-/** As vLLM 0.11 and SGLang 0.5 write them, shortened. */
+/** Written as vLLM 0.11 and SGLang 0.5 do, shortened. */
 const VLLM = `# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{engine="0",model_name="meta-llama/Llama-3.1-8B"} 7.0
@@ -98,7 +98,8 @@ it('tells what vLLM writes per second, from two looks, and nothing while nothing
   );
   await meter.settled();
   const { tokensPerSecond = 0 } = meter.current;
-  // 300 within half a second: a busy machine hears the first answer late, or looks late.
+  // 300 within half a second, with slack for a busy machine, which may read the first response or take the second look
+  // late.
   expect(tokensPerSecond).toBeGreaterThan(50);
   expect(tokensPerSecond).toBeLessThan(5_000);
   meter.end();
@@ -115,7 +116,7 @@ it('adds to the engine’s word what came and went since', async () => {
   expect(meter.current, 'while some wait the batch is full').toEqual({ running: 5, waiting: 4 });
   for (let n = 0; n < 3; n++) meter.end();
   expect(meter.current).toEqual({ running: 5, waiting: 1 });
-  expect(asked()).toBe(1); // twice a second at most
+  expect(asked()).toBe(1); // at most twice a second
 });
 
 it('counts for itself where the engine has no metrics, and does not go on asking', async () => {

@@ -8,7 +8,7 @@ afterEach(() => {
   for (const close of closing.splice(0)) close();
 });
 
-/** An engine that answers `/tokenize` as `answer` says. */
+/** An engine that answers `/tokenize` with `answer`. */
 async function engine(answer: (body: string, response: ServerResponse, request: IncomingMessage) => void) {
   const server = createServer(async (request, response) => {
     let body = '';

@@ -20,7 +20,7 @@ test.each([
   const all = new LogTailBuffer();
   all.push(Buffer.from(printed));
   expect(all.text(max)).not.toContain('secret');
-  // Cut by the tail itself, at its own bound.
+  // The tail cuts it at its own bound.
   const short = new LogTailBuffer(max);
   for (let n = 0; n < 3; n++) short.push(Buffer.from(printed));
   expect(short.text(max)).not.toContain('secret');

@@ -1,4 +1,7 @@
-/** What a program of the same user may say at the control socket: nothing ends the agent, and nothing but a request is carried out. */
+/**
+ * What a program of the same user may send to the control socket: nothing ends the agent, and only valid requests are
+ * carried out.
+ */
 import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -37,7 +40,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true });
 });
 
-/** All that is answered, until the end; `half`: its end is not said. */
+/** The whole response until the end. `half`: the client does not end its side. */
 function say(bytes: string | Buffer, half = false): Promise<string> {
   return new Promise((resolve) => {
     let answer = '';

@@ -7,7 +7,7 @@ GPU-bbbb, 3, 512, 81920, Disabled
 GPU-cccc, [N/A], [N/A], 81920, [N/A]
 `;
 
-/** Counts its runs. */
+/** A mock tool that counts its runs. */
 function tool(stdout: string | undefined): { run: RunTool; runs: () => number } {
   let runs = 0;
   const run: RunTool = async () => {
@@ -44,7 +44,7 @@ test('several viewers share one answer for two seconds, and a node without the t
   expect(absent.runs(), 'each of the three tools once').toBe(3);
 });
 
-/** Answers each tool by its first arguments; other tools are not here. */
+/** Answers each tool by its first arguments; other tools do not exist. */
 function tools(answers: Record<string, string>): RunTool {
   return async (file, args) => {
     const stdout = Object.entries(answers).find(([asked]) => `${file} ${args.join(' ')}`.startsWith(asked))?.[1];
@@ -55,7 +55,7 @@ function tools(answers: Record<string, string>): RunTool {
 const read = (answers: Record<string, string>, env: Record<string, string> = {}) =>
   new GpuUseReader(tools(answers), env, () => 0).read();
 
-// The form of driver 575's report: a slice has its number and memory there, and its UUID only in the listing.
+// The format of driver 575's report: a slice has its number and memory there, and its UUID only in the listing.
 const MIG = {
   'nvidia-smi --query-gpu': 'GPU-aaaa, [N/A], 300, 81920, Enabled\nGPU-bbbb, 50, 1024, 81920, Disabled\n',
   'nvidia-smi -q -x': `<nvidia_smi_log><gpu id="00000000:00:09.0"><mig_devices>

@@ -1,4 +1,4 @@
-/** The tools here are stand-ins that print what the real ones print; nothing asks a driver. */
+/** The tools are mocks that print what the real ones print; no driver is asked. */
 import { describe, expect, it } from 'vitest';
 import { hardwareOf, inventory } from '../../../agent/host/inventory.ts';
 import { usableMemoryMib } from '../../../agent/host/memory.ts';
@@ -8,7 +8,7 @@ import { fakeTool, scratch, userEnv } from '../support/harness.ts';
 async function found(tools: Record<string, string>, more: Record<string, string> = {}) {
   const directory = scratch();
   for (const [name, script] of Object.entries(tools)) fakeTool(directory, name, script);
-  // Only the stand-ins: this machine may have real tools.
+  // Only the mocks, because this machine may have the real tools.
   const env = { ...userEnv(directory, more), PATH: `${directory}/bin` };
   const lines: string[] = [];
   const hardware = await inventory(env, toolRunner(env), (line) => lines.push(line));
@@ -128,7 +128,7 @@ card2,0xcc33,68702699520,10960896,AMD INSTINCT MI200 (MCM) OAM LC MBA HPE C2,0x0
     const tools = { 'rocm-smi': print(csv) };
     expect((await found(tools)).gpus).toEqual([die, die, die]);
     expect((await found(tools, { ROCR_VISIBLE_DEVICES: '1,GPU-cc33' })).gpus).toEqual([die, die]);
-    // HIP counts what ROCr has left.
+    // HIP numbers the devices that ROCr left.
     expect((await found(tools, { ROCR_VISIBLE_DEVICES: '1,2', HIP_VISIBLE_DEVICES: '0' })).gpus).toEqual([die]);
     // Slurm sets both to the node's numbers.
     expect((await found(tools, { ROCR_VISIBLE_DEVICES: '1,2', CUDA_VISIBLE_DEVICES: '1,2' })).gpus).toHaveLength(2);

@@ -1,4 +1,7 @@
-/** Jobs of six batch systems: what each is recognised by, its end, and what ends it. The answers are in the form of each one's manual. */
+/**
+ * Jobs of six batch systems: how the agent recognizes each, when it ends, and what ends it. The outputs follow the
+ * format of each system's manual.
+ */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -6,7 +9,7 @@ import { detectBatchJob } from '../../../agent/host/jobs/detect.ts';
 import type { RunTool } from '../../../agent/host/run-tool.ts';
 import { scratch } from '../support/harness.ts';
 
-/** A host whose tools print what the table says; the first word is the tool. */
+/** A host whose tools print what the table gives; the first word is the tool. */
 function tools(answers: Readonly<Record<string, string>>, asked: string[] = []): RunTool {
   return async (file, args) => {
     asked.push([file, ...args].join(' '));
@@ -38,7 +41,7 @@ const pbs = (more: object) =>
       },
     },
   });
-/** Of 0.88, with some events left out. */
+/** Format of version 0.88, with some events left out. */
 const FLUX_BEGUN = `{"timestamp":1795631530.9,"name":"submit","context":{"userid":1001,"urgency":16,"flags":0,"version":1}}
 {"timestamp":1795631531.0,"name":"start"}
 `;
@@ -94,7 +97,7 @@ describe('when it ends', () => {
     const job = detectBatchJob({ FLUX_JOB_ID: 'f12' });
     const end = await job?.askEnd?.(tools({ flux: '7200\n' }));
     expect(end?.kind === 'known' && (end.ends?.getTime() ?? 0) - Date.now()).toBeGreaterThan(7_100_000);
-    // 4294967295 is what 0.88 prints of a job without a limit.
+    // Version 0.88 prints 4294967295 for a job without a limit.
     for (const flux of ['infinity\n', '4294967295\n'])
       expect(await detectBatchJob({ FLUX_JOB_ID: 'f12' })?.askEnd?.(tools({ flux }))).toMatchObject({
         ends: undefined,

@@ -49,5 +49,5 @@ it.each([
     () => redact(text),
     () => redact(plain),
   );
-  expect(ratio).toBeLessThan(500); // quadratic would be some ten thousand
+  expect(ratio).toBeLessThan(500); // quadratic cost would give about ten thousand
 });

@@ -1,4 +1,4 @@
-/** Programs that cannot be started in the ways that Node tells by an exception. */
+/** Programs that cannot be started, in the ways that Node reports with an exception. */
 import { closeSync, copyFileSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
@@ -8,7 +8,7 @@ import { toolRunner } from '../../../agent/host/run-tool.ts';
 import { spawnSafely } from '../../../agent/host/spawn.ts';
 import { NODE, scratch } from '../support/harness.ts';
 
-/** A program that is being replaced: the kernel does not run what is open for writing (ETXTBSY). */
+/** A program that is being replaced: the kernel does not run a file that is open for writing (ETXTBSY). */
 function busyProgram(): string {
   const path = join(scratch(), 'squeue');
   copyFileSync(NODE, path);

@@ -40,7 +40,7 @@ describe('visible devices', () => {
   it('are all of a confined list when the indices count over the whole node', () => {
     expect(seen('2,3', four.slice(0, 2))).toEqual(['GPU-aa11', 'GPU-aa22']);
     expect(seen('1,2', four.slice(0, 2))).toEqual(['GPU-aa11', 'GPU-aa22']);
-    // Fewer devices than indices: nobody can say which are meant.
+    // Fewer devices than indices, so it is unclear which are meant.
     expect(seen('2,3,4', four.slice(0, 2))).toEqual([]);
   });
 

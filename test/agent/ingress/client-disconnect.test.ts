@@ -74,14 +74,14 @@ it('a client that leaves while its body is still coming leaves nothing behind', 
   expect(there.engine?.requests.length).toBe(1);
 });
 
-/** Bytes of buffers that somebody still holds. */
+/** Bytes of buffers that are still referenced. */
 function heldBytes(): number {
   setFlagsFromString('--expose-gc');
   runInNewContext('gc')();
   return process.memoryUsage().arrayBuffers;
 }
 
-/** Asks for so many bytes and reads none of them. */
+/** Requests `bytes` bytes and reads none of them. */
 async function standStill(here: Villager, bytes: number): Promise<Socket> {
   const socket = await dial(here.url.replace(/\/v1$/, ''));
   socket.on('error', () => {}).pause();
@@ -100,7 +100,8 @@ it('readers that stand still hold their engine back, and nobody else', async () 
     const response = await here.ask('/chat/completions', chatBody({ tokens: 10 }, { stream: true }));
     expect(await response.text()).toMatch(/\[DONE\]\n\n$/);
   }
-  // Of 640 MiB only windows are anywhere on the way: engine, node, ingress and the client's socket are all in this process.
+  // Of the 640 MiB only windows are in memory on the way: engine, node, ingress and the client's socket are all in this
+  // process.
   const grownMib = (heldBytes() - before) / 1024 / 1024;
   expect(there.engine?.running()).toBe(readers);
   expect(grownMib).toBeLessThan(readers * 6);
@@ -115,7 +116,7 @@ it('a reader that stood still gets every byte when it reads on', async () => {
     eventually(yes ? 'pressed' : 'relieved', 10_000, () =>
       village.pressure(here) >= 1 / 2 === yes ? true : undefined,
     );
-  // The first: it has stood still for longest when the channel is relieved of all that stand still.
+  // The first reader: it has stalled for longest when the channel drops all stalled readers.
   const response = await here.ask('/chat/completions', chatBody({ bytes }));
   const full = pressed(true);
   const others = await Promise.all(Array.from({ length: 20 }, () => standStill(here, bytes)));

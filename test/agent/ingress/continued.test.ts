@@ -64,10 +64,10 @@ it.each<[string, object]>([
   expect(heard.usages).toEqual([expect.objectContaining({ completion_tokens: TOKENS, otela_estimated: true })]);
   const ours = heard.comments.filter((comment) => comment.startsWith('otela continued'));
   expect(ours).toHaveLength(2);
-  // What was asked of tokenizers is nobody's request.
+  // Requests to tokenizers are not charged to any client.
   const charged = () => place.here.usage.filter(({ receipt }) => receipt !== '');
   await eventually('records', 15_000, () => (charged().length >= 2 ? true : undefined));
-  // Of the node that was killed an estimate follows, when no report can come any more.
+  // For the killed node an estimate follows when no report can arrive any more.
   expect(charged().map(({ attempt }) => attempt)).toEqual([1, 3]);
 });
 

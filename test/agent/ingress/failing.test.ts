@@ -48,7 +48,7 @@ it('a node whose engine keeps failing is left alone, and every request is answer
   expect(nodes[1]?.engine?.requests.length).toBe(60);
   const asked = nodes[0]?.engine?.requests.length ?? 0;
   expect(asked).toBeGreaterThanOrEqual(5);
-  expect(asked).toBeLessThanOrEqual(7); // on a slow machine a probe or two
+  expect(asked).toBeLessThanOrEqual(7); // on a slow machine one or two probes are added
 });
 
 it('many nodes beyond reach do not use up the attempts', async () => {
@@ -187,10 +187,10 @@ it('a node that falls silent in the middle of a stream is given up after ten sec
   const of = ({ session }: Villager) => texts.filter(({ node }) => node === session).map(({ text }) => text);
   expect(of(deaf).length).toBeGreaterThan(0);
   for (const text of of(deaf)) expect(await text).toMatch(/data: \{"error":\{[^\n]*\n\n$/);
-  // The others began as early, and are silent for as long and longer.
+  // The others began at the same time and are silent for at least as long.
   const open = new Promise<string>((resolve) => setTimeout(resolve, 4_000, 'open'));
   for (const text of of(well)) expect(await Promise.race([text, open])).toBe('open');
-  // It wakes up: what nobody waits for any more is not computed on.
+  // It wakes up: requests that no client waits for any more are not computed.
   serving.onFrame = hear;
   for (const listen of late) listen();
   await eventually('its engine to be free', 5_000, () => (deaf.engine?.running() === 0 ? true : undefined));

@@ -1,4 +1,6 @@
-/** Engines that answer what no engine should: nobody but their own requests notices, and those go elsewhere where they can. */
+/**
+ * Engines with invalid responses: only the requests to them are affected, and those are retried elsewhere if possible.
+ */
 import { createServer, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { atEnd, endAll } from '../../support/processes.ts';
@@ -10,7 +12,7 @@ afterEach(endAll);
 const JSON_HEAD = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n';
 const CHUNKED = 'transfer-encoding: chunked\r\n\r\n';
 
-/** Says these bytes to every request, then ends the connection. */
+/** Answers every request with these bytes, then ends the connection. */
 async function engineSaying(bytes: string | Buffer): Promise<{ url: string; asked: () => number }> {
   let asked = 0;
   const answer = (socket: Socket) => {
@@ -36,7 +38,7 @@ async function houses(bytes: string | Buffer) {
   return { village, here, engine };
 }
 
-/** Until the bad engine was asked, every answer is good. */
+/** Sends requests until one reaches the bad engine; every response is good. */
 async function allGood(here: Villager, asked: () => number): Promise<void> {
   for (let n = 0; asked() === 0; n++) {
     expect(n).toBeLessThan(60);

@@ -1,4 +1,4 @@
-/** An engine that takes requests and answers none, asked by an ingress. */
+/** An engine that accepts requests and answers none, behind an ingress. */
 import { afterEach, expect, it } from 'vitest';
 import { endAll, eventually } from '../../support/processes.ts';
 import { chatBody } from '../../support/test-cluster.ts';

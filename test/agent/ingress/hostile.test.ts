@@ -1,4 +1,4 @@
-/** A peer with a good ticket and bad manners: what it does costs itself the channel and nobody else anything. */
+/** A peer with a valid ticket and hostile behavior: it costs only its own channel, and affects no other peer. */
 import { afterEach, expect, it } from 'vitest';
 import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/pair.ts';
 import type { RequestChannel, StreamFrame } from '../../../agent/mesh/requests/types.ts';
@@ -12,7 +12,7 @@ afterEach(endAll);
 
 const SESSION = 'y'.repeat(26);
 
-/** The other end of a channel in the test's hands. */
+/** The other end of a channel, controlled by the test. */
 class Peer {
   readonly frames: StreamFrame[] = [];
   closed = false;
@@ -45,7 +45,7 @@ class Peer {
     for (const frame of frames) this.channel.link.put(frame);
   }
 
-  /** A whole small request. */
+  /** A complete small request. */
   ask(stream: number, name: string, body: object = chatBody(), more: Partial<OpenFrame> = {}): void {
     const bytes = Buffer.from(JSON.stringify(body));
     this.put(
@@ -92,7 +92,7 @@ async function victim(): Promise<{ village: Village; here: Villager }> {
   return { village, here: await village.add() };
 }
 
-/** It answers as ever. */
+/** It answers as usual. */
 async function isWell(here: Villager): Promise<void> {
   const response = await here.ask('/chat/completions', chatBody({ tokens: 3 }));
   expect(response.status).toBe(200);

@@ -1,4 +1,7 @@
-/** Requests to an ingress that find no free node: they wait, in a bounded and fair line; and how it chooses where there are several. */
+/**
+ * Requests to an ingress that find no free node: they wait in a bounded and fair queue; and how the ingress chooses
+ * among several nodes.
+ */
 import { afterEach, expect, it } from 'vitest';
 import { text as wordsOf } from '../../support/engine/words.ts';
 import { endAll, eventually } from '../../support/processes.ts';
@@ -11,7 +14,7 @@ afterEach(endAll);
 const CHAT = '/chat/completions';
 const PATIENT = { unaryMs: 20_000, streamMs: 20_000 };
 
-/** An ingress that waits, and a node that has gone. */
+/** An ingress that waits, and a node that has left. */
 async function waitingPlace(queue: object = PATIENT, more: object = {}) {
   const all = new Village();
   const here = await all.add({ engine: false, queue, ...more });
@@ -23,12 +26,12 @@ async function waitingPlace(queue: object = PATIENT, more: object = {}) {
 const waiting = ({ ingress }: Villager, count: number) =>
   eventually(`${count} in the queue`, 5_000, () => (ingress.waiting === count ? true : undefined));
 
-/** A stream that had begun before it waits is pinged; one that had not says that it is queued. */
+/** A stream that began before it waits gets pings; a stream that did not is told that it is queued. */
 const waits = (said: string) =>
   hear(said).comments.filter((comment) => /^otela queued( \d+(st|nd|rd|th))?$/.test(comment) || comment === 'ping')
     .length;
 
-/** What a stream has said so far, and its end. */
+/** The text of a stream until now, and its end. */
 function reading(response: Response): { said(): string; over: Promise<void> } {
   let said = '';
   const decoder = new TextDecoder();
@@ -116,7 +119,7 @@ it('an agent that leaves lets those go that wait', async () => {
   await drained;
 });
 
-/** A stream of 40 words that `here` asked for; its `node` goes after 8 of them. */
+/** A stream of 40 words that `here` requested; its `node` disappears after 8 of them. */
 async function brokenStream(all: Village, here: Villager, node: Villager) {
   node.engine?.control({ tokens: 40, pauseAfter: 8 });
   const body = { model: MODEL, stream: true, prompt: 'Say something: ', max_tokens: 40 };

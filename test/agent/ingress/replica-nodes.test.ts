@@ -1,4 +1,4 @@
-/** Which nodes an agent shows. */
+/** The nodes that an agent shows. */
 import { expect, test } from 'vitest';
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import { ReplicaNodes } from '../../../agent/ingress/replica-nodes.ts';

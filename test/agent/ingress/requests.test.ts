@@ -112,7 +112,7 @@ it('with x-otela-model a body of any size streams through without being kept', a
     body: patternStream(size),
   });
   const [seen] = there.engine?.requests ?? [];
-  expect(answer.status).toBe(400); // the engine looked for JSON in it
+  expect(answer.status).toBe(400); // the engine expected JSON
   expect(seen?.bodyBytes).toBe(size);
   expect(seen?.bodySha256).toBe(patternSha256(size));
 });
@@ -202,7 +202,7 @@ it('strangers that hold connections open keep nobody else away', async () => {
   await eventually('the first ones to be let go', 5_000, () =>
     held.filter(({ closed }) => closed).length >= 172 ? true : undefined,
   );
-  expect(await models()).toBe(200); // on the connection that it had
+  expect(await models()).toBe(200); // on its existing connection
   expect((await here.ask('/chat/completions', chatBody())).status).toBe(200); // and on a new one
   for (const socket of held) socket.destroy();
   agent.destroy();

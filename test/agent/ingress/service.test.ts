@@ -1,4 +1,4 @@
-/** Requests over real channels: sessions with tickets, TLS, gossip, and no gateway anywhere. */
+/** Requests over real channels: sessions with tickets, TLS and gossip, and without any gateway. */
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import OpenAI from 'openai';
@@ -18,7 +18,7 @@ import { chatBody, envelopeOf } from '../../support/test-cluster.ts';
 
 afterEach(endAll);
 
-/** What every member says that it serves. */
+/** Every member claims to serve it. */
 const MODEL = 'swiss-ai/Apertus-70B-Instruct-2509';
 
 interface Agent {
@@ -104,7 +104,7 @@ async function startAgent(issuer: TestIssuer, { provider, peers, ...config }: Ag
 
 const nodesSchema = z.object({ data: z.array(z.object({ session: z.string() })) });
 
-/** Waits until `agent` knows of so many nodes that serve. */
+/** Waits until `agent` knows of `nodes` serving nodes. */
 async function knows(agent: Agent, nodes: number): Promise<void> {
   await eventually(`${nodes} nodes`, 5_000, async () => {
     const body = nodesSchema.parse(await (await agent.ask('/registry/nodes?state=SERVING')).json());
@@ -152,7 +152,7 @@ it('an agent that ends without a word is passed over', async () => {
     expect(response.headers.get('x-otela-node')).not.toBe(second.member.session);
     attempts.push(response.headers.get('x-otela-attempts') ?? '');
   }
-  // An attempt at it waits for its silence: one request finds it out, for all that follow.
+  // An attempt at it waits for its timeout: one request notices, for all that follow.
   expect(attempts.filter((one) => one !== '1').length).toBeLessThanOrEqual(1);
 });
 

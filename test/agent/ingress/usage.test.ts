@@ -16,7 +16,7 @@ import { NO_USAGE } from '../../../shared/wire/usage.ts';
 import { ingressUsage as usedByIngress } from '../../support/ingress-usage.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
 
-/** A full disk refuses new files, and renames and removes what is there. */
+/** A full disk refuses new files, but renames and removes existing ones. */
 const disk = vi.hoisted(() => ({ full: false }));
 vi.mock('node:fs', async (original) => {
   const real = await original<typeof import('node:fs')>();
@@ -35,7 +35,7 @@ const usage = (n: number, more: Partial<IngressUsage> = {}) => usedByIngress(n, 
 
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => usage(n));
 
-/** A gateway that stores what it is sent when it is told to answer. */
+/** A gateway that stores what it is sent, and acknowledges when the test says so. */
 class Gateway implements UsageSender {
   readonly stored = new Map<string, IngressUsage>();
   readonly sent: { sequence: number; records: IngressUsage[] }[] = [];
@@ -75,7 +75,7 @@ it('a gateway that goes before it acknowledged leaves the batch to the next one'
   delivery.connected(first);
   queue.add(numbers(3));
   delivery.disconnected(first);
-  first.answer(delivery); // too late: what it stored is said again elsewhere
+  first.answer(delivery); // too late: the records that it stored are sent again elsewhere
   expect(queue.size).toBe(3);
   delivery.connected(second);
   second.answer(delivery);
@@ -120,7 +120,7 @@ it('records of a former agent stay on the disk where this one cannot write, and 
   const [file = ''] = readdirSync(directory);
   const left = readFileSync(join(directory, file));
   rmSync(join(directory, file));
-  // Of a process that was killed while it took over another's; and of a host whose name is unusual.
+  // A file of a process that was killed while it took over another's.
   writeFileSync(join(directory, `7-${hostname()}.json.4194999`), left);
   disk.full = true;
   const second = new UsageQueue({ directory, log });

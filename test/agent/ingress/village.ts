@@ -1,4 +1,7 @@
-/** Agents with engines and ingresses in one process; channels between them are pairs of links in memory, made when dialled. */
+/**
+ * Agents with engines and ingresses in one process; channels between them are pairs of in-memory links, made when
+ * dialed.
+ */
 import { readFileSync } from 'node:fs';
 import { Ingress } from '../../../agent/ingress/ingress.ts';
 import type { QueueLimits } from '../../../agent/ingress/queues.ts';
@@ -18,7 +21,7 @@ interface VillagerOptions {
   provider?: string;
   issuer?: string;
   engine?: EngineOptions | false;
-  /** Of an engine that the test plays; with `engine: false`. */
+  /** URL of an engine that the test plays; requires `engine: false`. */
   engineUrl?: string;
   trust?: string[];
   serveTo?: string[];
@@ -29,15 +32,15 @@ interface VillagerOptions {
   queue?: Partial<QueueLimits>;
 }
 
-/** Short: what nobody comes for is to be told within a test. */
+/** Short, so that a request without a node is refused within a test. */
 const QUEUE: QueueLimits = { unaryMs: 300, streamMs: 2_000, places: 100 };
 
 export class Village {
   readonly villagers: Villager[] = [];
-  /** Everybody's replica. */
+  /** The replica that all members share. */
   readonly registry = { index: new NodeIndex(), version: 0 };
   readonly #pairs = new Set<{ pair: MemoryPair; ends: readonly [Villager, Villager] }>();
-  /** Channels made so far. */
+  /** Number of channels made until now. */
   dialled = 0;
 
   async add(options: VillagerOptions = {}): Promise<Villager> {
@@ -47,7 +50,7 @@ export class Village {
     return villager;
   }
 
-  /** All replicas have this now; also for nodes that nobody runs. */
+  /** Puts an entry into the shared replica, also for nodes that no member runs. */
   publish(entry: RegistryEntry): void {
     this.registry.index.put(entry);
     this.registry.version++;
@@ -77,13 +80,13 @@ export class Village {
     return pair.near;
   }
 
-  /** Of what may come to this villager over the channels that it dialled, the largest part that waits for its readers. */
+  /** Of the windows of the channels that this villager dialed, the largest fraction that waits for its readers. */
   pressure(villager: Villager): number {
     const own = [...this.#pairs].filter(({ ends }) => ends[0] === villager);
     return Math.max(0, ...own.map(({ pair }) => pair.near.link.pressure));
   }
 
-  /** Every channel of this villager ends, as when its connection is lost; or only the oldest `count`. */
+  /** Ends every channel of this villager, as when its connection is lost; or only the oldest `count`. */
   cut(villager: Villager, count = Number.POSITIVE_INFINITY): void {
     let left = count;
     for (const one of this.#pairs) {
@@ -189,12 +192,12 @@ export class Villager {
     });
   }
 
-  /** Waits until so many attempts are accounted for. */
+  /** Waits until there are `count` usage records. */
   accounted(count: number): Promise<UsageRecord[]> {
     return eventually(`${count} usage records`, 5_000, () => (this.usage.length >= count ? this.usage : undefined));
   }
 
-  /** The process is gone: its channels end and nobody takes new ones. */
+  /** Ends like a killed process: its channels end and new ones are refused. */
   async kill(): Promise<void> {
     this.reachable = false;
     this.#village.cut(this);

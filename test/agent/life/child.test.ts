@@ -1,4 +1,4 @@
-/** The engine as the agent's child: what it gets, what it gives, and how it fails. */
+/** The engine as the agent's child: its inputs, its outputs and its failures. */
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { startEngine } from '../../support/engine.ts';
 import { freePort } from '../../support/processes.ts';
@@ -34,7 +34,7 @@ describe('what the engine gets and gives', () => {
     const [argv, env] = JSON.parse(run.stdout.text);
     expect(argv).toEqual(args);
     expect(env.FOO).toBe('bar');
-    // Exported shell functions: how clusters provide `module`.
+    // Exported shell functions: clusters provide `module` this way.
     expect(env['BASH_FUNC_module%%']).toBe('() { :; }');
     expect(Object.keys(env).filter((name) => name.startsWith('OTELA_'))).toEqual([]);
   });
@@ -47,7 +47,7 @@ describe('what the engine gets and gives', () => {
   });
 
   it('lives through SIGUSR1, which Slurm sends to every process of a step', async () => {
-    // `perl` has no handler of its own, as most engines; node opens its inspector on SIGUSR1.
+    // `perl` has no handler, like most engines; node opens its inspector on SIGUSR1.
     const run = startAgent(scratch(), [
       '--engine-port',
       '9',

@@ -1,4 +1,4 @@
-/** The engine of a deployment, as a process: it drains, fails, hangs or breaks, and the agent lives on. */
+/** The engine of a deployment, as a process: it drains, fails, hangs or breaks, and the agent continues. */
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
@@ -32,7 +32,7 @@ const labels = (tunnel: FakeTunnel | undefined) => tunnel?.latest?.labels ?? {};
 const accepts = (run: Run, sessions: number) =>
   run.until(() => run.tunnels.length >= sessions && labels(run.tunnels.at(-1))['otela.accepts'] !== undefined);
 
-/** As the gateway of that session's tunnel would. */
+/** Sends an order, as the gateway of that session's tunnel would. */
 async function say(tunnel: FakeTunnel | undefined, wish: DeploymentRequest): Promise<DeploymentAnswer> {
   const reply = await tunnel?.options.order?.(order(tunnel.options.identity.session, wish));
   if (reply === undefined) throw new Error('this agent takes no orders');
@@ -56,7 +56,7 @@ it('a deployment that is ended drains first: what runs is answered, what is new 
   const second = run.tunnels[1];
   expect(first?.states.at(-1)).toBe('LEFT');
   expect(second?.latest?.models).toMatchObject([{ id: 'org/m', state: 'ready' }]);
-  // The session that was ordered is no more: nobody can speak to it.
+  // The session that got the order has ended: an order to it is refused.
   expect(await say(first, start('good'))).toMatchObject({ kind: 'refused', code: 'wrong_session' });
 
   const pid = Number(/engine pid (\d+)/.exec(run.stdout.text)?.[1]);

@@ -1,9 +1,9 @@
-/** An engine that is broken and does not end: the node gives itself up, so that the job frees its GPUs. */
+/** An engine that is broken and does not end: the node gives up, so that the job frees its GPUs. */
 import { describe, expect, it } from 'vitest';
 import { freePort } from '../../support/processes.ts';
 import { engineCommand, NODE, processRuns, scratch, startAgent } from '../support/harness.ts';
 
-/** Serves like an engine and, when told so by its first request's path, breaks as real ones do: a traceback, and then nothing. */
+/** Serves like an engine; 300 ms after a request it breaks like a real one: a traceback, and then nothing. */
 const engineThatPrints = (port: number, lines: string[], stream = 'stderr') => [
   '--',
   NODE,

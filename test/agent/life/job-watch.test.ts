@@ -38,7 +38,7 @@ describe('in a Slurm job', () => {
   ])('takes squeue’s answer "%s" for what it is worth', async (answer, ends) => {
     const directory = scratch();
     fakeTool(directory, 'squeue', `printf '${answer.replace(/\n/g, '\\n')}\\n'; touch ${directory}/asked`);
-    // What the environment says holds until slurmctld says otherwise.
+    // The environment's value holds until slurmctld gives another one.
     const run = startAgent(directory, [], { ...job, SLURM_JOB_END_TIME: String(Date.UTC(2100, 0, 1) / 1000) });
     await run.until(() => existsSync(join(directory, 'asked')) && run.tunnels[0]?.latest !== undefined);
     await run.until(() => run.tunnels[0]?.latest?.job?.ends_at === ends);
@@ -79,7 +79,7 @@ describe('in a Slurm job', () => {
     ['has answered before', '[ -e asked ] || { touch asked; echo $ENDS; exit; }; '],
   ])('drains in time where squeue hangs and %s', async (_when, first) => {
     const directory = scratch();
-    // Longer than anybody waits for a tool, and ended with this test.
+    // Longer than the agent waits for any tool, and ended with this test.
     const pids = join(directory, 'pids');
     fakeTool(directory, 'squeue', `cd ${directory}; ${first}echo $$ >> ${pids}; exec sleep 60`);
     onTestFinished(() => {
@@ -103,7 +103,7 @@ describe('in a Slurm job', () => {
     fakeTool(directory, 'squeue', `read line < ${go}; echo 2099-01-01T00:00:00`);
     const run = startAgent(directory, ['--drain-before', '30s'], { ...job, SLURM_JOB_END_TIME: '1700000000' });
     await run.state('JOIN');
-    await writeFile(go, 'answer\n'); // not before it reads
+    await writeFile(go, 'answer\n'); // blocks until the tool reads
     await run.until(() => run.tunnels[0]?.latest?.job?.ends_at?.startsWith('2099') ?? false);
     expect(run.tunnel.states).toEqual(['JOIN']);
   });

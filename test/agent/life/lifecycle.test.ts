@@ -1,4 +1,4 @@
-/** An agent from its first record to its last: what is published on the way, and who may end it. */
+/** An agent from its first record to its last: what it publishes on the way, and what may end it. */
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -269,7 +269,7 @@ it('a directory for logs that hangs holds up neither LEFT nor the end', async ()
   const directory = scratch();
   const run = startAgent(scratch(), ['--log-dir', directory, ...scriptedEngine(FOR_EVER)]);
   await run.until(() => run.stderr.text.includes('session '));
-  // The open of a FIFO waits for its reader, as any call does at a file server that is away.
+  // Opening a FIFO waits for its reader, as any call does at a file server that is unreachable.
   const fifo = join(directory, `otela-${/session (\w+),/.exec(run.stderr.text)?.[1]}.log`);
   execFileSync('mkfifo', [fifo]);
   onTestFinished(() => void execFileSync('timeout', ['5', 'cat', fifo]));

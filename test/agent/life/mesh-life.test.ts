@@ -1,4 +1,6 @@
-/** Agents with real meshes between them and fakes for gateways: sessions come and go, the agents stay with each other. */
+/**
+ * Agents with real meshes between them and fake gateways: sessions begin and end, and the agents keep their channels.
+ */
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -24,7 +26,7 @@ interface Agent {
   }>;
 }
 
-/** Started and in the mesh. */
+/** Starts an agent and waits until it is in the mesh. */
 async function agent(
   args: string[],
   admit?: (asked: AdmissionOptions) => ReturnType<typeof fakeAdmission>,
@@ -146,7 +148,7 @@ it('a session that follows takes another port where the configured one is still 
   const admit = (asked: AdmissionOptions) => fakeAdmission(asked, admitted++ === 0 ? 2 : 3600);
   const run = startAgent(scratch(), ['--mesh', `127.0.0.1:${port}`], {}, { joinMesh: true, admit });
   await run.until(() => run.tunnels[0]?.latest?.addresses[0] === `127.0.0.1:${port}`);
-  run.tunnel.inFlight = 1; // it drains for as long as this runs
+  run.tunnel.inFlight = 1; // it drains as long as this is set
   await run.until(() => (run.tunnels[1]?.latest?.addresses.length ?? 0) > 0);
   expect(run.tunnels[1]?.latest?.addresses).not.toEqual([`127.0.0.1:${port}`]);
   expect(run.stderr.text).toContain('the mesh takes a free port');

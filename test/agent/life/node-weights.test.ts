@@ -1,4 +1,4 @@
-/** What an engine is started with, for what could be had of its weights. */
+/** The arguments of an engine, depending on what could be fetched of its weights. */
 import { afterEach, expect, it } from 'vitest';
 import { NodeWeights } from '../../../agent/life/node-weights.ts';
 import { atEnd, endAll, temporaryDirectory } from '../../support/processes.ts';

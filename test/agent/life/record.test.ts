@@ -1,4 +1,4 @@
-/** By hand: what the agent finds on a machine brings about no record that a gateway cannot read, as far as is known. */
+/** Hand-written cases: nothing that the agent finds on a machine may give a record that a gateway cannot read. */
 import { expect, it } from 'vitest';
 import { RecordKeeper, type SessionRecord } from '../../../agent/life/session/record.ts';
 

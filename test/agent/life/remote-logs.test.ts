@@ -1,4 +1,4 @@
-/** What an agent shows of its logs, and what it keeps for itself. */
+/** Which parts of its logs an agent shows, and which it keeps private. */
 import { readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** Which gateways a session serves: by the word of its own institution's, whichever of them answers. */
+/** The gateways that a session serves: its own institution's gateways decide, whichever of them answers. */
 import { afterEach, expect, test, vi } from 'vitest';
 import { Session } from '../../../agent/life/session/session.ts';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
@@ -11,7 +11,7 @@ import { FakeTunnel } from '../support/fake-tunnel.ts';
 const [FIRST, FOLLOWER, PEER, LATER] = ['http://first/', 'http://follower/', 'http://peer/', 'http://later/'];
 const LOOK_MS = 40_000;
 
-/** Patience counts turns of the process, which a clock of the test has none of: waits here are plain timers. */
+/** The real wait clock counts turns of the process, which a fake clock does not have: waits here are plain timers. */
 vi.mock('../../../agent/wait-clock.ts', async (original) => {
   const real = await original<typeof import('../../../agent/wait-clock.ts')>();
   const after = (ms: number, ring: () => void) => {
@@ -23,16 +23,19 @@ vi.mock('../../../agent/wait-clock.ts', async (original) => {
 
 afterEach(() => void vi.useRealTimers());
 
-/** One that knows a configured first, its follower and a peer's gateway. `says`: what each answers; undefined: nothing. */
+/**
+ * A session that knows a configured gateway, its follower and a peer's gateway. `says`: the hints of each; undefined:
+ * no answer.
+ */
 function session(says: Record<string, (() => GatewayHints) | undefined> = {}) {
   vi.useFakeTimers();
   const tunnels = new Map<string, FakeTunnel>();
   const key = createSessionKey();
   const tuned: unknown[] = [];
-  /** Gateways that a log was left with. */
+  /** Gateways that were sent the end of the log. */
   const told: string[] = [];
   const ended: string[] = [];
-  /** Gateways that were asked which others there are. */
+  /** Gateways that were asked for other gateways. */
   const asked: string[] = [];
   const mesh = {
     addresses: [],

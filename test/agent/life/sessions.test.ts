@@ -1,4 +1,4 @@
-/** Sessions end, their agent lives on: each is followed by another. */
+/** Sessions end and their agent continues: each is followed by another. */
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -95,12 +95,12 @@ describe('a session that the gateway says has ended', () => {
       run.tunnels[n]?.options.onOver?.('no');
     }
     await run.until(() => run.tunnels.length === 5);
-    // 0.5, 1, 2 and 4 s, each half as long at least.
+    // 0.5, 1, 2 and 4 s, each at least half as long.
     expect(performance.now() - began).toBeGreaterThan(3000);
   });
 });
 
-/** The first ticket is short, those after it are not. */
+/** The first ticket is short, the later ones are not. */
 function twoSeconds() {
   let admitted = 0;
   return (asked: AdmissionOptions) => fakeAdmission(asked, admitted++ === 0 ? 2 : 3600);

@@ -1,4 +1,4 @@
-/** The order and the times of a drain; what is drained are the test's stand-ins. */
+/** The order and the times of a drain; the test plays the drained parts. */
 import { afterEach, expect, test, vi } from 'vitest';
 import { drainPlan } from '../../../agent/life/drain-plan.ts';
 import { endLife as leaveFor } from '../../../agent/life/ending.ts';

@@ -1,13 +1,13 @@
-/** Connections to an agent with no agent behind them. */
+/** Connections to an agent, made without an agent. */
 import { connect } from 'node:net';
 import { preface } from '../../../agent/mesh/channel/preface.ts';
 import { secureClient, sessionContext } from '../../../agent/mesh/channel/secure.ts';
 import { identity, type Node } from './node.ts';
 
-/** The first bytes of a connection, which show this ticket. */
+/** The first bytes of a connection, which present this ticket. */
 export const introduce = (ticket: Uint8Array) => preface({ purpose: 'mesh', ticket, known: false, asks: false });
 
-/** Sends and tells how many bytes came back until the connection ended. */
+/** Sends `bytes` and returns how many bytes came back until the connection ended. */
 export function answerTo(port: number, bytes: Uint8Array): Promise<number> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1', () => socket.write(bytes));
@@ -20,7 +20,10 @@ export function answerTo(port: number, bytes: Uint8Array): Promise<number> {
   });
 }
 
-/** A connection whose handshake is done by hand, so that anything may follow it. `taken`: `to` has a channel of it. */
+/**
+ * A connection whose handshake the test performs, so that any bytes may follow it. `taken`: true if `to` makes a
+ * channel of it.
+ */
 export async function byHand(to: Node, own = identity(), taken = true) {
   const socket = connect(to.port, '127.0.0.1');
   socket.write(introduce(own.ticket));

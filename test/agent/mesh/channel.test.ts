@@ -1,4 +1,4 @@
-/** Channels between agents: who gets one, what goes over it, how it ends. */
+/** Channels between agents: which peers get one, what it carries, how it ends. */
 import { createServer, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { acceptSecure } from '../../../agent/mesh/channel/accept.ts';
@@ -14,7 +14,7 @@ afterEach(endAll);
 
 const text = (bytes: string) => Buffer.from(bytes);
 
-/** `once` of node:events rejects at an error, which is how the other end hangs up here. */
+/** `once` of node:events rejects on an error, which is how the other end closes here. */
 const happens = (socket: Socket, event: string) => new Promise<void>((resolve) => socket.once(event, () => resolve()));
 
 describe('two agents', () => {
@@ -141,7 +141,10 @@ describe('the one that dials', () => {
   });
 });
 
-/** DATA frames of stream 1 that all begin at byte 0: more than the channel has credit for, in messages within their limit. */
+/**
+ * DATA frames of stream 1 that all begin at byte 0: more than the channel has credit for, in messages within their
+ * limit.
+ */
 function tooMuchData(): Buffer {
   const frame = Buffer.concat([Buffer.from([3, 1, 0, 0x80, 0x80, 4]), Buffer.alloc(65_536)]);
   const message = withLengthPrefix(Buffer.concat(Array.from({ length: 12 }, () => frame)));

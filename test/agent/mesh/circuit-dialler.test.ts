@@ -9,7 +9,7 @@ it('a relay that is reached when nobody needs it any more keeps no connection', 
   const meeting = agentRendezvous({ session: 'r', addresses: [] }, () => dialled.promise);
   const abort = new AbortController();
   const met = meeting.meet('c', abort.signal);
-  abort.abort(); // the direct way was there first
+  abort.abort(); // the direct dial succeeded first
   dialled.resolve({ socket } as unknown as ProvenConnection);
   await expect(met).rejects.toMatchObject({ code: 'broken' });
   expect(socket.destroyed).toBe(true);

@@ -1,4 +1,7 @@
-/** Agents that cannot dial each other meet at one that both reach: over real sockets, in one process. NATs are in test/netns/relay.test.ts. */
+/**
+ * Agents that cannot dial each other meet at a relay that both reach: over real sockets, in one process. NATs are in
+ * test/netns/relay.test.ts.
+ */
 import { connect, createServer } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -18,14 +21,14 @@ afterEach(endAll);
 
 const WITHIN_MS = 30_000;
 
-/** Behind a NAT: it dials, and listens nowhere. */
+/** Behind a NAT: it dials, and does not listen. */
 const BEHIND = { listen: undefined };
 const RELAY = { relay: true, more: { offerRelay: true } };
 
 const reservedAt = (member: Member, relay: string) =>
   eventually('a reservation', WITHIN_MS, () => member.mesh.circuits.reservedAt.includes(relay) || undefined);
 
-/** Two behind NATs and a relay; each has a reservation there. */
+/** Two agents behind NATs and a relay at which each has a reservation. */
 async function meeting() {
   const { join } = village();
   const relay = await join(RELAY);
@@ -103,7 +106,7 @@ it('a direct way is taken again as soon as there is one', async () => {
   expect((await a.mesh.channelTo(b.session)).through).toBeUndefined();
 });
 
-/** A relay that joins two and then does as `act` says. */
+/** A relay that joins two agents and then runs `act`. */
 async function malicious(act: (caller: Duplex, callee: Duplex) => void) {
   const town = village();
   const first = await town.join();
@@ -155,7 +158,7 @@ function peerOf(ticket: Uint8Array, member: Member): ChannelPeer {
   throw new Error('a stranger');
 }
 
-/** Passes pieces on as `change` makes them, after `good` of them. */
+/** Forwards pieces, changed by `change` after the first `good` of them. */
 function passing(good: number, change: (piece: Buffer, pass: (piece: Buffer) => void) => void) {
   return (caller: Duplex, callee: Duplex) => {
     let seen = 0;
@@ -273,7 +276,7 @@ describe('a relay is bounded:', () => {
     return { relay, caller };
   }
 
-  /** Reserves, and answers every call. */
+  /** Reserves, and answers the first call. */
   async function callee(one: Caller): Promise<Duplex> {
     const { socket } = await one.say({ type: 'reserve' });
     void receiveMessage(socket).then(
@@ -346,7 +349,7 @@ describe('a relay is bounded:', () => {
     more();
     await ended;
     expect(got).toBeLessThanOrEqual(max);
-    // The first second's worth comes at once.
+    // The first second's worth arrives immediately.
     expect(performance.now() - startedAt).toBeGreaterThan(((max - perSecond - 128 * 1024) / perSecond) * 1000);
     expect(relay.open).toBe(0);
   });
@@ -376,7 +379,7 @@ describe('a relay is bounded:', () => {
   it('who does not answer', async () => {
     const { caller, relay } = await relayOf({});
     const [a, b] = [caller(), caller()];
-    await b.say({ type: 'reserve' }); // and is deaf from then on
+    await b.say({ type: 'reserve' }); // and does not answer from then on
     expect((await a.say({ type: 'connect', session: b.session })).said).toEqual({ type: 'refused', why: 'absent' });
     expect(relay.open).toBe(0);
   });

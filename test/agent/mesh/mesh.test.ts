@@ -11,7 +11,7 @@ import { allMeet, allSee, createSeed, nextBirth, serving, sessionsOf, village, W
 
 afterEach(endAll);
 
-/** A session whose bucket of the replica is this one. */
+/** Admits sessions until one falls into this bucket of the replica. */
 function seedInBucket(issuer: TestIssuer, bucket: number, birth: number): Uint8Array {
   for (;;) {
     const seed = createSeed();
@@ -100,7 +100,7 @@ describe('agents that know one of them', () => {
     await allMeet(members);
     const [gone, ...others] = members;
     if (gone === undefined) throw new Error('no member');
-    // As a killed process: its sockets end, nothing is said.
+    // Like a killed process: its sockets end, and it sends nothing.
     for (const channel of gone.mesh.channels) channel.destroy('killed');
     gone.close();
     await allSee(others, sessionsOf(others));

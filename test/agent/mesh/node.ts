@@ -22,14 +22,14 @@ export function identity(): Identity {
 
 const sessionOf = (key: Uint8Array) => sessionIdFromDigest(createHash('sha256').update(key).digest());
 
-/** The word `ticket` and a key: as good as signed, for what is tested here. */
+/** The word `ticket` and a key: for these tests as good as signed. */
 export function openTicket(ticket: Uint8Array): ChannelPeer {
   if (ticket.length !== 38 || Buffer.from(ticket.subarray(0, 6)).toString() !== 'ticket') throw new Error('no ticket');
   const sessionKey = ticket.subarray(6);
   return { session: sessionOf(sessionKey), sessionKey, ticket, provider: 'lab' };
 }
 
-/** What happened, in order; `heard` resolves when something that matches has happened. */
+/** The events, in order; `heard` resolves after an event that matches. */
 class Log {
   readonly lines: string[] = [];
   readonly #waiting = new Set<() => void>();
@@ -53,7 +53,7 @@ class Log {
   }
 }
 
-/** From a clone, and content with any peer. */
+/** An agent that runs from a clone, and accepts any peer. */
 export const NO_RELEASES: PeerReleases = { own: undefined, required: undefined };
 
 export class Node {

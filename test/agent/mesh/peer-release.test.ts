@@ -26,7 +26,7 @@ function releaser() {
 
 const start = (releases: PeerReleases) => Node.start(identity(), {}, 64, releases);
 
-/** Dials both ways. Gives how many of the two stood. */
+/** Dials in both directions, and returns how many of the two channels were made. */
 async function channels(a: Node, b: Node): Promise<number> {
   const tries = [await a.dial(b, b.own.session).catch(String), await b.dial(a, a.own.session).catch(String)];
   return tries.filter((one) => typeof one === 'object').length;
@@ -63,7 +63,7 @@ describe('an agent that requires releases of its peers', () => {
     const strict = await start({ own: made.release(), required: made.rules() });
     const peer = await start({ own: shown(made), required: undefined });
     await expect(strict.dial(peer, peer.own.session)).rejects.toMatchObject({ code: 'unsigned', message: why });
-    // The peer hears of the refusal by the end of its connection.
+    // The peer learns of the refusal by the end of its connection.
     await peer.log.heard(`closed ${strict.own.session} the peer is gone`);
     await peer.dial(strict, strict.own.session);
     await peer.log.heard(`closed ${strict.own.session} the peer is gone`, 2);

@@ -1,4 +1,4 @@
-/** A relay passes bytes to its gateways, for those who hold its join token, and to nobody and nowhere else. */
+/** A relay forwards bytes only to its gateways, and only for agents that hold its join token. */
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { Listener } from '../../../agent/mesh/channel/listener.ts';
@@ -13,7 +13,7 @@ afterEach(endAll);
 
 const TOKEN = 'join-token-of-the-lab';
 
-/** Sends back what it hears. */
+/** A server that sends back every byte. */
 async function echo(): Promise<{ url: URL; server: Server; sockets: Set<Socket> }> {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
@@ -53,7 +53,7 @@ async function relayTo(
 const through = (address: string, target: URL, token = TOKEN) =>
   throughProxy(relayProxyUrl(address, target.host, token), target);
 
-/** What comes back for `bytes`, up to `length` bytes or the end. */
+/** The response to `bytes`, up to `length` bytes or the end. */
 function answer(socket: Socket, bytes: Uint8Array | string, length: number): Promise<string> {
   return new Promise((resolve) => {
     let got = '';

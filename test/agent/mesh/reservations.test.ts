@@ -1,4 +1,6 @@
-/** Reservations at relays, over sockets in memory: which are kept, which are given up, and which relays are left alone. */
+/**
+ * Reservations at relays, over in-memory sockets: which are kept, which are given up, and which relays are not asked.
+ */
 import { type Duplex, duplexPair } from 'node:stream';
 import { afterEach, expect, it } from 'vitest';
 import type { ProvenConnection } from '../../../agent/mesh/channel/accept.ts';

@@ -1,4 +1,4 @@
-/** A stranger to this network gets no byte, and keeps no agent out. */
+/** An unauthenticated peer gets no byte, and does not block other agents. */
 import { connect, type Socket } from 'node:net';
 import { connect as tlsConnect } from 'node:tls';
 import { afterEach, describe, expect, it } from 'vitest';

@@ -1,18 +1,20 @@
-/** Agents that gossip over real sockets, in one process: they begin with knowing nobody, or the first one. */
+/**
+ * Agents that gossip over real sockets, in one process. Each starts without any known agent, or knows the first one.
+ */
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import { TestIssuer } from '../../support/mesh/issuer.ts';
 import { Member, type MemberOptions } from '../../support/mesh/member.ts';
 import { atEnd, eventually } from '../../support/processes.ts';
 
-/** What gossip, over sockets of one machine, is waited for. */
+/** Timeout for gossip over sockets of one machine. */
 export const WITHIN_MS = 15_000;
 let born = 1_767_225_700;
-/** Of the next session, in seconds: another one for each. */
+/** Birth of the next session, in seconds: different for each. */
 export const nextBirth = () => born++;
 
 interface Village {
   issuer: TestIssuer;
-  /** One that begins with knowing nobody, or the first one. */
+  /** An agent that starts without any known agent, or knows the first one. */
   join(
     options?: Partial<Omit<MemberOptions, 'issuer'>> & { cluster?: string; provider?: string; issuer?: TestIssuer },
   ): Promise<Member>;
@@ -51,7 +53,7 @@ export function createSeed(): Uint8Array {
   return globalThis.crypto.getRandomValues(new Uint8Array(32));
 }
 
-/** Who serves, as `member` sees it. */
+/** The serving nodes, as `member` sees them. */
 export const serving = (member: Member) =>
   [...member.mesh.view()]
     .filter(({ entry, liveness }) => entry.state === 'SERVING' && liveness === 'alive')
@@ -64,7 +66,10 @@ export const allSee = (members: readonly Member[], sessions: readonly string[]) 
     return members.every((member) => serving(member).join() === wanted) ? true : undefined;
   });
 
-/** Each has a channel to each: until then the first one may be all that the others have in common, and its end has no witness. */
+/**
+ * Waits until each has a channel to each: until then the first one may be the only contact that the others share, and
+ * its end has no witness.
+ */
 export const allMeet = (members: readonly Member[]) =>
   eventually('all have met', WITHIN_MS, () => {
     const met = (one: Member) => members.every((other) => one === other || one.mesh.channels.get(other.session));

@@ -1,4 +1,4 @@
-/** Headers inside of answers: a node that lies tells its client no more than an engine may. */
+/** Headers inside responses: a lying node can give its client no more than an engine may. */
 import { expect, it } from 'vitest';
 import { KeyRing } from '../../../agent/seal/key-ring.ts';
 import { SealOpener } from '../../../agent/seal/opener.ts';

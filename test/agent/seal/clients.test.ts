@@ -1,4 +1,4 @@
-/** Parts of the clients that are no format: keys of either runtime, usage inside answers, another name of a model. */
+/** Parts of the clients besides the format: keys of either runtime, usage inside responses, model aliases. */
 import { createCipheriv, randomBytes } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { chunkKey } from '../../../clients/seal/chunk-key.ts';

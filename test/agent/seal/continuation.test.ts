@@ -1,4 +1,7 @@
-/** A sealed stream that goes on at another candidate: what that node reads of it, and what its client takes and what not. */
+/**
+ * A sealed stream that continues at another candidate: what that node reads of it, and what its client accepts and
+ * refuses.
+ */
 import { randomBytes } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { KeyRing } from '../../../agent/seal/key-ring.ts';
@@ -27,7 +30,7 @@ class Candidate {
     this.node = { session, provider: 'eth', mode: 'pinned', kid, key: new Uint8Array(publicKey), until };
   }
 
-  /** `sent`: frames of the answer so far. */
+  /** `sent`: frames of the response until now. */
   opens({ headers, body }: SealedRequest, sent: readonly Uint8Array[] = []) {
     const own = String(headers['x-otela-seal-to']).split(', ');
     const to = own.find((one) => one.startsWith(this.node.kid.slice(0, 10))) ?? '';
@@ -36,7 +39,7 @@ class Candidate {
     return this.opener.open({ headers: given, endpoint, streaming: true }, Buffer.concat([body, ...sent]));
   }
 
-  /** Frames of an answer: SEGMENT, a chunk for each piece, and FINAL where `whole`. */
+  /** Frames of a response: SEGMENT, a chunk for each piece, and FINAL if `whole`. */
   answers(
     request: SealedRequest,
     pieces: readonly string[],
@@ -121,7 +124,7 @@ describe('a stream that goes on at another candidate', () => {
       [segment, one, two, segment],
     ];
     for (const sent of broken) expect(() => c.opens(request, sent)).toThrow('cannot be opened here');
-    // None of these took the request's place: it is opened as it should be.
+    // None of these used up the request, which now opens correctly.
     expect(c.opens(request, [segment, one, two, ...second]).sent?.end.chunks).toBe(1);
   });
 
@@ -130,7 +133,7 @@ describe('a stream that goes on at another candidate', () => {
     const first = a.answers(request, ['one ', 'two ']);
     const second = b.answers(request, ['two '], { sent: first.slice(0, -1), whole: true });
     await expect(read([...first, ...second], request)).rejects.toEqual(refused);
-    // The client that got as much as the node takes it.
+    // A client that got exactly what the node resumed from accepts it.
     expect((await read([...first.slice(0, -1), ...second], request)).text).toBe('one two ');
   });
 
@@ -207,7 +210,7 @@ describe('a stream that goes on at another candidate', () => {
     const request = await sealedTo([a, b]);
     const first = a.answers(request, ['x', ...Array<string>(chunks).fill('x'.repeat(16_366))]);
     if (!taken) expect(() => b.opens(request, first)).toThrow('cannot be opened here');
-    // A gateway and a node that keep to no bound: the client still does.
+    // Even if gateway and node ignore every bound, the client does not.
     const { salt, secret } = request.secrets.get(b.node.kid) ?? { salt: Buffer.of(), secret: Buffer.of() };
     const segment = Buffer.from(first[0] ?? [])
       .subarray(-32)

@@ -1,4 +1,7 @@
-/** How long a client believes what its verifier said of a node, and what of it concerns other callers. The node is an opener in this process. */
+/**
+ * How long a client trusts its verifier's verdict about a node, and which part of it applies to other callers. The node
+ * is an opener in this process.
+ */
 import { beforeEach, expect, it } from 'vitest';
 import { KeyRing } from '../../../agent/seal/key-ring.ts';
 import { SealOpener } from '../../../agent/seal/opener.ts';
@@ -27,7 +30,7 @@ beforeEach(() => {
   [asked, passed, now] = [0, 0, Date.now()];
 });
 
-/** The gateway: answers 401 where the key is not `good`, and asks the node else. */
+/** The gateway: answers 401 if the key is not `good`, otherwise asks the node. */
 const gateway: typeof fetch = async (_, init) => {
   passed++;
   const headers = new Headers(init?.headers);

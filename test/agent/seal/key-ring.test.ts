@@ -65,7 +65,7 @@ it('a hundred thousand requests repeated at a full memory are all refused, witho
     for (let n = 0; n < 100_000; n++) if (memory.take(String(n), 200_000)) taken++;
     for (let n = 0; n < 2_000; n++) if (memory.take(`new ${n}`, 200_000)) taken++;
   });
-  // A walk costs a hundred thousand steps, each time.
+  // A walk over all entries would cost a hundred thousand steps, each time.
   expect([memory.size, taken, repeated < 30 * filled]).toEqual([100_000, 0, true]);
   now = 1_000;
   expect([memory.take('one', 200_000), memory.take('two', 200_000)]).toEqual([true, false]);

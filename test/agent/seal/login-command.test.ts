@@ -1,4 +1,4 @@
-/** `otela login` where its disk, or its gateway, is not as it should be. */
+/** `otela login` if its disk or its gateway has a fault. */
 import { mkdirSync } from 'node:fs';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -11,7 +11,7 @@ import { endAll, temporaryDirectory } from '../../support/processes.ts';
 
 afterAll(endAll);
 
-/** What `otela login` prints to a stand-in of a gateway that says these words. */
+/** The output of `otela login` at a mock gateway with these answers. */
 async function login(
   file: string,
   { page = 'https://gw.test/device', name = 'Ada', asked = (_path: string) => {} } = {},
@@ -81,7 +81,7 @@ it.each(['http://gw.test', 'http://10.0.0.1:8080/v1', 'http://127.0.0.1.gw.test'
     const file = join(await temporaryDirectory('otela-login'), 'deep', 'key');
     expect(await main(['login', '--gateway', gateway, '--key-file', file], out)).not.toBe(0);
     expect(complaints.join()).toContain('is not encrypted');
-    // Before anything is asked or made.
+    // Refused before any request is sent and any file is written.
     await expect(readdir(join(file, '..'))).rejects.toThrow('ENOENT');
   },
 );

@@ -1,4 +1,4 @@
-/** What clients seal, agents open, and the other way round; and nothing else than that. */
+/** Agents open what clients seal, and clients open what agents seal; everything else is refused. */
 import fc from 'fast-check';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { KeyRing } from '../../../agent/seal/key-ring.ts';
@@ -120,7 +120,8 @@ describe('a sealed request', () => {
       const sealed = await seal(clearOf(Buffer.from('{}')), [node], at);
       expect(() => openIt(sealed)).toThrow('cannot be opened here');
     }
-    // A client that would be answered for longer than nodes remember: what a stolen request would be worth.
+    // A client that accepts responses for longer than nodes remember requests, so that a stolen request could be
+    // replayed.
     vi.resetModules();
     vi.doMock('../../../shared/seal/suite.ts', async (actual) => ({
       ...(await actual<object>()),

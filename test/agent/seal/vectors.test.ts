@@ -1,4 +1,7 @@
-/** Vectors that every implementation reads: clients/python has the same file, in test/conformance/sealed/sealed-vectors.py. */
+/**
+ * Vectors that every implementation reads: clients/python has the same file, in
+ * test/conformance/sealed/sealed-vectors.py.
+ */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';

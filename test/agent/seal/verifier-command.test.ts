@@ -1,4 +1,4 @@
-/** The user's own program that judges evidence: what it can do wrong, and nothing is sealed. */
+/** The user's own program that judges evidence: whatever fault it has, nothing is sealed. */
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { VerifierCommand } from '../../../clients/otela/verifier-command.ts';
@@ -31,7 +31,7 @@ const named = `${node.session} of lab (tdx): `;
 it.each([
   ['takes', 'cat > /dev/null', 20_000, true, 'the verifier took its evidence'],
   ['refuses', 'exit 1', 20_000, false, 'left out: the verifier refused its evidence'],
-  // No verdict: the node is asked again seconds later, not minutes.
+  // Without a verdict the node is asked again seconds later, not minutes.
   ['is ended by a signal', 'kill -9 $$', 20_000, 'the verifier failed', 'left out: the verifier failed'],
   ['hangs', 'exec sleep 60', 2_000, 'the verifier failed', 'left out: the verifier failed'],
 ])('one that %s', async (_, script, timeoutMs, took, verdict) => {

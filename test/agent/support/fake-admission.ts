@@ -1,4 +1,4 @@
-/** Stands in for a gateway that lets everybody in: real keys, certificates and tickets, and no network. */
+/** A mock of a gateway that admits every agent: real keys, certificates and tickets, and no network. */
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import type { AdmissionOptions, TunnelAdmission } from '../../../agent/tunnel/admission.ts';
 import { type DeploymentRequest, signOrder } from '../../../shared/deployment/order.ts';
@@ -18,7 +18,7 @@ export function labTicket(sessionKey: Uint8Array, lifetimeS = 7 * 86_400, cluste
   return openTicket(signTicket({ ...fields, expires: NOW_S + lifetimeS }, gateway.signer, nodeCrypto), nodeCrypto);
 }
 
-/** `lifetimeS` of the ticket. */
+/** `lifetimeS` is the ticket's. */
 export async function fakeAdmission({ key, cluster }: AdmissionOptions, lifetimeS?: number): Promise<TunnelAdmission> {
   const ticket = labTicket(key.publicKey, lifetimeS, cluster);
   return {
@@ -29,12 +29,12 @@ export async function fakeAdmission({ key, cluster }: AdmissionOptions, lifetime
   };
 }
 
-/** The institution's word that a session has ended. */
+/** The institution's signed statement that a session has ended. */
 export function eviction(session: string): Update {
   return gateway.evict(session);
 }
 
-/** Signs orders whatever the clock of this machine says. */
+/** Signs orders at any time of this machine's clock. */
 const commander = lab.gateway({ notBefore: 1, notAfter: 4_000_000_000 });
 let orders = 0;
 

@@ -1,4 +1,4 @@
-/** Stands in for the tunnel to a gateway: it connects at once, keeps what is published, and carries no requests. */
+/** A mock of the tunnel to a gateway: it connects immediately, keeps what is published, and carries no requests. */
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import type { Tunnel, TunnelOptions } from '../../../agent/tunnel/types.ts';
 import type { Lifecycle } from '../../../shared/lattice/node.ts';
@@ -7,18 +7,18 @@ import { decodeRecord, verifyRecord } from '../../../shared/lattice/record.ts';
 import { decodeUpdate } from '../../../shared/lattice/update.ts';
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
 
-/** What a gateway reads in a record; a session that LEFT says no more about itself. */
+/** What a gateway reads in a record; a session that LEFT publishes nothing else. */
 export interface Published extends NodePayload {
   state: Lifecycle;
   version: number;
-  /** Of the payload. */
+  /** Size of the payload. */
   bytes: number;
 }
 
 export class FakeTunnel implements Tunnel {
   readonly options: TunnelOptions;
   readonly published: Published[] = [];
-  /** `open`, `publish DOWN`, `drain`, `close`: in the order they came. */
+  /** `open`, `publish DOWN`, `drain`, `close`: in order of arrival. */
   readonly calls: string[] = [];
   connected = false;
   #inFlight = 0;
@@ -85,7 +85,7 @@ export class FakeTunnel implements Tunnel {
     return 'unknown';
   }
 
-  /** As a replica would: a record that is not signed by its session throws. */
+  /** Reads the record like a replica. @throws Error if the session did not sign it */
   #read(): Published {
     const update = decodeUpdate(this.options.update());
     if (update.kind !== 'entry' || update.record === undefined) throw new Error('no record was published');

@@ -1,4 +1,4 @@
-/** Runs the agent's `main` inside the test, with real engines and a fake tunnel; waits on what happens, not on time. */
+/** Runs the agent's `main` inside the test, with real engines and a fake tunnel; waits for events, not for time. */
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -15,17 +15,17 @@ import { FakeTunnel } from './fake-tunnel.ts';
 
 export const NODE = process.execPath;
 
-/** After this a signal that comes again is a second one. */
+/** A repeated signal counts as a second one only after this time. */
 export const AGAIN_MS = 300;
 
-/** A directory that is gone after the test. */
+/** A directory that is removed after the test. */
 export function scratch(): string {
   const directory = mkdtempSync(join(tmpdir(), 'otela-agent-test-'));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
   return directory;
 }
 
-/** An environment like a user's: state in a directory of its own, and only the tools of this test on PATH beside the system's. */
+/** An environment like a user's: its own directory for state, and on PATH only the system's tools and this test's. */
 export function userEnv(directory: string, more: Record<string, string> = {}): Record<string, string> {
   const bin = join(directory, 'bin');
   mkdirSync(bin, { recursive: true });
@@ -38,7 +38,7 @@ export function userEnv(directory: string, more: Record<string, string> = {}): R
   };
 }
 
-/** Puts a stand-in for a program of the host (nvidia-smi, squeue, …) on the PATH of `userEnv(directory)`. */
+/** Puts a mock of a program of the host (nvidia-smi, squeue, …) on the PATH of `userEnv(directory)`. */
 export function fakeTool(directory: string, name: string, script: string): void {
   const path = join(directory, 'bin', name);
   mkdirSync(dirname(path), { recursive: true });
@@ -73,13 +73,13 @@ class Sink extends Writable {
 /** One call of `main`. */
 export class Run {
   readonly tunnels: FakeTunnel[] = [];
-  /** What the agent said to be let in. */
+  /** The agent's requests for admission. */
   readonly admissions: AdmissionOptions[] = [];
   readonly stdout: Sink;
   readonly stderr: Sink;
   readonly exit: Promise<number>;
   readonly #waiting = new Set<() => void>();
-  /** As if nobody had caught it. */
+  /** Raises an error like an uncaught one. */
   fault: (error: unknown) => void = () => {};
   #onSignal: ((signal: TerminationSignal) => void) | undefined;
   #code: number | undefined;
@@ -103,7 +103,7 @@ export class Run {
         return fakeAdmission(asked);
       },
       joinMesh: false,
-      // Those of the process are the test runner's.
+      // The process's handlers belong to the test runner.
       faults: (handler) => {
         this.fault = handler;
         return () => {};
@@ -132,7 +132,7 @@ export class Run {
     this.#onSignal?.(signal);
   }
 
-  /** Resolves when `condition` holds; looked at whenever something was written or published. */
+  /** Resolves when `condition` holds; it is checked after each output and each publication. */
   until(condition: () => boolean, withinMs = 10_000): Promise<void> {
     return new Promise((resolve, reject) => {
       const end = (error?: Error) => {
@@ -154,13 +154,13 @@ export class Run {
     });
   }
 
-  /** Resolves when the newest record says so. */
+  /** Resolves when the newest record has this state. */
   state(state: string): Promise<void> {
     return this.until(() => this.tunnels[0]?.latest?.state === state);
   }
 }
 
-/** Runs to its end; for commands that end by themselves. */
+/** Runs a command to its end; only for commands that end without a signal. */
 export async function runToEnd(
   argv: readonly string[],
   env: Record<string, string>,
@@ -170,7 +170,7 @@ export async function runToEnd(
   return { code, out: run.stdout.text, err: run.stderr.text };
 }
 
-/** `otela-agent start` towards one gateway that is a fake; ended after the test whatever happens. */
+/** `otela-agent start` with one fake gateway; always ended after the test. */
 export function startAgent(
   directory: string,
   args: readonly string[],
@@ -181,7 +181,7 @@ export function startAgent(
   const run = new Run(['start', ...args], env, options);
   onTestFinished(async () => {
     run.signal('SIGINT');
-    // A second one at once would be taken for the first, passed on.
+    // An immediate second signal would be taken for the first one, forwarded.
     await Promise.race([run.exit, delay(AGAIN_MS)]);
     run.signal('SIGINT');
     await run.exit;
@@ -189,19 +189,19 @@ export function startAgent(
   return run;
 }
 
-/** The stand-in engine of test/support as a command: an HTTP server without a model. */
+/** The mock engine of test/support as a command: an HTTP server without a model. */
 export function engineCommand(port: number, ...more: string[]): string[] {
   const path = fileURLToPath(new URL('../../support/engine.ts', import.meta.url));
   return [NODE, path, '--port', String(port), ...more];
 }
 
-/** For scripts of engines that do not end by themselves. */
+/** For scripts of engines that run until a signal. */
 export const FOR_EVER = 'setInterval(() => {}, 1e6);';
 
-/** Arguments of `start` with an engine that serves nothing and does what the script says. */
+/** Arguments of `start` with an engine that serves nothing and runs the script. */
 export const scriptedEngine = (script: string) => ['--engine-port', '9', '--', NODE, '-e', script];
 
-/** A process that no longer runs; a zombie that nobody has reaped yet has ended as well. */
+/** False if a process no longer runs; an unreaped zombie counts as ended. */
 export function processRuns(pid: number): boolean {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');

@@ -1,4 +1,4 @@
-/** An agent asks to be let in, over real sockets; the gateways are the test's. */
+/** An agent asks for admission, over real sockets; the test plays the gateways. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -17,7 +17,7 @@ interface Asked {
   url: string | undefined;
 }
 
-/** Answers POST /agent/admit as `answer` says; `asked` is what came. */
+/** Answers POST /agent/admit with `answer`; `asked` has the requests. */
 async function gateway(answer: (asked: Asked, response: ServerResponse, n: number) => unknown) {
   const asked: Asked[] = [];
   const server = createServer(async (request: IncomingMessage, response: ServerResponse) => {
@@ -40,7 +40,7 @@ async function listening(server: Server | ReturnType<typeof createTcpServer>): P
   return new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
 }
 
-/** As an honest gateway answers. */
+/** An honest gateway's response. */
 async function ticketFor({ body }: Asked, more: Record<string, unknown> = {}) {
   const publicKey = fromBase64url(String(body.public_key), 32) ?? new Uint8Array();
   const { ticket } = await fakeAdmission({ ...options([]), key: { publicKey, sign: () => new Uint8Array() } });
@@ -158,7 +158,7 @@ describe('an agent that asks to be let in', () => {
       await requestAdmission(options([first, url]));
       return performance.now() - began;
     };
-    // Behind a silent gateway the next one waits for its turn.
+    // After a silent gateway the next one waits for its turn.
     const waited = await tookMs(silent);
     expect(await tookMs(new URL('http://127.0.0.1:1'))).toBeLessThan(waited);
   });
@@ -248,7 +248,7 @@ describe('an answer that cannot be trusted', () => {
 });
 
 describe('the way round by a peer', () => {
-  /** An HTTP proxy that passes on, and notes what it was asked for. */
+  /** An HTTP proxy that forwards, and records the requested targets. */
   async function proxy() {
     const targets: string[] = [];
     const server = createServer();

@@ -1,4 +1,4 @@
-/** What becomes of attempts whose socket, gateway or agent goes away. */
+/** Attempts whose socket, gateway or agent disappears. */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -15,7 +15,7 @@ afterEach(endAll);
 
 const MIB = 1024 * 1024;
 
-/** An opening with its whole body. */
+/** Opens an attempt with its whole body. */
 function ask(socket: HandSocket, stream: number, standIn: object, more: object = {}): void {
   socket.byHand = true;
   const bytes = new TextEncoder().encode(JSON.stringify(chatBody(standIn, more)));

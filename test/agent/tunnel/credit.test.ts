@@ -1,4 +1,4 @@
-/** What the gateway may send is given back whatever becomes of a request: a leak here ends in a node that takes no bodies. */
+/** The gateway's credit is returned however a request ends: a leak here leads to a node that accepts no bodies. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import { endAll } from '../../support/processes.ts';

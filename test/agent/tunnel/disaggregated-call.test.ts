@@ -1,4 +1,4 @@
-/** What a pair of engines keeps in memory; the engines are the test's. */
+/** The memory that a pair of engines uses; the test plays the engines. */
 import { expect, it } from 'vitest';
 import { DisaggregatedCall, PairState } from '../../../agent/tunnel/disaggregated-call.ts';
 import type { EngineClient, EngineEvents } from '../../../agent/tunnel/engine-client.ts';
@@ -29,7 +29,7 @@ it('requests that the prefill engine refuses leave nothing behind: the pair take
   const pair = new PairState(target, prefill, () => {});
   const endpoint = endpointById(1);
   if (endpoint === undefined) throw new Error('no endpoint');
-  // Aborted, it says nothing more.
+  // After the abort it reports nothing more.
   const decode = engine(() => {});
   for (let n = 0; n < 300; n++) {
     const ended = Promise.withResolvers<string>();

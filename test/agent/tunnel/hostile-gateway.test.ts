@@ -1,4 +1,4 @@
-/** An agent must outlive whatever comes down its socket; the engine's process is its child. */
+/** An agent must survive everything that arrives on its socket, because the engine's process is its child. */
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -15,7 +15,7 @@ afterEach(endAll);
 const body = (standIn: object = {}, more: object = {}) =>
   new TextEncoder().encode(JSON.stringify(chatBody(standIn, more)));
 
-/** An opening with its whole body. */
+/** The frames that open an attempt with its whole body. */
 function request(stream: number, standIn: object = {}, more: object = {}): Frame[] {
   const bytes = body(standIn, more);
   return [
@@ -144,7 +144,7 @@ describe('a gateway that breaks the protocol', () => {
   });
 });
 
-/** An engine that says these bytes to every client. */
+/** An engine that sends these bytes to every client. */
 async function rawEngine(answer: string): Promise<string> {
   const server = createServer((socket) => {
     socket.on('error', () => undefined).once('data', () => socket.end(answer));
@@ -165,7 +165,7 @@ describe('a gateway that will not have this agent', () => {
     socket.socket.close(code, 'no');
     await eventually('the refusal', 3_000, () => refusals[0]);
     expect(refusals).toEqual([{ status, message: expect.stringContaining(says) }]);
-    await new Promise((resolve) => setTimeout(resolve, 700)); // longer than it would take to come back
+    await new Promise((resolve) => setTimeout(resolve, 700)); // longer than a reconnect would take
     expect(gateway.upgrades).toBe(1);
     expect(tunnel.connected).toBe(false);
   });

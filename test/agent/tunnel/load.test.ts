@@ -1,4 +1,6 @@
-/** LOAD and RATE as a gateway gets them: while something runs, and not to who would break off at them. */
+/**
+ * LOAD and RATE as a gateway gets them: while requests run, and not to a gateway that would disconnect because of them.
+ */
 import { afterEach, expect, test } from 'vitest';
 import type { LoadCounter } from '../../../agent/tunnel/load-reports.ts';
 import { endAll, eventually } from '../../support/processes.ts';
@@ -8,7 +10,7 @@ import { type HandSocket, openingFrame } from '../../support/tunnel/hand-gateway
 
 afterEach(endAll);
 
-/** Of an engine that is as busy as `running` says. */
+/** The counter of an engine with `running` requests. */
 class Counter implements LoadCounter {
   running = 0;
   looks = 0;
@@ -55,7 +57,7 @@ test('a stream that goes on is told of once a second, and its end; then the tunn
   socket.put({ type: 'reset', stream: 1, code: 'cancelled', message: '' });
   await eventually('idle', 3_000, () => (socket.all('load').at(-1)?.running === 0 ? true : undefined));
   const said = socket.all('load').length;
-  await new Promise((resolve) => setTimeout(resolve, 1_500)); // longer than from one to the next
+  await new Promise((resolve) => setTimeout(resolve, 1_500)); // longer than the interval between two
   expect(socket.all('load')).toHaveLength(said);
 });
 

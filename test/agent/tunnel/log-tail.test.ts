@@ -1,4 +1,4 @@
-/** What an agent leaves with its gateways before it ends, over real sockets; the gateways are the test's. */
+/** The log tail that an agent sends to its gateways before it ends, over real sockets; the test plays the gateways. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';

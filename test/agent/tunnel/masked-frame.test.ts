@@ -7,7 +7,7 @@ import { MaskedFrameWriter } from '../../../agent/tunnel/masked-frame.ts';
 const server = new WebSocketServer({ port: 0, maxPayload: 2 * 1024 * 1024 });
 afterAll(() => new Promise((resolve) => server.close(resolve)));
 
-/** A connection that has been upgraded, and what the other end makes of the frames on it. */
+/** An upgraded connection, and what the other end reads from the frames on it. */
 async function upgraded(): Promise<{ socket: Socket; next: () => Promise<Buffer> }> {
   await (server.address() === null ? once(server, 'listening') : undefined);
   const address = server.address();
@@ -42,7 +42,7 @@ it('a message of any length arrives as it was, in memory that is used again', as
   const { socket, next } = await upgraded();
   const maker = new MaskedFrameWriter();
   for (const length of [...LENGTHS, ...LENGTHS]) {
-    // At an odd place of its memory, as a part of another message is.
+    // At an odd offset in memory, like a part of another message.
     const message = new Uint8Array(length + 3).map((_, n) => n * 31).subarray(3);
     const sent = Buffer.from(message);
     const { frame, release } = maker.make(message);

@@ -1,4 +1,4 @@
-/** What gateways say beside their tunnels, over real sockets; the gateways are the test's. */
+/** What gateways answer outside their tunnels, over real sockets; the test plays the gateways. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';

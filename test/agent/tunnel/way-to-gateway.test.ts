@@ -1,4 +1,4 @@
-/** What stands between an agent and its gateway: proxies that are slow, and pages that are no gateway's. */
+/** Obstacles between an agent and its gateway: slow proxies, and pages that are not a gateway's. */
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -21,7 +21,7 @@ async function listening(server: HttpServer): Promise<URL> {
   return new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
 }
 
-/** A gateway that answers each upgrade as the test says, and counts them. */
+/** A gateway that answers each upgrade with `answer`, and counts them. */
 async function gateway(answer: () => string) {
   const seen = { upgrades: 0 };
   const server = createServer();
@@ -33,7 +33,7 @@ async function gateway(answer: () => string) {
   return { url: await listening(server), seen };
 }
 
-/** An HTTP proxy that takes its time for CONNECT. `asked`: resolves when one is on its way; `pass` lets it through. */
+/** An HTTP proxy that delays CONNECT. `asked` resolves when a CONNECT has arrived; `pass` lets it through. */
 async function slowProxy() {
   const asked = Promise.withResolvers<void>();
   const pass = Promise.withResolvers<void>();
@@ -136,7 +136,7 @@ it('a delegate that is closed while its proxy connects does not end the agent', 
   await proxy.asked;
   delegate.close('leaving');
   proxy.pass();
-  // Without a listener the socket's error is an exception of the process: vitest fails the run.
+  // Without a listener the socket's error would be an uncaught exception, and vitest would fail the run.
   await opened;
   await proxy.passed;
   expect(closed).toEqual(['leaving']);

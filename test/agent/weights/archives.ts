@@ -1,4 +1,4 @@
-/** Tar archives, entry by entry: those that a packer makes, and those that none would. */
+/** Tar archives, entry by entry: valid ones, and ones that no packer makes. */
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { Header } from 'tar';
 
@@ -25,7 +25,7 @@ function blocksOf({ path, type = 'File', content = '', linkpath, mode = 0o644 }:
   return [header.block, body, padding];
 }
 
-/** One that says nothing of its own but its header's type: what the parser knows by no name, or knows and leaves out. */
+/** An entry with only this type in its header: a type that the parser does not know, or that it knows and skips. */
 export function withType(flag: string, entry: Entry): Buffer {
   const tar = tarOf(entry);
   tar.write(flag, 156);
@@ -35,12 +35,12 @@ export function withType(flag: string, entry: Entry): Buffer {
   return withoutEnd(tar);
 }
 
-/** Entries that others follow. */
+/** An archive without its end, so that entries can follow. */
 export function withoutEnd(tar: Buffer): Buffer {
   return tar.subarray(0, tar.length - 2 * BLOCK);
 }
 
-/** What an environment must have. */
+/** The files that an environment must have. */
 export const BIN: Entry[] = [
   { path: 'bin/', type: 'Directory', mode: 0o755 },
   { path: 'bin/python3', content: 'no program', mode: 0o755 },

@@ -1,4 +1,4 @@
-/** A bucket whose server says less than S3 does. */
+/** A bucket whose server returns less than S3 does. */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
@@ -18,7 +18,7 @@ interface Stored {
   etag?: string;
 }
 
-/** Tags only the objects that have one, in lists and in answers. */
+/** Only objects that have a tag get one, in lists and in responses. */
 async function startBucket(objects: Map<string, Stored>): Promise<Record<string, string>> {
   const row = ([key, { bytes, modified, etag }]: [string, Stored]) =>
     `<Contents><Key>${key}</Key><LastModified>${modified.toISOString()}</LastModified>${
@@ -90,7 +90,7 @@ it.each([
     return came;
   };
   expect(await read()).toBe(PIECE);
-  // By the second of the change, or by the size where both are of one second.
+  // Detected by the second of the change, or by the size if both have the same second.
   const modified = new Date(object.modified.getTime() + (size === PIECE ? 1_000 : 0));
   objects.set('a', { bytes: randomBytes(size), modified });
   await expect(read()).rejects.toMatchObject({ code: 'changed' });

@@ -1,4 +1,4 @@
-/** Nodes of one cluster that keep weights: the real code, over sockets of this process in the place of the mesh. */
+/** Nodes of one cluster that keep weights: the real code, with sockets of this process instead of the mesh. */
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
@@ -16,9 +16,12 @@ import { atEnd, temporaryDirectory } from '../../support/processes.ts';
 
 export const PIECE = 64 * 1024;
 
-/** As in the agent, but that what is nowhere is given up after a while. */
+/** As in the agent, except that missing content is given up after a while. */
 const LIMITS: PullLimits = { ...PULL_LIMITS, giveUpMs: 30_000, waitMs: 20 };
-/** With a hundredth of the agent's patience, for nodes that are to leave a sender: on a machine that is slow a good one would be left, too. */
+/**
+ * With a hundredth of the agent's patience, for nodes that must leave a sender. On a slow machine they would leave a
+ * good one too, hence `promise`.
+ */
 export const QUICK: PullLimits = { ...LIMITS, slowAfterMs: promise(300), sourceAfterMs: promise(2_000) };
 
 export interface NodeOptions {
@@ -29,7 +32,10 @@ export interface NodeOptions {
   directory?: string;
 }
 
-/** How a node comes to another, which listens on `port`: a test puts its faults in between. Throws where it cannot be reached. */
+/**
+ * How a node reaches another one, which listens on `port`: a test inserts its faults here. Throws if the other node is
+ * unreachable.
+ */
 export type Line = (from: Node, to: Node, port: number) => number | Promise<number>;
 
 const SESSION_BYTES = 26;
@@ -38,7 +44,7 @@ export class Node {
   readonly name: PeerName;
   readonly weights: WeightsService;
   readonly directory: string;
-  /** Bytes that this node read of the source. */
+  /** Bytes that this node read from the source. */
   read = 0;
   lists = 0;
   readonly log: string[] = [];
@@ -71,7 +77,7 @@ export class Node {
     await once(this.#server, 'listening');
   }
 
-  /** As a process that is killed. */
+  /** Ends like a killed process. */
   async close(): Promise<void> {
     this.#server.close();
     await this.weights.close();
@@ -112,7 +118,7 @@ export class Cluster {
         const socket = connect(await this.line(node, to, to.port), '127.0.0.1');
         await once(socket, 'connect');
         socket.setNoDelay(true);
-        // In the place of the mesh's handshake.
+        // Instead of the mesh's handshake.
         socket.write(node.name.session);
         return socket;
       },
@@ -151,7 +157,7 @@ export class Cluster {
   }
 }
 
-/** A way to `port` on which what comes back is handed to `pass`, for the dialler's socket. */
+/** A proxy in front of `port` that passes each returned chunk to `pass`, with the dialer's socket. */
 export async function way(
   port: number,
   pass: (chunk: Buffer, to: Socket, seen: number) => Promise<void>,
@@ -181,7 +187,7 @@ export async function way(
   return (server.address() as AddressInfo).port;
 }
 
-/** A connection without a client: the test writes what goes over it. */
+/** A connection without a client: the test writes its bytes. */
 export async function dialled(to: Node, from: Node): Promise<Socket> {
   const socket = connect(to.port, '127.0.0.1').on('error', () => {});
   atEnd(() => void socket.destroy());
@@ -193,7 +199,10 @@ export function sha256(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex');
 }
 
-/** As `hubFolder`, with one file of so many random bytes: more than a buffer holds. Its digest is told, too. */
+/**
+ * Like `hubFolder`, with one file of `mib` MiB of random bytes, which is more than a buffer holds. Also returns its
+ * digest.
+ */
 export async function largeHubFolder(path: string, mib: number): Promise<{ root: string; digest: string }> {
   const root = await hubFolder({});
   const written = join(root, 'written');
@@ -233,7 +242,7 @@ export async function hubFolder(files: Record<string, Uint8Array>): Promise<stri
   return root;
 }
 
-/** A plain directory, whose files have no known digest. */
+/** A plain directory; its files have no known digest. */
 export async function plainFolder(files: Record<string, Uint8Array>): Promise<string> {
   const root = await temporaryDirectory('otela-source');
   for (const [path, bytes] of Object.entries(files)) {

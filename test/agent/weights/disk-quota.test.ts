@@ -11,7 +11,9 @@ import { Cluster, hubFolder, type Node, type NodeOptions, PIECE, plainFolder, sh
 
 afterEach(endAll);
 
-/** Two pulls of 3 pieces each: none reads its source before both have asked for room. Returns how they ended. */
+/**
+ * Two pulls of 3 pieces each: neither reads its source before both have asked for disk space. Returns how they ended.
+ */
 async function twoAtOnce(nodes: (weights: NodeOptions) => Promise<[Node, Node]>) {
   const bothAsked = Promise.withResolvers<void>();
   let asked = 0;
@@ -84,7 +86,7 @@ it('what is pulled for an engine is in use, also where another pull of it is abo
   expect(await node.weights.held()).toMatchObject([{ pinned: true }]);
 });
 
-/** The source of a model, and how its content changes: a new list is due at once. */
+/** The source of a model, whose content changes, so that a new list is needed immediately. */
 async function changing(config: { limitBytes?: number } = {}) {
   let now = Date.now();
   const folder = await hubFolder({ 'model.safetensors': randomBytes(2 * PIECE), same: Buffer.from('same') });
@@ -126,7 +128,7 @@ it('a revision that an engine runs from stays until its process has gone', async
   expect(await readdir(path)).toEqual(['model.safetensors', 'same']);
   expect(await node.weights.held()).toHaveLength(2);
   expect((await node.weights.held()).every(({ pinned }) => pinned)).toBe(true);
-  // The next one finds that nothing uses it.
+  // The next agent finds that nothing uses it.
   await rm(join(node.directory, '.otela', 'pins'), { recursive: true });
   const next = await new Cluster().add({ directory: node.directory });
   await next.weights.pull(source);
@@ -192,7 +194,7 @@ it('an eviction that is cut off is finished by the next, and what is left withou
   const third = await cluster.add({ directory });
   expect(await third.weights.store.used()).toBe(0);
   expect(await third.weights.store.environments.keys()).toEqual([]);
-  // A model of the directory that is not the agent's own stays.
+  // A model in the directory that is not the agent's own stays.
   expect(await readFile(join(path, 'a'))).toHaveLength(3 * PIECE);
 });
 
@@ -205,7 +207,7 @@ it('one manifest that cannot be read says nothing of what no model has: an agent
   const path = join(first.directory, '.otela', 'manifests', manifest);
   const text = await readFile(path, 'utf8');
   const used = await first.weights.store.used();
-  // As a version after this one may write it.
+  // A later version may write it like this.
   await writeFile(path, JSON.stringify({ ...JSON.parse(text), manifest: { format: 9 } }));
   const second = await cluster.add({ directory: first.directory });
   expect(await second.weights.store.used()).toBe(used);
@@ -245,7 +247,7 @@ it('a model that another agent takes into use while this one deletes it stays wh
   let used: ReturnType<Node['weights']['pull']> | undefined;
   manifests.all = async () => {
     const found = await all();
-    // After the first has seen that nothing uses it.
+    // After the first agent has seen that nothing uses it.
     used ??= second.weights.pull(source, true);
     await used;
     return found;

@@ -114,7 +114,7 @@ const HOSTILE: [string, Entry[], RegExp][] = [
   ['a file below a symlink', [link('evil', 'bin'), { path: 'evil/x', content: 'x' }], /no directory/],
   [
     'a symlink that leads out through another',
-    // By its letters it is the environment itself; `here` is `bin`.
+    // Textually it leads to the environment itself; but `here` is `bin`.
     [link('bin/here', '.'), link('bin/evil', 'here/../..')],
     /leads out/,
   ],
@@ -167,7 +167,7 @@ it.each([
 });
 
 const GOOD = gzipSync(tarOf(...WHOLE));
-/** More than the parser takes before a reader comes. */
+/** More than the parser reads ahead. */
 const BEHIND = tarOf({ path: 'lib/behind', content: randomBytes(MIB / 2) });
 const MISPRINTED = withoutEnd(tarOf({ path: 'a', content: '' })).fill('b', 0, 1);
 it.each([
@@ -209,7 +209,7 @@ it('scripts find their Python also where one of the two paths is too long for a 
     const prefix = join(await temporaryDirectory('otela-moved'), folder);
     const bin = join(prefix, 'bin');
     await mkdir(bin, { recursive: true });
-    // In the place of Python, which would read the script.
+    // In place of Python, which would read the script.
     await writeFile(join(bin, 'python3'), '#!/bin/sh\necho "$@"\n', { mode: 0o755 });
     for (const [name, head] of Object.entries(scripts))
       await writeFile(join(bin, name), `${head}# \xe4\n`, { mode: 0o755, encoding: 'latin1' });
@@ -241,7 +241,7 @@ it('one that is not used for longest goes with its archive, and one in use stays
   const [, unpacked] = await unpackedIn(before);
   expect(unpacked).toBeDefined();
   expect(await before.weights.store.used()).toBeGreaterThan(2 * MIB);
-  // In use: refused, and what is there stays.
+  // In use: the pull is refused, and the existing content stays.
   const small = await cluster.add({ directory, config: { limitBytes: 3 * MIB } });
   const next = `dir:${await packed(randomBytes(1.5 * MIB), 'model')}`;
   await expect(small.weights.pull(next)).rejects.toMatchObject({ code: 'full' });

@@ -35,7 +35,7 @@ it('a corrupt piece is thrown away, its sender left out, and what is missing rea
   cluster.line = (_from, to, port) =>
     to === first
       ? way(port, async (chunk, near, seen) => {
-          // In the third piece of the long answer.
+          // In the third piece of the long response.
           const at = PIECE * 2.5 - seen;
           if (at >= 0 && at < chunk.length) chunk[at] = (chunk[at] ?? 0) ^ 0xff;
           near.write(chunk);
@@ -72,7 +72,7 @@ it('a node whose sender is killed in the middle of a piece goes on with another,
       : port;
   const status = await expectWhole(third as Node, source);
   expect(status.from_source).toBe(0);
-  // Nothing but what had come of the piece that broke off came twice.
+  // Only the bytes of the piece that broke off arrived twice.
   expect(status.from_peers).toBeLessThanOrEqual(SIZE + PIECE);
 });
 
@@ -84,7 +84,7 @@ it('a sender of 1 KB/s is left', async () => {
   cluster.line = (_from, to, port) =>
     to === first
       ? way(port, async (chunk, near) => {
-          // Questions are small and pass; of a blob a thousand bytes a second do.
+          // Questions are small and pass; a blob gets a thousand bytes a second.
           for (let at = 0; at < chunk.length && !near.destroyed; at += 100) {
             near.write(chunk.subarray(at, at + 100));
             if (chunk.length < 1000) continue;
@@ -94,7 +94,7 @@ it('a sender of 1 KB/s is left', async () => {
         })
       : port;
   await expectWhole(second, source);
-  // Some of it came that way, and not what was missing of it.
+  // Part of it arrived that way, but not the missing rest.
   expect(slowly).toBeGreaterThan(0);
   expect(slowly).toBeLessThan(SIZE / 4);
   expect(second.log.join('\n')).toMatch(/too slow/);
@@ -102,7 +102,7 @@ it('a sender of 1 KB/s is left', async () => {
 
 it('with 1 of 64 nodes that no other reaches, all get the model, and it as well', async () => {
   const cluster = new Cluster();
-  // All on one machine: patience as in the agent.
+  // All on one machine, so the same patience as in the agent.
   const nodes = await cluster.of(64, { weights: { limits: PULL_LIMITS } });
   const hidden = nodes[17];
   cluster.line = (_from, to, port) => {
@@ -113,7 +113,7 @@ it('with 1 of 64 nodes that no other reaches, all get the model, and it as well'
   const pulled = await Promise.all(nodes.map((node) => node.weights.pull(source)));
   for (const { path } of pulled) expect((await stat(join(path, 'model.safetensors'))).size).toBe(PIECE * 2);
   const read = nodes.reduce((sum, node) => sum + node.read, 0);
-  // The node that others do not reach may have been one that they would have asked.
+  // The unreachable node may have been the one that the others were sent to.
   expect(read).toBeLessThanOrEqual(2 * PIECE * 2);
 });
 
@@ -214,7 +214,7 @@ it.each(HOSTILE)('a manifest with %s is refused, and nothing of it is written', 
   const kept = JSON.parse(await readFile(path, 'utf8'));
   const hostile = { ...kept.manifest, files: [{ ...kept.manifest.files[0], ...file }] };
   expect(weightsManifestSchema.safeParse(hostile).success).toBe(false);
-  // The sender is an agent that does not check what it tells.
+  // The sender is an agent that does not check its own list.
   first.weights.store.manifests.get = async () => ({
     id,
     manifest: hostile,

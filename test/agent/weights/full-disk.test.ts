@@ -1,4 +1,7 @@
-/** A disk that is full already, in each phase of a pull: it fails with that word, holds nothing in use, and the next pull succeeds. */
+/**
+ * A disk that is already full, in each phase of a pull: the pull fails with `full`, keeps nothing in use, and the next
+ * pull succeeds.
+ */
 import { randomBytes } from 'node:crypto';
 import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,7 +21,7 @@ function before<K extends string>(object: Record<K, (...args: never[]) => unknow
   };
 }
 
-/** A link needs no block of a file system in memory: a model that is whole may be linked on a full one. */
+/** A link needs no block of an in-memory file system, so a complete model may be linked on a full one. */
 const PHASES: [string, 'full' | 'done', (node: Node, fill: () => void) => void][] = [
   ['its list is kept', 'full', ({ weights }, fill) => before(weights.store.manifests, 'save', fill)],
   ['it is marked as in use', 'full', ({ weights }, fill) => before(weights.store.manifests, 'pin', fill)],
@@ -40,7 +43,7 @@ it.for(PHASES)('when %s', async ([, expected, fillAt], { skip }) => {
   const next = await new Cluster().add({ directory: node.directory });
   const { path } = await next.weights.pull(source);
   expect((await readFile(join(path, 'model.safetensors'))).equals(bytes)).toBe(true);
-  // Nothing half written lies about.
+  // No partial file is left.
   const left = await readdir(join(node.directory, '.otela', 'blobs'));
   expect(left.filter((name) => name.includes('.lock') || name.endsWith('.part'))).toEqual([]);
 });
@@ -48,7 +51,7 @@ it.for(PHASES)('when %s', async ([, expected, fillAt], { skip }) => {
 const NEXT_BYTES = 512 * 1024;
 it.for([
   ['has no byte left', 0],
-  // Beside its list, its mark and the lock the model fits to the byte; the records of its blob do not.
+  // Besides its list, its mark and the lock the model fits to the byte; the records of its blob do not.
   ['has room for the bytes alone', NEXT_BYTES + 4 * 4096],
 ] as const)('what was not used for longest makes room on a disk that %s', async ([, left], { skip }) => {
   const disk = mountFileSystem({ sizeMiB: 4 });
@@ -64,7 +67,7 @@ it.for([
   await node.weights.pull(next, true);
   expect(await node.weights.held()).toMatchObject([{ source: next, here: NEXT_BYTES, pinned: true }]);
   expect(node.log.join('\n')).toContain('evicted');
-  // What is in use stays.
+  // Content in use stays.
   disk.fill(0);
   await expect(node.weights.pull(old)).rejects.toMatchObject({ code: 'full' });
   expect(await node.weights.held()).toMatchObject([{ source: next, here: NEXT_BYTES }]);

@@ -1,4 +1,7 @@
-/** Nodes of another provider that call their cluster like ours: what they may coordinate, and what their lies cost. */
+/**
+ * Nodes of another provider that give their cluster the same name as ours: what they may coordinate, and what their
+ * lies cost.
+ */
 import { randomBytes } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,7 +15,7 @@ afterEach(endAll);
 
 const SIZE = PIECE * 2 + 100;
 
-/** Whose lists are of public models, as the hub's are. */
+/** A source whose lists are of public models, as the hub's are. */
 const openPublic: typeof openSource = (source, env) => {
   const opened = openSource(source, env);
   return {
@@ -21,7 +24,7 @@ const openPublic: typeof openSource = (source, env) => {
   };
 };
 
-/** Nodes of `mallory`, and the questions that they were asked about blobs which somebody wants. */
+/** Nodes of `mallory`, and the questions that they were asked about blobs that a node wants. */
 async function mallory(cluster: Cluster, count: number, answer: (node: Node) => CoordinatorAnswer, holds?: string) {
   const asked: CoordinatorQuestion[] = [];
   const nodes = await cluster.of(count, { provider: 'mallory', weights: { openSource: openPublic } });
@@ -31,7 +34,7 @@ async function mallory(cluster: Cluster, count: number, answer: (node: Node) => 
     const { coordination } = node.weights.parts;
     const honest = coordination.answer.bind(coordination);
     coordination.answer = (session, questions, own) => {
-      // Among themselves they work.
+      // They answer each other honestly.
       if (own) return honest(session, questions, own);
       asked.push(...questions.filter(({ role }) => role === 'wants'));
       return questions.map(() => answer(node));
@@ -92,7 +95,7 @@ it('false bytes of a public blob cost two beginnings, whoever is named as a send
     await writeFile(digestsPath, Buffer.concat(digests));
   }
   const node = await cluster.add({ weights: { openSource: openPublic, limits: QUICK } });
-  // Whichever coordinates, a liar is named.
+  // Any coordinator's answer names a liar.
   const [liar] = nodes;
   const coordination = node.weights.parts.coordination;
   const { ask } = coordination;

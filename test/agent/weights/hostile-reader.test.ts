@@ -1,4 +1,4 @@
-/** Readers that have been admitted and do not keep to the rules. */
+/** Readers that have been admitted and break the rules. */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { afterEach, expect, it } from 'vitest';
@@ -63,7 +63,7 @@ it('requests in a row on one connection, before an answer, end it: they would al
 it('a node that asks for blobs which never come keeps no place from others', async () => {
   const cluster = new Cluster();
   const [first, greedy] = [await cluster.add(), await cluster.add()];
-  // A pull runs: what is asked for may come.
+  // A pull is running, so the requested blobs may still arrive.
   const never = new Promise<never>(() => {});
   first.weights.store.fill = () => never;
   void first.weights.pull(`dir:${await plainFolder({ b: BYTES })}`);

@@ -1,4 +1,4 @@
-/** Senders that keep to the protocol's form and to nothing else: each is left, and the blob comes from its source. */
+/** Senders that keep only to the protocol's form: each is left, and the blob is read from its source. */
 import { randomBytes } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ afterEach(endAll);
 const SIZE = PIECE * 4 + 100;
 const WEIGHTS = randomBytes(SIZE);
 
-/** What the sender makes of its blob. */
+/** The sender's changes to its blob. */
 const SENDERS: [string, { size?: number; pieceBytes?: number; piece?: () => Promise<boolean> }][] = [
   ['pieces of another size', { pieceBytes: PIECE / 2 }],
   ['more pieces than there are', { size: SIZE + 8 * PIECE }],
@@ -40,7 +40,7 @@ it.each(SENDERS)('a sender of %s is left', async (_what, { size = SIZE, pieceByt
       size: { value: size },
       pieceBytes: { value: pieceBytes },
       pieces: { value: pieceCount({ size, pieceBytes }) },
-      // It has bytes for whatever it says.
+      // It has bytes for any size that it claims.
       read: { value: async (target: Uint8Array) => target.length },
       ...(piece === undefined ? {} : { piece: { value: piece } }),
     });
@@ -75,7 +75,7 @@ it('an only sender that sends just enough is kept where the source has it no mor
       : port;
   const limits = { ...QUICK, slowBytesPerS: 1, slowAfterMs: 2_000, tryAfterMs: 500, restMs: 2_000 };
   const second = await cluster.add({ weights: { limits } });
-  // Of this one the file is gone, which is no reason to give up what comes.
+  // This model's source file is gone, which is not a reason to stop receiving the blob.
   await rm(join(small.folder, 'snapshots', 'c'.repeat(40), 'a'));
   expect((await second.weights.pull(`dir:${small.folder}`)).status).toMatchObject({ state: 'done', from_source: 0 });
   expect(second.log.join()).toContain('has changed since it was listed');
@@ -109,7 +109,7 @@ it('a list from a node whose clock is years ahead is read anew when it is old by
   now += 3_600_000;
   await node.weights.pull(source);
   expect(node.lists).toBe(1);
-  // Its own clock is set back.
+  // The node's own clock is set back.
   now -= 7_200_000;
   await node.weights.pull(source);
   expect(node.lists).toBe(2);

@@ -8,7 +8,7 @@ import { openSource } from '../../../agent/weights/sources/source.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { Cluster, hubFolder, PIECE, plainFolder, QUICK } from './cluster.ts';
 
-/** Whether the file with that path hangs when it is opened. */
+/** True if opening the file with that path hangs. */
 const disk = vi.hoisted(() => ({ hangs: (_path: string): boolean => false }));
 vi.mock('node:fs/promises', async (original) => {
   const real = await original<typeof import('node:fs/promises')>();

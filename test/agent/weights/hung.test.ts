@@ -26,7 +26,8 @@ it('a node that hangs and coordinates some blobs is asked once: they are read of
   const source = `dir:${await plainFolder(files)}`;
   await Promise.all([first?.weights.pull(source), second?.weights.pull(source)]);
   expect((first?.read ?? 0) + (second?.read ?? 0)).toBe(FILES * PIECE);
-  // Of each node the question that came too late, what it asks meanwhile, and one look after each rest: not one for each blob.
+  // Per node: the question that timed out, its other questions meanwhile, and one more after each rest; not one for
+  // each blob.
   expect(asked).toBeGreaterThan(0);
   expect(asked).toBeLessThan(FILES / 2);
 });

@@ -26,7 +26,7 @@ async function shared() {
   return { directory, alive, path, logged, locking, take };
 }
 
-/** So many take it, one after the other; resolves with the most that had it at one time. */
+/** `count` holders take it, one after the other; resolves with the maximum number of concurrent holders. */
 async function contend(take: () => Promise<(() => Promise<void>) | undefined>, count: number): Promise<number> {
   let [holders, most] = [0, 0];
   const one = async () => {
@@ -40,7 +40,10 @@ async function contend(take: () => Promise<(() => Promise<void>) | undefined>, c
   return most;
 }
 
-/** The lock, taken and never freed, as another process wrote it: of another machine, or of this one with another number or start. */
+/**
+ * A lock that was taken and never freed, as another process wrote it: of another machine, or of this one with another
+ * number or start.
+ */
 async function left({ path, take }: Awaited<ReturnType<typeof shared>>, as: Partial<Record<Field, string>>) {
   await take();
   const [pid = '', host = '', name = '', machine = '', start = '', beats = ''] = (await readFile(path, 'utf8')).split(
@@ -53,7 +56,7 @@ type Field = 'pid' | 'host' | 'name' | 'machine' | 'start' | 'beats';
 
 const ELSEWHERE = { host: 'pod-a', machine: '0123456789abcdef' };
 const FREE_WITHIN_MS = 20_000;
-/** Whether it goes to one that waits for so long. */
+/** True if the lock can be taken within `withinMs`. */
 const isTaken = (take: (within: AbortSignal) => Promise<unknown>, withinMs = 700) =>
   take(AbortSignal.timeout(withinMs)).then(
     () => true,
@@ -181,7 +184,7 @@ it('of a pinned model that cannot be read at the moment keeps the model', async 
   await manifests.save('m', { v: 1, source: 'dir:/m', revision: '1', public: false, files }, 1);
   await manifests.pin('m');
   await manifests.unpin('m');
-  // Reading a link that leads to itself fails, as reading from a server that is away does.
+  // Reading a link that leads to itself fails, like reading from a server that is unreachable.
   await symlink('other', join(directory, 'pins', 'm', 'other'));
   expect(await manifests.get('m')).toMatchObject({ pinned: true });
   expect(await readdir(join(directory, 'pins', 'm'))).toEqual(['other']);

@@ -1,4 +1,4 @@
-/** Which nodes weights are asked of, in a network of ten thousand. */
+/** The nodes that are asked for weights, in a network of ten thousand. */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { Mesh } from '../../../agent/mesh/mesh.ts';
 import { MeshPeers } from '../../../agent/weights/mesh-peers.ts';
@@ -24,7 +24,7 @@ const nodeOf = (session: string): Node => ({
   ticket: { issuer: 'own', provider: 'lab', cluster: 'alps' },
 });
 
-/** A mesh whose registry is the test's. */
+/** A mesh whose registry the test controls. */
 function largeMesh() {
   const nodes = new Map(Array.from({ length: NODES }, (_, n) => [`s${n}`, nodeOf(`s${n}`)]));
   const liveness = new Map<string, Liveness>();
@@ -77,7 +77,7 @@ it('knows who came and who went, and when', () => {
   expect(change('new', () => liveness.set('new', 'unreachable'))).toBe(true);
   expect(has('new')).toBe(false);
   expect(change('new', () => liveness.delete('new'))).toBe(true);
-  // Its cluster changes no set, and is told all the same.
+  // Its new cluster changes no set, but is visible.
   expect(
     change('new', () => nodes.set('new', { ...nodeOf('new'), ticket: { ...nodeOf('').ticket, cluster: 'b' } })),
   ).toBe(false);

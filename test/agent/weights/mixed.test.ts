@@ -1,4 +1,4 @@
-/** Blobs whose pieces come from several hands: nodes that lie, earlier processes, sources that change meanwhile. */
+/** Blobs whose pieces have several origins: lying nodes, previous processes, sources that change meanwhile. */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -18,7 +18,7 @@ const SIZE = PIECE * 4 + 100;
 const WEIGHTS = randomBytes(SIZE);
 const NAME = 'model.safetensors';
 
-/** Other bytes, whose pieces have good digests of their own. */
+/** Other bytes, whose pieces have valid digests. */
 function lie() {
   const bytes = Buffer.from(WEIGHTS);
   bytes[0] = (bytes[0] ?? 0) ^ 1;
@@ -85,7 +85,7 @@ it('a blob that lost its digests is none: it comes again, and goes to others', a
   expect(await expectWhole(second, `dir:${folder}`)).toMatchObject({ from_source: 0 });
 });
 
-/** As after an eviction that was cut off: the list is here, no blob is. */
+/** Like after an interrupted eviction: the list exists, but no blob. */
 async function loseBlobs(node: Node): Promise<void> {
   const blobs = join(node.directory, '.otela', 'blobs');
   for (const name of await readdir(blobs)) await rm(join(blobs, name));
@@ -131,7 +131,7 @@ it('a source that changed is listed anew although other nodes have its old list,
   now += 3_600_000;
   const { path, status } = await (await cluster.add(options)).weights.pull(`dir:${folder}`);
   expect(status).toMatchObject({ from_source: 0 });
-  // Of a source that is gone the list of any node will do: the model is whole, as it was once.
+  // If the source is gone, the list of any node will do: the model is complete, in one of its versions.
   const after = await readFile(join(path, NAME));
   expect([before, WEIGHTS].some((bytes) => bytes.equals(after))).toBe(true);
 });

@@ -1,6 +1,7 @@
 /**
- * A stand-in for huggingface.co: one repository, as its API lists it (https://huggingface.co/docs/hub/api), and `resolve`, which sends small
- * files itself and redirects to another origin, a storage that takes signed addresses and no token, for large ones.
+ * A mock of huggingface.co: one repository, as its API lists it (https://huggingface.co/docs/hub/api), and `resolve`,
+ * which sends small files itself and redirects large ones to another origin: a storage that accepts signed addresses
+ * and no token.
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -10,7 +11,7 @@ import { atEnd } from '../../support/processes.ts';
 import { sha256 } from './cluster.ts';
 
 export const COMMIT = 'd'.repeat(40);
-/** What git calls a small file. */
+/** Git's digest of a small file. */
 export const gitDigest = (bytes: Buffer) =>
   createHash('sha1').update(`blob ${bytes.length}\0`).update(bytes).digest('hex');
 
@@ -18,20 +19,22 @@ interface Hub {
   url: string;
   /** Requests to hub and storage, as `GET /path range token`. */
   seen: string[];
-  /** `main` is another commit from now on. */
+  /** Makes `commit` the content of `main` from now on. */
   move(commit: string, files: Readonly<Record<string, Buffer>>): void;
 }
 
 interface HubOptions {
   repository: string;
-  /** By path; those that end in `.safetensors` are large. */
+  /** By path; files that end in `.safetensors` are large. */
   files: Readonly<Record<string, Buffer>>;
   gated?: boolean;
-  /** Asked of every request to the hub. */
+  /** Required in every request to the hub. */
   token?: string;
-  /** The storage breaks each answer off after so many bytes of the file. */
+  /** The storage cuts each response off after this many bytes of the file. */
   breakAt?: number | undefined;
-  /** How the storage answers to a request for a range: with it, with the whole, or with one that begins a byte later. */
+  /**
+   * The storage's response to a request for a range: the range, the whole file, or a range that begins a byte later.
+   */
   ranges?: 'given' | 'whole' | 'later';
 }
 

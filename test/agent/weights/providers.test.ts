@@ -8,7 +8,7 @@ import { Cluster, type Node, PIECE, plainFolder } from './cluster.ts';
 
 afterEach(endAll);
 
-/** One node serves all others, and to all others it is another provider's. */
+/** One node serves all others, and all others see it as another provider's. */
 class Deceived extends Cluster {
   evil: Node | undefined;
 

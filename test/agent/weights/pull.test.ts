@@ -35,7 +35,7 @@ it('a folder of a cache that was fetched by a tag stands for its only snapshot',
   const folder = join(await temporaryDirectory(), 'models--lab--model');
   await rename(await hubFolder(MODEL), folder);
   await rename(join(folder, 'refs/main'), join(folder, 'refs/v1'));
-  // Its links name the place where it was made.
+  // Its links name the place where it was created.
   for (const name of ['config.json', 'model.safetensors']) {
     const link = join(folder, 'snapshots', 'c'.repeat(40), name);
     const blob = basename(await readlink(link));

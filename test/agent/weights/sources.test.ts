@@ -83,7 +83,7 @@ it('a repository with safetensors is taken without the same weights in older for
     return pulled?.manifest.files.map(({ path }) => path).sort();
   };
   expect(await listed([...repeats, ...stay])).toEqual(stay);
-  // Without them those are the weights.
+  // Without those files, these are the weights.
   const old = [...repeats, 'config.json', 'adapter.safetensors'].sort();
   expect(await listed(old)).toEqual(old);
 });
@@ -96,7 +96,7 @@ it('the files that a list had before, and has no more of the same commit, go wit
     weights: { ...options, openSource: (source) => openSource(source, options.env) },
   });
   const { path } = await node.weights.pull(`hub:${REPOSITORY}`);
-  // As a version left it that took all files.
+  // A list as an older version left it, which took all files.
   const [name = ''] = await readdir(join(node.directory, '.otela', 'manifests'));
   const written = join(node.directory, '.otela', 'manifests', name);
   const kept = JSON.parse(await readFile(written, 'utf8'));
@@ -184,7 +184,7 @@ it('a file that is written anew with its old size is not mixed with what was rea
   await read(0);
   expect(came).toBe(bytes);
   await expect(read(0, write)).rejects.toMatchObject({ code: 'changed' });
-  // Before the last piece is whole.
+  // Before the last piece is complete.
   expect(came).toBeLessThan(bytes);
   await expect(read(2 * PIECE)).rejects.toMatchObject({ code: 'changed' });
   expect(came).toBe(0);

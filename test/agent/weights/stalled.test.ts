@@ -28,7 +28,7 @@ it('a node that asks for blobs and reads nothing keeps no place', async () => {
   await eventually('and free again', 5_000, () => first.weights.uploads.active === 0 || undefined);
 });
 
-/** Reads so many bytes of a blob a second, ten times in each. */
+/** Reads `bytesPerS` bytes of a blob per second, in ten steps each. */
 async function slowReader(of: Node, from: Node, bytes: Buffer, bytesPerS: number): Promise<Socket> {
   const socket = (await dialled(of, from)).pause();
   socket.write(
@@ -54,14 +54,14 @@ it('readers of 5 KB/s that have all places lose them to one that waits, and go o
   const honest = await cluster.add();
   const { status } = await honest.weights.pull(`dir:${folder}`);
   expect(status).toMatchObject({ from_source: 0, from_peers: bytes.length });
-  // The sender hears a moment later than the reader that the blob is whole.
+  // The sender learns a moment later than the reader that the blob is complete.
   const { uploads } = first.weights;
   await expect.poll(() => uploads).toMatchObject({ active: 1, trickling: 1, peak: 2 });
   expect(sockets.map(({ destroyed }) => destroyed)).toEqual([false, false]);
-  // Two of them go on without a place; the next one that is too slow ends.
+  // Two of them continue without a slot; the next reader that is too slow is cut off.
   for (const node of slow.slice(2)) await slowReader(first, node, bytes, 5_000);
   await eventually('four are served', 5_000, () => uploads.active + uploads.trickling === 4 || undefined);
-  // The next one may not have it of the honest one.
+  // The next node must not get it from the honest one.
   cluster.remove(honest);
   await (await cluster.add()).weights.pull(`dir:${folder}`);
   await expect.poll(() => uploads).toMatchObject({ active: 1, trickling: 2, peak: 2 });
@@ -87,7 +87,7 @@ it('readers that are just fast enough share the places with one that waits, in t
 });
 
 it('a node whose only sender is behind a slow link leaves it, comes back, and has the blob at last', async () => {
-  // It would come back after 15 s.
+  // Otherwise the blocked sender would return only after 15 s.
   vi.spyOn(PeerBlocklist.prototype, 'blocked').mockReturnValue([]);
   atEnd(() => void vi.restoreAllMocks());
   const cluster = new Cluster();
@@ -98,7 +98,7 @@ it('a node whose only sender is behind a slow link leaves it, comes back, and ha
   await rm(folder, { recursive: true });
   cluster.line = (_from, _to, port) =>
     way(port, async (chunk, near) => {
-      // A third of what `QUICK` calls slow.
+      // A third of the rate that `QUICK` calls slow.
       for (let at = 0; at < chunk.length && !near.destroyed; at += 1000) {
         near.write(chunk.subarray(at, at + 1000));
         if (chunk.length > 1000) await delay(45);
@@ -131,7 +131,7 @@ it('a node whose source is slow for it alone takes the rest from one that was qu
   await eventually('it reads', 5_000, () => first.weights.status().some((one) => one.from_source > 0) || undefined);
   const second = await cluster.add({ weights: { limits: QUICK } });
   await second.weights.pull(source);
-  // Of its source it would take two and a half minutes.
+  // From its source it would take two and a half minutes.
   const { path, status } = await pulled;
   expect((await readFile(join(path, 'a'))).equals(bytes)).toBe(true);
   expect(status.from_peers).toBeGreaterThan(20 * PIECE);
