@@ -1,7 +1,7 @@
 /**
- * `otela canary`: known prompts, sealed to one node after the other. Compares what engines say inside the seal with one another and with what
- * the gateway booked. It finds mistakes. It does not find a careful liar: a node may know these prompts, and the gateway sees requests that
- * only one node may open.
+ * `otela canary` sends known prompts, sealed, to one node after the other. It compares the usage that engines report
+ * inside the seal between nodes, and with the gateway's usage records. It finds mistakes, but not a careful liar: a
+ * node may know these prompts, and the gateway sees requests that only one node can open.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
@@ -12,12 +12,12 @@ import type { Output } from './main.ts';
 export interface CanaryOptions {
   gateway: string;
   pins: Pins | undefined;
-  /** A consumer's key that nothing else uses meanwhile: its bookings are compared. */
+  /** A consumer's key that nothing else uses meanwhile, because its usage totals are compared. */
   key: string;
   model: string;
-  /** Prompts for each node. */
+  /** Prompts per node. */
   times: number;
-  /** How long bookings may take, milliseconds. */
+  /** How long usage records may take, in milliseconds. */
   withinMs?: number;
 }
 
@@ -25,7 +25,7 @@ export const EXIT_DIFFERS = 1;
 const BOOKED_WITHIN_MS = 90_000;
 const LOOK_EVERY_MS = 1_000;
 const ANSWER_TOKENS = 32;
-/** Each is a prompt of other length; numbers keep engines' caches out of it. */
+/** Prompts of different lengths. */
 const PROMPTS = [
   'Count to ten.',
   'Name the months of the year, one a line.',
@@ -43,7 +43,7 @@ interface Sum {
   completion: number;
 }
 
-/** Resolves with the exit code. @throws Error for what could not be asked */
+/** Resolves with the exit code. @throws Error for a request that failed */
 export async function canaryCommand(options: CanaryOptions, out: Output): Promise<number> {
   const { gateway, model, times, key, pins } = options;
   const headers = { authorization: `Bearer ${key}` };
@@ -107,7 +107,7 @@ export async function canaryCommand(options: CanaryOptions, out: Output): Promis
   return differs || nodes.length === 0 ? EXIT_DIFFERS : 0;
 }
 
-/** Asks one node alone: the list of nodes is cut to it before anything is believed. */
+/** Sends to one node only: the list of candidates is reduced to it before it is verified. */
 function askOf(session: string, { gateway, pins, key, model }: CanaryOptions) {
   let said: SaidUsage | undefined;
   const one: typeof fetch = async (input, init) => {
@@ -134,7 +134,7 @@ function askOf(session: string, { gateway, pins, key, model }: CanaryOptions) {
   };
 }
 
-/** What the key's owner used of the model, today and yesterday: a canary at midnight counts. */
+/** The usage total of the key's owner for the model, today and yesterday, so that a run across midnight counts. */
 async function booked({ gateway, key, model }: CanaryOptions): Promise<Sum> {
   const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
   const query = new URLSearchParams({ from: day(-1), to: day(0), group_by: 'model', model });
@@ -147,7 +147,7 @@ async function booked({ gateway, key, model }: CanaryOptions): Promise<Sum> {
   return { requests: row?.requests ?? 0, prompt: row?.prompt_tokens ?? 0, completion: row?.completion_tokens ?? 0 };
 }
 
-/** Bookings are stored seconds after an answer. */
+/** Waits for the usage records, which are stored seconds after a response. */
 async function settled(options: CanaryOptions, before: Sum, requests: number): Promise<Sum> {
   const until = Date.now() + (options.withinMs ?? BOOKED_WITHIN_MS);
   for (;;) {

@@ -1,7 +1,9 @@
-/** No gateway answers, or it is not able to: told in a sentence, exit code 69. */
+/** No gateway answers, or it cannot serve. The program prints one sentence and exits with code 69. */
 export class UnreachableError extends Error {}
 
-/** `fetch`, whose own word for all that goes wrong before an answer is "fetch failed". @throws UnreachableError */
+/**
+ * `fetch` with a useful message: its own for any failure before a response is "fetch failed". @throws UnreachableError
+ */
 export async function fetchOrExplain(url: string, init: RequestInit): Promise<Response> {
   try {
     return await fetch(url, init);

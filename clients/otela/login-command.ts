@@ -1,4 +1,7 @@
-/** `otela login`: a key for a machine without a browser (RFC 8628), into a file that its owner alone reads. */
+/**
+ * `otela login` gets a key for a machine without a browser (RFC 8628), and writes it into a file that only its owner
+ * can read.
+ */
 import { randomUUID } from 'node:crypto';
 import { access, chmod, constants, mkdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { homedir, hostname, userInfo } from 'node:os';
@@ -13,13 +16,13 @@ import { fetchOrExplain, UnreachableError } from './fetch-or-explain.ts';
 import type { Output } from './main.ts';
 
 const GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
-/** Longer than any machine needs for an answer. Before that the command says every now and then that it waits. */
+/** Longer than any machine needs for a response. Until then the command regularly prints that it waits. */
 const ASK_MS = 600_000;
-/** The answer that has the key is given once. */
+/** Generous, because the gateway sends the response with the key only once. */
 const POLL_MS = 120_000;
-/** Whose key it is; said without where it does not come. */
+/** For the name of the key's owner; if it does not arrive, the message omits it. */
 const NAME_MS = 20_000;
-/** RFC 8628 §3.5: so much longer between two questions, each time the gateway says so. */
+/** RFC 8628 §3.5: added to the poll interval each time the gateway answers `slow_down`. */
 const SLOWER_S = 5;
 
 const startedSchema = z.object({
@@ -75,7 +78,7 @@ function patiently<T>(work: Promise<T>, gateway: string, out: Output): Promise<T
   );
 }
 
-/** Before the gateway is asked for a code: a key that cannot be stored would be lost. @throws UsageError */
+/** Runs before the gateway is asked for a code: a key that cannot be stored would be lost. @throws UsageError */
 async function requireRoom(file: string): Promise<void> {
   try {
     await mkdir(dirname(file), { recursive: true, mode: 0o700 });
@@ -104,7 +107,7 @@ async function granted(
       );
     } catch (error) {
       if (error instanceof UsageError) throw error;
-      continue; // §3.5: a gateway that is away for a moment is asked again
+      continue; // §3.5: continue after a connection failure
     }
     const done = grantedSchema.safeParse(answer).data;
     if (done !== undefined) return done;
@@ -117,12 +120,15 @@ async function granted(
   throw new UsageError('the code was not entered in time: begin again');
 }
 
-/** An answer that is not an error of the gateway's own. @throws UsageError with the gateway's words; UnreachableError where it is away */
+/**
+ * The body of a response that is not a gateway error. @throws UsageError with the gateway's message; UnreachableError
+ * if it is unreachable
+ */
 async function post(url: string, form: Record<string, string>, withinMs = ASK_MS): Promise<unknown> {
   const answer = await fetchOrExplain(url, {
     method: 'POST',
     body: new URLSearchParams(form),
-    redirect: 'error', // the device code is for this gateway alone
+    redirect: 'error', // the device code is only for this gateway
     signal: AbortSignal.timeout(withinMs),
   });
   const body: unknown = await answer.json().catch(() => undefined);
@@ -137,9 +143,10 @@ function noGateway(url: string, why: string): UsageError {
   return new UsageError(`${url} is no gateway: ${why}`);
 }
 
-/** The file is never readable by others, not for a moment, and whole or as it was. */
+/** Writes the file so that other users can never read it, and so that it is either complete or unchanged. */
 async function store(file: string, key: string): Promise<void> {
-  // By chance: in a container each process has the number of one before, which may have left its file on a full disk.
+  // A random name and not the process id: in a container each process has the same id as a previous one, which may have
+  // left its file on a full disk.
   const beside = `${file}.${randomUUID()}`;
   try {
     await writeFile(beside, `${key}\n`, { mode: 0o600, flag: 'wx' });

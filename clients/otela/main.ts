@@ -1,5 +1,8 @@
 #!/usr/bin/env node
-/** `otela`: for people who call models. `otela seal` is an OpenAI endpoint on this machine that seals what it is given. */
+/**
+ * `otela`, the program for users who call models. `otela seal` is an OpenAI endpoint on this machine that seals its
+ * requests.
+ */
 import { accessSync, constants } from 'node:fs';
 import { resolve } from 'node:path';
 import project from '../../package.json' with { type: 'json' };
@@ -20,7 +23,7 @@ import { sealCommand } from './seal-command.ts';
 import { VerifierCommand } from './verifier-command.ts';
 
 const PORT_DEFAULT = '8199';
-/** As of the other programs. */
+/** The same as in the other programs. */
 const EXIT_UNREACHABLE = 69;
 
 export interface Output {
@@ -116,7 +119,7 @@ export const OTELA_PROGRAM: Program<Output> = {
   commands: { login: LOGIN, seal: SEAL, canary: CANARY },
 };
 
-/** `argv` begins after the program's name. Resolves with the exit code; what it serves keeps the process alive. */
+/** `argv` begins after the program's name. Resolves with the exit code; a server keeps the process alive. */
 export function main(argv: readonly string[], out: Output): Promise<number> {
   return runProgram(OTELA_PROGRAM, argv, out, {
     out: out.print,
@@ -132,7 +135,10 @@ function gatewayOf(text: string): string {
   return url.href.replace(/\/(?:v1\/?)?$/, '');
 }
 
-/** The key travels in the answer. Loopback (RFC 6761 §6.3, RFC 1122 §3.2.1.3) leaves no machine. @throws UsageError */
+/**
+ * The response contains the key, so it must be encrypted or stay on this machine. Loopback is RFC 6761 §6.3 and RFC
+ * 1122 §3.2.1.3. @throws UsageError
+ */
 function requirePrivate(gateway: string): void {
   const { protocol, hostname } = new URL(gateway);
   if (protocol === 'https:' || /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)) return;

@@ -1,4 +1,7 @@
-/** The page of `otela seal`: a chat whose JavaScript comes from this machine, and not from the gateway that it seals against. */
+/**
+ * The page of `otela seal`: a chat with JavaScript from this machine, and not from the gateway that must not read the
+ * chat.
+ */
 import { createHash } from 'node:crypto';
 
 const SCRIPT = `
@@ -73,7 +76,7 @@ export const PAGE_HEADERS = {
 
 const escaped = (text: string) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
-/** `providers`: those that are pinned; undefined where none is. */
+/** `providers`: the pinned ones; undefined: none. */
 export function pageText(gateway: string, providers: readonly string[] | undefined): string {
   const trust =
     providers === undefined

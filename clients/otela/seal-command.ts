@@ -1,4 +1,4 @@
-/** The endpoint of `otela seal`: requests in clear on loopback, sealed from here on. */
+/** The endpoint of `otela seal`: requests arrive in clear on loopback and leave this machine sealed. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -12,21 +12,24 @@ export interface SealCommandOptions {
   gateway: string;
   pins: Pins | undefined;
   port: number;
-  /** Believe the gateway about other names of models. */
+  /** Trust the gateway about aliases of models. */
   aliases?: boolean;
-  /** Nodes alone are sealed to whose evidence it takes. */
+  /** Seal only to nodes with evidence that it accepts. */
   verifier?: EvidenceVerifier | undefined;
 }
 
-/** As gateways take them. */
+/** The same limit as at a gateway. */
 const BODY_MAX_BYTES = 33 * 1024 * 1024;
 const CONNECTIONS_MAX = 256;
-/** Nodes that were told of; the oldest is told of again. */
+/** Printed lines about nodes that are remembered. At this number all are forgotten, and printed again. */
 const TOLD_MAX = 1024;
-/** Of this connection alone. */
+/** Headers that apply only to one connection. */
 const HOP_BY_HOP = /^(?:host|connection|content-length|transfer-encoding|keep-alive|expect|te|upgrade)$/;
 
-/** A link leads a browser to any address here, and a gateway's script of this origin would read what is written in our own page. */
+/**
+ * A link can open any address here in a browser. Without this, a gateway's script would run in this origin and read
+ * what is typed into our own page.
+ */
 const NO_PAGE = [
   ['content-security-policy', "default-src 'none'; sandbox"],
   ['x-content-type-options', 'nosniff'],
@@ -51,7 +54,7 @@ export async function sealCommand(
   server.maxConnections = CONNECTIONS_MAX;
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
-    // Loopback alone: what comes here is in clear.
+    // Only loopback: requests arrive here in clear.
     server.listen(port, '127.0.0.1', resolve);
   });
   const address = server.address();
@@ -76,7 +79,7 @@ async function serve(
   const left = new AbortController();
   response.on('close', () => left.abort());
   try {
-    // A page of another site in the user's browser is not to use this endpoint.
+    // Pages of other sites in the user's browser must not use this endpoint.
     const { host, origin } = request.headers;
     if (!isLoopback(host) || (origin !== undefined && origin !== `http://${host}`))
       return refuse(response, 403, 'not for pages of other sites');
@@ -105,7 +108,7 @@ async function serve(
   }
 }
 
-/** What a runtime's fetch says where nothing answers, "fetch failed", tells people nothing. */
+/** If no server answers, a runtime's fetch only reports "fetch failed"; the cause is more useful. */
 function why(error: unknown, gateway: string): string {
   if (!(error instanceof TypeError)) return error instanceof Error ? error.message : String(error);
   const { cause } = error;

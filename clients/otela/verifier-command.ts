@@ -1,13 +1,19 @@
-/** The user's own program that judges evidence of nodes, for `otela seal --verifier`. docs/sealed.md has what it is given. */
+/**
+ * Runs the user's program that judges evidence of nodes, for `otela seal --verifier`. docs/sealed.md describes its
+ * input.
+ */
 import { spawn } from 'node:child_process';
 import { printable } from '../../shared/terminal/printable.ts';
 import type { Evidence, EvidenceVerifier } from '../seal/index.ts';
 
-/** It may ask a manufacturer's servers for certificates. Then it is ended, and the node is left out. */
+/**
+ * Time for the program, which may request certificates from a manufacturer. After it the program is killed and the node
+ * is left out.
+ */
 const VERIFIER_MS = 60_000;
-/** From its exit until what it printed is read. */
+/** Time from its exit until its output is read. */
 const PIPE_MS = 1_000;
-/** Of what it prints, characters that are shown. */
+/** Characters of its output that are shown. */
 const SAID_MAX = 300;
 
 export interface VerifierCommandOptions {
@@ -23,7 +29,10 @@ export class VerifierCommand implements EvidenceVerifier {
     this.#options = options;
   }
 
-  /** True where the program exits with 0. @throws Error where it is ended, or cannot be run: that says nothing of the node */
+  /**
+   * True if the program exits with 0. @throws Error if it is killed or cannot be run, which proves nothing about the
+   * node
+   */
   async verify(evidence: Evidence): Promise<boolean> {
     const { node, kinds } = evidence;
     const { code, said } = await this.#run(evidence);
@@ -36,7 +45,7 @@ export class VerifierCommand implements EvidenceVerifier {
     return code === 0;
   }
 
-  /** `code`: undefined where the program did not exit by itself. */
+  /** `code`: undefined if the program was killed. */
   #run({ node, kinds, bytes, reportData }: Evidence): Promise<{ code?: number; said: string }> {
     const { promise, resolve } = Promise.withResolvers<{ code?: number; said: string }>();
     const { file, timeoutMs = VERIFIER_MS } = this.#options;
@@ -48,9 +57,9 @@ export class VerifierCommand implements EvidenceVerifier {
     child.once('error', ({ message }) => resolve({ said: message }));
     const judge = (code: number | null) => resolve({ ...(code !== null && { code }), said: printable(said).trim() });
     child.once('close', judge);
-    // A grandchild that keeps the pipe open is not waited for.
+    // Does not wait for a grandchild that keeps the pipe open.
     child.once('exit', (code) => setTimeout(judge, PIPE_MS, code).unref());
-    // A program that does not read is judged by its exit.
+    // A program that does not read its input is judged by its exit code.
     child.stdin.on('error', () => {});
     const { session, provider, kid } = node;
     const input = {

@@ -1,4 +1,4 @@
-"""The paper's fact verification, small: a model that is loaded once on each node, and claims that are checked by it."""
+"""A small version of the paper's fact verification: a model is loaded once per node and checks claims."""
 
 import re
 
@@ -6,7 +6,7 @@ import opentela
 
 
 def load():
-    """Here a table; in earnest a model: it stays on the node from one call to the next."""
+    """A table in this example; in practice a model. It stays on the node between calls."""
     return {"paris": "france", "rome": "italy", "bern": "switzerland"}
 
 

@@ -1,4 +1,4 @@
-/** Nodes that a request may be sealed to: asked of the gateway, believed as far as the pins allow. */
+/** Nodes that a request may be sealed to. The gateway lists them, and the pins decide which of them are trusted. */
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { concatBytes } from '../../shared/seal/bytes.ts';
 import { isRecord } from '../../shared/seal/json.ts';
@@ -15,7 +15,7 @@ import {
 import { tryParseJson } from '../../shared/text/json.ts';
 import { SealClientError } from './error.ts';
 
-/** `pinned`: the provider's own root vouches for the key. `registry`: the gateway's word alone. */
+/** `pinned`: the provider's own root vouches for the key. `registry`: only the gateway's claim. */
 export type SealMode = 'pinned' | 'registry';
 
 export interface SealNode {
@@ -27,23 +27,23 @@ export interface SealNode {
   key: Uint8Array<ArrayBuffer>;
   /** Seconds since 1970. */
   until: number;
-  /** Kinds of evidence that the node says it has: tdx, snp, nvidia. Absent: none. */
+  /** Kinds of evidence that the node claims to have: tdx, snp, nvidia. Absent: none. */
   evidence?: readonly string[] | undefined;
 }
 
 /** Root keys by provider, base64url. */
 export type Pins = Readonly<Record<string, string>>;
 
-/** As the route's cache-control has it. */
+/** The same as in the route's cache-control. */
 const FRESH_MS = 30_000;
-/** Models and keys that one client asks for. The oldest goes first. */
+/** Cached lists of one client, by model and headers. The oldest is dropped first. */
 const LISTS_MAX = 64;
 const ANSWER_MAX_BYTES = 64 * 1024;
 const DISCOVERY_MS = 10_000;
 
 export interface CandidatesOptions {
   pins: Pins | undefined;
-  /** How many nodes a request is sealed to. */
+  /** Number of nodes that a request is sealed to. */
   count: number;
   fetch: typeof globalThis.fetch;
   now(): number;
@@ -58,7 +58,7 @@ interface Asked {
 }
 
 export interface SealList {
-  /** The model's own name, as the gateway says: what was asked for may be another name of it. */
+  /** The canonical name of the model according to the gateway: the requested name may be an alias. */
   model: string;
   nodes: SealNode[];
 }
@@ -72,7 +72,7 @@ export class Candidates {
   readonly #options: CandidatesOptions;
   readonly #lists = new Map<string, Listed>();
 
-  /** @throws RangeError for a pin that is no key: nothing would ever be vouched for by it */
+  /** @throws RangeError for a pin that is not a key: no node could ever match it */
   constructor(options: CandidatesOptions) {
     for (const [provider, pin] of Object.entries(options.pins ?? {}))
       if (fromBase64url(pin, SEAL_KEY_BYTES)?.length !== SEAL_KEY_BYTES)
@@ -80,7 +80,7 @@ export class Candidates {
     this.#options = options;
   }
 
-  /** @throws SealClientError no_candidate, no_discovery; Response: the gateway's refusal, as it came */
+  /** @throws SealClientError no_candidate, no_discovery; Response: the gateway's refusal, unchanged */
   get(asked: Asked, fresh: boolean): Promise<SealList> {
     const now = this.#options.now();
     const name = JSON.stringify([asked.base, asked.model, ...WITH.map((header) => asked.headers.get(header))]);
@@ -91,7 +91,7 @@ export class Candidates {
     this.#lists.set(name, { at: now, list });
     const oldest = this.#lists.keys().next().value;
     if (this.#lists.size > LISTS_MAX && oldest !== undefined) this.#lists.delete(oldest);
-    // A failure is no list.
+    // Failures are not cached.
     list.catch(() => this.#lists.get(name)?.list === list && this.#lists.delete(name));
     return list;
   }
@@ -105,7 +105,7 @@ export class Candidates {
     }
     const signal = AbortSignal.timeout(DISCOVERY_MS);
     const query = new URLSearchParams({ model: asked });
-    // A list has sixteen nodes: those of others are not to take the places.
+    // A list has sixteen nodes, so nodes of other providers must not take the places.
     for (const provider of Object.keys(pins ?? {})) query.append('provider', provider);
     const url = `${base}/v1/otela/seal?${query}`;
     const response = await fetch(url, { headers: own, signal, redirect: 'error' });
@@ -122,7 +122,7 @@ export class Candidates {
   }
 }
 
-/** What decides which nodes a request may go to, and in which order. */
+/** Headers that decide which nodes a request may be sent to, and in which order. */
 const WITH = [
   'authorization',
   'x-api-key',
@@ -132,7 +132,7 @@ const WITH = [
   'x-otela-session',
 ];
 
-/** A gateway without the route is older than sealing; other refusals are told as they came. */
+/** A gateway without the route is older than sealing. Other refusals are passed on unchanged. */
 async function refusalOf(response: Response): Promise<SealClientError | Response> {
   if (response.status !== 404) return response;
   const text = await textWithin(response);
@@ -164,7 +164,7 @@ function whyNone(model: string, listed: readonly SealCandidate[], pins: Pins | u
   return `No node that serves '${model}' is vouched for by a pinned provider (${pinned}); there are nodes of ${providers}.`;
 }
 
-/** Undefined for a node that is not believed. */
+/** Undefined: the node is not trusted. */
 export async function verifyCandidate(
   { session, provider, key: text, kid, until, vouch, evidence }: SealCandidate,
   pins: Pins | undefined,

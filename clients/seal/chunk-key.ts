@@ -1,12 +1,15 @@
-/** AES-256-GCM under one answer's key. Node's own works at once; WebCrypto, in browsers and workerd, takes a promise for each chunk. */
+/**
+ * AES-256-GCM under the key of one response. Node's own implementation is synchronous. WebCrypto, in browsers and
+ * workerd, returns a promise for each chunk.
+ */
 import { TAG_BYTES } from '../../shared/seal/suite.ts';
 
 export interface ChunkKey {
-  /** The plaintext. @throws where the tag does not fit */
+  /** Returns the plaintext. @throws if the tag does not match */
   open(nonce: Uint8Array<ArrayBuffer>, aad: Uint8Array, sealed: Uint8Array): Uint8Array | Promise<Uint8Array>;
 }
 
-/** Of node:crypto what is used here: a page that seals knows no types of Node. */
+/** The used part of node:crypto, because a page that seals has no Node types. */
 interface NodeCrypto {
   createSecretKey(raw: Uint8Array): object;
   createDecipheriv(name: 'aes-256-gcm', key: object, nonce: Uint8Array, options: { authTagLength: number }): Decipher;
@@ -19,7 +22,7 @@ interface Decipher {
   final(): Uint8Array;
 }
 
-/** Null outside Node. A bundle for browsers holds no import of it. */
+/** Null outside Node. A bundle for browsers contains no import of it. */
 function nodeCrypto(): NodeCrypto | null {
   const { process } = globalThis as {
     process?: { getBuiltinModule?: (name: 'node:crypto') => NodeCrypto | undefined };

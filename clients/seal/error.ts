@@ -1,20 +1,23 @@
-/** Why a request was not sealed, or its answer is not believed. A fetch rejects with it; SDKs show it as a failed connection's cause. */
+/**
+ * Why a request was not sealed, or its response is not trusted. A fetch rejects with it; SDKs show it as the cause of a
+ * failed connection.
+ */
 export type SealClientErrorCode =
-  /** Nothing of this kind can be sealed; it was not sent. */
+  /** A request of this kind cannot be sealed; it was not sent. */
   | 'not_sealable'
-  /** The gateway says that the model has another name, and the caller allows no aliases; it was not sent. */
+  /** The gateway reports another name of the model, and the caller does not allow aliases; it was not sent. */
   | 'alias'
   /** No node that the pins allow serves the model; it was not sent. */
   | 'no_candidate'
-  /** The gateway has no discovery route, or answers nonsense; it was not sent. */
+  /** The gateway has no discovery route, or its response is invalid; it was not sent. */
   | 'no_discovery'
-  /** A success in clear: the gateway claims an answer that no node sealed. */
+  /** A success in clear: the gateway presents a response that no node sealed. */
   | 'plain_answer'
-  /** What came is not what a node sealed. */
+  /** The data was not sealed by a node of the request. */
   | 'not_opened'
-  /** The answer ended before its last chunk. */
+  /** The response ended before its last chunk. */
   | 'cut'
-  /** The gateway's own word, that no one signed. */
+  /** An unsigned statement of the gateway. */
   | 'gateway';
 
 export class SealClientError extends Error {

@@ -1,6 +1,6 @@
 /**
- * Evidence of nodes, for clients with a verifier. A node that the verifier takes is asked once for each of its keys, others again after a
- * while; the question is sealed to that node alone.
+ * Evidence of nodes, for clients with a verifier. If the verifier accepts a node, it is asked once per key; otherwise
+ * it is asked again after a while. The request for evidence is sealed to this node only.
  */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import {
@@ -18,27 +18,30 @@ import { seal } from './seal.ts';
 
 export interface Evidence {
   node: SealNode;
-  /** As the node calls them: `tdx`, `snp`, `nvidia`. */
+  /** In the node's spelling: `tdx`, `snp`, `nvidia`. */
   kinds: readonly string[];
-  /** What the site's helper printed. */
+  /** Output of the provider's helper program. */
   bytes: Uint8Array;
-  /** 64 bytes that a report must have been made over: they are of this node's key and of a nonce that no one knew before. */
+  /** 64 bytes that the report must contain. They are derived from the node's key and a fresh nonce. */
   reportData: Uint8Array;
 }
 
-/** Judges a machine. Whether its manufacturer's signatures, its measurements and its GPUs are good enough is the verifier's to say. */
+/**
+ * Judges a machine. The verifier decides if the manufacturer's signatures, the measurements and the GPUs are good
+ * enough.
+ */
 export interface EvidenceVerifier {
   /** False, or a rejection: nothing is sealed to the node. */
   verify(evidence: Evidence): boolean | Promise<boolean>;
 }
 
-/** Keys that were judged, and nodes that gave no evidence; the oldest is judged again. */
+/** Cached verdicts; if the oldest is dropped, its node is judged again. */
 const JUDGED_MAX = 256;
-/** How long the verifier's no holds: a report takes a machine seconds. */
+/** How long a refusal holds, because a report takes a machine seconds. */
 const REFUSED_MS = 5 * 60_000;
-/** How long a node is left alone that gave no evidence, or whose evidence the verifier failed to judge. */
+/** How long a node is skipped if it gave no evidence or the verifier failed. */
 const FAILED_MS = 10_000;
-/** JSON around base64. */
+/** Twice the evidence, for base64 in JSON. */
 const ANSWER_MAX_BYTES = 2 * EVIDENCE_MAX_BYTES;
 const ASK_MS = 45_000;
 
@@ -46,7 +49,7 @@ const UNPROVEN = 'The verifier took the evidence of no node that serves the mode
 
 type Verdict = { kind: 'good' | 'refused' } | { kind: 'failed'; cause: unknown };
 
-/** A yes holds as long as the key that it is about. */
+/** An acceptance holds as long as its key. */
 const HOLDS_MS = { good: Number.POSITIVE_INFINITY, refused: REFUSED_MS, failed: FAILED_MS };
 
 interface Judged {
@@ -69,9 +72,9 @@ export class VerdictCache {
   readonly #verifier: EvidenceVerifier;
   readonly #fetch: typeof globalThis.fetch;
   readonly #now: () => number;
-  /** What the verifier said, by `kid`; failures by key and caller, since a wrong key of one caller is no fault of the node. */
+  /** Verdicts by `kid`. Failures by key and caller, because a wrong API key of one caller is not the node's fault. */
   readonly #judged = new Map<string, Judged>();
-  /** By caller: no more than requests that wait. */
+  /** Running judgments, by key and caller: at most as many as waiting requests. */
   readonly #asked = new Map<string, Promise<Verdict>>();
 
   constructor(verifier: EvidenceVerifier, fetch: typeof globalThis.fetch, now: () => number) {
@@ -80,7 +83,10 @@ export class VerdictCache {
     this.#now = now;
   }
 
-  /** The first `count` of the nodes that the verifier takes. @throws SealClientError no_candidate, with the last failure as its cause */
+  /**
+   * The first `count` nodes that the verifier accepts. @throws SealClientError no_candidate, with the last failure as
+   * its cause
+   */
   async among(nodes: readonly SealNode[], count: number, asking: Asking): Promise<SealNode[]> {
     const good: SealNode[] = [];
     let cause: unknown;
@@ -124,7 +130,7 @@ export class VerdictCache {
     if (this.#judged.size > JUDGED_MAX && oldest !== undefined) this.#judged.delete(oldest);
   }
 
-  /** @throws where the node gave no evidence; what the verifier throws */
+  /** @throws if the node gave no evidence, or the verifier throws */
   async #judge(node: SealNode, { base, model, headers }: Asking): Promise<'good' | 'refused'> {
     const nonce = globalThis.crypto.getRandomValues(new Uint8Array(EVIDENCE_NONCE_BYTES));
     const body = new TextEncoder().encode(JSON.stringify({ model, nonce: toBase64url(nonce) }));
@@ -154,7 +160,7 @@ export class VerdictCache {
   }
 }
 
-/** @throws what the opener throws; RangeError above the bound */
+/** @throws the opener's errors; RangeError above the bound */
 async function wholeOf(opener: AnswerOpener): Promise<string> {
   const decoder = new TextDecoder();
   let [text, bytes] = ['', 0];

@@ -1,11 +1,11 @@
-/** A request under the model's own name, where its caller named it otherwise. */
+/** Replaces an alias in a request by the model's canonical name. */
 import { EditedBody, modelNameEdit } from '../../shared/openai/edits.ts';
 import { scanJson } from '../../shared/openai/scan.ts';
 import { concatBytes } from '../../shared/seal/bytes.ts';
 import { SealClientError } from './error.ts';
 import type { ClearRequest } from './seal.ts';
 
-/** @throws SealClientError alias, not_sealable: nothing was sent */
+/** `believes`: the caller allows aliases. @throws SealClientError alias, not_sealable: nothing was sent */
 export function withModelName(clear: ClearRequest, model: string, believes: boolean): ClearRequest {
   if (model === clear.model) return clear;
   const says = `'${clear.model}' is another name of '${model}', says the gateway, and no one signed that`;

@@ -1,4 +1,4 @@
-/** Opens a sealed answer as it comes. */
+/** Opens a sealed response while it arrives. */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import { concatBytes, utf8Text } from '../../shared/seal/bytes.ts';
 import { type AnswerHead, type ContinuationPoint, readAnswerContent } from '../../shared/seal/content.ts';
@@ -24,10 +24,10 @@ import type { AnswerSecret, SealedRequest } from './seal.ts';
 
 const { subtle } = globalThis.crypto;
 
-/** The end, a piece of the answer, or what the gateway says in its own name. */
+/** The end, a piece of the response, or an unsigned message of the gateway (`note`). */
 export type OpenedPart =
   | { kind: 'head'; head: AnswerHead; node: SealNode }
-  /** Another node goes on where the one before it broke off. */
+  /** Another node continues at the point where the previous one broke off. */
   | { kind: 'continued'; node: SealNode }
   | { kind: 'data'; bytes: Uint8Array }
   | { kind: 'note'; text: string }
@@ -37,17 +37,17 @@ export class AnswerOpener {
   readonly #secrets: ReadonlyMap<string, AnswerSecret>;
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   readonly #splitter = new FrameSplitter();
-  /** Of the pieces read so far: at most what one of them holds. */
+  /** Opened parts of the last read piece: bounded by what one piece holds. */
   #opened: OpenedPart[] = [];
-  /** Told once what came before it is taken. */
+  /** Thrown once, after the parts before it are taken. */
   #failed: SealClientError | undefined;
   readonly #resume: boolean;
   #part: Part | undefined;
-  /** Where the part before this one ended. */
+  /** The end of the previous part. */
   #before: ContinuationPoint | undefined;
-  /** Of nodes that sealed a part: each answers a request once, so that there are no more parts than nodes. */
+  /** Nodes that sealed a part. Each answers a request once, so there are at most as many parts as nodes. */
   readonly #answered = new Set<string>();
-  /** Frames so far, as gateways count them. */
+  /** Bytes of the frames so far, as gateways count them. */
   #bytes = 0;
   #ended = false;
 
@@ -57,7 +57,10 @@ export class AnswerOpener {
     this.#resume = resume;
   }
 
-  /** All that came in one piece is one piece again. @throws SealClientError not_opened, cut; what the connection throws */
+  /**
+   * Data that arrived in one piece is returned as one piece. @throws SealClientError not_opened, cut; the connection's
+   * errors
+   */
   async next(): Promise<OpenedPart> {
     for (;;) {
       const opened = this.#opened.shift();
@@ -113,7 +116,7 @@ export class AnswerOpener {
     this.#opened.push({ kind: 'end' });
   }
 
-  /** RFC 9458 §4.4. A second part is one that was asked for, or none. */
+  /** RFC 9458 §4.4. A second part is accepted only if the request allowed resuming. */
   async #begin(payload: Uint8Array): Promise<void> {
     const kid = toBase64url(payload.subarray(0, KID_BYTES));
     const nonce = payload.subarray(KID_BYTES);
@@ -146,7 +149,9 @@ export class AnswerOpener {
     return this.#part.key.open(this.#part.nonces.next(), aad, sealed);
   }
 
-  /** Without the head of a part, which must say that it goes on exactly where the one before ended. */
+  /**
+   * The content without the head of a part. The head must claim to continue exactly at the end of the previous part.
+   */
   #content(content: Uint8Array): Uint8Array {
     const part = this.#part;
     if (part === undefined || part.chunks++ > 0) return content;
@@ -160,12 +165,12 @@ export class AnswerOpener {
   }
 }
 
-/** What one node sealed of an answer. */
+/** The part of a response that one node sealed. */
 interface Part {
   node: SealNode;
   segment: string;
   key: ChunkKey;
   nonces: ChunkNonces;
-  /** Opened so far. */
+  /** Chunks opened so far. */
   chunks: number;
 }

@@ -1,4 +1,4 @@
-/** `pinned`: the provider's own root vouches for the key. `registry`: the gateway's word alone. */
+/** `pinned`: the provider's own root vouches for the key. `registry`: only the gateway's claim. */
 export type SealMode = 'pinned' | 'registry';
 /** Root keys by provider, base64url. */
 export type Pins = Readonly<Record<string, string>>;
@@ -11,7 +11,7 @@ export interface SealNode {
   until: number;
   evidence?: readonly string[] | undefined;
 }
-/** What a node says of its machine. `reportData`: 64 bytes that its report must have been made over. */
+/** A node's evidence about its machine. `reportData`: 64 bytes that its report must contain. */
 export interface Evidence {
   node: SealNode;
   kinds: readonly string[];
@@ -21,7 +21,7 @@ export interface Evidence {
 export interface EvidenceVerifier {
   verify(evidence: Evidence): boolean | Promise<boolean>;
 }
-/** Tokens that the engine says inside a sealed answer. */
+/** Token counts that the engine reports inside a sealed response. */
 export interface SaidUsage {
   prompt: number | undefined;
   completion: number | undefined;
@@ -29,11 +29,14 @@ export interface SaidUsage {
 export interface SealOptions {
   pins?: Pins | undefined;
   candidates?: number;
-  /** Believe the gateway about other names of models. Default false. */
+  /** Trust the gateway about aliases of models. Default false. */
   aliases?: boolean;
-  /** Streams go on at another candidate where their node is lost; candidates can then read one another's answers. Default false. */
+  /**
+   * If the node of a stream is lost, the stream continues at another candidate; the candidates can then read each
+   * other's responses. Default false.
+   */
   resume?: boolean;
-  /** Seal to nodes alone whose evidence it takes. */
+  /** Seal only to nodes with evidence that it accepts. */
   verifier?: EvidenceVerifier | undefined;
   fetch?: typeof globalThis.fetch | undefined;
   onAnswer?(node: SealNode): void;

@@ -1,4 +1,4 @@
-/** Seals one request: its body once, the key of the body once for each node. */
+/** Seals one request: its body once, and the key of the body once per node. */
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_X25519_HKDF_SHA256 } from 'hpke';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { type Binding, requestInfo, writeEnvelope, writeStamp } from '../../shared/seal/binding.ts';
@@ -31,10 +31,10 @@ import type { SealNode } from './candidates.ts';
 const { subtle } = globalThis.crypto;
 const suite = new CipherSuite(KEM_DHKEM_X25519_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM);
 
-/** What opens an answer of one of the nodes. */
+/** Opens a response of one of the nodes. */
 export interface AnswerSecret {
   node: SealNode;
-  /** `enc`, or the `kid` where each of the nodes may go on with the stream of another. */
+  /** `enc`; or the `kid`, if each of the nodes may continue another node's stream. */
   salt: Uint8Array;
   secret: Uint8Array;
 }
@@ -44,7 +44,7 @@ export interface SealedRequest {
   body: Uint8Array<ArrayBuffer>;
   /** By `kid`. */
   secrets: ReadonlyMap<string, AnswerSecret>;
-  /** Another of the nodes may go on with the stream. */
+  /** Another of the nodes may continue the stream. */
   resume: boolean;
 }
 
@@ -54,13 +54,13 @@ export interface ClearRequest {
   stream: boolean;
   headers: SealedHeaders;
   body: Uint8Array;
-  /** Of a stream: another of the nodes may go on with it. */
+  /** For a stream: another of the nodes may continue it. */
   resume?: boolean;
 }
 
-/** How long a request may be answered: nodes that it can be retried on need no more than minutes. */
+/** How long a request may be answered: retries on other nodes need only minutes. */
 const LIFE_S = 10 * 60;
-/** One whose stream may go on elsewhere is to be answered there for as long as nodes take it. */
+/** A resumable stream may be continued for as long as nodes accept it. */
 const RESUMABLE_LIFE_S = SEALED_LIFE_MAX_S;
 
 /** `now`: seconds since 1970. */
@@ -111,7 +111,7 @@ async function wrap(node: SealNode, info: Uint8Array, inside: Uint8Array, shared
   return { envelope: writeEnvelope({ kid, enc, sealed }), secret };
 }
 
-/** All nodes that the request is sealed to have it: each can read, and go on with, what another one sealed. */
+/** A secret that all nodes of the request have: each can read and continue what another node sealed. */
 async function resumableSecret(cek: Uint8Array<ArrayBuffer>, salt: Uint8Array): Promise<Uint8Array> {
   const base = await subtle.importKey('raw', cek, 'HKDF', false, ['deriveBits']);
   const info = new Uint8Array(LABEL_RESUMABLE);
@@ -119,7 +119,7 @@ async function resumableSecret(cek: Uint8Array<ArrayBuffer>, salt: Uint8Array): 
   return new Uint8Array(await subtle.deriveBits(hkdf, base, RESPONSE_NONCE_BYTES * 8));
 }
 
-/** Exported for vectors: `cek` and `salt` are random. */
+/** Exported for test vectors: `cek` and `salt` are random. */
 export async function sealBody(cek: Uint8Array<ArrayBuffer>, salt: Uint8Array, content: Uint8Array) {
   const base = await subtle.importKey('raw', cek, 'HKDF', false, ['deriveBits', 'deriveKey']);
   const hkdf = (info: Uint8Array<ArrayBuffer>) => ({ name: 'HKDF', hash: 'SHA-256', salt: new Uint8Array(salt), info });

@@ -1,6 +1,7 @@
 /**
- * A `fetch` that seals what it sends to nodes of the providers that its caller trusts, and opens what they answer: for SDKs that take one
- * (`new OpenAI({ fetch: sealedFetch({ pins }) })`). The gateway between sees model, sizes and times.
+ * A `fetch` that seals requests to nodes of providers that its caller trusts, and opens their responses. It is for SDKs
+ * that accept one (`new OpenAI({ fetch: sealedFetch({ pins }) })`). The gateway in between sees the model, the sizes
+ * and the times.
  */
 import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
 import { ANSWER_HEADERS } from '../../shared/seal/content.ts';
@@ -16,50 +17,56 @@ import { type SaidUsage, UsageReader } from './usage.ts';
 
 export interface SealOptions {
   /**
-   * Root keys by provider (`otela-agent vouch` prints them): mode `pinned`. Absent: mode `registry`, in which the gateway's word for the
-   * nodes' keys is believed. That stops one that only looks, and none that lies.
+   * Root keys by provider (`otela-agent vouch` prints them): mode `pinned`. Absent: mode `registry`, which trusts the
+   * gateway about the nodes' keys. That protects against a gateway that only reads, not against one that lies.
    */
   pins?: Pins | undefined;
-  /** Nodes that each request is sealed to, 1 to 16: the gateway can try so many without asking again. Default 3. */
+  /** Nodes that each request is sealed to, 1 to 16: the gateway can try as many without another request. Default 3. */
   candidates?: number;
-  /** Other names of models are resolved as the gateway says. It can then name any model of the nodes that are believed. Default false. */
+  /** Resolve aliases of models as the gateway says. It can then name any model of the trusted nodes. Default false. */
   aliases?: boolean;
   /**
-   * Streams of chats and completions go on at another of the candidates where their node is lost; a request's header `x-otela-resume: 1` says
-   * the same. The candidates can then read one another's answers to it. Default false.
+   * If the node of a chat or completion stream is lost, the stream continues at another candidate; the request header
+   * `x-otela-resume: 1` means the same. The candidates can then read each other's responses to it. Default false.
    */
   resume?: boolean;
-  /** Requests are sealed to nodes alone whose evidence it takes; nodes without any are left out. What it must look at: docs/sealed.md. */
+  /**
+   * Seal only to nodes with evidence that it accepts; nodes without evidence are left out. docs/sealed.md lists what it
+   * must check.
+   */
   verifier?: EvidenceVerifier | undefined;
-  /** What carries the bytes. Default: the runtime's. */
+  /** Sends the sealed requests. Default: the runtime's `fetch`. */
   fetch?: typeof globalThis.fetch | undefined;
-  /** Called for each answer with the node that sealed it, and again with each that went on. */
+  /** Called for each response with the node that sealed it, and again with each node that continued it. */
   onAnswer?(node: SealNode): void;
-  /** Called at the end of each whole answer, with the tokens that the engine says inside. */
+  /** Called at the end of each complete response, with the token counts that the engine reports inside it. */
   onUsage?(said: SaidUsage, answered: { node: SealNode; requestId: string | null }): void;
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since 1970. */
   now?(): number;
 }
 
 const CANDIDATES_DEFAULT = 3;
 const CANDIDATES_MAX = 16;
 
-/** Of the client's headers what nodes need; it travels inside. */
+/** Client headers that nodes need; they are sealed inside the request. */
 const INSIDE = ['content-type', 'accept', 'anthropic-version', 'anthropic-beta', 'openai-beta'];
-/** What gateways need. SDKs' own (`x-stainless-…`, `user-agent`) tell more of the client than they have to know. */
+/**
+ * Headers that gateways need. SDKs' own headers (`x-stainless-…`, `user-agent`) reveal more about the client than is
+ * necessary.
+ */
 const OUTSIDE =
   /^(?:authorization|x-api-key|x-request-id|traceparent|tracestate|x-otela-(?!seal|model$|stream$|resume$).*)$/;
-/** Of the gateway's, what SDKs obey or show; the last three tell that the model has an end. */
+/** Gateway headers that SDKs obey or show; the last three announce the end of a model. */
 const FROM_GATEWAY =
   /^(?:x-request-id|request-id|retry-after|retry-after-ms|x-should-retry|server-timing|x-ratelimit-.*|x-otela-.*|deprecation|sunset|link)$/;
 
-/** Of a body's `metadata`, what gateways obey in clear. */
+/** Members of a body's `metadata` that gateways obey, which are therefore sent in clear. */
 const ROUTING = /^otela_(?:trusted_providers|require|prefer)$/;
 const PRINTABLE = /^[\x20-\x7e]{0,4096}$/;
 
 const SEALABLE = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));
 
-/** Says of a response that no node sealed it: the gateway's own errors are passed on so. */
+/** Marks a response that no node sealed, such as the gateway's own errors, which are passed on. */
 export const UNAUTHENTICATED_HEADER = 'x-otela-unauthenticated';
 
 export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch {
@@ -79,7 +86,7 @@ export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch 
       return { model, nodes: judged === undefined ? nodes : await judged.among(nodes, candidates, asking) };
     };
     const send = async (fresh: boolean) => {
-      // Other requests may wait for the same list: an abort of this one does not end it.
+      // Other requests may wait for the same list, so aborting this one does not abort the list.
       const { model, nodes } = await unlessAborted(choose(fresh), request.signal);
       const sealed = await seal(withModelName(clear, model, options.aliases ?? false), nodes, now() / 1000);
       const response = await fetch(request.url, {
@@ -96,14 +103,14 @@ export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch 
       if (await isStale(response)) ({ sealed, response } = await send(true));
       return await opened(response, sealed, options);
     } catch (error) {
-      // The gateway refused to name nodes: its answer is this request's.
+      // The gateway refused to list nodes: its response answers this request.
       if (error instanceof Response) return unauthenticated(error);
       throw error;
     }
   };
 }
 
-/** @throws what `work` throws; the reason of the abort, at once */
+/** @throws the error of `work`; or immediately the reason of the abort */
 async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   let leave = () => {};
   const aborted = new Promise<never>((_, reject) => {
@@ -126,11 +133,11 @@ interface ReadRequest {
   /** The gateway, up to `/v1`. */
   base: string;
   clear: ClearRequest;
-  /** With what the body says of routing, which the gateway does not see. */
+  /** Including routing from the body, which the gateway does not see. */
   headers: Headers;
 }
 
-/** @throws SealClientError not_sealable: it was not sent, and is not sent in clear */
+/** @throws SealClientError not_sealable: it was not sent, and must not be sent in clear */
 async function readClear(request: Request, resumes: boolean): Promise<ReadRequest> {
   const { pathname, origin } = new URL(request.url);
   const at = pathname.lastIndexOf('/v1/');
@@ -156,7 +163,10 @@ async function readClear(request: Request, resumes: boolean): Promise<ReadReques
   };
 }
 
-/** Who may see the request, and what its node must have, in headers where its `metadata` says so. @throws SealClientError not_sealable */
+/**
+ * Copies routing from `metadata` into headers: the trusted providers, and the requirements of the node. @throws
+ * SealClientError not_sealable
+ */
 function routed(headers: Headers, metadata: unknown): Headers {
   const all = new Headers(headers);
   for (const [name, value] of Object.entries(isRecord(metadata) ? metadata : {})) {
@@ -177,7 +187,7 @@ function jsonFields(body: Uint8Array): Record<string, unknown> {
     const value: unknown = JSON.parse(new TextDecoder().decode(body));
     if (isRecord(value)) return value;
   } catch {
-    // told below
+    // reported below
   }
   throw new SealClientError('not_sealable', 'The request is no JSON object; nothing was sent.');
 }
@@ -231,7 +241,7 @@ async function opened(response: Response, sealed: SealedRequest, options: SealOp
   return new Response(empty ? null : bodyOf(opener, events), { status: head.status, headers });
 }
 
-/** An error that came after the gateway had begun its answer. */
+/** An error that the gateway sent after the beginning of its response. */
 async function toldLate(text: string, opener: AnswerOpener): Promise<Response> {
   await opener.cancel();
   const headers = { 'content-type': 'application/json', [UNAUTHENTICATED_HEADER]: '1' };

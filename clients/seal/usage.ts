@@ -1,15 +1,18 @@
 /**
- * The tokens that an engine says inside a sealed answer: for the caller to compare with what the gateway booked. The gateway's own count is
- * what the node reported outside the seal.
+ * The token counts that an engine reports inside a sealed response, to compare with the gateway's usage records. The
+ * gateway counts what the node reported outside the seal.
  */
 
-/** Undefined: the answer says none. A stream says some only where the request asks for it (`stream_options.include_usage`). */
+/**
+ * Undefined: the response reports none. A stream reports usage only if the request asks for it
+ * (`stream_options.include_usage`).
+ */
 export interface SaidUsage {
   prompt: number | undefined;
   completion: number | undefined;
 }
 
-/** Usage stands at an answer's end, or before its last events; of longer answers nothing earlier is kept. */
+/** Usage is at the end of a response, or just before its last events, so only this tail is kept. */
 const TAIL_BYTES = 16 * 1024;
 const NAMES = {
   prompt: ['prompt_tokens', 'input_tokens'],
@@ -28,13 +31,13 @@ export class UsageReader {
     this.#tail = tail;
   }
 
-  /** Of what was pushed. */
+  /** From the text that was pushed so far. */
   get said(): SaidUsage {
     return readAnswerUsage(new TextDecoder().decode(this.#tail));
   }
 }
 
-/** The last `"usage": {…}` of a text. Words in an answer have escaped quotes, so that none of them looks like it. */
+/** The last `"usage": {…}` of a text. Quotes in an answer's text are escaped, so they cannot match. */
 export function readAnswerUsage(text: string): SaidUsage {
   const [, inside = ''] = [...text.matchAll(/"usage"\s*:\s*\{([\s\S]{0,2000})/g)].at(-1) ?? [];
   const count = (names: readonly string[]) => {

@@ -2,7 +2,7 @@
 
     import opentela
 
-    def load():                                   # once on each node; what it returns stays there
+    def load():                                   # once per node; its result stays there
         from transformers import pipeline
         return pipeline("text-classification", model="FacebookAI/roberta-large-mnli")
 
@@ -13,8 +13,8 @@
     if __name__ == "__main__":
         print(verify.map(open("claims.txt").read().splitlines()))
 
-The file that the function is in is uploaded as it is and imported on the nodes: what it needs must be importable there, and what must run here
-alone stands under `if __name__ == "__main__"`. Arguments and results are JSON. OTELA_GATEWAY and OTELA_API_KEY say where and as whom.
+The function's file is uploaded unchanged and imported on the nodes. Its imports must be available there, and code that must run only here
+belongs under `if __name__ == "__main__"`. Arguments and results are JSON. OTELA_GATEWAY is the gateway's URL, OTELA_API_KEY the key.
 """
 
 import http.client
@@ -29,20 +29,20 @@ import uuid
 __all__ = ["Client", "Function", "FunctionError", "OtelaError", "function"]
 
 ENDPOINT = "/v1/otela/functions"
-# A batch's limits.
+# Limits of one batch.
 LINES_MAX = 50_000
 BYTES_MAX = 190_000_000
 OVER = ("completed", "failed", "expired", "cancelled")
 POLL_S = (0.2, 10.0)
-# A gateway that restarts, or a network that is away, is waited for.
+# How long requests are repeated while the gateway restarts or the network is down.
 AWAY_S = 600
-# A person who interrupts a run does not wait long for its cancellation.
+# How long the cancellation of an interrupted run may take.
 CANCEL_S = 10
 AWAY_STATUS = (429, 500, 502, 503, 504)
 
 
 class OtelaError(Exception):
-    """The gateway refused something, or cannot be reached."""
+    """The gateway refused a request, or cannot be reached."""
 
     def __init__(self, message, status=None):
         super().__init__(message)
@@ -58,7 +58,7 @@ class FunctionError(Exception):
 
 
 def function(load=None):
-    """Marks a function of (state, lines); `load()` makes the state, once on each node."""
+    """Decorates a function of (state, lines); `load()` makes the state, once per node."""
 
     def mark(infer):
         return Function(infer, load)
@@ -72,11 +72,11 @@ class Function:
         self.__name__, self.__doc__ = infer.__name__, infer.__doc__
 
     def __call__(self, state, lines):
-        """Here, as it stands: for tests."""
+        """Calls the function locally, for tests."""
         return self.infer(state, lines)
 
     def map(self, inputs, client=None, return_exceptions=False):
-        """The results of all inputs, in their order. Raises the first FunctionError, or puts each in its place."""
+        """The results of all inputs, in order. Raises the first FunctionError; with `return_exceptions` each is returned as a result."""
         source = inspect.getsourcefile(self.infer)
         if source is None or not os.path.exists(source):
             raise OtelaError("the function must be in a file: nodes import it")
@@ -94,7 +94,7 @@ class Function:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """urllib would send the key to wherever an answer points. A gateway redirects no request of this client."""
+    """Follows no redirect: urllib would send the key to any host that a response names. A gateway never redirects this client."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):
         return None
@@ -108,7 +108,7 @@ class Client:
 
     def __init__(self, gateway=None, api_key=None):
         gateway = gateway or os.environ.get("OTELA_GATEWAY")
-        # A file of a key ends with a line's end.
+        # A key file ends with a newline.
         self.api_key = (api_key or os.environ.get("OTELA_API_KEY") or "").strip()
         if not gateway or not self.api_key:
             raise OtelaError("say which gateway and key: OTELA_GATEWAY, OTELA_API_KEY, or Client(gateway, api_key)")
@@ -120,10 +120,10 @@ class Client:
         self.base = gateway if gateway.endswith("/v1") else gateway + "/v1"
 
     def request(self, method, path, body=None, content_type="application/json", read=bytes, found=None, away_s=AWAY_S):
-        """What `read` makes of the answer's bytes. Asks again while the gateway is away, or answers only a part.
+        """Returns `read` of the response's bytes. Repeats the request while the gateway is unreachable or its response is incomplete.
 
-        `found`: for a request that creates something. The gateway may have taken one whose answer was lost, so `found()` looks for it
-        before it is sent again; None: it is not there.
+        `found`: for a request that creates something. If the response was lost, the gateway may have created it, so `found()` looks
+        for it before the request is repeated; None: it does not exist.
         """
         headers = {"authorization": f"Bearer {self.api_key}", "content-type": content_type}
         deadline, pause = time.monotonic() + away_s, 0.5
@@ -135,7 +135,7 @@ class Client:
             except urllib.error.HTTPError as error:
                 if error.code not in AWAY_STATUS or time.monotonic() > deadline:
                     raise OtelaError(f"{method} {path}: {error.code} {error.read(2000).decode(errors='replace')}", error.code) from None
-            # ValueError: an answer that ends in the middle is no JSON.
+            # ValueError: an incomplete response is not valid JSON.
             except (OSError, http.client.HTTPException, ValueError) as error:
                 if time.monotonic() > deadline:
                     raise OtelaError(f"{method} {path}: {error}") from error
@@ -150,7 +150,7 @@ class Client:
         edge = uuid.uuid4().hex
         # https://html.spec.whatwg.org/multipage/form-control-infrastructure.html#multipart-form-data
         filename = filename.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
-        # A name that no other file has: after a lost answer the file is found by it. A second one would stay.
+        # A unique name, by which the file is found if the response was lost. A second copy would never be deleted.
         stem, extension = os.path.splitext(filename)
         filename = f"{stem[:200]}-{edge}{extension}"
         head = (
@@ -167,7 +167,7 @@ class Client:
         return self.request("POST", "/files", body, f"multipart/form-data; boundary={edge}", read=json.loads, found=found)["id"]
 
     def run(self, model, inputs):
-        """A result or a FunctionError for each input. One batch after another, where they are too many for one."""
+        """A result or a FunctionError for each input. Uses several batches, one after the other, if one is too small."""
         results = [FunctionError("no result came") for _ in inputs]
         lines, size = [], 0
         for index, value in enumerate(inputs):
@@ -201,13 +201,13 @@ class Client:
             errors = (batch["errors"] or {}).get("data") or [{}]
             raise OtelaError(errors[0].get("message") or "the batch failed")
         for file in filter(None, (batch["output_file_id"], batch["error_file_id"])):
-            # bytes.splitlines knows no line's ends of Unicode, which texts of JSON may have as they are.
+            # bytes.splitlines ignores line ends of Unicode, which JSON strings may contain unescaped.
             for line in self.request("GET", f"/files/{file}/content").splitlines():
                 found = json.loads(line)
                 results[int(found["custom_id"])] = _result(found)
 
     def _create(self, file):
-        """The new batch. Its run is named in it: after a lost answer it is found by that, instead of a second one that runs all again."""
+        """The new batch. Its metadata names the run, so that it is found if the response was lost; a second batch would run all again."""
         run = uuid.uuid4().hex
         ask = {"input_file_id": file, "endpoint": ENDPOINT, "completion_window": "24h", "metadata": {"opentela_run": run}}
 

@@ -1,4 +1,4 @@
-"""httpx transports that seal prompts to the node that answers: the OpenTela gateway between cannot read them.
+"""httpx transports that seal prompts to the node that answers: the OpenTela gateway in between cannot read them.
 
     client = OpenAI(base_url=..., http_client=httpx2.Client(transport=SealedTransport(pins={"eth": "ROOT KEY"})))
 """

@@ -1,4 +1,4 @@
-"""The HTTP client of today's SDKs is httpx2, that of older ones httpx: the transports are for whichever is installed, httpx2 first."""
+"""Current SDKs use the HTTP client httpx2, older ones httpx. The transports work with the installed one and prefer httpx2."""
 
 try:
     import httpx2 as httpx

@@ -1,4 +1,4 @@
-"""Sealed answers: docs/design/sealed-wire.md has their format. No I/O."""
+"""Sealed responses in the format of docs/design/sealed-wire.md. No I/O."""
 
 import json
 from typing import Iterator
@@ -10,7 +10,7 @@ from .errors import SealClientError
 from .wire import CHUNK_MAX, Node, Sealed, b64, chunk_nonce, hkdf, read_varint, varint
 
 _HEAD_MAX = 8 * 1024
-# Frames that another node goes on behind, bytes: no gateway keeps more of an answer.
+# Bytes of frames after which another node may still continue: no gateway keeps more of a response.
 CONTINUED_MAX = 4 * 1024 * 1024
 
 
@@ -22,7 +22,7 @@ def _unpadded(plain: bytes) -> bytes:
 
 
 class AnswerOpener:
-    """Give `push` the bytes as they come; it yields ("head", {status, headers, node}), ("data", bytes), ("note", text), ("end", None)."""
+    """`push` takes the bytes as they arrive and yields ("head", {status, headers, node}), ("data", bytes), ("note", text), ("end", None)."""
 
     def __init__(self, sealed: Sealed) -> None:
         self._sealed = sealed
@@ -33,9 +33,9 @@ class AnswerOpener:
         self._segment = ""
         self._count = 0
         self._before: dict[str, object] | None = None
-        # Of nodes that sealed a part: each answers a request once, so that there are no more parts than nodes.
+        # Nodes that sealed a part. Each answers a request once, so there are at most as many parts as nodes.
         self._answered: set[bytes] = set()
-        # Frames so far, as gateways count them.
+        # Bytes of the frames so far, as gateways count them.
         self._bytes = 0
         self.ended = False
 
@@ -48,7 +48,7 @@ class AnswerOpener:
             raise SealClientError("not_opened", "The answer is not what a node sealed.") from error
 
     def close(self) -> None:
-        """The connection ended."""
+        """Call when the connection ended. Raises SealClientError if the response is incomplete."""
         if not self.ended:
             raise SealClientError("cut", "The answer ended before its last chunk.")
 
@@ -114,7 +114,7 @@ class AnswerOpener:
             size, at = length
             head = json.loads(content[at : at + size])
             content = content[at + size :]
-            # A part goes on exactly where the one before ended, or begins the answer.
+            # A part continues exactly at the end of the previous one, or begins the response.
             if head.get("continues") != self._before:
                 raise ValueError("a part that goes on elsewhere")
             if self._before is None:

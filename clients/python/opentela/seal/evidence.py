@@ -1,4 +1,4 @@
-"""Evidence of nodes' machines, for clients with a verifier: docs/sealed.md says what it must look at. No I/O."""
+"""Evidence of nodes' machines, for clients with a verifier; docs/sealed.md lists what it must check. No I/O."""
 
 import base64
 import hashlib
@@ -19,13 +19,13 @@ _PATH = "/v1/otela/evidence"
 _NONCE_BYTES = 32
 _KIND = re.compile(r"[a-z0-9-]{1,16}")
 _KINDS_MAX = 4
-# Reports of a processor and of eight GPUs with their certificates are half of it; the rest is base64, JSON and padding.
+# Reports of a processor and of eight GPUs with their certificates need half of it; the rest is for base64, JSON and padding.
 _ANSWER_MAX_BYTES = 512 * 1024
-# Keys that were judged, and nodes that gave no evidence; all are judged again beyond.
+# Cached verdicts; at this number all are dropped and judged again.
 _JUDGED_MAX = 256
-# How long the verifier's no holds: a report takes a machine seconds.
+# How long a refusal holds, because a report takes a machine seconds.
 _REFUSED_S = 300
-# How long a node is left alone that gave no evidence, or whose evidence the verifier failed to judge.
+# How long a node is skipped if it gave no evidence or the verifier failed.
 _FAILED_S = 10
 
 # Headers that identify a caller.
@@ -38,8 +38,8 @@ UNPROVEN = "The verifier took the evidence of no node that serves the model; not
 
 @dataclass(frozen=True)
 class Evidence:
-    """`kinds`: as the node calls them: tdx, snp, nvidia. `data`: what the site's helper printed. `report_data`: 64 bytes that a report
-    must have been made over; they are of this node's key and of a nonce that was not known before."""
+    """`kinds`: in the node's spelling: tdx, snp, nvidia. `data`: output of the provider's helper program. `report_data`: 64 bytes that the
+    report must contain; they are derived from the node's key and a fresh nonce."""
 
     node: Node
     kinds: tuple[str, ...]
@@ -54,13 +54,13 @@ class EvidenceVerifier(Protocol):
 
 
 class AsyncEvidenceVerifier(Protocol):
-    """As `EvidenceVerifier`; it may be a coroutine."""
+    """Like `EvidenceVerifier`; `verify` may be a coroutine."""
 
     def verify(self, evidence: Evidence) -> bool | Awaitable[bool]: ...
 
 
 class Question:
-    """Asks one node for evidence; sealed to that node alone."""
+    """A request for one node's evidence, sealed only to this node."""
 
     def __init__(self, clear: ClearRequest, node: Node) -> None:
         self._node = node
@@ -72,7 +72,7 @@ class Question:
         self._came = 0
 
     def push(self, piece: bytes) -> bool:
-        """True at the answer's end."""
+        """True at the end of the response."""
         self._came += len(piece)
         if self._came > _ANSWER_MAX_BYTES:
             raise SealClientError("not_opened", "More evidence than any machine has.")
@@ -98,13 +98,13 @@ class Question:
 
 
 class Judged:
-    """What the verifier said, by key; failures by key and caller, since a wrong key of one caller is no fault of the node."""
+    """Verdicts by key. Failures by key and caller, because a wrong API key of one caller is not the node's fault."""
 
     def __init__(self) -> None:
         self._until: dict[tuple[object, ...], tuple[float, bool | Exception]] = {}
 
     def known(self, clear: ClearRequest, node: Node) -> bool | Exception | None:
-        """Whether the verifier takes the node, or what failed a moment ago. None: it is to be asked."""
+        """True if the verifier accepts the node; an exception: it failed recently; None: unknown, so the node must be asked."""
         for name in ((node.kid,), self._mine(clear, node)):
             until, verdict = self._until.get(name, (-math.inf, None))
             if time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""Requests as SDKs make them, and the nodes that they may be sealed to. No I/O."""
+"""Requests of SDKs, and the nodes that they may be sealed to. No I/O."""
 
 import json
 import re
@@ -19,7 +19,7 @@ CANDIDATES_MAX = 16
 _INSIDE = ("content-type", "accept", "anthropic-version", "anthropic-beta", "openai-beta")
 _WITH = ("authorization", "x-api-key", "x-otela-trusted-providers", "x-otela-require", "x-otela-prefer", "x-otela-session")
 _PIN = re.compile(r"[A-Za-z0-9_-]{43}")
-# Of a body's `metadata`, what gateways obey in clear.
+# Members of a body's `metadata` that gateways obey, which are therefore sent in clear.
 _ROUTING = re.compile(r"otela_(?:trusted_providers|require|prefer)")
 _PRINTABLE = re.compile(r"[\x20-\x7e]{0,4096}")
 _OUTSIDE = re.compile(r"authorization|x-api-key|x-request-id|traceparent|tracestate|x-otela-(?!seal|model$|stream$|resume$).*")
@@ -28,7 +28,7 @@ _PATHS = _STREAMS | {"embeddings", "rerank", "score", "classify", "tokenize", "d
 
 
 class ClearRequest:
-    """A request as its SDK made it."""
+    """A request of an SDK, before it is sealed."""
 
     def __init__(self, request: httpx.Request, body: bytes, resume: bool) -> None:
         path = request.url.path
@@ -52,7 +52,7 @@ class ClearRequest:
         self.inside = [(one, request.headers[one]) for one in _INSIDE if one in request.headers]
 
     def name(self, model: str, believed: bool) -> None:
-        """Takes the model's own name, where the caller used another one and believes the gateway about it."""
+        """Replaces an alias by the model's canonical name if the caller trusts the gateway about aliases."""
         if model == self.model:
             return
         says = f"'{self.model}' is another name of '{model}', says the gateway, and no one signed that"
@@ -65,7 +65,7 @@ class ClearRequest:
 
     def listing(self, providers: Iterable[str]) -> httpx.Request:
         headers = {one: self.headers[one] for one in _WITH if one in self.headers}
-        # A list has sixteen nodes: those of others are not to take the places.
+        # A list has sixteen nodes, so nodes of other providers must not take the places.
         query = urlencode([("model", self.asked), *(("provider", one) for one in providers)])
         url = f"{self.base}/v1/otela/seal?{query}"
         return httpx.Request("GET", url, headers=headers, extensions=self.request.extensions)
@@ -75,7 +75,7 @@ class ClearRequest:
         return self._post(self.request.url, made), made
 
     def question(self, path: str, body: bytes, node: Node) -> tuple[httpx.Request, Sealed]:
-        """Another request to one of the nodes, with this one's key."""
+        """Another request to one of the nodes, with the same API key."""
         made = seal(path, self.model, False, [("content-type", "application/json")], body, [node], time.time())
         return self._post(self.base + path, made), made
 
@@ -87,7 +87,7 @@ class ClearRequest:
 
 
 def _routed(headers: httpx.Headers, metadata: object) -> httpx.Headers:
-    """Who may see the request, and what its node must have, in headers where its `metadata` says so."""
+    """Copies routing from `metadata` into headers: the trusted providers, and the requirements of the node."""
     all_ = httpx.Headers(headers)
     for name, value in metadata.items() if isinstance(metadata, dict) else ():
         header = f"x-{name.replace('_', '-')}"
@@ -115,7 +115,7 @@ def _fields(body: bytes, content_type: str) -> Mapping[str, object]:
 
 
 class ListText:
-    """A gateway's list of nodes as it comes, within a bound."""
+    """Collects a gateway's list of nodes while it arrives, within a bound."""
 
     def __init__(self) -> None:
         self.content = b""
@@ -127,7 +127,7 @@ class ListText:
 
 
 class CandidateLists:
-    """The model's own name and nodes that a request may be sealed to, for half a minute."""
+    """Caches the model's canonical name and the nodes that a request may be sealed to, for 30 s."""
 
     def __init__(self, pins: Mapping[str, str] | None, candidates: int, aliases: bool) -> None:
         if not 1 <= candidates <= CANDIDATES_MAX:

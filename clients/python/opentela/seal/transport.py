@@ -1,4 +1,4 @@
-"""httpx transports, sync and async, for SDKs that take an httpx client."""
+"""httpx transports, sync and async, for SDKs that accept an httpx client."""
 
 import re
 from inspect import isawaitable
@@ -14,7 +14,7 @@ from .wire import Node, Sealed
 
 _FROM_GATEWAY = re.compile(r"x-request-id|request-id|retry-after|retry-after-ms|x-should-retry|server-timing|x-ratelimit-.*|x-otela-.*|deprecation|sunset|link")
 
-# All that a node's answer may say, whatever it writes. Not `location`: clients follow it, and send their key where a provider likes.
+# The only headers that are taken from a node. Not `location`: clients would follow it and send their key to a host of the provider's choice.
 _FROM_NODE = ("content-type", "content-encoding", "content-disposition")
 
 
@@ -75,9 +75,9 @@ class _Stream(httpx.SyncByteStream):
 
 
 class SealedTransport(httpx.BaseTransport):
-    """`pins`: root keys by provider, as `otela-agent vouch` prints them; None believes the gateway's word for the nodes' keys.
-    `aliases`: other names of models are resolved as the gateway says. `resume`: streams go on at another candidate where their node is
-    lost; the candidates can then read one another's answers. `verifier`: requests are sealed to nodes alone whose evidence it takes."""
+    """`pins`: root keys by provider, as `otela-agent vouch` prints them; None: trusts the gateway about the nodes' keys.
+    `aliases`: resolve aliases of models as the gateway says. `resume`: if the node of a stream is lost, the stream continues at another
+    candidate; the candidates can then read each other's responses. `verifier`: seal only to nodes with evidence that it accepts."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class SealedTransport(httpx.BaseTransport):
             return response
         answer, sealed = response
         if not _is_sealed(answer):
-            # Nothing of it is read: it may have no end.
+            # The body is not read, because it may be endless.
             if answer.is_success:
                 answer.close()
                 raise _not_believed()
@@ -132,7 +132,7 @@ class SealedTransport(httpx.BaseTransport):
         return self._transport.handle_request(request), sealed
 
     def _among(self, clear: ClearRequest, believed: list[Node]) -> list[Node]:
-        """The first of the nodes, of those that the verifier takes where there is one."""
+        """The first `count` nodes; with a verifier, of those that it accepts."""
         if self._verifier is None:
             return believed[: self._lists.count]
         good: list[Node] = []
@@ -142,7 +142,7 @@ class SealedTransport(httpx.BaseTransport):
             if verdict is None:
                 try:
                     verdict = self._judged.learn(node, self._verifier.verify(self._evidence(clear, node)) is True)
-                except Exception as error:  # the verifier's own, too: it took nothing
+                except Exception as error:  # also the verifier's own errors: it accepted nothing
                     verdict = self._judged.fail(clear, node, error)
             if verdict is True:
                 good.append(node)
@@ -170,7 +170,7 @@ class SealedTransport(httpx.BaseTransport):
     def _open(response: httpx.Response, sealed: Sealed) -> Iterator[tuple[str, object]]:
         opener = AnswerOpener(sealed)
         for piece in response.iter_raw():
-            # Read to its end, so that the connection is used again; what comes behind the answer is not read.
+            # The response is read to its end, so that the connection is reused; bytes after it are ignored.
             if opener.ended:
                 return
             yield from opener.push(piece)
@@ -195,7 +195,7 @@ class _AsyncStream(httpx.AsyncByteStream):
 
 
 class AsyncSealedTransport(httpx.AsyncBaseTransport):
-    """As `SealedTransport`, for `httpx.AsyncClient`. The verifier's `verify` may be a coroutine."""
+    """Like `SealedTransport`, for `httpx.AsyncClient`. The verifier's `verify` may be a coroutine."""
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ class AsyncSealedTransport(httpx.AsyncBaseTransport):
             if verdict is None:
                 try:
                     verdict = self._judged.learn(node, await self._takes(self._verifier, clear, node))
-                except Exception as error:  # the verifier's own, too: it took nothing
+                except Exception as error:  # also the verifier's own errors: it accepted nothing
                     verdict = self._judged.fail(clear, node, error)
             if verdict is True:
                 good.append(node)

@@ -1,4 +1,4 @@
-"""The format of sealed requests: docs/design/sealed-wire.md has it byte by byte. No I/O."""
+"""The format of sealed requests; docs/design/sealed-wire.md specifies it byte by byte. No I/O."""
 
 import base64
 import hashlib
@@ -48,7 +48,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int] | None:
-    """The number and where it ends; None where more bytes are needed."""
+    """The number and its end; None: more bytes are needed."""
     if at >= len(data):
         return None
     end = at + (1 << (data[at] >> 6))
@@ -75,7 +75,7 @@ def hkdf(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
 
 @dataclass(frozen=True)
 class Node:
-    """One that is believed. `mode`: pinned, or registry (the gateway's word alone)."""
+    """A trusted node. `mode`: pinned, or registry (only the gateway's claim)."""
 
     session: str
     provider: str
@@ -84,7 +84,7 @@ class Node:
     key: bytes
     until: float
     evidence: bool = False
-    """It says that it has evidence of its machine."""
+    """It claims to have evidence of its machine."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Sealed:
 
 
 def believe(one: object, pins: dict[str, str] | None, now: float) -> Node | None:
-    """None for a node that is not believed, or does not look like one."""
+    """None: the node is not trusted, or its entry is malformed."""
     try:
         if not isinstance(one, dict) or one["v"] != 1:
             return None
@@ -143,7 +143,7 @@ def request_info(path: str, model: str, stream: bool, resume: bool, nonce: bytes
 
 
 def evidence_message(key: bytes, nonce: bytes) -> bytes:
-    """Its SHA-512 is what a machine's report is made over."""
+    """A machine's report must contain the SHA-512 of this message."""
     return b"otela seal 1 evidence\0" + _field(key) + _field(nonce)
 
 
