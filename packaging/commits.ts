@@ -1,23 +1,23 @@
 /**
- * Checks the messages of the commits that this branch has and `main` has not: `scope: imperative`, at most 72 characters, and a body that says why.
- * Without the history to find them it says that it checked nothing.
+ * Checks the messages of the commits on this branch that `main` does not have: `scope: imperative`, at most 72
+ * characters, and a body with the reason. If the history is missing, it says that it checked nothing.
  */
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-/** As git's own documentation advises, with room for a scope. */
+/** Git's documentation advises 50; this leaves room for a scope. */
 const SUBJECT_MAX = 72;
-/** The first that exists is the branch that changes go to. */
+/** The first existing branch of these is the target of changes. */
 const BASES = ['origin/main', 'main'];
-/** Verbs that end as other forms do. */
+/** Verbs with endings that look like other forms. */
 const VERBS =
   /^(?:embed|feed|need|proceed|seed|shed|speed|spread|wed|bring|string|ring|access|address|bypass|compress|cross|discuss|dismiss|express|focus|guess|pass|press|process|stress|suppress)$/;
-/** A word that begins a description and not an order. */
+/** Words that begin a description and not an imperative. */
 const NO_VERB =
   /^(?:a|all|an|both|each|every|if|it|its|no|one|only|some|that|the|these|this|two|what|when|where|with)$/;
 
-/** What is wrong with a message, or undefined. */
+/** What is wrong with a message; undefined: nothing. */
 export function messageFault(message: string): string | undefined {
   const [subject = '', ...body] = message.trimEnd().split('\n');
   if (/^Merge /.test(subject)) return undefined;
@@ -34,7 +34,7 @@ export function messageFault(message: string): string | undefined {
 export interface Checked {
   /** What was checked, or why nothing was. */
   about: string;
-  /** One line for each bad message. */
+  /** One line per bad message. */
   faults: string[];
 }
 

@@ -1,7 +1,7 @@
 /**
- * `npm run api:generate` makes `dashboard/api/contract.ts`, the types that the dashboard's client is checked with, of the gateway's OpenAPI
- * document. It has only types, so the page is bundled without it. `node build.ts` makes it, and so do `npm run lint` and `npm test` before they check
- * the types of the dashboard.
+ * `npm run api:generate` writes `dashboard/api/contract.ts`, the types of the dashboard's client, from the gateway's
+ * OpenAPI document. It contains only types, so the page is bundled without it. `node build.ts`, `npm run lint` and `npm
+ * test` also write it before they check the dashboard's types.
  */
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -9,7 +9,7 @@ import * as z from 'zod';
 
 const CONTRACT = fileURLToPath(new URL('../dashboard/api/contract.ts', import.meta.url));
 
-/** What of JSON Schema the gateway's document uses and says something of a type. */
+/** The parts of JSON Schema that the gateway's document uses and that affect a type. */
 interface Schema {
   type?: string | string[] | undefined;
   const?: unknown;
@@ -112,7 +112,7 @@ function operationOf({ parameters, requestBody, responses }: Operation): string 
   return `{ parameters: { ${places.join('; ')} }; ${body}; responses: { ${answers.join('; ')} } }`;
 }
 
-/** The module's text, for the document that the gateway answers at `/openapi.json`. */
+/** The module's text for the document at the gateway's `/openapi.json`. */
 function contractOf(document: unknown): string {
   const { paths, components } = documentSchema.parse(document);
   const shared = Object.entries(components.responses).map(([name, of]) => `  ${field(name, true, responseOf(of))};\n`);
@@ -127,7 +127,7 @@ function contractOf(document: unknown): string {
 
 /** `/openapi.json` of a gateway, as text. */
 export async function openApiText(): Promise<string> {
-  // By a variable: the gateway's types are those of Workers, and this is Node.
+  // Imported through a variable, because the gateway is checked with the types of Workers, and this file with Node's.
   const source = '../gateway/admin/openapi/document.ts';
   const { openApiRoutes } = await import(source);
   const answer: globalThis.Response = await openApiRoutes.request('http://gateway/openapi.json');

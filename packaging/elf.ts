@@ -1,14 +1,14 @@
 /**
- * As much of ELF as a single file needs: which machine a program is for, which versions of its libraries it asks for, and a note
- * put into it. 64 bits, little-endian: https://refspecs.linuxfoundation.org/elf/gabi4+/contents.html, chapters 4 and 5; versions
- * of symbols: LSB Core, chapter 11.7.
+ * The parts of ELF that a single file needs: the machine of a program, the versions of its libraries, and adding a
+ * note. 64 bits, little-endian: https://refspecs.linuxfoundation.org/elf/gabi4+/contents.html, chapters 4 and 5;
+ * versions of symbols: LSB Core, chapter 11.7.
  */
 
 const MACHINES: Record<number, string> = { 62: 'x64', 183: 'arm64' };
 const [PT_LOAD, PT_DYNAMIC, PT_NOTE] = [1, 2, 4];
 const [DT_STRTAB, DT_VERNEED, DT_VERNEEDNUM] = [5, 0x6ffffffe, 0x6fffffff];
 const PF_WRITE = 2;
-/** Notes are words of 4 bytes, also in files of 64 bits. */
+/** Notes are aligned to 4 bytes, even in 64-bit files. */
 const NOTE_ALIGN = 4;
 
 interface Segment {
@@ -19,13 +19,13 @@ interface Segment {
   /** In memory. */
   address: number;
   fileBytes: number;
-  /** What is beyond `fileBytes` is zeros. */
+  /** Bytes beyond `fileBytes` are zeros. */
   memoryBytes: number;
-  /** Where its header stands. */
+  /** Offset of its header. */
   header: number;
 }
 
-/** As Node names it in `process.arch`. Throws where it is no program for a machine that we know. */
+/** In the form of Node's `process.arch`. @throws Error if it is not a program for a known machine */
 export function machineOf(program: Buffer): string {
   const [CLASS_64, LITTLE_ENDIAN] = [2, 1];
   const isElf = program.length > 64 && program.readUInt32BE(0) === 0x7f454c46;
@@ -52,7 +52,7 @@ function segmentsOf(program: Buffer): Segment[] {
   });
 }
 
-/** Which versions of symbols the dynamic linker must find, by library: `libc.so.6` → `GLIBC_2.28`, … */
+/** Versions of symbols that the dynamic linker must find, by library: `libc.so.6` → `GLIBC_2.28`, … */
 export function neededVersions(program: Buffer): Map<string, string[]> {
   const segments = segmentsOf(program);
   const dynamic = new Map<number, number>();
@@ -78,11 +78,12 @@ export function neededVersions(program: Buffer): Map<string, string[]> {
 }
 
 /**
- * A copy of `program` without what only debuggers read, and with one note more.
+ * Returns a copy of `program` without debugging data and with another note.
  *
- * The note follows the last segment, whose zeros become bytes of the file. No segment moves and no header is added, so what kernels
- * ask of the original holds of the copy: segments that suit pages of 64 KiB, which Linux on GH200 may have, and the headers where
- * Linux before 5.18 expects them. Notes that were there stay, before the new one.
+ * The note follows the last segment, and the zeros of that segment become bytes of the file. No segment moves and no
+ * header is added, so the copy meets the same requirements of kernels as the original: segments fit pages of 64 KiB,
+ * which Linux on GH200 may have, and headers are at the place that Linux before 5.18 expects. Existing notes stay,
+ * before the new one.
  */
 export function withNote(program: Buffer, owner: string, content: Buffer): Buffer {
   const segments = segmentsOf(program);
@@ -104,7 +105,7 @@ export function withNote(program: Buffer, owner: string, content: Buffer): Buffe
   const address = BigInt(last.address + start - last.offset);
   for (const field of [16, 24]) made.writeBigUInt64LE(address, notes.header + field);
   for (const field of [32, 40]) made.writeBigUInt64LE(BigInt(added.length), notes.header + field);
-  // There are no sections any more: the linker and the kernel go by segments.
+  // Removes the section headers: the linker and the kernel use segments.
   made.writeBigUInt64LE(0n, 40);
   made.fill(0, 58, 64);
   return made;

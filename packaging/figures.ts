@@ -1,6 +1,6 @@
 /**
- * `npm run figures:house [-- --list]`: how much there is to read. Product lines by hand, files and functions that are long, import cycles, names that
- * two files export, functions that stand twice. `--list` names each of them.
+ * `npm run figures:house [-- --list]` measures the size of the code: handwritten product lines, long files and
+ * functions, import cycles, names that two files export, and duplicate functions. `--list` lists them.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { parseArgs } from 'node:util';
 import { parseAst } from 'vite';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-/** What people install or run. research/, tests, benches and the docs are not. */
+/** Folders that users install or run, without research/, tests, benches and docs. */
 const PRODUCT = ['agent', 'clients', 'dashboard', 'deploy', 'factory', 'gateway', 'packaging', 'scheduler', 'shared'];
 const FILE_LINES_MAX = 400;
 const FUNCTION_LINES_MAX = 60;
@@ -59,7 +59,7 @@ function* childrenOf(node: Node): Generator<Node> {
   }
 }
 
-/** Every function below `node`; a function without a name gets the name of its variable. */
+/** Every function below `node`; an unnamed function gets the name of its variable. */
 function* functionsOf(node: Node, text: string, file: string, called = 'default'): Generator<Fn> {
   const name = nameOf(node) ?? called;
   if (/^(Function(Declaration|Expression)|ArrowFunctionExpression)$/.test(node.type) && isNode(node.body)) {
@@ -71,7 +71,7 @@ function* functionsOf(node: Node, text: string, file: string, called = 'default'
 
 const linesOf = (text: string): number => text.split('\n').length - 1;
 
-/** Exported names; of a variable with a pattern those of the pattern are left out. */
+/** Exported names; destructured variables are left out. */
 function exportsOf(node: Node): (string | undefined)[] {
   if (node.type !== 'ExportNamedDeclaration' || isNode(node.source)) return [];
   if (!isNode(node.declaration)) return Array.isArray(node.specifiers) ? node.specifiers.map(nameOf) : [];
@@ -128,7 +128,7 @@ function cyclesOf(sources: readonly Source[], withTypes: boolean): string[][] {
   return found;
 }
 
-/** Values with the files that have them, where those are two or more. */
+/** Keys that occur in two or more files, with those files. */
 function repeated<T>(items: readonly T[], key: (item: T) => string, file: (item: T) => string): [string, string[]][] {
   const by = new Map<string, Set<string>>();
   for (const item of items) by.set(key(item), (by.get(key(item)) ?? new Set()).add(file(item)));

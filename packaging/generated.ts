@@ -1,6 +1,6 @@
 /**
- * `npm run lint:generated`: each generated file of the repository is what its generator writes today. Else a reader of the reference or of
- * Grafana is told of another version.
+ * `npm run lint:generated` checks that each generated file of the repository equals the current output of its
+ * generator. Otherwise the reference and the Grafana dashboards would describe another version.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { referencePages } from './reference/main.ts';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
 
-/** Each stale file, with the command that writes it. */
+/** Stale files, each with the command that writes it. */
 async function stale(): Promise<string[]> {
   const pages = await referencePages();
   const reference = new Set([...pages.keys(), ...readdirSync(join(ROOT, 'docs/reference'))]);

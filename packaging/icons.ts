@@ -1,13 +1,16 @@
 /**
- * `npm run icons:generate` writes dashboard/ui/icons.ts: of Lucide's 1,700 icons the ones that the dashboard imports from it. The package itself,
- * 51 MiB, is for developers. A new icon: import it by its name in Lucide, then run this.
+ * `npm run icons:generate` writes dashboard/ui/icons.ts with those of Lucide's 1,700 icons that the dashboard imports.
+ * The package itself, 51 MiB, is only for developers. To add an icon, import it by its name in Lucide and run this.
  */
 import { globSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 
-/** Their types would declare the elements of a page, empty, to all programs that tsc checks with this one. */
+/**
+ * Imported without types, because their types would declare a page's elements, empty, for all programs that tsc checks
+ * with this file.
+ */
 const untyped = (name: string): Promise<unknown> => import(name);
 const callable = z.custom<(...args: unknown[]) => unknown>((value) => typeof value === 'function');
 const lucide = new Map(Object.entries(z.looseObject({}).parse(await untyped('lucide-react'))));
@@ -29,7 +32,7 @@ function namesImported(): string[] {
   return [...new Set(names.filter((name) => name !== ''))].toSorted();
 }
 
-/** What Lucide draws for it, as arguments of `icon`. @throws Error where it has none of that name */
+/** Lucide's shapes of the icon, as arguments of `icon`. @throws Error if Lucide has no such icon */
 function shapesOf(name: string): string {
   const component = lucide.get(name);
   if (component === undefined) throw new Error(`Lucide has no icon ${name}`);

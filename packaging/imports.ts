@@ -1,7 +1,7 @@
 /**
- * The order of imports: docs/imports.json says which program may import which, and in which layer of its program each folder lies. A folder imports
- * only folders of lower layers. `node packaging/imports.ts` prints each import that breaks the order and fails; `--write` also writes the table
- * of layers into docs/architecture.md.
+ * The import order: docs/imports.json says which program may import which, and the layer of each folder in its program.
+ * A folder imports only folders of lower layers. `node packaging/imports.ts` prints each import that breaks the order
+ * and fails; `--write` also writes the table of layers into docs/architecture.md.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, normalize, sep } from 'node:path';
@@ -16,7 +16,7 @@ const Order = z.strictObject({
   programs: z.record(z.string(), z.array(z.string())),
   /** For each program its folders and loose files, lowest layer first. */
   layers: z.record(z.string(), z.array(z.array(z.string()))),
-  /** Files that have no layer, since they import types only, and the reason. */
+  /** Files without a layer, because they import only types, with the reason. */
   exempt: z.record(z.string(), z.string()),
 });
 export type Order = z.infer<typeof Order>;
@@ -41,7 +41,7 @@ export function importsOf(program: string): Import[] {
     });
 }
 
-/** What is wrong with an import, or undefined. */
+/** What is wrong with an import; undefined: nothing. */
 export function violation({ from, to }: Import, { programs, layers, exempt }: Order): string | undefined {
   const [[program = '', folder = ''], [target = '', other = '']] = [from.split(sep), to.split(sep)];
   if (program !== target) {
@@ -94,7 +94,7 @@ function table({ programs, layers }: Order): string {
   return [line(head), line(widths.map((width) => '-'.repeat(width))), ...body.map(line)].join('\n');
 }
 
-/** The page with the table between its marks. */
+/** Returns the page with the table between its marks. */
 export function withTable(page: string, order: Order): string {
   return page.replace(
     /(<!-- imports -->\n)[\s\S]*?(<!-- end -->)/,

@@ -1,4 +1,4 @@
-/** The key that signs releases: Ed25519, a PEM file of its owner's. */
+/** The key that signs releases: Ed25519, in a PEM file of its owner. */
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import * as z from 'zod';
@@ -6,9 +6,9 @@ import * as z from 'zod';
 const RAW_KEY_BYTES = 32;
 
 export interface ReleaseKey {
-  /** As gateways list it in RELEASE_KEYS: base64url. */
+  /** In the form of RELEASE_KEYS of a gateway: base64url. */
   name: string;
-  /** As openssl reads it: PEM. */
+  /** PEM, for openssl. */
   publicPem: string;
   /** 64 bytes (RFC 8032). */
   sign(message: Uint8Array): Buffer;
@@ -23,7 +23,7 @@ export async function readKey(file: string): Promise<ReleaseKey> {
   }
 }
 
-/** Writes it for its owner alone; throws where there is a file already. */
+/** Writes a new key that only its owner can read. @throws Error if the file exists */
 export async function newKey(file: string): Promise<ReleaseKey> {
   const { privateKey } = generateKeyPairSync('ed25519');
   await writeFile(file, privateKey.export({ format: 'pem', type: 'pkcs8' }), { mode: 0o600, flag: 'wx' });

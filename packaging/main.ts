@@ -1,6 +1,6 @@
 /**
- * `npm run release` makes all that people install, to try; with `-- --key FILE` it is signed, and can be handed out.
- * `npm run release -- --new-key FILE` makes a key and prints its public half.
+ * `npm run release` makes all files that users install, for testing. With `-- --key FILE` the release is signed and may
+ * be published. `npm run release -- --new-key FILE` makes a key and prints its public half.
  */
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -49,7 +49,7 @@ async function main(): Promise<number> {
   return DONE;
 }
 
-/** Undefined where one of them is none. */
+/** Undefined: one of the names is not a platform. */
 function platformsNamed(names: readonly string[] | undefined): Platform[] | undefined {
   if (names === undefined) return [...PLATFORMS];
   const known = PLATFORMS.filter((platform) => names.includes(platform));
@@ -64,7 +64,7 @@ try {
   process.exitCode = wrongUse ? WRONG_USE : FAILED;
 }
 
-/** With what it was caused by: npm's own words say why something could not be fetched. */
+/** The message with its causes: npm's own message says why something could not be fetched. */
 function told(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return error.cause === undefined ? error.message : `${error.message}\n${told(error.cause)}`;

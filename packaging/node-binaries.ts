@@ -1,14 +1,17 @@
-/** The Node that a single file is made of, for each kind of machine: from npm's registry, known by its digest. */
+/** The Node binary for single files of each platform: from npm's registry, verified by its digest. */
 import { createHash } from 'node:crypto';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Platform } from '../shared/release/release.ts';
 import { fetchNode, PINNED } from './install/node.js';
 
-/** What `npm run release` is run by, too: a blob is read by the version that wrote it. */
+/** `npm run release` also runs under this version, because a blob is readable only by the version that wrote it. */
 export const NODE_VERSION = PINNED.version;
 
-/** Its bytes: those of this process where they are the same, else as fetched once into `cache`. Throws where it cannot be had. */
+/**
+ * Returns the binary: this process's own file if it is the same, otherwise the file that was once fetched into `cache`.
+ * @throws Error if it cannot be fetched
+ */
 export async function nodeBinary(platform: Platform, cache: string): Promise<Buffer> {
   const kept = join(cache, `node-${NODE_VERSION}-${platform}`);
   for (const file of [process.execPath, kept]) {
@@ -22,7 +25,7 @@ export async function nodeBinary(platform: Platform, cache: string): Promise<Buf
   return readFile(kept);
 }
 
-/** Under `npm run` the settings of that npm are variables, which would be taken for this one's. */
+/** Under `npm run` the outer npm's settings are environment variables, which an inner npm would read as its own. */
 export function quietly(): NodeJS.ProcessEnv {
   const own = Object.entries(process.env).filter(
     ([name]) => !/^npm_(config_(local_)?prefix|package|lifecycle)/i.test(name),

@@ -1,4 +1,4 @@
-/** The npm packages of a release. They need nothing but Node: what runs is bundled, or lies in the package. */
+/** The npm packages of a release. They need only Node: all code is bundled or included. */
 import { execFile } from 'node:child_process';
 import { copyFile, cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,13 +14,18 @@ export const projectSchema = z.object({
 });
 export type Project = z.infer<typeof projectSchema>;
 
-/** Beside the commands: what they read. */
+/** Data that the commands read, next to them. */
 const DATA = ['otela-plan-data', 'gateway.json', 'dashboard'];
 const UNIT = 'otela-gateway.service';
-/** Not bundled: its WebAssembly lies beside its code. It comes within the package, so that an installation asks no registry. */
+/**
+ * Not bundled, because its WebAssembly is next to its code. It is included in the package, so that an installation
+ * fetches nothing from a registry.
+ */
 const WITHIN = 'highs';
 
-/** Lays the package `opentela` out in `stage`, as it is packed, and as the container image has it; without its manifest. */
+/**
+ * Lays out the package `opentela` in `stage`, as it is packed and as the container image has it; without its manifest.
+ */
 export async function stageCommands(root: string, stage: string, project: Project): Promise<void> {
   await mkdir(join(stage, 'dist'), { recursive: true });
   const programs = Object.values(project.bin);
@@ -47,13 +52,13 @@ export async function stageCommands(root: string, stage: string, project: Projec
   await writeFile(join(stage, 'package.json'), `${JSON.stringify(described, null, 2)}\n`);
 }
 
-/** `@opentela/seal`, as build.ts lays it out. */
+/** `@opentela/seal`, in build.ts's layout. */
 export async function stageSeal(root: string, stage: string): Promise<void> {
   await cp(join(root, 'dist/opentela-seal'), stage, { recursive: true });
   await copyFile(join(root, 'LICENSE'), join(stage, 'LICENSE'));
 }
 
-/** Packs what lies in `stage` into a tarball in `out`; resolves with its name. The same files give the same bytes. */
+/** Packs `stage` into a tarball in `out`; resolves with its name. The same files result in the same bytes. */
 export async function packed(stage: string, out: string): Promise<string> {
   const args = ['pack', '--loglevel=error', '--ignore-scripts', '--pack-destination', out];
   const { stdout } = await promisify(execFile)('npm', args, { cwd: stage, env: quietly() });

@@ -1,4 +1,7 @@
-/** Which packages of others are in a release: a CycloneDX list (https://cyclonedx.org/docs/1.5/json/), and their licences' texts. */
+/**
+ * Third-party packages in a release: a CycloneDX list (https://cyclonedx.org/docs/1.5/json/), and the texts of their
+ * licenses.
+ */
 import { execFile } from 'node:child_process';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,7 +21,7 @@ const bomSchema = z.looseObject({
   dependencies: z.array(z.looseObject({ ref: z.string(), dependsOn: z.array(z.string()).optional() })),
 });
 
-/** Directories of packages that build.ts bundled, and `more`: from the root of the clone, in order. */
+/** Directories of packages that build.ts bundled, and `more`; relative to the clone's root, sorted. */
 export async function bundledPackages(root: string, more: readonly string[]): Promise<string[]> {
   const lists = await Promise.all(
     (await filesBelow(join(root, 'dist/packages'))).map(async (name) =>
@@ -28,7 +31,7 @@ export async function bundledPackages(root: string, more: readonly string[]): Pr
   return [...new Set([...lists.flat(), ...more])].toSorted();
 }
 
-/** All texts of licences, one after the other: those of bundled code have to come with it. */
+/** All license texts, one after the other: bundled code must be distributed with them. */
 export async function licences(root: string, packages: readonly string[]): Promise<string> {
   const parts = packages.map(async (directory) => {
     const { name, version } = await describedIn(root, directory);
@@ -40,7 +43,7 @@ export async function licences(root: string, packages: readonly string[]): Promi
 }
 
 interface BomOptions {
-  /** As `bundledPackages` has them. */
+  /** From `bundledPackages`. */
   packages: readonly string[];
   /** Debian's packages in the image, each with its version and architecture. */
   debian: readonly { name: string; version: string; architecture: string }[];
@@ -49,7 +52,10 @@ interface BomOptions {
   date: number;
 }
 
-/** `npm sbom` knows everything that the lock file has; what stays is what is handed out. Without dev it lacks what packages of both kinds need. */
+/**
+ * `npm sbom` lists the whole lock file; only the distributed packages stay. Without dev it would omit packages that are
+ * needed for both.
+ */
 export async function writeBom(
   file: string,
   root: string,
@@ -64,7 +70,7 @@ export async function writeBom(
       maxBuffer: BOM_BYTES,
     },
   );
-  // The lock file has a placeholder for whichever registry is configured; the packages are those of npm's.
+  // The lock file has a placeholder for the configured registry; the packages come from npm's.
   const whole = bomSchema.parse(
     JSON.parse(stdout.replaceAll('https://registry.invalid/', 'https://registry.npmjs.org/')),
   );
@@ -76,7 +82,7 @@ export async function writeBom(
   );
   const bundled = whole.components
     .filter((one) => refs.includes(one['bom-ref']))
-    // To npm the page's packages are for development only: they are bundled, and so part of the product.
+    // For npm the page's packages are only for development. They are bundled, so they are part of the product.
     .map((one) => ({ ...one, scope: 'required', properties: undefined }));
   const lacking = refs.filter((ref) => !bundled.some((one) => one['bom-ref'] === ref));
   if (lacking.length > 0) throw new Error(`npm sbom does not list what is bundled: ${lacking.join(', ')}`);
@@ -113,7 +119,7 @@ function component(name: string, version: string, purl: string): Component {
   return { 'bom-ref': purl, type: 'library', name, version, scope: 'required', purl };
 }
 
-/** A UUID (RFC 9562, version 8) that follows from the content. */
+/** A UUID (RFC 9562, version 8) that is derived from the content. */
 function serialNumber(content: string): string {
   const [, a, b, c, d, e] = /^(.{8})(.{4}).(.{3}).(.{3})(.{12})/.exec(sha256(content)) ?? [];
   return `urn:uuid:${a}-${b}-8${c}-8${d}-${e}`;

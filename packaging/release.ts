@@ -1,6 +1,7 @@
 /**
- * A release: what people install, in one directory. Each file's bytes follow from the sources, the key and the versions of the tools, so two runs give
- * the same. With a key a signed manifest tells gateways which agents are of this release, and signed checksums tell people what they got.
+ * A release: all files that users install, in one directory. Each file is reproducible from the sources, the key and
+ * the versions of the tools. With a key, a signed manifest lists for gateways the agents of this release, and signed
+ * checksums let users verify their download.
  */
 import { execFileSync } from 'node:child_process';
 import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -27,12 +28,15 @@ import { bundledPackages, licences, writeBom } from './parts.ts';
 import { newestNeeded, seaBlob, singleFile, startMs } from './single-file.ts';
 import { wheel } from './wheel.ts';
 
-/** When what is released was last changed: files carry this date, so that two runs give the same bytes. https://reproducible-builds.org/specs/source-date-epoch/ */
+/**
+ * The files' date is that of the last change, so that two runs produce the same bytes.
+ * https://reproducible-builds.org/specs/source-date-epoch/
+ */
 
-/** A copy without git has no date: the one that npm gives the files of its packages. */
+/** For a copy without git, which has no date: the date that npm sets in packages. */
 const WITHOUT_GIT_S = 499_162_500;
 
-/** Seconds since 1970: SOURCE_DATE_EPOCH, or that of the last commit. */
+/** Seconds since 1970: SOURCE_DATE_EPOCH, or the time of the last commit. */
 function sourceDate(root: string): number {
   const given = process.env.SOURCE_DATE_EPOCH;
   if (given !== undefined && /^\d{1,11}$/.test(given)) return Number(given);
@@ -46,31 +50,31 @@ function sourceDate(root: string): number {
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const CACHE = join(ROOT, 'node_modules/.cache/otela');
-/** Hundreds of files that no agent runs. Each agent brings the manifest, so it leaves them out. */
+/** Hundreds of files that no agent runs. Each agent sends the manifest, so it leaves them out. */
 const PAGE = 'dist/dashboard/';
-/** As coreutils write and check it. */
+/** In the format of coreutils. */
 const CHECKSUMS = 'SHA256SUMS';
 const PUBLIC_KEY = 'release.pub';
-/** They carry the version as well. */
+/** Other files that contain the version. */
 const VERSIONED: Record<string, RegExp> = {
   'clients/python/pyproject.toml': /^version = "(.*)"$/m,
   'clients/seal/package.json': /^ {2}"version": "(.*)",$/m,
   'deploy/helm/opentela/Chart.yaml': /^version: (.*)$/m,
 };
 
-/** What needs a tool that a machine may lack. */
+/** Parts that need a tool that a machine may lack. */
 export const OPTIONAL = ['image', 'wheel'] as const;
 export type Optional = (typeof OPTIONAL)[number];
 
 interface ReleaseOptions {
-  /** Undefined: a release to try, which nobody vouches for. */
+  /** Undefined: an unsigned release, for testing. */
   key: ReleaseKey | undefined;
-  /** What lies there is removed. */
+  /** Its previous content is removed. */
   out: string;
-  /** For which agent and image are made. */
+  /** Platforms of the agent and the image. */
   platforms: readonly Platform[];
   without: readonly Optional[];
-  /** False: dist/ is what the sources give. */
+  /** False: dist/ is already up to date. */
   build: boolean;
   report(line: string): void;
 }
@@ -79,7 +83,7 @@ interface Making extends ReleaseOptions {
   project: Project;
   /** Seconds since 1970. */
   date: number;
-  /** The npm package `opentela`, as it is packed. */
+  /** The npm package `opentela`, in its packed layout. */
   stage: string;
   work: string;
   nodes: ReadonlyMap<Platform, Buffer>;
@@ -89,7 +93,7 @@ export async function release(options: ReleaseOptions): Promise<void> {
   const { key, out, platforms, report } = options;
   const project = projectSchema.parse(JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')));
   await requireVersions(project.version);
-  // Before anything is removed or built: this may not be had.
+  // Before anything is removed or built, because fetching may fail.
   const nodes = new Map<Platform, Buffer>();
   for (const platform of platforms) nodes.set(platform, await nodeBinary(platform, CACHE));
   if (options.build) execFileSync(process.execPath, [join(ROOT, 'build.ts')], { cwd: ROOT, stdio: 'inherit' });
@@ -134,7 +138,7 @@ async function make(making: Making): Promise<void> {
   await writeChecksums(out, key);
 }
 
-/** A release that is handed out is whole; one to try has what this machine can make. */
+/** A signed release must be complete; a test release has what this machine can make. */
 async function ifPossible(name: Optional, { without, key, report }: Making, make: () => Promise<void>): Promise<void> {
   if (without.includes(name)) return;
   try {
@@ -168,7 +172,7 @@ async function writeSingleFiles({ out, nodes, report, work }: Making): Promise<v
   }
 }
 
-/** Node of the released version for this machine, whichever runs this. */
+/** Node of the release's version for this machine, whichever version runs this program. */
 async function builder(work: string): Promise<string> {
   const own = PLATFORMS.find((platform) => platform === `${process.platform}-${process.arch}`);
   if (own === undefined) throw new Error(`single files are made on ${PLATFORMS.join(' or ')} only`);
@@ -177,7 +181,7 @@ async function builder(work: string): Promise<string> {
   return file;
 }
 
-/** As `helm package` writes it, but for the name, which would be that of the npm package. */
+/** In the form that `helm package` writes, except for the name, which would equal that of the npm package. */
 async function chart({ out, project, date }: Making): Promise<string> {
   const cwd = join(ROOT, 'deploy/helm');
   const name = `opentela-chart-${project.version}.tgz`;
@@ -186,7 +190,7 @@ async function chart({ out, project, date }: Making): Promise<string> {
   return name;
 }
 
-/** Resolves with Debian's packages that are in them. */
+/** Resolves with Debian's packages in the images. */
 async function images(making: Making): Promise<Awaited<ReturnType<typeof debianPackages>>> {
   const { out, project, stage, work, date, nodes, report } = making;
   const { version, license } = project;
@@ -201,13 +205,13 @@ async function images(making: Making): Promise<Awaited<ReturnType<typeof debianP
   return debian;
 }
 
-/** The gateway of a release asks agents for one, unless its environment says otherwise. */
+/** A released gateway requires signed agents, unless its environment says otherwise. */
 async function requireSigned(manifest: string, releaseKey: string): Promise<void> {
   const known = z.looseObject({}).parse(JSON.parse(await readFile(manifest, 'utf8')));
   await writeFile(manifest, JSON.stringify({ ...known, releaseKeys: [releaseKey] }));
 }
 
-/** Of the npm package's programs and the single files; into the package and beside the files. */
+/** Lists the npm package's programs and the single files. It is written into the package and next to the files. */
 async function writeManifest({ out, stage, project, date }: Making, key: ReleaseKey): Promise<void> {
   const listed = async (directory: string, wanted: (path: string) => boolean) =>
     Promise.all(
@@ -233,7 +237,7 @@ async function writeManifest({ out, stage, project, date }: Making, key: Release
   }
 }
 
-/** The manifest cannot list the packages: it is in them. This lists everything. */
+/** The manifest cannot list the packages, because they contain it. The checksums list everything. */
 async function writeChecksums(out: string, key: ReleaseKey | undefined): Promise<void> {
   const files = await filesBelow(out);
   const lines = await Promise.all(files.map(async (path) => `${await sha256OfFile(join(out, path))}  ${path}\n`));

@@ -1,5 +1,5 @@
 /**
- * The agent as one file that needs no Node: Node's own program with the bundled agent in a note of it.
+ * The agent as one file that needs no Node: Node's own program with the bundled agent in an ELF note.
  * https://nodejs.org/docs/latest-v24.x/api/single-executable-applications.html
  */
 import { execFile, spawnSync } from 'node:child_process';
@@ -9,30 +9,35 @@ import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { neededVersions, withNote } from './elf.ts';
 
-/** Node looks for its code only where this ends in 1. */
+/** Node looks for embedded code only if this fuse ends in 1. */
 const FUSE = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2:';
 const NOTE = 'NODE_SEA_BLOB';
 
 /**
- * The newest versions of symbols that a file may ask for. glibc 2.28 is that of RHEL, Rocky and Alma 8, of Debian 10, and less than SLES 15
- * SP3 (2.31) and Ubuntu 20.04 have; GLIBCXX_3.4.21 came with GCC 5, CXXABI_1.3.11 with GCC 7.
+ * The newest versions of symbols that a file may require. RHEL, Rocky and Alma 8 and Debian 10 have glibc 2.28; SLES 15
+ * SP3 (2.31) and Ubuntu 20.04 have a later one. GLIBCXX_3.4.21 came with GCC 5, CXXABI_1.3.11 with GCC 7.
  */
 export const FLOOR = { GLIBC: '2.28', GLIBCXX: '3.4.21', CXXABI: '1.3.11' } as const;
 type Library = keyof typeof FLOOR;
 
 const STARTS = 5;
 
-/** What Node runs at its start, from the bundled agent: no code cache and no snapshot, which only machines of the builder's kind could read. `node`: of the version that the file is made of. */
+/**
+ * The blob that Node runs at its start, from the bundled agent. It has no code cache and no snapshot, because only
+ * machines of the builder's kind could read them. `node`: of the same version as the single file.
+ */
 export async function seaBlob(bundle: string, node: string): Promise<Buffer> {
   const work = await mkdtemp(join(tmpdir(), 'otela-sea-'));
   try {
     const [config, output] = [join(work, 'sea.json'), join(work, 'blob')];
     const settings = {
-      // The file's name alone: the blob keeps it for stack traces, and the path of the builder's clone must not be published.
+      // Only the file's name: the blob keeps it for stack traces, and the path of the builder's clone must not be
+      // published.
       main: basename(bundle),
       output,
       disableExperimentalSEAWarning: true,
-      // NODE_OPTIONS is meant for the user's own Node: what that one knows could end this one before it begins.
+      // NODE_OPTIONS is meant for the user's own Node: an option that only that Node knows could end the agent before
+      // it begins.
       execArgvExtension: 'none',
     };
     await writeFile(config, JSON.stringify(settings));
@@ -43,7 +48,7 @@ export async function seaBlob(bundle: string, node: string): Promise<Buffer> {
   }
 }
 
-/** `node` is left as it was. Throws where the result would not run on the systems of `FLOOR`. */
+/** `node` is not changed. @throws Error if the result would not run on the systems of `FLOOR` */
 export function singleFile(node: Buffer, blob: Buffer): Buffer {
   const made = withNote(node, NOTE, blob);
   const fuse = made.indexOf(FUSE);
@@ -55,7 +60,7 @@ export function singleFile(node: Buffer, blob: Buffer): Buffer {
   return made;
 }
 
-/** The newest version of each library's symbols that a program asks for. */
+/** The newest version of each library's symbols that a program requires. */
 export function newestNeeded(program: Buffer): Partial<Record<Library, string>> {
   const newest: Partial<Record<Library, string>> = {};
   for (const symbol of [...neededVersions(program).values()].flat()) {
@@ -79,7 +84,7 @@ function isNewer(version: string, than: string): boolean {
   return version.localeCompare(than, 'en', { numeric: true }) > 0;
 }
 
-/** Median of `otela-agent version`, from start to end, in milliseconds. Throws where the file does not run. */
+/** Median time of `otela-agent version`, from start to end, in milliseconds. @throws Error if the file does not run */
 export function startMs(file: string): number {
   const times = Array.from({ length: STARTS }, () => {
     const began = performance.now();

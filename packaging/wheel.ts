@@ -1,4 +1,4 @@
-/** The Python wheel, made by flit_core in a virtual environment that is kept. */
+/** The Python wheel, made by flit_core in a cached virtual environment. */
 import { execFile } from 'node:child_process';
 import { chmod, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -6,7 +6,10 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-/** Writes it into `out`; resolves with its name. @throws Error where there is no Python with venv, or flit_core cannot be had */
+/**
+ * Writes it into `out`; resolves with its name. @throws Error if Python with venv is missing, or flit_core cannot be
+ * installed
+ */
 export async function wheel(source: string, out: string, cache: string, date: number): Promise<string> {
   const builder = /flit_core==[\d.]+/.exec(await readFile(join(source, 'pyproject.toml'), 'utf8'))?.[0];
   if (builder === undefined) throw new Error(`${source}/pyproject.toml names no version of flit_core`);

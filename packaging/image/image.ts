@@ -1,6 +1,7 @@
 /**
- * The container image: Debian's C libraries, Node and the npm package, in one layer that mmdebstrap makes. The file is what `docker save` writes:
- * an OCI layout (https://github.com/opencontainers/image-spec/blob/main/image-layout.md) with the older `manifest.json`, so docker and podman of any age load it.
+ * The container image: Debian's C libraries, Node and the npm package, in one layer that mmdebstrap makes. The file has
+ * the form of `docker save`: an OCI layout (https://github.com/opencontainers/image-spec/blob/main/image-layout.md)
+ * with the older `manifest.json`, so that docker and podman of any version load it.
  */
 import { execFile } from 'node:child_process';
 import { createReadStream, createWriteStream } from 'node:fs';
@@ -16,7 +17,7 @@ import { sha256 } from '../node-binaries.ts';
 
 const ROOT_SCRIPT = fileURLToPath(new URL('root.sh', import.meta.url));
 const SUITE = 'trixie';
-/** What Node links to; busybox is the shell of those who look into a container. */
+/** Libraries that Node links to; busybox is the shell for debugging a container. */
 const PACKAGES = ['base-files', 'busybox-static', 'libc6', 'libstdc++6'];
 const ARCHITECTURES: Record<Platform, string> = { 'linux-x64': 'amd64', 'linux-arm64': 'arm64' };
 const PROBE =
@@ -29,9 +30,9 @@ interface ImageOptions {
   license: string;
   /** The npm package, unpacked. */
   stage: string;
-  /** A file: Node for the platform. */
+  /** Path of Node for the platform. */
   node: string;
-  /** For what is half made. */
+  /** Directory for intermediate files. */
   work: string;
   /** Seconds since 1970. */
   date: number;
@@ -47,7 +48,9 @@ interface DebianPackage {
   architecture: string;
 }
 
-/** Writes the image `opentela:VERSION` into `out`; resolves with the file's name. @throws Error where there is no mmdebstrap */
+/**
+ * Writes the image `opentela:VERSION` into `out`; resolves with the file's name. @throws Error if mmdebstrap is missing
+ */
 export async function image(out: string, options: ImageOptions): Promise<{ name: string; debian: DebianPackage[] }> {
   const { platform, version, work, date } = options;
   const layout = join(work, `image-${platform}`);
@@ -98,7 +101,7 @@ function pathOf(digest: string): string {
   return `blobs/${digest.replace(':', '/')}`;
 }
 
-/** A tar file of the whole root, whose bytes follow from Debian's packages, the stage, Node and the date. */
+/** A reproducible tar file of the root file system, from Debian's packages, the stage, Node and the date. */
 async function layerOf({ platform, stage, node, work, date }: ImageOptions): Promise<string> {
   const layer = join(work, `layer-${platform}.tar`);
   const args = [
@@ -119,7 +122,7 @@ async function layerOf({ platform, stage, node, work, date }: ImageOptions): Pro
   return layer;
 }
 
-/** What root.sh wrote for scanners. */
+/** The package list that root.sh wrote for scanners. */
 export async function debianPackages(layer: string): Promise<DebianPackage[]> {
   const args = ['-xOf', layer, '--wildcards', './var/lib/dpkg/status.d/*'];
   const { stdout } = await promisify(execFile)('tar', args);

@@ -4,13 +4,16 @@ import { join } from 'node:path';
 const BLOCK_BYTES = 512;
 
 export interface Size {
-  /** Of the files' contents, as in an archive. */
+  /** The files' contents, as in an archive. */
   bytes: number;
   /** In blocks of the file system, which rounds each file up. */
   diskBytes: number;
 }
 
-/** Of all below `path`, without folders called `except`; a file with several names counts once. Zero where there is nothing. */
+/**
+ * Sums everything below `path`, without folders named `except`; a file with several hard links counts once. Zero if the
+ * path does not exist.
+ */
 export function sizeOf(path: string, except?: string, seen = new Set<number>()): Size {
   const self = lstatSync(path, { throwIfNoEntry: false });
   if (self === undefined || (self.nlink > 1 && self.isFile() && seen.has(self.ino))) return { bytes: 0, diskBytes: 0 };

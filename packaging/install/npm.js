@@ -1,10 +1,10 @@
 // @ts-check
-/** npm, as the machine has it. Plain JavaScript, as all that runs before Node 24 is there. */
+/** Runs the machine's npm. Plain JavaScript, like everything that runs before Node 24 is installed. */
 import { spawn } from 'node:child_process';
 import { delimiter, join } from 'node:path';
 import { ROOT } from './paths.js';
 
-/** What an outer npm sets for its scripts, and an inner one would take for settings of its own. */
+/** Variables that an outer npm sets for its scripts; an inner npm would read them as its own settings. */
 const OF_A_SCRIPT = /^npm_(config_(local_)?prefix|package|lifecycle)|^NODE_ENV$/i;
 
 /** @param {NodeJS.ProcessEnv} environment */
@@ -16,11 +16,11 @@ export function outsideScript(environment) {
 }
 
 /**
- * Runs npm under the Node that it came with: the one in node_modules/.bin could be replaced while it runs.
+ * Runs npm under its own Node, because the one in node_modules/.bin could be replaced meanwhile.
  * @param {string[]} args
  * @param {{ cwd?: string, quiet?: boolean }} [options]
- * @returns {Promise<string>} what it printed
- * @throws {Error} with what it printed, where it fails
+ * @returns {Promise<string>} its output
+ * @throws {Error} with its output, if it fails
  */
 export function npm(args, { cwd = ROOT, quiet = true } = {}) {
   return new Promise((resolve, reject) => {

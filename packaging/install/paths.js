@@ -1,5 +1,5 @@
 // @ts-check
 import { fileURLToPath } from 'node:url';
 
-/** The clone. */
+/** The root of the clone. */
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));

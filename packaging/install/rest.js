@@ -1,5 +1,8 @@
 // @ts-check
-/** What `npm ci` leaves out (`omit=dev` in .npmrc): all that tests, checks, benches and deployments need beside what starts the programs. */
+/**
+ * Installs what `npm ci` leaves out (`omit=dev` in .npmrc): everything that tests, checks, benches and deployments need
+ * and the programs do not.
+ */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { npm } from './npm.js';
@@ -17,7 +20,8 @@ async function packagesOf(file) {
 }
 
 /**
- * Names what the lock file has for developers and node_modules has not, or in another version. Optional ones are of other systems.
+ * Paths of development packages in the lock file that are missing in node_modules or have another version. Optional
+ * ones belong to other systems.
  * @param {Record<string, Entry>} wanted
  * @param {Record<string, Entry>} installed npm's own record of it
  */
@@ -28,7 +32,7 @@ export function missing(wanted, installed) {
 }
 
 /**
- * Installs the rest where some of it is missing.
+ * Installs development packages if any is missing.
  * @param {(what: string) => void} tell
  */
 export async function installRest(tell) {

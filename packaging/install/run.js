@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * `node packaging/install/run.js [--rest] [--pinned] [FILE …]` runs FILE, a program of this clone, under Node 24 or later. What it needs for that
- * is fetched first where it is missing: Node itself, and with `--rest` what tests and checks need. Without FILE it only fetches.
- * Plain JavaScript: it runs under the machine's own Node, from 20 on.
+ * `node packaging/install/run.js [--rest] [--pinned] [FILE …]` runs FILE, a program of this clone, under Node 24 or
+ * later. It first fetches what is missing: Node itself, and with `--rest` the packages for tests and checks. Without
+ * FILE it only fetches. Plain JavaScript: it runs under the machine's own Node, from 20 on.
  */
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
@@ -38,7 +38,7 @@ async function main(words) {
   const node = await nodeProgram({ any: !flags.includes('--pinned'), tell });
   if (flags.includes('--rest')) await installRest(tell);
   if (file === undefined) return;
-  // npm sets it where packages for developers are left out; tests and bundlers would take it for their own.
+  // npm sets it if development packages are omitted; tests and bundlers would read it as their own setting.
   delete process.env.NODE_ENV;
   const program = resolve(file);
   if (node !== process.execPath) {

@@ -1,6 +1,6 @@
 /**
- * `npm run install:sizes`: what `npm ci` brings, in bytes, and each package above 5 MiB with the reason why it is needed (reasons.json). Fails
- * where a large package has no reason, or a reason has no package.
+ * `npm run install:sizes` prints the bytes that `npm ci` installs, and each package above 5 MiB with the reason why it
+ * is needed (reasons.json). It fails if a large package has no reason, or a reason has no package.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, statSync } from 'node:fs';
@@ -25,12 +25,12 @@ interface Installed extends Size {
   integrity: string | undefined;
 }
 
-/** Names, of which `*` stands for a system, to reasons. */
+/** Reasons by package name; `*` stands for a system. */
 export const REASONS = z
   .record(z.string(), z.string().min(20))
   .parse(JSON.parse(readFileSync(new URL('reasons.json', import.meta.url), 'utf8')));
 
-/** All that is not for developers alone, and is on this machine. */
+/** All packages on this machine that are not only for development. */
 function installed(): Installed[] {
   const { packages } = lockSchema.parse(JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')));
   const paths = Object.entries(packages).filter(
@@ -47,7 +47,10 @@ function installed(): Installed[] {
   return [...sized, { name: 'node', integrity: undefined, ...sizeOf(node) }];
 }
 
-/** Large ones without a reason, and reasons without a large package; a system that needs none of it, as Node 24 where there is one, is no fault. */
+/**
+ * Large packages without a reason, and reasons without a large package. A system that does not need a package is not a
+ * fault, as with Node 24 if the machine has it.
+ */
 export function faults(all: readonly Installed[] = installed()): string[] {
   const large = all.filter(({ bytes }) => bytes > LARGE_BYTES);
   const names = Object.keys(REASONS);
@@ -61,7 +64,7 @@ export function faults(all: readonly Installed[] = installed()): string[] {
   ];
 }
 
-/** Its archive in npm's cache, by its digest; unknown where it was fetched by another cache. */
+/** Size of its archive in npm's cache, found by its digest; undefined if another cache fetched it. */
 function packedBytes({ integrity }: Installed, cache: string): number | undefined {
   const [algorithm, digest = ''] = (integrity ?? '').split('-');
   const hex = Buffer.from(digest, 'base64').toString('hex');

@@ -1,4 +1,4 @@
-/** Every path of a gateway, from the OpenAPI document that it answers itself. */
+/** Every path of a gateway, from its own OpenAPI document. */
 import * as z from 'zod';
 import { openApiText } from '../contract.ts';
 import { code, table } from './table.ts';
@@ -38,7 +38,7 @@ export async function apiPage(): Promise<string> {
   ].join('\n\n');
 }
 
-/** Of the document, in its order. @throws ZodError where it is no OpenAPI document of ours */
+/** The operations, in the document's order. @throws ZodError if it is not our OpenAPI document */
 async function allOperations(): Promise<Operation[]> {
   const { paths } = documentSchema.parse(JSON.parse(await openApiText()));
   return Object.entries(paths).flatMap(([path, methods]) =>

@@ -1,8 +1,8 @@
-/** Every error code of the API: its status from the code's table, why it comes and what to do from here. */
+/** Every error code of the API: its status from the table of codes, its cause and its remedy. */
 import { ERROR_KINDS, type ErrorCode } from '../../shared/openai/errors.ts';
 import { code, table } from './table.ts';
 
-/** Why, and what to do. The type makes a new code without a line here an error of the compiler. */
+/** Cause and remedy. Because of the type, the compiler reports a new code that has no line here. */
 const MEANINGS: Readonly<Record<ErrorCode, readonly [why: string, action: string]>> = {
   invalid_request: ['a member of the request is missing or out of range', '`param` names it'],
   invalid_value: ['a field of a batch has a value that is not allowed', 'the message lists those allowed'],
@@ -127,7 +127,7 @@ export function errorsPage(): string {
   ].join('\n\n');
 }
 
-/** OpenAI's SDKs: 408, 409, 429 and 5xx, unless told otherwise. */
+/** `yes` if OpenAI's SDKs retry: on 408, 409, 429 and 5xx, unless a header says otherwise. */
 function again(status: number, headers: Kind['headers'] = {}): string {
   if (headers['x-should-retry'] === 'false') return 'no';
   return status >= 500 || [408, 409, 429].includes(status) ? 'yes' : 'no';

@@ -1,6 +1,6 @@
 /**
- * `npm run docs:reference` writes docs/reference/: commands and flags, settings, metrics, the API and its errors, each from the table in the
- * code that the programs themselves read. `npm run lint:generated` fails where a page differs from its table.
+ * `npm run docs:reference` writes docs/reference/: commands and flags, settings, metrics, the API and its errors, each
+ * from the table that the programs themselves read. `npm run lint:generated` fails if a page differs from its table.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ import { programPages } from './programs.ts';
 import { settingsPage } from './settings.ts';
 import { code, table } from './table.ts';
 
-/** Every metric of gateway and agent, from the tables that their `/metrics` is made of. */
+/** Every metric of gateway and agent, from the tables that define their `/metrics`. */
 function metricsPage(): string {
   return [
     '# Metrics',

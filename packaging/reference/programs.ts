@@ -7,7 +7,7 @@ import { PLAN_PROGRAM as PLAN } from '../../scheduler/cli/commands.ts';
 import type { Flags } from '../../shared/command-line/index.ts';
 import { code, table } from './table.ts';
 
-/** What the page reads of a program; a command's `run` differs in its type from program to program. */
+/** The part of a program that the page reads; the type of a command's `run` differs between programs. */
 interface Described {
   name: string;
   about: string;
@@ -15,7 +15,7 @@ interface Described {
   commands: Readonly<Record<string, { summary: string; examples: string; flags: Flags }>>;
 }
 
-/** Two commands that share more flags than this name them once. */
+/** If two commands share more flags than this, the flags are listed once. */
 const SHARED_MIN = 10;
 
 /** Pages of all programs, by file name. */

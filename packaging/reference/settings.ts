@@ -1,10 +1,13 @@
-/** Settings of a gateway: its environment, and the members of `PATCH /admin/settings` with bounds and defaults from their schema. */
+/**
+ * Settings of a gateway: its environment, and the members of `PATCH /admin/settings` with bounds and defaults from
+ * their schema.
+ */
 import * as z from 'zod';
 import { SERVE_SETTINGS as ENVIRONMENT } from '../../gateway/hosts/node/serve/serve.ts';
 import { openApiText } from '../contract.ts';
 import { code, table } from './table.ts';
 
-/** Meaning, and default, of each variable that `otela-gateway serve` reads. */
+/** Meaning and default of each variable that `otela-gateway serve` reads. */
 const VARIABLES: Readonly<Record<string, readonly [meaning: string, otherwise: string]>> = {
   BODY_LIMIT_BYTES: ['largest body that is looked into; larger ones need `x-otela-model`', '34603008'],
   BODY_BUDGET_BYTES: ['memory for bodies above 1 MiB that are kept for a retry', '50331648'],
@@ -32,7 +35,7 @@ const VARIABLES: Readonly<Record<string, readonly [meaning: string, otherwise: s
   REQUEST_LOG: ['requests that leave a line in the log: `error`, `all`, `off`', 'error'],
 };
 
-/** Cloudflare's alone: a gateway on a machine of its own reads `admin.key` and `issuer/` instead. */
+/** Only on Cloudflare: a self-hosted gateway reads `admin.key` and `issuer/` instead. */
 const CLOUDFLARE = [
   ['ADMIN_KEY_SHA256', "secret: hex SHA-256 of the first operator's key"],
   ['OTELA_GATEWAY_KEY', 'secret: the key that admits nodes'],
@@ -41,7 +44,7 @@ const CLOUDFLARE = [
   ['OTELA_REVOCATIONS', 'what the root key revoked, between commas'],
 ] as const;
 
-/** Meaning of each member; what its schema cannot say of a default stands here too. */
+/** Meaning of each member, with defaults that its schema cannot express. */
 const MEMBERS: Readonly<Record<string, string>> = {
   default_trust: 'providers of a request that names none; default: DEFAULT_TRUST',
   public_url: 'where browsers reach this gateway: identity providers send them back there',
@@ -111,7 +114,7 @@ const schemaSchema: z.ZodType<Schema> = z.lazy(() =>
   }),
 );
 
-/** @throws Error for a setting that has no meaning above, and for a meaning whose setting is gone */
+/** @throws Error for a setting without a meaning above, and for a meaning of a removed setting */
 export async function settingsPage(): Promise<string> {
   same('the environment', ENVIRONMENT, Object.keys(VARIABLES));
   const members = leaves(await settingsSchema());

@@ -1,4 +1,4 @@
-/** A Markdown table; a `|` inside a cell is escaped, a line break becomes a blank. */
+/** A Markdown table; a `|` inside a cell is escaped, a line break becomes a space. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]) =>
     `| ${cells.map((cell) => cell.replaceAll('|', '\\|').replace(/\s*\n\s*/g, ' ')).join(' | ')} |`;
