@@ -1,6 +1,6 @@
 /**
- * `node build.ts` makes dist/: what the gateway needs beside its code, the dashboard, and the command lines as single files.
- * `node build.ts dashboard` makes the page alone; with `--if-stale` only where a source is newer than it.
+ * `node build.ts` makes dist/: the gateway's additional files, the dashboard, and the command lines as single files.
+ * `node build.ts dashboard` makes only the page; with `--if-stale` only if a source is newer than it.
  */
 import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join, relative, resolve } from 'node:path';
@@ -23,15 +23,19 @@ const COMMON = {
   logLevel: 'warning',
 } satisfies BuildOptions;
 
-/** npm only warns of it, and an older Node, which knows no import.meta.main, would end silently with nothing done. */
+/**
+ * npm only warns of an old Node. Without this check an older Node, which does not know import.meta.main, would exit
+ * silently without doing anything.
+ */
 const REFUSE_OLD_NODE = `if (Number(process.versions.node.split('.')[0]) < 24) {
   console.error('this needs Node 24 or later, and is run by ' + process.version + '.\\nGet it from https://nodejs.org/en/download; without root rights, unpack it and put its bin directory first on the PATH.');
   process.exit(2);
 }`;
 
 /**
- * Not imported, but asked for. Node 16 to 22 lack modules and exports of these, and would say so before the banner's sentence: what is imported is
- * linked before anything runs. To import `node:http` reads all that it exports, which loads Node's own undici: a third of the CPU time of an agent's start.
+ * Loads builtin modules at run time instead of importing them. Node 16 to 22 lack some modules and exports, and would
+ * fail before the banner's message, because imports are linked before any code runs. An import of `node:http` also
+ * reads all its exports, which loads Node's own undici: a third of the CPU time of an agent's start.
  */
 const BUILTINS_LATE: Plugin = {
   name: 'builtins-late',
@@ -51,9 +55,9 @@ const COMMAND = {
   platform: 'node',
   plugins: [BUILTINS_LATE],
   target: 'node24',
-  // A WebAssembly file, which its package finds.
+  // It has a WebAssembly file, which only its package finds.
   external: ['highs'],
-  // CommonJS dependencies call require(), which an ES module has not.
+  // CommonJS dependencies call require(), which an ES module does not have.
   banner: {
     js: `import { createRequire as otelaRequire } from 'node:module';
 const require = otelaRequire(import.meta.url);
@@ -61,7 +65,10 @@ ${REFUSE_OLD_NODE}`,
   },
 } satisfies BuildOptions;
 
-/** The agent for a single executable: Node's are CommonJS, and the file that it runs from is the program itself. */
+/**
+ * The agent for a single executable: Node runs such code as CommonJS, and the file that it runs from is the program
+ * itself.
+ */
 const SINGLE = {
   ...COMMON,
   format: 'cjs',
@@ -71,7 +78,7 @@ const SINGLE = {
   banner: { js: "const otelaProgram = require('node:url').pathToFileURL(process.execPath).href;" },
 } satisfies BuildOptions;
 
-/** Directories below node_modules/ of the packages that these files are of. */
+/** Directories below node_modules/ of the packages that contain these files. */
 function packagesOf(files: Iterable<string>): string[] {
   const found = [...files].map(
     (file) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(relative(ROOT, resolve(ROOT, file)))?.[0],
@@ -79,7 +86,7 @@ function packagesOf(files: Iterable<string>): string[] {
   return found.filter((one) => one !== undefined);
 }
 
-/** For the list of parts that a release comes with: what is in a bundle cannot be seen from outside. */
+/** For the list of parts of a release, because the content of a bundle cannot be seen from outside. */
 async function recordPackages(part: string, packages: Iterable<string>): Promise<void> {
   await mkdir(join(DIST, 'packages'), { recursive: true });
   await replace(join(DIST, 'packages', `${part}.json`), JSON.stringify([...new Set(packages)].toSorted(), null, 1));
@@ -95,7 +102,7 @@ async function bundle(options: BuildOptions & { write: false }, entry: string): 
   return file.text;
 }
 
-/** Two gateways of one clone may build at once, and one may start while the other writes. */
+/** Two gateways of one clone may build concurrently, and one may start while the other writes. */
 async function replace(file: string, text: string, mode = 0o644): Promise<void> {
   const unfinished = `${file}.${process.pid}`;
   await writeFile(unfinished, text, { mode });
@@ -110,7 +117,7 @@ async function buildGateway(): Promise<void> {
   );
 }
 
-/** The gateway's other threads, as text in it: a program stays one file. */
+/** The code of the gateway's other threads, as text in the bundle, so that a program stays one file. */
 async function threads(): Promise<Record<string, string>> {
   const options: BuildOptions & { write: false } = { ...COMMON, format: 'cjs', platform: 'node', target: 'node24' };
   return { OTELA_REPORT_WORKER: JSON.stringify(await bundle(options, 'gateway/hosts/node/reports/report-worker.ts')) };
@@ -126,13 +133,13 @@ async function buildCommands(): Promise<void> {
     'otela-factory.js': 'factory/cli/main.ts',
   };
   for (const [name, entry] of Object.entries(commands)) {
-    // An entry may bring its own first line, which esbuild keeps; here each has exactly one.
+    // An entry may have a first line (`#!`), which esbuild keeps; here each program gets exactly one.
     const options = name === 'otela-gateway.js' ? { ...COMMAND, define: await threads() } : COMMAND;
     const text = (await bundle(options, entry)).replace(/^#!.*\n/, '');
     const flags = name === 'otela-gateway.js' ? `-S node ${YOUNG_GENERATION_FLAG}` : 'node';
     await replace(join(DIST, name), `#!/usr/bin/env ${flags}\n${text}`, 0o755);
   }
-  // For browsers, workerd and Node alike; HPKE stays a dependency, for its package to be audited by itself.
+  // For browsers, workerd and Node. HPKE stays a dependency, so that its package can be audited separately.
   await mkdir(join(DIST, 'opentela-seal'), { recursive: true });
   const library: BuildOptions & { write: false } = {
     ...COMMON,
@@ -145,12 +152,12 @@ async function buildCommands(): Promise<void> {
   await cp(join(ROOT, 'clients/seal/README.md'), join(DIST, 'opentela-seal/README.md'));
   await cp(join(ROOT, 'clients/seal/public.d.ts'), join(DIST, 'opentela-seal/index.d.ts'));
   await replace(join(DIST, 'otela-agent.cjs'), (await bundle(SINGLE, 'agent/cli/main.ts')).replace(/^#!.*\n/, ''));
-  // Its tables stay files, for people to read and edit.
+  // Its tables stay files, so that users can read and edit them.
   await cp(join(ROOT, 'scheduler/data'), join(DIST, 'otela-plan-data'), { recursive: true });
   await recordPackages('commands', bundled);
 }
 
-/** Beside each file that text is in: no runtime of the gateway compresses by itself. */
+/** Writes a compressed copy next to each text file, because no runtime of the gateway compresses on the fly. */
 async function compress(folder: string): Promise<void> {
   const [brotli, gzip] = [promisify(brotliCompress), promisify(gzipCompress)];
   const params = { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY };
@@ -163,9 +170,10 @@ async function compress(folder: string): Promise<void> {
   await Promise.all(names.map(one));
 }
 
-/** In a directory of its own first: a gateway may be serving the old one. */
+/** It is built into a separate directory first, because a gateway may be serving the old page. */
 async function buildDashboard(): Promise<void> {
-  // Whatever the shell or a test says: else Vite makes a developer's page, larger and with the paths of this clone in it.
+  // Set regardless of the shell or a test: otherwise Vite makes a development page, which is larger and contains paths
+  // of this clone.
   process.env.NODE_ENV = 'production';
   const [{ build: bundlePage }, { default: tailwind }] = await Promise.all([
     import('vite'),
@@ -177,7 +185,7 @@ async function buildDashboard(): Promise<void> {
     async generateBundle(_, files) {
       const assets = Object.values(files).flatMap((file) => (file.type === 'asset' ? file.originalFileNames : []));
       const used = [...this.getModuleIds(), ...assets.map((file) => resolve(ROOT, 'dashboard', file))];
-      // It makes the style sheet, and leaves its own rules in it.
+      // It makes the style sheet, which contains its own rules.
       await recordPackages('dashboard', [...packagesOf(used), 'node_modules/tailwindcss']);
     },
   };
@@ -190,13 +198,13 @@ async function buildDashboard(): Promise<void> {
       outDir: unfinished,
       emptyOutDir: false,
       assetsInlineLimit: 0,
-      // Old browsers alone need the polyfill, and it would be one more script.
+      // Only old browsers need the polyfill, and it would be another script.
       modulePreload: { polyfill: false },
       target: 'es2023',
       reportCompressedSize: false,
-      // pdf.js is larger, and comes with the first PDF.
+      // pdf.js is larger, but is loaded only with the first PDF.
       chunkSizeWarningLimit: 1_500,
-      // React's packages mark what is for browsers; all of this is.
+      // React's packages mark modules for browsers; all modules of the page are.
       rolldownOptions: { onwarn: (warning, warn) => warning.code === 'MODULE_LEVEL_DIRECTIVE' || warn(warning) },
     },
     plugins: [tailwind(), recording],
@@ -207,7 +215,7 @@ async function buildDashboard(): Promise<void> {
   await rename(unfinished, join(DIST, 'dashboard'));
 }
 
-/** What the dashboard's types are checked with. */
+/** The types that the dashboard is checked with. */
 async function buildContract(): Promise<void> {
   const { writeContract } = await import('./packaging/contract.ts');
   await writeContract();
@@ -222,6 +230,6 @@ const PARTS: Record<string, () => Promise<void>> = {
 const [only, ...flags] = process.argv.slice(2);
 if (only !== undefined && !(only in PARTS))
   throw new Error(`no part is called ${only}: ${Object.keys(PARTS).join(' ')}`);
-// wrangler builds before each start, also where nothing has changed.
+// wrangler builds before each start, even if nothing has changed.
 if (only === 'dashboard' && flags.includes('--if-stale') && !(await pageIsStale())) process.exit();
 for (const [name, make] of Object.entries(PARTS)) if (only === undefined || only === name) await make();

@@ -1,7 +1,8 @@
 /**
- * `npm start`: a gateway on embedded storage, one agent, one stand-in engine. Prints the URL, a key and a curl line that answers.
- * `npm run start:worker` (`--worker`): the same with the gateway on Cloudflare's own runtime, by `wrangler dev`.
- * Ctrl-C ends all three. `--keep DIR` keeps the gateway's data there; otherwise it is gone afterwards.
+ * `npm start` runs a gateway on embedded storage, one agent and one mock engine. It prints the URL, a key and a working
+ * curl command. `npm run start:worker` (`--worker`) does the same with the gateway on Cloudflare's own runtime, by
+ * `wrangler dev`. Ctrl-C ends all three. `--keep DIR` keeps the gateway's data there; otherwise it is deleted
+ * afterwards.
  */
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
@@ -16,14 +17,16 @@ import { WranglerGateway } from './test/support/wrangler-gateway.ts';
 
 const DEFAULT_PORT = 8787;
 const MODEL = 'stand-in';
-/** A slow machine needs minutes. A wait this long says that something hangs; what ends is told at once. */
+/**
+ * A slow machine needs minutes. A longer wait means that something hangs; a program that exits is reported immediately.
+ */
 const SERVING_MS = 10 * 60_000;
-/** Of what a build prints: more would be no message. */
+/** Bytes of a build's output that are buffered for its error message; a build that prints more is killed. */
 const BUILD_OUTPUT_BYTES = 1024 * 1024;
 
 const line = new LiveLine();
 
-/** Set once the end has begun: what ends then does so because we asked. */
+/** True after the shutdown began: programs then end because of it. */
 let ending = false;
 
 async function portOr(wanted: number): Promise<number> {

@@ -2,7 +2,10 @@ import { defineConfig } from 'vitest/config';
 import { LIMITS } from './test/support/vitest-limits.ts';
 import { COMPILE_CACHE } from './test/support/where.ts';
 
-/** Their tests start processes and listen on sockets: files side by side would only measure each other. `npm test` runs several projects at once. */
+/**
+ * These tests start processes and listen on sockets: files that run in parallel would only slow each other down. `npm
+ * test` runs several projects concurrently.
+ */
 const ONE_FILE_AT_A_TIME = [
   'agent',
   'factory',
@@ -15,10 +18,10 @@ const ONE_FILE_AT_A_TIME = [
   'netns',
   'release',
 ];
-/** Their modules hold no state that a test of another file could see: they are loaded once for all files. */
+/** Their modules have no state that a test of another file could see, so they are loaded once for all files. */
 const SHARED_MODULES: readonly string[] = ['shared', 'sim', 'scheduler', 'factory', 'research'];
 
-/** One project per room that needs its own runtime or its own rights. */
+/** One project per folder that needs its own runtime or its own permissions. */
 const nodeProject = (name: string) => ({
   test: {
     ...LIMITS,
@@ -32,13 +35,15 @@ const nodeProject = (name: string) => ({
   },
 });
 
-/** To load Cloudflare's plugin costs as much as to start vitest, so a run of other projects leaves the gateway's out. */
+/**
+ * Loading Cloudflare's plugin takes as long as starting vitest, so a run of other projects leaves out the gateway's.
+ */
 const asked = process.argv.slice(2);
 const withGateway = !asked.includes('--project') || asked.some((word) => word.includes('gateway'));
 
 export default defineConfig({
   test: {
-    // Ours first: a failure's first line says what broke, and the second how it is run alone.
+    // Our reporter is first: the first line of a failure says what broke, and the second how to run only this test.
     reporters: ['./test/support/reporter.ts', 'default'],
     projects: [
       ...['shared', 'sim', 'scheduler', 'research', ...ONE_FILE_AT_A_TIME].map(nodeProject),

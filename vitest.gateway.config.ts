@@ -1,4 +1,7 @@
-/** The gateway's own tests, inside Cloudflare's runtime. Apart from vitest.config.ts, which loads it only where it is asked for. */
+/**
+ * The gateway's own tests, inside Cloudflare's runtime. Separate from vitest.config.ts, which loads it only if it is
+ * requested.
+ */
 import { cloudflareTest, readD1Migrations } from '@cloudflare/vitest-plugin';
 import { defineConfig } from 'vitest/config';
 import { LIMITS } from './test/support/vitest-limits.ts';

@@ -4,10 +4,10 @@ export interface Edge {
   capacity: number;
 }
 
-/** Flows below this are rounding. */
+/** Smaller flows are rounding errors. */
 const EPSILON = 1e-9;
 
-/** Edmonds and Karp (1972): shortest augmenting paths. `flow` is by `from>to`. For networks of some hundred edges. */
+/** Edmonds and Karp (1972): shortest augmenting paths. `flow` is by `from>to`. For networks of a few hundred edges. */
 export function maxFlow(
   edges: readonly Edge[],
   source: string,

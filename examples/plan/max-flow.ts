@@ -1,9 +1,10 @@
 /**
- * An example of a planner of one's own: `otela-plan plan --planner examples/plan/max-flow.ts …`.
+ * An example of a custom planner: `otela-plan plan --planner examples/plan/max-flow.ts …`.
  *
- * After Helix (ASPLOS'25): GPUs and models form a flow network, source -> model -> replicas -> sink, whose edges carry requests/s; its
- * maximum flow says what the placement can serve, and interleaved weighted round-robin over the flow's edges is the routing. Helix places
- * layers of one model over GPUs that could not hold it; engines behind this network hold whole models, so the flow ends at replicas.
+ * After Helix (ASPLOS'25): GPUs and models form a flow network, source -> model -> replicas -> sink, whose edges carry
+ * requests/s. Its maximum flow is what the placement can serve, and interleaved weighted round-robin over the flow's
+ * edges is the routing. Helix places layers of one model over GPUs that could not hold it; engines behind this network
+ * hold whole models, so the flow ends at replicas.
  */
 
 import type { PlannedReplicas, Planner } from '../../scheduler/planner/types.ts';
@@ -89,7 +90,10 @@ const planByFlow: Planner = async (inventory, workload, current, { options: sett
 
 export default planByFlow;
 
-/** Helix's interleaved weighted round-robin: the replica whose next turn, 1/weight after its last, comes first. */
+/**
+ * Helix's interleaved weighted round-robin: the replica with the earliest next turn, 1/weight after its last turn, is
+ * chosen.
+ */
 function interleaved(): NonNullable<ReturnType<NonNullable<Awaited<ReturnType<Planner>>['pick']>>> {
   return (replicas) => {
     const turns = new Map(

@@ -1,6 +1,7 @@
 /**
- * A policy of an operator's own: requests leave nodes alone whose Slurm job ends within five minutes, while others serve the model.
- * `otela-gateway serve --policy leave-ending-jobs.ts` or `otela-agent start --ingress … --policy leave-ending-jobs.ts` (docs/routing.md).
+ * An example of a custom policy: requests avoid nodes with a Slurm job that ends within five minutes, while others
+ * serve the model. `otela-gateway serve --policy leave-ending-jobs.ts` or `otela-agent start --ingress … --policy
+ * leave-ending-jobs.ts` (docs/routing.md).
  */
 import type { Policy } from '../../shared/routing/policy.ts';
 
@@ -14,7 +15,7 @@ const leaveEndingJobs: Policy = {
     if (lasting.length === candidates.length || lasting.length === 0) return undefined; // the default chooses
     return lasting.reduce((best, one) => (one.inFlight < best.inFlight ? one : best));
   },
-  // A policy that learns counts here what it sent where, and how that ended.
+  // A policy that learns counts here where it sent requests, and how they ended.
   onRequestStart() {},
   onRequestEnd() {},
 };
