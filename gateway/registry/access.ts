@@ -8,8 +8,8 @@ import { type RegistrySnapshot, snapshotCache } from './snapshot.ts';
 export type ReadContext = Context<{ Bindings: Env }>;
 
 /**
- * The current view, for a caller with a key, or for everybody where `open`; the account of the key, where one is given.
- * Rejects with ApiError 401 or 503, as `authenticate`, and 403 where the key is not for this.
+ * The current view and the account of the caller's key. If `open`, callers without a key get the view too; their
+ * account is undefined. Rejects with ApiError 401 or 503, like `authenticate`, and 403 if the key lacks the scope.
  */
 export async function readView(
   c: ReadContext,

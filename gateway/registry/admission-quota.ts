@@ -1,17 +1,23 @@
-/** Limits how many nodes one join token and one provider may have, and how fast they join: none may fill the shared registry. */
+/**
+ * Limits how many nodes one join token and one provider may have, and how fast nodes join, so that no provider can fill
+ * the shared registry.
+ */
 import { TokenBucket } from '../../shared/collections/token-bucket.ts';
 import type { AdmissionCounter, Admissions } from './admissions.ts';
 
-/** Nodes of a provider for which the operator set no number. */
+/** Maximum nodes of a provider if the operator set no number. */
 const PROVIDER_NODES_DEFAULT = 2_000;
 
-/** Tickets of ended sessions count too: a replica has to remember the ends. Half of what a replica holds of one issuer. */
+/**
+ * Bounds a provider's tickets, including those of ended sessions, because a replica must remember that they ended. Half
+ * of what a replica stores for one issuer.
+ */
 const PROVIDER_TICKETS_MAX = 32_768;
 
-/** A thousand jobs may start at once. */
+/** Nodes of one provider that may join concurrently: a job array can start a thousand. */
 const ADMISSIONS_BURST = 1_000;
 const ADMISSIONS_PER_SECOND = 10;
-/** Buckets in memory; a provider whose bucket went begins with a full one. */
+/** Bounds the buckets in memory. If a provider's bucket was dropped, the next one is full. */
 const BUCKETS_MAX = 10_000;
 
 export type QuotaRefusal =
@@ -21,7 +27,7 @@ export type QuotaRefusal =
 export interface AdmissionRequest {
   provider: string;
   tokenId: string;
-  /** Null: as many as the provider may have. */
+  /** Null: the provider's maximum. */
   tokenNodesMax: number | null;
   /** Null: the default. */
   providerNodesMax: number | null;
@@ -33,13 +39,13 @@ export class AdmissionQuota {
   /** By provider. */
   readonly #buckets = new Map<string, TokenBucket>();
 
-  /** `present`: the session is here and not suspected. */
+  /** `present`: the session is registered here and not suspected. */
   constructor(admissions: Admissions, present: (session: string) => boolean) {
     this.#admissions = admissions;
     this.#present = present;
   }
 
-  /** Why one more node may not join; undefined: it may. `now`: milliseconds since the epoch. */
+  /** Why another node may not join; undefined: it may. `now`: milliseconds since the epoch. */
   refusal(
     { provider, tokenId, tokenNodesMax, providerNodesMax }: AdmissionRequest,
     now: number,
@@ -55,7 +61,7 @@ export class AdmissionQuota {
     return undefined;
   }
 
-  /** Places that are taken; counted exactly where there are `enough` sessions. */
+  /** Number of nodes that count against a limit. Exact if at least `enough` sessions are candidates. */
   places(counted: AdmissionCounter, enough: number, now: number): number {
     return this.#admissions.places(counted, enough, now, this.#present);
   }

@@ -5,11 +5,17 @@ import type { ObjectStorage, Sql } from '../platform/object-context.ts';
 import { writeIfPossible } from '../platform/storage/health.ts';
 import { buffer } from './archive.ts';
 
-/** Admissions remembered at most; the first to expire go first. A token's revocation ends the sessions that are still in here. */
+/**
+ * Bounds the stored admissions; those that expire first are dropped first. Revoking a token ends the sessions that are
+ * still stored here.
+ */
 const ADMISSIONS_MAX = 200_000;
 const SESSIONS_OF_A_TOKEN_MAX = 50_000;
 
-/** An admitted agent connects at once. After this time its first record comes too late, and its place is free again. */
+/**
+ * An admitted agent connects immediately. After this time its first record is refused, and it no longer counts against
+ * the limits.
+ */
 const JOIN_WINDOW_MS = 10 * 60_000;
 
 export interface CountedAdmission {
@@ -21,10 +27,13 @@ export interface CountedAdmission {
   expires: number;
 }
 
-/** Which admissions are counted: those of one join token, or of one provider. */
+/** Selects the admissions to count: those of one join token, or of one provider. */
 export type AdmissionCounter = { token: string } | { provider: string };
 
-/** Which join token admitted which session. Stored with the ticket, so a session that never sent a record can be ended too. */
+/**
+ * Which join token admitted which session. Stored with the ticket, so that a session that never sent a record can be
+ * ended too.
+ */
 export class Admissions {
   readonly #sql: Sql;
 
@@ -38,7 +47,7 @@ export class Admissions {
       CREATE INDEX IF NOT EXISTS admissions_provider ON admissions (provider, ended)`);
   }
 
-  /** Of a registry that counted no places: its sessions count as having spoken. */
+  /** Migrates the table of a version without limits. Its sessions count as having sent a record. */
   #addColumns(): void {
     const columns = this.#sql.exec<{ name: string }>('SELECT name FROM pragma_table_info(?)', 'admissions').toArray();
     if (columns.some(({ name }) => name === 'provider')) return;
@@ -70,7 +79,10 @@ export class Admissions {
     return [...rows].map(({ session, ticket }) => ({ session, ticket: new Uint8Array(ticket) }));
   }
 
-  /** The session's first record. False: it was admitted too long ago, and another session may have its place. True if it is not in here. */
+  /**
+   * Called at the session's first record. False: it was admitted too long ago, and another session may count in its
+   * place. True if it is not stored here.
+   */
   speaks(session: string, now: number): boolean {
     const query = 'SELECT at, spoke FROM admissions WHERE session = ?';
     const [row] = this.#sql.exec<{ at: number; spoke: number }>(query, session).toArray();
@@ -80,26 +92,26 @@ export class Admissions {
     return true;
   }
 
-  /** The session left, or was evicted: its place is free. Its ticket counts until the ticket expires. */
+  /** The session left or was evicted and no longer counts as a node. Its ticket counts until it expires. */
   ended(session: string): void {
     writeIfPossible(() => this.#sql.exec('UPDATE admissions SET ended = 1 WHERE session = ? AND ended = 0', session));
   }
 
   /** As if the session had never been admitted. */
   forget(session: string): void {
-    // A row that stays, on a full disk, goes when its ticket expires.
+    // If the disk is full, the row stays until its ticket expires.
     writeIfPossible(() => this.#sql.exec('DELETE FROM admissions WHERE session = ?', session));
   }
 
-  /** Tickets of a provider that replicas still have to remember, those of sessions that ended included. */
+  /** Tickets of a provider that replicas still have to remember, including those of ended sessions. */
   tickets(provider: string, nowS: number): number {
     const query = 'SELECT count(*) AS n FROM admissions WHERE provider = ? AND expires >= ?';
     return this.#sql.exec<{ n: number }>(query, provider, nowS - PARTITION_WINDOW_S).one().n;
   }
 
   /**
-   * How many places are taken: by sessions that are `present`, and by those that were admitted a moment ago and have not spoken. Each
-   * session is looked at only where there are `enough` of them.
+   * Number of nodes that count against a limit: sessions that are `present`, and sessions that were admitted recently
+   * and have sent no record yet. Sessions are checked one by one only if there are at least `enough`.
    */
   places(counted: AdmissionCounter, enough: number, now: number, present: (session: string) => boolean): number {
     const [where, value] = 'token' in counted ? ['token', counted.token] : ['provider', counted.provider];

@@ -22,30 +22,30 @@ import type { AdmittedNode } from './membership.ts';
 import { snapshotCache } from './snapshot.ts';
 import { versionMismatch } from './tickets.ts';
 
-/** Of an agent that names no cluster, with a token that names none. */
+/** The cluster if neither the agent nor its token names one. */
 const DEFAULT_CLUSTER = 'default';
 
 const admitSchema = z.object({
   protocol: z.number().int(),
-  /** Ed25519, raw, base64url: made by the agent for this session. */
+  /** Ed25519, raw, base64url; the agent creates it for this session. */
   public_key: z.string().max(64),
   cluster: idSchema.optional(),
   job_ends_at: z.iso.datetime({ offset: true }).optional(),
-  /** As `otela-agent version` prints it; older agents do not say it. */
+  /** As `otela-agent version` prints it; older agents do not send it. */
   version: z.string().max(64).optional(),
   /** The release that the agent was installed from, if any. */
   release: releaseSchema.optional(),
-  /** The answer to a 428. */
+  /** The agent's answer to a response 428. */
   attestation: attestationSchema.optional(),
 });
 
 /**
- * `POST /agent/admit` exchanges a join token and a new session's public key for a ticket. Every gateway that lists our issuer takes
- * the ticket. The token is looked up in D1 and goes no further.
+ * `POST /agent/admit` exchanges a join token and the public key of a new session for a ticket. Every gateway that lists
+ * our issuer accepts the ticket. The token is looked up in D1 and not passed on.
  */
 export const admitRoutes = new Hono<{ Bindings: Env }>();
 
-/** Plain workerd tells no time by itself, and `otela-agent doctor` compares clocks by it (RFC 9110 §6.6.1). */
+/** Plain workerd sends no Date header, and `otela-agent doctor` compares clocks with it (RFC 9110 §6.6.1). */
 admitRoutes.use('/admit', async (c, next) => {
   await next();
   c.header('date', new Date().toUTCString());
@@ -101,14 +101,14 @@ admitRoutes.post('/admit', async (c) => {
   );
 });
 
-/** @throws ApiError 503 while D1 could not be asked: an agent that is too old must not be let in meanwhile */
+/** @throws ApiError 503 until D1 has answered once, because an agent that is too old must not be admitted meanwhile */
 async function knownSettings(env: Env, ctx: Background, now: number): Promise<GatewaySettings> {
   const { settings } = await snapshotCache.get(env, ctx, now, (view) => view.settings.known);
   if (settings.known) return settings;
   throw new ApiError('server_is_overloaded', 'The registry does not answer yet. Try again shortly.');
 }
 
-/** RFC 6585 §3. The agent asks again with the answer and is then admitted. */
+/** RFC 6585 §3. The agent repeats its request with the attestation and is then admitted. */
 function challenged(challenge: string): Response {
   const message = 'This gateway admits agents of signed releases alone: answer the challenge.';
   const error = { message, type: 'invalid_request_error', param: null, code: 'attestation_required' };
@@ -129,7 +129,7 @@ async function asking(ask: () => Promise<AdmittedNode | QuotaRefusal | null>): P
   throw new ApiError('server_is_overloaded', message);
 }
 
-/** Nodes that were killed hold their places until they are suspected: an agent asks again after so long. */
+/** When an agent should try again: nodes that were killed count until they are suspected. */
 const NO_PLACE_RETRY_MS = 30_000;
 
 function noPlace(refusal: QuotaRefusal): ApiError {

@@ -5,25 +5,34 @@ import type { ListedIssuer } from './issuers.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from './tickets.ts';
 import { issuersView } from './views/issuers-view.ts';
 
-/** An agent serves no more than some tens of gateways at once. */
+/** An agent serves some tens of gateways at most. */
 const GATEWAYS_MAX = 32;
 
 const NOT_STORED = { 'cache-control': 'no-store' };
 
 export interface NamedGateway {
   url: string;
-  /** Of this institution. Agents send their join tokens, last logs and lines of batches to these gateways only. */
+  /**
+   * True for a gateway of this institution. Agents send their join tokens, last logs and lines of batches only to these
+   * gateways.
+   */
   own: boolean;
 }
 
-/** Where else this agent may serve: the institution's other gateways, then the gateways of peers, which decide for themselves. */
+/**
+ * Other gateways that this agent may serve: first those of this institution, then those of peer institutions, which
+ * decide for themselves.
+ */
 export function otherGateways({ INSTITUTION }: Env, issuers: Iterable<ListedIssuer>): NamedGateway[] {
   const own = new Set(INSTITUTION?.gateways() ?? []);
   const peers = [...issuers].flatMap(({ url }) => url ?? []);
   return [...new Set([...own, ...peers])].slice(0, GATEWAYS_MAX).map((url) => ({ url, own: own.has(url) }));
 }
 
-/** `POST /agent/gateways`: the same list for an existing session, so that gateways come and go without a restart of agents. */
+/**
+ * `POST /agent/gateways`: the same list for an existing session, so that gateways can be added and removed without
+ * restarting agents.
+ */
 export const agentGatewayRoutes = new Hono<{ Bindings: Env }>();
 
 agentGatewayRoutes.post('/gateways', async (c) => {

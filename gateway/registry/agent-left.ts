@@ -16,8 +16,8 @@ import { PROTOCOL_HEADER, readTicket, versionMismatch } from './tickets.ts';
 import { issuersView } from './views/issuers-view.ts';
 
 /**
- * `POST /agent/left`: the record, signed by its session, that it has LEFT. Sent for an agent that was killed and so could not say it on its
- * tunnel. Checked here, so that what is not signed costs the registry nothing.
+ * `POST /agent/left`: a record, signed by its session, with the state LEFT. It is sent for an agent that was killed and
+ * could not send it on its tunnel. The signature is checked here, so that unsigned records cost the registry nothing.
  */
 export const agentLeftRoutes = new Hono<{ Bindings: Env }>();
 

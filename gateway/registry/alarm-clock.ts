@@ -1,9 +1,12 @@
 import type { ObjectStorage } from '../platform/object-context.ts';
 
-/** How often floors are signed and old data is dropped. For this alarm the object wakes; it sleeps otherwise. */
+/**
+ * Interval between housekeeping runs, which sign garbage-collection watermarks and drop old data. The object wakes for
+ * this alarm and otherwise sleeps.
+ */
 const HOUSEKEEPING_MS = 60 * 60_000;
 
-/** An alarm may come so much later than it could. */
+/** An armed alarm is not moved if it is at most this much too late. */
 const ALARM_SLACK_MS = 1_000;
 
 const HOUSEKEEPING = 'housekeeping';
@@ -11,7 +14,7 @@ const HOUSEKEEPING = 'housekeeping';
 /** An object has one alarm. Gossip and the hourly housekeeping share it: it is set to the earlier time. */
 export class AlarmClock {
   readonly #storage: ObjectStorage;
-  /** When the object is to be woken next for gossip. */
+  /** When gossip must wake the object next. */
   #gossipAt = Number.POSITIVE_INFINITY;
 
   constructor(storage: ObjectStorage) {
@@ -27,7 +30,7 @@ export class AlarmClock {
     }
     const due = Math.min(this.#gossipAt, housekeeping);
     const armed = await storage.getAlarm();
-    // An alarm that is due, or nearly, arms the next one itself; to move it now would cancel its handler.
+    // The handler of an alarm that is due, or nearly due, arms the next alarm. Moving it now would cancel that handler.
     if (armed === null || due < armed - ALARM_SLACK_MS) await storage.setAlarm(due);
   }
 
@@ -36,12 +39,12 @@ export class AlarmClock {
     return this.arm();
   }
 
-  /** The alarm rings. Gossip's work is due, and gossip then says when it wants to be woken next. */
+  /** Called when the alarm fires. Gossip's timer is handled now, and gossip then sets its next time. */
   rang(): void {
     this.#gossipAt = Number.POSITIVE_INFINITY;
   }
 
-  /** Whether the hour is over; the next one begins then. */
+  /** True if housekeeping is due. If so, also sets the next time. */
   isHousekeeping(now: number): boolean {
     if ((this.#storage.kv.get<number>(HOUSEKEEPING) ?? 0) > now) return false;
     this.#storage.kv.put(HOUSEKEEPING, now + HOUSEKEEPING_MS);

@@ -2,12 +2,12 @@ import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { Clock, ObjectContext, ObjectStorage } from '../platform/object-context.ts';
 import { RETRY_MS, writeIfPossible } from '../platform/storage/health.ts';
 
-/** Written this long after a change: many changes are one write, and no message waits for the disk. */
+/** A change is written after this time, so that many changes are one write and no message waits for the disk. */
 const BEHIND_MS = 250;
 
-/** What one session leaves on disk; a part that is undefined is removed. */
+/** The stored state of one session; undefined parts are removed. */
 interface Row {
-  /** Its update of the lattice, encoded; the column is called `words`. */
+  /** Its encoded lattice update. The column is called `words`. */
   update?: Uint8Array | undefined;
   shown?: RegistryEntry | undefined;
 }
@@ -18,15 +18,15 @@ interface ArchiveSource {
 }
 
 /**
- * The registry in the object's SQLite: read when the object starts, written behind. A crash loses a quarter of a second, which the
- * digests of agents bring back.
+ * The registry in the object's SQLite. It is read when the object starts, and written with a delay. A crash loses a
+ * quarter of a second of changes, which the agents' digests restore.
  */
 export class Archive {
   readonly #storage: ObjectStorage;
   readonly #source: ArchiveSource;
-  /** Bounded by the sessions there are: each is once in it. */
+  /** At most one element per session. */
   readonly #changed = new Set<string>();
-  /** Floors and evictions that could not be written yet: bounded by what issuers sign. */
+  /** Watermarks and revocations that could not be written yet. Bounded by what issuers sign. */
   readonly #control = new Map<string, Uint8Array>();
   readonly #clock: Clock;
   #timer: (() => void) | undefined;
@@ -36,24 +36,24 @@ export class Archive {
     this.#clock = clock;
     this.#source = source;
     const { sql } = storage;
-    sql.exec('DROP TABLE IF EXISTS sessions'); // a version before the lattice made it
+    sql.exec('DROP TABLE IF EXISTS sessions'); // from a version before the lattice
     sql.exec('CREATE TABLE IF NOT EXISTS entries (session TEXT PRIMARY KEY, words BLOB, shown TEXT, updated INTEGER)');
     sql.exec('CREATE TABLE IF NOT EXISTS control (id TEXT PRIMARY KEY, words BLOB NOT NULL)');
   }
 
-  /** Floors and revocations, to be loaded first: entries that they exclude are not loaded. */
+  /** Watermarks and revocations. Load them first, because entries that they exclude are not loaded. */
   *control(): Generator<Uint8Array> {
     for (const row of this.#storage.sql.exec<{ words: ArrayBuffer }>('SELECT words FROM control'))
       yield new Uint8Array(row.words);
   }
 
-  /** What was stored of each session, the longest unchanged first. */
+  /** The stored state of each session, oldest change first. */
   *entries(): Generator<Row> {
     const query = 'SELECT words, shown FROM entries ORDER BY updated';
     for (const row of this.#storage.sql.exec<{ words: ArrayBuffer | null; shown: string | null }>(query)) {
       yield {
         update: row.words === null ? undefined : new Uint8Array(row.words),
-        // Written by this class: of the form that it was given.
+        // Written only by this class, so the type is known.
         shown: row.shown === null ? undefined : (JSON.parse(row.shown) as RegistryEntry),
       };
     }
@@ -69,13 +69,13 @@ export class Archive {
     this.#storage.sql.exec('INSERT OR REPLACE INTO control (id, words) VALUES (?, ?)', id, buffer(update));
   }
 
-  /** The session has changed: its row is written in a moment. */
+  /** Marks a session as changed. Its row is written after BEHIND_MS. */
   touch(session: string): void {
     this.#changed.add(session);
     this.#timer ??= this.#clock.after(BEHIND_MS, () => this.flush());
   }
 
-  /** Now. */
+  /** Writes waiting changes now. */
   flush(): void {
     if (this.#timer === undefined) return;
     this.#timer();

@@ -1,4 +1,4 @@
-/** Whether an agent that asks to be let in must show which release it is, and whether it did. */
+/** Decides whether a joining agent must prove which release it is, and checks the proof. */
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { SIGNATURE_BYTES } from '../../shared/lattice/crypto.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
@@ -20,14 +20,14 @@ import { installationSecret } from '../accounts/installation.ts';
 import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 
-/** From challenge to answer: one more round trip, through a slow proxy. The gateway's clock alone counts. */
+/** Time from challenge to answer: one more round trip, through a slow proxy. Only the gateway's clock is used. */
 const CHALLENGE_MS = 60_000;
 
 type ReleaseEnv = Pick<Env, 'REQUIRE_SIGNED_AGENT' | 'RELEASE_KEYS' | 'OLDEST_AGENT'>;
 
 /**
- * What agents must show here. `minimum`: the setting, beside the environment's version. A list with one malformed key counts as no list:
- * the operator meant another key.
+ * What agents must prove at this gateway. `minimum`: the version from the settings; the later of it and the
+ * environment's version applies. A list with a malformed key counts as empty, because the operator meant another key.
  */
 export function releaseRules(env: ReleaseEnv, minimum?: string): ReleaseRules & { required: boolean } {
   const set = env.OLDEST_AGENT?.trim() || OLDEST_VERSION;
@@ -41,9 +41,9 @@ export interface ReleaseClaim {
 }
 
 /**
- * Undefined if the agent may go on; else the challenge that it has to answer first. Nothing is stored: a challenge is sealed, names
- * the session key that it was given to, and expires by itself.
- * @throws ApiError 403 that says why; 503 when D1 cannot say
+ * Undefined if the agent may proceed; otherwise the challenge that it must answer first. Nothing is stored: the
+ * challenge is encrypted, contains the session key for which it was issued, and expires.
+ * @throws ApiError 403 with the reason; 503 if D1 cannot be asked
  */
 export async function requireRelease(
   env: ReleaseEnv & Pick<Env, 'DB'>,
@@ -59,7 +59,7 @@ export async function requireRelease(
     throw refused('its OLDEST_AGENT is not a version such as 0.2.0: its operator must set it');
   if (release === undefined)
     throw refused('this agent has no manifest: it runs from a clone, or from files that were moved');
-  // Before the challenge: a release that cannot pass costs no second request.
+  // Checked before the challenge: a release that cannot pass costs no second request.
   const manifest = openRelease(release, rules.keys, workerdCrypto);
   if (typeof manifest === 'string') throw refused(manifest);
   const secret = await installationSecret(env);
@@ -85,8 +85,9 @@ async function requireChallenge(secret: string, challenge: string, publicKey: st
 }
 
 /**
- * Compares the agent's version with the setting `minimum_agent_version`. Without a signed release the version is only what the agent says.
- * @throws ApiError 403 that says what to do
+ * Compares the agent's version with the setting `minimum_agent_version`. Without a signed release the version is only
+ * the agent's claim.
+ * @throws ApiError 403 with what to do
  */
 export function requireVersion(version: string | undefined, minimum: string | undefined): void {
   if (minimum === undefined || (version !== undefined && !isOlder(version, minimum))) return;

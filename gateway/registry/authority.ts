@@ -15,7 +15,10 @@ const peersSchema = z.array(
   z.object({ name: z.string(), id: z.string(), root: z.string(), url: z.string().optional() }),
 );
 
-/** The issuers that may admit: our own, with the environment's key or a key made here, and the peers on the list. */
+/**
+ * The issuers with the right to admit: our own, with the key from the environment or a key created here, and those of
+ * the listed peer institutions.
+ */
 export class IssuerAuthority {
   readonly issuer: GatewayIssuer;
   readonly source: 'environment' | 'own';
@@ -23,7 +26,9 @@ export class IssuerAuthority {
   #names = new Map<string, string>();
   #listed: ListedIssuer[] = [];
 
-  /** @throws IssuerError if the environment's key is malformed: better no registry than one under another name */
+  /**
+   * @throws IssuerError if the environment's key is malformed: no registry is better than one under another identity
+   */
   constructor(env: Env, meta: RegistryMeta, nowS: number) {
     this.#meta = meta;
     const given = issuerOf(env);
@@ -32,7 +37,7 @@ export class IssuerAuthority {
     this.#set(peersSchema.parse(JSON.parse(meta.get(PEERS) ?? '[]')));
   }
 
-  /** Own issuer first. */
+  /** Our own issuer is first. */
   get listed(): ListedIssuer[] {
     return this.#listed;
   }
@@ -45,11 +50,11 @@ export class IssuerAuthority {
     return this.#names.get(issuer);
   }
 
-  /** Takes the list as the operator has it now. @returns whether it changed */
+  /** Sets the operator's current list. @returns whether it changed */
   list(peers: readonly ListedIssuer[]): boolean {
     const text = JSON.stringify(peers);
     if (text === (this.#meta.get(PEERS) ?? '[]')) return false;
-    // Stored here too: while D1 is down no peer's nodes leave.
+    // Stored here too, so that nodes of peer institutions stay while D1 is down.
     writeIfPossible(() => this.#meta.set(PEERS, text));
     this.#set(peers);
     return true;
@@ -63,7 +68,7 @@ export class IssuerAuthority {
   }
 }
 
-/** A clone or a test has no key in the environment, so the object makes an issuer of its own and keeps it. */
+/** A clone or a test has no key in the environment, so the object creates its own issuer and stores it. */
 function ownIssuer(meta: RegistryMeta, nowS: number): GatewayIssuer {
   const stored = meta.get(OWN_KEY);
   const made = stored === undefined ? createIssuer(nowS) : ownSchema.parse(JSON.parse(stored));

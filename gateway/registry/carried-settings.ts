@@ -10,13 +10,13 @@ interface CarriedChanges {
   settled(settings: GatewaySettings): void;
 }
 
-/** Reads settings and peers from D1 into the snapshot that carries them. */
+/** Reads settings and peer institutions from D1 and adds them to the snapshot. */
 export class CarriedSettings {
   readonly #env: Env;
   readonly #store: Pick<SnapshotStore, 'set'>;
   readonly #authority: IssuerAuthority;
   readonly #changed: CarriedChanges;
-  /** Readings are numbered. */
+  /** Number of the latest read that began; `#done`: of the latest that was used. */
   #begun = 0;
   #done = 0;
   #first: Promise<void> | undefined;
@@ -28,11 +28,11 @@ export class CarriedSettings {
     this.#changed = changed;
   }
 
-  /** Reads them as they are stored now. */
+  /** Reads the stored settings and peer institutions. */
   async reload(): Promise<void> {
     const number = ++this.#begun;
     const [settings, peers] = await Promise.all([readGatewaySettings(this.#env), readGatewayPeers(this.#env)]);
-    if (number < this.#done) return; // a later reading was faster
+    if (number < this.#done) return; // a later read was faster
     this.#done = number;
     if (this.#authority.list(peers)) this.#changed.relisted();
     this.#changed.settled(settings);
@@ -40,7 +40,10 @@ export class CarriedSettings {
     this.#store.set({ settings, issuers: listed, gateway: issuer.id });
   }
 
-  /** One reading for all isolates that ask meanwhile: else each would ask a D1 that is down twice a second. Never rejects. */
+  /**
+   * One read for all isolates that ask meanwhile. Otherwise each would query D1 twice a second while D1 is down. Never
+   * rejects.
+   */
   first(): Promise<void> {
     this.#first ??= this.reload()
       .catch(() => {})

@@ -1,6 +1,6 @@
-/** Which sessions changed since when, so that a snapshot travels as the difference to the one before. */
+/** Records which sessions changed since a version, so that snapshots can be sent as differences. */
 
-/** For a reader that is more changes behind, the whole map is cheaper to send. */
+/** A reader that is more changes behind gets the whole map, which is smaller. */
 const CHANGES_MAX = 20_000;
 
 interface Change {
@@ -8,13 +8,16 @@ interface Change {
   session: string;
 }
 
-/** Versions grow by one with each change. A tag names a version of this very log, so the tags of a former instance never match. */
+/**
+ * Versions grow by one with each change. A tag names a version of this log only, so tags of a previous instance never
+ * match.
+ */
 export class ChangeLog {
   readonly #epoch: string;
   #version = 0;
   /** Oldest first. */
   #changes: Change[] = [];
-  /** Changes up to this version are forgotten. */
+  /** Changes up to this version were dropped. */
   #forgotten = 0;
 
   constructor(epoch: string) {
@@ -29,7 +32,7 @@ export class ChangeLog {
     return this.#version;
   }
 
-  /** A session changed; without one, something else that snapshots carry. */
+  /** A session changed. Without an argument: something else in the snapshot changed. */
   add(session?: string): void {
     this.#version++;
     if (session === undefined) return;
@@ -40,7 +43,7 @@ export class ChangeLog {
     this.#changes = kept;
   }
 
-  /** The version that a tag of this log names; undefined for another log's tag, and for one whose changes are forgotten. */
+  /** The version that a tag names; undefined if the tag is from another log, or if changes after it were dropped. */
   versionOf(tag: string | null): number | undefined {
     if (tag === null || !tag.startsWith(`${this.#epoch}:`)) return undefined;
     const version = Number(tag.slice(this.#epoch.length + 1));
@@ -48,7 +51,7 @@ export class ChangeLog {
     return known ? version : undefined;
   }
 
-  /** Sessions that changed after `version`, each once. Costs what changed, not what there is. */
+  /** Sessions that changed after `version`, each once. Takes time for the changes, not for all sessions. */
   since(version: number): Set<string> {
     const changed = new Set<string>();
     for (let at = this.#changes.length - 1; at >= 0; at--) {

@@ -1,27 +1,27 @@
 import type { DepartureCause } from '../../shared/lattice/departure.ts';
 
-/** What the registry object was asked, and by whom, since it woke. For tests and operators. */
+/** Counters of the registry object since it woke, for tests and operators. */
 export interface RegistryCounters {
   sessions: number;
   snapshots: number;
-  /** Calls of tunnel objects, and of agents that were killed. */
+  /** Calls by tunnel objects, and on behalf of agents that were killed. */
   words: number;
   /** From delegates. */
   messages: number;
   alarms: number;
   timers: number;
-  /** Of tunnel objects, which they wake. */
+  /** Of tunnel objects, which wake for them. */
   probes: number;
-  /** Attempts that an engine completed although their requests had gone to another node. */
+  /** Attempts that an engine completed after their requests had moved to another node. */
   doubles: number;
   delegates: number;
   /** Nodes that left, by cause. */
   departures: Record<DepartureCause, number>;
-  /** Where the issuer's key is from. */
+  /** Origin of the issuer's key. */
   issuer: 'environment' | 'own';
   issuerId: string;
   /** End of the gateway's certificate; seconds since 1970. */
   certificateEnds: number;
-  /** Clusters without evictions for now, because so many of their nodes turned suspect at once. */
+  /** Clusters in which no node is evicted for now, because many of their nodes became suspect at the same time. */
   frozen: string[];
 }

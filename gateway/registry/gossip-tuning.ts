@@ -1,4 +1,6 @@
-/** The membership times that are set, as the registry's object keeps them: it wakes without asking D1, and judges nodes by them. */
+/**
+ * The membership settings as the registry object stores them: it wakes without asking D1 and needs them to judge nodes.
+ */
 import { MEMBERSHIP_DEFAULTS, type MembershipSettings, membershipSchema } from '../../shared/gossip/index.ts';
 import type { RegistryMeta } from './meta.ts';
 
@@ -17,7 +19,7 @@ export class GossipTuning {
     return this.#current;
   }
 
-  /** False: the times are as before. On a full disk they hold until the object sleeps. */
+  /** False: unchanged. If the disk is full, they are lost when the object sleeps. */
   set(settings: MembershipSettings, write: (work: () => void) => void): boolean {
     const text = JSON.stringify(settings);
     if (text === JSON.stringify(this.#current)) return false;

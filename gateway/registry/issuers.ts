@@ -1,21 +1,21 @@
-/** Whose tickets are good here: our own issuer's, and those of the peers that the operator listed. */
+/** Issuers whose tickets are accepted here: our own, and those of the peer institutions that the operator listed. */
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { issuerId } from '../../shared/lattice/certificate.ts';
 import { type Crypto, KEY_BYTES } from '../../shared/lattice/crypto.ts';
 
-/** As it travels: in snapshots, and to agents. */
+/** The form in snapshots and in responses to agents. */
 export interface ListedIssuer {
-  /** `local`, or what the operator calls the peer. */
+  /** `local`, or the operator's name for the peer institution. */
   name: string;
-  /** Made of the root key. */
+  /** Derived from the root key. */
   id: string;
   /** Public key, base64url. */
   root: string;
-  /** Where the peer's gateway is. */
+  /** Address of the peer institution's gateway. */
   url?: string | undefined;
 }
 
-/** Undefined where `root` is no key. */
+/** Undefined if `root` is not a valid key. */
 export function listedIssuer(
   name: string,
   root: string,

@@ -13,7 +13,7 @@ import type { ListedIssuer } from './issuers.ts';
 import { SessionTable, SILENT_REASON } from './session-table.ts';
 import type { NodeEventLog } from './views/history.ts';
 
-/** What an agent that asks to join is given. */
+/** The result for an agent that joins. */
 export interface AdmittedNode {
   session: string;
   ticket: Uint8Array;
@@ -32,21 +32,21 @@ export interface NewNode extends AdmissionRequest {
   jobEndsAt?: number | undefined;
 }
 
-/** `over`: the session has ended, its agent needs a new one. `refused`: the record breaks a rule. */
+/** `over`: the session has ended and its agent needs a new one. `refused`: the record breaks a rule. */
 export type PublishResult = { kind: 'stored' } | { kind: 'refused'; reason: string } | { kind: 'over'; reason: string };
 
 interface MembershipEvents {
-  /** Updates that gossip is to pass on. */
+  /** Updates that gossip must spread. */
   local(updates: readonly Update[]): void;
-  /** The tunnel of a session opened here, or a suspected session has spoken on its tunnel. */
+  /** A session's tunnel opened here, or a suspected session sent something on its tunnel. */
   opened(session: string): void;
-  /** A session whose tunnel is open here is over. */
+  /** A session with an open tunnel here has ended. */
   ended(session: string, reason: string): void;
 }
 
 /**
- * The members: the replica, how its sessions are shown and stored, and the issuer's evictions and floors. Every change of one of them
- * goes through here, so that they agree.
+ * The members: the replica, the shown and stored state of its sessions, and the issuer's evictions and watermarks. Each
+ * change of any of these is made here, so that they stay consistent.
  */
 export class Membership {
   readonly replica: RegistryReplica;
@@ -57,7 +57,7 @@ export class Membership {
   readonly #quota: AdmissionQuota;
   readonly #events: MembershipEvents;
 
-  /** Reads what is stored. */
+  /** Reads the stored state. */
   constructor(
     context: Pick<ObjectContext, 'storage' | 'clock'>,
     parts: { authority: IssuerAuthority; admissions: Admissions; history: NodeEventLog },
@@ -89,7 +89,8 @@ export class Membership {
     for (const { update, shown } of this.#archive.entries()) {
       const held = update !== undefined && this.replica.load(update).outcome === 'merged';
       if (shown === undefined) continue;
-      // The issuer may not be listed any more. Such a session would be shown, and routed to, for ever.
+      // The session's issuer may have been removed from the list. Such a session would be shown, and requests routed to
+      // it, forever.
       if (held || shown.state === 'LEFT') this.sessions.restore(shown);
       else this.#archive.touch(shown.session);
     }
@@ -101,7 +102,10 @@ export class Membership {
     return entry === undefined ? undefined : encodeUpdate(entry.update(true));
   }
 
-  /** A new session's ticket, and the other trusted issuers. Null: our certificate is not valid now, so no gateway would take the ticket. */
+  /**
+   * A new session's ticket, with the trusted issuers. Null: our certificate is not valid now, so no gateway would
+   * accept the ticket.
+   */
   admit(node: NewNode): AdmittedNode | QuotaRefusal | null {
     const { issuer } = this.#authority;
     const { notBefore, notAfter } = issuer.certificate;
@@ -130,8 +134,9 @@ export class Membership {
   }
 
   /**
-   * A join token was revoked: all sessions that it admitted end, also those that have sent no record yet. `frees`: their tickets no longer
-   * count for the provider. Never at the provider's own request: it could fill the registry with ended sessions, token by token.
+   * Ends all sessions that a revoked join token admitted, including those that have sent no record yet. `frees`: their
+   * tickets no longer count for the provider. Not allowed for the provider itself, which could otherwise fill the
+   * registry with ended sessions, token by token.
    */
   revokeToken(token: string, frees: boolean): number {
     const admitted = this.#admissions.of(token);
@@ -142,18 +147,18 @@ export class Membership {
     return admitted.length;
   }
 
-  /** How many places of each join token are taken now. */
+  /** For each join token, how many nodes count against its limit now. */
   places(tokens: readonly string[]): number[] {
     return tokens.map((token) => this.#quota.places({ token }, 0, Date.now()));
   }
 
-  /** Ends a session for the operator. False: this gateway did not admit it, or it is not known. */
+  /** Ends a session for the operator. False: this gateway did not admit it, or it is unknown. */
   evict(session: string): boolean {
     const entry = this.replica.get(session);
     return entry !== undefined && this.#evict(entry.ticket, 'operator');
   }
 
-  /** False if another gateway admitted the session: only the gateway that admitted it evicts it. */
+  /** False if another gateway admitted the session, because only the admitting gateway may evict it. */
   #evict(ticket: Ticket, reason: string): boolean {
     const update = this.#signed(ticket, reason);
     if (update !== undefined) this.#events.local([update]);
@@ -169,13 +174,16 @@ export class Membership {
     return update;
   }
 
-  /** A suspect's grace is over. Returns its eviction, merged here and to be passed on. */
+  /**
+   * Called when a suspected session's grace period is over. Returns the eviction, already merged here; gossip must
+   * spread it.
+   */
   signEviction(session: string): Update | undefined {
     const ticket = this.replica.get(session)?.ticket;
     return ticket && this.#signed(ticket, SILENT_REASON);
   }
 
-  /** A session's own record, up its tunnel, which is therefore open. */
+  /** Handles a session's own record. It arrived on the session's tunnel, so the tunnel is open. */
   publish(session: string, ticketBytes: Uint8Array, updateBytes: Uint8Array): PublishResult {
     const read = readUpdate(ticketBytes, updateBytes);
     if (typeof read === 'string') return { kind: 'refused', reason: read };
@@ -200,7 +208,10 @@ export class Membership {
     }
   }
 
-  /** A session's record that it has LEFT, checked. True if it was news here; then the session's tunnel object may not know it. */
+  /**
+   * Handles a verified record with the state LEFT. True if it was new here; then the session's tunnel object may not
+   * know it.
+   */
   left(ticket: Uint8Array, record: Uint8Array): boolean {
     const update: EntryUpdate = { kind: 'entry', ticket, record };
     const news = this.merge(update, true).outcome === 'merged';
@@ -211,13 +222,14 @@ export class Membership {
   #heard(session: string, news: readonly Update[]): PublishResult {
     const entry = this.replica.get(session);
     if (entry?.eviction !== undefined) return { kind: 'over', reason: `evicted: ${entry.eviction.reason}` };
-    // After this object was killed, the session table has tunnels as open, and suspicions whose reasons are lost.
+    // After this object was killed, the session table still has tunnels as open, and suspicions without their reasons.
     const wasTrusted = this.sessions.isOpen(session) && this.sessions.get(session)?.suspected !== true;
     this.sessions.tunnel(session, 'open', entry);
     this.sessions.suspect(session, 'tunnel', false, entry);
     if (!wasTrusted && entry?.state !== 'LEFT') this.#events.opened(session);
     if (news.length > 0) this.#events.local(news);
-    // The answer waits for the disk (output gate). So an agent that hears `stored` may end, and one that serves is not forgotten.
+    // The response waits for the disk (output gate). So an agent that receives `stored` may end, and a serving session
+    // is not lost.
     this.#archive.flush();
     return { kind: 'stored' };
   }
@@ -253,21 +265,21 @@ export class Membership {
     }
   }
 
-  /** Every hour. */
+  /** Called every hour. */
   keepHouse(): void {
     this.#signFloors();
     this.sessions.sweep();
     this.#admissions.sweep(nowS());
   }
 
-  /** Floors make every replica collect sessions that ended long enough ago. */
+  /** Watermarks make every replica drop sessions that ended long enough ago. */
   #signFloors(): void {
     const floors = this.#authority.issuer.floors(nowS());
     for (const watermark of floors) this.merge(watermark);
     this.#events.local(floors);
   }
 
-  /** The list of issuers has changed. @returns the sessions of issuers that are no longer on it */
+  /** The list of issuers has changed. @returns the sessions of issuers that were removed from it */
   relist(): string[] {
     const gone = this.replica.setIssuers((issuer) => this.#authority.accepts(issuer));
     for (const session of gone) {
@@ -275,14 +287,14 @@ export class Membership {
       this.sessions.remove(session);
       this.#archive.touch(session);
     }
-    // A peer may have another name now, and its providers' ids contain that name.
+    // A peer institution may have a new name, which is part of its providers' ids.
     for (const { session, issuer } of [...this.replica.entries()])
       if (this.#authority.nameOf(issuer) !== LOCAL_ISSUER) this.sessions.update(session, this.replica.get(session));
     return gone;
   }
 }
 
-/** The content of a RECORD, or what is wrong with it. */
+/** The content of a RECORD, or the reason why it is invalid. */
 function readUpdate(
   ticketBytes: Uint8Array,
   updateBytes: Uint8Array,

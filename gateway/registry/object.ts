@@ -33,11 +33,12 @@ import { type LogTail, LogTails } from './views/log-tails.ts';
 import { lookUpSessions, type SessionLookup, type SessionPage } from './views/session-lookup.ts';
 
 /**
- * One replica of the registry: the gateway's peer among those of the agents. Requests never reach it; isolates follow it by
+ * One replica of the registry: the gateway's gossip peer. Requests never call it; isolates read its snapshots as
  * differences.
  *
- * Survives eviction: the lattice, how sessions were shown, which token admitted which session, the last output of failed engines, joins
- * and losses, and the issuer's keys if the environment has none. All in SQLite, read at start, written behind.
+ * Survives eviction: the lattice, the shown state of sessions, gossip's memory, which token admitted which session, the
+ * last output of failed engines, the history of nodes, and the issuer's keys if the environment has none. All of it is
+ * in SQLite, read at start, and written with a delay.
  */
 export class RegistryObject extends GatewayObject {
   readonly #authority: IssuerAuthority;
@@ -129,40 +130,50 @@ export class RegistryObject extends GatewayObject {
     this.#stored.changed(() => this.#gossip.memory);
   }
 
-  // --- admission, and what sessions say -------------------------------------------------------------------------------
+  // --- admission, and calls about sessions
+  // ----------------------------------------------------------------------------
 
-  /** A new session's ticket, or why there is none. Null: our certificate is not valid now, so no gateway would take the ticket. */
+  /**
+   * A new session's ticket, or the reason for a refusal. Null: our certificate is not valid now, so no gateway would
+   * accept the ticket.
+   */
   admit(node: NewNode): ReturnType<Membership['admit']> {
     return this.#members.admit(node);
   }
 
-  /** A join token was revoked: all sessions that it admitted end, also those that have sent no record yet. */
+  /** Ends all sessions that a revoked join token admitted, including those that have sent no record yet. */
   revokeToken(token: string, frees: boolean): number {
     return this.#members.revokeToken(token, frees);
   }
 
-  /** How many places of each join token are taken now. */
+  /** For each join token, how many nodes count against its limit now. */
   places(tokens: readonly string[]): number[] {
     return this.#members.places(tokens);
   }
 
-  /** Ends a session for the operator. False: this gateway did not admit it, or it is not known. */
+  /** Ends a session for the operator. False: this gateway did not admit it, or it is unknown. */
   evict(session: string): boolean {
     return this.#members.evict(session);
   }
 
-  /** A signed order to one session, to be sent down its tunnel, or why there is none. Without a wish: the empty order, which only asks. */
+  /**
+   * A signed order to one session, to be sent on its tunnel, or the reason why there is none. Without `wish`: the empty
+   * order, which only asks for the state.
+   */
   order(session: string, wish?: DeploymentRequest): OrderReply {
     return orderFor(session, wish, { authority: this.#authority, members: this.#members, nowS: nowS() });
   }
 
-  /** A session's own record, up its tunnel, which is therefore open. */
+  /** Handles a session's own record. It arrived on the session's tunnel, so the tunnel is open. */
   publish(session: string, ticket: Uint8Array, update: Uint8Array): PublishResult {
     this.#words++;
     return this.#members.publish(session, ticket, update);
   }
 
-  /** The session's agent was killed. Only a session with a tunnel here has its object told: any name would make an object. */
+  /**
+   * The session's agent was killed. Calls the session's tunnel object only if the session had a tunnel here, because a
+   * call with any name would create an object.
+   */
   async left(ticket: Uint8Array, record: Uint8Array): Promise<void> {
     this.#words++;
     const { session } = decodeTicket(ticket, workerdCrypto);
@@ -171,13 +182,13 @@ export class RegistryObject extends GatewayObject {
     if (this.#members.left(ticket, record) && isHere) await this.env.TUNNEL.getByName(session).agentDied();
   }
 
-  /** The session's tunnel here is gone: not routed to until it is back. */
+  /** The session's tunnel to this gateway has closed. No requests are routed to it until it reconnects. */
   closed(session: string): void {
     this.#words++;
     this.#paths.closed(session);
   }
 
-  /** A path to the session failed: not routed to until it speaks again. */
+  /** A path to the session failed. No requests are routed to it until it sends something again. */
   suspect(session: string): void {
     this.#words++;
     this.#paths.doubted(session);
@@ -189,34 +200,36 @@ export class RegistryObject extends GatewayObject {
     this.#paths.trusted(session);
   }
 
-  /** State of a session that is true for seconds only. It travels with the snapshot and is stored nowhere. */
+  /** Sets state of a session that is valid for seconds only. It is part of snapshots and is not stored. */
   live(session: string, news: LiveState): void {
     this.#members.sessions.store.setLive(session, news);
   }
 
-  /** A node completed an attempt whose request had gone to another node. */
+  /** A node completed an attempt after its request had moved to another node. */
   double(): void {
     this.#doubles++;
   }
 
-  /** Whether a session's agent answers on its tunnel to this gateway. `unknown`: it has no tunnel here. */
+  /** Checks that a session's agent answers on its tunnel to this gateway. `unknown`: it has no tunnel here. */
   probe(session: string): Promise<ProbeVerdict> {
     this.#words++;
     return this.#probe(session);
   }
 
-  /** Tells a session's agent that a caller waits for it at this circuit. False: the session is not connected here. */
+  /**
+   * Notifies a session's agent that a caller waits for it at this circuit. False: the session is not connected here.
+   */
   async call(session: string, circuit: string): Promise<boolean> {
     return this.#members.sessions.isOpen(session) && this.env.TUNNEL.getByName(session).call(circuit);
   }
 
   async #probe(session: string): Promise<ProbeVerdict> {
-    if (!this.#members.sessions.isOpen(session)) return 'unknown'; // not tried is not silent
+    if (!this.#members.sessions.isOpen(session)) return 'unknown'; // a session that was not probed is not silent
     this.#probes++;
     return this.env.TUNNEL.getByName(session).probe();
   }
 
-  /** Keeps a failed engine's last output. False: the session sent one a moment ago. */
+  /** Stores a failed engine's last output. False: the session sent one a moment ago. */
   keepLog(session: string, provider: string, text: string): boolean {
     return this.#logs.put({ session, provider, at: Date.now(), text });
   }
@@ -225,33 +238,37 @@ export class RegistryObject extends GatewayObject {
     return this.#logs.get(session, Date.now()) ?? null;
   }
 
-  /** Joins and losses, newest first; one more than asked for where there are more. */
+  /** Joins and losses, newest first. Returns one more than requested if there are more. */
   history(asked: HistoryQuery): HistoryEvent[] {
     return this.#history.list(asked);
   }
 
-  /** Tells the session's tunnel object that the session is over. An object that cannot be told finds out with its next record. */
+  /**
+   * Reports to the session's tunnel object that the session has ended. If this fails, the object learns it with its
+   * next record.
+   */
   #end(session: string, reason: string): void {
     const telling = this.env.TUNNEL.getByName(session).end(reason);
     this.ctx.waitUntil(telling.catch(() => {}));
   }
 
-  // --- what isolates ask ----------------------------------------------------------------------------------------------
+  // --- requests of isolates
+  // -------------------------------------------------------------------------------------------
 
-  /** Settings and peers as they are stored now. */
+  /** Reads the stored settings and peer institutions again. */
   reloadSettings(): Promise<void> {
     return this.#settings.reload();
   }
 
-  /** What changed since `tag`, or null where the caller has it already. */
+  /** The changes since `tag`; null: the caller is up to date. */
   async snapshot(tag: string | null, _fresh = true): Promise<SnapshotDelta | null> {
     this.#snapshots++;
-    // A store that is down takes no node out of routing: settings follow when it is back.
+    // If D1 is down, nodes still get requests: settings follow when D1 is back.
     if (this.#members.sessions.store.carried.settings === undefined) await this.#settings.first();
     return this.#members.sessions.store.since(tag);
   }
 
-  /** An answer shows that the object is up. */
+  /** A response proves that the object is running. */
   ready(): RegistryCounters {
     return {
       sessions: this.#members.sessions.size,
@@ -271,7 +288,7 @@ export class RegistryObject extends GatewayObject {
     };
   }
 
-  /** Sessions by name, with their state that is true for seconds only. */
+  /** Sessions by name, with their state that is valid for seconds only. */
   look(wanted: SessionLookup): SessionPage {
     return lookUpSessions(this.#members.sessions, wanted);
   }
@@ -303,7 +320,7 @@ export class RegistryObject extends GatewayObject {
   }
 
   #keepHouse(now: number): void {
-    // On a full disk old data is kept until the next hour.
+    // If the disk is full, old data is kept until the next hour.
     writeIfPossible(() => {
       this.#members.keepHouse();
       this.#logs.sweep(now);
@@ -313,7 +330,7 @@ export class RegistryObject extends GatewayObject {
 
   // --- delegates ------------------------------------------------------------------------------------------------------
 
-  /** `GET /agent/gossip`: a session whose ticket the Worker has checked becomes a peer. */
+  /** `GET /agent/gossip`: a session with a ticket that the Worker has verified becomes a peer. */
   fetch(request: Request): Response {
     const bytes = fromBase64url(request.headers.get(TICKET_HEADER) ?? '', TICKET_MAX_BYTES);
     if (bytes === undefined || request.headers.get('upgrade') !== 'websocket')

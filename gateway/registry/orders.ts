@@ -4,7 +4,10 @@ import { IssuerError } from '../issuer/issuer.ts';
 import type { IssuerAuthority } from './authority.ts';
 import type { Membership } from './membership.ts';
 
-/** `unreachable`: its tunnel is not open here. `deaf`: its agent takes no orders, and an older agent would break off at the frame. */
+/**
+ * `unreachable`: its tunnel is not open here. `deaf`: its agent does not accept orders; an older agent would close its
+ * tunnel at the frame.
+ */
 export type OrderReply =
   | { kind: 'signed'; order: Uint8Array; provider: string }
   | { kind: 'unknown' | 'over' | 'foreign' | 'unreachable' | 'deaf'; provider?: string }
@@ -12,7 +15,7 @@ export type OrderReply =
 
 const TAKEN_BY_ALL: ReadonlySet<DeploymentRequest['action']> = new Set(['drain', 'restart', 'inspect']);
 
-/** Only sessions of our own institution obey us. Sessions of others are sent nothing at all. */
+/** Only sessions of our own institution obey our orders. Other sessions are sent nothing at all. */
 export function orderFor(
   session: string,
   wish: DeploymentRequest | undefined,
@@ -26,7 +29,7 @@ export function orderFor(
   if (entry.issuer !== authority.issuer.issuer) return { kind: 'foreign', provider };
   if (!members.sessions.isOpen(session)) return { kind: 'unreachable', provider };
   const deploys = labels[ACCEPTS_LABEL] !== undefined || labels[DEPLOYMENT_LABEL] !== undefined;
-  // Every agent that is new enough obeys drain, restart and inspect. The tunnel object knows whether the agent is.
+  // Every agent that is new enough obeys drain, restart and inspect. The tunnel object knows whether it is.
   if (!deploys && wish !== undefined && !TAKEN_BY_ALL.has(wish.action)) return { kind: 'deaf', provider };
   if (!deploys && wish === undefined) return { kind: 'deaf', provider };
   if (wish === undefined) return { kind: 'signed', order: new Uint8Array(), provider };

@@ -2,8 +2,8 @@ import type { GatewayGossipDriver } from './gossip/gossip-driver.ts';
 import type { Membership } from './membership.ts';
 
 /**
- * The state of the paths to sessions, from tunnels and gossip. The session table shows and routes by it. Gossip is told what this
- * gateway's tunnels saw.
+ * The state of the paths to sessions, from tunnels and gossip. It decides how the session table shows sessions and
+ * routes to them. Also reports to gossip what this gateway's tunnels observed.
  */
 export class PathState {
   readonly #members: Membership;
@@ -17,7 +17,7 @@ export class PathState {
     this.#remember = remember;
   }
 
-  /** The object slept and its sockets lived on: tunnels of sessions that were not suspected are still open. */
+  /** The object slept and its sockets survived: tunnels of sessions that were not suspected are still open. */
   wake(): void {
     const { sessions } = this.#members;
     for (const session of sessions.open()) if (!sessions.get(session)?.suspected) this.#tunnel(session, true);
@@ -27,7 +27,10 @@ export class PathState {
     this.#gossip.handle({ type: 'tunnel', session, open });
   }
 
-  /** The session has spoken on its tunnel. Also corrects the session table: gossip may not know a suspicion that the table remembers. */
+  /**
+   * The session sent something on its tunnel. Also corrects the session table, because gossip may not know a suspicion
+   * that the table restored.
+   */
   present(session: string): void {
     this.#tunnel(session, true);
     this.judged(session, this.#gossip.liveness(session));
@@ -41,7 +44,7 @@ export class PathState {
     sessions.suspect(session, 'gossip', liveness === 'suspected', entry);
   }
 
-  /** The session's tunnel here is gone: not routed to until it is back. */
+  /** The session's tunnel to this gateway has closed. No requests are routed to it until it reconnects. */
   closed(session: string): void {
     const { sessions, replica } = this.#members;
     if (!sessions.isOpen(session)) return;
@@ -50,7 +53,7 @@ export class PathState {
     this.#remember();
   }
 
-  /** A path to the session failed: not routed to until it speaks again. */
+  /** A path to the session failed. No requests are routed to it until it sends something again. */
   doubted(session: string): void {
     const { sessions, replica } = this.#members;
     sessions.suspect(session, 'tunnel', true, replica.get(session));
@@ -61,7 +64,8 @@ export class PathState {
   trusted(session: string): void {
     const { sessions, replica } = this.#members;
     sessions.suspect(session, 'tunnel', false, replica.get(session));
-    // The suspicion that the session's silence raised ends here. This gateway alone concluded it, so no other peer will take it back.
+    // Also ends the suspicion that the silence raised in gossip. Only this gateway concluded it, so no peer will
+    // withdraw it.
     if (sessions.isOpen(session)) this.#tunnel(session, true);
   }
 }

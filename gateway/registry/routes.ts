@@ -31,7 +31,7 @@ async function answer(c: ReadContext, name: RegistryViewName): Promise<Response>
   const filter = filterOf(c);
   const { view, account } = await readView(c, c.env.REGISTRY_ACCESS === 'open');
   const { nodes } = new VisibleRegistry(account).of(view);
-  // RFC 9110 §8.8.3. Weak: the same registry, not the same bytes; and what depends on the clock has none.
+  // RFC 9110 §8.8.3. Weak: the same registry, not the same bytes. A response that depends on the clock has no tag.
   const tag = dependsOnTime(filter) ? undefined : `W/"${view.tag}"`;
   const headers = { 'cache-control': 'private, no-cache', ...(tag === undefined ? {} : { etag: tag }) };
   if (tag !== undefined && matches(c.req.header('if-none-match'), tag)) return c.body(null, 304, headers);
@@ -46,7 +46,7 @@ async function stream(c: ReadContext, name: RegistryViewName): Promise<Response>
   return c.body(watchRegistry(c.env, name, filter, account, withLoads), 200, headers);
 }
 
-/** A stream takes the filters, and `load=1`. */
+/** A stream accepts the filters and `load=1`. */
 function streamAsked(c: ReadContext): { filter: RegistryFilter; withLoads: boolean } {
   const query = new URL(c.req.url).searchParams;
   const load = query.get('load');

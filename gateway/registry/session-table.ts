@@ -6,42 +6,51 @@ import { registryEntry } from '../../shared/routing/registry-entry.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import { SnapshotStore } from './snapshot-store.ts';
 
-/** LEFT sessions shown at most; the oldest go first. Sessions that alone keep a model known go last. */
+/**
+ * Bounds the LEFT sessions that are shown. The oldest are dropped first; a session is dropped last if it is the only
+ * one by which a model is known.
+ */
 const LEFT_MAX = 2_000;
-/** Above this number the oldest LEFT sessions go even if they alone keep a model known. */
+/** Above this number the oldest LEFT sessions are dropped even then. */
 const LEFT_HARD_MAX = 4_000;
 
-/** Reasons that the gateway writes for a session that gave none itself. */
+/** Reasons that the gateway sets for a session that gave none. */
 export const SILENT_REASON = 'silent';
 const KILLED = 'killed';
 
 type Suspicion = 'tunnel' | 'gossip';
 
-/** How a session's path to this gateway stands. `closed`: it was open before. */
+/**
+ * State of the tunnel between a session and this gateway. `closed`: it was open before. Absent: the session never had
+ * one here.
+ */
 type Tunnel = 'open' | 'closed';
 
 interface SessionTableOptions {
-  /** Name here of an issuer; undefined where it is not listed. */
+  /** This gateway's name for an issuer; undefined if it is not listed. */
   issuerName(id: string): string | undefined;
   now(): number;
-  /** The session is to be stored as shown; undefined: to be removed. */
+  /** Called to store the session as shown; undefined: to remove it. */
   onShown(session: string, shown: RegistryEntry | undefined): void;
-  /** A session is shown differently. `before` undefined: it was not shown; `now` undefined: it is not shown any more. */
+  /**
+   * Called if a session is shown differently. `before` undefined: it was not shown; `now` undefined: it is not shown
+   * any more.
+   */
   onNews(before: RegistryEntry | undefined, now: RegistryEntry | undefined, reason: string | undefined): void;
 }
 
 /**
- * The sessions as this gateway shows them and routes to them. Their records come from the lattice; tunnels and suspicions are true from
- * here only. Routable = SERVING ∧ not suspected ∧ its tunnel is open here.
+ * The sessions as this gateway shows them and routes to them. Their records come from the lattice; tunnels and
+ * suspicions hold for this gateway only. Routable = SERVING ∧ not suspected ∧ its tunnel is open here.
  */
 export class SessionTable {
   readonly store: SnapshotStore;
-  /** LEFT sessions are shown, and the models they served are known, this long. */
+  /** How long LEFT sessions are shown, and how long the models that they served are known. */
   retentionMs = MEMBERSHIP_DEFAULTS.retention_ms;
   readonly #index = new NodeIndex();
   readonly #options: SessionTableOptions;
   readonly #tunnels = new Map<string, Tunnel>();
-  /** Suspected sessions, by source: the session's own silent tunnel, or the peers that gossip about it. */
+  /** Suspected sessions, by source: the session's silent tunnel, or peers that gossip about it. */
   readonly #suspected: Record<Suspicion, Set<string>> = { tunnel: new Set(), gossip: new Set() };
   /** In the order in which they left. */
   readonly #left = new Set<string>();
@@ -59,7 +68,7 @@ export class SessionTable {
     return this.#tunnels.get(session) === 'open';
   }
 
-  /** Sessions whose tunnel is open here. */
+  /** Sessions with an open tunnel here. */
   *open(): Generator<string> {
     for (const [session, tunnel] of this.#tunnels) if (tunnel === 'open') yield session;
   }
@@ -83,7 +92,7 @@ export class SessionTable {
     this.store.put(shown);
   }
 
-  /** The lattice has a new entry of a session; undefined: it has none any more. */
+  /** The lattice has a new entry for a session; undefined: it has none any more. */
   update(session: string, entry: Entry | undefined, wasKilled = false): void {
     if (entry === undefined) {
       if (!this.#left.has(session)) this.#forget(session);
@@ -93,14 +102,14 @@ export class SessionTable {
   }
 
   tunnel(session: string, tunnel: Tunnel, entry: Entry | undefined): void {
-    // The tunnel of an unknown session leaves nothing behind.
+    // The tunnel of an unknown session leaves no state.
     if (tunnel === 'closed' && !this.#tunnels.has(session)) return;
     if (entry === undefined || entry.state === 'LEFT') this.#tunnels.delete(session);
     else this.#tunnels.set(session, tunnel);
     if (entry !== undefined) this.#show(entry);
   }
 
-  /** Not routed to until the suspicion is taken back. */
+  /** A suspected session gets no requests until the suspicion is withdrawn. */
   suspect(session: string, by: Suspicion, suspected: boolean, entry: Entry | undefined): void {
     const suspects = this.#suspected[by];
     if (suspects.has(session) === suspected || entry === undefined || entry.state === 'LEFT') return;
@@ -109,14 +118,14 @@ export class SessionTable {
     this.#show(entry);
   }
 
-  /** Other nodes reach the session, this gateway does not: it serves elsewhere. */
+  /** Other nodes reach the session and this gateway does not: it serves another gateway. */
   elsewhere(session: string, entry: Entry | undefined): void {
     if (this.#tunnels.get(session) === 'closed') this.#tunnels.delete(session);
     this.suspect(session, 'gossip', false, entry);
     if (entry !== undefined) this.#show(entry);
   }
 
-  /** The session's issuer is no longer listed: the session is not shown here any more. */
+  /** The session's issuer is no longer listed, so the session is not shown any more. */
   remove(session: string): void {
     this.#forget(session);
   }
@@ -130,7 +139,7 @@ export class SessionTable {
     const doubt = this.#doubt(session);
     const suspected = doubt !== undefined;
     const before = this.#index.get(session);
-    // A session that LEFT before it was ever shown is no news to any reader.
+    // A session that left before it was ever shown does not interest any reader.
     if (entry.state === 'LEFT' && before === undefined) return;
     const updatedAt = this.#options.now();
     const read = registryEntry(entry, { issuer, own: LOCAL_ISSUER, connected, suspected, updatedAt, before });
@@ -172,7 +181,7 @@ export class SessionTable {
     this.#options.onNews(before, undefined, 'forgotten');
   }
 
-  /** Sessions that left too long ago are not shown any more. */
+  /** Removes sessions that left too long ago. */
   sweep(): void {
     const now = this.#options.now();
     for (const session of this.#left) {
@@ -191,7 +200,10 @@ export class SessionTable {
   }
 }
 
-/** Why a session left: an eviction's reason, else its agent's. `silent` and `killed` count only if the agent gave no reason. */
+/**
+ * Why a session left: an eviction's reason, otherwise its agent's. `silent` and `killed` count only if the agent gave
+ * no reason.
+ */
 function withReason(shown: RegistryEntry, { eviction }: Entry, wasKilled: boolean): RegistryEntry {
   const ordered = eviction !== undefined && eviction.reason !== SILENT_REASON ? eviction.reason : undefined;
   const why = ordered ?? shown.leaving ?? (wasKilled ? KILLED : eviction?.reason);
@@ -205,7 +217,7 @@ function sameNews(a: RegistryEntry, b: RegistryEntry): boolean {
     a.suspected === b.suspected &&
     a.connected === b.connected &&
     a.issuer === b.issuer &&
-    // Two records of one version: the lattice chose the other one.
+    // Two records with the same version: the lattice chose the other one.
     JSON.stringify({ ...a, updated_at: '' }) === JSON.stringify({ ...b, updated_at: '' })
   );
 }

@@ -5,14 +5,14 @@ import { ChangeLog } from './change-log.ts';
 import type { ListedIssuer } from './issuers.ts';
 
 /**
- * State of sessions that is true for seconds only, handed on with the snapshot. In no lattice and no storage: gone with the object that
- * holds it. The owner bounds it by the sessions that it knows.
+ * State of sessions that is valid for seconds only, sent with snapshots. It is neither in the lattice nor stored, and
+ * is lost with its object. The owner bounds it by the sessions that it knows.
  */
 class LiveStates {
-  /** The session that changed last stands last. */
+  /** The session that changed last is at the end. */
   readonly #states = new Map<string, { state: LiveState; version: number }>();
 
-  /** `news` replaces what it names; `version` grows with each call. */
+  /** `news` replaces the fields that it has; `version` grows with each call. */
   put(session: string, news: LiveState, version: number): void {
     const state = { ...this.#states.get(session)?.state, ...news };
     this.#states.delete(session);
@@ -27,7 +27,7 @@ class LiveStates {
     this.#states.delete(session);
   }
 
-  /** What changed after `version`, by session. */
+  /** States that changed after `version`, by session. */
   since(version: number): Record<string, LiveState> | undefined {
     let changed: Record<string, LiveState> | undefined;
     for (const [session, { state, version: at }] of this.#states) {
@@ -39,37 +39,38 @@ class LiveStates {
   }
 }
 
-/** What the holder of one tag's state needs to get the state of another tag. */
+/** The difference that turns the state of one tag into the state of another. */
 export interface SnapshotDelta {
   tag: string;
-  /** The delta has every entry: entries that only the holder has are gone. */
+  /** True if the delta has every entry: the receiver removes all others. */
   whole: boolean;
   entries: RegistryEntry[];
   removed: string[];
-  /** Present where something of it changed. */
+  /** Absent: unchanged. */
   carried?: Carried;
-  /** State that lasts for seconds only, of the sessions where it changed. */
+  /** State that is valid for seconds only, of the sessions for which it changed. */
   live?: Record<string, LiveState>;
 }
 
-/** What travels with the sessions. */
+/** Data that is sent together with the sessions. */
 interface Carried {
-  /** Undefined while D1 could not be asked. */
+  /** Undefined until D1 has answered. */
   settings?: GatewaySettings;
   issuers: ListedIssuer[];
-  /** The gateway's own name as a gossip peer. */
+  /** The gateway's name as a gossip peer. */
   gateway: string;
 }
 
 /**
- * Where isolates ask for snapshots: the registry object, or the relay of a location. Null: the caller is up to date. `fresh`: a request
- * waits that the caller's state cannot answer, so the answer must not be older than the question.
+ * The source of snapshots for isolates: the registry object, or the cache object of a location. Null: the caller is up
+ * to date. `fresh`: a request waits because the caller's state does not answer it, so the response must not be older
+ * than the call.
  */
 export interface SnapshotSource {
   snapshot(tag: string | null, fresh: boolean): Promise<SnapshotDelta | null>;
 }
 
-/** A state of the registry, handed on as differences. The registry object has one, and each relay has one. */
+/** A state of the registry that is sent as differences. The registry object has one, and so has each cache object. */
 export class SnapshotStore {
   readonly #entries = new Map<string, RegistryEntry>();
   readonly #log: ChangeLog;
@@ -77,7 +78,7 @@ export class SnapshotStore {
   #carried: Carried = { issuers: [], gateway: '' };
   #carriedAt = 0;
 
-  /** `epoch` names this instance: no tag of another one may match. */
+  /** `epoch` names this instance, so that no tag of another instance matches. */
   constructor(epoch: string) {
     this.#log = new ChangeLog(epoch);
   }
@@ -125,7 +126,7 @@ export class SnapshotStore {
     this.#carriedAt = this.#log.versionOf(this.#log.tag) ?? 0;
   }
 
-  /** Takes over what another store handed on. */
+  /** Applies the delta of another store. */
   apply(delta: SnapshotDelta): void {
     if (delta.whole) {
       const kept = new Set(delta.entries.map(({ session }) => session));
@@ -137,7 +138,7 @@ export class SnapshotStore {
     if (delta.carried !== undefined) this.set(delta.carried);
   }
 
-  /** The difference between `tag` and now. */
+  /** The difference between `tag` and now; null: there is none. */
   since(tag: string | null): SnapshotDelta | null {
     if (tag === this.#log.tag) return null;
     const version = this.#log.versionOf(tag);

@@ -10,30 +10,39 @@ import { waitAtMost, waitClock } from '../platform/wait-clock.ts';
 import type { ListedIssuer } from './issuers.ts';
 import type { SnapshotDelta, SnapshotSource } from './snapshot-store.ts';
 
-/** A younger view is used as it is. */
+/** A view that is younger than this is used without a refresh. */
 const FRESH_MS = 500;
-/** An older one is not used without asking. */
+/** A view that is older than this is used only after waiting for a refresh. */
 const STALE_MS = 5_000;
-/** How long a request waits for the answer: more where the registry took longer. A model that has just come would else be unknown. */
+/**
+ * How long a request waits for the refresh: longer if the registry was slow before. Otherwise a model that was just
+ * registered would be unknown.
+ */
 const REFRESH_WAIT = { leastMs: 300, mostMs: 5_000 };
-/** A session that this isolate found silent stays suspected for this long: longer than the registry's news takes by way of a relay. */
+/**
+ * How long a session stays suspected that only this isolate found silent: longer than the registry's update needs
+ * through a cache object.
+ */
 const OWN_SUSPICION_MS = 1_500;
 
-/** The registry as one isolate sees it, with the indexes that a request needs. One object that is updated in place, not a copy. */
+/**
+ * The registry as one isolate sees it, with the indexes that requests need. One object that is updated in place, not a
+ * copy.
+ */
 export interface RegistrySnapshot {
-  /** Names what the view shows; changes with it. */
+  /** Identifies the visible state and changes with it. */
   readonly tag: string;
   readonly nodes: NodeIndex;
   readonly settings: GatewaySettings;
-  /** Whose tickets are good here, by id; none before the registry was first asked. */
+  /** Issuers whose tickets are accepted here, by id; empty until the registry has answered. */
   readonly issuers: ReadonlyMap<string, ListedIssuer>;
-  /** This gateway's name as a gossip peer; empty before. */
+  /** This gateway's name as a gossip peer; empty until then. */
   readonly gateway: string;
-  /** Sessions by the models they serve or served, LEFT sessions included. A model with sessions here is a known model. */
+  /** Sessions by the models that they serve or served, including LEFT sessions. A model with sessions here is known. */
   model(id: string): ModelNodes | undefined;
 }
 
-/** What providers may publish, as a text that changes with it. */
+/** What providers may publish, as a text that is compared to detect a change. */
 function publishLists({ providers }: GatewaySettings): string {
   return JSON.stringify(
     Object.entries(providers).flatMap(([id, { models }]) => (models === undefined ? [] : [id, models])),
@@ -45,21 +54,21 @@ class IsolateView implements RegistrySnapshot {
   settings: GatewaySettings = NO_SETTINGS;
   issuers: ReadonlyMap<string, ListedIssuer> = new Map();
   gateway = '';
-  /** A provider may publish other models than before: the entries are needed as they came. */
+  /** A provider may publish other models than before: the original entries are needed again. */
   #relisted = false;
-  /** The registry's tag, with which the isolate asks for differences. */
+  /** The registry's tag, which the isolate sends to get differences. */
   #base = '';
-  /** The last tag that changed what is shown. Loads are not shown. */
+  /** The last tag that changed the visible state. Loads are not part of it. */
   #tag = '';
   #revision = 0;
-  /** The registry's entries of sessions that this isolate suspects on its own. */
+  /** The registry's entries of sessions that only this isolate suspects. */
   readonly #suspicions = new Map<string, { entry: RegistryEntry; at: number }>();
 
   get tag(): string {
     return this.#revision === 0 ? this.#tag : `${this.#tag}.${this.#revision}`;
   }
 
-  /** The tag to send with a question to the registry. */
+  /** The tag to send with a request to the registry. */
   get base(): string | null {
     return this.#base || null;
   }
@@ -68,7 +77,7 @@ class IsolateView implements RegistrySnapshot {
     return this.nodes.model(id);
   }
 
-  /** Work grows with what changed. */
+  /** Takes time for the changes, not for all sessions. */
   apply(delta: SnapshotDelta): void {
     if (delta.whole) {
       this.nodes.clear();
@@ -99,7 +108,7 @@ class IsolateView implements RegistrySnapshot {
     this.#revision = 0;
   }
 
-  /** A registry of an earlier version says less. */
+  /** A registry of an earlier version sends fewer settings. */
   #settle(settings: GatewaySettings | undefined): void {
     if (settings === undefined) return;
     const before = publishLists(this.settings);
@@ -107,28 +116,28 @@ class IsolateView implements RegistrySnapshot {
     this.#relisted = publishLists(this.settings) !== before;
   }
 
-  /** Without models whose names its provider was not given. */
+  /** The entry without models that its provider may not publish. */
   #publishable(entry: RegistryEntry): RegistryEntry {
     const given = ({ id }: { id: string }) => mayPublish(this.settings, entry.provider, id);
     return entry.models.every(given) ? entry : { ...entry, models: entry.models.filter(given) };
   }
 
-  /** `gone`: the tunnel's object says that the session has left. The registry's entry of that is on its way. */
+  /** `gone`: the tunnel object reported that the session has left. The registry's entry with that state will follow. */
   suspect(session: string, now: number, gone: boolean): void {
     const entry = this.nodes.get(session);
     if (entry === undefined || (entry.suspected && !gone) || entry.state === 'LEFT') return;
     const before = this.#suspicions.get(session)?.entry ?? entry;
-    this.#suspicions.delete(session); // they stand in the order of suspecting
+    this.#suspicions.delete(session); // keeps the map in the order of suspicion
     this.#suspicions.set(session, { entry: before, at: now });
     const news = gone ? ({ state: 'LEFT', connected: false } as const) : { suspected: true };
     this.nodes.put({ ...entry, ...news, updated_at: new Date(now).toISOString() });
     this.#revision++;
   }
 
-  /** Takes back suspicions from before this time: the registry was asked since then and does not share them. */
+  /** Withdraws suspicions from before this time: the registry has answered since and does not share them. */
   forgive(before: number): void {
     for (const [session, { entry, at }] of this.#suspicions) {
-      if (at > before) return; // in the order of suspecting
+      if (at > before) return; // in the order of suspicion
       this.#suspicions.delete(session);
       this.nodes.put(entry);
       this.#revision++;
@@ -137,27 +146,34 @@ class IsolateView implements RegistrySnapshot {
 }
 
 /**
- * The isolate's copy of the registry. Requests read it without waiting. While requests flow it is at most a second old. An isolate
- * without requests does not ask the registry.
+ * The isolate's copy of the registry. Requests normally read it without waiting. While requests arrive it is normally
+ * at most a second old. An isolate without requests does not ask the registry.
  */
 class SnapshotCache {
   readonly #view = new IsolateView();
   readonly #wait = new AdaptiveTimeout(REFRESH_WAIT);
   #checkedAt = Number.NEGATIVE_INFINITY;
   #refreshing: { done: Promise<void>; since: number; fresh: boolean } | undefined;
-  /** Questions are numbered. An answer is dropped if the answer to a later question came first. */
+  /**
+   * Number of the latest refresh; `#answered`: of the latest that was used. An answer is dropped if the answer to a
+   * later refresh arrived first.
+   */
   #asked = 0;
   #answered = 0;
   #location: string | undefined;
 
-  /** Learns this isolate's location from the first request that knows it. Snapshots are asked of the location's relay, if there is one. */
+  /**
+   * Sets this isolate's location from the first request that has one. Snapshots are requested from the location's cache
+   * object, if there is one.
+   */
   locate(request: HttpRequest): void {
     this.#location ??= coloOf(request.cf);
   }
 
   /**
-   * The view for one request. `enough` says whether the view answers the request. If it does not (an unknown model, say), or if the
-   * view is old, waits for one refresh, 300 ms or as long as the last ones took. All requests share the refresh.
+   * The view for one request. `enough` returns whether the view answers the request. If it does not (for an unknown
+   * model, for example), or if the view is old, this waits for one refresh, 300 ms or as long as recent refreshes took.
+   * All requests share the refresh.
    */
   get(
     env: Env,
@@ -170,30 +186,31 @@ class SnapshotCache {
     const isEnough = enough(this.#view);
     const before = this.#refreshing;
     const refreshed = this.#refresh(env, now, !isEnough);
-    // A refresh of another request belongs to that request's context. If that request is ended, the refresh never settles.
+    // A refresh that another request started belongs to that request's context. If that request is cancelled, the
+    // refresh never settles.
     if (refreshed !== before?.done) ctx.waitUntil(refreshed);
     if (isRecent(STALE_MS, this.#checkedAt, now) && isEnough) return this.#view;
     return waitAtMost(refreshed, this.#wait.ms).then(() => this.#view);
   }
 
-  /** The view as it is, without a refresh. */
+  /** The view without a refresh. */
   get view(): RegistrySnapshot {
     return this.#view;
   }
 
-  /** This isolate found a session silent: the view says so at once, the registry's next word replaces it. */
+  /** This isolate found a session silent. The view shows it immediately; the registry's next entry replaces it. */
   suspect(session: string, now: number, gone = false): void {
     this.#view.suspect(session, now, gone);
   }
 
-  /** Asks unless the view is younger than `ms`. No request waits for the answer. */
+  /** Refreshes the view unless it is younger than `ms`. No request waits for it. */
   refreshOlder(env: Env, now: number, ms: number): void {
     if (!isRecent(ms, this.#checkedAt, now)) void this.#refresh(env, now, false);
   }
 
   #refresh(env: Env, now: number, fresh: boolean): Promise<void> {
     const current = this.#refreshing;
-    // A refresh whose request was cancelled never settles; a new request starts another.
+    // If the request that started a refresh was cancelled, the refresh never settles, so a new request starts another.
     if (current !== undefined && isRecent(2 * this.#wait.ms, current.since, now) && (current.fresh || !fresh))
       return current.done;
     const done = this.#ask(env, now, fresh, ++this.#asked).finally(() => {
@@ -214,7 +231,7 @@ class SnapshotCache {
       this.#view.forgive(now - OWN_SUSPICION_MS);
       this.#checkedAt = Date.now();
     } catch {
-      // The registry is moving: the view stays, the next request asks again.
+      // The registry object is restarting: the view stays, and the next request asks again.
     }
   }
 }

@@ -1,4 +1,4 @@
-/** The tickets that agents show when they connect. */
+/** The tickets that agents send when they connect. */
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import type { CertificateCache } from '../../shared/lattice/certificate.ts';
 import { LatticeError } from '../../shared/lattice/error.ts';
@@ -12,7 +12,7 @@ import type { RegistrySnapshot } from './snapshot.ts';
 export const TICKET_HEADER = 'x-otela-ticket';
 export const PROTOCOL_HEADER = 'x-otela-protocol';
 
-/** Forgotten whole when full, by the lattice itself. */
+/** The lattice clears it when it is full. */
 const certificates: CertificateCache = new Map();
 
 interface ShownTicket {
@@ -22,10 +22,10 @@ interface ShownTicket {
 }
 
 /**
- * The ticket of a request: signed by a listed issuer, not ended, its session not LEFT as far as the view knows. Tickets are public, so
- * the bearer has still to prove that it holds the session's key. `viewFor` gets a view that should know the issuer, so that an issuer
- * that was listed a moment ago is not refused.
- * @throws ApiError 400 malformed or forged, 403 issuer not listed, 410 the session has ended; what `viewFor` throws.
+ * The ticket of a request: signed by a listed issuer, not expired, its session not LEFT according to the view. Tickets
+ * are public, so the sender still has to prove that it has the session's key. `viewFor` returns a view that should know
+ * the issuer, so that an issuer that was just listed is not refused.
+ * @throws ApiError 400 malformed or forged, 403 issuer not listed, 410 the session has ended; errors of `viewFor`
  */
 export async function readTicket(
   request: Request,
@@ -59,7 +59,7 @@ function over(why: string): ApiError {
   return new ApiError('session_over', `This session is over: ${why}. Ask for a new one with POST /agent/admit.`);
 }
 
-/** RFC 9110 §15.5.22. The agent prints the message and ends. Undefined: we speak the same. */
+/** RFC 9110 §15.5.22. The agent prints the message and ends. Undefined: the protocol versions match. */
 export function versionMismatch(protocol: string | null): Response | undefined {
   if (protocol === String(PROTOCOL_VERSION)) return undefined;
   const theirs = protocol === null ? 'none' : protocol.slice(0, 16);

@@ -7,9 +7,9 @@ import { issuersView } from '../views/issuers-view.ts';
 import { AUDIENCE_HEADER } from './socket-headers.ts';
 
 /**
- * `GET /agent/gossip`: hands an agent's socket to the registry object, whose peer the ticket's session is then. That the session is
- * the agent's own it proves to the object.
- * @throws ApiError 400, 403, 410, 503; 426 is answered for another protocol version.
+ * `GET /agent/gossip`: passes an agent's socket to the registry object, which then treats the ticket's session as a
+ * peer. The agent proves to the object that it owns the session.
+ * @throws ApiError 400, 403, 410, 503; for another protocol version it returns 426.
  */
 export async function connectGossip(request: Request, env: Env, ctx: Background): Promise<Response> {
   const mismatch = checkUpgrade(request);
@@ -24,8 +24,8 @@ export async function connectGossip(request: Request, env: Env, ctx: Background)
 }
 
 /**
- * Undefined: a WebSocket of our protocol version is asked for; else the 426.
- * @throws ApiError 400: no WebSocket is asked for.
+ * Undefined if a WebSocket of our protocol version is requested; otherwise the response 426.
+ * @throws ApiError 400 if no WebSocket is requested
  */
 export function checkUpgrade(request: Request): Response | undefined {
   if (request.headers.get('upgrade')?.toLowerCase() !== 'websocket')
@@ -33,7 +33,7 @@ export function checkUpgrade(request: Request): Response | undefined {
   return versionMismatch(request.headers.get(PROTOCOL_HEADER));
 }
 
-/** The host that the agent dialled: what it signs must be for this gateway. */
+/** The host that the agent dialed: its signature must be for this gateway. */
 export function audienceOf(request: Request): string {
   return request.headers.get('host') ?? new URL(request.url).host;
 }

@@ -18,11 +18,11 @@ import type { Clock } from '../../platform/object-context.ts';
 import { steadyNow } from '../../platform/steady-clock.ts';
 import { telemetrySink } from '../../platform/telemetry-sink.ts';
 
-/** A timer that is nearer than this is kept in memory; the object would not sleep before it anyway. */
+/** Timers that are nearer than this are kept in memory, because the object would not sleep earlier anyway. */
 const NEAR_MS = 8_000;
 
 interface GatewayGossipDriverOptions {
-  /** `gw:…` and our issuer. */
+  /** `gw:…`: this gateway's key as a gossip peer. `issuer`: our issuer. */
   id: string;
   issuer: string;
   replica: RegistryReplica;
@@ -35,7 +35,7 @@ interface GatewayGossipDriverOptions {
   changed(sessions: readonly string[]): void;
   liveness(session: string, liveness: 'alive' | 'unreachable' | 'suspected'): void;
   probe(session: string): Promise<ProbeVerdict>;
-  /** Signs and merges; undefined where the session is not ours. */
+  /** Signs an eviction and merges it; undefined if this gateway did not admit the session. */
   evict(session: string): Update | undefined;
   /** Wakes the object at this time. */
   wakeAt(at: number): void;
@@ -45,12 +45,12 @@ interface GatewayGossipDriverOptions {
   waitUntil(work: Promise<unknown>): void;
 }
 
-/** Runs the gossip core at a gateway: carries its actions out. */
+/** Runs the gossip core at a gateway: performs its actions. */
 export class GatewayGossipDriver {
   readonly #options: GatewayGossipDriverOptions;
   readonly #state: GossipState;
   readonly #steps: StepQueue;
-  /** Times that a near timer went off since the object woke: while one is set the object stays awake. */
+  /** How often a near timer fired since the object woke. While one is set, the object stays awake. */
   timers = 0;
   #timer: (() => void) | undefined;
 
@@ -91,7 +91,7 @@ export class GatewayGossipDriver {
       case 'send':
         return send(action.peer, action.bytes);
       case 'dial':
-        return this.handle({ type: 'dialFailed', peer: action.peer }); // agents dial gateways, never the other way
+        return this.handle({ type: 'dialFailed', peer: action.peer }); // agents dial gateways, never the reverse
       case 'hangUp':
         return hangUp(action.peer, action.reason, action.banMs > 0 ? Date.now() + action.banMs : 0);
       case 'timer':
@@ -107,13 +107,13 @@ export class GatewayGossipDriver {
         return this.#evict(action.session);
       case 'notice':
         this.#tell(action.notice);
-        return remembered(); // /readyz tells which clusters are frozen
+        return remembered(); // /readyz shows which clusters are frozen
       case 'ended':
-        return; // an agent's
+        return; // only agents need it
     }
   }
 
-  /** One line of the log when a cluster falls silent as a whole, and when its nodes may be evicted again. */
+  /** Logs one line when most of a cluster becomes silent, and one when its nodes may be evicted again. */
   #tell(notice: GossipNotice): void {
     if (notice.what !== 'frozen' && notice.what !== 'thawed') return;
     const line = { event: `cluster_${notice.what}`, at: new Date().toISOString(), cluster: notice.cluster };
@@ -121,7 +121,7 @@ export class GatewayGossipDriver {
     console.log(JSON.stringify(line));
   }
 
-  /** The core wants to be woken in `left` milliseconds. */
+  /** Arms the core's next timer, `left` milliseconds from now. */
   #arm(left: number): void {
     this.#timer?.();
     this.#timer = undefined;

@@ -1,14 +1,14 @@
 import type { GossipMemory } from '../../../shared/gossip/index.ts';
 import type { Clock, ObjectStorage } from '../../platform/object-context.ts';
 
-/** After a restart agents have so long to come back before peers are asked about them. */
+/** After a restart agents have this long to reconnect before peers are asked about them. */
 const COME_BACK_MS = 40_000;
 
 /** Gossip's memory is written this long after it changed. */
 const REMEMBER_MS = 250;
 const MEMORY = 'gossip';
 
-/** What gossip knows beyond the sleep of its object. */
+/** The part of gossip's state that outlives a sleep of its object. */
 export class StoredGossip {
   readonly #storage: ObjectStorage;
   readonly #clock: Clock;
@@ -20,8 +20,9 @@ export class StoredGossip {
   }
 
   /**
-   * The memory from before the object slept. `slept`: sockets lived on. If no socket did, the object did not sleep but start: the sockets
-   * of delegates and of tunnels are gone, whether or not their closes were told. `open`: sessions that had a tunnel.
+   * The memory from before the object slept. `slept`: sockets survived. If no socket did, the object did not sleep but
+   * was restarted: the sockets of delegates and of tunnels are closed, even if no close event arrived. `open`: sessions
+   * that had a tunnel.
    */
   read(slept: boolean, open: Iterable<string>, now: number): GossipMemory | undefined {
     const memory = this.#storage.kv.get<GossipMemory>(MEMORY);
@@ -34,7 +35,7 @@ export class StoredGossip {
     };
   }
 
-  /** Writes behind: calls `memory` at the time of the write. */
+  /** Writes with a delay: calls `memory` at the time of the write. */
   changed(memory: () => GossipMemory): void {
     this.#timer ??= this.#clock.after(REMEMBER_MS, () => {
       this.#timer = undefined;

@@ -12,19 +12,25 @@ import type { ObjectSocket, ObjectSockets } from '../../platform/object-context.
 import { steadyNow } from '../../platform/steady-clock.ts';
 import { verifyHello } from './handshake.ts';
 
-/** Delegates are three per cluster, and some more while a cluster is split. */
+/** Bounds the delegates: three per cluster, and a few more while a cluster is split. */
 const SOCKETS_MAX = 1024;
-/** Sockets whose agents have not yet proven their session; the oldest makes room. */
+/** Sockets of agents that have not proved their session yet; the oldest is closed for a new one. */
 const CHALLENGED_MAX = 128;
-/** The same of one session. Tickets are public: without this bound, knocks with one copied ticket push out all agents about to answer. */
+/**
+ * The same for one session. Tickets are public: without this bound, connection attempts with one copied ticket would
+ * displace all agents that are about to answer.
+ */
 const CHALLENGED_PER_SESSION = 4;
-/** Agents ping every 15 s, which does not wake the object. A socket without pings is dead, whether or not its close was told. */
+/**
+ * Agents ping every 15 s, which does not wake the object. A socket without pings is dead, even if no close event
+ * arrived.
+ */
 const SILENCE_MS = 60_000;
-/** Peers that broke a rule and are not let in for a while. */
+/** Peers that broke a rule and are refused for a while. */
 const BANNED_MAX = 1024;
 const FLOOD_BAN_MS = 60_000;
 
-/** Outlives hibernation. */
+/** Survives hibernation. */
 interface Attachment {
   phase: 'challenged' | 'active';
   /** Base64url. */
@@ -48,7 +54,7 @@ interface GossipSocketEvents {
   message(session: string, bytes: Uint8Array): void;
 }
 
-/** The sockets of delegates, hibernating with their object. One for each session, the newest. */
+/** The sockets of delegates, which hibernate with their object. One for each session, the newest. */
 export class GossipSockets {
   readonly #sockets: ObjectSockets;
   readonly #gateway: string;
@@ -69,12 +75,12 @@ export class GossipSockets {
     }
   }
 
-  /** Sessions whose sockets lived on while the object slept, or opened since. */
+  /** Sessions with sockets that survived the object's sleep or were opened since. */
   sessions(): string[] {
     return [...this.#active.keys()];
   }
 
-  /** The ticket was opened by the Worker. */
+  /** Accepts a socket. The Worker has already verified the ticket. */
   accept(ticket: Ticket, audience: string, now: number): Response {
     const until = this.#banned.get(ticket.session);
     if (until !== undefined && until > now)
@@ -157,7 +163,7 @@ export class GossipSockets {
       const nonce = member.receipts.sent(bytes.length);
       if (nonce !== undefined) member.socket.send(encodeFrame({ type: 'probe', nonce, session }));
     } catch {
-      this.gone(member.socket); // closed under us
+      this.gone(member.socket); // it closed meanwhile
     }
     if (member.receipts.stuck) this.#close(member, CLOSE_CODES.silent, 'does not read what it is sent');
   }
@@ -175,7 +181,7 @@ export class GossipSockets {
     if (this.#banned.size > BANNED_MAX && oldest !== undefined) this.#banned.delete(oldest);
   }
 
-  /** Closes sockets that are silent: no pings either, which the agent's runtime would send. */
+  /** Closes sockets without recent pings, which the agent's runtime sends. */
   sweep(now: number): void {
     for (const member of [...this.#members.values()]) {
       const pinged = this.#sockets.pingedAt(member.socket);
@@ -189,7 +195,7 @@ export class GossipSockets {
     this.gone(member.socket);
   }
 
-  /** A socket closed, from either end. */
+  /** A socket was closed by either end. */
   gone(socket: ObjectSocket): void {
     const member = this.#members.get(socket);
     if (member === undefined) return;
@@ -210,9 +216,9 @@ function ticketOf({ ticket }: Attachment): Ticket {
 
 function shut(socket: ObjectSocket, code: number, reason: string): void {
   try {
-    socket.close(code, reason.slice(0, 120)); // above 123 bytes it throws
+    socket.close(code, reason.slice(0, 120)); // throws above 123 bytes
   } catch {
-    // closed already
+    // already closed
   }
 }
 

@@ -2,7 +2,7 @@ import { helloMessage } from '../../../shared/lattice/session.ts';
 import type { Ticket } from '../../../shared/lattice/ticket.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';
 
-/** The agent holds the private key that its ticket names, and signed with it our nonce, for the host that it dialled. */
+/** True if the agent has the private key of its ticket and signed our nonce with it, for the host that it dialed. */
 export function verifyHello(
   ticket: Ticket,
   { nonce, audience }: { nonce: Uint8Array; audience: string },

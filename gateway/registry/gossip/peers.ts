@@ -1,4 +1,4 @@
-/** The other institutions' issuers that the operator listed, in D1. */
+/** The issuers of peer institutions that the operator listed, from D1. */
 import { asc } from 'drizzle-orm';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { peers } from '../../accounts/schema.ts';
@@ -6,10 +6,10 @@ import type { Env } from '../../env.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';
 import { type ListedIssuer, listedIssuer } from '../issuers.ts';
 
-/** Bounds what every snapshot and every agent carries. */
+/** Bounds the size of every snapshot and of the list that every agent stores. */
 export const PEERS_MAX = 64;
 
-/** Rejects with ApiError 503 when D1 cannot be asked. */
+/** Rejects with ApiError 503 if D1 cannot be asked. */
 export async function readGatewayPeers(env: Pick<Env, 'DB'>): Promise<ListedIssuer[]> {
   const rows = await queryOrUnavailable(database(env).select().from(peers).orderBy(asc(peers.name)).limit(PEERS_MAX));
   return rows.flatMap(({ name, root, url }) => listedIssuer(name, root, url ?? undefined, workerdCrypto) ?? []);

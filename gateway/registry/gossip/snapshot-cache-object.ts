@@ -3,15 +3,16 @@ import { REGISTRY_OBJECT_NAME } from '../../platform/registry-object-name.ts';
 import { steadyNow } from '../../platform/steady-clock.ts';
 import { type SnapshotDelta, SnapshotStore } from '../snapshot-store.ts';
 
-/** The registry object hears from one location this often at most, however many isolates ask there. */
+/** Minimum interval between two requests to the registry object from one location, for any number of isolates. */
 export const SNAPSHOT_FRESH_MS = 500;
 
-/** And this often if requests wait for a model that is not known here: it has just come, or no node has it. */
+/** The interval if requests wait for a model that is unknown here: it was just registered, or no node has it. */
 const EAGER_MS = 100;
 
 /**
- * One per Cloudflare location: one object cannot answer five hundred isolates that each ask twice a second. Asks only while isolates ask.
- * Survives nothing: it asks the registry again for all that it knew.
+ * One object per Cloudflare location, because one registry object cannot answer five hundred isolates that each ask
+ * twice a second. It asks only while isolates ask. Nothing survives an eviction: it then requests the whole registry
+ * again.
  */
 export class RegistryRelay extends GatewayObject {
   readonly #store = new SnapshotStore(crypto.randomUUID());
@@ -19,14 +20,14 @@ export class RegistryRelay extends GatewayObject {
   #askedAt = Number.NEGATIVE_INFINITY;
   #asking: Promise<void> | undefined;
 
-  /** As the registry object's `snapshot`. Rejects while the registry cannot be asked and nothing is known here. */
+  /** Like the registry object's `snapshot`. Rejects if the registry cannot be asked and nothing is cached here. */
   async snapshot(tag: string | null, fresh: boolean): Promise<SnapshotDelta | null> {
     if (fresh) await this.#refreshSince(steadyNow());
     else if (steadyNow() - this.#askedAt >= SNAPSHOT_FRESH_MS) await this.#refresh();
     return this.#store.since(tag);
   }
 
-  /** Refreshes by a question that begins at or after `time`. */
+  /** Refreshes with a request that begins at or after `time`. */
   async #refreshSince(time: number): Promise<void> {
     await this.#asking;
     const early = this.#askedAt + EAGER_MS - steadyNow();

@@ -15,8 +15,8 @@ import { issuersView } from './issuers-view.ts';
 const SIGNATURE_HEADER = 'x-otela-signature';
 
 /**
- * `POST /agent/logs`: the last output of a failed engine, unchanged, signed by its session. Tickets are public: without the signature
- * any holder of a ticket could write into another session's log.
+ * `POST /agent/logs`: the last output of a failed engine, unchanged, signed by its session. Tickets are public: without
+ * the signature anyone with a ticket could overwrite another session's log.
  */
 export const agentLogRoutes = new Hono<{ Bindings: Env }>();
 

@@ -4,9 +4,12 @@ import { breakerAt, LOAD_KNOWN_MS } from '../../../shared/routing/load.ts';
 import type { RegistryCounters } from '../counters.ts';
 import type { SessionTable } from '../session-table.ts';
 
-/** Models that are told one by one. Of a larger registry only the first so many are told. */
+/** Bounds the models that are counted separately. In a larger registry only the first ones are. */
 const MODELS_MAX = 500;
-/** Of the agents; a fleet has one or two. The rest, and what is no version, is `other`. */
+/**
+ * Bounds the agent versions that are counted separately; a fleet has one or two. Further versions and malformed ones
+ * count as `other`.
+ */
 const VERSIONS_MAX = 20;
 
 type NodeState = 'ready' | 'suspected' | 'loading';
@@ -17,14 +20,14 @@ export interface NodeCensus {
   suspected: number;
   tunnels: number;
   breakers: Record<'closed' | 'open' | 'half-open', number>;
-  /** Sums over engines that reported within seconds; `open`: requests of this gateway there. */
+  /** Sums over engines that reported within seconds; `open`: requests of this gateway on those nodes. */
   load: { running: number; waiting: number; open: number };
   models: ({ model: string } & Record<NodeState, number>)[];
   /** Sessions that are not LEFT, by their agent's version. */
   versions: Record<string, number>;
-  /** When models end, in seconds since 1970, as the catalogue has it. */
+  /** When models end according to the catalog, in seconds since 1970. */
   sunsets: Record<string, number>;
-  /** Models that some node should serve at any time, as the catalogue has it. */
+  /** Models that the catalog marks as always on. */
   alwaysOn: string[];
   counters: RegistryCounters;
 }
@@ -75,7 +78,7 @@ export function takeCensus(
   };
 }
 
-/** Agents say their version themselves: what they say is no label as it is. */
+/** Agents report their own version, so it is not used as a label unless it is valid. */
 function versionLabel(version: string, known: ReadonlyMap<string, number>): string {
   if (known.has(version)) return version;
   return isVersion(version) && known.size < VERSIONS_MAX ? version : 'other';

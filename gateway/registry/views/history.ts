@@ -1,4 +1,4 @@
-/** Joins and losses, also those while no page was open. */
+/** The history of nodes: joins and losses, also those while no dashboard was open. */
 import { DEPARTURE_CAUSES, type DepartureCause, departureCause } from '../../../shared/lattice/departure.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import type { ObjectStorage, Sql, SqlValue } from '../../platform/object-context.ts';
@@ -8,18 +8,23 @@ import { telemetrySink } from '../../platform/telemetry-sink.ts';
 export const NODE_EVENTS = ['join', 'serving', 'down', 'suspected', 'trusted', 'left'] as const;
 export type NodeEvent = (typeof NODE_EVENTS)[number];
 
-/** Kept at most; the oldest go first. */
+/** Bounds the stored events; the oldest are dropped first. */
 const EVENTS_MAX = 20_000;
-/** Kept of one provider. Sessions that come and go without end push out only their own provider's events. */
+/**
+ * Bounds the events of one provider. Sessions that keep joining and leaving displace only events of their own provider.
+ */
 const OF_PROVIDER_MAX = 2_000;
 const KEPT_MS = 30 * 24 * 60 * 60_000;
-/** Events that wait in memory while the storage fails; the oldest are given up. */
+/** Bounds the events that wait in memory while storage fails; the oldest are dropped. */
 const WAITING_MAX = 1_000;
-/** Old events are deleted once in so many events, so that an event is one write. */
+/** Old events are deleted once per this many events, so that an event is normally one write. */
 const TRIM_EVERY = 256;
-/** A session's next suspicion within this time is not written: a session lost and found again and again would push out all other events. */
+/**
+ * A session's next suspicion within this time is not stored: a session that is repeatedly lost and found would displace
+ * all other events.
+ */
 const SUSPECT_AGAIN_MS = 60_000;
-/** Sessions whose last suspicion is remembered for SUSPECT_AGAIN_MS. */
+/** Bounds the sessions whose last suspicion is remembered for SUSPECT_AGAIN_MS. */
 const SUSPECTED_MAX = 10_000;
 
 export interface HistoryEvent {
@@ -28,12 +33,12 @@ export interface HistoryEvent {
   /** Milliseconds since the epoch, by this gateway's clock. */
   at: number;
   session: string;
-  /** The machine as Slurm names it, where its agent says so. */
+  /** Slurm's name for the machine; null: the agent did not report it. */
   node: string | null;
   provider: string;
   cluster: string;
   event: NodeEvent;
-  /** Of `down` and `left`: what its agent said, or who ended it. Of `suspected`: what was noticed. */
+  /** For `down` and `left`: the agent's reason, or that of the eviction. For `suspected`: what was observed. */
   reason: string | null;
 }
 
@@ -62,7 +67,7 @@ function eventsBetween(before: RegistryEntry | undefined, now: RegistryEntry | u
   return events;
 }
 
-/** The entry of a node that is down or has left holds the reason. */
+/** The entry of a node that is DOWN or LEFT contains the reason. */
 function reasonOf(event: NodeEvent, { leaving }: RegistryEntry, reason: string | undefined): string | null {
   switch (event) {
     case 'down':
@@ -76,14 +81,17 @@ function reasonOf(event: NodeEvent, { leaving }: RegistryEntry, reason: string |
   }
 }
 
-/** The log of one registry object, in its SQLite: it outlives the object and every session in it. */
+/** The event log of one registry object, in its SQLite. It outlives the object and every session in it. */
 export class NodeEventLog {
   readonly #sql: Sql;
   #untrimmed = 0;
   readonly #waiting: SqlValue[][] = [];
   /** Nodes that left since this object woke, by cause. */
   readonly departures: Record<DepartureCause, number>;
-  /** By session, the latest last. `until`: no other suspicion is written before. `told`: the last suspicion was written. */
+  /**
+   * By session, the latest at the end. `until`: no further suspicion is stored before this time. `told`: the last
+   * suspicion was stored.
+   */
   readonly #suspected = new Map<string, { until: number; told: boolean }>();
 
   constructor({ sql }: ObjectStorage) {
@@ -96,7 +104,9 @@ export class NodeEventLog {
     sql.exec('CREATE INDEX IF NOT EXISTS history_session ON history (session, id)');
   }
 
-  /** A session is shown differently. `before` undefined: it was not shown; `now` undefined: it is not shown any more. */
+  /**
+   * A session is shown differently. `before` undefined: it was not shown; `now` undefined: it is not shown any more.
+   */
   changed(before: RegistryEntry | undefined, now: RegistryEntry | undefined, reason: string | undefined, at: number) {
     const entry = now ?? before;
     if (entry === undefined) return;
@@ -108,7 +118,7 @@ export class NodeEventLog {
     }
   }
 
-  /** Writes one line of the log, beside the lines of requests, and counts the cause. */
+  /** Prints one line to the log, next to the lines of requests, and counts the cause. */
   #depart({ session, job, provider, cluster }: RegistryEntry, reason: string | null, at: number): void {
     const cause = departureCause(reason);
     this.departures[cause]++;
@@ -118,7 +128,9 @@ export class NodeEventLog {
     console.log(JSON.stringify(line));
   }
 
-  /** A session's suspicions are written once a minute. Its `trusted` is written only if the suspicion was. */
+  /**
+   * A session's suspicions are stored at most once a minute. The event `trusted` is stored only if the suspicion was.
+   */
   #isNoise(session: string, event: NodeEvent, at: number): boolean {
     const known = this.#suspected.get(session);
     if (event === 'trusted') return known?.told === false;
@@ -137,7 +149,7 @@ export class NodeEventLog {
     writeIfPossible(() => this.#write(at));
   }
 
-  /** Writes all waiting events, also those that could not be written before. */
+  /** Writes all waiting events, including those that could not be written before. */
   #write(now: number): void {
     const insert =
       'INSERT INTO history (at, session, node, provider, cluster, event, reason) VALUES (?, ?, ?, ?, ?, ?, ?)';
@@ -171,12 +183,12 @@ export class NodeEventLog {
   sweep(now: number): void {
     this.#untrimmed = 0;
     this.#sql.exec('DELETE FROM history WHERE at <= ?', now - KEPT_MS);
-    // Both queries read the index or the keys once, over as many rows as are kept.
+    // Both queries scan the index or the keys once, over the kept rows.
     this.#sql.exec(
       'DELETE FROM history WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY provider ORDER BY id DESC) AS n FROM history) WHERE n > ?)',
       OF_PROVIDER_MAX,
     );
-    // By number of rows, not by id: a provider's own limit has deleted rows in between.
+    // By number of rows, not by id, because the limit per provider has deleted rows in between.
     this.#sql.exec(
       'DELETE FROM history WHERE id <= (SELECT id FROM history ORDER BY id DESC LIMIT 1 OFFSET ?)',
       EVENTS_MAX,

@@ -5,7 +5,7 @@ import { type RegistrySnapshot, snapshotCache } from '../snapshot.ts';
 
 /**
  * The view with the list of issuers. A view that lacks `wanted` is refreshed first.
- * @throws ApiError 503 while the registry has not yet told which issuers are listed.
+ * @throws ApiError 503 until the registry has returned the list of issuers
  */
 export async function issuersView(env: Env, ctx: Background, wanted?: string): Promise<RegistrySnapshot> {
   const knows = ({ issuers }: RegistrySnapshot) => (wanted === undefined ? issuers.size > 0 : issuers.has(wanted));

@@ -5,9 +5,9 @@ import type { ObjectStorage, Sql } from '../../platform/object-context.ts';
 /** The last output of engines, for operators and the node's provider. */
 
 const KEPT_MS = 7 * 24 * 60 * 60_000;
-/** Together 256 MiB at most. Those of normal ends go first, then the oldest of the provider with most of them. */
+/** Bounds the logs to 250 MiB. Logs of normal ends are dropped first, then the oldest of the provider with the most. */
 const TAILS_MAX = 1_000;
-/** Ends that a job or a person wanted. A cluster has thousands a day; the tail of a failure is what is looked for. */
+/** Ends that a job or a person intended. A cluster has thousands a day, and people look for logs of failures. */
 const NORMAL: ReadonlySet<DepartureCause> = new Set<DepartureCause>([
   'drained',
   'cancelled',
@@ -16,7 +16,10 @@ const NORMAL: ReadonlySet<DepartureCause> = new Set<DepartureCause>([
   'stopped',
   'evicted',
 ]);
-/** A session fails once. A session that keeps on writing is broken, and each write is a quarter of a mebibyte. */
+/**
+ * Minimum interval between two logs of a session. A session fails once; a session that keeps writing is broken, and
+ * each write has 256 KiB.
+ */
 const AGAIN_MS = 10_000;
 
 export interface LogTail {
@@ -31,7 +34,7 @@ export class LogTails {
   readonly #sql: Sql;
   readonly #max: number;
 
-  /** Beside `History` in one storage: it knows how sessions ended. */
+  /** Uses the same storage as NodeEventLog, because its table contains why sessions ended. */
   constructor({ sql }: ObjectStorage, max = TAILS_MAX) {
     this.#sql = sql;
     this.#max = max;
@@ -40,7 +43,7 @@ export class LogTails {
     );
   }
 
-  /** Replaces the session's last tail. False: the new one came too soon after it. */
+  /** Replaces the session's previous log. False: that one was stored a moment ago. */
   put({ session, provider, at, text }: LogTail): boolean {
     const before = this.get(session, at)?.at;
     if (before !== undefined && isRecent(AGAIN_MS, before, at)) return false;
@@ -85,7 +88,7 @@ export class LogTails {
         seen.set(kind, nth);
         return { session, isNormal, nth };
       });
-    // Stable: of equals the older one stands behind, and goes.
+    // The sort is stable: of equal logs the older one is later and is dropped.
     ranked.sort((a, b) => Number(a.isNormal) - Number(b.isNormal) || a.nth - b.nth);
     return ranked.slice(-count).map(({ session }) => session);
   }

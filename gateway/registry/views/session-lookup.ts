@@ -2,14 +2,14 @@ import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import type { LiveState } from '../../../shared/routing/load.ts';
 import type { SessionTable } from '../session-table.ts';
 
-/** What is asked for; undefined is everything. */
+/** A filter for sessions; undefined: any. */
 export interface SessionLookup {
   session?: string | undefined;
   provider?: string | undefined;
   state?: string | undefined;
-  /** Served or being loaded there. */
+  /** A model that the session serves or is loading. */
   model?: string | undefined;
-  /** Only sessions behind this one. */
+  /** Only sessions after this one. */
   after?: string | undefined;
   limit: number;
 }

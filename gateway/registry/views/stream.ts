@@ -7,30 +7,30 @@ import type { Env } from '../../env.ts';
 import { snapshotCache } from '../snapshot.ts';
 import { VisibleRegistry } from './visible-registry.ts';
 
-/** How often an open stream looks at the isolate's view. A look costs no question to the registry. */
+/** How often an open stream looks at the isolate's view. This causes no request to the registry. */
 const LOOK_MS = 250;
 
-/** While a reader watches, the view is at most so old: a page shows a node come and go within a second. */
+/** While a stream is open, the view is at most this old, so that a page shows a node join or leave within a second. */
 const ASK_MS = 500;
 
-/** Open streams of one isolate; each compares the whole view when it changed. */
+/** Open streams of one isolate. Each compares the whole view when it changed. */
 const STREAMS_MAX = 64;
 let open = 0;
 
 const encoder = new TextEncoder();
 
-/** The reader's key or token has ended or was changed. */
+/** True if the reader's key or token has ended or was changed. */
 function isOver(account: Account, now: number): boolean {
   return (account.expiresAt ?? Number.POSITIVE_INFINITY) <= now || isAccountStale(snapshotCache.view.settings, account);
 }
 
 /**
- * A registry view as server-sent events (WHATWG HTML §9.2): `snapshot` with the whole list first, then for nodes `node` for each
- * that changed and `gone` for each that no longer passes; for models and providers the list again. `withLoads`: beside them `load`
- * at most once a second, with what the engines of each model do. Served from the isolate's
- * view at the reader's pace: nothing queues up. Ends when the reader's key ends or anything about the account changes: a reader that
- * comes again is looked up again.
- * @throws ApiError 503 above 64 streams in this isolate.
+ * A registry view as server-sent events (WHATWG HTML §9.2). First `snapshot` with the whole list. Then for nodes:
+ * `node` for each that changed, and `gone` for each that no longer matches the filter. For models and providers: the
+ * whole list again. `withLoads`: in addition `load` with the engine load of each model, at most once a second. Served
+ * from the isolate's view at the reader's pace, so nothing is queued. Ends when the reader's key ends or the account
+ * changes; if the reader reconnects, the account is looked up again.
+ * @throws ApiError 503 above 64 streams in this isolate
  */
 export function watchRegistry(
   env: Env,

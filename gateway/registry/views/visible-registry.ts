@@ -1,4 +1,4 @@
-/** The registry without what a reader may not see: models that the catalogue keeps for others. */
+/** The registry without the models that the catalog hides from a reader. */
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import type { ModelNodes, NodeIndex } from '../../../shared/routing/nodes.ts';
 import type { ViewedNodes } from '../../../shared/routing/registry-view.ts';
@@ -12,8 +12,8 @@ interface Shown {
 }
 
 /**
- * What `account` (undefined: who comes without a key) sees of views, one after the other. Providers see all of their own nodes. An entry
- * that did not change is the same object again.
+ * What `account` sees of a sequence of views; undefined: a caller without a key. Providers see all models of their own
+ * nodes. If an entry did not change, the same object is returned again.
  */
 export class VisibleRegistry {
   readonly #account: Account | undefined;
