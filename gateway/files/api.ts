@@ -1,11 +1,14 @@
-/** What `/v1/files` and `/v1/uploads` take and answer, for `/openapi.json`. Tests parse real answers with these schemas. */
+/**
+ * Requests and responses of `/v1/files` and `/v1/uploads`, for `/openapi.json`. Tests parse real responses with these
+ * schemas.
+ */
 import * as z from 'zod';
 import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import type { RouteDescription } from '../http/route-description.ts';
 import { FILE_MAX_BYTES, PURPOSES } from './file-object.ts';
 
 const seconds = z.int().min(0).meta({ description: 'Unix seconds.' });
-/** As answers write ids. */
+/** An id as it is written in responses. */
 const idOf = (kind: string) => z.string().meta({ examples: [`${kind}6f1c3f0e9b7a4d2c8e5f0a1b`] });
 
 const fileSchema = z.strictObject({
@@ -38,7 +41,7 @@ const uploadPartSchema = z.strictObject({
   upload_id: z.string(),
 });
 
-/** A page of OpenAI's lists. */
+/** A page of an OpenAI list. */
 export function pageSchemaOf<T extends z.ZodType>(item: T) {
   const id = z.string().nullable();
   return z.strictObject({

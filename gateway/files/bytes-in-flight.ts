@@ -1,8 +1,11 @@
-/** Bytes that go to the file store and that no row counts yet: uploads that come at once must not each see the same room. */
+/**
+ * Bytes that are being written to the file store and are in no row yet: concurrent uploads must not each count the same
+ * free quota.
+ */
 
-/** A Worker whose client leaves may never say that it has ended. */
+/** Longest time that bytes are counted: a Worker whose client disconnects may never report the end. */
 const KEPT_MS = 3_600_000;
-/** Multipart around one file is shorter than this. */
+/** The multipart text around one file is shorter than this. */
 const FORM_BYTES = 4_096;
 
 interface Place {
@@ -14,7 +17,7 @@ interface Place {
 export class BytesInFlight {
   readonly #places = new Map<string, Set<Place>>();
 
-  /** Bytes that are on their way under this name. */
+  /** Bytes that are being written under this name. */
   of(name: string, nowMs: number): number {
     const places = this.#places.get(name) ?? [];
     let sum = 0;
@@ -25,7 +28,7 @@ export class BytesInFlight {
     return sum;
   }
 
-  /** @returns ends it */
+  /** @returns a function that ends the count */
   take(name: string, bytes: number, nowMs: number): () => void {
     const place = { bytes, endsMs: nowMs + KEPT_MS };
     const places = this.#places.get(name) ?? new Set();
@@ -40,14 +43,15 @@ export class BytesInFlight {
   }
 }
 
-/** Of owners. */
+/** By owner. */
 export const fileBytesInFlight = new BytesInFlight();
-/** Of uploads. */
+/** By upload. */
 export const partBytesInFlight = new BytesInFlight();
 
 /**
- * What a form may bring by its content-length: `least` of its file, `most` with what may stand around it.
- * @param room that is left, at least 1
+ * Bounds on a form's file by its content-length: `least` bytes for the quota, `most` bytes that are accepted, including
+ * the text that may surround the file.
+ * @param room remaining quota, at least 1
  */
 export function formByteRange(request: Request, most: number, room: number): { least: number; most: number } {
   const said = request.headers.get('content-length');

@@ -1,13 +1,13 @@
-/** Rows of files that go, and what stays of them for a day: their place in their owner's list. */
+/** Deletes rows of files, and keeps for a day what lists need of them: their position in their owner's list. */
 import { and, eq, inArray, lt, sql } from 'drizzle-orm';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { deletedFiles, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 
-/** A list is read in less. */
+/** How long a position is kept; reading a list takes less. */
 const KEPT_MS = 86_400_000;
 
-/** @param ids as many as a statement binds, 90 @throws ApiError 503 */
+/** @param ids at most as many as a statement binds, 90 @throws ApiError 503 */
 export async function deleteRows(env: Pick<Env, 'DB'>, ids: readonly string[], now: number): Promise<void> {
   const db = database(env);
   const those = inArray(files.id, [...ids]);
@@ -30,7 +30,10 @@ export async function forgetPlaces(env: Pick<Env, 'DB'>, now: number): Promise<v
   );
 }
 
-/** Place of a file, or of a file deleted within a day, in its owner's list; undefined: the owner had no such file. @throws ApiError 503 */
+/**
+ * The position of a file, or of one deleted within a day, in its owner's list. Undefined: the owner had no such file.
+ * @throws ApiError 503
+ */
 export async function placeOf(
   env: Pick<Env, 'DB'>,
   owner: string,

@@ -1,14 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import type { files } from '../accounts/schema.ts';
 
-/** OpenAI's: files of a batch are smaller. */
+/** OpenAI's bound on a file; files for a batch are smaller. */
 export const FILE_MAX_BYTES = 512_000_000;
-/** Default life of a batch's input. */
+/** Default lifetime of a batch's input. */
 export const BATCH_FILE_MS = 30 * 86_400_000;
 
 export type FileRow = typeof files.$inferSelect;
 
-/** Purposes that a client may give. Results have `batch_output`. */
+/** Purposes that a client may set. Result files have `batch_output`. */
 export const PURPOSES = ['batch', 'user_data', 'assistants', 'fine-tune', 'vision', 'evals'] as const;
 
 /** OpenAI's file object. Times are Unix seconds. */

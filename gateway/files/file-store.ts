@@ -1,4 +1,4 @@
-/** A file that the store has, whether or not the accounts know it. */
+/** A file in the store, whether or not the database knows it. */
 export interface StoredFile {
   id: string;
   /** Milliseconds since the epoch. */
@@ -6,26 +6,29 @@ export interface StoredFile {
 }
 
 /**
- * Where the bytes of files are. `hosts/node` keeps them in a directory, or in a bucket, `hosts/worker` in R2. Names are ids that the gateway made; nothing of a
- * client's is part of one.
+ * Where the contents of files are stored. `hosts/node` uses a directory or a bucket, `hosts/worker` uses R2. Names are
+ * ids that the gateway created, and contain no input of a client.
  */
 export interface FileStore {
   /**
-   * Stores a file whole, or not at all: a reader never sees a part of it.
-   * @throws FileTooLarge above `maxBytes`; FileStoreError where the store cannot take it; what `content` throws
+   * Stores a file completely or not at all: a reader never sees a part of it.
+   * @throws FileTooLarge above `maxBytes`; FileStoreError if the store cannot take it; errors of `content`
    */
   put(id: string, content: AsyncIterable<Uint8Array>, maxBytes: number): Promise<{ bytes: number }>;
-  /** `length` bytes from `offset`; absent: all. Undefined: there is no such file. @throws FileStoreError */
+  /** `length` bytes from `offset`; without `range`: all. Undefined: there is no such file. @throws FileStoreError */
   read(id: string, range?: { offset: number; length: number }): Promise<AsyncIterable<Uint8Array> | undefined>;
   /** Idempotent. @throws FileStoreError */
   delete(id: string): Promise<void>;
-  /** Every file, in no order that callers may rely on. @throws FileStoreError */
+  /** Every file, in an unspecified order. @throws FileStoreError */
   list(): AsyncIterable<StoredFile>;
-  /** Deletes what `put` left unfinished and nothing was written to since `beforeMs`. @returns how many @throws FileStoreError */
+  /**
+   * Deletes the files that `put` left unfinished and that were not written to since `beforeMs`. @returns how many
+   * @throws FileStoreError
+   */
   dropUnfinished(beforeMs: number): Promise<number>;
 }
 
-/** The store cannot be asked, has no room, or has less of a file than was stored. The same call may succeed later. */
+/** The store is unavailable, is full, or has lost part of a file. The same call may succeed later. */
 export class FileStoreError extends Error {
   readonly code: 'full' | 'unavailable' | 'damaged';
 

@@ -1,9 +1,9 @@
-/** A multipart form with one file, read as it comes: clients send the file before or after the fields. */
+/** Reads a multipart form with one file as a stream: clients send the file before or after the fields. */
 import { decodeField, type MultipartError, make } from 'multipasta';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { type BodyContext, readBodyPieces } from '../http/read-body.ts';
 
-/** Parts of the form; OpenAI's has five. */
+/** Parts of a form; OpenAI's has five. */
 const PARTS_MAX = 16;
 const FIELD_MAX_BYTES = 4_096;
 
@@ -14,9 +14,9 @@ export interface UploadedForm<T> {
 }
 
 /**
- * Hands the part of that name to `store` as it comes and resolves with its result when the form is complete. The body is read as fast as
- * `store` takes it: nothing but one piece of it is in memory.
- * @throws ApiError 400 invalid_multipart; 408 where the body stands still; what `store` throws
+ * Passes the part named `part` to `store` as a stream, and resolves with its result when the form is complete. The body
+ * is read as fast as `store` takes it: only one piece of it is in memory.
+ * @throws ApiError 400 invalid_multipart; 408 if the body stalls; errors of `store`
  */
 export async function readMultipartForm<T>(
   c: BodyContext,
@@ -39,13 +39,13 @@ export async function readMultipartForm<T>(
   }
 }
 
-/** The parser, with what it has found so far. */
+/** The parser, with its findings so far. */
 class Form {
   readonly fields = new Map<string, string>();
   filename: string | undefined;
   readonly #body: AsyncGenerator<Uint8Array, undefined>;
   readonly #parser: ReturnType<typeof make>;
-  /** Of the file, of the last piece of the body. */
+  /** Pieces of the file in the last piece of the body. */
   #pieces: Uint8Array[] = [];
   #fileEnded = false;
   #done = false;
@@ -72,7 +72,7 @@ class Form {
     });
   }
 
-  /** Reads one piece of the body. @returns false where there is no more @throws ApiError */
+  /** Reads one piece of the body. @returns false at its end @throws ApiError */
   async read(): Promise<boolean> {
     if (this.#done) return false;
     const { done, value } = await this.#body.next();

@@ -4,7 +4,10 @@ import type { FileLimits } from '../accounts/file-limits.ts';
 import type { Env } from '../env.ts';
 import { readModels } from '../registry/access.ts';
 
-/** Files and batches belong to a project, so that its members share them; without one to the user, or to the key. */
+/**
+ * Files and batches belong to a project, so that its members share them; without a project to the user, without a user
+ * to the key.
+ */
 export function ownerOf({ projectId, userId, keyId }: Pick<Account, 'projectId' | 'userId' | 'keyId'>): string {
   if (projectId !== undefined) return `project:${projectId}`;
   return userId === undefined ? `key:${keyId}` : `user:${userId}`;

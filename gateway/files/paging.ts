@@ -2,7 +2,7 @@ import { and, asc, desc, eq, gt, lt, or } from 'drizzle-orm';
 import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import { ApiError } from '../../shared/openai/errors.ts';
 
-/** OpenAI's list parameters: `after` is the id of the last item of the page before. */
+/** OpenAI's list parameters: `after` is the id of the last item of the previous page. */
 export interface FilePage {
   limit: number;
   after: string | undefined;
@@ -24,7 +24,7 @@ export function readFilePage(
   return { limit: count, after: query('after'), ascending: order === 'asc' };
 }
 
-/** Rows in the order of their creation, and which of them lie `behind` the last row of the page before. */
+/** The order of rows by creation, and the condition for rows after the last row of the previous page. */
 export function pageOrder(
   { createdAt, id }: { createdAt: SQLiteColumn; id: SQLiteColumn },
   ascending: boolean,
@@ -35,7 +35,7 @@ export function pageOrder(
   return { behind, order: [order(createdAt), order(id)] };
 }
 
-/** `found` has one item more than the page where another page follows. */
+/** `found` has one more item than the page if another page follows. */
 export function listEnvelope<T extends { id: string }>(found: readonly T[], limit: number) {
   const data = found.slice(0, limit);
   return {

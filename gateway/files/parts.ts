@@ -1,7 +1,8 @@
 import { FileTooLarge } from './file-store.ts';
 
 /**
- * Cuts content into pieces of exactly `partBytes`, but for the last: what R2 wants of the parts of an upload. One part is in memory.
+ * Cuts content into pieces of exactly `partBytes`, except for the last, as R2 requires for the parts of an upload. One
+ * part is in memory.
  * @throws FileTooLarge above `maxBytes`
  */
 export async function* splitIntoParts(

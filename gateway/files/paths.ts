@@ -1,6 +1,6 @@
 const RESOURCES = /^\/v1\/(?:files|uploads|batches)(?:\/|$)/;
 
-/** Files and batches are answered here; every other POST under /v1 goes to a model. */
+/** True for files and batches, which the gateway answers itself; every other POST below /v1 is for a model. */
 export function isResourcePath(path: string): boolean {
   return RESOURCES.test(path);
 }

@@ -1,4 +1,7 @@
-/** How many files and bytes an owner may have here, counted where a row is written: two at once are both counted. */
+/**
+ * The number and bytes of files that an owner may have. Counted in the statement that inserts a row, so that concurrent
+ * inserts are both counted.
+ */
 import { and, count, eq, gt, type SQL, sql } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
@@ -7,7 +10,7 @@ import { files, uploadParts, uploads } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { fileBytesInFlight, partBytesInFlight } from './bytes-in-flight.ts';
 
-/** Of one upload: their ids fit into one body. */
+/** Parts of one upload: their ids fit into one body. */
 export const PARTS_MAX = 1_000;
 
 type Limits = Pick<FileLimits, 'count' | 'bytes'>;
@@ -19,7 +22,10 @@ interface Owner {
 
 const total = (bytes: typeof files.bytes | typeof uploads.bytes) => sql<number>`coalesce(sum(${bytes}), 0)`;
 
-/** Bytes: of files, and all that pending uploads declare, since parts take room before there is a file. Count: what has a row and a name. */
+/**
+ * Bytes: of files, and the declared bytes of pending uploads, because parts take space before there is a file. Count:
+ * files, pending uploads and their parts.
+ */
 function takers(env: Pick<Env, 'DB'>, owner: string, now: number) {
   const db = database(env);
   const mine = eq(files.owner, owner);
@@ -59,7 +65,7 @@ export async function quotaUse(env: Pick<Env, 'DB'>, owner: string, now: number)
   };
 }
 
-/** The bytes of a row that is inserted: NULL, which its table refuses, where its owner has no room for them. */
+/** The bytes of an inserted row: NULL, which its table refuses, if they exceed its owner's quota. */
 export function bytesIfBelowQuota(
   env: Pick<Env, 'DB'>,
   { owner, limits }: Owner,
@@ -75,7 +81,7 @@ function fewFiles({ count: [whole, begun, parts] }: ReturnType<typeof takers>, l
   return sql`(${whole}) + (${begun}) + (${parts}) < ${limits.count}`;
 }
 
-/** Likewise of a part, where its upload takes no more or its owner has too many files. */
+/** The same for a part: NULL if its upload is complete or closed, or if its owner has too many files. */
 export function bytesIfUploadOpen(
   env: Pick<Env, 'DB'>,
   uploadId: string,
@@ -97,7 +103,7 @@ export function bytesIfUploadOpen(
   return sql<number>`CASE WHEN (${taken}) + ${bytes} <= (${declared}) AND (${parts}) < ${PARTS_MAX} AND ${fewFiles(takers(env, owner, now), limits)} THEN ${bytes} END`;
 }
 
-/** @returns how many bytes its owner has room for @throws ApiError 429 */
+/** @returns the owner's remaining bytes @throws ApiError 429 */
 export async function requireFileQuota(
   env: Pick<Env, 'DB'>,
   { owner, limits }: Owner,
@@ -112,7 +118,7 @@ export async function requireFileQuota(
   throw new ApiError('insufficient_quota', message);
 }
 
-/** Of the parts of an upload: its bytes were counted when it began. @throws ApiError 429 */
+/** For the parts of an upload, whose bytes were counted when it began. @throws ApiError 429 */
 export async function requireFileCount(env: Pick<Env, 'DB'>, { owner, limits }: Owner, now: number): Promise<void> {
   requireFew(await quotaUse(env, owner, now), limits);
 }
@@ -123,7 +129,7 @@ function requireFew({ count: used }: Limits, { count: most }: Limits): void {
   throw new ApiError('insufficient_quota', message);
 }
 
-/** @returns how many bytes the upload still takes @throws ApiError 400 */
+/** @returns the remaining bytes of the upload @throws ApiError 400 */
 export async function requireUploadSpace(
   env: Pick<Env, 'DB'>,
   upload: { id: string; bytes: number },

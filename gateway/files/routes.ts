@@ -1,4 +1,4 @@
-/** `/v1/files`, OpenAI's. */
+/** OpenAI's `/v1/files`. */
 import { and, eq, gt, isNull, or, sql } from 'drizzle-orm';
 import { Hono } from 'hono';
 import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
@@ -55,7 +55,7 @@ fileRoutes.post('/', async (c) => {
     c.executionCtx.waitUntil(wakeSweep(c.env));
     return c.json(fileObject(row));
   } catch (error) {
-    // Also of a form that breaks off behind its file: what no row names would count against no owner.
+    // Also for a form that breaks off after its file: a file without a row would count against no quota.
     await store.delete(id).catch(() => {});
     throw error;
   }
@@ -132,13 +132,13 @@ fileRoutes.get('/:id/content', async (c) => {
   if (range !== undefined) headers['content-range'] = `bytes ${offset}-${offset + length - 1}/${bytes}`;
   const status = range === undefined ? 200 : 206;
   if (c.req.method === 'HEAD') return new Response(null, { status, headers });
-  // As many bytes as the row says: a store that has fewer gives an error, not a broken connection.
+  // Exactly as many bytes as the row states: a store that has fewer causes an error, not a broken connection.
   const content = await withStoreErrors(() => storeOf(c.env).read(id, { offset, length }));
   if (content === undefined) throw noFile(id);
   return new Response(toReadableStream(content), { status, headers });
 });
 
-/** @throws ApiError 429 where others of the owner took the room meanwhile */
+/** @throws ApiError 429 if concurrent uploads of the owner used up the quota */
 async function inserted(env: Env, row: FileRow, caller: FileCaller): Promise<void> {
   const { bytes, createdAt } = row;
   try {

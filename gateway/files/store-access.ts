@@ -1,22 +1,22 @@
-/** The file store of this gateway, and what clients are told where it does not do its work. */
+/** The file store of this gateway, and the errors for clients if it fails. */
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
 import { type FileStore, FileStoreError, FileTooLarge } from './file-store.ts';
 
-/** @throws ApiError 503 where there is none */
+/** @throws ApiError 503 if there is none */
 export function storeOf({ FILES }: Env): FileStore {
   if (FILES !== undefined) return FILES;
   throw new ApiError('server_is_overloaded', 'This gateway has no file store: its operator has not configured one.');
 }
 
-/** What people are told of a store that does not do its work; details are for its operator's log. */
+/** Messages for users if the store fails; details are in the operator's log. */
 export const STORE_MESSAGES: Readonly<Record<FileStoreError['code'], string>> = {
   full: 'The file store is full.',
   unavailable: 'The file store cannot be reached now.',
   damaged: 'The file store has lost a part of this file.',
 };
 
-/** Turns what the store throws into what a client is told. @throws ApiError 413, 503 */
+/** Converts errors of the store to errors for clients. @throws ApiError 413, 503 */
 export async function withStoreErrors<T>(act: () => Promise<T>): Promise<T> {
   try {
     return await act();

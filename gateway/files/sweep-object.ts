@@ -1,4 +1,4 @@
-/** Deletes expired files, abandoned uploads, and bytes that no row names. */
+/** Deletes expired files, abandoned uploads, and stored files without a row. */
 import { and, count, eq, gt, inArray, lt, lte, ne, notInArray, or, sql, sum } from 'drizzle-orm';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { batches, files, uploadParts, uploads } from '../accounts/schema.ts';
@@ -9,19 +9,22 @@ import { GatewayObject } from '../platform/gateway-object.ts';
 import { deleteRows, forgetPlaces } from './deleted-files.ts';
 import type { FileStore } from './file-store.ts';
 
-/** There is one of this name. */
+/** Name of the only sweep object. */
 export const FILE_SWEEP_NAME = 'sweep';
 const EVERY_MS = 10 * 60_000;
 const DAY_MS = 86_400_000;
-/** Rows of one sweep: the next one takes more. */
+/** Rows of one sweep; the next sweep takes more. */
 const ROWS_MAX = 1_000;
-/** D1 binds 100 values at most. */
+/** Ids per statement: D1 binds at most 100 values. */
 const IDS_TOGETHER = 90;
-/** Bytes that came just now have no row yet, and an upload writes for hours at worst. */
+/** A stored file without a row is only deleted after this: a new file has no row yet, and an upload may take hours. */
 const UNFINISHED_MS = DAY_MS;
-/** With so many files, and more than half of them unknown, the store is another gateway's, or the accounts are: nothing is deleted. */
+/**
+ * If at least this many files are stored and more than half of them are unknown, the store or the database belongs to
+ * another gateway: nothing is deleted.
+ */
 const SUSPICIOUS_FILES = 20;
-/** Unknown files of one sweep. */
+/** Unknown files that one sweep deletes. */
 const ORPHANS_MAX = 10_000;
 
 /** One object, with an alarm every ten minutes while there are files. */
@@ -34,12 +37,12 @@ export class FileSweepObject extends GatewayObject {
     }
   });
 
-  /** Something was stored: it is looked after from now on. Idempotent. */
+  /** Called when something was stored: starts the sweeps. Idempotent. */
   async wake(): Promise<void> {
     if ((await this.ctx.storage.getAlarm()) === null) await this.ctx.storage.setAlarm(this.#now + EVERY_MS);
   }
 
-  /** Steps that fail are tried again at the next alarm. */
+  /** Failed steps are retried at the next alarm. */
   async alarm(): Promise<void> {
     const { FILES: store } = this.env;
     if (store === undefined) return;
@@ -55,7 +58,7 @@ export class FileSweepObject extends GatewayObject {
         more = await this.#hasRows();
       },
     ];
-    // In sequence; a step that fails does not prevent the next.
+    // Sequentially; a failed step does not prevent the next.
     for (const step of steps)
       await step().catch((error: unknown) => {
         const why = error instanceof Error ? error.message : error;
@@ -64,7 +67,7 @@ export class FileSweepObject extends GatewayObject {
     if (more) await this.ctx.storage.setAlarm(this.#now + EVERY_MS);
   }
 
-  /** But for those that a batch reads: they go after its end. */
+  /** Except files that a batch reads: they are deleted after its end. */
   async #expireFiles(store: FileStore): Promise<void> {
     const db = database(this.env);
     const input = sql<string>`json_extract(${batches.summary}, '$.input_file_id')`;
@@ -83,7 +86,10 @@ export class FileSweepObject extends GatewayObject {
     }
   }
 
-  /** Parts of uploads that are over or too late; the uploads themselves a day later, so that a late client is told what became of them. */
+  /**
+   * Deletes the parts of uploads that have ended or expired. The uploads themselves are deleted a day later, so that a
+   * late client learns their status.
+   */
   async #dropUploads(store: FileStore): Promise<void> {
     const db = database(this.env);
     const over = or(ne(uploads.status, 'pending'), lte(uploads.expiresAt, this.#now));
@@ -102,7 +108,7 @@ export class FileSweepObject extends GatewayObject {
       await queryOrUnavailable(db.delete(uploads).where(lt(uploads.expiresAt, this.#now - DAY_MS)));
   }
 
-  /** A batch whose alarm was lost goes on, and one whose end could not be told tells it. */
+  /** Continues batches whose alarm was lost, and lets batches save a summary that could not be saved. */
   async #nudgeBatches(): Promise<void> {
     const { kv } = this.ctx.storage;
     const open = await queryOrUnavailable(
@@ -123,7 +129,7 @@ export class FileSweepObject extends GatewayObject {
     if (failed > 0) throw new Error(`${failed} of ${open.length} open batches do not answer`);
   }
 
-  /** Once a day: what a gateway left that was killed between storing a file and writing its row. */
+  /** Once a day: files of a gateway that was killed between storing a file and writing its row. */
   async #dropUnknown(store: FileStore): Promise<void> {
     const { kv } = this.ctx.storage;
     if (this.#now - (kv.get<number>('unknown') ?? 0) < DAY_MS) return;
@@ -164,7 +170,7 @@ export class FileSweepObject extends GatewayObject {
     return ids.filter((id) => !known.has(id));
   }
 
-  /** For /metrics. */
+  /** Counts files for /metrics. */
   async #count(): Promise<void> {
     const { purpose, bytes } = files;
     const rows = await queryOrUnavailable(

@@ -1,4 +1,4 @@
-/** `/v1/uploads`, OpenAI's: a file in parts, for proxies and platforms that take no large body. */
+/** OpenAI's `/v1/uploads`: a file in parts, for proxies and platforms that accept no large body. */
 import { createHash, type Hash, randomBytes } from 'node:crypto';
 import { and, eq, inArray, sql } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
@@ -39,10 +39,13 @@ type Ctx = Context<{ Bindings: Env }>;
 type UploadRow = typeof uploads.$inferSelect;
 type PartRow = typeof uploadParts.$inferSelect;
 
-/** OpenAI says 64 MB; its SDKs send 64 MiB. */
+/** OpenAI documents 64 MB; its SDKs send 64 MiB. */
 const PART_MAX_BYTES = 64 * 1024 * 1024;
 const LIFE_MS = 3_600_000;
-/** Between two looks whether another upload of the owner is joined. A promise of another request cannot be awaited in a Worker. */
+/**
+ * Interval of checks whether another upload of the owner is being joined. In a Worker, a request cannot await a promise
+ * of another request.
+ */
 const JOIN_LOOK_MS = 200;
 
 export const uploadRoutes = new Hono<{ Bindings: Env }>();
@@ -93,7 +96,7 @@ uploadRoutes.post('/:id/parts', async (c) => {
   const put = (content: AsyncIterable<Uint8Array>) => store.put(fileId, content, taken.most);
   const { stored } = await withStoreErrors(() => readMultipartForm(c, put, 'data'))
     .catch(async (error: unknown) => {
-      await store.delete(fileId).catch(() => {}); // the form breaks off behind its part
+      await store.delete(fileId).catch(() => {}); // The form broke off after its part.
       throw error;
     })
     .finally(end);
@@ -121,7 +124,7 @@ uploadRoutes.post('/:id/complete', async (c) => {
   const { owner, bytes } = await pendingOf(c);
   const completion = completionOf(await readParsedBody(c, z.looseObject({})));
   while (fileBytesInFlight.of(joining(owner), Date.now()) > 0) await pause(JOIN_LOOK_MS);
-  // Joined, the bytes take their room twice, so one upload of an owner is joined at a time.
+  // While an upload is joined, its bytes are stored twice, so one upload per owner is joined at a time.
   const end = fileBytesInFlight.take(joining(owner), bytes, Date.now());
   try {
     return await complete(c, completion);
@@ -166,7 +169,7 @@ async function complete(c: Ctx, { ids, md5 }: { ids: string[]; md5: string | und
     throw new ApiError('invalid_request', 'The parts have another MD5.', { param: 'md5' });
   }
   const done: UploadRow = { ...upload, status: 'completed', fileId: file.id };
-  // NULL, which the table refuses, where another request has completed or cancelled it meanwhile.
+  // NULL, which the table refuses, if another request has completed or canceled the upload meanwhile.
   const status = db.select({ status: uploads.status }).from(uploads).where(eq(uploads.id, upload.id));
   const stillOwned = sql<string>`CASE WHEN (${status}) = 'pending' THEN ${file.owner} END`;
   try {
@@ -205,7 +208,7 @@ uploadRoutes.post('/:id/cancel', async (c) => {
   return c.json(uploadObject(cancelled));
 });
 
-/** @throws ApiError 404, 409 where it is over */
+/** @throws ApiError 404; 409 if the upload has ended */
 async function pendingOf(c: Ctx): Promise<UploadRow> {
   const { owner } = await fileCaller(c);
   requireWritable();
@@ -223,7 +226,7 @@ async function pendingOf(c: Ctx): Promise<UploadRow> {
   return row;
 }
 
-/** @throws ApiError 409 where `act` failed and another request has ended the upload meanwhile */
+/** @throws ApiError 409 if `act` failed and another request has ended the upload meanwhile */
 async function whilePending<T>(c: Ctx, act: () => Promise<T>): Promise<T> {
   try {
     return await act();
@@ -247,13 +250,13 @@ async function* joined(store: FileStore, parts: readonly PartRow[], hash: Hash):
 async function forget(env: Env, parts: readonly PartRow[]): Promise<void> {
   const store = storeOf(env);
   const ids: string[] = [];
-  // A row whose bytes are still there is what tells the sweep of them.
+  // A row stays while its bytes do, because it is what the sweep finds them by.
   for (const { id, fileId } of parts)
     await store.delete(fileId).then(
       () => ids.push(id),
       () => {},
     );
-  // D1 binds 100 values at most.
+  // D1 binds at most 100 values.
   for (let at = 0; at < ids.length; at += 90)
     await queryOrUnavailable(
       database(env)
