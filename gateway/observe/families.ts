@@ -1,20 +1,20 @@
 /**
- * Every metric of a gateway. `gen_ai_*` are OpenTelemetry's (https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/) as
- * its Prometheus exporter would name them; their provider is the one whose node answered. `otela_*` are ours.
- *
- * Label values come from small sets: the endpoint table, error codes, providers, and models that a node serves. A text that a stranger
- * may choose freely (an unknown model, a path) is never a label value.
+ * Every metric of a gateway. `gen_ai_*` are OpenTelemetry's
+ * (https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/), named as its Prometheus exporter names them;
+ * their provider is the one whose node answered. `otela_*` are this gateway's own. Label values come from small sets:
+ * the endpoint table, error codes, providers, and models that a node serves. A text that an unauthenticated client can
+ * choose freely (an unknown model, a path) is never a label value.
  */
 import type { Family, HistogramFamily } from '../../shared/metrics/family.ts';
 
-/** The bounds that OpenTelemetry advises for each. */
+/** The bounds that OpenTelemetry recommends for each. */
 const DURATION_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 const FIRST_TOKEN_S = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 const PER_TOKEN_S = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5];
 const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864];
-/** Between regions: 1 ms in a building to half the earth and back. */
+/** Between regions: from 1 ms within a building to halfway around the earth and back. */
 const ROUND_TRIP_S = [0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 1];
-/** Ours: reasoning and queues take longer than OpenTelemetry's buckets reach. */
+/** For reasoning and queues, which take longer than OpenTelemetry's buckets reach. */
 const LONG_S = [0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600];
 
 const counter = (name: string, help: string, ...labels: string[]): Family => ({ kind: 'counter', name, help, labels });
@@ -29,7 +29,7 @@ const histogram = (name: string, help: string, bounds: readonly number[], ...lab
 
 const GEN_AI = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request_model'];
 
-// --- counted by isolates, as requests end ---------------------------------------------------------------------------------
+// --- counted by isolates, when requests end --------------------------------------------------------------------------
 
 export const SERVER_DURATION = histogram(
   'gen_ai_server_request_duration_seconds',
@@ -125,7 +125,7 @@ export const OPEN_BATCHES = gauge('otela_batches', 'Batches that are not over, b
 export const FILES_STORED = gauge('otela_files', 'Stored files of /v1/files, counted every ten minutes.', 'purpose');
 export const FILES_BYTES = gauge('otela_files_bytes', 'Their bytes.', 'purpose');
 
-/** As they are now, in all isolates together. */
+/** Current values, summed over all isolates. */
 export const REQUESTS_IN_FLIGHT = gauge('otela_requests_in_flight', 'Requests to /v1 whose answer is not over.');
 export const QUEUE_WAITING = gauge(
   'otela_queue_waiting',
@@ -133,7 +133,8 @@ export const QUEUE_WAITING = gauge(
   'gen_ai_request_model',
 );
 
-// --- counted where records of use arrive ----------------------------------------------------------------------------------
+// --- counted when usage records arrive
+// ---------------------------------------------------------------------------------
 
 export const CLIENT_DURATION = histogram(
   'gen_ai_client_operation_duration_seconds',
@@ -197,7 +198,8 @@ export const USAGE_OUTBOX_WAITING = gauge(
   'Records that nodes could not hand on when they last tried.',
 );
 
-// --- read from the registry's object when Prometheus asks -------------------------------------------------------------------
+// --- read from the registry object at each scrape
+// ----------------------------------------------------------------------
 
 export const REGISTRY_NODES = gauge('otela_registry_nodes', 'Sessions in the registry, by state.', 'state');
 export const SUSPECTED_NODES = gauge(

@@ -6,10 +6,10 @@ import { releaseRules } from '../registry/attest.ts';
 
 export const healthRoutes = new Hono<{ Bindings: Env }>();
 
-/** The process answers. */
+/** Liveness: the process answers. */
 healthRoutes.get('/healthz', (c) => c.json({ status: 'ok' }));
 
-/** What it needs answers too. */
+/** Readiness: its dependencies answer too. */
 healthRoutes.get('/readyz', async (c) => {
   const [database, registry] = await Promise.all([
     answer(() => c.env.DB.prepare('SELECT 1').first()),
@@ -27,11 +27,12 @@ healthRoutes.get('/readyz', async (c) => {
     delegates = null,
     doubles = null,
   } = registry ?? {};
-  // `own`: no key was given, so tickets end with this installation's storage; see docs/registry.md.
+  // `own`: no key was configured, so tickets become invalid if this installation's storage is lost; see
+  // docs/registry.md.
   const ends = certificateEnds === undefined ? null : new Date(certificateEnds * 1000).toISOString();
   const { required, keys } = releaseRules(c.env);
   const state = {
-    // Off in a clone: a join token alone admits any program as an agent.
+    // Off in a clone: any program with a join token is admitted as an agent.
     signed_agents: { required, keys: keys.length },
     issuer: { keys: issuer, id: issuerId, certificate_ends_at: ends },
     registry: { sessions, delegates, frozen_clusters: frozen, double_completions: doubles },

@@ -5,18 +5,21 @@ import { telemetrySink } from '../platform/telemetry-sink.ts';
 import { endpointLabel } from './names.ts';
 import type { RequestLog } from './request-log.ts';
 
-/** A client chooses the model's name: longer ones are cut. */
+/** A client chooses the model's name, so longer names are cut. */
 const MODEL_MAX = 128;
 
 /**
- * Which requests get a line: `all`, those that failed (`error`: answered 5xx, or broken off; a client that
- * left is no failure), or none (`off`).
+ * Which requests get a line: `all`, only failed ones (`error`: answered with 5xx, or broken off; a client that
+ * disconnected is not a failure), or none (`off`).
  */
 type LogMode = 'all' | 'error' | 'off';
 
 const DEFAULT: LogMode = 'error';
 
-/** One line of JSON per request: who, what, where, how long, how it ended. Never a prompt, a key, an address or an answer. */
+/**
+ * One line of JSON per request: key, model, node, durations and outcome. Never a prompt, a key's secret, an address or
+ * a response.
+ */
 export function logLine(
   env: Pick<Env, 'REQUEST_LOG'>,
   log: RequestLog,

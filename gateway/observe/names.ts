@@ -1,11 +1,11 @@
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 
-/** Of an endpoint in labels and logs: its path without `/v1/`; empty for paths that are none. */
+/** An endpoint's name in labels and logs: its path without `/v1/`; empty for an unknown path. */
 export function endpointLabel(endpoint: Pick<Endpoint, 'path'> | undefined): string {
   return endpoint === undefined ? '' : endpoint.path.slice('/v1/'.length);
 }
 
-/** What OpenTelemetry has a name for; the others go by their own (`gen_ai.operation.name` allows it). */
+/** OpenTelemetry's names; other endpoints use their own (`gen_ai.operation.name` allows it). */
 const OPERATIONS: Readonly<Record<string, string>> = {
   'chat/completions': 'chat',
   responses: 'chat',

@@ -8,15 +8,15 @@ import type { MetricsReport } from './report.ts';
 import type { RequestTimeline } from './request-timeline.ts';
 import { type RecordOwner, TimelineStore } from './timeline-store.ts';
 
-/** Places that report; the one that was silent longest makes room. */
+/** Sources that report; beyond this the one that was silent longest is dropped. */
 const SOURCES_MAX = 4_000;
-/** A place that died says nothing any more: what it last said is now so is believed for so long. */
+/** How long the last gauges of a source count: a source that died sends no new ones. */
 const BELIEVED_MS = 30 * 60_000;
 /** Nodes whose records wait. */
 const OUTBOXES_MAX = 10_000;
-/** Counts are written so long after they changed, and whenever they are read. */
+/** Counts are written this long after a change, and whenever they are read. */
 const SAVE_MS = 10_000;
-/** A kilobyte each. */
+/** Timelines that wait for the disk, a kilobyte each. */
 const UNTOLD_MAX = 1_000;
 const PREFIX = 'counts/';
 
@@ -27,15 +27,15 @@ interface Source {
 }
 
 /**
- * Adds up what isolates and other objects count. Survives eviction: the counts, as they were read last or ten seconds ago. The output
- * gate sends a count out only once it is on disk, so no reader ever sees a counter run backwards.
+ * Adds up the counts of isolates and other objects. Survives eviction: the counts as of the last read, or ten seconds
+ * ago. The output gate sends a count only after it is on disk, so no reader ever sees a counter decrease.
  */
 export class ObserveObject extends GatewayObject {
   readonly #metrics = new MetricStore();
   readonly #timelines: TimelineStore;
-  /** Stories that wait for a disk that is full: the newest. */
+  /** Timelines that wait because the disk is full: the newest. */
   #untold: readonly RequestTimeline[] = [];
-  /** In the order of their last word. */
+  /** In the order of their last reports. */
   readonly #sources = new Map<string, Source>();
   readonly #outboxes = new Map<string, number>();
   readonly #unsaved = new Set<string>();
@@ -48,7 +48,7 @@ export class ObserveObject extends GatewayObject {
       this.#metrics.merge({ [key.slice(PREFIX.length)]: samples });
   }
 
-  /** Each report counts once, however often it comes. */
+  /** Each report counts once, however often it arrives. */
   add({ source, sequence, counts, gauges, stories: timelines = [] }: MetricsReport): void {
     if (sequence <= (this.#sources.get(source)?.sequence ?? 0)) return;
     this.#sources.delete(source);
@@ -56,7 +56,7 @@ export class ObserveObject extends GatewayObject {
     const silent = this.#sources.keys().next().value;
     if (this.#sources.size > SOURCES_MAX && silent !== undefined) this.#sources.delete(silent);
     this.#metrics.merge(counts);
-    // A disk that is full costs no counts, and no stories but those above the bound.
+    // A full disk loses no counts, and only the timelines above the bound.
     const untold = [...this.#untold, ...timelines].slice(-UNTOLD_MAX);
     this.#untold = writeIfPossible(() => this.#timelines.add(untold, Date.now())) ? [] : untold;
     this.#metrics.count(METRICS_REPORTS, []);
@@ -64,18 +64,18 @@ export class ObserveObject extends GatewayObject {
     this.#saving ??= this.ctx.clock.after(SAVE_MS, () => this.#save());
   }
 
-  /** So many records of a node wait, since they could not be handed on; 0: none any more. */
+  /** Number of a node's records that could not be forwarded and wait; 0: none. */
   outbox(session: string, waiting: number): void {
     this.#outboxes.delete(session);
     if (waiting > 0 && this.#outboxes.size < OUTBOXES_MAX) this.#outboxes.set(session, waiting);
   }
 
-  /** Requests by the client's id or ours, the newest first; of `whose` alone. */
+  /** Requests by the client's id or the gateway's, newest first. `whose`: only those of this owner. */
   stories(id: string, whose?: RecordOwner): RequestTimeline[] {
     return this.#timelines.find(id, Date.now(), whose);
   }
 
-  /** All that was ever counted, and what is so now. */
+  /** All counts, and the current gauges. */
   read(): MetricState {
     this.#save();
     const now = new MetricStore();

@@ -2,27 +2,27 @@ import { type MetricState, MetricStore } from '../../shared/metrics/metric-store
 import type { Env } from '../env.ts';
 import type { RequestTimeline } from './request-timeline.ts';
 
-/** There is one object that counts per gateway. */
+/** Name of the gateway's only counting object. */
 export const OBSERVE_NAME = 'observe';
 
-/** Counts wait so long to travel together. */
+/** Delay in which counts are collected into one report. */
 const TOGETHER_MS = 1_000;
-/** A request that was cancelled may take its timer along: another one reports then. */
+/** A canceled request may take its timer with it: after this, another request reports. */
 const STUCK_MS = 3_000;
 
-/** What one place counted since its last report. */
+/** The counts of one source since its last report. */
 export interface MetricsReport {
-  /** Names the place while it lives; its reports are numbered. */
+  /** Names the source while it lives; its reports are numbered. */
   source: string;
   sequence: number;
   counts: MetricState;
-  /** As they stand there now: they replace those of the source's report before. */
+  /** Current values: they replace those of the source's previous report. */
   gauges: MetricState;
-  /** Of requests that are over. */
+  /** Timelines of finished requests. */
   stories?: readonly RequestTimeline[];
 }
 
-/** Stories that wait for a report; of more, those that come later go untold. */
+/** Timelines that wait for a report; further ones are dropped. */
 const STORIES_MAX = 1_000;
 
 interface Context {
@@ -30,28 +30,28 @@ interface Context {
 }
 
 /**
- * Counts in memory and tells the object that adds up, once a second while there is something to tell. Nothing on the way of a
- * request waits for it. A place that dies takes the counts of its last second along.
+ * Counts in memory, and reports to the counting object once a second while there is something to report. No request
+ * waits for it. A source that dies loses the counts of its last second.
  */
 export class MetricsReporter {
   readonly counts = new MetricStore();
   readonly #gauges: (now: MetricStore) => void;
-  /** Not at start: a Worker has no randomness before its first request. */
+  /** The source's name is not created at start, because a Worker has no randomness before its first request. */
   #timelines: RequestTimeline[] = [];
   #source = '';
   #sequence = 0;
   #reportingSince = Number.NEGATIVE_INFINITY;
-  /** Not known to have arrived: sent again as it was, so that it counts once. */
+  /** A report that may not have arrived. It is sent again unchanged, so that it counts once. */
   #unsure: MetricsReport | undefined;
 
-  /** `gauges` writes down what is so at that moment, for each report. */
+  /** `gauges` is called for each report and writes the current values. */
   constructor(gauges: (now: MetricStore) => void = () => {}) {
     this.#gauges = gauges;
   }
 
   /**
-   * Something was counted. Not to be called for a client that left: its runtime would wait for the report before it ends what the
-   * request was doing, and an engine would work on for a second. The next count tells of it.
+   * Schedules a report after a count. Must not be called for a client that disconnected: the runtime would wait for the
+   * report before it ends the request's work, and an engine would run for another second. The next count reports it.
    */
   touch(env: Env, ctx: Context, now: number): void {
     if (now - this.#reportingSince < STUCK_MS) return;
@@ -59,7 +59,7 @@ export class MetricsReporter {
     ctx.waitUntil(this.#report(env));
   }
 
-  /** Travels with the next report. */
+  /** Adds a timeline to the next report. */
   tell(timeline: RequestTimeline): void {
     if (this.#timelines.length < STORIES_MAX) this.#timelines.push(timeline);
   }
@@ -70,7 +70,7 @@ export class MetricsReporter {
     await this.#send(env, this.#unsure ?? this.#next());
   }
 
-  /** Tells all that was counted until now. */
+  /** Reports all counts up to now. */
   async flush(env: Env): Promise<void> {
     if (this.#unsure !== undefined) await this.#send(env, this.#unsure);
     if (this.#unsure === undefined) await this.#send(env, this.#next());
@@ -92,7 +92,7 @@ export class MetricsReporter {
       await env.OBSERVE.getByName(OBSERVE_NAME).add(report);
       if (this.#unsure === report) this.#unsure = undefined;
     } catch {
-      // The object is moving: the next count tells it again.
+      // The object is moving: the report is sent again with the next count.
     }
   }
 }

@@ -1,4 +1,7 @@
-/** What is recorded of one request while it runs: for the counters and for its line in the log. Never a prompt, a key or an answer. */
+/**
+ * The record of one request while it runs: for the counters and for its line in the log. Never a prompt, a key's secret
+ * or a response.
+ */
 
 import type { MetricStore } from '../../shared/metrics/metric-store.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
@@ -44,7 +47,7 @@ export const metricsReporter = new MetricsReporter((now) => {
   noteStorage(now);
   for (const [model, waiting] of queued) now.set(QUEUE_WAITING, [model], waiting);
 });
-/** How the storage is, as this isolate knows it. */
+/** The state of the storage, as this isolate knows it. */
 export function noteStorage(now: MetricStore): void {
   now.set(STORAGE_FAILING, [], storageHealth.isFailing(Date.now()) ? 1 : 0);
   now.set(USAGE_HELD, [], storageHealth.held);
@@ -53,7 +56,7 @@ export function noteStorage(now: MetricStore): void {
 let inFlight = 0;
 const queued = new Map<string, number>();
 
-/** What is known of a request by now. */
+/** What is known of a request so far. */
 export type LoggedRequest = RequestInfo<{ readonly account: Account; readonly untracked: boolean }>;
 
 export class RequestLog implements RequestRecorder {
@@ -64,20 +67,20 @@ export class RequestLog implements RequestRecorder {
   readonly #ctx: Context;
   readonly #client: ClientDisconnect;
   node = '';
-  /** The model that answered: an alias or a fallback may have led there. */
+  /** The model that answered, which may be another one because of an alias or a fallback. */
   served = '';
   provider = '';
   attempts = 0;
   status = 0;
-  /** Code of our error, in-band or not. */
+  /** Code of the gateway's error, in-band or not. */
   error = '';
-  /** Where the gateway itself failed: the error's class and its first frames. Messages may hold a piece of a prompt. */
+  /** Where the gateway itself failed: the error's class and its first frames. Messages may contain part of a prompt. */
   failedAt: string | undefined;
   queuedMs = 0;
   readonly #steps: TimelineStep[] = [];
-  /** How the last attempt went. */
+  /** Outcome of the last attempt. */
   #failed = '';
-  /** Where the last attempt that came to an engine did. */
+  /** Timings of the last attempt that reached an engine. */
   #reached: AttemptTimings | undefined;
   #firstAt = 0;
   #endWait: ((outcome: 'turn' | 'full' | 'late' | 'left') => void) | undefined;
@@ -97,11 +100,11 @@ export class RequestLog implements RequestRecorder {
     this.#traceparent = telemetrySink.sink && traceparent;
     this.traceId = traceparent && readTraceId(traceparent);
     inFlight++;
-    // The runtime may end all that a request was doing then, wherever it stands.
+    // After a disconnect the runtime may stop the request's work at any point.
     client.on(() => this.clientDisconnected());
   }
 
-  /** One attempt came to an engine's head with this status, or failed on its way with this code. */
+  /** One attempt got an engine's head with this status, or failed in transit with this code. */
   attempt(outcome: number | string, node = '', reached?: AttemptTimings): void {
     this.#step({ at: this.#age, kind: 'attempt', node, outcome: String(outcome) });
     if (this.attempts++ > 0) metricsReporter.counts.count(RETRIES, [this.#failed]);
@@ -117,12 +120,15 @@ export class RequestLog implements RequestRecorder {
     metricsReporter.counts.count(SUSPICIONS, []);
   }
 
-  /** It waits for a free node. Returns what is to be called when the wait has ended, and how; a client that leaves ends it too. */
+  /**
+   * The request waits for a free node. Returns a function to call with the outcome when the wait ends; a client's
+   * disconnect ends it too.
+   */
   queueEntered(): (outcome: 'turn' | 'full' | 'late' | 'left') => void {
     const from = Date.now();
     this.#queued(1);
     const end = (outcome: 'turn' | 'full' | 'late' | 'left') => {
-      if (this.#endWait !== end) return; // its client left first
+      if (this.#endWait !== end) return; // Its client disconnected first.
       this.#endWait = undefined;
       this.#queued(-1);
       this.queuedMs += Date.now() - from;
@@ -139,7 +145,7 @@ export class RequestLog implements RequestRecorder {
     else queued.delete(this.#model);
   }
 
-  /** The engine's answer goes out from now on. */
+  /** The engine's response is being sent from now on. */
   responseStarted(
     status: number,
     { node, model }: { node: { session: string; provider: string }; model: string },
@@ -151,9 +157,9 @@ export class RequestLog implements RequestRecorder {
     this.served = model;
   }
 
-  /** Refused or failed, before anything went out. */
+  /** Refused or failed before anything was sent. */
   refused(error: unknown): void {
-    if (this.#client.left) return this.clientDisconnected(); // and that is why it failed
+    if (this.#client.left) return this.clientDisconnected(); // The disconnect is why it failed.
     const { code, status } = toApiError(error);
     if (!(error instanceof ApiError)) this.failedAt = framesOf(error);
     this.status = status;
@@ -162,13 +168,13 @@ export class RequestLog implements RequestRecorder {
     this.responseEnded();
   }
 
-  /** A stream that was opened before an engine answered, and then none did: 200 has gone out. */
+  /** A stream was opened before an engine answered, and then none did: 200 has been sent. */
   refusedLate({ code }: ApiError, _cause: unknown): void {
     this.status = 200;
     this.responseBroke('no_engine', code);
   }
 
-  /** The answer broke off after its head; `code` is what the client is told, in-band. */
+  /** The response broke off after its head. `code`: of the error that the client gets in-band. */
   responseBroke(reason: string, code: string): void {
     if (this.#over) return;
     this.error = code;
@@ -184,7 +190,7 @@ export class RequestLog implements RequestRecorder {
     this.responseEnded();
   }
 
-  /** The last byte went out, or none will any more. Idempotent. */
+  /** The last byte was sent, or none will be. Idempotent. */
   responseEnded(): void {
     if (this.#over) return;
     this.#over = true;
@@ -200,7 +206,8 @@ export class RequestLog implements RequestRecorder {
       const labels = [operationLabel(endpoint), this.provider, this.#model, type];
       metricsReporter.counts.observe(SERVER_DURATION, labels, (now - seen.startedAt) / 1000);
     }
-    // What an engine refused, or what ended early, took next to nothing: a planner would send all requests to that region.
+    // A response that an engine refused, or that ended early, took almost no time: a planner would send all requests to
+    // that region.
     if (this.#reached !== undefined && this.#firstAt !== 0 && status < 400 && error === '') {
       const { region = '', model, engineMs } = this.#reached;
       metricsReporter.counts.observe(REGION_SERVICE, [region, model], (engineMs + now - this.#firstAt) / 1000);
@@ -220,7 +227,7 @@ export class RequestLog implements RequestRecorder {
     if (this.#steps.length < TIMELINE_STEPS_MAX) this.#steps.push(step);
   }
 
-  /** Milliseconds since it came. */
+  /** Milliseconds since the request arrived. */
   get #age(): number {
     return Date.now() - this.seen.startedAt;
   }
@@ -249,13 +256,13 @@ export class RequestLog implements RequestRecorder {
 
   get #model(): string {
     if (this.served !== '') return this.served;
-    // A client chooses the model's name: only a model that nodes serve, or did lately, is a label.
+    // A client chooses the model's name: only a model that nodes serve, or recently served, is a label.
     return this.seen.known === true ? (this.seen.model ?? '') : '';
   }
 }
 
 const FRAMES = 4;
-/** A client chooses the model's name: longer ones are cut. */
+/** A client chooses the model's name, so longer names are cut. */
 const MODEL_MAX = 128;
 
 function framesOf(error: unknown): string {

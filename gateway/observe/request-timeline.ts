@@ -1,18 +1,21 @@
-/** What is kept of a request whose record of use does not tell its story: how long it waited, which nodes were asked, how it ended. No text. */
+/**
+ * The timeline of a request, stored if its usage record does not contain the same facts: how long it waited, which
+ * nodes were tried, how it ended. No text.
+ */
 
-/** Attempts and waits of one request. */
+/** Steps per request: attempts and waits. */
 export const TIMELINE_STEPS_MAX = 32;
 
 export type TimelineStep =
-  /** `at`: milliseconds since the request came. A wait for a free node that ended then. */
+  /** A wait for a free node that ended. `at`: milliseconds since the request arrived. */
   | { at: number; kind: 'wait'; ms: number; outcome: string }
-  /** A node was asked: the engine's status, or why none came. */
+  /** An attempt at a node. `outcome`: the engine's status, or why there is none. */
   | { at: number; kind: 'attempt'; node: string; outcome: string };
 
 export interface RequestTimeline {
-  /** As the client knows it: `x-request-id`. */
+  /** The id that the client knows: `x-request-id`. */
   id: string;
-  /** As records of use and nodes know it. */
+  /** The id in usage records and at nodes. */
   name: string;
   /** Milliseconds since 1970. */
   at: number;
@@ -21,22 +24,22 @@ export interface RequestTimeline {
   served: string;
   /** Id of the key. */
   key: string;
-  /** The key's owner; absent: none, or of an older version. */
+  /** The key's owner. Absent: none, or written by an older version. */
   user?: string | undefined;
   node: string;
   provider: string;
   status: number;
   error: string;
   failedAt?: string | undefined;
-  /** To the head of the answer; absent: none went out. */
+  /** Time until the head of the response. Absent: none was sent. */
   firstMs?: number | undefined;
   totalMs: number;
   steps: readonly TimelineStep[];
 }
 
 /**
- * A request that the first node asked answered well is told by its record of use alone, so that it costs nothing here; unless its client chose
- * an id, which no record has.
+ * A successful request with one attempt is described by its usage record only, so it costs nothing here. Exception: its
+ * client chose an id, which no record has.
  */
 export function needsTimeline({
   id,

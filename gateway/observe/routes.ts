@@ -1,4 +1,4 @@
-/** `GET /metrics`: what Prometheus scrapes, the same on both runtimes. */
+/** `GET /metrics`: scraped by Prometheus, the same on both hosts. */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { Hono } from 'hono';
 import { CONTENT_TYPE, exposition } from '../../shared/metrics/exposition.ts';
@@ -19,7 +19,8 @@ export const metricsRoutes = new Hono<{ Bindings: Env }>();
 metricsRoutes.get('/metrics', async (c) => {
   await permit(c.env, c.req.raw);
   await metricsReporter.flush(c.env);
-  // Either alone is worth a page: what cannot be asked is missing from it, and its absence can be alerted on.
+  // Either source suffices for a page: metrics of a source that does not answer are missing, and an alert can detect
+  // that.
   const [counted, census] = await Promise.all([
     answer(() => c.env.OBSERVE.getByName(OBSERVE_NAME).read()),
     answer(() => c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).census()),
@@ -28,16 +29,16 @@ metricsRoutes.get('/metrics', async (c) => {
     throw new ApiError('server_is_overloaded', 'The counts cannot be reached. Try again shortly.');
   const metrics = new MetricStore();
   if (counted !== undefined) metrics.merge(counted);
-  else noteStorage(metrics); // it may be the storage that keeps the object away
+  else noteStorage(metrics); // The storage may be the reason why the object does not answer.
   if (census !== undefined) addNodeMetrics(metrics, census);
   addProcessMetrics(metrics);
   return c.body(exposition(FAMILIES, metrics), 200, { 'content-type': CONTENT_TYPE, 'cache-control': 'no-store' });
 });
 
-/** The metrics token, or an operator's key that may read. @throws ApiError 401, 403, 503 */
+/** Requires the metrics token, or an operator's key that may read. @throws ApiError 401, 403, 503 */
 async function permit(env: Env, request: Request): Promise<void> {
   const [, token] = /^Bearer (\S{1,512})$/i.exec(request.headers.get('authorization') ?? '') ?? [];
-  const wanted = env.OTELA_METRICS_TOKEN?.trim(); // secrets that came out of a file end with a line's end
+  const wanted = env.OTELA_METRICS_TOKEN?.trim(); // A secret read from a file may end with a line feed.
   if (token !== undefined && wanted !== undefined && wanted !== '' && isSame(token, wanted)) return;
   const account = await authenticateUncached(env, request, Date.now());
   if (!isRoleAtLeast(account.role, 'operator')) {
@@ -46,7 +47,7 @@ async function permit(env: Env, request: Request): Promise<void> {
   requireScope(account, 'admin:read', 'admin');
 }
 
-/** Hashes have one length and tell nothing of what they are of, so that comparing takes as long whatever is given. */
+/** Compares hashes, which have the same length and reveal nothing, so that the time does not depend on the input. */
 function isSame(given: string, wanted: string): boolean {
   return timingSafeEqual(digest(given), digest(wanted));
 }

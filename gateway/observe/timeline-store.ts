@@ -3,23 +3,26 @@ import { jsonTexts } from '../platform/storage/json-texts.ts';
 import type { RequestTimeline } from './request-timeline.ts';
 
 const KEPT_MS = 7 * 24 * 60 * 60_000;
-/** A kilobyte each; the oldest go first. */
+/** Timelines of a kilobyte each; beyond this the oldest are deleted. */
 const TIMELINES_MAX = 50_000;
-/** Looked after once in so many. */
+/** Inserted timelines between two deletions of old ones. */
 const TRIM_EVERY = 1_000;
-/** One id may be that of many requests: clients choose them. */
+/** Results of one search. Many requests may have the same id, because clients choose them. */
 export const TIMELINES_FOUND_MAX = 20;
 
 export interface RecordOwner {
-  /** Its id. */
+  /** Id of the key. */
   key: string;
   user: string | undefined;
 }
 
-/** Stories of the last days, in the SQLite of one object. */
+/** Timelines of the last days, in the SQLite database of one object. */
 export class TimelineStore {
   readonly #sql: Sql;
-  /** With the first after a wake, too: an object that sleeps between few stories would keep them for ever. */
+  /**
+   * The first insert after a wake also deletes: an object that sleeps between few timelines would otherwise keep them
+   * forever.
+   */
   #untrimmed = TRIM_EVERY;
 
   constructor({ sql }: Pick<ObjectStorage, 'sql'>) {
@@ -48,7 +51,10 @@ export class TimelineStore {
     );
   }
 
-  /** By the client's id or ours, the newest first. `whose`: of that key or person alone; others' requests with the same id are passed over. */
+  /**
+   * By the client's id or the gateway's, newest first. `whose`: only requests of that key or user; those of others with
+   * the same id are skipped.
+   */
   find(id: string, now: number, whose?: RecordOwner): RequestTimeline[] {
     const query = `SELECT story FROM stories WHERE (id = ? OR name = ?) AND at > ?
       ${whose === undefined ? '' : `AND (story ->> 'key' = ? OR (story ->> 'user' <> '' AND story ->> 'user' = ?))`} ORDER BY n DESC LIMIT ?`;
