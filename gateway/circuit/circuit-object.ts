@@ -22,40 +22,47 @@ import { verifyHello } from '../registry/gossip/handshake.ts';
 import { AUDIENCE_HEADER } from '../registry/gossip/socket-headers.ts';
 import { TICKET_HEADER } from '../registry/tickets.ts';
 
-/** The callee's session, from the caller. */
+/** Session of the callee, as the caller named it. */
 export const CALLEE_HEADER = 'x-otela-callee';
 
-/** From the caller's upgrade to the callee's proof. */
+/** Longest time from the caller's upgrade to the callee's proof. */
 const MEET_MS = 10_000;
-/** A gateway carries for others beside its own requests. Both directions together. */
+/**
+ * Bounds on relayed traffic, which a gateway carries in addition to its own requests: bytes per circuit, and rates per
+ * circuit and gateway. Both directions together.
+ */
 const CIRCUIT_BYTES = 4 * 1024 ** 3;
 const CIRCUIT_BYTES_PER_S = 16 * 1024 * 1024;
 const GATEWAY_BYTES_PER_S = 32 * 1024 * 1024;
-/** Gossip alone is more often. */
+/** A circuit without a message for this long is closed; even idle agents gossip more often. */
 const IDLE_MS = 120_000;
-/** Then both ends knock again, and a session that is over by then is not let in. */
+/** Longest life of a circuit. Then both ends connect again, and a session that is over by then is refused. */
 const LIFE_MS = 60 * 60_000;
 
 /**
- * Callers that have not proven their session. Tickets are public: one that shows those of others, again and again, takes no more memory than
- * these. The oldest goes, since a caller proves itself with its next message.
+ * Callers that have not proved their session. Tickets are public: a peer that repeatedly presents tickets of others
+ * uses no more memory than these. Beyond this the oldest is closed, because an honest caller proves itself with its
+ * next message.
  */
 const UNPROVEN_MAX = 512;
 const CIRCUITS_MAX = 256;
 const CIRCUITS_PER_SESSION_MAX = 16;
-/** Each call rings at its callee. */
+/** Rate of calls per caller; each call rings at its callee. */
 const CALLS_PER_S = 1;
 const CALLS_BURST = 32;
-/** Of all callers together, at one callee: half of what it takes before it leaves its gateway (`FRAME_LIMITS.circuit`). */
+/**
+ * Rate of rings per callee, from all callers together: half of what a callee accepts before it leaves its gateway
+ * (`FRAME_LIMITS.circuit`).
+ */
 const RINGS_PER_S = 10;
 const RINGS_BURST = 100;
 const CALLERS_MAX = 4_096;
 
-/** Of this process: circuits are on hosts that have all objects in one. */
+/** Open circuits of this process, with their sessions. Only hosts with all objects in one process have circuits. */
 const open = new Map<CircuitObject, readonly string[]>();
-/** The oldest first, at most UNPROVEN_MAX. */
+/** Oldest first, at most UNPROVEN_MAX. */
 const unproven = new Set<CircuitObject>();
-/** Of callers, and of callees. At most CALLERS_MAX each, the oldest first. */
+/** Quotas of callers and of callees. At most CALLERS_MAX each, oldest first. */
 const calls = new Map<string, TokenBucket>();
 const rings = new Map<string, TokenBucket>();
 const everything = new TokenBucket(GATEWAY_BYTES_PER_S, GATEWAY_BYTES_PER_S, steadyNow());
@@ -68,11 +75,14 @@ interface End {
   proven: boolean;
   /** Bytes sent to it, by `circuitCost`, since it was last asked whether it reads. */
   unasked: number;
-  /** What it was asked, oldest first: as many as fit the window. */
+  /** Unanswered questions, oldest first: as many as fit the window. */
   readonly asked: string[];
 }
 
-/** One circuit: a caller, its callee, and what passes between them, which is TLS from end to end. Lives as long as its sockets. */
+/**
+ * One circuit: a caller, its callee, and the bytes between them, which are TLS from end to end. Lives as long as its
+ * sockets.
+ */
 export class CircuitObject extends GatewayObject {
   #callee = '';
   #caller: End | undefined;
@@ -81,14 +91,14 @@ export class CircuitObject extends GatewayObject {
   #bytes = 0;
   readonly #pace = new TokenBucket(CIRCUIT_BYTES_PER_S, CIRCUIT_BYTES_PER_S, steadyNow());
   #idle: () => void = () => {};
-  /** They end what is not over by then: cancelled, so that none holds a circuit that is. */
+  /** Timers that end the circuit. Canceled at its end, so that none of them keeps a closed circuit in memory. */
   readonly #timers: (() => void)[] = [];
   #over = false;
 
-  /** The caller, who names its callee, then the callee. */
+  /** Accepts first the caller, which names its callee, then the callee. */
   fetch(request: Request): Response {
     const bytes = fromBase64url(request.headers.get(TICKET_HEADER) ?? '', TICKET_MAX_BYTES) ?? new Uint8Array();
-    const ticket = decodeTicket(bytes, workerdCrypto); // verified when the socket was accepted
+    const ticket = decodeTicket(bytes, workerdCrypto); // Verified when the socket was accepted.
     const callee = request.headers.get(CALLEE_HEADER);
     const isCaller = callee !== null;
     if (this.#over || (isCaller ? this.#caller !== undefined : this.#called !== undefined || this.#callee === ''))
@@ -185,7 +195,10 @@ export class CircuitObject extends GatewayObject {
     }
   }
 
-  /** The end `from` has read a step of what `to` sent: `to` may send another one, at the pace of the circuit and the gateway. */
+  /**
+   * The end `from` has read one step of the bytes that `to` sent: `to` may send another step, at the rate of the
+   * circuit and the gateway.
+   */
   #onText(from: End, to: End, text: string): void {
     const nonce = READ_TEXT.exec(text)?.[1];
     if (nonce === undefined || from.asked[0] !== nonce)

@@ -11,9 +11,10 @@ import { issuersView } from '../registry/views/issuers-view.ts';
 import { CALLEE_HEADER } from './circuit-object.ts';
 
 /**
- * `GET /agent/circuit/SESSION` from an agent that cannot reach that session, and `GET /agent/circuit/NAME` from the session, which was told the
- * name over its tunnel: both meet at one object. That the tickets are their own they prove to it.
- * @throws ApiError 400, 403, 404 where this host joins no agents, 410, 503; 426 is answered for another protocol version.
+ * `GET /agent/circuit/SESSION` from an agent that cannot reach that session, and `GET /agent/circuit/NAME` from the
+ * session, which got the name over its tunnel: both connect to one object. There each proves that its ticket is its
+ * own.
+ * @throws ApiError 400, 403, 404 if this host joins no agents, 410, 503; another protocol version is answered with 426
  */
 export async function connectCircuit(request: Request, to: string, env: Env, ctx: Background): Promise<Response> {
   const calls = SESSION_PATTERN.test(to);

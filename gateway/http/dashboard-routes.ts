@@ -1,4 +1,7 @@
-/** The dashboard's files, under headers of ours. The runtime has them: static assets on Workers, a directory on plain workerd. */
+/**
+ * Serves the dashboard's files with this gateway's headers. The host has the files: static assets on Workers, a
+ * directory on the Node host.
+ */
 import { Hono } from 'hono';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
@@ -12,10 +15,13 @@ const TYPES: Readonly<Record<string, string>> = {
   woff2: 'font/woff2',
 };
 
-/** The build lays a `.br` and a `.gz` beside these. */
+/** The build writes a `.br` and a `.gz` file next to each of these. */
 const COMPRESSED: ReadonlySet<string> = new Set(['js', 'mjs', 'css', 'svg']);
 
-/** Nothing from elsewhere, nothing inline. Images of a chat are the user's own, held by the page; its one worker reads PDFs. */
+/**
+ * Nothing from other origins, nothing inline. Images in a chat are the user's own, held by the page; its only worker
+ * reads PDFs.
+ */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -34,13 +40,13 @@ const POLICY = [
 export const dashboardRoutes = new Hono<{ Bindings: Env }>();
 
 dashboardRoutes.get('/', (c) => dashboardPage(c.env));
-// Their names change with what is in them.
+// Their names change with their content.
 dashboardRoutes.get('/assets/:name{[\\w.-]{1,100}}', (c) => {
   const encodings = c.req.header('accept-encoding') ?? null;
   return file(c.env, `assets/${c.req.param('name')}`, 'public, max-age=31536000, immutable', encodings);
 });
 
-/** The page itself, which shows the API reference at `/docs`. @throws ApiError 404 where this gateway has no dashboard */
+/** The page, which also shows the API reference at `/docs`. @throws ApiError 404 if this gateway has no dashboard */
 export function dashboardPage(env: Pick<Env, 'ASSETS'>): Promise<Response> {
   return file(env, 'index.html', 'no-cache', null);
 }
@@ -66,13 +72,16 @@ async function file(env: Pick<Env, 'ASSETS'>, path: string, caching: string, acc
     ...(COMPRESSED.has(ending) && { vary: 'accept-encoding' }),
     ...(encoding !== undefined && { 'content-encoding': encoding }),
   };
-  // `manual`: the bytes are compressed already.
+  // `manual`: the bytes are already compressed.
   return new Response(found.body, { headers, ...(encoding !== undefined && { encodeBody: 'manual' as const }) });
 }
 
 const SUFFIX = { br: 'br', gzip: 'gz' } as const;
 
-/** The smaller of those that the browser takes (RFC 9110 §12.5.3; weights other than 0 do not matter for two). */
+/**
+ * The smaller encoding that the browser accepts (RFC 9110 §12.5.3; with two encodings, weights other than 0 do not
+ * matter).
+ */
 function encodingOf(accepted: string | null): keyof typeof SUFFIX | undefined {
   const takes = (name: string) =>
     new RegExp(`(?:^|[\\s,])${name}(?!\\s*;\\s*q=0(?:\\.0*)?(?:[\\s,]|$))(?=[\\s,;]|$)`).test(accepted ?? '');

@@ -1,11 +1,11 @@
-/** A request to models and its answer, as each host has them. */
+/** A request to models and its response, as each host has them. */
 
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import type { ProxyResponse } from '../../shared/proxy/message.ts';
 
 /**
- * A stream whose writes finish when the reader has taken them: nothing is buffered between the two ends. workerd has one that runs without
- * JavaScript for each chunk; elsewhere it is a TransformStream as the standard makes it.
+ * A stream whose writes finish when the reader has taken them: nothing is buffered between the two ends. workerd has
+ * one that runs without JavaScript for each chunk; elsewhere it is a standard TransformStream.
  */
 function pipe(): { readable: ReadableStream<Uint8Array>; writable: WritableStream<Uint8Array> } {
   const native: unknown = Reflect.get(globalThis, 'IdentityTransformStream');
@@ -13,33 +13,38 @@ function pipe(): { readable: ReadableStream<Uint8Array>; writable: WritableStrea
   return Reflect.construct(native, []) as TransformStream<Uint8Array, Uint8Array>;
 }
 
-/** What is read of a request. The runtime's own is one. */
+/** The members of a request that are read. The runtime's Request is one. */
 export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | 'signal' | 'arrayBuffer'> {
   readonly headers: Pick<Headers, 'get'>;
-  /** The whole body where it came with the head. `body` is null then. */
+  /** The whole body, if it arrived with the head. `body` is then null. */
   readonly whole?: Uint8Array | undefined;
-  /** Set by a host that reports the client's disconnect itself. Then `signal`, a costly object of the runtime, is made only on demand. */
+  /**
+   * Set by a host that reports the client's disconnect itself. Then `signal`, an expensive object of the runtime, is
+   * only created on demand.
+   */
   readonly client?: ClientDisconnect;
-  /** The host writes offloaded answers (LOCAL_OFFLOADS). */
+  /** True if the host writes offloaded responses (LOCAL_OFFLOADS). */
   readonly offloads?: boolean;
-  /** Tells the host that the request's key is valid, and whose it is: its connection is no stranger's. */
+  /** Called when the request's key is valid, with its holder: the connection no longer counts as unauthenticated. */
   readonly accepted?: (holder: string) => void;
-  /** The body as the host itself has it, to be read instead of `body`: Fetch's streams cost as much as all else that an upload needs. */
+  /**
+   * The body as the host has it, to be read instead of `body`: Fetch's streams cost as much as the rest of an upload.
+   */
   readonly pieces?: () => AsyncIterator<Uint8Array>;
-  /** What Cloudflare tells of a request; elsewhere undefined. */
+  /** Cloudflare's data about a request; undefined on other hosts. */
   readonly cf?: unknown;
 }
 
-/** What an answer is made of: its body is whole, or comes. */
+/** A response: its body is whole, or a stream. */
 interface HttpAnswer {
   status: number;
   headers: Record<string, string>;
   body: Uint8Array | string | ReadableStream<Uint8Array> | null;
-  /** Of a body that comes, where it is known. */
+  /** Length of a streaming body. Absent: unknown. */
   length?: number | undefined;
 }
 
-/** The pipeline's response for a carrier that reads streams. */
+/** Converts the pipeline's response for a caller that reads streams. */
 function streamed(response: ProxyResponse): HttpAnswer {
   const { body } = response;
   if (typeof body !== 'function') return { ...response, body };
@@ -53,7 +58,7 @@ function streamed(response: ProxyResponse): HttpAnswer {
   return { ...response, body: readable };
 }
 
-/** The engine encoded the body already. Cloudflare's runtime would do so once more. */
+/** The engine has already encoded the body; without this, Cloudflare's runtime would encode it again. */
 const ENCODED: object = { encodeBody: 'manual' };
 
 export function responseOf(response: ProxyResponse): Response {

@@ -1,4 +1,7 @@
-/** JSON bodies and query strings of all but model requests: small, and of exactly the expected shape. */
+/**
+ * Bound on JSON bodies and forms of all requests except those to models: these are small and have exactly the expected
+ * form.
+ */
 import type { z } from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { parseJson } from '../../shared/text/json.ts';
@@ -6,17 +9,20 @@ import { type BodyContext, readBodyBytes } from './read-body.ts';
 
 const BODY_MAX_BYTES = 64 * 1024;
 
-/** Parses a request's body. Throws ApiError 413 above 64 KiB, 400 where it is no JSON or not what `schema` says, 408 where it stands still. */
+/**
+ * Parses a request's body. @throws ApiError 413 above 64 KiB, 400 if it is not JSON or does not match `schema`, 408 if
+ * it stalls
+ */
 export async function readParsedBody<T>(c: BodyContext, schema: z.ZodType<T>): Promise<T> {
   return parseWithSchema(await readJson(c, BODY_MAX_BYTES), schema);
 }
 
-/** A form, as OAuth's clients send it. @throws ApiError 413 above 64 KiB, 400 where it is not what `schema` says, 408 */
+/** A form, as OAuth clients send it. @throws ApiError 413 above 64 KiB, 400 if it does not match `schema`, 408 */
 export async function readFormFields<T>(c: BodyContext, schema: z.ZodType<T>): Promise<T> {
   return parseWithSchema(Object.fromEntries(new URLSearchParams(await readText(c, BODY_MAX_BYTES))), schema);
 }
 
-/** A body that its reader checks itself. @throws ApiError 413 above `maxBytes`, 400 where it is no JSON, 408 */
+/** A body that its caller validates. @throws ApiError 413 above `maxBytes`, 400 if it is not JSON, 408 */
 export async function readJson(c: BodyContext, maxBytes: number): Promise<unknown> {
   const text = await readText(c, maxBytes);
   try {
@@ -26,7 +32,7 @@ export async function readJson(c: BodyContext, maxBytes: number): Promise<unknow
   }
 }
 
-/** The query string as an object; a name that is given twice counts once, the last time. */
+/** The query string as an object; of a repeated name the last value counts. */
 export function readQuery<T>(request: Request, schema: z.ZodType<T>): T {
   return parseWithSchema(Object.fromEntries(new URL(request.url).searchParams), schema);
 }
@@ -41,7 +47,7 @@ export function parseWithSchema<T>(value: unknown, schema: z.ZodType<T>): T {
   throw new ApiError('invalid_request', `${param}: ${said}`, { param });
 }
 
-/** A pattern without words of its own: the expression is for programmers. */
+/** Replaces the message of a pattern that has none: a regular expression is for programmers. */
 function saidOf(issue: z.core.$ZodIssue): string {
   const raw =
     issue.code === 'invalid_format' && issue.format === 'regex' && issue.message.includes('must match pattern');

@@ -1,4 +1,4 @@
-/** Bodies that the router's routes read. They stand under the same rule as those of requests to models. */
+/** Reads the bodies of the router's routes. They have the same rule on stalls as requests to models. */
 import { concat } from '../../shared/collections/concat.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { BODY_STALL_MS, BodyPace } from '../../shared/proxy/body-pace.ts';
@@ -10,7 +10,7 @@ import type { HttpRequest } from './http-request.ts';
 
 type BodyEnv = Pick<Env, 'BODY_STALL_MS'>;
 
-/** What a route's context has of it. */
+/** The part of a route's context that is needed. */
 export interface BodyContext {
   req: { raw: Pick<HttpRequest, 'headers' | 'body' | 'pieces'> };
   env: BodyEnv;
@@ -21,8 +21,8 @@ export function bodyStallMs({ BODY_STALL_MS: set }: BodyEnv): number {
 }
 
 /**
- * A body as it comes. What is left of it where its reader stops may be read by another one.
- * @throws ApiError 408 if it comes too slowly for BODY_STALL_MS, 400 if it breaks off
+ * A body as a stream. If its reader stops early, another reader may read the rest.
+ * @throws ApiError 408 if it is too slow for BODY_STALL_MS, 400 if it breaks off
  */
 export async function* readBodyPieces({ req, env }: BodyContext): AsyncGenerator<Uint8Array, undefined> {
   const reader = readerOf(req.raw);
@@ -39,13 +39,16 @@ export async function* readBodyPieces({ req, env }: BodyContext): AsyncGenerator
     }
     standing = false;
   } finally {
-    // A body that stands still brings nothing more, and has a read of its reader's open.
+    // A stalled body brings nothing more, and its reader has an open read.
     if (standing) void reader.cancel().catch(() => {});
     else reader.release();
   }
 }
 
-/** @throws ApiError 408, 400; 413 above `maxBytes`: counted is what really arrives, content-length may be absent or wrong */
+/**
+ * @throws ApiError 408, 400; 413 above `maxBytes`, counted in received bytes because content-length may be absent or
+ * wrong
+ */
 export async function readBodyBytes(c: BodyContext, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
   const pieces: Uint8Array[] = [];
   let bytes = 0;
@@ -58,7 +61,7 @@ export async function readBodyBytes(c: BodyContext, maxBytes: number): Promise<U
 }
 
 function readerOf(request: BodyContext['req']['raw']): BodyReader | undefined {
-  // Where the host has pieces, asking for `body` would make a stream that reads them.
+  // If the host has pieces, getting `body` would create a stream that reads them.
   const iterator = request.pieces?.();
   if (iterator === undefined) {
     const { body } = request;
@@ -66,7 +69,7 @@ function readerOf(request: BodyContext['req']['raw']): BodyReader | undefined {
   }
   return {
     read: async () => (await iterator.next()).value,
-    // The answer goes out by the same socket: it stays open.
+    // The response uses the same socket, so it stays open.
     cancel: async () => {},
     release: () => void iterator.return?.(),
   };

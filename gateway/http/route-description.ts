@@ -1,27 +1,33 @@
 import type * as z from 'zod';
 
-/** The end of a route's path: a model's name. It may have slashes, raw or encoded, and any other character: `.` matches no line break. */
+/**
+ * The end of a route's path: a model's name. It may have slashes, raw or encoded, and any other character; `.` would
+ * not match a line break.
+ */
 export function modelParam(name: 'id' | 'model'): string {
   return `:${name}{[^]+}`;
 }
 
-/** A route outside the admin REST, as `/openapi.json` describes it. Its handler checks what comes by its own rules. */
+/**
+ * A route outside the admin REST API, as `/openapi.json` describes it. Its handler validates requests with its own
+ * rules.
+ */
 export interface RouteDescription {
   method: 'get' | 'post' | 'delete';
-  /** As OpenAPI writes it: `{id}`. */
+  /** In OpenAPI's form: `{id}`. */
   path: string;
   summary: string;
-  /** Who may call it. Default: scope inference. */
+  /** Required rights. Default: scope inference. */
   needs?: string;
   query?: z.ZodType;
   /** A JSON body. */
   body?: z.ZodType;
-  /** A body of that form. */
+  /** Example of a body. */
   example?: object;
   /** A multipart/form-data body. */
   form?: z.ZodType;
-  /** A JSON answer. */
+  /** A JSON response. */
   answer?: z.ZodType;
-  /** The answer is bytes. */
+  /** The response is bytes. */
   bytes?: true;
 }

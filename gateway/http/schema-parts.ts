@@ -1,7 +1,7 @@
-/** Parts of schemas that mean the same to the parser and in /openapi.json: what one refuses the other does not allow. */
+/** Parts of schemas that mean the same to the parser and in /openapi.json: neither allows what the other refuses. */
 import * as z from 'zod';
 
-/** A record with so many members at most. */
+/** A record with at most `max` members. */
 export function boundedRecord<Value extends z.ZodType>(key: z.ZodString, value: Value, max: number) {
   return z
     .record(key, value)
@@ -10,7 +10,9 @@ export function boundedRecord<Value extends z.ZodType>(key: z.ZodString, value: 
 }
 
 const LABEL = '[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?';
-/** The last label of a name begins with a letter: with a digit it would be an address of its own kind (WHATWG URL §3.5). */
+/**
+ * The last label of a name begins with a letter: with a digit it would be parsed as an IPv4 address (WHATWG URL §3.5).
+ */
 const LAST_LABEL = '[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?';
 const BYTE = '(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])';
 const LOOPBACK = '(localhost|127\\.0\\.0\\.1|\\[::1\\])';
@@ -19,21 +21,21 @@ const PORT = '(:(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-
 const PATH = "(/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?";
 const URL_MAX_CHARS = 512;
 
-/** A place on the web, as a pattern: `new URL` takes more, which no schema can say. */
+/** An http or https URL, as a pattern: `new URL` accepts more, which a schema cannot express. */
 export const httpUrlSchema = z
   .string()
   .max(URL_MAX_CHARS)
   .regex(new RegExp(`^https?://${HOST}${PORT}${PATH}$`), 'must be an http or https URL')
   .meta({ examples: ['https://gateway.example.org'] });
 
-/** http is for a service on this very machine. */
+/** http is only allowed for a service on this machine. */
 export const secureUrlSchema = z
   .string()
   .max(URL_MAX_CHARS)
   .regex(new RegExp(`^(https://${HOST}|http://${LOOPBACK})${PORT}${PATH}$`), 'must be an https URL')
   .meta({ examples: ['https://login.example.org'] });
 
-/** What mail servers take in practice; RFC 5321 allows more. */
+/** Addresses that mail servers accept in practice; RFC 5321 allows more. */
 export const emailSchema = z
   .string()
   .max(320)
@@ -41,12 +43,18 @@ export const emailSchema = z
   .meta({ examples: ['ada@example.org'] });
 
 const CONTROL = '\\x00-\\x1f\\x7f-\\x9f';
-/** What is not seen, or turns the text around it: one name would look like another. Joiners stay: scripts need them. */
+/**
+ * Invisible characters, and characters that reverse the text around them: one name would look like another. Joiners
+ * stay, because scripts need them.
+ */
 const UNSEEN = '\\xad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb';
 const NOT_IN_NAMES = CONTROL + UNSEEN;
-/** Without control characters; spelled out, since generators of test data cannot use \P{Cc}. */
+/** Without control characters; spelled out, because generators of test data cannot use \P{Cc}. */
 export const CONTROL_FREE = new RegExp(`^[^${NOT_IN_NAMES}]*$`);
-/** One line that a terminal can show: no control characters, none that are not seen, and not blank. White space around it goes. */
+/**
+ * One line that a terminal can show: no control or invisible characters, and not blank. Surrounding white space is
+ * removed.
+ */
 export const nameSchema = z
   .string()
   .min(1)

@@ -1,13 +1,19 @@
-/** Ed25519 (RFC 8032) and SHA-256 by workerd's node:crypto: WebCrypto would answer with promises, and merging is synchronous. */
+/**
+ * Ed25519 (RFC 8032) and SHA-256 with workerd's node:crypto: WebCrypto would return promises, and merging is
+ * synchronous.
+ */
 import { Buffer } from 'node:buffer';
 import { createHash, createPrivateKey, createPublicKey, type KeyObject, randomBytes, sign, verify } from 'node:crypto';
 import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
 
-/** What stands before a raw key in its DER form (RFC 8410 §4 and §7). */
+/** The bytes before a raw key in its DER form (RFC 8410 §4 and §7). */
 const PUBLIC_DER = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 const PRIVATE_DER = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
-/** Reading a key is a part of each verification's cost, and a session's key is asked again with each of its records. */
+/**
+ * Parsed public keys that are cached: parsing is part of each verification's cost, and a session's key is used for each
+ * of its records.
+ */
 const KEYS_MAX = 2048;
 const keys = new Map<string, KeyObject>();
 
@@ -23,12 +29,12 @@ export const workerdCrypto: Crypto = {
   },
 };
 
-/** What a private key is made of (RFC 8032 §5.1.5). */
+/** The seed of a private key (RFC 8032 §5.1.5). */
 export function newSeed(): Uint8Array {
   return new Uint8Array(randomBytes(KEY_BYTES));
 }
 
-/** A signer of 32 secret bytes; without them, a new one. */
+/** A signer for a seed of 32 secret bytes; by default for a new seed. */
 export function workerdSigner(seed: Uint8Array = newSeed()): Signer {
   const privateKey = createPrivateKey({ key: joined(PRIVATE_DER, seed), format: 'der', type: 'pkcs8' });
   const spki = createPublicKey(privateKey).export({ format: 'der', type: 'spki' });
@@ -49,7 +55,7 @@ function publicKeyObject(raw: Uint8Array): KeyObject {
   return key;
 }
 
-/** A Buffer, because Node's types ask for one; workerd takes any bytes. */
+/** A Buffer, because Node's types require one; workerd takes any bytes. */
 function joined(prefix: readonly number[], raw: Uint8Array) {
   return Buffer.from([...prefix, ...raw]);
 }

@@ -1,5 +1,6 @@
 /**
- * The gateway's own issuer: what it signs. Its root key is not here, except in an issuer that the gateway had to make for itself.
+ * The gateway's issuer: everything that it signs. Its root key is not here, unless the gateway had to create the issuer
+ * itself.
  */
 import { type DeploymentRequest, NONCE_BYTES, ORDER_LIFE_S, signOrder } from '../../shared/deployment/order.ts';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
@@ -18,44 +19,50 @@ import { signTicket, TICKET_LIFE_MAX_S, type Ticket } from '../../shared/lattice
 import type { EntryUpdate, Update } from '../../shared/lattice/update.ts';
 import { newSeed, workerdCrypto, workerdSigner } from './crypto.ts';
 
-/** A gateway's key and its certificate, base64url: as they stand in the environment, in files and in storage. */
+/** A gateway's key and its certificate, base64url: as in the environment, in files and in storage. */
 export interface GatewayKey {
   /** 32 secret bytes. */
   key: string;
   certificate: string;
 }
 
-/** Longer than an operator lets a gateway run without an update; each start of a self-hosted one renews it. */
+/**
+ * Lifetime of a gateway certificate: longer than an operator runs a gateway without an update. Each start of a
+ * self-hosted gateway renews it.
+ */
 const CERTIFICATE_LIFE_S = 400 * 86_400;
-/** A clock that is set back a little must not make its own certificate invalid. */
+/** A clock that is set back a little must not invalidate the gateway's own certificate. */
 const CERTIFICATE_SLACK_S = 86_400;
-/** Of a ticket whose agent names no end of its job. */
+/** Lifetime of a ticket whose agent states no end of its job. */
 const TICKET_LIFE_S = 7 * 86_400;
-/** A job's last minutes, and clocks that disagree about them. */
+/** Added to the end of a job: its last minutes, and clocks that disagree about them. */
 const AFTER_JOB_S = 3600;
-/** For how long a replica may have been away and still be told of every session that ended meanwhile. */
+/** How long a replica may be disconnected and still learn of every session that ended meanwhile. */
 export const PARTITION_WINDOW_S = 86_400;
 
 interface Newcomer {
   sessionKey: Uint8Array;
   provider: string;
   cluster: string;
-  /** Seconds since 1970, as the agent read it from Slurm. */
+  /** Seconds since 1970, as the agent read it from Slurm. Undefined: unknown. */
   jobEndsAt?: number | undefined;
 }
 
 /** Part of the Worker's environment. */
 export interface IssuerEnvironment {
-  /** This gateway's issuer: 32 secret bytes and the certificate by the root key, base64url. Absent: the gateway makes one of its own. */
+  /**
+   * This gateway's issuer: 32 secret bytes, and the certificate signed by the root key, base64url. Absent: the gateway
+   * creates its own issuer.
+   */
   OTELA_GATEWAY_KEY?: string;
   OTELA_GATEWAY_CERT?: string;
-  /** Former keys as `key:certificate`, comma-separated: they go on collecting what they admitted. */
+  /** Former keys as `key:certificate`, comma-separated: they continue to collect the sessions that they admitted. */
   OTELA_RETIRED_KEYS?: string;
   /** Signed by the root, base64url, comma-separated. */
   OTELA_REVOCATIONS?: string;
 }
 
-/** The environment's issuer is not usable; the operator must read this. */
+/** The issuer in the environment is not usable; the operator must see this message. */
 export class IssuerError extends Error {}
 
 export class GatewayIssuer {
@@ -64,11 +71,11 @@ export class GatewayIssuer {
   readonly signer: Signer;
   /** This gateway as a gossip peer. */
   readonly id: string;
-  /** Our own, then former ones, which only evict and collect the sessions that they once admitted. */
+  /** The current key, then former keys, which only evict and collect the sessions that they once admitted. */
   readonly #keys: readonly { certificate: Certificate; signer: Signer }[];
-  /** What the root has taken back: to be merged at each start. */
+  /** Keys that the root has revoked: to be merged at each start. */
   readonly revocations: readonly Update[];
-  /** Our own key or root is among them: this gateway only tells that any more. */
+  /** True if the own key or root is revoked: this gateway then only publishes that fact. */
   readonly #revoked: boolean;
 
   /** @throws IssuerError */
@@ -85,7 +92,10 @@ export class GatewayIssuer {
     this.#revoked = gone.has(certificate.keyName) || gone.has(keyName(certificate.root));
   }
 
-  /** A new session's ticket. @throws IssuerError where our key or root was taken back. `watermark`: `at` of our key's floor; a clock that once ran ahead left it there, and the ticket must outlive it. */
+  /**
+   * A new session's ticket. `watermark`: `at` of this key's garbage-collection watermark, which may be in the future
+   * after a clock that ran ahead; the ticket must outlive it. @throws IssuerError if the own key or root is revoked
+   */
   ticket(newcomer: Newcomer, nowS: number, watermark = 0): Uint8Array {
     if (this.#revoked) throw new IssuerError('This issuer has been taken back by its root: its tickets count nowhere.');
     const { sessionKey, provider, cluster, jobEndsAt } = newcomer;
@@ -96,7 +106,7 @@ export class GatewayIssuer {
   }
 
   /**
-   * Ends a session that one of our keys, the former ones included, admitted; undefined where none did.
+   * Ends a session that one of this gateway's keys admitted, including former keys. Undefined: none of them did.
    * `reason`: an id such as `silent` or `operator`.
    */
   eviction(ticket: Pick<Ticket, 'session' | 'certificate'>, reason: string): EntryUpdate | undefined {
@@ -105,7 +115,10 @@ export class GatewayIssuer {
     return { kind: 'entry', eviction: signEviction({ session: ticket.session, reason }, own.signer, workerdCrypto) };
   }
 
-  /** An order to one of the institution's sessions, good for two minutes. @throws IssuerError where our key or root was taken back */
+  /**
+   * An order to one of the institution's sessions, valid for two minutes. @throws IssuerError if the own key or root is
+   * revoked
+   */
   order(session: string, wish: DeploymentRequest, nowS: number): Uint8Array {
     if (this.#revoked) throw new IssuerError('This issuer has been taken back by its root: its orders count nowhere.');
     const nonce = newSeed().subarray(0, NONCE_BYTES);
@@ -113,7 +126,7 @@ export class GatewayIssuer {
     return signOrder(fields, this.signer);
   }
 
-  /** To be signed every hour: collects what ended a partition's window ago. */
+  /** Must be signed every hour: collects the sessions that ended before the partition window. */
   floors(nowS: number): Update[] {
     return this.#keys.map(({ certificate, signer }) => {
       const at = Math.min(nowS - PARTITION_WINDOW_S, certificate.notAfter + TICKET_LIFE_MAX_S);
@@ -122,7 +135,7 @@ export class GatewayIssuer {
   }
 }
 
-/** The issuer that the environment names; undefined where it names none. @throws IssuerError */
+/** The issuer that the environment names. Undefined: it names none. @throws IssuerError */
 export function issuerOf(env: IssuerEnvironment): GatewayIssuer | undefined {
   const { OTELA_GATEWAY_KEY: key, OTELA_GATEWAY_CERT: certificate } = env;
   if (key === undefined && certificate === undefined) return undefined;
@@ -139,14 +152,14 @@ function listed(text = ''): string[] {
   return text.split(/[\s,]+/).filter((part) => part !== '');
 }
 
-/** For a gateway without any: a root and a key of its own, to be kept in its storage. */
+/** For a gateway without an issuer: a new root and key, to be kept in its storage. */
 export function createIssuer(nowS: number): { root: string; gateway: GatewayKey } {
   const root = newSeed();
   const key = newSeed();
   return { root: toBase64url(root), gateway: certifyKey(toBase64url(root), toBase64url(key), nowS) };
 }
 
-/** A certificate for `key` by `root`, both secret and base64url. */
+/** A certificate for `key`, signed by `root`; both are secret and base64url. */
 export function certifyKey(root: string, key: string, nowS: number): GatewayKey {
   const signer = workerdSigner(secret(key));
   const dates = { notBefore: nowS - CERTIFICATE_SLACK_S, notAfter: nowS + CERTIFICATE_LIFE_S };
@@ -154,10 +167,10 @@ export function certifyKey(root: string, key: string, nowS: number): GatewayKey 
   return { key, certificate: toBase64url(certificate) };
 }
 
-/** With less of its life left a certificate is renewed at each start, for the same key: sessions notice nothing. */
+/** A certificate with less than this left is renewed at each start, for the same key, so sessions are not affected. */
 const RENEW_S = 0.75 * CERTIFICATE_LIFE_S;
 
-/** `gateway` itself while its certificate lasts for long, else with a new one. */
+/** `gateway` itself if its certificate is still valid for long, otherwise with a new certificate. */
 export function renewIfNeeded(root: string, gateway: GatewayKey, nowS: number): GatewayKey {
   const left = readKey(gateway).certificate.notAfter - nowS;
   return left > RENEW_S ? gateway : certifyKey(root, gateway.key, nowS);
