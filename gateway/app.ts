@@ -1,4 +1,4 @@
-/** The app: routes mounted, and nothing else. What its host adds is in `hosts/`. */
+/** The app: mounted routes, and nothing else. Additions of a host are in `hosts/`. */
 import { Hono } from 'hono';
 import { ApiError, methodNotAllowed } from '../shared/openai/errors.ts';
 import { quoteForMessage } from '../shared/openai/quote-for-message.ts';
@@ -51,7 +51,7 @@ app.route('/v1/uploads', uploadRoutes);
 app.route('/v1/batches', batchRoutes);
 app.route('/v1', readRoutes);
 app.all('/v1/*', async (c) => responseOf(await handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx)));
-/** Their other methods: TRACE, say, which the router knows nothing of. */
+/** Other methods of these paths, such as TRACE, which the router does not match. */
 for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs'])
   app.all(path, (c) => {
     throw methodNotAllowed(c.req.method, path, ['GET', 'HEAD']);
@@ -61,7 +61,7 @@ app.notFound((c) => {
   return errorResponse(error, requestIdOf(c.req.raw));
 });
 app.onError(async (error, c) => {
-  // Of a body that stands still there is nothing to discard.
+  // A stalled body has nothing to discard.
   if (!(error instanceof ApiError && error.code === 'request_timeout')) await discardRequest(c.req.raw);
   return errorResponse(error, requestIdOf(c.req.raw));
 });

@@ -1,11 +1,11 @@
-/** What the commands of `otela-gateway` have in common beside the command-line kit: exit codes and errors. */
+/** Shared parts of the `otela-gateway` commands, in addition to the command-line kit: exit codes and errors. */
 
-/** The gateway said no, or something is in the way. */
+/** The gateway refused, or something prevents the command. */
 export const EXIT_FAILED = 1;
-/** EX_UNAVAILABLE of sysexits.h: no gateway answers there. */
+/** EX_UNAVAILABLE of sysexits.h: no gateway answers. */
 export const EXIT_UNREACHABLE = 69;
 
-/** Of the operator's making, or the network's: told without a stack. */
+/** Caused by the operator or the network: printed without a stack. */
 export class CommandError extends Error {
   readonly exitCode: number = EXIT_FAILED;
 }

@@ -1,4 +1,4 @@
-/** The Worker: the app's front on Cloudflare, and the Durable Objects that its bindings name. */
+/** The Worker: the app's entry point on Cloudflare, and the Durable Objects that its bindings name. */
 import { LimitsObject as Limits } from './accounts/limits/limits-object.ts';
 import { app } from './app.ts';
 import { BatchObject as Batch } from './batch/batch-object.ts';
@@ -18,14 +18,14 @@ import { RegistryObject as Registry } from './registry/object.ts';
 import { TunnelObject as Tunnel } from './tunnel/object.ts';
 import { UsageObject as Usage } from './usage/object.ts';
 
-/** Without what a URL object costs. */
+/** The path, without the cost of a URL object. */
 function pathOf(url: string): string {
   const from = url.indexOf('/', url.indexOf('://') + 3);
   const query = url.indexOf('?', from);
   return query === -1 ? url.slice(from) : url.slice(from, query);
 }
 
-/** Requests to models are most of the traffic and need nothing of the router: they go past it. */
+/** Requests to models are most of the traffic and do not need the router, so they bypass it. */
 export default {
   async fetch(request: Request, env: Env, ctx: ExecutionContext): Promise<Response> {
     withFileStore(env);
@@ -35,7 +35,7 @@ export default {
     return responseOf(await handleOpenAI(request, pathname, env, ctx));
   },
 };
-/** Their names stand in wrangler.toml. */
+/** wrangler.toml contains these names. */
 export class BatchObject extends toDurableObject(Batch) {}
 export class BatchQueueObject extends toDurableObject(BatchQueue) {}
 export class FactoryObject extends toDurableObject(Factory) {}

@@ -1,22 +1,25 @@
-/** wrangler.toml for one installation: the clone's own, with what is particular to it. Written beside it, because its paths count from there. */
+/**
+ * wrangler.toml for one installation: the clone's file, with the installation's values. Written next to it, because its
+ * paths are relative to that directory.
+ */
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** In the clone's file until the operator writes an id there. */
+/** The id in the clone's file until the operator enters one. */
 const NO_DATABASE = '00000000-0000-0000-0000-000000000000';
 
 interface Installation {
-  /** Of the Worker. */
+  /** Name of the Worker. */
   name: string;
   database: { name: string; id: string };
   bucket: { name: string; jurisdiction: string | undefined };
-  /** Public keys, between commas; undefined: as the clone's file has it. */
+  /** Public keys, comma-separated. Undefined: as in the clone's file. */
   releaseKeys: string | undefined;
 }
 
-/** The file's text as it is to be; what does not fit is an error, not a guess. */
+/** The text of the new file. A line that does not match is an error, not a guess. */
 export function configFor(text: string, { name, database, bucket, releaseKeys }: Installation): string {
-  // Bindings have names as well: only the Worker's own is another.
+  // Bindings have names too: only the Worker's name is replaced.
   const own = /^name = "[\w-]+"$/m.exec(text)?.[0] ?? '';
   let config = text.replaceAll(`${own}\n`, `name = "${name}"\n`);
   config = replaced(config, /^database_name = ".*"$/gm, `database_name = "${database.name}"`);
@@ -34,18 +37,18 @@ function replaced(text: string, pattern: RegExp, by: string): string {
   throw new Error(`wrangler.toml has no line like ${pattern.source}`);
 }
 
-/** The id that the operator wrote into the clone's file. */
+/** The id that the operator entered into the clone's file. Undefined: none. */
 export function databaseIdIn(text: string): string | undefined {
   const id = /^database_id = "(.*)"$/m.exec(text)?.[1];
   return id === NO_DATABASE ? undefined : id;
 }
 
-/** Whether it names whose releases are admitted. */
+/** True if the file names keys of releases. */
 export const releaseKeysIn = (text: string) => /^RELEASE_KEYS = ".+"$/m.test(text);
 
 export const readWranglerConfig = (root: string) => readFile(join(root, 'wrangler.toml'), 'utf8');
 
-/** Writes it for as long as `use` runs, and says where. */
+/** Writes the file, calls `use` with its path, and deletes it again. */
 export async function withConfig<T>(root: string, text: string, use: (file: string) => Promise<T>): Promise<T> {
   const file = join(root, `wrangler.${process.pid}.deploy.toml`);
   try {

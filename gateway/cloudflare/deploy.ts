@@ -1,4 +1,7 @@
-/** From a clone to Cloudflare in one go. Every step looks at what is there first, so it may be cut off and run again at any point. */
+/**
+ * Deploys a clone to Cloudflare in one run. Every step first checks what exists, so the run may be interrupted and
+ * repeated at any point.
+ */
 
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -9,10 +12,13 @@ import { DeployRefusedError, secretsOf, workerExists } from './worker.ts';
 import type { Wrangler } from './wrangler.ts';
 import { jsonFromOutput } from './wrangler.ts';
 
-/** The installation's D1: found by its name, or made. */
+/** The installation's D1 database: found by its name, or created. */
 const listSchema = z.array(z.object({ uuid: z.string(), name: z.string() }));
 
-/** Its id; `before` is called before it is made and may throw. Two runs at once would make one each under the same name, which Cloudflare refuses. */
+/**
+ * Returns its id. `before` is called before it is created and may throw. Two concurrent runs would both create one with
+ * the same name, which Cloudflare refuses.
+ */
 async function findOrMakeDatabase(
   wrangler: Wrangler,
   name: string,
@@ -33,9 +39,12 @@ async function find(wrangler: Wrangler, name: string): Promise<string | undefine
   return all.find((database) => database.name === name)?.uuid;
 }
 
-/** The installation's R2 bucket, for uploaded files and the results of batches: found by its name, or made. */
+/** The installation's R2 bucket, for uploaded files and the results of batches: found by its name, or created. */
 
-/** True: it was made. Where data has a jurisdiction, so has the bucket: other jurisdictions do not see it. */
+/**
+ * True: it was created. If the data has a jurisdiction, the bucket has it too, because other jurisdictions do not list
+ * it.
+ */
 async function findOrMakeBucket(wrangler: Wrangler, name: string, jurisdiction: string | undefined): Promise<boolean> {
   const where = jurisdiction === undefined ? [] : ['--jurisdiction', jurisdiction];
   const listed = await wrangler(['r2', 'bucket', 'list', ...where]);
@@ -44,7 +53,7 @@ async function findOrMakeBucket(wrangler: Wrangler, name: string, jurisdiction: 
   return true;
 }
 
-/** A new name on workers.dev is known everywhere within a minute. */
+/** How long to wait for the Worker to answer: a new name on workers.dev is known everywhere within a minute. */
 const READY_MS = 90_000;
 const RETRY_MS = 1_000;
 const ANSWER_MS = 10_000;
@@ -59,24 +68,24 @@ interface DeployOptions {
   /** Directory of the keys. */
   keys: string;
   newAdminKey: boolean;
-  /** Only to a terminal: others read the logs of machines. */
+  /** True only for a terminal: otherwise other people may read the log that contains it. */
   showKey: boolean;
-  /** Where clients reach it; undefined: what Cloudflare says. */
+  /** URL for clients. Undefined: as Cloudflare reports it. */
   url: string | undefined;
   /** Seconds since 1970. */
   nowS: number;
-  /** Makes what is deployed besides the Worker. */
+  /** Builds the parts that are deployed besides the Worker. */
   build(): Promise<void>;
   log(line: string): void;
 }
 
 interface Deployed {
   url: string | undefined;
-  /** Only of the run that made the key in it. */
+  /** Defined only if this run created the key in it. */
   adminKeyFile: string | undefined;
 }
 
-/** @throws WranglerError with its words; DeployRefusedError */
+/** @throws WranglerError with wrangler's output; DeployRefusedError */
 export async function deploy(options: DeployOptions): Promise<Deployed> {
   const { root, wrangler, name, production, keys, log } = options;
   const clone = await readWranglerConfig(root);
@@ -93,13 +102,13 @@ export async function deploy(options: DeployOptions): Promise<Deployed> {
   await options.build();
   return withConfig(root, config, async (file) => {
     const where = ['--config', file, `--env=${production ? 'production' : ''}`];
-    // Before the code that needs them; they only add, so the code that still runs does not mind.
+    // Before the code that needs them. Migrations only add, so the code that still runs is not affected.
     await wrangler(['d1', 'migrations', 'apply', options.database, '--remote', ...where]);
     log('migrations: applied');
     const listed = (await secretsOf(wrangler, where)) ?? [];
     const { secrets, adminKey, notes } = await wantedSecrets(keys, listed, options);
     for (const note of notes) log(`note: ${note}`);
-    // Told now: it is on disk, and what follows may fail.
+    // Printed now: the key is on disk, and the next steps may fail.
     const kept = join(keys, 'admin.key');
     if (adminKey !== undefined)
       log(options.showKey ? `admin key, shown this once (and kept in ${kept}): ${adminKey}` : `admin key: in ${kept}`);
@@ -113,7 +122,7 @@ export async function deploy(options: DeployOptions): Promise<Deployed> {
 
 async function database({ wrangler, name: worker, database: name, jurisdiction, log }: DeployOptions): Promise<string> {
   const { id, made } = await findOrMakeDatabase(wrangler, name, jurisdiction, async () => {
-    // It has one with all accounts in it, under another name.
+    // An existing Worker has a database with all accounts, under another name.
     if (await workerExists(wrangler, worker))
       throw new DeployRefusedError(
         `Worker ${worker} runs already, and there is no D1 "${name}": say with --database which it has. An empty one: npx wrangler d1 create`,
@@ -123,7 +132,10 @@ async function database({ wrangler, name: worker, database: name, jurisdiction, 
   return id;
 }
 
-/** Code and missing secrets are one version: none of the two ever runs without the other. Those that are set stay. */
+/**
+ * Code and missing secrets are deployed as one version, so neither ever runs without the other. Secrets that are set
+ * stay.
+ */
 async function send({ wrangler, keys, log }: DeployOptions, secrets: Record<string, string>, where: readonly string[]) {
   const names = Object.keys(secrets);
   log(names.length === 0 ? 'secrets: all are set' : `secrets: setting ${names.join(', ')}`);

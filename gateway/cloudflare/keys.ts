@@ -1,11 +1,10 @@
 /**
- * The secrets of a gateway on Cloudflare, as files of its operator's (0600), since Cloudflare never shows a secret again:
- *
- *     admin.key     the first operator's key; Cloudflare gets its SHA-256
- *     issuer/       the keys that admit nodes: see hosts/node/issuer/issuer-files.ts. root.key never leaves this machine
- *     sent.json     SHA-256 of what was sent, by name: what is sent already is not sent again
- *
- * Each is on disk before it is sent: whatever is cut off, the next run goes on with the same keys.
+ * The secrets of a gateway on Cloudflare, as files of its operator (0600), because Cloudflare never shows a secret
+ * again:
+ *   admin.key     the first operator's key; Cloudflare gets its SHA-256
+ *   issuer/       the keys that admit nodes: see hosts/node/issuer/issuer-files.ts. root.key never leaves this machine
+ *   sent.json     SHA-256 of each sent secret, by name, so that it is not sent again
+ * Each is on disk before it is sent: after an interruption the next run continues with the same keys.
  */
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,15 +18,15 @@ const ISSUER_SECRET = 'OTELA_GATEWAY_KEY';
 const sentSchema = z.record(z.string(), z.string());
 
 export interface WantedSecrets {
-  /** To be sent, by name. */
+  /** Secrets to send, by name. */
   secrets: Record<string, string>;
-  /** Made by this run: to be shown, once. */
+  /** Set if this run created it: it must be shown once. */
   adminKey?: string;
   notes: string[];
 }
 
 /**
- * What Cloudflare lacks, of what is here or is made here.
+ * Returns the secrets that Cloudflare lacks, from these files or newly created.
  * @param listed names of the secrets that the Worker has
  */
 export async function wantedSecrets(
@@ -57,19 +56,22 @@ export async function wantedSecrets(
   if (listed.includes(ISSUER_SECRET) && (await readIfExists(join(issuer, 'gateway.key'))) === undefined)
     wanted.notes.push(`the issuer's keys are set, and are not in ${dir}: they stay as they are`);
   else {
-    // Renews the certificate where the root key is at hand.
+    // Renews the certificate if the root key is here.
     for (const [name, value] of Object.entries(workerSecrets(await openIssuer(issuer, nowS)))) want(name, value);
   }
   return wanted;
 }
 
-/** Remembers what Cloudflare has taken. */
+/** Records which secrets Cloudflare has accepted. */
 export async function recordSentSecrets(dir: string, secrets: Readonly<Record<string, string>>): Promise<void> {
   const hashes = Object.fromEntries(Object.entries(secrets).map(([name, value]) => [name, sha256Hex(value)]));
   await writeDurably(join(dir, 'sent.json'), JSON.stringify({ ...(await readSent(dir)), ...hashes }, null, 1));
 }
 
-/** A file that only we can read, for as long as `use` runs: secrets do not stand in arguments. */
+/**
+ * Writes a file that only this user can read, calls `use` with its path, and deletes it: secrets must not be
+ * command-line arguments.
+ */
 export async function withSecretsFile<T>(
   dir: string,
   secrets: Readonly<Record<string, string>>,

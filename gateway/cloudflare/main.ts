@@ -19,7 +19,7 @@ import { deploy } from './deploy.ts';
 import { DeployRefusedError, workerExists } from './worker.ts';
 import { wranglerIn } from './wrangler.ts';
 
-/** What was said of an installation when it was made holds for its upgrades: `installation.json` beside its keys. */
+/** The choices for an installation, which also apply to its upgrades: `installation.json` next to its keys. */
 const schema = z.object({
   production: z.boolean().optional(),
   database: z.string().optional(),
@@ -30,8 +30,8 @@ const schema = z.object({
 type Said = z.infer<typeof schema>;
 
 /**
- * What is given, else what was given before.
- * @returns known: this machine has deployed it, or was going to
+ * The given choices, completed by the saved ones.
+ * @returns known: this machine has deployed the installation, or has tried to
  */
 async function recallDeployment(
   keys: string,
@@ -46,7 +46,7 @@ async function recallDeployment(
   return { known: text !== undefined, said: schema.parse({ ...before, ...Object.fromEntries(now) }) };
 }
 
-/** For the next time. */
+/** Saves the choices for the next run. */
 async function saveDeployment(keys: string, said: Said): Promise<void> {
   await mkdir(keys, { recursive: true, mode: 0o700 });
   await writeFile(fileIn(keys), `${JSON.stringify(said, null, 1)}\n`, { mode: 0o600 });
@@ -109,7 +109,8 @@ async function main(args: string[]): Promise<number> {
   if (production && release_keys === undefined && !releaseKeysIn(clone))
     return wrongUse('--production without --release-keys: no agent would be admitted');
   const wrangler = wranglerIn(ROOT, process.env);
-  // What is not set here may have been set elsewhere: a trial over a production would let every agent in.
+  // The choices that are missing here may have been made elsewhere: a trial deployed over a production would admit
+  // every agent.
   const unsaid = [
     ...(given.production === undefined ? ['--production or --no-production'] : []),
     ...(given.database === undefined && databaseIdIn(clone) === undefined ? ['--database'] : []),

@@ -1,14 +1,14 @@
-/** What Cloudflare tells of a Worker that may run already. */
+/** What Cloudflare reports about a Worker that may already exist. */
 import * as z from 'zod';
 import { jsonFromOutput, type Wrangler, WranglerError } from './wrangler.ts';
 
-/** Of Cloudflare's API: there is no such Worker; and how wrangler says it. */
+/** Codes of Cloudflare's API for a missing Worker, and wrangler's message for it. */
 const NO_WORKER = /\[code: 100(07|90)\]|Worker "[^"]*" not found/i;
 
-/** What was asked for would harm a Worker that runs: exit code 2. */
+/** The request would harm a running Worker: exit code 2. */
 export class DeployRefusedError extends Error {}
 
-/** Names of its secrets; undefined where there is no such Worker. */
+/** Names of its secrets. Undefined: there is no such Worker. */
 export async function secretsOf(wrangler: Wrangler, where: readonly string[]): Promise<string[] | undefined> {
   try {
     const listed = z
@@ -21,7 +21,7 @@ export async function secretsOf(wrangler: Wrangler, where: readonly string[]): P
   }
 }
 
-/** Whether a Worker of that name runs, deployed from anywhere. */
+/** True if a Worker of that name exists, deployed from any machine. */
 export async function workerExists(wrangler: Wrangler, name: string): Promise<boolean> {
   return (await secretsOf(wrangler, ['--name', name, '--env='])) !== undefined;
 }

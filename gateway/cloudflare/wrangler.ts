@@ -1,15 +1,17 @@
-/** Cloudflare's own tool, run without questions: what it needs to know is in its arguments, its environment, or its login. */
+/**
+ * Runs Cloudflare's tool without prompts: its arguments, its environment and its login have everything that it needs.
+ */
 import { spawn } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
 
-/** The output is kept for diagnosis; a deployment prints some 10 KiB. */
+/** Output that is kept for diagnosis; a deployment prints about 10 KiB. */
 const SAID_MAX_CHARS = 256 * 1024;
 
-/** It ended with another code than 0. */
+/** wrangler exited with a code other than 0. */
 export class WranglerError extends Error {
-  /** Both of its outputs. */
+  /** stdout and stderr. */
   readonly said: string;
 
   constructor(args: readonly string[], code: number | null, said: string) {
@@ -21,10 +23,10 @@ export class WranglerError extends Error {
 /** Runs `wrangler ARGS`. Resolves with what it wrote to stdout. @throws WranglerError */
 export type Wrangler = (args: readonly string[]) => Promise<string>;
 
-/** The one that package.json pins, in the directory of the clone. */
+/** The version that package.json pins, run in the directory of the clone. */
 export function wranglerIn(root: string, env: NodeJS.ProcessEnv): Wrangler {
   const main = mainOf();
-  // CI: never asks. Its banner would stand in front of JSON.
+  // CI: never prompts. The banner would precede the JSON.
   const quiet = {
     ...env,
     CI: 'true',
@@ -63,7 +65,7 @@ function mainOf(): string {
   return join(dirname(manifest), bin.wrangler);
 }
 
-/** What it printed as JSON, behind whatever warnings. */
+/** The printed JSON, after any warnings. */
 export function jsonFromOutput(text: string): unknown {
   const at = text.search(/^[[{]/m);
   return JSON.parse(at < 0 ? text : text.slice(at));
