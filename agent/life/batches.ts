@@ -1,4 +1,4 @@
-/** Lines of batches beside requests: at this node's engine, and in users' functions. */
+/** Lines of batches, which run next to requests: at this node's engine, and in users' functions. */
 import { tmpdir } from 'node:os';
 import { readLineOptions } from '../batch/engine-options.ts';
 import { FunctionHost } from '../batch/functions/host.ts';
@@ -18,7 +18,7 @@ interface BatchesOptions {
   network: Pick<MeshMembership, 'proxy'>;
   env: Readonly<Record<string, string | undefined>>;
   engine(): EngineTarget | undefined;
-  /** The engine's, where this agent started it. */
+  /** Command of the engine, if this agent started it. */
   command(): readonly string[] | undefined;
   load: LoadMeter;
   log(line: string): void;
@@ -29,14 +29,17 @@ interface GatewaysOfOptions {
   parts: { sessions?: { current: Pick<Session, 'connected'> | undefined } | undefined };
 }
 
-/** What works on lines here. */
+/** Runs lines of batches on this node. */
 export interface BatchService {
-  /** Begins nothing; gives leases back when what runs has ended, or at `signal`. */
+  /** Takes no new leases; returns the current ones when their lines have ended, or at `signal`. */
   drain(signal: AbortSignal): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Those of the configuration, and those of the own institution that have taken the session in. A peer's gateway gives no work. */
+/**
+ * The configured gateways, and the institution's other gateways that admitted the session. A peer institution's gateway
+ * sends no batch work.
+ */
 export function batchGateways({ config, parts }: GatewaysOfOptions): () => readonly URL[] {
   return () => {
     const connected = parts.sessions?.current?.connected ?? [];
@@ -75,7 +78,7 @@ function openLines(options: BatchesOptions): BatchRunner {
       const { preemptions } = load;
       return {
         running,
-        // Of the engine itself, lines included: its queue is not to grow.
+        // The engine's queue, lines included, because lines should not make it grow.
         waiting: Math.max(waiting, load.queued),
         firstTokenMs: load.takeFirstTokenMs(),
         ...(kvUse === undefined ? {} : { kvUsed: kvUse }),

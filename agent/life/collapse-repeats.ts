@@ -1,7 +1,7 @@
-/** A gateway away for a night is tried thousands of times; each try says the same. */
+/** A gateway that is away for a night is dialed thousands of times, and each try logs the same line. */
 const REPEAT_MS = 60_000;
 
-/** Passes a line on unless the same one, numbers apart, was passed on within the last minute. */
+/** Logs a line unless the same line, apart from its numbers, was logged within the last minute. */
 export function collapseRepeats(log: (line: string) => void): (line: string) => void {
   let last = { text: '', at: 0 };
   return (line) => {

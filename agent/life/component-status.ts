@@ -3,7 +3,7 @@ import type { AgentStatus } from '../host/control-protocol.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 import type { ShutdownParts } from './shutdown.ts';
 
-/** What `otela-agent status` tells about the parts that exist by now. */
+/** The output of `otela-agent status` for the parts that exist so far. */
 export function componentStatus({
   engine,
   sessions,

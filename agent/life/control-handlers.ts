@@ -1,9 +1,9 @@
-/** What this agent's own command line may ask of it, at its socket. */
+/** Commands that this agent's own command line may send to its socket. */
 import type { ControlHandlers } from '../host/control-server.ts';
 import type { SelfReport } from './self-report.ts';
 import type { ShutdownParts } from './shutdown.ts';
 
-/** `parts` are asked when a command comes: most of them are made later. */
+/** `parts` are read when a command arrives, because most of them are created later. */
 export function controlHandlers(parts: ShutdownParts, report: SelfReport, drain: () => void): ControlHandlers {
   return {
     status: () => report.status(),

@@ -1,7 +1,9 @@
-/** Small waits that always end and leave no timer behind. */
+/** Short waits that always end and leave no timer running. */
 import { waitClock } from '../wait-clock.ts';
 
-/** Resolves with the promise or after `ms`, whichever is first; true when the promise was. Rejections pass through. */
+/**
+ * Resolves with the promise or after `ms`, whichever is first; true if the promise was first. Rejections pass through.
+ */
 export async function settlesWithin(ms: number, promise: Promise<unknown>): Promise<boolean> {
   let stop = () => {};
   const late = new Promise<boolean>((resolve) => {
@@ -30,7 +32,7 @@ export class Deferred<T> {
     return this.#settled;
   }
 
-  /** Later values are dropped: the first reason to end is the reason. */
+  /** Later values are dropped, because the first reason to end counts. */
   settle(value: T): void {
     this.#settled = true;
     this.#settle(value);

@@ -1,4 +1,4 @@
-/** The engine of a deployment: it begins with a new session and ends with it; the agent lives on, idle. */
+/** The engine of a deployment. It starts and ends with a session; the agent lives on, idle. */
 import { createServer } from 'node:net';
 import type { Writable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -18,29 +18,29 @@ import type { ShutdownParts } from './shutdown.ts';
 
 interface DeployedEngineOptions {
   parts: ShutdownParts;
-  /** The operator's labels; lines of the engine's output that end it. */
+  /** The operator's labels, and the patterns of output lines that end the engine. */
   config: Pick<StartConfig, 'labels' | 'fatal'>;
   env: Env;
   stdout: Writable;
   stderr: Writable;
   log(line: string): void;
   onHealth(health: EngineHealth): void;
-  /** Settled when the agent begins to leave: from then on the shutdown ends the engine. */
+  /** Settled when the agent begins to leave; from then on the shutdown ends the engine. */
   ending: Pick<Deferred<unknown>, 'promise' | 'settled'>;
-  /** From SIGTERM to SIGKILL. */
+  /** Time from SIGTERM to SIGKILL. */
   graceMs(): number;
 }
 
-/** Answers already on their way when the engine ended. */
+/** Time for responses that were already on their way when the engine ended. */
 const LAST_ANSWERS_MS = 2000;
-/** A tail is one small upload. */
+/** Longest wait for the upload of the log's end, which is small. */
 const WORDS_WAIT_MS = 2000;
-/** How often it is looked whether other agents' requests are done. */
+/** Interval at which it is checked whether other agents' requests have ended. */
 const LOOK_MS = 100;
 
 export class DeployedEngine implements EngineRunner {
   readonly #options: DeployedEngineOptions;
-  /** Undefined: nothing is deployed, or it ends. */
+  /** Undefined: nothing is deployed, or the deployment ends. */
   #engine: Engine | undefined;
   #launch: EngineLaunch | undefined;
   #readyTimer: NodeJS.Timeout | undefined;
@@ -53,7 +53,7 @@ export class DeployedEngine implements EngineRunner {
     return this.#options.ending.settled;
   }
 
-  /** What runs. */
+  /** The command that runs. */
   get command(): readonly string[] | undefined {
     return this.#launch?.argv;
   }
@@ -91,7 +91,7 @@ export class DeployedEngine implements EngineRunner {
         if (this.#engine !== engine) return;
         const sign = config.fatal.find(line);
         if (sign === undefined) return;
-        parts.sessions?.current?.giveUp(); // what runs will never be answered here: other nodes may
+        parts.sessions?.current?.giveUp(); // running requests will never be answered here; other nodes may continue them
         this.#failed(`it is broken: ${sign}`);
       },
       onHealth: (health) => this.#onHealth(engine, health),
@@ -132,7 +132,7 @@ export class DeployedEngine implements EngineRunner {
     this.#launch = undefined;
   }
 
-  /** Before LEFT: gateways take nothing from a session that has left. */
+  /** Called before LEFT, because gateways accept nothing from a session that has left. */
   async #leaveWords(): Promise<void> {
     const { parts, ending } = this.#options;
     const tail = parts.engine?.tail();
@@ -142,7 +142,7 @@ export class DeployedEngine implements EngineRunner {
     given.abort();
   }
 
-  /** Requests that came over the mesh are not the session's to wait for. */
+  /** The session does not wait for requests that arrived over the mesh, so this does. */
   async #othersDone(drainMs: number): Promise<void> {
     const { parts } = this.#options;
     const until = performance.now() + drainMs;
@@ -164,7 +164,7 @@ interface AcceptingOptions extends DeployedEngineOptions {
   templates: Templates;
 }
 
-/** From now on this agent takes orders to deploy: `parts.deployments` decides about them. */
+/** From now on this agent accepts orders to deploy; `parts.deployments` decides about them. */
 export function acceptDeployments({ templates, ...options }: AcceptingOptions): DeployedEngine {
   const keeper = new DeployedEngine(options);
   options.parts.deployments = new Deployments({
@@ -176,7 +176,7 @@ export function acceptDeployments({ templates, ...options }: AcceptingOptions): 
   return keeper;
 }
 
-/** Free now; an engine that finds it taken by then says so and ends, which is reported. */
+/** A port that is free now. If it is taken when the engine starts, the engine reports that and ends. */
 function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();

@@ -1,11 +1,11 @@
-/** How long running requests are waited for, and how long the engine has to end, by what asked for the end. Pure. */
+/** How long a drain waits for running requests, and how long the engine has to end, by the cause of the end. Pure. */
 
 export type DrainCause =
   /** SIGTERM, SIGINT, SIGHUP: a SIGKILL follows soon. */
   | 'signal'
-  /** SIGUSR1: Slurm's warning (`--signal=B:USR1@120`), the job goes on for a while. */
+  /** SIGUSR1: Slurm's warning (`--signal=B:USR1@120`); the job continues for a while. */
   | 'warning'
-  /** The job's time is nearly up. */
+  /** The job's time is nearly over. */
   | 'job-end'
   /** `otela-agent drain`. */
   | 'request';
@@ -13,7 +13,7 @@ export type DrainCause =
 export interface DrainPlan {
   /** Longest wait for running requests. */
   drainMs: number;
-  /** From SIGTERM to SIGKILL for the engine. */
+  /** Time from SIGTERM to SIGKILL for the engine. */
   graceMs: number;
 }
 
@@ -23,20 +23,20 @@ interface DrainFacts {
   timeoutMs: number | undefined;
   /** Slurm's KillWait; undefined outside a job. */
   killWaitMs: number | undefined;
-  /** Until the job's end, where it is known. */
+  /** Time until the job's end; undefined: not known. */
   leftMs: number | undefined;
 }
 
-/** Kubernetes kills 30 s after SIGTERM by default (terminationGracePeriodSeconds), Slurm too (KillWait). */
+/** Kubernetes (terminationGracePeriodSeconds) and Slurm (KillWait) kill 30 s after SIGTERM by default. */
 const KILL_AFTER_MS = 30_000;
 
-/** Kept of that time to publish LEFT and to end the engine. */
+/** Part of that time that is reserved to publish LEFT and to end the engine. */
 const FAREWELL_MS = 3000;
 
-/** Waited for where nothing limits it: long generations take minutes. */
+/** Longest drain if nothing else limits it: long generations take minutes. */
 const UNHURRIED_MS = 600_000;
 
-/** Kept before the job's end; slurmctld may be this early by our clock. */
+/** Reserved before the job's end, because slurmctld may be this early by our clock. */
 const JOB_END_MARGIN_MS = 10_000;
 
 /** vLLM and SGLang end within a few seconds of SIGTERM. */
@@ -52,22 +52,25 @@ export function drainPlan({ cause, timeoutMs, killWaitMs, leftMs }: DrainFacts):
   return { drainMs: Math.min(timeoutMs ?? UNHURRIED_MS, until), graceMs: GRACE_MS };
 }
 
-/** A tenth of a short job, so that a test of one minute serves for most of it. */
+/** A tenth of a short job, so that a test job of one minute serves for most of it. */
 const DRAIN_BEFORE_SHARE = 0.1;
 const DRAIN_BEFORE_MS = 60_000;
 
-/** How long before the job's end draining begins; `leftMs` is what was left when the agent started. */
+/** Time before the job's end at which draining begins; `leftMs` is the time that was left when the agent started. */
 export function drainBefore(configuredMs: number | undefined, leftMs: number): number {
   return configuredMs ?? Math.min(DRAIN_BEFORE_MS, Math.max(0, leftMs) * DRAIN_BEFORE_SHARE);
 }
 
-/** Slurm kills a job within a minute of its limit (its own clock, `OverTimeLimit` aside); a warning may come long before. */
+/**
+ * Slurm kills a job within a minute of its limit (its own clock; `OverTimeLimit` may extend it). A warning may arrive
+ * long before.
+ */
 const AT_LIMIT_MS = 60_000;
 const WARNED_MS = 900_000;
 
 /**
- * Why a node goes, as the registry's history tells it: `drain`, `time-limit`, or the signal's name, which is scancel's, preemption's or a
- * shutdown's where the job still had time.
+ * Why a node ends, as the registry's history shows it: `drain`, `time-limit`, or the signal's name. A signal while the
+ * job still has time is from scancel, a preemption or a shutdown.
  */
 export function drainReason(cause: DrainCause, signal: string, leftMs: number | undefined): string {
   switch (cause) {

@@ -1,4 +1,4 @@
-/** Why an agent leaves, and its way out: the shutdown that fits the reason, and the exit code. */
+/** Why an agent ends, and how: the shutdown for each reason, and the exit code. */
 import type { Writable } from 'node:stream';
 import { EXIT_DONE } from '../../shared/command-line/index.ts';
 import { EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED } from '../config/exit.ts';
@@ -8,26 +8,26 @@ import type { DrainCause } from './drain-plan.ts';
 import type { JobWatch } from './job-watch.ts';
 import type { Shutdown } from './shutdown.ts';
 
-/** The first reason is the one that counts. */
+/** The first reason counts. */
 export type LifeEnding =
   | { kind: 'drain'; cause: DrainCause; why: string; restart?: true }
   | { kind: 'engine'; exit: EngineExit }
   | { kind: 'fatal'; sign: string }
-  /** Of the agent itself. Its engine is well. */
+  /** A fault of the agent itself; its engine is healthy. */
   | { kind: 'fault'; what: string }
   | { kind: 'refused'; refusal: TunnelRefusal };
 
 interface LeaveOptions {
   job: JobWatch;
   shutdown: Shutdown;
-  /** False: another rank's agent registers the engine, and tells of its end. */
+  /** False: another rank's agent registers the engine, and reports its end. */
   registers: boolean;
   stderr: Writable;
-  /** Whether a signal has come by now. */
+  /** True if a signal has arrived by now. */
   signalled(): boolean;
 }
 
-/** Ends what runs, as `ending` has it. Resolves with the exit code. */
+/** Ends everything that runs, according to `ending`. Resolves with the exit code. */
 export async function endLife(ending: LifeEnding, options: LeaveOptions): Promise<number> {
   const { job, shutdown, registers, stderr, signalled } = options;
   const { graceMs } = job.plan('signal');
@@ -48,20 +48,23 @@ export async function endLife(ending: LifeEnding, options: LeaveOptions): Promis
       await shutdown.drain(job.plan('request'), `a fault of the agent: ${ending.what}`, 'agent-fault');
       return signalled() ? EXIT_SIGNALLED : EXIT_ENGINE;
     case 'refused':
-      // What other agents and this agent's own ingress asked for may end all the same.
+      // Requests of other agents and of this agent's own ingress may still finish.
       await shutdown.drain(job.plan('request'), 'no gateway has this agent any more', 'drain');
       return EXIT_REFUSED;
     case 'fatal':
       await shutdown.afterFatal(ending.sign, stderr);
       return signalled() ? EXIT_SIGNALLED : EXIT_ENGINE;
     case 'engine':
-      // Slurm ends every process of a job in one breath; the engine may simply have been the first to go.
+      // Slurm ends every process of a job at the same moment, and the engine may simply have been the first to end.
       await shutdown.afterEngine(ending.exit, graceMs, stderr, job.fate());
       return signalled() ? EXIT_SIGNALLED : EXIT_ENGINE;
   }
 }
 
-/** Closes one part after the other. A part that fails, such as a file that cannot be removed, keeps no other part open. Never rejects. */
+/**
+ * Closes the parts in order. A part that fails, for example because of a file that cannot be removed, does not keep the
+ * other parts open. Never rejects.
+ */
 export async function closeAll(log: (line: string) => void, parts: readonly (() => unknown)[]): Promise<void> {
   for (const close of parts) {
     try {

@@ -1,4 +1,4 @@
-/** The engine of one agent: started by its command, at once or when all that it loads is on local disk. */
+/** Starts the engine of one agent by its command: immediately, or when all that it loads is on local disk. */
 import type { Writable } from 'node:stream';
 import { UsageError } from '../../shared/command-line/index.ts';
 import type { Env } from '../config/setting-sources.ts';
@@ -21,14 +21,14 @@ interface EngineStartOptions {
   network: MeshMembership;
   ending: Deferred<LifeEnding>;
   onHealth(health: EngineHealth): void;
-  /** The engine runs, or runs again. */
+  /** Called each time the engine starts. */
   onStarted(engine: Engine): void;
   log(line: string): void;
 }
 
 export class EngineStart {
   readonly #options: EngineStartOptions;
-  /** With its weights on local disk; undefined: as it was given. */
+  /** The command and environment with weights on local disk; undefined: as configured. */
   #prepared: PreparedEngine | undefined;
 
   constructor(options: EngineStartOptions) {
@@ -41,7 +41,7 @@ export class EngineStart {
     return engine?.health.answering ? engine.target : undefined;
   }
 
-  /** Again and again where it hangs. */
+  /** Called again for each restart of an engine that hung. */
   start(): void {
     const { config, stdout, stderr, parts, ending, onHealth, onStarted, log } = this.#options;
     const { command, env } = this.#prepared ?? { command: config.command, env: this.#options.env };
@@ -63,12 +63,14 @@ export class EngineStart {
     parts.engine = engine;
     onStarted(engine);
     void engine.exited.then((exit) => {
-      // One that was ended because it hung is followed by another.
+      // An engine that was ended because it hung is followed by another one.
       if (parts.engine === engine) ending.settle({ kind: 'engine', exit });
     });
   }
 
-  /** Begins to keep weights, where the agent is given a directory for them. @throws UsageError where that cannot be used */
+  /**
+   * Opens the store of weights, if a directory for it is configured. @throws UsageError if the directory cannot be used
+   */
   async openWeights(): Promise<void> {
     const { config, env, parts, network, log } = this.#options;
     if (config.weights === undefined) return;
@@ -86,7 +88,10 @@ export class EngineStart {
     });
   }
 
-  /** Starts it when its weights and its environment are on local disk; ends the agent where they cannot be had. */
+  /**
+   * Starts the engine when its weights and its environment are on local disk; ends the agent if there is no
+   * environment.
+   */
   async startWithWeights(): Promise<void> {
     const { config, env, parts, ending } = this.#options;
     try {

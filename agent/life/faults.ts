@@ -1,11 +1,14 @@
-/** What nobody caught: a fault of this program. The engine that runs is worth more than the process that could not go on well. */
+/**
+ * Uncaught errors: faults of this program. The running engine is worth more than a clean process, so the agent drains
+ * and does not exit immediately.
+ */
 
-/** Subscribes to faults of the process; returns how to stop. Injected in tests. */
+/** Subscribes to faults of the process and returns a function that unsubscribes. Injected in tests. */
 export type FaultSource = (handler: (error: unknown) => void) => () => void;
 
 const EVENTS = ['uncaughtException', 'unhandledRejection'] as const;
 
-/** Without a listener Node ends the process: the guard then kills the engine, without a drain and without LEFT. */
+/** Without a listener Node ends the process, and the guard then kills the engine, without a drain and without LEFT. */
 export const processFaults: FaultSource = (handler) => {
   for (const event of EVENTS) process.on(event, handler);
   return () => {
@@ -13,7 +16,7 @@ export const processFaults: FaultSource = (handler) => {
   };
 };
 
-/** One that comes again and again says no more than the first. */
+/** A fault that repeats adds no information after this many log entries. */
 const LOGGED_MAX = 10;
 const TEXT_MAX = 4_096;
 
@@ -25,7 +28,7 @@ export class ProcessFaults {
     this.#log = log;
   }
 
-  /** Returns what it was, in one line. */
+  /** Logs the fault and returns it in one line. */
   tell(error: unknown): string {
     const what = error instanceof Error ? error.message : String(error);
     if (++this.#seen <= LOGGED_MAX) {

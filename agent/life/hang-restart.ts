@@ -1,4 +1,7 @@
-/** An engine of ours that hangs is ended and started again by its command; its last output goes to a gateway first. */
+/**
+ * Ends an engine of this agent that hangs, and starts it again by its command. Its last output is first uploaded to the
+ * gateways.
+ */
 import { setTimeout as delay } from 'node:timers/promises';
 import { formatDuration } from '../config/duration.ts';
 import type { StartConfig } from '../config/start-config.ts';
@@ -10,14 +13,14 @@ import { type Deferred, settlesWithin } from './deferred.ts';
 import type { ShutdownParts } from './shutdown.ts';
 
 const LOOK_MS = 1_000;
-/** An engine that hangs again and again is given up, as a broken one is. */
+/** An engine that hangs more often than this is given up like a broken one. */
 const RESTARTS_MAX = 3;
 const RESTARTS_WITHIN_MS = 3_600_000;
-/** A tail is one small upload. */
+/** Longest wait for the upload of the log's end, which is small. */
 const LOG_TAIL_WAIT_MS = 2_000;
-/** What hangs seldom minds SIGTERM. */
+/** Short, because an engine that hangs rarely reacts to SIGTERM. */
 const GRACE_MS = 2_000;
-/** The port of an engine that was killed is free a moment later. */
+/** Longest wait for the port of a killed engine, which is normally free a moment later. */
 const PORT_WAIT_MS = 10_000;
 
 interface HangRestartOptions {
@@ -26,9 +29,9 @@ interface HangRestartOptions {
   load: Pick<LoadMeter, 'waiting' | 'heardAt' | 'counts' | 'look'>;
   /** Settled when the agent begins to leave. */
   ending: Pick<Deferred<unknown>, 'promise' | 'settled'>;
-  /** Starts the engine anew. */
+  /** Starts the engine again. */
   start(): void;
-  /** It hung too often. */
+  /** The engine hung too often. */
   giveUp(why: string): void;
   log(line: string): void;
 }
@@ -44,7 +47,10 @@ export class HangRestart {
     this.#options = options;
   }
 
-  /** The engine runs from now on. An engine that this agent did not start is left to its operators and to the gateways. */
+  /**
+   * Watches an engine that just started. An engine that this agent did not start is left to its operators and to the
+   * gateways.
+   */
   watch(engine: Engine): void {
     const { config, load } = this.#options;
     const { afterMs: quietMs, timeoutMs: probeMs } = config.probe;
@@ -84,17 +90,17 @@ export class HangRestart {
     this.#restarts.push(now);
     log(`the engine hangs: ${why}; it is started again`);
     parts.sessions?.current?.change({ state: 'DOWN' });
-    parts.sessions?.giveUp(); // what runs will never be answered here: other nodes may
+    parts.sessions?.giveUp(); // running requests will never be answered here; other nodes may continue them
     await this.#leaveLogTail(engine);
     if (ending.settled) return;
-    delete parts.engine; // its end is no end of the agent
+    delete parts.engine; // so that its end does not end the agent
     void parts.sessions?.becomeIdle('its engine hangs');
     await engine.stop(GRACE_MS, ending.promise);
     await this.#portFree(engine);
     if (!ending.settled) start();
   }
 
-  /** Before LEFT: gateways take nothing from a session that has left. */
+  /** Called before LEFT, because gateways accept nothing from a session that has left. */
   async #leaveLogTail(engine: Engine): Promise<void> {
     const { parts, ending } = this.#options;
     const tail = engine.tail();
@@ -112,7 +118,7 @@ export class HangRestart {
     while (target !== undefined && performance.now() < until && (await isOccupied(target))) await delay(100);
   }
 
-  /** An engine that is being ended is waited for. */
+  /** Waits for an engine that is being ended. */
   async close(): Promise<void> {
     clearInterval(this.#timer);
     this.#check?.close();

@@ -1,4 +1,4 @@
-/** The batch job that this agent lives in, if any: what the record tells of it, and how much time it leaves. */
+/** The batch job of this agent, if any: its part of the record, and the time that is left. */
 import type { NodePayload } from '../../shared/lattice/payload.ts';
 import type { Env } from '../config/setting-sources.ts';
 import type { StartConfig } from '../config/start-config.ts';
@@ -12,17 +12,17 @@ export interface JobOptions {
   config: Pick<StartConfig, 'drainBeforeMs' | 'drainTimeoutMs' | 'endsAt'>;
   env: Env;
   run: RunTool;
-  /** The record of it is another now. */
+  /** The job's part of the record has changed. */
   onChange(): void;
-  /** It is time to drain for its end, which is so far away. */
+  /** It is time to drain, because the job ends in `leftMs`. */
   onDue(leftMs: number): void;
   log(line: string): void;
 }
 
-/** A job is named in the record, also where the operator says alone when the agent ends. */
+/** Id in the record if only the operator's setting gives the end and there is no job. */
 const NO_JOB = '-';
 
-/** slurmctld answers within a second, and of the time that is left requests need most. */
+/** slurmctld answers within a second, and requests need most of the time that is left. */
 const FATE_WAIT_MS = 2_000;
 
 /** A signal that did not begin the job's end. */
@@ -43,7 +43,7 @@ export class JobWatch {
     this.#batch = detectBatchJob(options.env);
   }
 
-  /** System and id, for people; undefined outside a job. */
+  /** System and id, for display; undefined outside a job. */
   get name(): string | undefined {
     return this.#batch && `${this.#batch.system} job ${this.#batch.id}`;
   }
@@ -66,7 +66,7 @@ export class JobWatch {
     void this.#batch?.killWaitMs(run).then((ms) => {
       this.#killWaitMs = ms;
     });
-    // The operator's word counts before the batch system's.
+    // The operator's setting takes precedence over the batch system.
     const job = config.endsAt === undefined ? this.#batch : { ends: config.endsAt };
     if (job === undefined) return;
     this.#end = new JobEnd({
@@ -96,12 +96,12 @@ export class JobWatch {
     };
   }
 
-  /** Why the node goes, for the registry. `signal`: the name of the one that came, if one did. */
+  /** Why the node ends, for the registry. `signal`: the name of the signal, if there was one. */
   drainReason(cause: DrainCause, signal: string): string {
     return drainReason(cause, signal, this.#leftMs);
   }
 
-  /** What the batch system does to the job now, asked once; undefined where nothing ends it or no answer came in time. */
+  /** How the batch system is ending the job, asked once; undefined: nothing ends it, or no answer arrived in time. */
   fate(): Promise<JobFate | undefined> {
     this.#fate ??= new Promise((resolve) => {
       setTimeout(resolve, FATE_WAIT_MS, undefined).unref();
@@ -112,8 +112,8 @@ export class JobWatch {
   }
 
   /**
-   * What a SIGTERM that came means where the batch system says that the job runs on: a warning, with the time until its end. Undefined where
-   * it ends the job, does not tell or gives no answer in time.
+   * Meaning of a SIGTERM if the batch system reports that the job continues: a warning, with the time until the job's
+   * end. Undefined if SIGTERM ends the job, or if the batch system does not report it or does not answer in time.
    */
   async warning(): Promise<SignalWarning | undefined> {
     const asked = this.#batch?.askRunsUntil?.(this.#options.run).catch(() => undefined);
@@ -122,7 +122,7 @@ export class JobWatch {
     const until = await Promise.race([asked, late]);
     if (until === undefined) return undefined;
     const leftMs = until.getTime() - Date.now();
-    // A job that is preempted with a grace time runs until its new end, too.
+    // A job that is preempted with a grace time also continues until its new end.
     const reason = (await this.fate()) ?? drainReason('warning', 'SIGTERM', leftMs);
     return { plan: this.#planFor('warning', leftMs), reason };
   }

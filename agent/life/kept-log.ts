@@ -1,20 +1,21 @@
-/** Last words of a session, in the operator's directory. */
+/** The log's end of a session, in the operator's directory. */
 import { resolve } from 'node:path';
 import { spawnSafely } from '../host/spawn.ts';
 
-/** Of ended sessions, in the directory; the oldest go first. */
+/** Files of ended sessions in the directory; the oldest are deleted first. */
 const FILES_MAX = 100;
-/** What a shell may say of its failure. */
+/** Longest error text of the shell. */
 const COMPLAINT_MAX_CHARS = 200;
 
-/** For its owner alone (0600). `$1` is the directory, `$2` the session; the text comes on standard input. */
+/** Readable only for its owner (0600). `$1` is the directory, `$2` the session; the text arrives on standard input. */
 const SCRIPT = `umask 077
 mkdir -p -- "$1" && cd -- "$1" && cat > "otela-$2.log" || exit
 ls -1t | grep -E '^otela-[a-z0-9]{1,64}[.]log$' | tail -n +${FILES_MAX + 1} | while read -r old; do rm -f -- "$old"; done`;
 
 /**
- * Resolves with what went wrong, or with undefined. Never rejects, and may never resolve: on a shared file system that hangs each call
- * blocks its thread for ever, and a thread of this process would keep it from its end. So a shell makes them.
+ * Resolves with the error, or with undefined. Never rejects, and may never resolve: on a shared file system that hangs,
+ * each call blocks its thread forever, and a blocked thread of this process would keep it from ending. So a shell makes
+ * the calls.
  */
 export function keepLog(directory: string, session: string, text: Uint8Array): Promise<string | undefined> {
   const { PATH } = process.env;

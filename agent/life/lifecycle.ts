@@ -1,6 +1,6 @@
 /**
- * The life of one agent: JOIN as soon as a gateway can be reached, SERVING while the engine answers, DOWN when it ends or
- * the agent begins to leave, LEFT when it goes. Whatever happens, the engine's processes do not outlive it.
+ * The life of one agent: JOIN as soon as a gateway can be reached, SERVING while the engine answers, DOWN when the
+ * engine ends or the agent begins to leave, LEFT at the end. In every case the engine's processes end with the agent.
  */
 import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
@@ -53,11 +53,14 @@ interface LifecycleOptions extends JoinOptions {
   stderr: Writable;
   /** Default 30 s. */
   engineGoneMs?: number;
-  /** Runs `deliverLastWill` in a process of its own; absent: gateways are not told should this one be killed. */
+  /**
+   * Command that runs `deliverLastWill` in a separate process; absent: gateways are not informed if this process is
+   * killed.
+   */
   willCommand?: readonly string[];
 }
 
-/** Rank 0 registers that of all ranks. */
+/** Rank 0 registers the hardware of all ranks. */
 const NO_HARDWARE: Hardware = { gpus: [], cpus: 0, memory_mib: 0 };
 
 export class Lifecycle {
@@ -81,7 +84,7 @@ export class Lifecycle {
   #deployed: DeployedEngine | undefined;
   #state: StateDir | undefined;
   #signalled = false;
-  /** Drained by an order to begin anew, and by nothing else: the caller runs what is installed now. */
+  /** True only if it drained because of an order to restart: the caller then runs the version that is installed now. */
   restarts = false;
 
   constructor(options: LifecycleOptions) {
@@ -151,7 +154,7 @@ export class Lifecycle {
       load: () => this.#engineStart.target && this.#load.current,
       name: () => this.#state?.name ?? '',
     });
-    // Drained by an order another rank would end the engine under the requests of rank 0.
+    // If an order could drain another rank, its engine would end under the requests of rank 0.
     if (!this.#registers) return;
     this.#parts.orders = new Orders({
       deployments: () => this.#parts.deployments,
@@ -171,7 +174,7 @@ export class Lifecycle {
     });
   }
 
-  /** Resolves with the exit code. Throws UsageError when nothing could be started. */
+  /** Resolves with the exit code. Throws UsageError if nothing could be started. */
   async run(): Promise<number> {
     const { config, env, log, signals, faults, stderr } = this.#options;
     const reader = new SignalReader(() => performance.now());
@@ -234,7 +237,7 @@ export class Lifecycle {
         () => control?.close(),
         () => metrics?.close(),
         () => this.#state?.remove(),
-        // It is delivered when this process has ended.
+        // The last will is delivered after this process has ended.
         () => (this.#shutdown.untold ? undefined : this.#will?.dismiss()),
         unsubscribe,
         ignore,
@@ -246,12 +249,12 @@ export class Lifecycle {
     return this.#options.config.span.role === 'register';
   }
 
-  /** A factory takes a job's node for the one that serves: the other ranks do not name their job. */
+  /** The autoscaler takes a node of its job for the serving node, so the other ranks do not publish the job. */
   get #jobRecord() {
     return this.#registers ? this.#job.record() : {};
   }
 
-  /** No engine yet: the network chooses one of the operator's. */
+  /** No engine yet: an order of the network chooses one of the operator's templates. */
   #awaitDeployments(templates: Templates): void {
     this.#deployed = acceptDeployments({
       ...this.#options,
@@ -263,7 +266,7 @@ export class Lifecycle {
     });
   }
 
-  /** Reads the host and joins; stops half-way when the end comes first. */
+  /** Reads the host and joins; stops if the end begins meanwhile. */
   async #join(): Promise<void> {
     const { config, env, log } = this.#options;
     if (config.span.reason) log(config.span.reason);
@@ -323,7 +326,7 @@ export class Lifecycle {
     try {
       this.#state?.rename(session);
     } catch (error) {
-      // A cleanup of that directory removed the socket too; the engine serves all the same.
+      // A cleanup of that directory also removed the socket; the engine continues to serve.
       this.#options.log(`no state directory any more: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
@@ -335,7 +338,8 @@ export class Lifecycle {
       this.#options.log(`${signal} again: ending at once`);
       this.#shutdown.force();
     } else if (kind === 'drain' && this.#ending.settled) {
-      // Already draining at its ease: from now on a SIGKILL is near, unless the batch system says otherwise.
+      // The agent already drains without haste. From now on a SIGKILL is near, unless the batch system reports
+      // otherwise.
       void this.#shutdown.shorten(this.#job.plan(cause), signal === 'SIGTERM' ? this.#job.warning() : undefined);
     } else if (kind === 'drain') {
       this.#ending.settle({ kind: 'drain', cause, why: signal });

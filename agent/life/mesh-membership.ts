@@ -1,6 +1,6 @@
 /**
- * What this agent has of the network through all its sessions: the replica, the list of issuers, the ways to gateways. Each
- * session has a mesh of its own, for its key is its name there.
+ * State of the network that an agent keeps through all its sessions: the replica, the list of issuers, the paths to
+ * gateways. Each session has its own mesh, because its key is its name there.
  */
 import { type AgentMembership, MEMBERSHIP_DEFAULTS, tunedOptions } from '../../shared/gossip/index.ts';
 import { issuerId } from '../../shared/lattice/certificate.ts';
@@ -28,11 +28,11 @@ export interface MeshMembershipOptions {
   log(line: string): void;
 }
 
-/** A session as its mesh needs it. */
+/** The session's data that its mesh needs. */
 export interface MeshMember {
   ticket: Ticket;
   key: SessionKey;
-  /** Whether another session is alive, by the word of this one's gateways. */
+  /** Asks this session's gateways whether another session is alive. */
   probe(session: string): Promise<ProbeVerdict>;
   onEnded(reason: string): void;
 }
@@ -41,10 +41,10 @@ export class MeshMembership {
   readonly replica: RegistryReplica;
   readonly #options: MeshMembershipOptions;
   readonly #relay: ProxyRelay;
-  /** Names by id, as the gateway that admitted us calls them. */
+  /** Names by issuer id, as used by the gateway that admitted this agent. */
   #issuers = new Map<string, string>();
   #own: string | undefined;
-  /** Gateways beside those of the configuration, by the word of one of them. */
+  /** Learned gateways, which are not in the configuration, as one of the gateways named them. */
   #learned: readonly OtherGateway[] = [];
   #membership: AgentMembership = MEMBERSHIP_DEFAULTS;
   #requests: MeshOptions['requests'];
@@ -63,17 +63,17 @@ export class MeshMembership {
     });
   }
 
-  /** Streams of requests on every mesh from now on. */
+  /** Serves streams of requests on every later mesh. */
   serve(requests: MeshOptions['requests']): void {
     this.#requests = requests;
   }
 
-  /** Connections of other nodes for weights, on every mesh from now on. */
+  /** Serves connections of other nodes for weights on every later mesh. */
   serveWeights(onWeights: MeshOptions['onWeights']): void {
     this.#onWeights = onWeights;
   }
 
-  /** Whose tickets are good from now on. */
+  /** Replaces the issuers with valid tickets. */
   learn({ ticket, issuers, ...word }: TunnelAdmission): void {
     this.hear(word);
     const named = issuers.map(({ name, root }): [string, string] => [issuerId(root, nodeCrypto), name]);
@@ -82,46 +82,49 @@ export class MeshMembership {
     this.replica.setIssuers((issuer) => this.#issuers.has(issuer));
   }
 
-  /** By a gateway's word. */
+  /** Stores the hints of a gateway. */
   hear({ gateways, membership }: GatewayHints): void {
     this.#learned = gateways;
     this.#membership = membership;
   }
 
-  /** Nodes that LEFT are shown this long. */
+  /** Nodes that LEFT are shown for this long. */
   get retentionMs(): number {
     return this.#membership.retention_ms;
   }
 
-  /** Those of the configuration, then those that were learned of: a session serves all of them. */
+  /** The configured gateways, then the learned ones; a session serves all of them. */
   get gateways(): OtherGateway[] {
     const configured = this.#options.config.gateways.map((url) => ({ url, own: true }));
     const hrefs = new Set(configured.map(({ url }) => url.href));
     return [...configured, ...this.#learned.filter(({ url }) => !hrefs.has(url.href))].slice(0, GATEWAYS_MAX);
   }
 
-  /** Those that may see the join token. A peer's gateway could use it, and would own the node by a ticket of its own. */
+  /**
+   * Gateways that may see the join token. A peer institution's gateway could use the token, and could own the node with
+   * a ticket that it issues.
+   */
   get admitting(): URL[] {
     return this.gateways.flatMap(({ url, own }) => (own ? [url] : []));
   }
 
-  /** The institution of the first admission. */
+  /** The issuer of the first admission. */
   get issuer(): string | undefined {
     return this.#own;
   }
 
-  /** How lists here call an issuer; undefined for our own. */
+  /** The name by which lists here call an issuer; undefined for this agent's issuer. */
   issuerName(issuer: string): string | undefined {
     return issuer === this.#own ? undefined : this.#issuers.get(issuer);
   }
 
-  /** Where the node has no way out of its own, everything goes through one other agent. */
+  /** If the node has no egress, all traffic to gateways goes through one other agent. */
   get proxy(): ((gateway: URL) => URL) | undefined {
     const { relay } = this.#options.config.mesh;
     return relay === undefined ? undefined : (gateway) => this.#through(relay, gateway);
   }
 
-  /** Known peers pass an admission on. */
+  /** Configured peers, which pass an admission on. */
   get detours(): ((gateway: URL) => URL)[] {
     return this.#options.config.mesh.peers.map((peer) => (gateway) => this.#through(peer, gateway));
   }
@@ -130,7 +133,7 @@ export class MeshMembership {
     return relayProxyUrl(agent, authority(gateway), this.#options.config.token);
   }
 
-  /** A new session among the others: it listens, and looks for those it knows. */
+  /** Opens the mesh of a new session: it listens, and connects to the peers that it knows. */
   async join(member: MeshMember): Promise<Mesh> {
     const { releaseDir, mesh: settings } = this.#options.config;
     const { listen, peerReleases: required } = settings;
@@ -142,7 +145,8 @@ export class MeshMembership {
     } catch (error) {
       mesh.close();
       if (listen === undefined || listen.port === 0) throw error;
-      // Another job on this node, or the session before this one, has the port. The mesh tells its peers the port that it takes instead.
+      // Another job on this node, or the previous session, uses the port. The mesh publishes the port that it takes
+      // instead.
       const why = error instanceof Error ? error.message : String(error);
       this.#options.log(`warning: the mesh takes a free port: ${why}`);
       const elsewhere = this.#mesh(member, { ...listen, port: 0 }, releases);

@@ -13,7 +13,7 @@ interface Around {
   log(line: string): void;
 }
 
-/** Undefined where no port was asked for. Throws UsageError where it cannot be had. */
+/** Undefined if no port is configured. Throws UsageError if the port cannot be opened. */
 export async function openMetrics(
   config: MetricsConfig | undefined,
   { state, page, log }: Around,

@@ -1,4 +1,4 @@
-/** Weights as a part of an agent's life: its neighbours, the models in its record, and the command and variables of its engine. */
+/** Weights in an agent's life: its neighbors, the models in its record, and the command and variables of its engine. */
 
 import { KEPT_WEIGHTS_MAX, type NodePayload } from '../../shared/lattice/payload.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
@@ -14,9 +14,12 @@ import { MeshPeers, peerNameOf } from '../weights/mesh-peers.ts';
 import { WeightsService } from '../weights/weights.ts';
 import { settlesWithin } from './deferred.ts';
 
-/** A node that no gateway admits, or that has no neighbours, reads the source itself. */
+/** Longest wait for the mesh. A node that no gateway admits, or that has no neighbors, then reads the source itself. */
 const MESH_WITHIN_MS = 20_000;
-/** How often a pull is looked at, for people and for the record: a record travels to all nodes. */
+/**
+ * Interval at which a pull is shown to the user, and at which the record may change. The record is sent to all nodes,
+ * so it changes less often.
+ */
 const LOOK_MS = 1_000;
 const RECORD_EVERY_MS = 10_000;
 const NAME_MAX = 96;
@@ -34,7 +37,7 @@ interface NodeWeightsOptions {
   log(line: string): void;
 }
 
-/** What an engine is started with. */
+/** Command and environment of an engine. */
 export interface PreparedEngine {
   command: string[] | undefined;
   env: Env;
@@ -55,24 +58,24 @@ export class NodeWeights implements WeightsHandlers {
     this.#weights = new WeightsService({ config, peers: this.#peers, env, log });
   }
 
-  /** @throws Error: the directory cannot be made */
+  /** @throws Error: the directory cannot be created */
   async open(): Promise<void> {
     await this.#weights.open();
     this.#record = await this.#kept();
     this.#look = setInterval(() => void this.#tell(), LOOK_MS).unref();
   }
 
-  /** For the record's first word. */
+  /** For the first record. */
   get record(): NonNullable<NodePayload['weights']> {
     return this.#record;
   }
 
-  /** Another node's connection for weights. */
+  /** Handles another node's connection for weights. */
   accept(proven: ProvenConnection): void {
     this.#weights.serve(proven.socket, peerNameOf(proven), () => this.#peers.admits(proven.peer));
   }
 
-  /** The agent's session is this one from now on. */
+  /** The agent's current session has joined this mesh. */
   join(mesh: Mesh, ticket: Ticket): void {
     this.#peers.join(mesh, ticket);
   }
@@ -130,7 +133,7 @@ export class NodeWeights implements WeightsHandlers {
   }
 
   /**
-   * All that the engine needs is on local disk, as far as it could be had; what could not, it reads from where it is.
+   * Puts all that the engine needs on local disk, as far as possible; the engine reads the rest from its source.
    * @throws Error: there is no environment to run it in
    */
   async prepare(command: readonly string[] | undefined, env: Env): Promise<PreparedEngine> {
@@ -138,7 +141,7 @@ export class NodeWeights implements WeightsHandlers {
     await this.#ready();
     const environment = config.environment === undefined ? undefined : await this.#environment(config.environment);
     const paths: string[] = [];
-    /** Of the hub: whether each is here. */
+    /** For each source on the hub: true if it is on local disk. */
     const models: boolean[] = [];
     for (const text of config.sources) {
       const source = parseSource(text);
@@ -155,7 +158,7 @@ export class NodeWeights implements WeightsHandlers {
         ...env,
         ...environment?.variables,
         ...(models.includes(true) ? { HF_HUB_CACHE: config.directory } : {}),
-        // One that could not be had the engine reads of the hub.
+        // If a model could not be pulled, the engine reads it from the hub, so it must not run offline.
         ...(models.length > 0 && !models.includes(false) ? { HF_HUB_OFFLINE: env.HF_HUB_OFFLINE ?? '1' } : {}),
       },
     };
@@ -177,7 +180,7 @@ export class NodeWeights implements WeightsHandlers {
       const source = parseSource(text);
       const path = source?.kind === 'dir' ? source.path : undefined;
       const trouble = error instanceof Error ? error.message : String(error);
-      // An image is opened where it is; an archive is of no use packed.
+      // An image can be used at its source; a packed archive cannot.
       if (path === undefined || (await packedFormat(path).catch(() => undefined)) !== 'image')
         throw new Error(`no environment to run in: ${text}: ${trouble}`, { cause: error });
       log(`warning: environment: ${text}: ${trouble}; the engine runs from ${path}`);
@@ -211,7 +214,7 @@ export class NodeWeights implements WeightsHandlers {
     this.#options.onRecord(record);
   }
 
-  /** Newest first, as far as a record names them. */
+  /** Newest first, up to the maximum of a record. */
   async #kept(): Promise<NonNullable<NodePayload['weights']>> {
     const held = await this.#weights.held();
     return held
@@ -227,7 +230,7 @@ export class NodeWeights implements WeightsHandlers {
   }
 }
 
-/** Paths of a site are no business of the other nodes of the network. */
+/** Only the last part of a path, because a site's paths are private to it. */
 function nameOf(text: string): string {
   const source = parseSource(text);
   if (source?.kind === 'hub') return source.repository.slice(0, NAME_MAX);

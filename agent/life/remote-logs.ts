@@ -1,4 +1,4 @@
-/** What of its logs this agent shows to gateways, live and at its end. */
+/** The part of its logs that this agent shows to gateways, live and at its end. */
 import { join } from 'node:path';
 import { AGENT_LOG_MAX_BYTES, INSPECTED_LOG_MAX_BYTES, type Inspection } from '../../shared/deployment/answer.ts';
 import { LOG_TAIL_MAX_BYTES } from '../../shared/wire/limits.ts';
@@ -9,17 +9,17 @@ import { keepLog } from './kept-log.ts';
 
 interface RemoteLogsOptions {
   engine(): Pick<Engine, 'text'> | undefined;
-  /** The provider lets gateways read logs. */
+  /** True if the provider lets gateways read logs. */
   allowed: boolean;
-  /** This node opened sealed requests: what is printed may quote them. */
+  /** True if this node opened sealed requests: its output may quote them. */
   sealed(): boolean;
   redact(text: string): string;
-  /** Logs of sessions that have ended go there too; undefined: nowhere. */
+  /** Directory for logs of ended sessions; undefined: they are not stored. */
   directory: string | undefined;
   log(line: string): void;
 }
 
-/** One quarter of what is left with a gateway. */
+/** The agent's share of the log that is left with a gateway: one quarter. */
 const OWN_AT_END_BYTES = LOG_TAIL_MAX_BYTES / 4;
 
 export class RemoteLogs {
@@ -30,12 +30,12 @@ export class RemoteLogs {
     this.#options = options;
   }
 
-  /** The agent said so. */
+  /** Adds a line of the agent's own log. */
   line(text: string): void {
     this.#own.push(Buffer.from(`${new Date().toISOString()} ${text}\n`));
   }
 
-  /** Why nothing of it is shown; undefined: it is. */
+  /** Why no log is shown; undefined: it is shown. */
   get withheld(): 'forbidden' | 'sealed' | undefined {
     if (!this.#options.allowed) return 'forbidden';
     return this.#options.sealed() ? 'sealed' : undefined;
@@ -50,7 +50,10 @@ export class RemoteLogs {
     return { kind: 'inspected', log, gpus, agent_log: own };
   }
 
-  /** At the end of `session`: what a gateway is to keep (undefined: nothing), and when the directory has it. */
+  /**
+   * At the end of `session`: `tail` is for a gateway to store (undefined: nothing), and `kept` resolves when the
+   * directory has the log.
+   */
   atEnd(session: string): { tail: Buffer | undefined; kept: Promise<void> } {
     const engine = this.#options.redact(
       wholeLines(this.#options.engine()?.text(LOG_TAIL_MAX_BYTES) ?? '', LOG_TAIL_MAX_BYTES),
@@ -80,7 +83,10 @@ export class RemoteLogs {
   }
 }
 
-/** Of a text that was cut at `max` characters: a line whose beginning is missing may hold the end of a secret. */
+/**
+ * The whole lines of a text that was cut at `max` characters. A line without its beginning may contain the end of a
+ * secret.
+ */
 function wholeLines(text: string, max: number): string {
   return text.length < max ? text : text.slice(text.indexOf('\n') + 1);
 }
@@ -88,7 +94,7 @@ function wholeLines(text: string, max: number): string {
 function lastBytes(text: string, max: number): Buffer {
   const bytes = Buffer.from(text);
   if (bytes.length <= max) return bytes;
-  // Not from the middle of a character.
+  // Does not start in the middle of a character.
   let from = bytes.length - max;
   while (from < bytes.length && ((bytes[from] ?? 0) & 0xc0) === 0x80) from++;
   return bytes.subarray(from);

@@ -1,4 +1,4 @@
-/** Requests that come and go over the mesh, and the local endpoint in front of them. */
+/** Requests over the mesh in both directions, and the ingress in front of them. */
 
 import { UsageError } from '../../shared/command-line/index.ts';
 import type { StartConfig } from '../config/start-config.ts';
@@ -21,7 +21,7 @@ export interface RequestServiceOptions {
   log(line: string): void;
 }
 
-/** The endpoint is there from the first moment: it serves its own node without any gateway. Throws UsageError. */
+/** Opens the ingress immediately: it serves its own node even without a gateway. Throws UsageError. */
 export async function openRequestService({
   config,
   network,
@@ -53,7 +53,7 @@ export async function openRequestService({
   }
 }
 
-/** What the own endpoint is served with while no gateway has admitted this node. */
+/** The facts with which the ingress serves its own node while no gateway has admitted it. */
 export function localNodeFacts({ facts, state }: Sessions): LocalNodeFacts | undefined {
   if (state !== 'SERVING') return undefined;
   const { tier, labels, models, hardware, agent_version } = facts;

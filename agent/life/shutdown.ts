@@ -1,4 +1,4 @@
-/** The agent's shutdown: what it publishes, what it waits for, and how long. */
+/** The agent's shutdown: the records that it publishes, and its waits with their limits. */
 import type { Writable } from 'node:stream';
 import { formatDuration } from '../config/duration.ts';
 import type { Deployments } from '../deploy/deployments.ts';
@@ -15,49 +15,54 @@ import type { NodeWeights } from './node-weights.ts';
 import type { RemoteLogs } from './remote-logs.ts';
 import type { Sessions } from './session/sessions.ts';
 
-/** What a shutdown has to close. An agent that ends early has only some of it. */
+/** The parts that a shutdown closes. An agent that ends early has only some of them. */
 export interface ShutdownParts {
   engine?: Engine;
   sessions?: Sessions;
   /** Orders of gateways. */
   orders?: Orders;
-  /** Those to deploy, where this agent takes some. */
+  /** The deployments, if this agent accepts any. */
   deployments?: Deployments;
-  /** What other agents ask of this one, and its own ingress. */
+  /** Requests of other agents, and this agent's own ingress. */
   requests?: RequestService;
-  /** Weights that this node keeps. */
+  /** Weights that this node stores. */
   weights?: NodeWeights;
   /** Lines of batches. */
   batches?: BatchService;
 }
 
-/** What the batch system says after a signal. */
+/** The batch system's answer after a signal. */
 interface Told {
-  /** Of the job's end; it counts before the reason that the signal gives. */
+  /** Reason of the job's end; takes precedence over the signal's. */
   fate?: Promise<JobFate | undefined> | undefined;
-  /** The job runs on. */
+  /** The job continues. */
   warning?: Promise<SignalWarning | undefined> | undefined;
 }
 
-/** Answers already on their way when the engine died are passed on; nothing new can come. */
+/** Responses that were on their way when the engine died are passed on; no new ones can arrive. */
 const LAST_ANSWERS_MS = 2000;
 
-/** After the first sign of a broken engine: the other ranks' errors and the end of the traceback come within this. */
+/**
+ * Wait after the first sign of a broken engine, in which the other ranks' errors and the end of the traceback arrive.
+ */
 const LAST_OUTPUT_MS = 500;
 
-/** A tail is one small upload and one small file: neither a gateway that is away nor a disk that hangs keeps GPUs from the next job. */
+/**
+ * The log's end is one small upload and one small file. Neither a gateway that is away nor a disk that hangs may keep
+ * GPUs from the next job.
+ */
 const LOG_TAIL_WAIT_MS = 2000;
 
-/** Results of lines that have ended go to the gateway, and the leases back to it. */
+/** Time to send the results of finished lines to the gateway, and to return the leases. */
 const BATCHES_WAIT_MS = 1_000;
 
-/** From SIGTERM to SIGKILL: a broken engine has nothing to save, and often hangs in its driver. */
+/** Time from SIGTERM to SIGKILL: a broken engine has nothing to save, and often hangs in its driver. */
 const BROKEN_GRACE_MS = 2000;
 
-/** When forced, the last word to the gateways may take this long. */
+/** If the shutdown is forced, LEFT may take this long. */
 const FORCED_LEAVE_MS = 250;
 
-/** Lines of the engine's output repeated after its end: a traceback's last call and its error. */
+/** Lines of the engine's output that are repeated after its end: a traceback's last call and its error. */
 const LAST_LINES = 12;
 
 const never = new Promise<never>(() => {});
@@ -66,7 +71,7 @@ export class Shutdown {
   readonly #parts: ShutdownParts;
   readonly #logs: Pick<RemoteLogs, 'atEnd'>;
   readonly #log: (line: string) => void;
-  /** A gateway was not told of the end: the last will is to be delivered. */
+  /** True if a gateway was not informed of the end, so the last will must be delivered. */
   untold = false;
   readonly #forced = new Deferred<void>();
   readonly #shortened = new Deferred<void>();
@@ -77,12 +82,12 @@ export class Shutdown {
     this.#log = log;
   }
 
-  /** Ends every wait of the shutdown at once. */
+  /** Ends every wait of the shutdown immediately. */
   force(): void {
     this.#forced.settle();
   }
 
-  /** A drain in progress waits no longer than `plan` has it from now. */
+  /** Limits a drain in progress to the wait of `plan`, counted from now. */
   async shorten(plan: DrainPlan, warning?: Promise<SignalWarning | undefined>): Promise<void> {
     await this.#wait(never, plan, warning);
     this.#shortened.settle();
@@ -103,12 +108,16 @@ export class Shutdown {
     const left = this.inFlight;
     if (left > 0) this.#log(`${left} requests still running; leaving all the same`);
     await Promise.race([told, this.#forced.promise]);
-    // At once: of the three seconds before SIGKILL one must be left for LEFT, whatever a gateway does not answer.
+    // Concurrent, because one of the three seconds before SIGKILL must remain for LEFT, even if a gateway does not
+    // answer.
     await Promise.all([given, this.#uploadLogTail()]);
     await this.#leave(graceMs);
   }
 
-  /** Waits for `done`, at most as `plan` has it, or as a warning's plan has it once the batch system has told it. That plan counts from then on. */
+  /**
+   * Waits for `done`, at most as long as `plan` allows. If the batch system reports a warning, the warning's plan
+   * applies, counted from then on.
+   */
   async #wait(
     done: Promise<unknown>,
     plan: DrainPlan,
@@ -141,26 +150,26 @@ export class Shutdown {
     this.#parts.sessions?.down(told);
   }
 
-  /** Requests that run here, of gateways and of other agents. */
+  /** Running requests of gateways and of other agents. */
   get inFlight(): number {
     const { sessions, requests } = this.#parts;
     return (sessions?.inFlight ?? 0) + (requests?.inFlight ?? 0);
   }
 
-  /** Nothing new is taken; nothing runs any more, of gateways nor of other agents. */
+  /** Resolves when no request of gateways or other agents runs any more; new ones are refused. */
   async #drained(): Promise<void> {
     const { sessions, requests } = this.#parts;
     await Promise.all([sessions?.drain(), requests?.drain()]);
   }
 
-  /** A part of an engine on another rank: the requests that rank 0 waits for are computed here as well. */
+  /** Drains the part of an engine on another rank, which also computes the requests that rank 0 waits for. */
   async keep(plan: DrainPlan, why: string, warning?: Promise<SignalWarning | undefined>): Promise<void> {
     this.#log(`${why}: keeping this part of the engine for up to ${formatDuration(plan.drainMs)}`);
     const { graceMs } = await this.#wait(this.#sooner(), plan, warning);
     await this.#leave(graceMs);
   }
 
-  /** DOWN at once; what the engine said last; LEFT; the rest of its processes. */
+  /** DOWN immediately; the engine's last output; LEFT; the rest of its processes. */
   async afterEngine(exit: EngineExit, graceMs: number, stderr: Writable, fate: Promise<JobFate | undefined>) {
     const { sessions } = this.#parts;
     sessions?.down('engine-ended');
@@ -175,8 +184,9 @@ export class Shutdown {
   }
 
   /**
-   * Fail-stop: the engine runs and computes nothing any more. DOWN at once; running requests are given back, for other
-   * nodes to answer; what it says in the next moment goes with its last words; LEFT, and its processes meanwhile.
+   * Fail-stop: the engine runs but does not compute any more. DOWN immediately. Running requests are returned, for
+   * other nodes to answer. The output of the next moment is added to the log's end. Then LEFT, and meanwhile its
+   * processes end.
    */
   async afterFatal(sign: string, stderr: Writable): Promise<void> {
     const { engine, sessions, requests } = this.#parts;
@@ -194,7 +204,7 @@ export class Shutdown {
     await ended;
   }
 
-  /** Before LEFT: gateways take nothing from a session that has left. */
+  /** Called before LEFT, because gateways accept nothing from a session that has left. */
   async #uploadLogTail(): Promise<void> {
     const { sessions } = this.#parts;
     const session = sessions?.current?.id;
@@ -211,7 +221,7 @@ export class Shutdown {
     if (lines.length > 0) stderr.write(`${['its last lines were:', ...lines].join('\n  ')}\n`);
   }
 
-  /** Ends a wait for running requests early; without an engine nothing can finish them. */
+  /** Ends a wait for running requests early; without an engine no request can finish. */
   #sooner(): Promise<unknown> {
     const gone = this.#parts.engine?.exited ?? never;
     return Promise.race([this.#forced.promise, this.#shortened.promise, gone]);
@@ -221,12 +231,12 @@ export class Shutdown {
     const { engine, sessions, requests } = this.#parts;
     const goodbye = (async () => {
       sessions?.down();
-      await requests?.close(); // what still runs is told so over the meshes, which end with their sessions
+      await requests?.close(); // ends running requests over the meshes, which end with their sessions
       this.untold = (await sessions?.leave()) === false;
     })();
     const hurried = this.#forced.promise.then(() => settlesWithin(FORCED_LEAVE_MS, goodbye));
     const ended = this.#forced.settled ? engine?.stop(0, this.#forced.promise) : undefined;
-    // Until it has come to its end.
+    // True until `goodbye` has completed.
     this.untold = true;
     await Promise.race([goodbye, hurried]);
     await (ended ?? engine?.stop(graceMs, this.#forced.promise));

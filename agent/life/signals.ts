@@ -1,10 +1,10 @@
-/** Which signals end the agent, and when a repeated one means "now". */
+/** Which signals end the agent, and when a repeated signal forces the end. */
 import { TERMINATION_SIGNALS, type TerminationSignal } from '../../shared/lattice/departure.ts';
 import type { DrainCause } from './drain-plan.ts';
 
 export type { TerminationSignal };
 
-/** Subscribes to the process's signals; returns how to stop. Injected in tests. */
+/** Subscribes to the process's signals and returns a function that unsubscribes. Injected in tests. */
 export type SignalSource = (handler: (signal: TerminationSignal) => void) => () => void;
 
 export const processSignals: SignalSource = (handler) => {
@@ -16,10 +16,13 @@ export const processSignals: SignalSource = (handler) => {
 
 /**
  * One event can arrive as several signals: Slurm sends an srun task TERM, CONT, TERM at its time limit, and scancel
- * reaches the agent both directly and through the script's trap. Those come within milliseconds.
+ * reaches the agent both directly and through the script's trap. These arrive within milliseconds.
  */
 const ECHO_MS = 1000;
-/** Only a person sends SIGINT twice, and not as fast as this: npm and npx pass on the Ctrl-C that the terminal has sent already. */
+/**
+ * Only a person sends SIGINT twice, and not this fast: npm and npx pass on the Ctrl-C that the terminal has already
+ * sent.
+ */
 const PASSED_ON_MS = 200;
 
 interface SignalOutcome {
@@ -31,7 +34,7 @@ export class SignalReader {
   #firstAt: number | undefined;
   readonly #now: () => number;
 
-  /** `now` in milliseconds of a clock that does not jump. */
+  /** `now`: milliseconds of a monotonic clock. */
   constructor(now: () => number) {
     this.#now = now;
   }

@@ -91,7 +91,7 @@ const BACKOFF_MAX_MS = 10_000;
 /** Longest wait that a gateway may ask for. */
 const RETRY_AFTER_MAX_MS = 60_000;
 
-/** Gateways that one agent serves concurrently; each costs a socket and a heartbeat. */
+/** Gateways that an agent serves concurrently; each costs a socket and a heartbeat. */
 export const GATEWAYS_MAX = 16;
 
 /** A gateway of another version may send a different value; the defaults then apply. */

@@ -24,7 +24,7 @@ const ANSWER_MAX_BYTES = 1024 * 1024;
 
 const DISAGGREGATED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
 
-/** Endpoints whose prompts the prefill engine computes; only the decode engine serves the others. */
+/** Endpoints with prompts for the prefill engine; only the decode engine serves the others. */
 export const isDisaggregated = ({ path }: Endpoint): boolean => DISAGGREGATED.has(path);
 
 /** State that the requests of one pair share. */

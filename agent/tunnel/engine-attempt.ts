@@ -41,7 +41,7 @@ export interface EngineAttemptHost {
   onIdle(request: EngineAttempt): void;
 }
 
-/** Endpoints whose prompts an engine's `/tokenize` accepts. */
+/** Endpoints with prompts that an engine's `/tokenize` accepts. */
 const PROMPTED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
 
 /**
@@ -279,8 +279,8 @@ export class EngineAttempt {
     this.body.abandon();
     this.body.dropRaw();
     this.#shrink();
-    // The attempt is kept until the gateway has stored its usage, about a quarter of a second. It drops what is not
-    // needed for that.
+    // The attempt is kept until the gateway has stored its usage, about a quarter of a second. It drops everything
+    // else.
     this.#call = undefined;
     this.#answer = undefined;
     if (this.#usage !== undefined) this.#host.onReport(this, this.#usage, this.#timings());

@@ -17,7 +17,7 @@ const KEEP_ALIVE_MS = 4_000;
  */
 const STALE_MS = 2_000;
 
-/** Headers of the engine that do not go into the tunnel. The gateway's list is the one that is enforced. */
+/** Headers of the engine that do not go into the tunnel. The gateway's list is the enforced one. */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',

@@ -1,6 +1,6 @@
 /**
- * Requests whose engine may refuse the `stream_options` that the gateway added. After a refusal the request is sent
- * again without them, and the refusal is remembered for this engine.
+ * Requests to an engine that may refuse the `stream_options` that the gateway added. After a refusal the request is
+ * sent again without them, and the refusal is remembered for this engine.
  */
 import type { Readable } from 'node:stream';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';

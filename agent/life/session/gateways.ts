@@ -1,4 +1,4 @@
-/** All tunnels of one agent as one thing. */
+/** All tunnels of one agent, as one object. */
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
 import type { OrderOutcome } from '../../deploy/deployments.ts';
 import type { MeshGateway } from '../../mesh/delegates.ts';
@@ -16,22 +16,25 @@ export interface GatewayStatus {
 
 interface GatewaysOptions {
   named: readonly OtherGateway[];
-  /** Those among them that the operator named: the others were learned of. */
+  /** The gateways that the operator configured; the others were learned. */
   configured: readonly URL[];
-  /** The gateway that admitted the session, as a gossip peer: it alone evicts it, so its word is enough. */
+  /**
+   * The gateway that admitted the session, by its name as a gossip peer. Only this gateway evicts the session, so its
+   * report suffices.
+   */
   admittedBy: string;
   openTunnel(options: TunnelOptions): Tunnel;
-  /** What every tunnel shares. */
+  /** Options that all tunnels share. */
   shared: Omit<
     TunnelOptions,
     'gateway' | 'log' | 'onRefused' | 'onOver' | 'onRecorded' | 'onConnected' | 'onDisconnected'
   >;
   log(line: string): void;
-  /** No gateway will have this agent. */
+  /** Every gateway refuses this agent. */
   onAllRefused(refusal: TunnelRefusal): void;
-  /** The session has ended, say all gateways that can be asked. */
+  /** The session has ended, according to all gateways that can be asked. */
   onOver(why: string): void;
-  /** Another gateway has taken the session in: all that have, by their names as gossip peers. */
+  /** Another gateway has admitted the session. The list has all that did, by their names as gossip peers. */
   onKnown(gateways: MeshGateway[]): void;
 }
 
@@ -43,20 +46,20 @@ const NOT_FOR_PEERS: OrderOutcome = {
   },
 };
 
-/** Closing says good-bye; a peer that does not answer is left. */
+/** Longest wait for gateways that do not answer the close. */
 const CLOSE_WAIT_MS = 1000;
 
 interface Member {
   url: URL;
   tunnel: Tunnel;
-  /** By another gateway's word, not the configuration's. */
+  /** True if another gateway named it; false: it is configured. */
   learned: boolean;
-  /** Of the agent's own institution. Not so: its word ends no session. */
+  /** True if it belongs to the agent's institution. Otherwise its report does not end a session. */
   own: boolean;
   refusal?: TunnelRefusal;
-  /** As a gossip peer, once it has taken the session in. */
+  /** Its name as a gossip peer; absent: it has not admitted the session yet. */
   id?: string;
-  /** Why the session has ended, by this gateway's word. */
+  /** Why the session has ended, according to this gateway. */
   over?: string;
 }
 
@@ -82,7 +85,8 @@ export class Gateways {
       own: own || !learned,
       tunnel: openTunnel({
         ...shared,
-        // A signed order proves itself, whoever carries it. An empty one asks for the operator's templates, and proves nothing.
+        // A signed order is valid regardless of its sender. An empty order, which asks for the operator's templates,
+        // has no signature and is accepted only from own gateways.
         ...(order === undefined
           ? {}
           : { order: async (bytes) => (bytes.length === 0 && !member.own ? NOT_FOR_PEERS : order(bytes)) }),
@@ -106,8 +110,8 @@ export class Gateways {
   }
 
   /**
-   * Which gateways there are beside those of the configuration, by the word of one that is connected. New ones are connected to; those
-   * that were learned so, are no longer named, and have nothing running are left.
+   * Updates the gateways, as a connected gateway names them. Connects to new ones. Drops a learned gateway if it is not
+   * named any more and has no request in flight.
    */
   learn(gateways: readonly OtherGateway[]): void {
     if (this.#closed) return;
@@ -131,7 +135,7 @@ export class Gateways {
     }
   }
 
-  /** Those that can be asked, in the order of the configuration. */
+  /** Gateways that can be asked, in the order of the configuration. */
   get connected(): OtherGateway[] {
     return this.#members
       .filter(({ tunnel, refusal }) => tunnel.connected && !refusal)
@@ -139,8 +143,9 @@ export class Gateways {
   }
 
   /**
-   * The institution's own that are connected. Where none is: all of its own that do not refuse, since an engine may end before the
-   * first tunnel stands. What goes to them may hold prompts, so a peer's gateway is none of them.
+   * The institution's own gateways that are connected. If none is connected: its own gateways that do not refuse,
+   * because an engine may end before the first tunnel is open. Logs may contain prompts, so a peer institution's
+   * gateway is never included.
    */
   get reachable(): URL[] {
     const own = this.#members.filter((member) => member.own && !member.refusal);
@@ -165,12 +170,12 @@ export class Gateways {
     return this.#members.reduce((sum, { tunnel }) => sum + tunnel.inFlight, 0);
   }
 
-  /** Resolves when a gateway has the session's record. */
+  /** Resolves when a gateway has stored the session's record. */
   get stored(): Promise<void> {
     return this.#stored.promise;
   }
 
-  /** Those that have taken the session in, whether they can be reached now or not. */
+  /** Gateways that have admitted the session, even if they cannot be reached now. */
   get known(): MeshGateway[] {
     return this.#members.flatMap(({ url, id }) => (id === undefined ? [] : [{ id, url }]));
   }
@@ -184,7 +189,10 @@ export class Gateways {
     this.#options.onKnown(this.known);
   }
 
-  /** Whether another session is alive. One gateway that hears it is enough; one that knows nothing says nothing. */
+  /**
+   * Asks the gateways whether another session is alive. One positive answer is enough, and an answer of `unknown` does
+   * not count.
+   */
   async probe(session: string): Promise<ProbeVerdict> {
     const asked = this.#members.filter(({ tunnel }) => tunnel.connected);
     const verdicts = await Promise.all(asked.map(({ tunnel }) => tunnel.probe(session)));
@@ -192,22 +200,22 @@ export class Gateways {
     return verdicts.includes('silent') ? 'silent' : 'unknown';
   }
 
-  /** Sends the record to all; resolves when all have it, so bound the wait. Never rejects. */
+  /** Sends the record to all gateways. Resolves when all have it, so the caller must limit the wait. Never rejects. */
   publish(): Promise<void> {
     return this.#all((tunnel) => tunnel.publish());
   }
 
-  /** Resolves when no tunnel has anything in flight. Never rejects. */
+  /** Resolves when no tunnel has a request in flight. Never rejects. */
   async drain(): Promise<void> {
     await this.#all((tunnel) => tunnel.drain());
   }
 
-  /** Breaks off what runs. */
+  /** Ends running attempts. */
   giveUp(): void {
     for (const { tunnel } of this.#members) tunnel.giveUp();
   }
 
-  /** Those that refuse included: requests of theirs may still run here. */
+  /** Also closes gateways that refuse, because their requests may still run here. */
   async close(): Promise<void> {
     this.#closed = true;
     await settlesWithin(
@@ -240,14 +248,14 @@ export class Gateways {
     this.#options.log(`gateway ${url.host}: the session has ended: ${why}`);
     const member = this.#members.find((one) => one.url === url);
     if (member) member.over = why;
-    // A peer's gateway may call itself by any name.
+    // A peer institution's gateway may use any name.
     if (member?.own && member.id === this.#options.admittedBy) this.#options.onOver(why);
     else this.#judge();
   }
 
   /**
-   * The word of a gateway that did not admit the session ends it only if no other gateway of the institution serves it. The word of
-   * a peer's gateway ends nothing: a new session would ask for admission again, as often as the peer likes.
+   * The report of a gateway that did not admit the session ends it only if no other gateway of the institution serves
+   * it. A peer institution's report never ends it: the agent would ask for a new admission as often as the peer likes.
    */
   #judge(): void {
     const own = this.#members.filter((one) => one.own);

@@ -1,4 +1,4 @@
-/** How this agent becomes a session: a new key, a ticket for it, and everything that a session is connected with. */
+/** How this agent becomes a session: a new key, a ticket for it, and the connections of a session. */
 
 import type { Ticket } from '../../../shared/lattice/ticket.ts';
 import type { Env } from '../../config/setting-sources.ts';
@@ -25,12 +25,12 @@ export interface JoinOptions {
   env: Env;
   openTunnel(options: TunnelOptions): Tunnel;
   admit(options: AdmissionOptions): Promise<TunnelAdmission>;
-  /** Whether sessions meet other agents; default true. */
+  /** True if sessions join the mesh; default true. */
   joinMesh?: boolean;
   log(line: string): void;
 }
 
-/** What the agent has already. */
+/** The parts that the agent has already. */
 export interface JoinContext {
   network: MeshMembership;
   job: JobWatch;
@@ -41,7 +41,7 @@ export interface JoinContext {
   seals: NodeSeals;
 }
 
-/** Resolves when a gateway lets this agent in; rejects as `admit` does. */
+/** Resolves when a gateway admits this agent; rejects as `admit` does. */
 export async function join(options: JoinOptions, around: JoinContext, signal: AbortSignal): Promise<GrantedAdmission> {
   const { config, env, log, openTunnel, admit, joinMesh = true } = options;
   const { network, job, parts, engine, load, seals } = around;
@@ -77,7 +77,7 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
         load,
         seals,
         onMesh: (mesh) => {
-          // A session that was followed while it still looked for its place speaks for this agent no more.
+          // If the session was replaced while it still joined the mesh, it no longer represents this agent.
           if (parts.sessions?.current !== session) return;
           parts.requests?.join(mesh, ticket);
           parts.weights?.join(mesh, ticket);
@@ -91,7 +91,7 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
   };
 }
 
-/** A session that was followed by another speaks for this agent no more, and takes no orders. */
+/** A session that was replaced no longer represents this agent, and accepts no orders. */
 async function answerOrder(
   { orders, sessions }: ShutdownParts,
   ticket: Ticket,

@@ -1,4 +1,4 @@
-/** The sessions of one agent, with what the host and its command line say of the node. */
+/** Creates the sessions of one agent, with the facts about the node from the host and the command line. */
 import type { StartConfig } from '../../config/start-config.ts';
 import { AGENT_VERSION } from '../../host/agent-version.ts';
 import { type Hardware, hardwareOf } from '../../host/inventory.ts';
@@ -11,17 +11,17 @@ import { Sessions } from './sessions.ts';
 interface NewSessionsOptions {
   joinOptions: JoinOptions & { config: StartConfig };
   around: JoinContext;
-  /** Of this host. */
+  /** The hardware of this host. */
   hardware: Hardware;
   host: string;
-  /** False: another rank's agent registers the engine; this one is in the network for its weights alone. */
+  /** False: another rank's agent registers the engine, and this one is in the network only for its weights. */
   registers: boolean;
   jobRecord: ReturnType<JoinContext['job']['record']>;
   ending: Deferred<LifeEnding>;
   onCurrent(session: Session): void;
 }
 
-/** None has joined yet: `open()` does. */
+/** No session has joined yet; `open()` does that. */
 export function newSessions(options: NewSessionsOptions): Sessions {
   const { joinOptions, around, hardware, host, registers, jobRecord, ending, onCurrent } = options;
   const { config, log } = joinOptions;

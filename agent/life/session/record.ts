@@ -1,4 +1,4 @@
-/** The record that a session publishes of its node: the one place that changes it. */
+/** The record that a session publishes about its node; it is changed only here. */
 import { type Lifecycle, lifecycleRank } from '../../../shared/lattice/node.ts';
 import {
   type GpuGroup,
@@ -7,13 +7,13 @@ import {
   PAYLOAD_MAX_BYTES,
 } from '../../../shared/lattice/payload.ts';
 
-/** What every session of an agent says about its node. */
+/** Facts about the node that every session of an agent publishes. */
 export type NodeFacts = NodePayload;
 
-/** What one session says: the same, and how far it has come. */
+/** The record of one session: the facts, and its state. */
 export interface SessionRecord extends NodePayload {
   state: Lifecycle;
-  /** Grows with each change. */
+  /** Increases with each change. */
   version: number;
 }
 
@@ -41,7 +41,7 @@ export class RecordKeeper {
     return this.#announced;
   }
 
-  /** Applies and announces a change; one that changes nothing is not announced. The state never moves back. */
+  /** Applies and announces a change; a change without effect is not announced. The state never moves back. */
   change(change: RecordChange): void {
     const next = { ...this.#record, ...change, state: later(this.#record.state, change.state) };
     const fitted = this.#checked(this.#fitted({ ...next, version: this.#record.version + 1 }));
@@ -50,7 +50,10 @@ export class RecordKeeper {
     this.#announced = this.#announce();
   }
 
-  /** A replica holds what it cannot read and shows no such node: without a word here the agent would seem to serve. */
+  /**
+   * A replica stores a record that it cannot read, but does not show the node. Without this log line the agent would
+   * seem to serve.
+   */
   #checked(record: SessionRecord): SessionRecord {
     const [issue] = nodePayloadSchema.safeParse(payloadOf(record)).error?.issues ?? [];
     const why = issue === undefined ? '' : `${issue.path.join('.')}: ${issue.message}`;
@@ -60,7 +63,7 @@ export class RecordKeeper {
     return record;
   }
 
-  /** A replica takes no payload above its bound, and so not the node: better a list of models with its end missing. */
+  /** A replica refuses a payload above its bound, and with it the node; a shortened list of models is better. */
   #fitted(record: SessionRecord): SessionRecord {
     const models = [...record.models];
     let gpus = record.hardware.gpus;
@@ -68,7 +71,7 @@ export class RecordKeeper {
     while (models.length > 1 && bytesOf(assembled()) > PAYLOAD_MAX_BYTES) models.pop();
     if (bytesOf(assembled()) > PAYLOAD_MAX_BYTES) gpus = gpus.map((gpu) => ({ ...gpu, name: gpu.class }));
     while (gpus.length > 0 && bytesOf(assembled()) > PAYLOAD_MAX_BYTES) gpus = gpus.slice(0, -1);
-    // Only names full of characters that JSON spells in six bytes come here.
+    // Reached only with names full of characters that JSON encodes in six bytes.
     if (bytesOf(assembled()) > PAYLOAD_MAX_BYTES) return this.#bare(assembled());
     if (models.length < record.models.length)
       this.#log(`only ${models.length} of ${record.models.length} models fit into the registry's record`);
@@ -77,7 +80,7 @@ export class RecordKeeper {
     return assembled();
   }
 
-  /** A node that cannot be described in full is served all the same. */
+  /** A node that cannot be described in full is still served. */
   #bare(record: SessionRecord): SessionRecord {
     this.#log('the labels, the host and the job do not fit into the registry’s record');
     const { host: _host, job: _job, ...rest } = record;
@@ -85,7 +88,7 @@ export class RecordKeeper {
   }
 }
 
-/** What travels beside the signed record. */
+/** The payload that is sent with the signed record. */
 export function payloadOf({ state: _state, version: _version, ...payload }: SessionRecord): NodePayload {
   return payload;
 }

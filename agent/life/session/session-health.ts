@@ -1,4 +1,4 @@
-/** What the engine's health means for the session: its models and its state, and that the session ends when the engine is gone. */
+/** The effect of the engine's health on the session: its models, its state, and its end when the engine is gone. */
 import type { Lifecycle, ServedModel } from '../../../shared/lattice/node.ts';
 import type { StartConfig } from '../../config/start-config.ts';
 import { announcedModels } from '../../engine/announced-models.ts';
@@ -10,7 +10,7 @@ import type { DeployedEngine } from '../deployed.ts';
 import { localNodeFacts } from '../request-service.ts';
 import type { ShutdownParts } from '../shutdown.ts';
 
-/** What the log says when the engine's health has changed. `before` is the state published until now. */
+/** Log lines for a change of the engine's health. `before` is the state published until now. */
 function healthChangeText(
   before: Lifecycle,
   health: EngineHealth,
@@ -33,9 +33,9 @@ function healthChangeText(
 interface SessionHealthOptions {
   config: Pick<StartConfig, 'command' | 'facts' | 'span'>;
   parts: ShutdownParts;
-  /** Settled when the agent begins to leave: from then on the shutdown speaks for the engine. */
+  /** Settled when the agent begins to leave; from then on the shutdown reports on the engine. */
   ending: Pick<Deferred<unknown>, 'settled'>;
-  /** Undefined where this agent takes no deployments. */
+  /** Undefined if this agent accepts no deployments. */
   deployed(): DeployedEngine | undefined;
   /** Default 30 s. */
   goneMs?: number;
@@ -53,11 +53,11 @@ export class SessionHealth {
     this.#options = options;
   }
 
-  /** Tells the session and the log; nothing before there is a session. */
+  /** Updates the session and the log; has no effect before there is a session. */
   see(health: EngineHealth): void {
     const { config, parts, ending, log } = this.#options;
     const { sessions } = parts;
-    // Another rank's part of an engine serves no model of its own.
+    // Another rank's part of an engine serves no model itself.
     if (!sessions || ending.settled || config.span.role === 'supervise') return;
     const before = sessions.state;
     const models = this.#described(this.#modelsOf(health));
@@ -67,7 +67,7 @@ export class SessionHealth {
     this.#watchForGone(health);
   }
 
-  /** An engine that is not our child and was stopped: its session ends, this agent waits idle for the next engine. */
+  /** If an engine that is not our child was stopped, its session ends and this agent waits idle for the next engine. */
   #watchForGone({ everReady, answering }: EngineHealth): void {
     const { config, parts, ending, deployed, goneMs = ENGINE_GONE_MS } = this.#options;
     clearTimeout(this.#goneTimer);
@@ -75,14 +75,14 @@ export class SessionHealth {
     this.#goneTimer = setTimeout(() => {
       const { engine, sessions } = parts;
       if (ending.settled || !engine || engine.health.answering) return;
-      // Unknown is not gone: a look that found something else than a closed port starts the wait again.
+      // Unknown does not mean gone: if a probe found anything except a closed port, the wait starts again.
       if (engine.health.refusals === 0) return this.#watchForGone(engine.health);
       engine.forget();
       void sessions?.becomeIdle('its engine was stopped');
     }, goneMs);
   }
 
-  /** An engine that has never answered is believed what its command line says. */
+  /** Until an engine has answered once, its command line decides the models. */
   #modelsOf({ everReady, models }: EngineHealth): readonly ServedModel[] {
     const { config, deployed } = this.#options;
     return everReady || models.length > 0 ? models : announcedModels(deployed()?.command ?? config.command);

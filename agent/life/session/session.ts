@@ -1,4 +1,7 @@
-/** One session of this agent: its ticket, its record, and the tunnels that carry its name. It only ever moves on; what comes after it is another session. */
+/**
+ * One session of this agent: its ticket, its record, and its tunnels. Its state only moves forward; after its end there
+ * is another session.
+ */
 import { tunedOptions } from '../../../shared/gossip/index.ts';
 import { encodePayload } from '../../../shared/lattice/payload.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
@@ -23,41 +26,47 @@ interface SessionOptions {
   ticket: Ticket;
   key: SessionKey;
   gateways: readonly OtherGateway[];
-  /** Those among them that the operator named. */
+  /** The gateways that the operator configured. */
   configured: readonly URL[];
-  /** Asks a gateway which others there are, and how often to probe; undefined: it does not say. */
+  /**
+   * Asks a gateway for the other gateways and the probe settings; the answer is undefined if the gateway does not
+   * report them.
+   */
   askGateway?: ((gateway: URL) => Promise<GatewayHints | undefined>) | undefined;
-  /** As it joins. */
+  /** Its record when it joins. */
   first: SessionRecord;
   openTunnel(options: TunnelOptions): Tunnel;
-  /** This session among the other agents; undefined where there are none to be: a test. */
+  /** Joins the mesh; undefined: there are no other agents, as in a test. */
   join?: ((member: MeshMember) => Promise<Mesh>) | undefined;
-  /** It stands among them. */
+  /** The session has joined the mesh. */
   onMesh?(mesh: Mesh): void;
   proxy: TunnelOptions['proxy'];
-  /** What this agent's own ingress used goes to gateways by the tunnels. */
+  /** Usage of this agent's own ingress, which the tunnels send to gateways. */
   usage?: TunnelOptions['usage'] | undefined;
   /** Answers orders of gateways. */
   order?: TunnelOptions['order'] | undefined;
   leaveLogTail(asked: Pick<LogTailOptions, 'gateways' | 'ticket' | 'key' | 'tail' | 'signal'>): Promise<void>;
   engine(): EngineTarget | undefined;
   load?: TunnelOptions['load'];
-  /** The keys that clients seal to; absent: nothing sealed is opened. */
+  /** The keys that clients seal to; absent: sealed requests are not opened. */
   seals?: NodeSeals | undefined;
   log(line: string): void;
-  /** No gateway will have this agent. */
+  /** Every gateway refuses this agent. */
   onRefused(refusal: TunnelRefusal): void;
-  /** This session has ended: evicted, or its ticket counts no more. */
+  /** This session has ended: it was evicted, or its ticket is not valid any more. */
   onOver(why: string): void;
 }
 
-/** LEFT is acknowledged within a round trip; a gateway that is away does not hold up the end of a job. */
+/** LEFT is acknowledged within a round trip; a gateway that is away must not delay the end of a job. */
 const LEFT_WAIT_MS = 2000;
-/** For the word before it, which says why. Less than an agent that is forced to end has for all of its shutdown. */
+/**
+ * Wait for the previous record, which has the reason. Shorter than the whole shutdown of an agent that is forced to
+ * end.
+ */
 const DOWN_WAIT_MS = 200;
-/** How often it is looked whether the next encryption key is due. */
+/** Interval at which it is checked whether the next encryption key is due. */
 const SEAL_LOOK_MS = 60_000;
-/** Gateways come and go seldom; a thousand agents ask. */
+/** Long, because gateways rarely change and a thousand agents ask. */
 const LOOK_FOR_GATEWAYS_MS = 30_000;
 
 export class Session {
@@ -129,7 +138,7 @@ export class Session {
     return this.#gateways.inFlight;
   }
 
-  /** Gateways that this session has a tunnel to now. */
+  /** Gateways to which this session has a tunnel now. */
   get connected(): OtherGateway[] {
     return this.#gateways.connected;
   }
@@ -158,7 +167,10 @@ export class Session {
     this.#looking.unref();
   }
 
-  /** Of those connected, the first that has a say. A peer's gateway has none, and is not asked: it could name itself our own. */
+  /**
+   * Asks the connected gateways of the institution until one answers. A peer institution's gateway is not asked,
+   * because it could claim to be one of our gateways.
+   */
   async #hear(askGateway: (gateway: URL) => Promise<GatewayHints | undefined>): Promise<void> {
     for (const { url: gateway, own } of this.connected) {
       if (!own) continue;
@@ -172,7 +184,7 @@ export class Session {
     }
   }
 
-  /** Among the other agents; a node that cannot listen is still served by its gateways. */
+  /** Joins the mesh. A node that cannot listen is still served by its gateways. */
   async #join(): Promise<void> {
     const { join, onMesh, onOver, log } = this.#options;
     try {
@@ -199,7 +211,7 @@ export class Session {
     return this.#gateways.publish();
   }
 
-  /** Other agents that this session has a channel to. */
+  /** Other agents to which this session has a channel. */
   get peers(): number {
     return this.#mesh?.channels.size ?? 0;
   }
@@ -208,7 +220,10 @@ export class Session {
     return this.#mesh;
   }
 
-  /** Resolves when a gateway has this session's record for the first time, which is when it can be routed to. */
+  /**
+   * Resolves when a gateway has stored this session's record for the first time; from then on requests can be routed to
+   * it.
+   */
   get stored(): Promise<void> {
     return this.#gateways.stored;
   }
@@ -217,7 +232,10 @@ export class Session {
     this.#keeper.change(change);
   }
 
-  /** The newest record, signed once however many are told; with all that a stranger needs to believe it. */
+  /**
+   * The newest record with all that an unknown replica needs to verify it. Signed once, regardless of the number of
+   * receivers.
+   */
   #update(): EntryUpdate {
     const { record } = this.#keeper;
     if (this.#signed?.record === record) return this.#signed.update;
@@ -233,33 +251,39 @@ export class Session {
     return update;
   }
 
-  /** The record that it has LEFT, for gateways to be told should this agent be killed. LEFT follows any state, whatever their versions. */
+  /**
+   * The LEFT record, which gateways receive if this agent is killed. LEFT follows any state, regardless of the
+   * versions.
+   */
   will(): Uint8Array {
     const payload = encodePayload(payloadOf(this.record));
     return signRecord({ session: this.id, state: 'LEFT', version: 0, payload }, this.key, nodeCrypto);
   }
 
-  /** Last words of engine and agent, which explain the node's end. */
+  /** Uploads the last output of engine and agent, which explains the node's end. */
   leaveLogTail(tail: Uint8Array, signal: AbortSignal): Promise<void> {
     const { ticket, key } = this;
     return this.#options.leaveLogTail({ gateways: this.#gateways.reachable, ticket, key, tail, signal });
   }
 
-  /** New openings are refused; resolves when nothing runs any more. */
+  /** Refuses new openings; resolves when nothing runs any more. */
   drain(): Promise<void> {
     return this.#gateways.drain();
   }
 
-  /** Requests that the engine will never answer go back to the gateways, for other nodes. */
+  /** Returns requests that the engine will never answer to the gateways, for other nodes. */
   giveUp(): void {
     void this.#gateways.drain();
     this.#gateways.giveUp();
   }
 
-  /** LEFT, acknowledged or 2 s later, and the sockets closed. Resolves with whether all gateways have it. Idempotent; never rejects. */
+  /**
+   * Publishes LEFT, waits for its acknowledgment for at most 2 s, and closes the sockets. Resolves with true if all
+   * gateways have it. Idempotent; never rejects.
+   */
   leave(): Promise<boolean> {
     this.#left ??= (async () => {
-      // LEFT says no more than that: why is in the word before it.
+      // LEFT has no reason; the record before it has.
       await settlesWithin(DOWN_WAIT_MS, this.#keeper.announced);
       this.#keeper.change({ state: 'LEFT' });
       const told = await settlesWithin(LEFT_WAIT_MS, this.#keeper.announced);
@@ -269,7 +293,7 @@ export class Session {
     return this.#left;
   }
 
-  /** Without a word: no gateway listens any more. */
+  /** Closes without publishing LEFT, because no gateway listens any more. */
   async close(): Promise<void> {
     this.#left ??= this.#close().then(() => true);
     await this.#left;

@@ -1,7 +1,6 @@
 /**
- * The sessions of one agent, one after the other: the agent and its engine outlive them. A session that ends while its
- * agent lives is followed by a new one, with a key of its own; where an engine serves, the new one serves before the old
- * one goes.
+ * The sessions of one agent, one after the other; the agent and its engine outlive them. If a session ends while its
+ * agent lives, a new one with a new key follows. If an engine serves, the new session serves before the old one ends.
  */
 
 import { formatDuration } from '../../config/duration.ts';
@@ -12,25 +11,25 @@ import type { NodeFacts, RecordChange, SessionRecord } from './record.ts';
 import type { Session } from './session.ts';
 
 interface SessionEvents {
-  /** No gateway will have this session, nor another of this agent. */
+  /** Every gateway refuses this session, and would refuse another one of this agent. */
   onRefused(refusal: TunnelRefusal): void;
-  /** The session has ended, as every gateway that can be asked says. */
+  /** The session has ended, according to every gateway that can be asked. */
   onOver(why: string): void;
 }
 
-/** Leave to be a session. */
+/** The permission to be a session. */
 export interface GrantedAdmission {
-  /** How long its ticket counts. Infinity: for ever. */
+  /** How long its ticket is valid. Infinity: without end. */
   lifetimeMs: number;
-  /** Called once, at once. */
+  /** Called once, immediately. */
   create(first: SessionRecord, events: SessionEvents): Session;
 }
 
 interface SessionsOptions {
   facts: NodeFacts;
-  /** Tries until it has leave; throws AdmissionRefusedError, or anything when `signal` is aborted. */
+  /** Tries until admitted; throws AdmissionRefusedError, or any error if `signal` is aborted. */
   admit(signal: AbortSignal): Promise<GrantedAdmission>;
-  /** The session that speaks for this agent from now on. */
+  /** The session that represents this agent from now on. */
   onCurrent(session: Session): void;
   /** No gateway admits this agent any more. */
   onRefused(refusal: TunnelRefusal): void;
@@ -39,29 +38,38 @@ interface SessionsOptions {
   random(): number;
 }
 
-/** Part of a ticket's life after which its session is followed by another: the rest is for gateways that are away. */
+/**
+ * Part of a ticket's lifetime after which a new session replaces its session; the rest is a reserve for gateways that
+ * are away.
+ */
 const ROLL_AT = 0.9;
-/** Agents that were admitted together do not come back together. */
+/** Spread, so that agents that were admitted together do not return together. */
 const ROLL_SPREAD = 0.05;
-/** A roll that is refused (the join token was revoked, say) is tried again after this part of the ticket's life. */
+/**
+ * A roll that is refused (for example because the join token was revoked) is tried again after this part of the
+ * ticket's lifetime.
+ */
 const ROLL_AGAIN = 0.03;
-/** setTimeout fires at once above 2^31 - 1 ms. */
+/** Above 2^31 - 1 ms, setTimeout fires immediately. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
-/** The one that follows is waited for so long before the old one drains all the same. */
+/** Longest wait for the new session before the old one drains anyway. */
 const OVERLAP_MS = 10_000;
 
-/** How often it is looked whether the new session has met other agents. */
+/** Interval at which it is checked whether the new session has met other agents. */
 const LOOK_MS = 100;
-/** From there its record is with all of them, also where a message was lost, and with every isolate of the gateways. */
+/** After this long all agents have its record, even if a message was lost, and so has every isolate of the gateways. */
 const NEWS_MS = 3_000;
 
-/** Requests of a session that has been followed may run on for this long. */
+/** Requests of a replaced session may run for this long. */
 const FORMER_DRAIN_MS = 600_000;
-/** Those of one without an engine have only their last bytes to send. */
+/** Requests of a session without an engine only have their last bytes to send. */
 const IDLE_DRAIN_MS = 2000;
 
-/** A session that lasted this long did not end because of what this agent does; younger ones are followed ever later. */
+/**
+ * A session that lasted this long did not end because of this agent's behavior. After a shorter one the pause before
+ * the next session grows.
+ */
 const LASTING_MS = 60_000;
 const AGAIN_MIN_MS = 250;
 const AGAIN_MAX_MS = 60_000;
@@ -69,10 +77,13 @@ const AGAIN_MAX_MS = 60_000;
 /** Wait before the next try after an error that is not a gateway's refusal. */
 const UNFORESEEN_MS = 2000;
 
-/** Followed sessions that still drain: each keeps its tunnels. */
+/** Replaced sessions that still drain; each keeps its tunnels. */
 const FORMER_MAX = 4;
 
-/** `idle`: nothing is served any more. `over`: the session counts no more. `roll`: it counts for a while yet. */
+/**
+ * `idle`: the node serves nothing any more. `over`: the session is not valid any more. `roll`: it stays valid for a
+ * while.
+ */
 type Follow = 'first' | 'idle' | 'over' | 'roll';
 
 export class Sessions {
@@ -83,9 +94,9 @@ export class Sessions {
   #facts: NodeFacts;
   #state: 'JOIN' | 'SERVING' = 'JOIN';
   #current: Session | undefined;
-  /** Of the current session's ticket. */
+  /** Lifetime of the current session's ticket. */
   #lifetimeMs = Number.POSITIVE_INFINITY;
-  /** The current session counts no more: it is kept for its running requests until the next is there. */
+  /** The current session is not valid any more; it is kept for its running requests until the next one joins. */
   #over = false;
   #since = 0;
   #short = 0;
@@ -101,7 +112,7 @@ export class Sessions {
     return this.#current;
   }
 
-  /** What the current session says, or will say when it is there. */
+  /** The state that the current session publishes, or will publish after it joins. */
   get state(): 'JOIN' | 'SERVING' {
     return this.#state;
   }
@@ -119,7 +130,7 @@ export class Sessions {
     return this.#follow('first');
   }
 
-  /** Said by the current session and by those that come after it. */
+  /** Applies to the current session and to all later ones. */
   change({ state, ...facts }: RecordChange): void {
     this.#facts = { ...this.#facts, ...facts };
     if (state === 'SERVING') this.#state = state;
@@ -127,8 +138,8 @@ export class Sessions {
   }
 
   /**
-   * What this session served is gone: DOWN, LEFT, and a new session that waits for something to serve. What runs may go on for
-   * `drainMs`; resolves when the old session has left.
+   * The engine of this session is gone: publishes DOWN and LEFT, and starts a new session that waits for an engine.
+   * Running requests may continue for `drainMs`. Resolves when the old session has left.
    */
   async becomeIdle(why: string, change: Pick<RecordChange, 'labels'> = {}, drainMs = IDLE_DRAIN_MS): Promise<void> {
     this.#state = 'JOIN';
@@ -150,7 +161,7 @@ export class Sessions {
     return left;
   }
 
-  /** One at a time: what the new session shall say is read when it is there. */
+  /** Only one runs at a time; the new session's record is read when it joins. */
   async #follow(how: Follow): Promise<void> {
     if (this.#joining || this.#stop.signal.aborted) return;
     this.#joining = true;
@@ -159,13 +170,13 @@ export class Sessions {
     if (how === 'idle' || how === 'over') await this.#pause();
     try {
       const admitted = await this.#options.admit(signal);
-      this.#joining = false; // the new session may end in the same breath
+      this.#joining = false; // the new session may end immediately
       if (!signal.aborted) this.#succeed(admitted);
     } catch (error) {
       this.#joining = false;
       if (signal.aborted) return;
       if (error instanceof AdmissionRefusedError) return this.#notAdmitted(how, error);
-      // Not foreseen: the engine that runs is worth more than the session that could not follow.
+      // An unexpected error: the running engine is worth more than the missing session, so the agent tries again.
       if (how === 'first') throw error;
       this.#options.log(`no new session: ${error instanceof Error ? error.message : String(error)}`);
       await settlesWithin(UNFORESEEN_MS, this.#stopped.promise);
@@ -174,7 +185,7 @@ export class Sessions {
   }
 
   #notAdmitted(how: Follow, { refusal, message }: AdmissionRefusedError): void {
-    // While a session counts it is kept: its ticket is valid whatever became of the join token.
+    // A valid session is kept: its ticket stays valid even if the join token was revoked.
     if (how !== 'roll' || this.#current === undefined || this.#over) return this.#options.onRefused(refusal);
     this.#options.log(`no new session yet: ${message}`);
     this.#rollTimer = this.#timer(this.#current, ROLL_AGAIN * this.#lifetimeMs);
@@ -209,7 +220,10 @@ export class Sessions {
     void this.#overlap(session, before, over).then(() => this.#retire(before, FORMER_DRAIN_MS));
   }
 
-  /** Both serve until gateways and other agents know the new one: who has only heard that the old one goes has nowhere to ask. */
+  /**
+   * Both sessions serve until gateways and other agents know the new one. A client that only knew about the old one's
+   * end would have no node to ask.
+   */
   async #overlap(session: Session, before: Session, over: boolean): Promise<void> {
     const stopped = this.#stopped.promise;
     await settlesWithin(OVERLAP_MS, Promise.race([session.stored, stopped]));
@@ -220,7 +234,7 @@ export class Sessions {
     await settlesWithin(NEWS_MS, stopped);
   }
 
-  /** Something that ends every session at once must not make the registry grow by one session per round trip. */
+  /** If something ends every session immediately, the registry must not grow by one session per round trip. */
   async #pause(): Promise<void> {
     this.#short = performance.now() - this.#since < LASTING_MS ? this.#short + 1 : 0;
     const ms = Math.min(AGAIN_MAX_MS, AGAIN_MIN_MS * 2 ** this.#short) * (0.5 + this.#options.random());
@@ -236,7 +250,7 @@ export class Sessions {
     return setTimeout(due, Math.min(ms, TIMER_MAX_MS)).unref();
   }
 
-  /** DOWN, what runs, LEFT; beside the life of the agent. */
+  /** DOWN, running requests, LEFT; meanwhile the agent continues. */
   async #retire(session: Session, drainMs: number): Promise<void> {
     const [oldest] = this.#former;
     if (this.#former.size > FORMER_MAX && oldest !== undefined) {
@@ -246,7 +260,7 @@ export class Sessions {
     this.#former.add(session);
     session.change({ state: 'DOWN', leaving: 'new-session' });
     await settlesWithin(drainMs, Promise.race([session.drain(), this.#stopped.promise]));
-    if (this.#stop.signal.aborted) return; // the agent's own end says the rest
+    if (this.#stop.signal.aborted) return; // the agent's own end does the rest
     await session.leave();
     this.#former.delete(session);
   }
@@ -261,7 +275,7 @@ export class Sessions {
     clearTimeout(this.#rollTimer);
   }
 
-  /** The agent begins to leave: no session follows any more, and none takes new requests. `reason`: why, for the registry. */
+  /** The agent begins to leave: no session follows, and none accepts new requests. `reason`: for the registry. */
   down(reason?: string): void {
     this.#halt();
     const why = reason === undefined ? {} : { leaving: reason };
@@ -277,12 +291,12 @@ export class Sessions {
     await this.#current?.leaveLogTail(tail, signal);
   }
 
-  /** What runs will never be answered here: other nodes may. */
+  /** Running requests will never be answered here; other nodes may continue them. */
   giveUp(): void {
     for (const session of this.#all()) session.giveUp();
   }
 
-  /** LEFT, acknowledged or 2 s later. False: a gateway of the current session does not have it. */
+  /** Publishes LEFT, acknowledged or 2 s later. False: a gateway of the current session does not have it. */
   async leave(): Promise<boolean> {
     this.down();
     const { current } = this;
