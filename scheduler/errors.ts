@@ -1,4 +1,4 @@
-/** What went wrong, for scripts: each has its own exit code in the command line. */
+/** Error codes for scripts: each has its exit code in the command line. */
 export type SchedulerErrorCode =
   | 'usage'
   | 'bad_input'
@@ -7,12 +7,12 @@ export type SchedulerErrorCode =
   | 'infeasible'
   | 'solver'
   | 'launcher'
-  /** A node that was told to end its deployment has not done so yet. */
+  /** A node that was ordered to end its deployment has not ended it yet. */
   | 'draining'
   | 'busy'
   | 'gateway';
 
-/** Everything here that a person can mend: the message says how. */
+/** An error that an operator can fix; the message says how. */
 export class SchedulerError extends Error {
   readonly code: SchedulerErrorCode;
   override readonly name = 'SchedulerError';

@@ -5,22 +5,25 @@ import { IDLE_STEP, StepModel } from '../roofline/step.ts';
 import { minimise } from '../validate/fit.ts';
 import type { LoadObservation } from './load.ts';
 
-/** Fewer say nothing about six parameters. */
+/** Fewer observations do not determine six parameters. */
 const OBSERVATIONS_MIN = 8;
-/** How strongly a parameter that the load says little about is held where it was: weight of its squared logarithm against squared relative errors. */
+/**
+ * Weight of the squared logarithm of a parameter's change against squared relative errors. It holds a parameter near
+ * its old value if the load reveals little about it.
+ */
 const HOLD = 1e-4;
 const STEPS = 1500;
 
 export interface Fit {
   calibration: Calibration;
-  /** Each observation with what the fitted model says, ms. */
+  /** Each observation with the time of the fitted model, ms, and that of the model before the fit. */
   points: { observation: LoadObservation; ms: number; before: number }[];
-  /** Mean relative error before and after. */
+  /** Mean relative error before and after the fit. */
   before: number;
   after: number;
 }
 
-/** Milliseconds that the model gives for an observation. */
+/** Time that the model predicts for an observation, ms. */
 export function predicted(step: StepModel, { kind, sequences, prompt, context }: LoadObservation): number {
   if (kind === 'decode') {
     const seen = Math.min(context, step.window);
@@ -38,9 +41,10 @@ export function predicted(step: StepModel, { kind, sequences, prompt, context }:
 }
 
 /**
- * Six parameters by least squares of relative errors: the shares of arithmetic and bandwidth that products reach, that of bandwidth that
- * attention reaches, and the host's time per step, per sequence and per request. What the load says nothing about stays as it was. One
- * model cannot tell the time in which its weights are read from the host's time per step: only their sum is found.
+ * Fits six parameters by least squares of relative errors: the shares of peak arithmetic and bandwidth that products
+ * reach, the share of bandwidth that attention reaches, and the host's time per step, per sequence and per request. A
+ * parameter about which the load reveals nothing keeps its value. The load of one model does not separate the time to
+ * read its weights from the host's time per step: the fit finds only their sum.
  */
 export function fitCalibration(
   base: Calibration,
@@ -62,7 +66,7 @@ export function fitCalibration(
     const held = values.reduce((sum, one, i) => sum + Math.log(one / (start[i] ?? 1)) ** 2, 0);
     return error(new StepModel(deployment, make(values))).reduce((sum, one) => sum + one * one, 0) + HOLD * held;
   };
-  // A second search from where the first ended gets out of a flat corner of the simplex.
+  // A second search that starts at the end of the first escapes a flat corner of the simplex.
   const found = minimise(value, minimise(value, start, STEPS), STEPS);
   const [before, after] = [base, make(found)].map((one) => new StepModel(deployment, one));
   if (before === undefined || after === undefined) throw new Error('two models were made');
@@ -79,7 +83,7 @@ export function fitCalibration(
   };
 }
 
-/** In the order of `findModelStart`: shares of peak and milliseconds that nothing has. */
+/** In the order of `findModelStart`: shares of peak and milliseconds that no engine exceeds. */
 const LIMITS = [1.2, 1.2, 1.2, 200, 20, 5000];
 
 function startOf(base: Calibration, { gpu, weights }: ModelDeployment): number[] {

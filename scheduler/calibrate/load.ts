@@ -1,14 +1,14 @@
 import type { Random } from '../serving/random.ts';
 import { type CompletionTiming, type ProbedEngine, timedCompletion } from './probe.ts';
 
-/** A batch that decodes, or a prompt alone: milliseconds of one step, or until the first token. */
+/** A decoding batch or a single prompt. `ms`: one step, or the time to first token. */
 export interface LoadObservation {
   kind: 'decode' | 'prompt';
-  /** Requests under way at once. */
+  /** Concurrent requests. */
   sequences: number;
-  /** Tokens of each prompt, as the engine counts them. */
+  /** Tokens of each prompt, counted by the engine. */
   prompt: number;
-  /** Mean context of a sequence over the steps that were timed, tokens. */
+  /** Mean context of a sequence over the timed steps, tokens. */
   context: number;
   ms: number;
 }
@@ -18,11 +18,14 @@ interface Phase {
   sequences: number;
   promptWords: number;
   answer: number;
-  /** Times it is repeated; the median counts. */
+  /** Repetitions; the median counts. */
   repeats: number;
 }
 
-/** Short prompts at growing batches find the products and the host, long ones the attention, lone ones the arithmetic. */
+/**
+ * Short prompts in growing batches reveal the time of products and of the host, long prompts that of attention, single
+ * prompts that of arithmetic.
+ */
 const PHASES: readonly Phase[] = [
   ...[1, 2, 4, 8, 16, 32, 64, 128].map((sequences) => phase('decode', sequences, 16, 96, sequences === 1 ? 3 : 2)),
   ...[4, 16, 32].map((sequences) => phase('decode', sequences, 2000, 64, 2)),
@@ -36,23 +39,23 @@ function phase(kind: Phase['kind'], sequences: number, promptWords: number, answ
 export interface Load {
   engine: ProbedEngine;
   random: Random;
-  /** Of the model: longer phases are left out. 0: not known. */
+  /** Context length of the model: longer phases are skipped. 0: unknown. */
   contextTokens: number;
-  /** Of the engine: larger batches would wait. */
+  /** Batch limit of the engine: sequences of larger batches would wait. */
   maxSequences: number;
-  /** No phase begins after so many milliseconds. */
+  /** No phase begins later than this many milliseconds after the first. */
   limitMs: number;
   log(line: string): void;
 }
 
-/** Words are at least a token each and at most about two in any tokenizer. */
+/** A word is at least one token and at most about two in any tokenizer. */
 const TOKENS_PER_WORD_MAX = 2;
 
-/** Runs the phases one after the other. The engine must have nothing else to do. */
+/** Runs the phases in sequence. The engine must have no other load. */
 export async function observeLoad(load: Load): Promise<LoadObservation[]> {
   const { engine, contextTokens, maxSequences, limitMs, log } = load;
   const begun = engine.now();
-  // Graphs and caches are made at the first requests.
+  // Warm-up: the first requests make the engine capture graphs and fill caches.
   await Promise.all([1, 2, 3, 4].map(() => timedCompletion(engine, promptOf(64, load.random), 16)));
   const observations: LoadObservation[] = [];
   for (const one of PHASES) {
@@ -85,7 +88,7 @@ async function repeated(one: Phase, load: Load): Promise<LoadObservation> {
   return middle;
 }
 
-/** No two prompts begin alike: a prefix cache would answer for the GPU. */
+/** Each prompt begins differently. Otherwise a prefix cache would answer instead of the GPU. */
 function promptOf(words: number, random: Random): string {
   return Array.from({ length: words }, () => SYLLABLES[Math.floor(random() * SYLLABLES.length)]).join(' ');
 }
@@ -100,13 +103,13 @@ function firstToken(timings: readonly CompletionTiming[]): LoadObservation {
   return { kind: 'prompt', sequences: 1, prompt: one?.promptTokens ?? 0, context: 0, ms };
 }
 
-/** Between the last first token and the first end all of them decode, and nothing else happens. */
+/** Between the last first token and the first end, all sequences decode and the engine does nothing else. */
 function stepTime(timings: readonly CompletionTiming[]): LoadObservation {
   const from = Math.max(...timings.map(({ at }) => at[0] ?? 0));
   const until = Math.min(...timings.map(({ at }) => at.at(-1) ?? 0));
   let [steps, before, prompts] = [0, 0, 0];
   for (const { at, promptTokens, answerTokens } of timings) {
-    // An engine under load puts several tokens into one event.
+    // Under load, an engine puts several tokens into one event.
     const perEvent = (answerTokens - 1) / Math.max(1, at.length - 1);
     steps += at.filter((time) => time > from && time <= until).length * perEvent;
     before += at.filter((time) => time <= from).length * perEvent;

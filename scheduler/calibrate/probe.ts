@@ -1,9 +1,9 @@
 import * as z from 'zod';
 import { SchedulerError } from '../errors.ts';
 
-/** A stream that says nothing for so long is given up: a prompt of 8,192 tokens on the slowest GPU takes a tenth of it. */
+/** A stream without data for this long is given up. A prompt of 8,192 tokens on the slowest GPU takes a tenth of it. */
 const SILENCE_MS = 120_000;
-/** Events of one answer that are remembered. */
+/** Most events of one response that are remembered. */
 const EVENTS_MAX = 100_000;
 const LINE_CHARS_MAX = 1 << 20;
 
@@ -11,16 +11,18 @@ const LINE_CHARS_MAX = 1 << 20;
 export interface ProbedEngine {
   url: string;
   model: string;
-  /** Milliseconds; and how the port is asked. Handed in, so that a test has a clock of its own. */
+  /**
+   * Clock in milliseconds, and the function that sends requests. Both are parameters so that a test can replace them.
+   */
   now(): number;
   fetch: typeof fetch;
   headers: Readonly<Record<string, string>>;
 }
 
-/** When the tokens of one answer came, milliseconds of the engine's clock. */
+/** When the tokens of one response arrived, in milliseconds of the engine's clock. */
 export interface CompletionTiming {
   sent: number;
-  /** Of each event with a token. */
+  /** Time of each event with a token. */
   at: number[];
   promptTokens: number;
   answerTokens: number;
@@ -34,7 +36,11 @@ const eventSchema = z.object({
   error: z.unknown().optional(),
 });
 
-/** Streams one completion of exactly `maxTokens`. Throws `gateway` where the engine refuses, falls silent or does not tell its usage. */
+/**
+ * Streams one completion of exactly `maxTokens`.
+ *
+ * @throws SchedulerError `gateway` if the engine refuses, stalls or does not report its usage
+ */
 export async function timedCompletion(
   engine: ProbedEngine,
   prompt: string,
@@ -89,7 +95,7 @@ async function ask(engine: ProbedEngine, body: unknown): Promise<Response> {
   return response;
 }
 
-/** The data of server-sent events. */
+/** Yields the data of server-sent events. */
 async function* events(response: Response): AsyncGenerator<string> {
   if (response.body === null) return;
   const decoder = new TextDecoder();
@@ -110,7 +116,7 @@ const modelsSchema = z.object({
     .max(1000),
 });
 
-/** `vLLM 0.19.0`, `SGLang 0.5.9`, or `an engine` where neither tells its version. */
+/** `vLLM 0.19.0`, `SGLang 0.5.9`, or a generic name if neither path returns a version. */
 export async function servedEngineName(engine: ProbedEngine): Promise<string> {
   for (const [path, name] of [
     ['/version', 'vLLM'],
@@ -121,13 +127,13 @@ export async function servedEngineName(engine: ProbedEngine): Promise<string> {
       const parsed = versionSchema.safeParse(response.ok ? await response.json() : undefined);
       if (parsed.success) return `${name} ${parsed.data.version}`;
     } catch {
-      // The next path may be there.
+      // The engine may serve the next path.
     }
   }
   return 'an engine that does not tell its version';
 }
 
-/** The model that the engine serves: its first one. */
+/** Returns the first model that the engine lists. */
 export async function servedModel(engine: Omit<ProbedEngine, 'model'>): Promise<string> {
   const response = await engine
     .fetch(`${engine.url}/v1/models`, { headers: engine.headers })

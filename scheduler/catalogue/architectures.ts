@@ -19,8 +19,9 @@ const notGated = plainLayers(false, true);
 const notGatedUntied = plainLayers(false, false);
 
 /**
- * By the `model_type` of a `config.json`. What is not here is refused by name: a guess about an unknown architecture is how a model of
- * 70 B was once counted as one of 99 B. Defaults are those of the classes in transformers 5.23.
+ * Architectures by the `model_type` of a `config.json`. An architecture that is absent here is refused by name: a guess
+ * about an unknown one once counted a model of 70 B parameters as one of 99 B. Defaults are those of the classes in
+ * transformers 5.23.
  */
 const FAMILIES: Readonly<Record<string, Family>> = {
   llama: gated,

@@ -5,7 +5,7 @@ import { PRECISIONS, type Precision } from './precision.ts';
 const fraction = z.number().finite().min(0.01).max(2);
 const microseconds = z.number().finite().min(0).max(10_000);
 
-/** Of matrix products alone. */
+/** Efficiency of matrix products only. */
 const productSchema = z.object({
   compute: fraction,
   memory: fraction,
@@ -13,10 +13,16 @@ const productSchema = z.object({
   launch_us: microseconds,
 });
 
-/** How much of its data sheet a GPU reaches. Shares of peak, except `p` (how soft the roofline's corner is) and the launch times. */
+/**
+ * Efficiency of a GPU relative to its data sheet. Values are shares of peak, except `p` (how soft the roofline's corner
+ * is) and the launch times.
+ */
 const efficiencySchema = z.object({
   compute: fraction,
-  /** Of `compute`, what is left under continuous load: a hot GPU at its power limit clocks down. Kernels are profiled cool. */
+  /**
+   * Share of `compute` that remains under continuous load, because a hot GPU lowers its clock at its power limit.
+   * Kernels are profiled on a cool GPU.
+   */
   sustained: fraction,
   memory: fraction,
   p: z.number().min(1).max(20),
@@ -26,7 +32,9 @@ const efficiencySchema = z.object({
   attention_launch_us: microseconds,
   elementwise_memory: fraction,
   elementwise_launch_us: microseconds,
-  /** What differs for products whose weights are stored so; their peak is that of the precision. */
+  /**
+   * Values that differ for products whose weights are stored in this precision; their peak is that of the precision.
+   */
   products: z.partialRecord(z.enum(PRECISIONS), productSchema).optional(),
   /** The same for the grouped products of routed experts. */
   experts: z.partialRecord(z.enum(PRECISIONS), productSchema).optional(),
@@ -35,43 +43,46 @@ const efficiencySchema = z.object({
 export type Efficiency = z.infer<typeof efficiencySchema>;
 
 /**
- * All-reduce over t GPUs of S bytes: latency + (2(t-1)/t) S / (link/2 * bandwidth). `bandwidth` is the share of one
- * direction of the link that a ring reaches.
+ * Time of an all-reduce of S bytes over t GPUs: latency + (2(t-1)/t) S / (link/2 * bandwidth). `bandwidth` is the share
+ * of one direction of the link that a ring reaches.
  */
 const linkSchema = z.object({
   latency_us: microseconds,
   bandwidth: fraction,
-  /** By the number of GPUs, where a ring of so many reaches another share (PCIe without a switch). */
+  /** By the number of GPUs, if a ring of that size reaches another share (PCIe without a switch). */
   gpus: z.record(z.string().regex(/^\d+$/), z.object({ latency_us: microseconds, bandwidth: fraction })).optional(),
   fitted: z.string(),
 });
 
 /**
- * What the engine's host adds, in ms: to each step, to each step for each sequence in it, and to each request once (HTTP, tokeniser,
- * hand-over). The last delays the request but keeps no GPU from another's step.
+ * Time that the engine's host adds, in ms: to each step, to each step for each of its sequences, and once to each
+ * request (HTTP, tokenizer, transfer between processes). The last delays the request but does not keep a GPU from the
+ * next step.
  */
 const hostSchema = z.object({
   step_ms: z.number().min(0).max(1000),
   sequence_ms: z.number().min(0).max(100),
   request_ms: z.number().min(0).max(1000),
-  /** Share of a step's host time that asynchronous scheduling does beside the GPU's work, where the engine has it on. */
+  /**
+   * Share of a step's host time that asynchronous scheduling overlaps with the GPU's work, if the engine enables it.
+   */
   hidden: z.number().min(0).max(1).default(0),
   fitted: z.string(),
 });
 export type Host = z.infer<typeof hostSchema>;
 
 export const calibrationSchema = z.object({
-  /** The engine and version that it is for; what other engines do differs. */
+  /** The engine and version that were measured. Other engines differ. */
   engine: z.string().min(1).max(128).default('not told'),
   default: efficiencySchema,
   gpus: z.record(z.string(), efficiencySchema.partial()),
-  /** By the `link` of a GPU's row; `nvlink` stands for links without measurements. */
+  /** By the `link` of a GPU's row. `nvlink` applies to links without measurements. */
   links: z.object({ nvlink: linkSchema, pcie: linkSchema }).catchall(linkSchema),
   host: hostSchema,
 });
 export type Calibration = z.infer<typeof calibrationSchema>;
 
-/** A GPU without measurements takes its siblings' parameters (same class), then the defaults. */
+/** Returns the parameters of a GPU. One without measurements takes those of its class, then the defaults. */
 export function efficiencyOf(calibration: Calibration, gpu: Gpu): Efficiency {
   const rows = [calibration.default, calibration.gpus[gpu.class], calibration.gpus[gpu.id]];
   const products = Object.assign({}, ...rows.map((row) => row?.products));
@@ -79,7 +90,7 @@ export function efficiencyOf(calibration: Calibration, gpu: Gpu): Efficiency {
   return efficiencySchema.parse({ ...Object.assign({}, ...rows), products, experts });
 }
 
-/** Of products whose weights are stored so; `routed`: of experts. */
+/** Efficiency of products with weights in this precision; `routed`: of experts. */
 export function productEfficiency(
   efficiency: Efficiency,
   weights: Precision,

@@ -11,22 +11,26 @@ import { type Gpu, gpuFileSchema, gpuFromRow } from './gpu.ts';
 import { isHuggingFaceConfig, modelFromConfig } from './huggingface.ts';
 import { type Model, modelFileSchema, modelFromRow } from './model.ts';
 
-/** How far the memory that a name tells may be from the data sheet's: drivers and vendors round differently. */
+/**
+ * Relative difference that is allowed between the memory in a name and the data sheet, because drivers and vendors
+ * round differently.
+ */
 const MEMORY_TOLERANCE = 0.08;
-/** A device whose memory is this far from every GPU of its class is a part of one, or another GPU. */
+/** A device whose memory differs this much from every GPU of its class is a slice of a GPU, or another GPU. */
 const MEMORY_FAR = 0.3;
 const GIB = 2 ** 30;
 
 /**
- * Which of a class's GPUs a name means: the one with the memory that is asked for (`A100-80`, `A100-SXM4-80GB`, or `memoryMib`), then the one of
- * that form (SXM, PCIe, NVL, HGX); the first where the name tells neither. None where `memoryMib` is far from all.
+ * Chooses the GPU of a class that a name means. The memory decides first (`A100-80`, `A100-SXM4-80GB`, or `memoryMib`),
+ * then the form (SXM, PCIe, NVL, HGX). If the name contains neither, it is the first GPU. Returns undefined if
+ * `memoryMib` is far from all of them.
  */
 function gpuVariant(variants: readonly Gpu[], name: string, memoryMib?: number): Gpu | undefined {
   const wanted = memoryMib === undefined ? memoryOf(name) : memoryMib * 2 ** 20;
   const form = formOf(name);
   const share = (gpu: Gpu): number => (wanted === undefined ? 0 : Math.abs(gpu.memory / wanted - 1));
   const fits = (gpu: Gpu): boolean => share(gpu) <= MEMORY_TOLERANCE;
-  // `GH200 480GB` tells the processor's memory: a number in a name that is no variant's says nothing.
+  // `GH200 480GB` names the processor's memory: a number that fits no variant is ignored.
   const tells = memoryMib !== undefined || variants.some(fits);
   const distance = (gpu: Gpu): number => (!tells || fits(gpu) ? 0 : share(gpu));
   const differs = (gpu: Gpu): number => (form === undefined || formOf(gpu.id) === form ? 0 : 1);
@@ -38,7 +42,10 @@ function gpuVariant(variants: readonly Gpu[], name: string, memoryMib?: number):
   }, undefined);
 }
 
-/** Bytes: the number behind the class (`A100-80`, `80GB`, `80G`); a class's own number is glued to its letter. */
+/**
+ * Bytes, from the number after the class (`A100-80`, `80GB`, `80G`). The class's own number follows its letter
+ * directly.
+ */
 function memoryOf(name: string): number | undefined {
   const found = /(?:^|[^a-z0-9])(\d{2,3})(?:\s?gi?b?)?(?=$|[^a-z0-9])/i.exec(name);
   return found === null ? undefined : Number(found[1]) * GIB;
@@ -48,7 +55,7 @@ function formOf(name: string): string | undefined {
   return /(sxm|pcie|nvl|hgx)\d*(?=$|[^a-z0-9])/i.exec(name)?.[1]?.toLowerCase();
 }
 
-/** All GPUs and models that can be named, and how well the GPUs keep what their data sheets promise. */
+/** All GPUs and models with a name, and how close the GPUs come to their data sheets. */
 export interface HardwareCatalogue {
   gpus: Gpu[];
   models: Model[];
@@ -57,18 +64,18 @@ export interface HardwareCatalogue {
 
 interface CatalogueFiles {
   gpus?: readonly string[];
-  /** Models files or Hugging Face config.json files; `NAME=path/config.json` gives the served name. */
+  /** Files of models, or `config.json` files of Hugging Face; `NAME=path/config.json` sets the served name. */
   models?: readonly string[];
   calibration?: string;
 }
 
-/** `data/model-configs.json`: facts of public `config.json` files, with what their publishers say of them. */
+/** `data/model-configs.json`: facts of public `config.json` files, with the statements of their publishers. */
 const publicConfigsSchema = z.object({
   models: z.array(z.object({ id: z.string().min(1).max(256), config: z.record(z.string(), z.unknown()) })).max(1000),
 });
 export const PUBLIC_SOURCE = 'public config.json';
 
-/** Read at run time, so that a person may edit them; the bundle in dist/ has copies beside it. */
+/** Read at run time so that an operator can edit them. The bundle in dist/ has copies next to it. */
 const DATA = [new URL('../data/', import.meta.url), new URL('./otela-plan-data/', import.meta.url)];
 
 export function dataPath(name: string): string {
@@ -76,7 +83,7 @@ export function dataPath(name: string): string {
   return source !== undefined && existsSync(source) ? source : (bundled ?? name);
 }
 
-/** The built-in tables and then the user's, whose rows win. */
+/** Loads the built-in tables and then the user's files, whose rows win. */
 export function loadCatalogue(files: CatalogueFiles = {}): HardwareCatalogue {
   const gpus = new Map<string, Gpu>();
   for (const path of [dataPath('gpus.json'), ...(files.gpus ?? [])]) {
@@ -110,10 +117,10 @@ function readModels(named: string): Model[] {
   return parseAs(modelFileSchema, value, file).models.map(modelFromRow);
 }
 
-/** Python writes numbers that JSON has not: `Infinity` stands in the published `config.json` of Nemotron 3. */
+/** Python writes numbers that JSON lacks: the published `config.json` of Nemotron 3 contains `Infinity`. */
 const PYTHON_NUMBERS = /("(?:[^"\\]|\\.)*")|-?\bInfinity\b|\bNaN\b/g;
 
-/** modelopt's older exports keep the quantisation in a file beside `config.json`. */
+/** Older exports of modelopt keep the quantization in a file next to `config.json`. */
 function withQuantization(config: object, file: string): object {
   const beside = join(dirname(file), 'hf_quant_config.json');
   if ('quantization_config' in config || !existsSync(beside)) return config;
@@ -155,11 +162,14 @@ export function parseAs<T>(schema: z.ZodType<T>, value: unknown, what: string): 
   throw new SchedulerError('bad_input', `${what}: ${z.prettifyError(parsed.error)}`);
 }
 
-/** By id, or by what a person or a driver calls it (`gh200`, `NVIDIA A100-SXM4-80GB`) with the memory in MiB where known. */
+/**
+ * Finds a GPU by id, or by the name that a person or a driver uses (`gh200`, `NVIDIA A100-SXM4-80GB`), with the memory
+ * in MiB if known.
+ */
 export function findGpu(catalogue: HardwareCatalogue, name: string, memoryMib?: number): Gpu {
   const exact = catalogue.gpus.find(({ id }) => id.toLowerCase() === name.toLowerCase());
   if (exact) return exact;
-  // A part of a GPU has a part of its memory, bandwidth and units: no row tells how fast it is.
+  // A slice of a GPU has a part of its memory, bandwidth and units: no row has its speed.
   const row = isGpuSlice(name) ? undefined : findGpuClass(name);
   const same = row === undefined ? [] : catalogue.gpus.filter((gpu) => gpu.class === row.name);
   const variant = gpuVariant(same, name, memoryMib);
@@ -171,7 +181,7 @@ export function findGpu(catalogue: HardwareCatalogue, name: string, memoryMib?: 
   );
 }
 
-/** By id, or by the part after the slash where only one model has it. */
+/** Finds a model by id, or by the part after the slash if only one model has it. */
 export function findModel(catalogue: HardwareCatalogue, name: string): Model {
   const wanted = name.toLowerCase();
   const exact = catalogue.models.find(({ id }) => id.toLowerCase() === wanted);

@@ -1,11 +1,14 @@
 import { SchedulerError } from '../errors.ts';
 
-/** No count in a `config.json` is larger: contexts of 10 M tokens are. */
+/** Upper bound of every count in a `config.json`. Contexts reach 10 M tokens. */
 const COUNT_MAX = 100_000_000;
-/** Lists of a `config.json` have an entry per layer. */
+/** Upper bound of lists in a `config.json`, which have an entry per layer. */
 const LIST_MAX = 4096;
 
-/** Reads the fields of a parsed `config.json`, each checked when it is asked for. Names are alternatives: the first one present counts. */
+/**
+ * Reads the fields of a parsed `config.json` and checks each one when it is read. If several names are given, the first
+ * one that is present counts.
+ */
 export class ConfigReader {
   readonly id: string;
   readonly #fields: Readonly<Record<string, unknown>>;
@@ -21,12 +24,11 @@ export class ConfigReader {
     return this.#fields[name] !== undefined && this.#fields[name] !== null;
   }
 
-  /** Names of all fields. */
   names(): string[] {
     return Object.keys(this.#fields);
   }
 
-  /** A nested object, read by the same rules. */
+  /** Returns a nested object, which is read by the same rules. */
   nested(name: string): ConfigReader | undefined {
     return this.has(name) && typeof this.#fields[name] === 'object'
       ? new ConfigReader(this.#fields[name], this.id)
@@ -43,7 +45,7 @@ export class ConfigReader {
     return typeof value === 'boolean' ? value : undefined;
   }
 
-  /** A whole number from 0; undefined where no name is there. */
+  /** Returns a whole number from 0; undefined if no name is present. */
   count(...names: readonly string[]): number | undefined {
     const name = names.find((one) => this.has(one));
     if (name === undefined) return undefined;
@@ -56,7 +58,7 @@ export class ConfigReader {
     return value;
   }
 
-  /** As `count`, and there must be one above 0. */
+  /** Like `count`, but requires a number above 0. */
   need(...names: readonly string[]): number {
     const value = this.count(...names);
     if (value === undefined) throw new SchedulerError('bad_input', `${this.id}: config.json lacks ${names[0]}`);

@@ -2,11 +2,14 @@ import type { ConfigReader } from './config-reader.ts';
 import type { FeedForward, Layer, Mixer } from './layers.ts';
 import { gatedDelta, groupedAttention, latentAttention } from './mixers.ts';
 
-/** One layer, before equal ones are counted together. */
+/** One layer, before equal layers are merged and counted. */
 export type SingleLayer = Omit<Layer, 'count'>;
 
 export interface Family {
-  /** The head is the embedding where the file does not say: the default of the family's class in transformers. */
+  /**
+   * True if the head is the embedding when the file does not specify it: the default of the family's class in
+   * transformers.
+   */
   tied: boolean;
   layer(c: ConfigReader, index: number): SingleLayer;
 }
@@ -24,7 +27,7 @@ export function experts(c: ConfigReader, width: number, shared: number): FeedFor
   return { width, gated: true, experts: count, active, shared, latent: 0 };
 }
 
-/** `layer_types` where the file has them; else every `pattern`-th layer sees everything. */
+/** Uses `layer_types` if the file has it. Otherwise every `pattern`-th layer has full attention. */
 export function isFull(c: ConfigReader, index: number, pattern: number): boolean {
   const type = c.words('layer_types')?.[index];
   if (type !== undefined) return type === 'full_attention' || type === 'attention';
@@ -34,7 +37,7 @@ export function isFull(c: ConfigReader, index: number, pattern: number): boolean
 const windowed = (c: ConfigReader, index: number, pattern: number): Mixer =>
   groupedAttention(c, isFull(c, index, pattern) ? 0 : (c.count('sliding_window') ?? 4096));
 
-/** Plain decoders: one window for all layers, if the file has one that is in use. */
+/** Plain decoders: one window for all layers, if the file has one and enables it. */
 export function plainLayers(gated: boolean, tied: boolean): Family {
   return {
     tied,
@@ -45,7 +48,7 @@ export function plainLayers(gated: boolean, tied: boolean): Family {
   };
 }
 
-/** qwen2's file names a window that is off unless it says otherwise. */
+/** The file of qwen2 names a window that is off unless the file enables it. */
 export const noWindow = (gated: boolean, tied: boolean): Family => ({
   tied,
   layer: (c) => {
@@ -54,13 +57,13 @@ export const noWindow = (gated: boolean, tied: boolean): Family => ({
   },
 });
 
-/** Some layers see a window, every `pattern`-th everything. */
+/** Every `pattern`-th layer has full attention, the others have a window. */
 export const alternating = (pattern: number, tied: boolean): Family => ({
   tied,
   layer: (c, index) => ({ mixers: [windowed(c, index, pattern)], feedForward: dense(c, true) }),
 });
 
-/** All layers have experts whose width is `intermediate_size`. */
+/** All layers have experts of width `intermediate_size`. */
 export const allExperts = (tied: boolean): Family => ({
   tied,
   layer: (c) => ({
@@ -69,7 +72,7 @@ export const allExperts = (tied: boolean): Family => ({
   }),
 });
 
-/** Qwen's rule: dense where `mlp_only_layers` says so or `decoder_sparse_step` does not divide. */
+/** Qwen's rule: a layer is dense if `mlp_only_layers` lists it or `decoder_sparse_step` does not divide its number. */
 function qwenFeedForward(c: ConfigReader, index: number): FeedForward {
   const step = Math.max(1, c.count('decoder_sparse_step') ?? 1);
   if ((c.numbers('mlp_only_layers') ?? []).includes(index) || (index + 1) % step !== 0) return dense(c, true);
@@ -81,7 +84,7 @@ export const qwenExperts: Family = {
   layer: (c, index) => ({ mixers: [groupedAttention(c)], feedForward: qwenFeedForward(c, index) }),
 };
 
-/** Qwen3-Next and Qwen3.5: three recurrent layers for each of gated attention. */
+/** Qwen3-Next and Qwen3.5: three recurrent layers for each layer of gated attention. */
 export const qwenHybrid = (moe: boolean): Family => ({
   tied: false,
   layer: (c, index) => {
@@ -91,7 +94,7 @@ export const qwenHybrid = (moe: boolean): Family => ({
   },
 });
 
-/** DeepSeek's rule: the first layers dense, then experts with shared ones beside them. */
+/** DeepSeek's rule: the first layers are dense, the others have routed and shared experts. */
 function deepseekFeedForward(c: ConfigReader, index: number): FeedForward {
   const frequency = Math.max(1, c.count('moe_layer_freq') ?? 1);
   const first = c.count('first_k_dense_replace') ?? 0;
@@ -109,7 +112,7 @@ export const deepseek = (latent: boolean): Family => ({
   }),
 });
 
-/** Llama 4: chunks of attention but in every fourth layer, experts in every `interleave_moe_layer_step`-th. */
+/** Llama 4: chunked attention except in every fourth layer, experts in every `interleave_moe_layer_step`-th layer. */
 export const llama4: Family = {
   tied: false,
   layer: (c, index) => {
@@ -135,7 +138,7 @@ export const gptOss: Family = {
   }),
 };
 
-/** Gemma 4: other heads in the layers that see everything; experts beside a dense block. */
+/** Gemma 4: the layers with full attention have other heads; experts are next to a dense block. */
 export const gemma4: Family = {
   tied: true,
   layer: (c, index) => {

@@ -1,6 +1,6 @@
 import type { Precision } from './precision.ts';
 
-/** Generations of silicon, as far as engines differ by them. */
+/** Generations of GPUs that engines distinguish. */
 export const ARCHITECTURES = [
   'volta',
   'turing',
@@ -16,8 +16,9 @@ export const ARCHITECTURES = [
 export type Architecture = (typeof ARCHITECTURES)[number];
 
 /**
- * What vLLM loads where: its table of quantisation methods and hardware (docs/features/quantization, 2025 and 2026), Marlin's weight-only
- * kernels included, which widen 8-bit and 4-bit floats from Ampere on. Keys and values in fp8 need the same silicon as weights in fp8.
+ * Precisions that vLLM loads on each architecture: its table of quantization methods and hardware
+ * (docs/features/quantization, 2025 and 2026). It includes Marlin's weight-only kernels, which widen 8-bit and 4-bit
+ * floats from Ampere on. Keys and values in fp8 need the same architectures as weights in fp8.
  */
 const RUNS: Readonly<Record<Architecture, readonly Precision[]>> = {
   volta: ['bf16', 'int4'],
@@ -32,7 +33,10 @@ const RUNS: Readonly<Record<Architecture, readonly Precision[]>> = {
   cdna4: ['bf16', 'fp8', 'int8', 'int4', 'mxfp4'],
 };
 
-/** Why weights or keys and values so stored do not run on the GPU, or undefined. A GPU of unknown architecture is not judged. */
+/**
+ * Returns why weights, or keys and values, of this precision do not run on the GPU, or undefined. If the GPU's
+ * architecture is unknown, it returns undefined.
+ */
 export function precisionProblem(
   gpu: { id: string; architecture: Architecture | undefined },
   weights: Precision,

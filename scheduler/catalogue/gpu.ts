@@ -3,7 +3,7 @@ import { ARCHITECTURES, type Architecture } from './gpu-architecture.ts';
 
 const positive = z.number().finite().positive();
 
-/** One row of `data/gpus.json`: data-sheet units. */
+/** One row of `data/gpus.json`, in the units of data sheets. */
 const gpuRowSchema = z.strictObject({
   id: z.string().min(1).max(64),
   class: z.string().min(1).max(32),
@@ -14,12 +14,12 @@ const gpuRowSchema = z.strictObject({
   int8_tops: positive.optional(),
   bandwidth_gbs: positive,
   memory_gb: positive,
-  /** A name in the calibration's `links`. */
+  /** A name in `links` of the calibration. */
   link: z.string().min(1).max(32),
   link_gbs: positive,
-  /** GPUs that the link joins; all of a node's unless said. */
+  /** GPUs that the link joins; absent: all GPUs of a node. */
   link_domain: z.number().int().min(1).max(72).optional(),
-  /** GPUs of a board without a switch, each wired to each other: a pair has only the wires between the two. */
+  /** GPUs of a board without a switch, each wired to each other. A pair has only the wires between the two GPUs. */
   link_mesh: z.number().int().min(2).max(72).optional(),
   pcie_gbs: positive.optional(),
   watts: positive,
@@ -29,14 +29,17 @@ const gpuRowSchema = z.strictObject({
 });
 export const gpuFileSchema = z.object({ gpus: z.array(gpuRowSchema).max(1000) });
 
-/** A kind of GPU, in SI units. */
+/** A type of GPU, in SI units. */
 export interface Gpu {
   id: string;
-  /** Name in shared/hardware: what agents publish. */
+  /** Name in shared/hardware, which agents publish. */
   class: string;
-  /** What engines can run on it follows from this; undefined: not known, nothing is refused. */
+  /** Decides which engines can run on it. undefined: unknown, and nothing is refused. */
   architecture: Architecture | undefined;
-  /** Dense peak, FLOP/s. fp8, int8 and fp4 are undefined where the silicon has none: weights are then widened before the product. */
+  /**
+   * Dense peak, FLOP/s. fp8, int8 and fp4 are undefined if the GPU does not compute in them: weights are then widened
+   * before the product.
+   */
   bf16: number;
   fp8: number | undefined;
   int8: number | undefined;
@@ -48,14 +51,14 @@ export interface Gpu {
   link: string;
   /** Both directions together, bytes/s. */
   linkBandwidth: number;
-  /** So many GPUs talk over the link; more of them talk over PCIe. */
+  /** At most this many GPUs communicate over the link; a larger group communicates over PCIe. */
   linkDomain: number;
-  /** So many GPUs share each one's links evenly; 0: a switch gives any of them all of its links. */
+  /** This many GPUs share the links of each GPU evenly. 0: a switch gives each pair all links. */
   linkMesh: number;
   /** Both directions together, bytes/s. */
   pcieBandwidth: number;
   watts: number;
-  /** USD per GPU and hour; 0 is unknown. */
+  /** USD per GPU and hour; 0: unknown. */
   usdPerHour: number;
   gpusPerNode: number;
   source: string;
@@ -76,7 +79,7 @@ export function gpuFromRow(row: z.infer<typeof gpuRowSchema>): Gpu {
     linkBandwidth: row.link_gbs * 1e9,
     linkDomain: row.link_domain ?? row.gpus_per_node,
     linkMesh: row.link_mesh ?? 0,
-    // PCIe 4.0 x16 where the row does not say.
+    // PCIe 4.0 x16 if the row does not specify it.
     pcieBandwidth: (row.pcie_gbs ?? 64) * 1e9,
     watts: row.watts,
     usdPerHour: row.usd_hour,

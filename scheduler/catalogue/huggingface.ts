@@ -7,7 +7,7 @@ import type { Layer } from './layers.ts';
 import type { Model } from './model.ts';
 import { storageOf } from './quantization.ts';
 
-/** More layers than any decoder has. */
+/** Bound on layers; no decoder has this many. */
 const LAYERS_MAX = 1000;
 
 export function isHuggingFaceConfig(value: unknown): value is object {
@@ -19,17 +19,18 @@ export function isHuggingFaceConfig(value: unknown): value is object {
 }
 
 /**
- * `config` is a parsed `config.json`; `id` the name the model is served by. Throws `bad_input` with the field, or with the name of an
- * architecture that is not modelled.
+ * Reads a model from `config`, a parsed `config.json`. `id` is the model's served name.
+ *
+ * @throws SchedulerError `bad_input` with the field, or with the name of an architecture that is not modeled
  */
 export function modelFromConfig(config: unknown, id: string): Model {
   const whole = new ConfigReader(config, id);
-  // Multimodal wrappers keep the decoder in `text_config`; some keep a few of its fields outside too.
+  // Multimodal wrappers keep the decoder in `text_config`; some also keep a few of its fields outside.
   const c = whole.nested('text_config') ?? whole;
   const type = modelType(c) ?? modelType(whole) ?? '';
   const family = familyOf(type) ?? familyOf(`${type}_text`);
   if (family === undefined) throw unknownArchitecture(id, type);
-  // Nemotron 3 Ultra only lists its layers.
+  // Nemotron 3 Ultra only lists its layers and has no count.
   const listed = c.list('layers_block_type')?.length;
   const count = c.count('num_hidden_layers', 'n_layer', 'n_layers') ?? listed ?? c.need('num_hidden_layers');
   if (count > LAYERS_MAX)
@@ -47,7 +48,7 @@ export function modelFromConfig(config: unknown, id: string): Model {
   };
 }
 
-/** A decoder inside a wrapper is called as it is alone, or with `_text` behind. */
+/** A decoder inside a wrapper has the name that it has without one, or that name with `_text` appended. */
 const modelType = (c: ConfigReader): string | undefined => c.text('model_type');
 
 function unknownArchitecture(id: string, type: string): SchedulerError {
@@ -56,7 +57,7 @@ function unknownArchitecture(id: string, type: string): SchedulerError {
   return new SchedulerError('bad_input', `${id}: ${named}${near}. A models file can describe an equivalent decoder`);
 }
 
-/** Equal layers are counted together. */
+/** Equal layers are merged and counted. */
 function layersOf(c: ConfigReader, family: Family, count: number): Layer[] {
   const kinds = new Map<string, { count: number; one: SingleLayer }>();
   for (let index = 0; index < count; index++) {
@@ -69,7 +70,10 @@ function layersOf(c: ConfigReader, family: Family, count: number): Layer[] {
   return [...kinds.values()].map(({ count: alike, one }) => ({ count: alike, ...one }));
 }
 
-/** A vision transformer's layers: four square matrices and a feed-forward block without gate. Projectors are below a thousandth. */
+/**
+ * A vision transformer's layer has four square matrices and a feed-forward block without a gate. Projectors are below a
+ * thousandth of the parameters.
+ */
 function towerParameters(c: ConfigReader | undefined): number {
   const hidden = c?.count('hidden_size', 'vt_hidden_size', 'embed_dim');
   const layers = c?.count('num_hidden_layers', 'vt_num_hidden_layers', 'depth');

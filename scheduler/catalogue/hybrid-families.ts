@@ -4,7 +4,9 @@ import { DENSE, dense, experts, type Family, isFull } from './families.ts';
 import type { Mixer } from './layers.ts';
 import { groupedAttention, mamba1, namedMamba2, nemotronMamba2 } from './mixers.ts';
 
-/** Nemotron-H and Nemotron 3: each layer is one block of Mamba-2 (M), attention (*), a dense (-) or an expert block (E). */
+/**
+ * Nemotron-H and Nemotron 3: each layer is one block, of Mamba-2 (M), attention (*), a dense block (-) or experts (E).
+ */
 export const nemotronH: Family = {
   tied: false,
   layer: (c, index) => {
@@ -73,13 +75,13 @@ export const bamba: Family = {
   }),
 };
 
-/** Attention and Mamba-2 side by side in every layer. */
+/** Falcon-H1: attention and Mamba-2 in parallel in every layer. */
 export const falconH1: Family = {
   tied: false,
   layer: (c) => ({ mixers: [groupedAttention(c), namedMamba2(c)], feedForward: dense(c, true) }),
 };
 
-/** Nemotron Super (Puzzle): blocks of unlike width, some layers without attention. */
+/** Nemotron Super (Puzzle): blocks of different widths, some layers without attention. */
 export const decilm: Family = {
   tied: false,
   layer: (c, index) => {
@@ -92,7 +94,7 @@ export const decilm: Family = {
     const mixers: Mixer[] =
       attention?.flag('no_op') === true ? [] : [{ ...groupedAttention(c), kvHeads: heads / Math.max(1, group) }];
     if (ffn?.flag('no_op') === true) return { mixers };
-    // transformers' rule: two thirds of the multiple, rounded up to 256.
+    // The rule of transformers: two thirds of the multiple, rounded up to a multiple of 256.
     const multiple = ffn?.factor('ffn_mult') ?? 1;
     const width = Math.ceil(Math.floor((2 * multiple * c.need('hidden_size')) / 3) / 256) * 256;
     return { mixers, feedForward: { width, gated: true, ...DENSE } };

@@ -1,27 +1,28 @@
 /**
- * What a decoder is made of. Widths and counts are numbers of elements; shapes are those of `config.json` before any parallelism.
- * Every layer has mixers (attention, a recurrent mixer, or both side by side) and perhaps a feed-forward block.
+ * The parts of a decoder. Widths and counts are numbers of elements. Shapes are those of `config.json`, before
+ * parallelism. Every layer has mixers (attention, a recurrent mixer, or both in parallel) and possibly a feed-forward
+ * block.
  */
 
-/** Grouped-query attention (Ainslie et al. 2023): multi-head and multi-query are its ends. */
+/** Grouped-query attention (Ainslie et al. 2023). Multi-head and multi-query attention are its two extremes. */
 export interface GroupedAttention {
   kind: 'grouped';
   heads: number;
   kvHeads: number;
   headDim: number;
-  /** Tokens that a query sees; 0: all before it. */
+  /** Tokens that a query attends to; 0: all previous tokens. */
   window: number;
-  /** The query projection also gives a gate for the output. */
+  /** True if the query projection also produces a gate for the output. */
   gate: boolean;
-  /** Keys serve as values: one projection fewer (Gemma 4's global layers). The cache holds both. */
+  /** True if keys serve as values, which saves a projection (Gemma 4's global layers). The cache holds both. */
   sharedKeyValue: boolean;
 }
 
-/** Multi-head latent attention (DeepSeek-V2, 2024): one compressed vector per token serves all heads. */
+/** Multi-head latent attention (DeepSeek-V2, 2024): all heads share one compressed vector per token. */
 export interface LatentAttention {
   kind: 'latent';
   heads: number;
-  /** Rank of the query's compression; 0: none. */
+  /** Rank of the query's compression; 0: not compressed. */
   queryRank: number;
   kvRank: number;
   nopeDim: number;
@@ -29,14 +30,14 @@ export interface LatentAttention {
   valueDim: number;
 }
 
-/** Mamba, Mamba-2, gated delta rule: a state of fixed size per sequence instead of keys and values. */
+/** Mamba, Mamba-2 or gated delta rule: a state of fixed size per sequence instead of keys and values. */
 export interface RecurrentMixer {
   kind: 'recurrent';
-  /** Output widths of the projections into the mixer, together. */
+  /** Sum of the output widths of the projections into the mixer. */
   inputs: number;
-  /** Input width of the projection out of it. */
+  /** Input width of the projection out of the mixer. */
   outputs: number;
-  /** Convolution, decay, norm: parameters that no large product uses. */
+  /** Parameters outside the large products: convolution, decay, norm. */
   small: number;
   /** Bytes of state per sequence. */
   stateBytes: number;
@@ -45,32 +46,32 @@ export interface RecurrentMixer {
 export type Mixer = GroupedAttention | LatentAttention | RecurrentMixer;
 
 export interface FeedForward {
-  /** Of one expert where there are several. */
+  /** Width of one expert, if there are several. */
   width: number;
-  /** Gate, up and down; or up and down. */
+  /** True for gate, up and down matrices; false for up and down. */
   gated: boolean;
   /** 1: dense. */
   experts: number;
-  /** Experts that a token passes. */
+  /** Experts that process a token. */
   active: number;
-  /** Width of the blocks that every token passes beside its experts. */
+  /** Width of the blocks that process every token in addition to its experts. */
   shared: number;
   /** Routed experts work on vectors of this width (Nemotron 3 Super); 0: on the hidden width. */
   latent: number;
 }
 
-/** `count` equal layers. Their order does not matter to time and memory. */
+/** `count` equal layers. Their order does not affect time and memory. */
 export interface Layer {
   count: number;
   mixers: readonly Mixer[];
   feedForward?: FeedForward;
 }
 
-/** Parts of a model that a checkpoint may store with different precision. */
+/** Parts of a model that a checkpoint may store in different precisions. */
 const PARTS = ['attention', 'dense', 'experts', 'shared_experts'] as const;
 export type LayerPart = (typeof PARTS)[number];
 
-/** Matrices of [inner, outer]; `active` of `matrices` are used by one token. */
+/** Matrices of [inner, outer]. One token uses `active` of `matrices`. */
 export interface Matrix {
   name: string;
   part: LayerPart;
@@ -78,13 +79,13 @@ export interface Matrix {
   outer: number;
   matrices: number;
   active: number;
-  /** What tensor parallelism divides: the output, the input, or nothing (each GPU holds a copy). */
+  /** The dimension that tensor parallelism divides: the output, the input, or none (each GPU holds a copy). */
   split: 'outer' | 'inner' | 'none';
 }
 
 const one = { matrices: 1, active: 1 } as const;
 
-/** The large products of one layer, whole. */
+/** Returns the large products of one layer, undivided. */
 export function layerMatrices(layer: Layer, hidden: number): Matrix[] {
   return [
     ...layer.mixers.flatMap((mixer) => mixerMatrices(mixer, hidden)),
@@ -142,7 +143,7 @@ function feedForwardMatrices(block: FeedForward | undefined, hidden: number): Ma
     matrices.push({ name: 'latent_in', part: 'shared_experts', inner: hidden, outer: latent, split: 'none', ...one });
     matrices.push({ name: 'latent_out', part: 'shared_experts', inner: latent, outer: hidden, split: 'none', ...one });
   }
-  // A router is small and stays in 16 bit in every checkpoint; each GPU computes it whole.
+  // A router is small and stays in 16 bits in every checkpoint; each GPU computes it completely.
   if (experts > 1)
     matrices.push({ name: 'router', part: 'attention', inner: hidden, outer: experts, split: 'none', ...one });
   if (shared > 0) {
@@ -153,7 +154,7 @@ function feedForwardMatrices(block: FeedForward | undefined, hidden: number): Ma
   return matrices;
 }
 
-/** Elements of keys and values that one token adds to one layer. */
+/** Returns the elements of keys and values that one token adds to one layer. */
 export function cacheElements(mixer: Mixer): number {
   switch (mixer.kind) {
     case 'grouped':
@@ -165,5 +166,5 @@ export function cacheElements(mixer: Mixer): number {
   }
 }
 
-/** Tokens that the mixer sees at most; 0: all. */
+/** Most tokens that the mixer attends to; 0: all. */
 export const windowOf = (mixer: Mixer): number => (mixer.kind === 'grouped' ? mixer.window : 0);

@@ -2,7 +2,7 @@ import { SchedulerError } from '../errors.ts';
 import type { ConfigReader } from './config-reader.ts';
 import type { GroupedAttention, LatentAttention, RecurrentMixer } from './layers.ts';
 
-/** Engines keep recurrent states in 32 bit and the last inputs of the convolution in 16. */
+/** Engines store recurrent states in 32 bits and the last inputs of the convolution in 16. */
 const STATE_BYTES = 4;
 const CONVOLUTION_BYTES = 2;
 
@@ -17,7 +17,7 @@ export function groupedAttention(c: ConfigReader, window = 0): GroupedAttention 
   return { kind: 'grouped', heads, kvHeads: Math.max(1, kvHeads), headDim, window, gate: false, sharedKeyValue: false };
 }
 
-/** DeepSeek-V2 and V3, Kimi K2. */
+/** Latent attention of DeepSeek-V2, DeepSeek-V3 and Kimi K2. */
 export function latentAttention(c: ConfigReader): LatentAttention {
   return {
     kind: 'latent',
@@ -38,7 +38,7 @@ interface Mamba2 {
   kernel: number;
 }
 
-/** Mamba-2 (Dao and Gu 2024): one projection gives gate, x, B, C and a step per head. */
+/** Mamba-2 (Dao and Gu 2024): one projection produces the gate, x, B, C and a step per head. */
 function mamba2({ heads, headDim, groups, state, kernel }: Mamba2): RecurrentMixer {
   const inner = heads * headDim;
   const convolved = inner + 2 * groups * state;
@@ -51,7 +51,7 @@ function mamba2({ heads, headDim, groups, state, kernel }: Mamba2): RecurrentMix
   };
 }
 
-/** Granite 4, Bamba, Falcon-H1: the names that transformers gives the same block. */
+/** Mamba-2 with the field names of transformers in Granite 4, Bamba and Falcon-H1. */
 export function namedMamba2(c: ConfigReader): RecurrentMixer {
   const hidden = c.need('hidden_size');
   const heads = c.count('mamba_n_heads') ?? 128;
@@ -68,7 +68,7 @@ export function namedMamba2(c: ConfigReader): RecurrentMixer {
   });
 }
 
-/** Nemotron-H names the same block differently. */
+/** Nemotron-H uses other field names for the same block. */
 export function nemotronMamba2(c: ConfigReader): RecurrentMixer {
   return mamba2({
     heads: c.need('mamba_num_heads'),

@@ -4,7 +4,9 @@ import type { Precision } from './precision.ts';
 
 const count = z.number().int().positive().max(10_000_000);
 
-/** One row of `data/models.json`: a decoder whose layers are all alike. Others are read from their `config.json`. */
+/**
+ * One row of `data/models.json`: a decoder whose layers are all equal. Other models are read from their `config.json`.
+ */
 const modelRowSchema = z.strictObject({
   id: z.string().min(1).max(256),
   layers: count.max(1000),
@@ -18,36 +20,36 @@ const modelRowSchema = z.strictObject({
   tied: z.boolean(),
   experts: count.max(10_000).optional(),
   experts_per_token: count.max(1000).optional(),
-  /** Width of a block that every token passes beside its experts. */
+  /** Width of a block that processes every token in addition to its experts. */
   shared_ffn: z.number().int().nonnegative().optional(),
   context: count.max(100_000_000).optional(),
   source: z.string().max(256).optional(),
 });
 export const modelFileSchema = z.object({ models: z.array(modelRowSchema).max(10_000) });
 
-/** How a checkpoint stores weights, and how it asks for keys and values to be stored. */
+/** Precisions in which a checkpoint stores weights, and in which it requests keys and values. */
 export interface Storage {
-  /** Of most weights: the name that `weights` of a deployment has for this checkpoint. */
+  /** Precision of most weights: the value of a deployment's `weights` for this checkpoint. */
   weights: Precision;
   parts: Readonly<Record<LayerPart, Precision>>;
   kv: Precision;
 }
 
-/** The shape of a decoder; counts, not bytes. */
+/** The shape of a decoder, in counts, not bytes. */
 export interface Model {
   id: string;
   hidden: number;
   vocab: number;
-  /** The output head is the embedding. */
+  /** True if the output head is the embedding. */
   tied: boolean;
   layers: readonly Layer[];
-  /** Parameters beside the decoder that are loaded and that a token of text does not pass: the vision tower. */
+  /** Parameters outside the decoder that are loaded but do not process text tokens: the vision tower. */
   extra: number;
   storage: Storage;
-  /** Longest sequence in tokens, 0 if not known. */
+  /** Longest sequence in tokens; 0: unknown. */
   context: number;
   source: string;
-  /** Nothing is known but its name: it can be placed only where it was measured. */
+  /** Only the name of the model is known. It can be placed only on hardware where it was measured. */
   opaque?: true;
 }
 
@@ -89,7 +91,7 @@ export function modelFromRow(row: z.infer<typeof modelRowSchema>): Model {
   };
 }
 
-/** A model known by its name only. */
+/** Returns a model that is known only by its name. */
 export const opaqueModel = (id: string): Model => ({
   id,
   hidden: 0,
@@ -105,17 +107,18 @@ export const opaqueModel = (id: string): Model => ({
 
 export const layerCount = (model: Model): number => model.layers.reduce((sum, layer) => sum + layer.count, 0);
 
-/** Embedding and head, once if they are the same. */
+/** Parameters of embedding and head; counted once if they are the same. */
 export const embeddingParameters = (model: Model): number => (model.tied ? 1 : 2) * model.hidden * model.vocab;
 
-/** Weights as stored; norms and biases, together below a thousandth, are left out. */
+/** Parameters as stored. It omits norms and biases, together below a thousandth. */
 export function parameters(model: Model): number {
   return model.extra + embeddingParameters(model) + sumOfLayers(model, ({ matrices }) => matrices);
 }
 
 /**
- * Weights that one token of text passes. A dense model passes all of them, as publishers count it. With experts the embedding does not
- * count: a token reads one row of it. (gpt-oss is published so; Llama 4 with the embedding, 6 % more.)
+ * Parameters that process one text token. For a dense model these are all of them, as publishers count. With experts
+ * the embedding does not count, because a token reads one row of it. (gpt-oss is published this way; Llama 4 with the
+ * embedding, 6 % more.)
  */
 export function activeParameters(model: Model): number {
   if (expertsOf(model).experts === 1) return parameters(model);
@@ -133,12 +136,12 @@ function sumOfLayers(model: Model, copies: (matrix: { matrices: number; active: 
   }, 0);
 }
 
-/** The window of its windowed layers, tokens; 0: every layer sees everything. The widest where they differ. */
+/** Window of its windowed layers, tokens; 0: every layer has full attention. The widest, if windows differ. */
 export function windowTokens(model: Model): number {
   return Math.max(0, ...model.layers.flatMap(({ mixers }) => mixers.map(windowOf)));
 }
 
-/** Attention heads of the largest layer, for messages. */
+/** Attention heads of the largest layer, used in messages. */
 export function headsOf(model: Model): { heads: number; kvHeads: number } {
   const all = model.layers.flatMap(({ mixers }) => mixers);
   return {
@@ -150,7 +153,7 @@ export function headsOf(model: Model): { heads: number; kvHeads: number } {
   };
 }
 
-/** Experts of the layer with the most, and of these a token's; [1, 1] for a dense model. */
+/** Experts of the layer with the most, and the experts that process one token there; 1 and 1 for a dense model. */
 export function expertsOf(model: Model): { experts: number; active: number } {
   const blocks = model.layers.flatMap(({ feedForward }) => (feedForward ? [feedForward] : []));
   return blocks.reduce((most, one) => (one.experts > most.experts ? one : most), { experts: 1, active: 1 });

@@ -1,13 +1,13 @@
-/** How weights or keys and values are stored. */
+/** How weights, or keys and values, are stored. */
 export const PRECISIONS = ['bf16', 'fp8', 'int8', 'int4', 'mxfp4', 'nvfp4'] as const;
 export type Precision = (typeof PRECISIONS)[number];
 
-/** Of keys and values: no engine stores them in 4 bit by default. */
+/** Precisions of keys and values: no engine stores them in 4 bits by default. */
 export const KV_PRECISIONS = ['bf16', 'fp8', 'int8'] as const satisfies readonly Precision[];
 
 /**
- * Bytes per element with its scales. int4: a 16-bit scale and a 4-bit zero point for each 128 weights (AWQ, GPTQ); mxfp4: an 8-bit scale
- * for each 32 (OCP Microscaling 1.0); nvfp4: an 8-bit scale for each 16.
+ * Bytes per element, scales included. int4: a 16-bit scale and a 4-bit zero point for each 128 weights (AWQ, GPTQ);
+ * mxfp4: an 8-bit scale for each 32 (OCP Microscaling 1.0); nvfp4: an 8-bit scale for each 16.
  */
 export function bytesPerElement(precision: Precision): number {
   switch (precision) {

@@ -5,8 +5,8 @@ import { SIXTEEN_BIT, type Storage } from './model.ts';
 import type { Precision } from './precision.ts';
 
 /**
- * What of a layer the names in a checkpoint's list of exceptions mean. `gate` alone is the router, which is small and counts as 16 bit
- * anyway.
+ * Parts of a layer that the names in a checkpoint's list of exceptions mean. `gate` without a suffix is the router,
+ * which is small and counts as 16 bits in any case.
  */
 const PART_OF: readonly (readonly [RegExp, readonly LayerPart[]])[] = [
   [/self_attn|attention|attn\b|qkv|o_proj|q_proj|mixer|mamba|linear_attn/, ['attention']],
@@ -14,10 +14,13 @@ const PART_OF: readonly (readonly [RegExp, readonly LayerPart[]])[] = [
   [/mlp\\?\.(\(|gate_proj|up_proj|down_proj|gate_up)|feed_forward\\?\.(?!experts)/, ['dense']],
 ];
 
-/** Names of a single layer say nothing of the rest, unless nearly every layer is named. */
+/** Names of a single layer do not apply to the others, unless nearly every layer is named. */
 const LAYER = /layers\\?\.\d+/;
 
-/** How the checkpoint is stored: `quantization_config` (also inside `text_config`) or modelopt's `quantization`. */
+/**
+ * Reads how the checkpoint is stored, from `quantization_config` (also inside `text_config`) or modelopt's
+ * `quantization`.
+ */
 export function storageOf(c: ConfigReader, layers: number): Storage {
   const quantized =
     c.nested('quantization_config') ??
@@ -28,7 +31,7 @@ export function storageOf(c: ConfigReader, layers: number): Storage {
   if (mixed !== undefined) return { ...mixedStorage(mixed), kv: kvOf(quantized) };
   const weights = precisionOf(quantized);
   const kept = keptParts(quantized, layers);
-  // The mxfp4 method of gpt-oss is one for experts alone, whatever its list of exceptions says.
+  // The mxfp4 method of gpt-oss applies only to experts, regardless of its list of exceptions.
   const expertsOnly = quantized.text('quant_method') === 'mxfp4';
   const partOf = (part: LayerPart) => (kept.has(part) || (expertsOnly && part !== 'experts') ? 'bf16' : weights);
   return { weights, parts: partsBy(partOf), kv: kvOf(quantized) };
@@ -41,7 +44,7 @@ const partsBy = (precision: (part: LayerPart) => Precision): Storage['parts'] =>
   shared_experts: precision('shared_experts'),
 });
 
-/** modelopt's MIXED_PRECISION names every quantised layer: each part takes what most of its layers have. */
+/** modelopt's MIXED_PRECISION names every quantized layer: each part takes the precision of most of its layers. */
 function mixedStorage(layers: ConfigReader): Omit<Storage, 'kv'> {
   const counts = new Map<LayerPart, Map<Precision, number>>();
   for (const name of layers.names()) {
@@ -85,7 +88,7 @@ function bits(q: ConfigReader, count: number): Precision {
   throw new SchedulerError('bad_input', `${q.id}: weights of ${count} bit are not modelled; 4 and 8 are`);
 }
 
-/** The first group's weights of compressed-tensors, and of modelopt in that form. */
+/** Weights of the first group of compressed-tensors, and of modelopt in that format. */
 function groupWeights(q: ConfigReader): ConfigReader | undefined {
   const groups = q.nested('config_groups');
   return groups?.nested('group_0')?.nested('weights') ?? groups?.nested('FP8_DYNAMIC')?.nested('weights');
@@ -103,7 +106,7 @@ function compressed(q: ConfigReader, weights: ConfigReader): Precision {
   return bits(q, count);
 }
 
-/** Parts that stay in 16 bit. */
+/** Returns the parts that stay in 16 bits. */
 function keptParts(q: ConfigReader, layers: number): Set<LayerPart> {
   const names = [
     q.words('modules_to_not_convert'),
