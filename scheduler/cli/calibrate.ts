@@ -27,7 +27,9 @@ export const CALIBRATE_FLAGS = {
   out: { value: 'FILE', takes: 'file', help: 'where it is written' },
 } as const satisfies Flags;
 
-/** `otela-plan calibrate`: fits a GPU and an engine version from a short load on the engine's own port. */
+/**
+ * `otela-plan calibrate`: fits a calibration to a GPU and an engine version, from a short load on the engine's port.
+ */
 export async function calibrateCommand(argv: readonly string[], io: Io): Promise<number> {
   const flags = parseLine(argv, CALIBRATE_FLAGS).values;
   const catalogue = catalogueFrom(flags);

@@ -9,7 +9,7 @@ import { prettyJson } from './json.ts';
 
 export const CATALOGUE_COMMAND_FLAGS = { ...CATALOGUE_FLAGS, ...JSON_FLAG } as const satisfies Flags;
 
-/** `otela-plan catalogue`: what can be named, with sources. */
+/** `otela-plan catalogue`: lists all GPUs and models, with sources. */
 export function catalogueCommand(argv: readonly string[], io: Io): number {
   const flags = parseLine(argv, CATALOGUE_COMMAND_FLAGS).values;
   const catalogue = catalogueFrom(flags);

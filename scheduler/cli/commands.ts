@@ -1,4 +1,4 @@
-/** Every command of `otela-plan`, in the order of its help. */
+/** All commands of `otela-plan`, in the order of its help. */
 import manifest from '../../package.json' with { type: 'json' };
 import { EXIT_DONE, EXIT_USAGE, type Program } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';

@@ -25,7 +25,10 @@ export const COMPARE_FLAGS = {
   svg: { value: 'FILE', takes: 'file', help: 'a picture of it' },
 } as const satisfies Flags;
 
-/** `otela-plan compare`: our plan, GPUs in proportion to requests times parameters (the paper's memP) and equal parts, under the same simulation. */
+/**
+ * `otela-plan compare`: our plan, GPUs in proportion to requests times parameters (the paper's memP) and an equal
+ * split, under the same simulation.
+ */
 export async function compareCommand(argv: readonly string[], io: Io): Promise<number> {
   const flags = parseLine(argv, COMPARE_FLAGS).values;
   const { inventory, workload, options, durationS, plan: ours } = await planFromFlags(flags, io, 1);
@@ -76,7 +79,7 @@ export function panels(compared: readonly ComparedPlan[]): Bars[] {
   ];
 }
 
-/** A plan that answers nothing has no latency. */
+/** A plan that answers no request has no latency. */
 const seconds = (value: number) => (Number.isFinite(value) ? value.toFixed(2) : '-');
 
 export function comparisonText(compared: readonly ComparedPlan[]): string {

@@ -2,14 +2,14 @@ import { EXIT_DONE, EXIT_USAGE } from '../../shared/command-line/index.ts';
 import type { SchedulerErrorCode } from '../errors.ts';
 import type { Plan } from '../planner/types.ts';
 
-/** Exit codes that scripts test for, beside the kit's. */
-/** No feasible plan; what was printed says which constraint and what would help. */
+/** Exit codes that scripts test for, in addition to those of the CLI kit. */
+/** No feasible plan; the output names the constraint and a remedy. */
 export const EXIT_INFEASIBLE = 3;
-/** The solver's time ended before its gap was reached: the best plan so far was printed. */
+/** The solver's time ended before it reached its gap; the output is the best plan so far. */
 export const EXIT_TIME_OUT = 4;
 /** EX_UNAVAILABLE: the gateway did not answer, or refused. */
 export const EXIT_GATEWAY = 69;
-/** EX_TEMPFAIL: another controller is at work, or a node that a start is for still drains. */
+/** EX_TEMPFAIL: another controller is running, or a node that a start needs still drains. */
 export const EXIT_BUSY = 75;
 /** EX_SOFTWARE */
 export const EXIT_FAILED = 70;
@@ -37,7 +37,7 @@ export function planExitCode(code: SchedulerErrorCode): number {
 
 export function planExit(plan: Plan): number {
   const late = plan.report?.status === 'time-limit';
-  // With more time there may be a plan that does what was asked.
+  // With more time there may be a feasible plan.
   if (plan.infeasible !== undefined) return late && plan.report?.impossible === false ? EXIT_TIME_OUT : EXIT_INFEASIBLE;
   return late ? EXIT_TIME_OUT : EXIT_DONE;
 }

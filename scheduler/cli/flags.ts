@@ -110,7 +110,7 @@ export function limitsFrom(flags: FlagValues): SimulatedEngineLimits {
   };
 }
 
-/** A workload with what flags say of it: `--always-on MODEL`, and `--parallelism KIND` for models that name none. */
+/** Applies the flags about a workload: `--always-on MODEL`, and `--parallelism KIND` for models that name none. */
 export function applyWorkloadFlags(
   flags: FlagValues,
   workload: readonly Demand[],

@@ -38,7 +38,7 @@ interface Watched {
 const forgiven = (state: ControllerState, retry: boolean): ControllerState =>
   retry ? { ...state, failures: [] } : state;
 
-/** `otela-plan watch --forecast`: a look per slot, just after it begins. */
+/** `otela-plan watch --forecast`: plans once per slot, just after the slot begins. */
 export async function follow(flags: FlagValues, session: Session, io: Io, watched: Watched): Promise<number> {
   const statePath = textFlag(flags, 'state') ?? 'otela-plan.state.json';
   const unlock = lockState(statePath);
@@ -85,7 +85,7 @@ async function followSlots(
       record: async (records) => {
         if (history !== undefined) appendRecords(history, records);
         if (!yes) return;
-        // An older gateway keeps no timeline: the history file and the log say the same.
+        // An older gateway has no timeline. The history file and the log contain the same.
         await controller.gateway.put('/admin/timeline', timelineOf(records)).catch((error: unknown) => {
           io.log(`the dashboard's timeline lacks this slot: ${error instanceof Error ? error.message : String(error)}`);
         });
@@ -100,7 +100,7 @@ async function followSlots(
     } catch (error) {
       if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;
       io.log(`${stamp(controller.now())} ${error.message}; what runs goes on`);
-      // What was started before the error is in the file.
+      // The file contains the deployments that were started before the error.
       if (yes) state = readState(session.statePath);
     }
     const slotMs = slotS * 1e3;

@@ -3,7 +3,7 @@ import { command } from '../live/command.ts';
 import { slurmInventory } from '../live/sinfo.ts';
 import { type Inventory, readInventory } from '../planner/input.ts';
 
-/** A file, or `sinfo`: the GPUs that Slurm has free at this moment. */
+/** Reads the inventory from a file, or from `sinfo`: the GPUs that Slurm has free now. */
 export function inventoryFrom(
   where: string,
   catalogue: HardwareCatalogue,

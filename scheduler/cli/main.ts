@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** `otela-plan`: decides which model runs on which GPUs, by a simulator, and says why. */
+/** `otela-plan`: decides which model runs on which GPUs, by simulation, and explains why. */
 import { EXIT_USAGE, runProgram } from '../../shared/command-line/index.ts';
 import { type Io, makeIo } from '../../shared/terminal/io.ts';
 import { SchedulerError } from '../errors.ts';
@@ -7,7 +7,7 @@ import { PLAN_PROGRAM } from './commands.ts';
 import { EXIT_FAILED, planExitCode } from './exit.ts';
 import { FACTORY_ACTS } from './removed.ts';
 
-/** `argv` begins after the program's name. Resolves with the exit code and never rejects. */
+/** `argv` excludes the program's name. Resolves to the exit code and never rejects. */
 export function main(argv: readonly string[], io: Io = makeIo(process.stdout, process.stderr)): Promise<number> {
   if (argv[0] === 'apply') {
     io.log(`otela-plan: apply is no longer there: ${FACTORY_ACTS}`);

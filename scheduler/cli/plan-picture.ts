@@ -2,9 +2,9 @@ import type { Plan } from '../planner/types.ts';
 import type { SimulationResult } from '../serving/cluster.ts';
 import { countText, durationText } from './units.ts';
 
-/** Characters of a pool's row in a terminal, at most. */
+/** Maximum width of a pool's row in a terminal, characters. */
 const COLUMNS = 48;
-/** Letters that stand for models; later ones share the last. */
+/** Letters for models; models after the last letter share it. */
 const LETTERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const COLOURS = ['#2563a8', '#b0563b', '#4b8f5a', '#8a63a8', '#b58a1f', '#3a8f9c', '#a8456b', '#6b7280'];
 const FREE = '#e5e7eb';
@@ -32,7 +32,7 @@ function rowsOf(plan: Plan): Row[] {
   });
 }
 
-/** Which GPUs a plan gives to which model: a letter per GPU, or per several where there are many. */
+/** Shows which GPUs a plan gives to which model: a letter per GPU, or per several GPUs if there are many. */
 export function planPicture(plan: Plan): string {
   const rows = rowsOf(plan);
   const each = Math.max(1, Math.ceil(Math.max(1, ...rows.map(({ gpus }) => gpus)) / COLUMNS));
@@ -55,7 +55,7 @@ export function planPicture(plan: Plan): string {
 const [LEFT, BAR, HEIGHT, GAP] = [220, 480, 22, 12];
 const escaped = (text: string) => text.replace(/[<>&"]/g, (one) => `&#${one.charCodeAt(0)};`);
 
-/** The same as SVG: a bar per pool, as long as its share of the largest. */
+/** The same as SVG: a bar per pool, whose length is proportional to the pool's GPUs. */
 export function planSvg(plan: Plan): string {
   const rows = rowsOf(plan);
   const most = Math.max(1, ...rows.map(({ gpus }) => gpus));
@@ -81,7 +81,7 @@ export function planSvg(plan: Plan): string {
   return svg(LEFT + BAR + 100, top + plan.models.length * 20 + 12, 'GPUs by model', [...bars, ...legend]);
 }
 
-/** Answers by how long they took, with the half and the 95 of 100 that were soonest. */
+/** Histogram of response times, with the 50th and 95th percentiles. */
 export function latencySvg(result: SimulationResult): string {
   const times = result.latencies.slice().sort();
   if (times.length === 0) return svg(640, 60, 'No request was answered', []);
@@ -110,7 +110,7 @@ function svg(width: number, height: number, title: string, body: readonly string
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="12">\n<title>${escaped(title)}</title>\n<rect width="100%" height="100%" fill="white"/>\n<text x="12" y="22" font-weight="bold">${escaped(title)}</text>\n${body.join('\n')}\n</svg>\n`;
 }
 
-/** Answers by how long they took, in ten steps up to the 99th of 100. */
+/** Histogram of response times for a terminal, in ten steps up to the 99th percentile. */
 export function latencyPicture(result: SimulationResult): string {
   const STEPS = 10;
   if (result.latencies.length === 0) return 'no request was answered';

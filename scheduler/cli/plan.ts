@@ -14,7 +14,7 @@ export const PLAN_COMMAND_FLAGS = {
   svg: { value: 'FILE', takes: 'file', help: 'a picture of it' },
 } as const satisfies Flags;
 
-/** `otela-plan plan` */
+/** `otela-plan plan`: prints a plan. */
 export async function planCommand(argv: readonly string[], io: Io): Promise<number> {
   const flags = parseLine(argv, PLAN_COMMAND_FLAGS).values;
   const { inventory, workload, options, durationS, plan } = await planFromFlags(flags, io);

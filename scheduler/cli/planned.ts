@@ -1,4 +1,4 @@
-/** What `plan` and `compare` have in common: from flags to a plan. */
+/** The common part of `plan` and `compare`: from flags to a plan. */
 import { type Flags, JSON_FLAG } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
@@ -32,7 +32,9 @@ const SOURCE_FLAGS = {
   window: { value: '1h', help: 'of the demand that the gateway saw' },
 } as const;
 
-/** Inventory and workload from files, or from a gateway where `--live`; a file overrides the live half. */
+/**
+ * Reads inventory and workload from files, or with `--live` from a gateway. A file overrides its half of the live data.
+ */
 async function sources(
   flags: FlagValues,
   catalogue: HardwareCatalogue,
@@ -71,12 +73,12 @@ interface Planned {
   inventory: Inventory;
   workload: Demand[];
   options: PlanOptions;
-  /** To be simulated. */
+  /** Duration of the simulation. */
   durationS: number;
   plan: Plan;
 }
 
-/** `leastS`: of the simulation. */
+/** `leastS`: minimum duration of the simulation. */
 export async function planFromFlags(flags: FlagValues, io: Io, leastS = 0): Promise<Planned> {
   const catalogue = catalogueFrom(flags);
   const options = planOptionsFrom(flags, catalogue, io.log);

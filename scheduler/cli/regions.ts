@@ -39,10 +39,13 @@ export const REGIONS_FLAGS = {
   slots: { value: 'N', help: 'end after so many plans' },
 } as const satisfies Flags;
 
-/** Slots that a plan holds unless a newer one comes: a planner that died leaves routing to its policy then. */
+/**
+ * Slots for which a plan is valid unless a newer one replaces it. If the planner dies, routing then falls back to its
+ * policy.
+ */
 const HOLDS_SLOTS = 4;
 const HOLDS_LEAST_MS = 10_000;
-/** Watts of a GPU that the catalogue does not know, and of a node without any. */
+/** Assumed watts of a GPU that is not in the catalogue, and of a node without a GPU. */
 const WATTS_GUESS = 400;
 
 /** Replaced in tests. */
@@ -50,11 +53,14 @@ export interface RegionsOutside {
   fetch?: typeof fetch;
   now?: () => number;
   signal?: AbortSignal;
-  /** Waits so many ms, or throws when it is over. */
+  /** Waits this many ms, or throws when the command ends. */
   wait?: (ms: number, signal: AbortSignal) => Promise<unknown>;
 }
 
-/** `otela-plan regions`: looks, plans and, with --apply, publishes each slot. Ending it leaves the last plan until that expires. */
+/**
+ * `otela-plan regions`: observes and plans each slot and, with --apply, publishes the plan. After it ends, the last
+ * plan stays until it expires.
+ */
 export async function regionsCommand(argv: readonly string[], io: Io, outside: RegionsOutside = {}): Promise<number> {
   const flags = parseLine(argv, REGIONS_FLAGS).values;
   const slotS = numberFlag(flags, 'every', 45, { min: 1, max: 3_600 });
@@ -142,7 +148,7 @@ interface LoopOptions {
 
 class Loop {
   readonly #options: LoopOptions;
-  /** What was said last: it is not said again. */
+  /** The last printed text, which is not repeated. */
   #said = '';
   #trouble = '';
   #prices = '';
@@ -153,7 +159,10 @@ class Loop {
     this.#options = options;
   }
 
-  /** One slot. Resolves with whether there is a plan. What goes wrong outside is said once and tried again; a wrong set-up ends the loop. */
+  /**
+   * Runs one slot. Resolves to true if there is a plan. An external failure is logged once and retried; a configuration
+   * error ends the loop.
+   */
   async look(): Promise<boolean> {
     const { gateway, tracker, planner, only, now } = this.#options;
     try {
@@ -165,7 +174,7 @@ class Loop {
       }));
       const at = now();
       const observed = tracker.look(facts, this.#lookedAt === undefined ? undefined : (at - this.#lookedAt) / 1e3);
-      // Of a gateway that cannot read its counts nothing was seen.
+      // If the gateway cannot read its counts, this slot was not observed.
       if (observed !== undefined || this.#lookedAt === undefined) this.#lookedAt = at;
       if (observed === undefined) {
         this.#say('measuring: the first plan comes after the next slot');
@@ -212,7 +221,8 @@ class Loop {
       this.#prices = body;
       io.log(`the gateway has the prices of ${prices}, of ${table.as_of}`);
     } catch (error) {
-      // Once a table was read, a file that is being written is no reason to end: the gateway has the former one, which grows old.
+      // After the first successful read, a file that is being written does not end the command: the gateway has the
+      // previous table, which ages.
       if (this.#prices === '' || !(error instanceof SchedulerError) || error.code !== 'bad_input') throw error;
       this.#say(error.message);
     }

@@ -1,4 +1,4 @@
-/** Commands and flags that started replicas. One program does that now: the factory. */
+/** Removed commands and flags, which started replicas. The factory now does that. */
 import { UsageError } from '../../shared/command-line/index.ts';
 
 export const FACTORY_ACTS =
@@ -11,7 +11,7 @@ const FLAGS: Readonly<Record<string, string>> = {
   '--agents': 'leave it out: idle agents are always planned with',
 };
 
-/** @throws UsageError with what to call instead */
+/** @throws UsageError with the command to run instead */
 export function refuseRemoved(argv: readonly string[]): void {
   for (const word of argv) {
     const instead = FLAGS[word.split('=')[0] ?? ''];

@@ -1,4 +1,4 @@
-/** What both forms of `otela-plan watch` run with: the gateway, the demand, the planner. */
+/** What both forms of `otela-plan watch` need: the gateway, the demand and the planner. */
 import type { Io } from '../../shared/terminal/io.ts';
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { type AgentSide, Agents } from '../controller/agents.ts';
@@ -35,7 +35,7 @@ export const SESSION_FLAGS = {
 /** Replaced in tests. */
 export interface Outside {
   agents?: AgentSide;
-  /** Until a node that was told to end its deployment is looked for again. */
+  /** Waits before the next check of a node that was ordered to end its deployment. */
   pause?: (ms: number) => Promise<unknown>;
   now?: () => number;
   fetch?: typeof fetch;

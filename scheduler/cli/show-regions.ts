@@ -1,7 +1,7 @@
 import { printable } from '../../shared/terminal/printable.ts';
 import type { LivePlan, PlannedModel, RegionPlanOutcome } from '../regions/live/planner.ts';
 
-/** `state`: what became of the plan. The head changes with each slot, the body only with the plan. */
+/** Formats a plan; `state` is what happened to it. The head changes with each slot, the body only with the plan. */
 export function regionsText(plan: LivePlan, state: string): { head: string; body: string } {
   if (plan.models.length === 0)
     return { head: `${state}: nothing to plan`, body: ['no model has been answered yet', ...plan.notes].join('\n') };
@@ -21,7 +21,7 @@ function modelLines({ model, regions }: PlannedModel): string[] {
   return [`  ${model}`, ...rows];
 }
 
-/** Responses weighted by requests. */
+/** Weighted by requests. */
 function total(models: readonly PlannedModel[], which: 'now' | 'planned'): RegionPlanOutcome {
   const requests = models.reduce((sum, { expected }) => sum + expected, 0);
   return models.reduce(

@@ -29,7 +29,7 @@ import { prettyJson } from './json.ts';
 import { latencyPicture, latencySvg } from './plan-picture.ts';
 import { simulationText } from './show.ts';
 
-/** Requests that one `simulate` may hold in memory. */
+/** Most requests that one `simulate` may hold in memory. */
 const REQUESTS_MAX = 5_000_000;
 
 export const SIMULATE_FLAGS = {
@@ -152,7 +152,7 @@ function lengths(value: string, name: string): unknown {
 interface Asked {
   requests: Requests;
   prefixBlockTokens: number;
-  /** What of a trace was not used. */
+  /** The part of a trace that was not used. */
   note?: string;
 }
 

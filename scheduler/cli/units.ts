@@ -1,6 +1,6 @@
-/** Numbers as people read them: with their unit, three digits, no powers of ten. */
+/** Numbers for people: with a unit, three digits and no powers of ten. */
 
-/** `15,480`; below 100 with as many decimals as make three digits. */
+/** `15,480`; below 100, with enough decimals for three digits. */
 export function countText(value: number): string {
   if (!Number.isFinite(value)) return '-';
   const digits = Math.abs(value) >= 100 || Number.isInteger(value) ? 0 : Math.abs(value) >= 10 ? 1 : 2;
@@ -9,7 +9,7 @@ export function countText(value: number): string {
   return decimals === undefined ? grouped : `${grouped}.${decimals}`;
 }
 
-/** Requests per second; per hour where it is less than one a minute. */
+/** Requests per second, or per hour if there is less than one per minute. */
 export function perSecond(rate: number): string {
   if (!Number.isFinite(rate)) return '-';
   if (rate > 0 && rate < 1 / 60) return `${countText(rate * 3600)} requests/h`;

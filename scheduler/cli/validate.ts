@@ -13,7 +13,7 @@ export const VALIDATE_FLAGS = {
   fit: { help: 'only the share kept under load, fitted anew' },
 } as const satisfies Flags;
 
-/** `otela-plan validate`: how far the simulator is from what was measured. */
+/** `otela-plan validate`: how far the simulator is from measurements. */
 export function validateCommand(argv: readonly string[], io: Io): number {
   const flags = parseLine(argv, VALIDATE_FLAGS).values;
   if (flags.fit === true) {

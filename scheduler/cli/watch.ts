@@ -16,7 +16,7 @@ import { planText, whyText } from './show.ts';
 interface WatchOutside extends Outside {
   /** Ends the watch. */
   signal?: AbortSignal;
-  /** Waits so many ms, or throws when the watch is over. */
+  /** Waits this many ms, or throws when the watch ends. */
   wait?: (ms: number, signal: AbortSignal) => Promise<unknown>;
 }
 
@@ -27,7 +27,7 @@ export const WATCH_FLAGS = {
   ...FOLLOW_FLAGS,
 } as const satisfies Flags;
 
-/** `otela-plan watch`: plans again when something changed, or, with --forecast, in each slot for the slots that come. */
+/** `otela-plan watch`: plans again when something changed, or, with --forecast, in each slot for the slots ahead. */
 export async function watchCommand(argv: readonly string[], io: Io, outside: WatchOutside = {}): Promise<number> {
   refuseRemoved(argv);
   const flags = parseLine(argv, WATCH_FLAGS).values;
@@ -54,7 +54,7 @@ export async function watchCommand(argv: readonly string[], io: Io, outside: Wat
   }
 }
 
-/** Plans, prints the plan, and hands it over as a file. It starts and ends nothing. */
+/** Plans, prints the plan, and writes it to a file. It starts and ends nothing. */
 class Shadow {
   readonly #session: Session;
   readonly #path: string | undefined;
@@ -71,7 +71,7 @@ class Shadow {
     this.#io = io;
   }
 
-  /** What goes wrong outside is said and tried again at the next look; only a wrong set-up ends the watch. */
+  /** An external failure is logged and retried at the next look; only a configuration error ends the watch. */
   async look(): Promise<void> {
     const { controller } = this.#session;
     const at = `${new Date(controller.now()).toISOString().slice(0, 19)}Z`;
@@ -90,7 +90,7 @@ class Shadow {
         else this.#io.out('nothing was asked for: the plan stays as it is');
       }
       this.#isUnfinished = false;
-      // Again at each look: a factory does not follow a file that is old.
+      // Written again at each look, because a factory does not follow an old file.
       if (this.#placements !== undefined && this.#path !== undefined) writePlan(this.#path, this.#placements);
     } catch (error) {
       if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;
@@ -108,7 +108,7 @@ class Shadow {
         `idle: node ${session.slice(0, 8)} (${gpus} × ${gpu.id}, ${provider}) gets no model: its agent takes no deployments`,
       );
     this.#plannedFor = Object.fromEntries(workload.map(({ model, rate }) => [model.id, rate]));
-    // A factory counts its jobs on clusters, too.
+    // A factory also counts its jobs on clusters.
     const jobs = observation.others.filter(({ labels }) => labels[FACTORY_LABEL] !== undefined);
     this.#placements = [...wanted, ...jobs.flatMap(({ models: [model] }) => (model ? [{ model, replicas: 1 }] : []))];
     const change = changesOf(observation, wanted);
@@ -117,7 +117,7 @@ class Shadow {
   }
 }
 
-/** All or nothing: a factory may read it at any moment. */
+/** Atomic, because a factory may read the file at any moment. */
 function writePlan(path: string, placements: readonly object[]): void {
   const unfinished = `${path}.${process.pid}`;
   try {
