@@ -1,21 +1,21 @@
-/** Keep, wait or switch: which layout, and in which of the slots that come. */
+/** Decides to keep, wait or switch: to which layout, and in which of the slots ahead. */
 
 import { candidateLayouts } from './layouts.ts';
 import { type FollowProblem, type Layout, optionsOf, placeText, sameLayout, startsOf, stopsOf } from './problem.ts';
 import { transitionCost } from './transition-cost.ts';
 
 export interface DecideOptions {
-  /** A change must save this share of what staying costs: forecasts err. */
+  /** A change must save this share of the cost of staying, because forecasts err. */
   margin: number;
-  /** Slots in a row that must find the same change worth it. */
+  /** Consecutive slots that must find the same change worthwhile. */
   confirm: number;
 }
 
 export interface FollowDecision {
   kind: 'keep' | 'wait' | 'switch';
-  /** What is wanted now. */
+  /** The layout that is wanted now. */
   layout: Layout;
-  /** What it would change to: for `wait` in `inSlots`. */
+  /** The layout to change to; for `wait`, in `inSlots`. */
   next: Layout | undefined;
   inSlots: number;
   /** Request seconds over the horizon: of staying, and of the best course. */
@@ -24,7 +24,7 @@ export interface FollowDecision {
   why: string;
 }
 
-/** Remembers the change that the last slots wished for, and how many did. */
+/** Remembers the change that the last slots preferred, and how many slots preferred it. */
 export class Decider {
   readonly #options: DecideOptions;
   #agreed = 0;
@@ -56,10 +56,10 @@ export class Decider {
     const said = { stayCost, bestCost: cost };
     const change = changeText(problem, running, layout);
     const figures = `${cost.toFixed(1)} request seconds in ${steps} slots, the switch included; what runs costs ${stayCost.toFixed(1)}`;
-    // What serves nothing has nothing to lose; a pin is an order.
+    // A layout that serves nothing has nothing to lose; a pin is an order.
     const starts = stopsOf(running, layout) === 0 && startsOf(running, layout) > 0;
     const ordered = problem.models.some(({ pin }) => pin?.some((count, i) => count > 0 && count !== (running[i] ?? 0)));
-    // A model that nothing serves waits for every request: any gain is one.
+    // A model without replicas makes every request wait: any gain is worthwhile.
     const margin = starts && begins(problem, layout) ? 0 : this.#options.margin;
     if (sameLayout(layout, running) || stayCost - cost < stayCost * margin) {
       this.#agreed = 0;
@@ -79,7 +79,8 @@ export class Decider {
           : `not worth a switch (${change}): ${figures}`,
       };
     }
-    // Slots that each wish for another layout do not agree: what the last one wished for must be worth it now, too.
+    // Consecutive slots may prefer different layouts. They agree only if the layout of the previous slot is also
+    // worthwhile now.
     const wished = this.#wish.length === layout.length ? [this.#wish] : [];
     const still = stayCost - bestCourse(problem, wished, steps, stayCost).cost;
     this.#agreed = still > 0 && still >= stayCost * margin ? this.#agreed + 1 : 1;
@@ -107,7 +108,7 @@ export class Decider {
   }
 }
 
-/** The cheapest of these layouts, and the step to change to it in; what runs where none is cheaper. */
+/** Returns the cheapest of these layouts and the step to change to it in; the running layout if none is cheaper. */
 function bestCourse(problem: FollowProblem, layouts: readonly Layout[], steps: number, stayCost: number) {
   let best = { layout: problem.running, at: 0, cost: stayCost };
   for (const layout of layouts)
@@ -118,7 +119,7 @@ function bestCourse(problem: FollowProblem, layouts: readonly Layout[], steps: n
   return best;
 }
 
-/** Whether a model gets its first replica. */
+/** True if a model gets its first replica. */
 function begins({ options, models, running }: FollowProblem, to: Layout): boolean {
   return models.some(({ model }) => {
     const own = optionsOf({ options }, model);

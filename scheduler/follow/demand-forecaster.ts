@@ -1,4 +1,4 @@
-/** From counts to what is expected of the slots that come. */
+/** Forecasts the demand of the slots ahead from counts. */
 import { type ChosenForecaster, chooseForecaster } from '../forecast/choose.ts';
 import { movingAverage } from '../forecast/persistence.ts';
 import { ridge } from '../forecast/ridge.ts';
@@ -6,22 +6,22 @@ import { seasonal } from '../forecast/seasonal.ts';
 import type { Forecast, Forecaster, History } from '../forecast/types.ts';
 import type { ModelDemand } from './problem.ts';
 
-/** Methods are compared and fitted again after so many slots. */
+/** Methods are compared and fitted again after this many slots. */
 const REFIT_SLOTS = 10;
 const LEVEL = 0.8;
 
-/** A season counts once two of them were seen: before, there is nothing to compare it with. */
+/** A season needs two observed periods: with fewer there is no earlier period to compare it with. */
 export const slotsOf = (season: number): number => 2 * season;
 
 export interface ExpectedDemand {
-  /** First slot that it is for. */
+  /** First slot of the forecast. */
   slot: number;
   forecast: Forecast;
-  /** Method by kind, and why. */
+  /** Method by kind, and why it was chosen. */
   methods: { kind: string; method: string; why: string }[];
 }
 
-/** Of one model. `season`: slots after which the load repeats, such as a day. */
+/** Forecasts the demand of one model. `season`: slots after which the load repeats, such as a day. */
 export class DemandForecaster {
   readonly #season: number;
   #chosen: ChosenForecaster | undefined;
@@ -32,7 +32,10 @@ export class DemandForecaster {
     this.#season = season;
   }
 
-  /** `end`: the slot after the last observed one; `lag`: slots between it and the first one that can still be acted on. */
+  /**
+   * `end`: the slot after the last observed one. `lag`: slots between it and the first slot that a decision can still
+   * affect.
+   */
   expect(history: History, end: number, lag: number, horizon: number): ExpectedDemand {
     const kinds = history.names.join('\n');
     if (this.#chosen === undefined || kinds !== this.#kinds || end - this.#fittedAt >= REFIT_SLOTS) {
@@ -58,7 +61,7 @@ export class DemandForecaster {
   }
 }
 
-/** Requests of a slot to requests/s, step by step. */
+/** Converts requests per slot to requests/s, step by step. */
 export function demandOf(
   model: string,
   kinds: readonly string[],

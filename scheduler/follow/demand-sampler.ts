@@ -1,4 +1,4 @@
-/** Counts of requests by kind, slot after slot, with kinds that are fitted again and forecasts of the slots that come. */
+/** Counts requests by kind and slot, fits kinds again, and forecasts the slots ahead. */
 import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
 import type { Controller } from '../controller/round.ts';
 import { SchedulerError } from '../errors.ts';
@@ -11,22 +11,25 @@ import type { FollowedModel } from './network.ts';
 import type { CountedLine } from './record.ts';
 import { SlotCounts } from './slot-counts.ts';
 
-/** Models that are followed, the busiest first. */
+/** Most models that are followed; the busiest take precedence. */
 const MODELS_MAX = 32;
-/** Kinds are fitted again after so many slots. */
+/** Kinds are fitted again after this many slots. */
 const KINDS_EVERY_SLOTS = 60;
-/** Slots that are asked for again: answers that took long are counted late. */
+/** Slots that are requested again, because slow responses are counted late. */
 const ASKED_AGAIN_SLOTS = 8;
-/** A gateway gives two days of slots at most, and no more than seven days. */
+/** Below the bounds of a gateway: 2,880 slots in one response, and seven days. */
 const WINDOW_SLOTS_MAX = 2_800;
 const WINDOW_S_MAX = 6 * 86_400;
-/** Of the window that a gateway did not read in time this part is asked for next. */
+/** If a gateway did not read the window in time, the next request is for this share of it. */
 const WINDOW_SHARE = 0.25;
-/** A report reaches the records so long after its answer. */
+/** Delay between a response and its usage record. */
 const REPORT_MS = 1_000;
-/** Of a slot: what is missing of it at its end, if answers are short, is no reason to wait for the next one. */
+/**
+ * Share of a slot's requests that may be missing at its end. With short responses, fewer are missing, and the next slot
+ * does not wait.
+ */
 const MISSING_SHARE = 0.2;
-/** A slot whose answers take longer than this many slots counts all the same. */
+/** A slot whose responses take longer than this many slots counts all the same. */
 const LAG_MAX = 3;
 
 interface Followed {
@@ -35,11 +38,11 @@ interface Followed {
   expecter: DemandForecaster;
   fitted: FittedKinds | undefined;
   fittedAt: number;
-  /** First slot that the gateway is asked about. */
+  /** First slot that is requested from the gateway. */
   knownFrom: number;
 }
 
-/** What one slot's look found out about a model. */
+/** What one look found out about a model. */
 export interface ModelSample extends FollowedModel {
   followed: Followed;
   count: KindCount;
@@ -54,7 +57,7 @@ export interface DemandSamplerOptions {
   horizon: number;
   /** Slots after which the load repeats. */
   season: number;
-  /** Whether kinds are published. */
+  /** True if kinds are published. */
   apply: boolean;
 }
 
@@ -64,9 +67,9 @@ export class DemandSampler {
   readonly #out: (line: string) => void;
   readonly #before: readonly CountedLine[];
   readonly #models = new Map<string, Followed>();
-  /** Slots before it were asked for. */
+  /** Slots before this one were requested. */
   #askedTo = 0;
-  /** Slots of one question at most. */
+  /** Most slots of one request. */
   #window: number;
 
   /** `before`: slots of an earlier run. */
@@ -83,7 +86,7 @@ export class DemandSampler {
     this.#window = Math.min(WINDOW_SLOTS_MAX, Math.floor(WINDOW_S_MAX / options.slotS));
   }
 
-  /** Counts of the last slots, forecasts of the next. */
+  /** Returns counts of the last slots and forecasts of the next. */
   async look(now: number): Promise<ModelSample[]> {
     const { slotS } = this.#options;
     const most = this.#window;
@@ -100,7 +103,8 @@ export class DemandSampler {
       const counts = fitted !== undefined && count.kinds.length > 0 && sameKinds(fitted.published, count.kinds);
       const { kinds, published } = counts ? fitted : countedKinds(count);
       this.#setKinds(name, followed, kinds);
-      // Slots of an earlier run are settled. Before its first request the gateway knows nothing, which is not the same as no request.
+      // Slots of an earlier run are settled. The gateway has no data of slots before its first request, which differs
+      // from zero requests.
       const { last } = followed.counted;
       if (this.#askedTo === 0 || refitted)
         followed.knownFrom = last === undefined ? Math.min(now, ...count.slots.keys()) : last + 1;
@@ -116,7 +120,7 @@ export class DemandSampler {
     return looks.sort((a, b) => busy(b) - busy(a)).slice(0, MODELS_MAX);
   }
 
-  /** @throws SchedulerError gateway: where it was late with all of the window, the next question is for less */
+  /** @throws SchedulerError `gateway` if it did not read the window in time; the next request is for fewer slots */
   async #counts(slots: number): Promise<Map<string, KindCount>> {
     const { slotS } = this.#options;
     try {
@@ -129,7 +133,7 @@ export class DemandSampler {
     }
   }
 
-  /** Fits kinds where it is time for it. Returns whether a gateway counts by other ones from now on. */
+  /** Fits kinds if they are due. Returns true if a gateway counts by other kinds from now on. */
   async #fitKinds(counts: ReadonlyMap<string, KindCount>, now: number): Promise<boolean> {
     let published = false;
     for (const [name, count] of counts) {
@@ -164,7 +168,7 @@ export class DemandSampler {
     return published;
   }
 
-  /** Slots of an earlier run count where their kinds are still the same. */
+  /** Keeps the slots of an earlier run if their kinds are still the same. */
   #setKinds(name: string, { counted }: Followed, kinds: readonly FittedKind[]): void {
     const names = kinds.map((kind) => kind.name);
     if (counted.kinds.join('\n') === names.join('\n')) return;
@@ -180,7 +184,7 @@ const sameKinds = (a: readonly RequestKind[], b: readonly RequestKind[]): boolea
   a.length === b.length &&
   a.every((kind, i) => kind.name === b[i]?.name && kind.input === b[i]?.input && kind.output === b[i]?.output);
 
-/** Slots whose answers are not over yet. */
+/** Returns the number of slots whose responses have not ended yet. */
 function lagOf({ settleMs }: KindCount, slotS: number): number {
   const slotMs = slotS * 1e3;
   return Math.min(LAG_MAX, Math.max(0, Math.ceil((settleMs + REPORT_MS - MISSING_SHARE * slotMs) / slotMs)));

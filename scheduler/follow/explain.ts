@@ -1,12 +1,14 @@
-/** A layout in words: which replicas do what, which are the bottleneck, and how much more could come. */
+/**
+ * Describes a layout: which replicas do what, which ones are the bottleneck, and how much more demand they could serve.
+ */
 import { balance } from '../orchestration/assignment.ts';
 import { type FollowProblem, type Layout, type ModelDemand, placeText } from './problem.ts';
 import { demandShares } from './transition-cost.ts';
 
-/** Fewer requests/s than this are not worth a word. */
+/** A rate below this many requests/s is not mentioned. */
 const SAID_FROM = 0.005;
 
-/** Of one model in one slot of the forecast. */
+/** Describes one model in one slot of the forecast. */
 function loadText(problem: FollowProblem, demand: ModelDemand, layout: Layout, step: number): string {
   const wanted = demand.mean[step] ?? demand.mean.at(-1) ?? [];
   const { indexes, assignment } = demandShares(problem, demand, layout, wanted);
@@ -27,7 +29,10 @@ function loadText(problem: FollowProblem, demand: ModelDemand, layout: Layout, s
   return [...groups, ...unserved, ...growthText(problem, layout, wanted, indexes, nameOf)].join('; ');
 }
 
-/** How many times the demand the replicas can serve, and the bottleneck: the kind of replica that helps most if one is added. */
+/**
+ * Describes how many times the demand the replicas can serve, and the bottleneck: the kind of replica that helps most
+ * if one is added.
+ */
 function growthText(
   problem: FollowProblem,
   layout: Layout,
@@ -35,7 +40,7 @@ function growthText(
   indexes: readonly number[],
   nameOf: (option: number) => string,
 ): string[] {
-  // Without a preference for quick replicas: those are filled first while others are idle.
+  // Without a preference for quick replicas, because they are filled first while others are idle.
   const timesWith = (more?: number): number => {
     const rates = indexes.map((i) => problem.options[i]?.rates ?? []);
     const replicas = indexes.map((i) => (layout[i] ?? 0) + (i === more ? 1 : 0));
@@ -50,7 +55,7 @@ function growthText(
   return [can, `the bottleneck is ${nameOf(most.i)}: with one more ${most.times.toFixed(2)} times`];
 }
 
-/** Of what runs in the next slot, and, where it is to change, of what comes. */
+/** Describes the layout of the next slot and, if it is to change, the layout after it. */
 export function loadsText(
   problem: FollowProblem,
   demand: ModelDemand,

@@ -1,21 +1,24 @@
-/** Kinds of one model's requests, fitted to what its gateway recorded, and kept as long as they describe it. */
+/** Kinds of one model's requests, fitted to its gateway's records, and kept while they describe them. */
 import { KIND_NAME_MAX_CHARS, nearestKind, type RequestKind } from '../../shared/routing/kinds/kind.ts';
 import type { KindCount } from '../live/kind-counts.ts';
 import { type FittedKind, fitKinds, type KindLengths } from '../workload/kinds.ts';
 
-/** More kinds split requests that cost about the same. */
+/** Most kinds that are tried. More kinds split requests that cost about the same. */
 const KINDS_TRIED = 5;
-/** Requests that a fit needs; fewer are one kind. */
+/** Requests that a fit needs; with fewer there is one kind. */
 const REQUESTS_MIN = 50;
-/** Requests that a fit uses. */
+/** Most requests that a fit uses. */
 const SAMPLE = 4_000;
-/** A kind whose centre moved less than this, in logarithms, is still the published one: each publication starts the histories anew. */
+/**
+ * A kind whose center moved less than this, in logarithms, keeps its publication, because each publication restarts the
+ * histories.
+ */
 const MOVED = 0.3;
 
-/** One kind with the moments that rates are computed from. */
+/** Kinds with the moments that rates are computed from. */
 export type FittedKinds = { kinds: readonly FittedKind[]; published: readonly RequestKind[] };
 
-/** Undefined where too few requests were recorded. `before`: what is published now. */
+/** Returns undefined if too few requests were recorded. `before`: the published kinds. */
 export function fitLiveKinds({ lengths, kinds: before }: KindCount): FittedKinds | undefined {
   const total = lengths.reduce((sum, { requests }) => sum + requests, 0);
   if (total < REQUESTS_MIN) return before.length > 0 ? described(before, []) : undefined;
@@ -36,13 +39,13 @@ export function fitLiveKinds({ lengths, kinds: before }: KindCount): FittedKinds
 
 const GUESS: KindLengths = { input: 512, output: 256 };
 
-/** Of a model whose gateway counts by no kinds. */
+/** Name of the kind if the gateway does not count by kinds. */
 const ALL_REQUESTS = 'all requests';
 
-/** The kinds that a gateway counts by, described by what it recorded: its own, or all requests as one. */
+/** Returns the kinds that a gateway counts by, described by its records: its own kinds, or all requests as one. */
 export function countedKinds({ kinds, lengths }: KindCount): FittedKinds {
   const total = lengths.reduce((sum, { requests }) => sum + requests, 0);
-  // Asked for, and answered by no node yet: a chat's lengths.
+  // The model was requested, but no node answered yet: assume the lengths of a chat.
   const requests = total > 0 ? sampled(lengths, total) : [GUESS];
   if (kinds.length > 0) return described(kinds, total > 0 ? requests : []);
   const centre = (of: (one: KindLengths) => number) => Math.exp(meanOf(requests.map((one) => Math.log(of(one)))));
@@ -60,7 +63,7 @@ function isNear(kind: KindLengths, other: KindLengths | undefined): boolean {
   return Math.hypot(Math.log(kind.input / other.input), Math.log(kind.output / other.output)) < MOVED;
 }
 
-/** Requests of the grid, each cell by its share, at most `SAMPLE` of them. */
+/** Samples requests of the grid, at most `SAMPLE`, each cell in proportion to its share. */
 function sampled(lengths: KindCount['lengths'], total: number): KindLengths[] {
   const scale = Math.min(1, SAMPLE / total);
   return lengths.flatMap(({ input, output, requests }) =>
@@ -71,7 +74,7 @@ function sampled(lengths: KindCount['lengths'], total: number): KindLengths[] {
   );
 }
 
-/** Published kinds with moments and examples of the requests that are nearest to them. */
+/** Describes published kinds by moments and examples of the requests that are nearest to them. */
 function described(published: readonly RequestKind[], requests: readonly KindLengths[]): FittedKinds {
   const members = new Map<RequestKind, KindLengths[]>(published.map((kind) => [kind, []]));
   for (const one of requests) {

@@ -1,16 +1,21 @@
-/** Layouts worth weighing: for each slot that comes, the fewest changes that leave room for its demand. */
+/** Candidate layouts: for each slot ahead, the fewest changes that leave headroom for its demand. */
 import { LpProgram, type LpSolution, solve } from '../solver/highs.ts';
 import { type FollowProblem, type Layout, optionsOf, sameLayout } from './problem.ts';
 
-/** Replicas are filled to this share where there is room: above it requests queue. */
+/** If there is headroom, replicas are filled to this share: above it requests queue. */
 const TARGET_LOAD = 0.75;
-/** Where there is not: at most this much of the largest share is given up to change less. */
+/** If there is not, at most this much of the largest share is given up for fewer changes. */
 const NEAR_BEST = 0.99;
 const SOLVER = { timeLimitS: 5, gap: 1e-4, seed: 1 };
-/** Demand of a kind that is not expected: a layout must be able to serve it all the same. */
+/**
+ * Share of the demand that is assumed for a kind without expected requests: a layout must be able to serve it anyway.
+ */
 const TRACE_DEMAND = 1e-3;
 
-/** One layout per distinct demand: each slot's expected one, and the highest of all. Empty where nothing fits. */
+/**
+ * Returns one layout per distinct demand: the expected demand of each slot, and the highest of all slots. Empty if no
+ * layout fits.
+ */
 export async function candidateLayouts(problem: FollowProblem): Promise<Layout[]> {
   const steps = Math.max(0, ...problem.models.map(({ mean }) => mean.length));
   const demands: Demands[] = Array.from({ length: steps }, (_, step) =>
@@ -48,7 +53,8 @@ const layoutIn = ({ status, values }: LpSolution, replicas: readonly number[]): 
     : replicas.map((column) => Math.round(values[column] ?? 0));
 
 /**
- * max z: every kind's demand times z is served; with `least` for z, the fewest starts and ends instead. A node runs one engine, so replicas are whole.
+ * max z, with every kind's demand times z served; if `least` bounds z from below, the fewest starts and ends instead. A
+ * node runs one engine, so replicas are integers.
  */
 function programOf({ options, pools, models, running }: FollowProblem, demand: Demands, least?: number) {
   const program = new LpProgram();
@@ -74,7 +80,7 @@ function programOf({ options, pools, models, running }: FollowProblem, demand: D
     );
   }
   for (const [m, { model, kinds, pin }] of models.entries()) {
-    // A pinned model's demand must not lower the share of the others: nothing can be changed for it.
+    // A pinned model's demand must not lower the share of the others, because its replicas cannot change.
     if (pin !== undefined) continue;
     const wanted = demand[m] ?? [];
     const trace = TRACE_DEMAND * wanted.reduce((sum, one) => sum + one, 0);

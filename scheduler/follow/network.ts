@@ -1,4 +1,7 @@
-/** The network as following sees it: ways to run each model, what runs, and which sessions serve how. */
+/**
+ * The view of the network on which following decides: options of each model, running replicas, and the sessions of each
+ * option.
+ */
 import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
 import type { Model } from '../catalogue/model.ts';
 import { isSamePlace, type ReplicaPlace, replicaPlace, spreadText } from '../controller/actions.ts';
@@ -11,7 +14,7 @@ import type { FollowedPool, Layout, ReplicaOption } from './problem.ts';
 
 export interface FollowedModel {
   model: Model;
-  /** As the gateway and nodes call it. */
+  /** The name in the gateway and on nodes. */
   name: string;
   kinds: readonly FittedKind[];
   published: readonly RequestKind[];
@@ -23,11 +26,14 @@ export interface NetworkView {
   running: Layout;
   /** Sessions that serve now, by option. */
   serving: Map<number, string[]>;
-  /** Replicas of this controller that are no option of a followed model: they stay. */
+  /** Replicas of this controller that match no option of a followed model: they stay. */
   others: Placement[];
 }
 
-/** Others' nodes serve on as they are: each is an option of its own pool that cannot change. */
+/**
+ * Nodes that this controller did not start keep serving as they are: each is an option in its separate pool that cannot
+ * change.
+ */
 export function networkView(
   models: readonly FollowedModel[],
   observation: Observation,

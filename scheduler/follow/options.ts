@@ -1,4 +1,4 @@
-/** In which ways a model can run on the nodes that there are, and what each of them does with each kind. */
+/** The options of a model on the nodes of the network, and the rate of each option for each kind. */
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
 import type { Calibration } from '../catalogue/calibration.ts';
@@ -14,7 +14,7 @@ import type { Pool } from '../solver/problem.ts';
 import type { FittedKind } from '../workload/kinds.ts';
 import type { FollowedPool, ReplicaOption } from './problem.ts';
 
-/** A placement that failed so often in a row waits for `--retry`. */
+/** After this many consecutive failures, a placement waits for `--retry`. */
 const FAILURES_MAX = 3;
 
 const ratesSchema = z.strictObject({
@@ -22,11 +22,11 @@ const ratesSchema = z.strictObject({
     .array(
       z.strictObject({
         model: z.string().min(1).max(256),
-        /** Class of the catalogue; every GPU where absent. */
+        /** Class of the catalogue; absent: every GPU. */
         gpu: z.string().min(1).max(64).optional(),
         tp: z.number().int().positive().default(1),
         pp: z.number().int().positive().default(1),
-        /** Of one replica that always has more to do. */
+        /** Rates of one replica that always has requests waiting. */
         prompt_tokens_per_s: z.number().positive(),
         answer_tokens_per_s: z.number().positive(),
       }),
@@ -54,14 +54,17 @@ export interface OptionContext {
   calibration: Calibration;
   measured: MeasuredRates;
   failures: ControllerState['failures'];
-  /** Options that were too slow to compute twice: kept from one slot to the next. */
+  /** Rate tables that are too slow to compute twice: kept from one slot to the next. */
   tables: Map<string, RateTable>;
 }
 
-/** Tables that are kept: one per model, kind of GPU and fit of the kinds. */
+/** Most tables that are kept: one per model, kind of GPU and fit of the kinds. */
 const TABLES_MAX = 64;
 
-/** Of one model. Measured rates win over the catalogue's: with some, only what was measured is tried. */
+/**
+ * Options of one model. Measured rates win over the catalogue's: if a model has measured rates, only the measured
+ * options are tried.
+ */
 export function replicaOptions(model: Model, kinds: readonly FittedKind[], context: OptionContext): ReplicaOption[] {
   return context.pools.flatMap((pool) => {
     const measured = context.measured.filter(

@@ -1,13 +1,20 @@
 import { UsageError } from '../../shared/command-line/index.ts';
 import type { ReplicaOption } from './problem.ts';
 
-/** What an operator says of one model: so many replicas of each spread, or, without any, what runs now. */
+/**
+ * An operator's order for one model: a number of replicas of each spread or, if none is listed, the replicas that run
+ * now.
+ */
 export interface Pin {
   model: string;
   replicas: { tp: number; pp: number; count: number }[];
 }
 
-/** `MODEL` or `MODEL=2xtp2,1xtp1pp2`. @throws UsageError */
+/**
+ * Parses `MODEL` or `MODEL=2xtp2,1xtp1pp2`.
+ *
+ * @throws UsageError
+ */
 export function parsePin(text: string): Pin {
   const [model = '', wanted] = text.split('=', 2);
   if (model === '') throw new UsageError(`--pin ${text}: names no model`);
@@ -22,8 +29,8 @@ export function parsePin(text: string): Pin {
 }
 
 /**
- * The pin as replicas by option; `running` where it names none. Undefined where some of its replicas are no option. The first pool with a
- * fitting option gets them.
+ * Returns the pin as replicas by option; `running` if the pin lists no replicas. Undefined if some of its replicas
+ * match no option. The first pool with a matching option gets them.
  */
 export function pinnedLayout(
   pin: Pin,

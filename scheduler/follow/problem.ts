@@ -1,51 +1,51 @@
-/** Following the forecast on a live network: what a decision is made on. Pure: times in seconds, rates in requests/s. */
+/** The input of a decision that follows the forecast on a live network. Pure: times in seconds, rates in requests/s. */
 import { type ReplicaPlace, spreadText } from '../controller/actions.ts';
 
-/** A way in which one replica of a model can run on nodes of one pool. */
+/** A way to run one replica of a model on nodes of one pool. */
 export interface ReplicaOption {
   place: ReplicaPlace;
-  /** GPUs that one replica takes. */
+  /** GPUs of one replica. */
   gpus: number;
-  /** `rates[kind]`: requests/s if it served that kind alone; 0: it cannot. */
+  /** `rates[kind]`: requests/s if the replica served only that kind; 0: it cannot serve it. */
   rates: readonly number[];
-  /** `latencyS[kind]`: seconds of one answer without a wait. */
+  /** `latencyS[kind]`: seconds of one response without queueing. */
   latencyS: readonly number[];
-  /** Not this controller's: it stays as it is. */
+  /** True if this controller does not manage it: it stays as it is. */
   fixed?: boolean;
 }
 
 export interface FollowedPool {
   id: string;
   gpus: number;
-  /** Replicas that fit: one per node where a node runs one engine. */
+  /** Replicas that fit: one per node if a node runs one engine. */
   replicas: number;
 }
 
-/** What is expected of one model. */
+/** The expected demand of one model. */
 export interface ModelDemand {
   model: string;
   /** Names of its kinds. */
   kinds: readonly string[];
-  /** `mean[step][kind]`: requests/s in the slots that come, and as high as they may well be. */
+  /** `mean[step][kind]`: requests/s in the slots ahead. `high`: the upper end of the forecast's interval. */
   mean: readonly (readonly number[])[];
   high: readonly (readonly number[])[];
-  /** An operator's pin: replicas by option, whatever the forecast says. */
+  /** An operator's pin: replicas by option, regardless of the forecast. */
   pin?: Layout;
 }
 
-/** Replicas of each option, in their order. */
+/** Replicas of each option, in the order of the options. */
 export type Layout = readonly number[];
 
 export interface FollowProblem {
   options: readonly ReplicaOption[];
   pools: readonly FollowedPool[];
   models: readonly ModelDemand[];
-  /** What runs. */
+  /** The running layout. */
   running: Layout;
   slotS: number;
-  /** Seconds from the order to end a replica until another one serves on its node. */
+  /** Seconds from the order to end a replica until its successor serves on the node. */
   switchS: number;
-  /** Replicas that change at once; the others serve meanwhile. */
+  /** Replicas that change concurrently, while the others serve. */
   wave: number;
 }
 
@@ -56,7 +56,7 @@ export const startsOf = (from: Layout, to: Layout): number =>
   to.reduce((sum, count, i) => sum + Math.max(0, count - (from[i] ?? 0)), 0);
 export const stopsOf = (from: Layout, to: Layout): number => startsOf(to, from);
 
-/** `TP 2`, and where its model may run on several kinds of GPUs `TP 2 on a100`. */
+/** `TP 2`, or `TP 2 on a100` if the model may run on several kinds of GPUs. */
 export function placeText({ options }: Pick<FollowProblem, 'options'>, place: ReplicaPlace): string {
   const several = options.some((one) => one.place.model === place.model && one.place.pool !== place.pool);
   return several ? `${spreadText(place)} on ${place.pool}` : spreadText(place);

@@ -1,14 +1,17 @@
-/** What following saw, expected and did in each slot: one line of JSON per slot and model, for people, programs and the next start. */
+/**
+ * What following observed, expected and did in each slot: one line of JSON per slot and model, for people, programs and
+ * the next start.
+ */
 import { appendFileSync, readFileSync, renameSync, statSync } from 'node:fs';
 import * as z from 'zod';
 import { KINDS_MAX } from '../../shared/routing/kinds/kind.ts';
 import { SchedulerError } from '../errors.ts';
 
-/** A file that is larger becomes FILE.1, and the one before it goes. */
+/** A larger file is renamed to FILE.1, which replaces the previous FILE.1. */
 const FILE_MAX_BYTES = 64 * 1024 * 1024;
 
 export interface SlotRecord {
-  /** Begin of the slot that was counted last, RFC 3339, and its seconds. */
+  /** Start of the slot that was counted last, RFC 3339, and its duration in seconds. */
   at: string;
   slot_s: number;
   model: string;
@@ -23,12 +26,12 @@ export interface SlotRecord {
   replicas: Record<string, number>;
   decision: 'keep' | 'wait' | 'switch';
   why: string;
-  /** What was done, or would be. */
+  /** Changes that were made, or would be made. */
   changes: string[];
-  /** Null: no request was answered. */
+  /** null: no request was answered. */
   p50_ms: number | null;
   p99_ms: number | null;
-  /** Share of the judged requests whose kind was another; null: none was judged. */
+  /** Share of the judged requests whose kind was misjudged; null: none was judged. */
   misjudged: number | null;
 }
 
@@ -41,7 +44,9 @@ const countedSchema = z.object({
 });
 export type CountedLine = z.infer<typeof countedSchema>;
 
-/** @throws SchedulerError bad_input where the file cannot be written: a history with holes would mislead the next start */
+/**
+ * @throws SchedulerError `bad_input` if the file cannot be written: a history with holes would mislead the next start
+ */
 export function appendRecords(path: string, records: readonly SlotRecord[]): void {
   try {
     const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
@@ -54,7 +59,7 @@ export function appendRecords(path: string, records: readonly SlotRecord[]): voi
   }
 }
 
-/** As the gateway keeps them for its dashboard: `PUT /admin/timeline`. */
+/** Records in the form of the gateway's dashboard: `PUT /admin/timeline`. */
 export function timelineOf(records: readonly SlotRecord[]): object {
   const next = (rows: readonly (readonly number[])[]) => rows.map((steps) => steps[0] ?? 0);
   return {
@@ -66,7 +71,7 @@ export function timelineOf(records: readonly SlotRecord[]): object {
         slots: [
           {
             at,
-            // Of a slot that was not observed nothing is known: it is not an idle one.
+            // A slot that was not observed is unknown, not idle.
             requests: requests.map((one) => (Number.isFinite(one) ? one : null)),
             expected: {
               at: expected.from,
@@ -87,11 +92,11 @@ export function timelineOf(records: readonly SlotRecord[]): object {
   };
 }
 
-/** What a gateway takes. */
+/** Bounds of the gateway. */
 const TEXT_MAX_CHARS = 2_000;
 const CHANGES_MAX = 64;
 
-/** Lines that can be read; a last one that was cut by a crash is left out. A file that is not there has none. */
+/** Reads all valid lines. A last line that a crash truncated is skipped. A missing file has no lines. */
 export function readRecords(path: string, log: (line: string) => void): CountedLine[] {
   let text: string;
   try {

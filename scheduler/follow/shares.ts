@@ -5,20 +5,20 @@ import { fillOrWait } from '../orchestration/assignment.ts';
 import type { Assignment } from '../orchestration/types.ts';
 import { type FollowProblem, type ModelDemand, optionsOf, placeText } from './problem.ts';
 
-/** Rules that a gateway takes for one model, less the one for nodes that come later. */
+/** Most rules of a gateway for one model, except the rule for nodes that join later. */
 const RULES_MAX = 499;
-/** Shares that moved less are not sent again: each change is a line of the audit log. */
+/** Shares that moved less are not sent again, because each change is a line of the audit log. */
 const MOVED = 0.05;
 /**
- * Weight of a node that is not known yet, until its shares are sent: next to nothing, since one request of a kind that it does not suit blocks
- * it for long, and everything where the known ones are gone.
+ * Weight of a node whose shares were not sent yet. It is close to zero because one request of a kind that does not suit
+ * the node blocks it for long. It is above zero so that the node gets all requests if the known nodes are gone.
  */
 const NEW_NODE = 1e-4;
 /** Replicas are filled to this share; above it requests queue. */
 const FULL = 0.92;
-/** Fewer requests/s than this are none. */
+/** Rates below this many requests/s count as zero. */
 const NO_DEMAND = 1e-3;
-/** A kind that is not expected still has a place to go: this share of the demand. */
+/** Share of the demand that is assumed for a kind without expected requests, so that its requests have a node. */
 const TRACE_DEMAND = 1e-3;
 
 export interface KindRule {
@@ -33,8 +33,8 @@ export interface PublishedShares {
 }
 
 /**
- * `serving[option]`: sessions that serve the model so. `step`: of the forecast's slots the one that is now. `changeS`: seconds until a change
- * that is under way is over. Undefined where none serves.
+ * `serving[option]`: sessions that serve the model with this option. `step`: the current slot's index in the forecast.
+ * `changeS`: seconds until a running change ends. Undefined if no session serves the model.
  */
 export function kindShares(
   problem: FollowProblem,
@@ -63,12 +63,12 @@ export function kindShares(
       }),
     ),
   );
-  // A kind that no replica can hold, and sessions beyond what a gateway takes, go by the last rule.
+  // The last rule applies to a kind that no replica can hold, and to sessions beyond the gateway's bound.
   const rest: KindRule = { weight: rules.length > RULES_MAX ? rounded(1 / sessions) : NEW_NODE };
   return { kinds, weights: [...rules.slice(0, RULES_MAX), rest] };
 }
 
-/** Requests/s by kind; where no request is expected, the first ones still go where they are answered soonest. */
+/** Requests/s by kind. If no request is expected, the first ones still go to the replicas with the lowest latency. */
 function expectedOf({ mean }: ModelDemand, kinds: readonly RequestKind[], step: number): number[] {
   const typical = mean[step] ?? [];
   const all = typical.reduce((sum, one) => sum + one, 0);
@@ -78,8 +78,9 @@ function expectedOf({ mean }: ModelDemand, kinds: readonly RequestKind[], step: 
 }
 
 /**
- * By kind, seconds that a request above what its quickest replicas can do waits on average: half of the time for which the forecast exceeds
- * them, one slot at least, and no longer than a change takes that is under way. A short excess waits; one that lasts goes where there is room.
+ * Mean wait in seconds, by kind, of a request that exceeds the capacity of its quickest replicas: half of the time for
+ * which the forecast exceeds their capacity. That time is at least one slot, and at most the remaining time of a
+ * running change. During a short excess requests wait; during a long one they go to replicas with headroom.
  */
 function waitsOf(
   { options, slotS }: FollowProblem,
@@ -120,7 +121,7 @@ function assigned(
 
 const rounded = (weight: number): number => Math.round(weight * 1e4) / 1e4;
 
-/** Sends shares where they differ enough from what the gateway has. */
+/** Sends shares if they differ enough from the gateway's. */
 export class SharePublisher {
   readonly #gateway: PlannerGateway;
   readonly #sent = new Map<string, PublishedShares>();
@@ -129,7 +130,11 @@ export class SharePublisher {
     this.#gateway = gateway;
   }
 
-  /** Whether they were worth sending. @throws SchedulerError gateway */
+  /**
+   * Returns true if the shares were worth sending.
+   *
+   * @throws SchedulerError `gateway`
+   */
   async publish(model: string, shares: PublishedShares, apply: boolean): Promise<boolean> {
     const before = this.#sent.get(model);
     if (before !== undefined && !differ(before, shares)) return false;
@@ -140,7 +145,7 @@ export class SharePublisher {
 }
 
 function differ(a: PublishedShares, b: PublishedShares): boolean {
-  // Kinds are published without shares: whatever of them changed, the gateway has lost the shares.
+  // Kinds are published without shares: if any kind changed, the gateway has lost the shares.
   if (JSON.stringify(a.kinds) !== JSON.stringify(b.kinds)) return true;
   if (a.weights.length !== b.weights.length) return true;
   return a.weights.some((rule, i) => {
@@ -153,7 +158,7 @@ function differ(a: PublishedShares, b: PublishedShares): boolean {
   });
 }
 
-/** `short prompt: 70 % TP 2, 30 % TP 1 × PP 2`: for people. */
+/** `short prompt: 70 % TP 2, 30 % TP 1 × PP 2`, for people. */
 export function sharesText(
   problem: Pick<FollowProblem, 'options'>,
   { kinds, weights }: PublishedShares,

@@ -1,18 +1,20 @@
-/** What came in each slot, by kind: from the gateway, and from a file for the days before. */
+/** Requests of each slot by kind: from the gateway, and from a file for the days before. */
 import type { History } from '../forecast/types.ts';
 import type { KindCount } from '../live/kind-counts.ts';
 
-/** Slots of one model that are kept: three days of minutes, or as many as are asked for. The oldest go first. */
+/**
+ * Slots of one model that are kept: three days of minutes, or `atLeast` if that is more. The oldest are dropped first.
+ */
 const SLOTS_KEPT = 4_320;
 
-/** One model's counts, by number of slot since the epoch. */
+/** One model's counts, by number of the slot since the epoch. */
 export class SlotCounts {
   readonly #slotS: number;
   readonly #max: number;
   #kinds: readonly string[] = [];
   readonly #slots = new Map<number, readonly number[]>();
 
-  /** `isRoleAtLeast`: slots that a forecast needs. */
+  /** `atLeast`: slots that a forecast needs. */
   constructor(slotS: number, atLeast: number) {
     this.#slotS = slotS;
     this.#max = Math.max(SLOTS_KEPT, atLeast);
@@ -22,19 +24,22 @@ export class SlotCounts {
     return this.#kinds;
   }
 
-  /** The newest slot that is known. */
+  /** The newest known slot. */
   get last(): number | undefined {
     return this.#slots.size === 0 ? undefined : Math.max(...this.#slots.keys());
   }
 
-  /** Other kinds than before: what was counted by the old ones says nothing. */
+  /** If the kinds changed, drops the counts by the old kinds, which no longer apply. */
   setKinds(kinds: readonly string[]): void {
     if (kinds.join('\n') === this.#kinds.join('\n')) return;
     this.#kinds = kinds;
     this.#slots.clear();
   }
 
-  /** By kind, in the order of `kinds`. A later word of the same slot counts: more of its answers are over. */
+  /**
+   * Requests by kind, in the order of `kinds`. A later count of the same slot replaces an earlier one, because more of
+   * its responses have ended.
+   */
   set(slot: number, requests: readonly number[]): void {
     this.#slots.delete(slot);
     this.#slots.set(slot, requests);
@@ -44,8 +49,8 @@ export class SlotCounts {
   }
 
   /**
-   * The gateway's answer about slots `from` to `to` (not included). Slots that it leaves out had no request. Unserved requests have no kind:
-   * they count in proportion to what was served, or evenly.
+   * Adds the gateway's counts of the slots from `from` to `to` (exclusive). A slot without an entry had no request.
+   * Unserved requests have no kind: they are divided in proportion to the served ones, or evenly.
    */
   take(counted: KindCount | undefined, from: number, to: number): void {
     for (let slot = from; slot < to; slot++) {
@@ -60,7 +65,7 @@ export class SlotCounts {
     }
   }
 
-  /** All slots before `end`, gaps as NaN. */
+  /** All slots before `end`, with gaps as NaN. */
   history(end: number): History {
     const numbers = [...this.#slots.keys()].filter((slot) => slot < end);
     const first = Math.max(

@@ -1,22 +1,22 @@
-/** What requests wait if a layout stays, or changes in one of the slots that come: a fluid, slot by slot. */
+/** Time that requests wait if a layout stays, or changes in one of the slots ahead: a fluid model, slot by slot. */
 import { balance } from '../orchestration/assignment.ts';
 import type { Assignment } from '../orchestration/types.ts';
 import { type FollowProblem, type Layout, type ModelDemand, optionsOf, sameLayout, stopsOf } from './problem.ts';
 
-/** Up to this load kinds go where they are answered soonest; above it the load decides. */
+/** Up to this load, kinds go to the replicas with the lowest latency; above it the load decides. */
 const IDLE_LOAD = 0.92;
-/** A replica is never fuller than this in the formula of the wait. */
+/** Highest load of a replica in the formula of the wait. */
 const LOAD_MAX = 0.95;
-/** A backlog never drains slower than at this share of the capacity. */
+/** Slowest drain of a backlog, as a share of the capacity. */
 const SPARE_MIN = 0.05;
-/** Where nothing serves a model its requests wait so long, seconds each. */
+/** Assumed wait of each request of a model without replicas, seconds. */
 const UNSERVED_S = 600;
-/** Waves are joined beyond so many. */
+/** If there are more waves, they are merged into this many parts. */
 const PARTS_MAX = 32;
-/** A kind that is not expected still has a place to go: this share of the demand. */
+/** Share of the demand that is assumed for a kind without expected requests, so that its requests have a replica. */
 const TRACE_DEMAND = 1e-3;
 
-/** Kinds to the replicas of one model. `indexes`: of its options that run. */
+/** Assignment of kinds to the replicas of one model. `indexes`: its options with running replicas. */
 export interface Shares {
   indexes: number[];
   assignment: Assignment;
@@ -45,8 +45,8 @@ export function demandShares(
 }
 
 /**
- * Request seconds over the horizon, and until what is left then has drained. `at`: the step in which `to` is ordered; without it the layout
- * stays. While replicas change, wave after wave, the others serve.
+ * Request seconds over the horizon, and until the remaining backlog has drained. `at`: the step in which `to` is
+ * ordered; undefined: the layout stays. While replicas change in waves, the others serve.
  */
 export function transitionCost(problem: FollowProblem, to: Layout, at: number | undefined): number {
   return problem.models.reduce((sum, one) => sum + costOf(problem, one, to, at), 0);
@@ -67,7 +67,7 @@ function costOf(problem: FollowProblem, demand: ModelDemand, to: Layout, at: num
     if (seconds <= 0) return;
     const rate = typical.reduce((sum, one) => sum + one, 0);
     const { indexes, assignment } = demandShares(problem, demand, layout, typical);
-    // What no replica can serve waits on its own; a load of nothing leaves any room.
+    // Requests that no replica can serve are counted separately; without load the capacity is unlimited.
     const capacity = assignment.load > 0 ? rate / assignment.load : Number.POSITIVE_INFINITY;
     last = { rate, capacity };
     const unserved = typical.reduce((sum, one, kind) => sum + ((assignment.served[kind] ?? 0) > 0 ? 0 : one), 0);
@@ -89,7 +89,7 @@ function costOf(problem: FollowProblem, demand: ModelDemand, to: Layout, at: num
     const partS = darkS / parts;
     for (let part = 0; part < parts; part++) {
       const seconds = Math.min(since + dark, (part + 1) * partS) - Math.max(since, part * partS);
-      // What changed serves again, the next wave is dark, and the others serve as before.
+      // Replicas that already changed serve again, those of the next wave do not serve, and the others serve as before.
       const done = part / parts;
       phase(
         meanwhile(running, to, least, done, Math.min(1, done + Math.max(1, wave) / Math.max(1, ended))),
@@ -103,7 +103,7 @@ function costOf(problem: FollowProblem, demand: ModelDemand, to: Layout, at: num
   return area + waiting ** 2 / (2 * Math.max(last.capacity - last.rate, last.capacity * SPARE_MIN, 1e-9));
 }
 
-/** `done`, `ended`: shares of what changes that serve as after, and that serve no more as before. */
+/** `done`: share of the new replicas that already serve. `ended`: share of the ending replicas that no longer serve. */
 function meanwhile(running: Layout, to: Layout, least: Layout, done: number, ended: number): Layout {
   return least.map((kept, i) => {
     const [before, after] = [(running[i] ?? 0) - kept, (to[i] ?? 0) - kept];
@@ -111,12 +111,15 @@ function meanwhile(running: Layout, to: Layout, least: Layout, done: number, end
   });
 }
 
-/** Half-way from the expected to the high demand: a layout that only just fits the mean queues every other slot. */
+/** Midpoint between the expected and the high demand: a layout that just fits the mean queues in every other slot. */
 export function midDemand({ mean, high }: ModelDemand, step: number): number[] {
   return (mean[step] ?? []).map((one, kind) => (one + (high[step]?.[kind] ?? one)) / 2);
 }
 
-/** Requests under way on average (Little): the answer itself, and the wait of arrivals as Poisson's at replicas of that load. */
+/**
+ * Mean number of requests in progress (Little): their latency without queueing, plus the wait of Poisson arrivals at
+ * replicas of that load.
+ */
 function servedSeconds({ options }: FollowProblem, { indexes, assignment }: Shares): number {
   return indexes.reduce((sum, i, k) => {
     const load = Math.min(LOAD_MAX, assignment.loads[k] ?? 0);

@@ -1,15 +1,15 @@
 import type { FitOptions, Forecaster, History } from './types.ts';
 
 export interface BacktestOptions extends FitOptions {
-  /** First slot that is forecast; everything before it is for fitting alone. */
+  /** First slot that is forecast; earlier slots are only for fitting. */
   from: number;
-  /** The method is fitted again after so many slots. */
+  /** The method is fitted again after this many slots. */
   refitEvery: number;
 }
 
-/** How a method did on one series. */
+/** Accuracy of a method on one series. */
 export interface Score {
-  /** sqrt(mean squared error) / mean count, one slot ahead. Infinity where nothing came. */
+  /** sqrt(mean squared error) / mean count, one slot ahead. Infinity if no request arrived. */
   rrmse: number;
   /** Mean absolute error, requests. */
   mae: number;
@@ -19,8 +19,8 @@ export interface Score {
 }
 
 /**
- * Rolling origin (Tashman 2000): at each slot from `from` on the method sees the slots before it and nothing else, and forecasts the next one.
- * Fits are made on the slots before their origin. Slots that were not observed are not scored.
+ * Rolling origin (Tashman 2000): at each slot from `from` on, the method forecasts the next slot from the slots before
+ * it. Fits use the slots before their origin. Slots that were not observed are not scored.
  */
 export function backtest(forecaster: Forecaster, history: History, options: BacktestOptions): Score[] {
   const slots = history.counts[0]?.length ?? 0;
@@ -50,7 +50,7 @@ export function backtest(forecaster: Forecaster, history: History, options: Back
   }));
 }
 
-/** The first slots of a history, as copies: a method that wanted to look ahead has nothing to look at. */
+/** Returns a copy of the first slots of a history, so that a method cannot look ahead. */
 export function until(history: History, slots: number): History {
   return { ...history, counts: history.counts.map((series) => series.slice(0, slots)) };
 }

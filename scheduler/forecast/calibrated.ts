@@ -2,14 +2,18 @@ import { SchedulerError } from '../errors.ts';
 import { hasGaps, withoutGaps } from './gaps.ts';
 import type { FitOptions, FittedForecaster, Forecast, Forecaster, History, PointForecaster, Predict } from './types.ts';
 
-/** Share of the history, at its end, whose errors make the intervals (split conformal prediction, Vovk et al. 2005). */
+/**
+ * Share of the history, at its end, whose errors determine the intervals (split conformal prediction, Vovk et al.
+ * 2005).
+ */
 const CALIBRATION_SHARE = 0.2;
-/** Errors that are collected per series and step: more do not move a quantile. */
+/** Most errors that are collected per series and step; more do not move a quantile. */
 const ERRORS_MAX = 500;
 
 /**
- * Adds to a method what all of them need. Gaps are filled. Intervals come from errors on the last fifth of the history, which the method
- * has not been fitted on. A prediction that is not a finite count is replaced by the last value, and the forecast's notes say so.
+ * Adds to a method what all methods need. Gaps are filled. Intervals are computed from errors on the last fifth of the
+ * history, to which the method was not fitted. A prediction that is not a finite count is replaced by the last value,
+ * with a note in the forecast.
  */
 export function calibrated(point: PointForecaster): Forecaster {
   return {
@@ -35,7 +39,7 @@ function valuesOf({ names, counts }: History): number[][] {
   return counts.map(withoutGaps);
 }
 
-/** `errors[series][step]`: truth less prediction, over origins from `cut` on. */
+/** `errors[series][step]`: truth minus prediction, over origins from `cut` on. */
 function rollingErrors(predict: Predict, values: readonly number[][], cut: number, horizon: number): number[][][] {
   const slots = values[0]?.length ?? 0;
   const errors = values.map(() => Array.from({ length: horizon }, (): number[] => []));
@@ -101,7 +105,10 @@ class Calibrated implements FittedForecaster {
     return forecast;
   }
 
-  /** Beyond the steps with known errors they grow as a random walk's; without any error counts vary as Poisson's (±1.28σ holds 80 %). */
+  /**
+   * Beyond the steps with known errors, intervals grow like those of a random walk. Without errors, they assume Poisson
+   * counts (±1.28σ contains 80 %).
+   */
   #width(series: number, step: number, mean: number): { below: number; above: number } {
     const known = this.#widths[series] ?? [];
     const own = known[step];

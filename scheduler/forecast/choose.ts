@@ -3,11 +3,11 @@ import { lastValue, movingAverage } from './persistence.ts';
 import { ridge } from './ridge.ts';
 import type { FitOptions, FittedForecaster, Forecast, Forecaster, History } from './types.ts';
 
-/** Why a series is forecast as it is. */
+/** Why a series is forecast by its method. */
 interface Choice {
   series: string;
   chosen: string;
-  /** Relative errors in the backtest, of each method by name. */
+  /** Relative error in the backtest, of each method by name. */
   rrmse: Record<string, number>;
   /** For people. */
   why: string;
@@ -18,20 +18,20 @@ export interface ChosenForecaster {
   choices: Choice[];
 }
 
-/** Must be this much better than the last value, as a share of its error: less is chance. */
+/** A method must beat the last value by this share of its error; a smaller difference is chance. */
 const BETTER = 0.03;
-/** Share of the history, at its end, that methods are compared on. */
+/** Share of the history, at its end, on which methods are compared. */
 const TEST_SHARE = 0.3;
-/** Slots below which nothing can be compared. */
+/** With fewer slots, methods cannot be compared. */
 const SLOTS_MIN = 20;
 const FIT: FitOptions = { horizon: 3, level: 0.8, seed: 1 };
 
-/** Quick members, for every minute; networks are added where there is time to train them. */
+/** Fast methods, for every minute; networks are added if there is time to train them. */
 const QUICK: readonly Forecaster[] = [movingAverage(3), movingAverage(5), movingAverage(15), ridge({ lags: 10 })];
 
 /**
- * The best method for each series by a backtest on the last third of the history. The last value is the floor: another method is chosen only where it is
- * clearly better, and the choice says which it was and by how much.
+ * Chooses the best method for each series by a backtest on the last 30 % of the history. The last value is the
+ * baseline: another method is chosen only if it is clearly better, and the choice names it and its error.
  */
 export function chooseForecaster(
   history: History,
@@ -70,20 +70,26 @@ function choiceOf(series: string, all: readonly Forecaster[], scores: readonly S
   return { series, chosen, rrmse, why };
 }
 
-/** Slots, the last ones, over which a chosen method must still beat the last value: a mix that shifts makes a past choice wrong. */
+/**
+ * Number of last slots over which a chosen method must still beat the last value, because a shifting mix invalidates a
+ * past choice.
+ */
 const WATCHED_SLOTS = 12;
 const MADE_MAX = 8 * WATCHED_SLOTS;
-/** Between two changes the last value is better than a season that foresees them: with `lenient` it must be clearly so, beyond what Poisson's chance makes. */
+/**
+ * Between two changes, the last value beats a season that predicts them. With `lenient`, it must beat it by this
+ * factor, and by more than Poisson's noise.
+ */
 const LENIENT = 3;
 
-/** Each series by its own method, and by the last value while that has been better of late. */
+/** Each series by its chosen method, or by the last value while that was recently better. */
 class BySeries implements FittedForecaster {
   readonly name: string;
   readonly #choices: readonly Choice[];
   readonly #fitted: ReadonlyMap<string, FittedForecaster>;
   readonly #floor: FittedForecaster;
   readonly #lenient: boolean;
-  /** Forecasts of one slot by method and origin: each is asked for again in the slots after it. */
+  /** Forecasts of one slot by method and origin: later slots need each again. */
   readonly #made = new Map<string, number[]>();
 
   constructor(
@@ -99,7 +105,7 @@ class BySeries implements FittedForecaster {
     this.#lenient = lenient;
   }
 
-  /** Squared errors of one slot ahead over the last slots, each from the slots before it. */
+  /** Compares squared errors one slot ahead over the last slots, each forecast from the slots before it. */
   #worseOfLate(chosen: string, history: History, s: number): boolean {
     const counts = history.counts[s] ?? [];
     let [own, floor, slots, chance] = [0, 0, 0, 0];
@@ -124,7 +130,7 @@ class BySeries implements FittedForecaster {
         .get(chosen)
         ?.forecast(until(history, origin), 1)
         .mean.map((steps) => steps[0] ?? 0) ?? [];
-    // Some slots of some methods: older ones are never asked for again.
+    // Bounds the cache: older slots are not needed again.
     if (this.#made.size >= MADE_MAX) this.#made.clear();
     this.#made.set(key, mean);
     return mean;

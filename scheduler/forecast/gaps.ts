@@ -1,6 +1,6 @@
 /**
- * Slots that were not observed get the last observed count before them (the first one after, where there is none before). Taking them for
- * zero would teach a forecaster that load vanishes whenever the gateway's records have a gap.
+ * Fills slots that were not observed with the last observed count before them, or the first one after them if there is
+ * none before. Zeros would teach a forecaster that load vanishes whenever the gateway's records have a gap.
  */
 export function withoutGaps(counts: readonly number[]): number[] {
   let last = counts.find((count) => Number.isFinite(count)) ?? 0;

@@ -1,13 +1,13 @@
 import { calibrated } from './calibrated.ts';
 import type { Forecaster } from './types.ts';
 
-/** The next slots are as the last one: what every other method has to beat. */
+/** Forecasts the last slot's count for all slots: the baseline of every other method. */
 export const lastValue: Forecaster = calibrated({
   name: 'last value',
   fit: () => (values, horizon) => values.map((series) => new Array<number>(horizon).fill(series.at(-1) ?? 0)),
 });
 
-/** The next slots are as the mean of the last `slots`. */
+/** Forecasts the mean of the last `slots` for all slots. */
 export function movingAverage(slots = 5): Forecaster {
   return calibrated({
     name: `moving average of ${slots}`,

@@ -2,18 +2,21 @@ import { calibrated } from './calibrated.ts';
 import type { Forecaster, Predict } from './types.ts';
 
 export interface RidgeOptions {
-  /** Slots that it looks back. */
+  /** Number of previous slots that are inputs. */
   lags: number;
-  /** Slots of a season, whose same slot is one more input; none without it. */
+  /** Slots of a season, whose same slot is another input; absent: no season. */
   period?: number;
 }
 
-/** Windows that a fit uses: the newest ones, enough for some hundred coefficients. */
+/** Most windows of a fit: the newest ones, enough for some hundred coefficients. */
 const WINDOWS_MAX = 3000;
 /** Weight of the coefficients' squares, for inputs of unit variance and a mean error. */
 const PENALTY = 0.05;
 
-/** Linear regression on the last slots with a penalty on the coefficients (Hoerl and Kennard 1970), one per series; later steps feed on earlier ones. */
+/**
+ * Linear regression on the last slots with a penalty on the coefficients (Hoerl and Kennard 1970), one per series.
+ * Later steps use the forecasts of earlier ones.
+ */
 export function ridge({ lags, period }: RidgeOptions): Forecaster {
   return calibrated({
     name: `ridge on ${lags} slots`,
@@ -35,7 +38,10 @@ export function ridge({ lags, period }: RidgeOptions): Forecaster {
   });
 }
 
-/** Of slot `at`: a one, the slots before it and the same slot of the last season, all relative to the level of the last slots. */
+/**
+ * Inputs of slot `at`: a one, the previous slots and the same slot of the last season, all relative to the level of the
+ * last slots.
+ */
 function inputs(series: readonly number[], at: number, lags: number, period: number | undefined): number[] {
   const row = [1];
   for (let lag = 1; lag <= lags; lag++) row.push(series[at - lag] ?? series[0] ?? 0);
@@ -47,7 +53,7 @@ function fitSeries(series: readonly number[], lags: number, period: number | und
   const from = Math.max(lags, series.length - WINDOWS_MAX);
   const count = series.length - from;
   const width = 1 + lags + (period === undefined ? 0 : 1);
-  // Fewer windows than coefficients fit anything.
+  // With fewer windows than coefficients, any fit is possible.
   if (count < 2 * width) return undefined;
   const scale = series.reduce((sum, value) => sum + value * value, 0) / series.length || 1;
   const normal = Array.from({ length: width }, () => new Float64Array(width));
@@ -62,7 +68,7 @@ function fitSeries(series: readonly number[], lags: number, period: number | und
       right[i] = (right[i] ?? 0) + ((row[i] ?? 0) * truth) / count;
     }
   }
-  // The constant is not penalised, but a little keeps the system solvable.
+  // The constant is not penalized, except for a small term that keeps the system solvable.
   for (const [i, row] of normal.entries()) row[i] = (row[i] ?? 0) + (i === 0 ? 1e-9 : PENALTY * scale * 0.01);
   return solvePositive(normal, right);
 }
@@ -70,7 +76,7 @@ function fitSeries(series: readonly number[], lags: number, period: number | und
 const dot = (a: readonly number[], b: readonly number[]): number =>
   a.reduce((sum, value, i) => sum + value * (b[i] ?? 0), 0);
 
-/** Cholesky for a symmetric positive definite matrix, given by its lower half. */
+/** Solves a symmetric positive definite system by Cholesky; the matrix is its lower half. */
 function solvePositive(matrix: Float64Array[], right: Float64Array): number[] {
   const n = right.length;
   for (let i = 0; i < n; i++) {

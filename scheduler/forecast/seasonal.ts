@@ -1,12 +1,12 @@
 import { calibrated } from './calibrated.ts';
 import type { Forecaster } from './types.ts';
 
-/** The last value counts this much beside the season: days differ in their level. */
+/** Weight of the last value relative to the season, because days differ in their level. */
 const LEVEL_WEIGHT = 0.5;
 
 /**
- * The same slot of the last season, moved by half of how far the last slot was from its own slot a season before. Without a full season it
- * is the last value. `period`: slots of a season, such as 1,440 minutes.
+ * Forecasts the same slot of the last season, plus half of the last slot's difference from its slot one season earlier.
+ * Without a full season it forecasts the last value. `period`: slots of a season, such as 1,440 minutes.
  */
 export function seasonal(period: number): Forecaster {
   return calibrated({
