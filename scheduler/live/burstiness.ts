@@ -1,14 +1,17 @@
 import * as z from 'zod';
 import type { PlannerGateway } from './gateway.ts';
 
-/** Minutes that are counted one by one. */
+/** Minutes whose counts are compared. */
 const MINUTES = 10;
-/** Fewer requests a minute than this say nothing about bursts. */
+/** With fewer requests a minute, bursts cannot be measured. */
 const REQUESTS_MIN = 5;
-/** Counts of ten minutes of Poisson arrivals are rarely more dispersed, or less, than this (95 of 100): such arrivals count as Poisson. */
+/**
+ * In 95 of 100 cases, the dispersion of ten minute counts of Poisson arrivals is between these bounds. Arrivals between
+ * them count as Poisson.
+ */
 const POISSON_MIN = 0.3;
 const POISSON_MAX = 1.9;
-/** Coefficients of variation beyond these are counted as these: ten minutes are few. */
+/** Bounds of the coefficients of variation: ten minutes are too few for more extreme ones. */
 const [CV_MIN, CV_MAX] = [0.3, 4];
 
 const answerSchema = z.object({
@@ -16,9 +19,9 @@ const answerSchema = z.object({
 });
 
 /**
- * Coefficient of variation of the gaps between arrivals, by model, from how much the requests of the last minutes differ: for arrivals
- * whose gaps are independent, variance over mean of the counts goes to its square (Cox 1962). A model that is absent arrives as Poisson
- * does. A gateway that does not tell counts leaves all absent.
+ * Coefficient of variation of the gaps between arrivals, by model, from the counts of the last minutes. If gaps are
+ * independent, the counts' variance over their mean approaches its square (Cox 1962). Arrivals of an absent model are
+ * Poisson. If a gateway returns no counts, all models are absent.
  */
 export async function burstiness(
   gateway: PlannerGateway,
@@ -51,7 +54,7 @@ function countsOf(answer: unknown, idOf: (name: string) => string | undefined): 
   return counts;
 }
 
-/** Undefined where the counts do not tell it from 1. */
+/** Undefined if the counts do not distinguish it from 1. */
 export function variation(counts: readonly number[]): number | undefined {
   const mean = counts.reduce((sum, one) => sum + one, 0) / Math.max(1, counts.length);
   if (counts.length < 2 || mean < REQUESTS_MIN) return undefined;

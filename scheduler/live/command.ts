@@ -2,11 +2,15 @@ import { spawn } from 'node:child_process';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import { SchedulerError } from '../errors.ts';
 
-/** A login node's Slurm that answers later than this is not there, unless it answered slowly before. */
+/** Timeout of a login node's Slurm; longer if it answered slowly before. */
 const answers = new AdaptiveTimeout({ leastMs: 30_000, mostMs: 120_000 });
 const ANSWER_MAX_BYTES = 4 * 1024 * 1024;
 
-/** Output of a command; throws with its last words if it fails. */
+/**
+ * Returns the output of a command.
+ *
+ * @throws SchedulerError with the end of its error output if it fails
+ */
 export function command(file: string, args: readonly string[], input = ''): Promise<string> {
   return answers.bound(
     () => performance.now(),
@@ -26,7 +30,7 @@ function run(file: string, args: readonly string[], input: string, timeout: numb
     };
     child.stdout.on('data', read('out'));
     child.stderr.on('data', read('errors'));
-    // It may end without reading the script.
+    // The command may end without reading the script.
     child.stdin.on('error', () => {});
     child.stdin.end(input);
     child.on('error', (cause) => reject(new SchedulerError('launcher', `${file}: ${cause.message}`, { cause })));

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import { SchedulerError } from '../errors.ts';
 
-/** A gateway's JSON. */
+/** The JSON API of a gateway. */
 export interface PlannerGateway {
   url: string;
   get(path: string): Promise<unknown>;
@@ -11,14 +11,14 @@ export interface PlannerGateway {
   delete(path: string): Promise<void>;
 }
 
-/** A gateway that has not answered by then does not count as asked. A round of the controller waits for it. */
+/** Timeout of a gateway's answer, for which a round of the controller waits. */
 const ANSWER = { leastMs: 10_000, mostMs: 120_000 };
 /** 4,096 nodes of 16 KiB; a longer answer is not a registry. */
 const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
 
-/** The gateway answered, and not what was hoped for. */
+/** The gateway answered with an error. */
 export class GatewayRefusal extends SchedulerError {
-  /** Of HTTP. */
+  /** HTTP status. */
   readonly status: number;
   constructor(status: number, message: string) {
     super('gateway', message);
@@ -26,7 +26,9 @@ export class GatewayRefusal extends SchedulerError {
   }
 }
 
-/** `keyFile` holds an operator's key; only GET /v1/registry may do without where the operator opened it. */
+/**
+ * `keyFile` contains an operator's key. Only GET /v1/registry may work without it, if the operator opened that route.
+ */
 export function gatewayFrom(url: string, keyFile: string | undefined, fetcher: typeof fetch = fetch): PlannerGateway {
   const base = parseUrl(url);
   const key = keyFile === undefined ? undefined : readKey(keyFile);
@@ -108,7 +110,10 @@ function readKey(file: string): string {
 
 const envelopeSchema = z.object({ error: z.object({ message: z.string().max(2048) }) });
 
-/** What the gateway says is wrong, where it says so in its own form: an operator must read it, so plain characters only. */
+/**
+ * Returns the gateway's error message if the response has its error form. An operator reads it, so only printable
+ * characters are kept.
+ */
 async function messageIn(response: Response, path: string): Promise<string> {
   try {
     const { error } = envelopeSchema.parse(JSON.parse(await bounded(response, path)));

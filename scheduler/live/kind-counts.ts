@@ -4,7 +4,7 @@ import type { PlannerGateway } from './gateway.ts';
 import { parseAnswer } from './nodes.ts';
 
 const count = z.number().nonnegative();
-/** What of `/admin/workload?by=kind` following needs. */
+/** The fields of `/admin/workload?by=kind` that following needs. */
 const answerSchema = z.object({
   slot_ms: z.number().positive(),
   data: z
@@ -43,7 +43,7 @@ const answerSchema = z.object({
 export interface KindSlot {
   /** Requests by kind. */
   requests: number[];
-  /** Refused because no node served the model; the kind is not known. */
+  /** Requests that were refused because no node served the model; their kind is unknown. */
   unserved: number;
   p50Ms: number;
   p99Ms: number;
@@ -52,15 +52,19 @@ export interface KindSlot {
 /** One model's requests by kind. */
 export interface KindCount {
   kinds: RequestKind[];
-  /** By number of slot since the epoch. A slot of the window that is absent had no request. */
+  /** By number of the slot since the epoch. A slot of the window that is absent had no request. */
   slots: Map<number, KindSlot>;
-  /** Milliseconds in which 95 of 100 answers of the slowest kind are over. */
+  /** Milliseconds after which 95 of 100 responses of the slowest kind have ended. */
   settleMs: number;
   misjudged: { requests: number; wrong: number };
   lengths: { input: number; output: number; requests: number }[];
 }
 
-/** `windowS` and `slotS`: whole seconds. By model, as the gateway calls it. @throws SchedulerError gateway */
+/**
+ * `windowS` and `slotS`: whole seconds. Returns counts by the gateway's name of the model.
+ *
+ * @throws SchedulerError `gateway`
+ */
 export async function kindCounts(
   gateway: PlannerGateway,
   windowS: number,

@@ -11,7 +11,7 @@ import { tpProblem } from '../roofline/parallelism.ts';
 import { type Demand, type Placement, type Pool, TIERS, type Tier } from '../solver/problem.ts';
 import type { PlannerGateway } from './gateway.ts';
 
-/** What of `/v1/registry/nodes` placement needs; the rest may change without it. */
+/** The fields of `/v1/registry/nodes` that placement needs; the others may change. */
 const nodesSchema = z.object({
   data: z
     .array(
@@ -49,21 +49,21 @@ const nodesSchema = z.object({
     .max(100_000),
 });
 
-/** A node session as placement sees it. */
+/** A node session, as far as placement needs it. */
 export interface LiveNode {
   session: string;
   provider: string;
   cluster: string;
   labels: Record<string, string>;
-  /** It waits for a deployment. */
+  /** True if it waits for a deployment. */
   accepts: boolean;
-  /** The deployment that it is. */
+  /** The deployment that it runs. */
   deployment: string | undefined;
-  /** Of the batch system it runs in. */
+  /** Its job in the batch system. */
   job: string | undefined;
-  /** Models it serves or loads. */
+  /** Models that it serves or loads. */
   models: string[];
-  /** How it says that their weights are stored; by model. */
+  /** Its claims about how their weights are stored, by model. */
   quantization: ReadonlyMap<string, string>;
   tier: Tier;
   gpu: Gpu;
@@ -71,14 +71,14 @@ export interface LiveNode {
   pool: string;
 }
 
-/** Kinds of node that are planned with, the most frequent first: a provider could else make any number of them. */
+/** Most kinds of nodes in a plan, the most frequent first: otherwise a provider could create any number of kinds. */
 const POOLS_MAX = 128;
 
-/** Deployments as the registry has them. */
+/** Deployments in the registry. */
 export interface LiveDeployments {
-  /** Sessions by the deployment that they are; a suspected or draining one has not gone. */
+  /** Sessions by the deployment that they run; a suspected or draining session still counts. */
   there: Map<string, string>;
-  /** Why it failed, by its id. */
+  /** Reason of its failure, by id. */
   failed: Map<string, string>;
 }
 
@@ -108,7 +108,7 @@ export async function liveNetwork(
     if (entry.state === 'LEFT' || entry.state === 'DOWN' || entry.suspected) return [];
     const [first] = entry.hardware.gpus;
     if (first === undefined) return [];
-    // The driver's name of a part of a GPU says so; its class does not.
+    // The driver's name of a GPU slice shows that it is a slice; its class does not.
     const gpuName = isGpuSlice(first.name ?? '') ? (first.name ?? '') : first.class;
     const gpu = knownGpu(catalogue, gpuName, first.vram_mib);
     if (gpu === undefined) {
@@ -116,7 +116,7 @@ export async function liveNetwork(
       return [];
     }
     const gpus = entry.hardware.gpus.reduce((sum, one) => sum + (one.count ?? 1), 0);
-    // A gateway of today lists no such node. One alone must not end the plan.
+    // Current gateways list no such node. It must not end the plan.
     if (gpus > GPUS_MAX) {
       log(`node ${entry.session.slice(0, 8)} of ${entry.provider} claims ${gpus} GPUs: left out`);
       return [];
@@ -149,8 +149,8 @@ function knownGpu(catalogue: HardwareCatalogue, name: string, vramMib: number): 
 }
 
 /**
- * Pools of like nodes, and what runs on them: one replica over all GPUs of its node, as an agent wraps one engine. Models that the catalogue
- * does not know count where `workload` has them.
+ * Groups equal nodes into pools, with the models that run on them: one replica over all GPUs of its node, because an
+ * agent wraps one engine. Models that the catalogue lacks count if `workload` has them.
  */
 export function inventoryOf(
   nodes: readonly LiveNode[],

@@ -11,15 +11,15 @@ import type { LiveNode } from './nodes.ts';
 
 const answerSchema = z.object({ offers: z.array(offerSchema).max(1000) });
 
-/** What is sent to have a model run. */
+/** The order that starts a model. */
 export interface Choice {
   template: string;
   parameters: Parameters;
 }
 
 /**
- * The first template, by name, that takes this model at this parallelism. It names the model `model`; see `parallelismParameters` for the
- * rest. What else it has must have defaults.
+ * Chooses the first template, by name, that accepts this model with this parallelism. Its parameter for the model is
+ * `model`; see `parallelismParameters` for the rest. Its other parameters must have defaults.
  */
 export function choose(
   offers: readonly TemplateOffer[],
@@ -38,9 +38,10 @@ export function choose(
 }
 
 /**
- * A parallelism as parameters that a template has; undefined where it cannot say it. `tp`, `pp`, `dp`, `sp`: numbers; a template without
- * `tp` and `tp_size` stands for all GPUs of its node. `tp_size`: tp × dp, as SGLang counts. `ep`: a number is SGLang's --ep-size (tp × dp or 1);
- * a string is vLLM's switch without its dashes. `prefill_tp`: of the prefill engine of a pair.
+ * Converts a parallelism to parameters of a template; undefined if the template cannot express it. `tp`, `pp`, `dp`,
+ * `sp`: numbers; a template without `tp` and `tp_size` uses all GPUs of its node. `tp_size`: tp × dp, as SGLang counts.
+ * `ep`: a number is SGLang's --ep-size (tp × dp or 1); a string is vLLM's switch without its dashes. `prefill_tp`: of
+ * the prefill engine of a pair.
  */
 function parallelismParameters(
   specs: TemplateOffer['parameters'],
@@ -59,13 +60,13 @@ function parallelismParameters(
     ['ep', specs.ep?.type === 'integer' ? (ep ? tp * dp : 1) : ep ? EXPERTS_WHOLE : EXPERTS_CUT, !ep],
     ['prefill_tp', prefill?.tp ?? 1, prefill === undefined],
   ];
-  // A template for pairs starts two engines always.
+  // A template for pairs always starts two engines.
   if (prefill === undefined && specs.prefill_tp !== undefined) return undefined;
   if (wanted.some(([name, , otherwise]) => specs[name] === undefined && !otherwise)) return undefined;
   return Object.fromEntries(wanted.filter(([name]) => specs[name] !== undefined).map(([name, value]) => [name, value]));
 }
 
-/** vLLM's switch, as a value: those have no dashes in front. */
+/** vLLM's switch as a value, which has no leading dashes. */
 const EXPERTS_WHOLE = 'enable-expert-parallel';
 const EXPERTS_CUT = 'no-enable-expert-parallel';
 
@@ -79,12 +80,12 @@ function isTaken(bind: () => unknown): boolean {
   }
 }
 
-/** Sessions whose templates are remembered: an agent reads them once. */
+/** Most sessions whose templates are remembered; an agent reads its templates once. */
 const REMEMBERED_MAX = 20_000;
-/** Asked at once: each question goes through a tunnel. */
+/** Concurrent requests to agents, each of which goes through a tunnel. */
 const AT_ONCE = 16;
 
-/** What nodes would run, asked of each session once. */
+/** The templates of nodes; each session is asked once. */
 export class Offers {
   readonly #gateway: PlannerGateway;
   readonly #known = new Map<string, readonly TemplateOffer[]>();
@@ -93,7 +94,7 @@ export class Offers {
     this.#gateway = gateway;
   }
 
-  /** Those that do not answer are absent: such a node is for a later round. */
+  /** A node that does not answer is absent and is asked again in a later round. */
   async of(
     nodes: readonly LiveNode[],
     log: (line: string) => void,
@@ -119,16 +120,16 @@ export class Offers {
   }
 }
 
-/** Begins the ids of pools of agents. */
+/** Prefix of the ids of agents' pools. */
 export const AGENT_POOL = 'agents: ';
 
-/** Nodes with equal GPUs and equal templates: their pool's id says both, and is the same next time. */
+/** Nodes with equal GPUs and equal templates share a pool. Its id contains both and is stable. */
 export function agentPoolId(node: LiveNode, offers: readonly TemplateOffer[]): string {
   const hash = createHash('sha256').update(JSON.stringify(offers)).digest('hex').slice(0, 4);
   return `${AGENT_POOL}${node.pool} ${offers.map(({ template }) => template).join('+')}/${hash}`.slice(0, 200);
 }
 
-/** Pools of nodes that wait for a deployment, or were given one by this controller. */
+/** Pools of nodes that wait for a deployment, or run one of this controller's deployments. */
 export function agentPools(nodes: readonly LiveNode[], offers: ReadonlyMap<string, readonly TemplateOffer[]>): Pool[] {
   const pools = new Map<string, Pool>();
   for (const node of nodes) {

@@ -1,4 +1,4 @@
-/** What a gateway knows of its regions: `GET /admin/regions`. */
+/** A gateway's data about its regions: `GET /admin/regions`. */
 import * as z from 'zod';
 import type { PlannerGateway } from './gateway.ts';
 import { parseAnswer } from './nodes.ts';
@@ -13,7 +13,7 @@ const factsSchema = z.object({
         region: z.string().max(64),
         nodes: count,
         price: z.object({ usd_kwh: z.number().nullable(), state: z.string().max(32) }),
-        /** Counts by bound, seconds; the last count is for what took longer. */
+        /** Counts by upper bound, seconds; the last count is of round trips above all bounds. */
         round_trips: z
           .object({ at_most_s: z.array(z.number().positive()).max(64), counts: z.array(count).max(65) })
           .nullable(),
@@ -41,7 +41,7 @@ export type ModelFacts = RegionFacts['models'][number];
 
 const PATH = '/admin/regions';
 
-/** @throws SchedulerError where the gateway cannot be asked, or answers something else */
+/** @throws SchedulerError if the gateway does not answer, or answers in another form */
 export async function regionFacts(gateway: PlannerGateway): Promise<RegionFacts[]> {
   return parseAnswer(factsSchema, await gateway.get(PATH), PATH).data;
 }

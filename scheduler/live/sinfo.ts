@@ -6,20 +6,20 @@ import { SchedulerError } from '../errors.ts';
 import type { Inventory } from '../planner/input.ts';
 import type { Pool } from '../solver/problem.ts';
 
-/** One node a line, fields that cannot hold a bar. */
+/** One node per line, in fields that cannot contain a bar. */
 const ARGUMENTS = [
   '--noheader',
   '-N',
   '-O',
   'NodeHost:100,|:1,StateCompact:40,|:1,Gres:400,|:1,GresUsed:400,|:1,Partition:100',
 ];
-/** Kinds of node that are planned with. */
+/** Most kinds of nodes in a plan. */
 const POOLS_MAX = 128;
 
-/** Runs a command of Slurm's and gives its output; rejects with the command's last words where it fails. */
+/** Runs a Slurm command and returns its output; rejects with the end of its error output if it fails. */
 type RunCommand = (file: string, args: readonly string[]) => Promise<string>;
 
-/** The GPUs that no job has, by partition, kind and number on a node. Jobs that come in the meantime are not seen. */
+/** GPUs that no job uses, by partition, kind and number on a node. Jobs that start in the meantime are not seen. */
 export async function slurmInventory(
   catalogue: HardwareCatalogue,
   log: (line: string) => void,
@@ -31,7 +31,7 @@ export async function slurmInventory(
   const seen = new Set<string>();
   for (const line of out.split('\n')) {
     const [host = '', state = '', gres = '', used = '', partition = ''] = line.split('|').map((cell) => cell.trim());
-    // A node in several partitions is offered in the first of them.
+    // A node in several partitions counts in the first of them.
     if (!takesJobs(state) || seen.has(host)) continue;
     for (const [type, free] of freeGpus(gres, used)) {
       if (free <= 0) continue;

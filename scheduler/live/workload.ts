@@ -7,17 +7,20 @@ import { burstiness } from './burstiness.ts';
 import type { PlannerGateway } from './gateway.ts';
 import { knownModel, type LiveNode, parseAnswer } from './nodes.ts';
 
-/** What of `/admin/workload?window=…` placement needs. Numbers only; a model without answers has means of 0. */
+/**
+ * The fields of `/admin/workload?window=…` that placement needs. Only numbers; a model without responses has means of
+ * 0.
+ */
 const spread = z.object({ mean: z.number().nonnegative(), deviation: z.number().nonnegative() });
 const workloadSchema = z.object({
   window_ms: z.number().positive().optional(),
   data: z
     .array(
       z.object({
-        /** Any name that a client asked for. A name that no model can have is left out like every unknown name. */
+        /** Any name that a client requested. A name that no model can have is skipped, like every unknown name. */
         model: z.string(),
         requests_per_second: z.number().nonnegative(),
-        /** Refused because no node served the model; older gateways do not tell. */
+        /** Requests that were refused because no node served the model; older gateways omit it. */
         unserved: z.number().nonnegative().default(0),
         input: spread,
         output: spread,
@@ -26,18 +29,18 @@ const workloadSchema = z.object({
     .max(100_000),
 });
 
-/** Of a name that is told: models have shorter ones. */
+/** Longest part of a name that is logged; models have shorter names. */
 const NAME_CHARS = 256;
 
-/** Lengths of requests to a model that has answered none yet: a chat's. */
+/** Assumed lengths of requests to a model without responses: those of a chat. */
 const GUESS = {
   input: { kind: 'lognormal' as const, mean: 512, sd: 512 },
   output: { kind: 'lognormal' as const, mean: 256, sd: 256 },
 };
 
 /**
- * `window` as the gateway reads it: `10m`, `1h`. `nodes`: weights count as stored the way a node that serves them says; otherwise as the
- * catalogue knows them.
+ * `window` in the gateway's form: `10m`, `1h`. `nodes`: weights count as stored in the precision that a serving node
+ * claims; otherwise in the catalogue's.
  */
 export async function liveWorkload(
   gateway: PlannerGateway,
@@ -67,9 +70,9 @@ export async function liveWorkload(
       log(
         `${row.model} is not in the catalogue: planned by what its replicas serve now, ${observed[0]?.rate.toPrecision(3)} requests/s each (--models NAME=config.json tells more)`,
       );
-    // Two names of one model: the busier one's lengths stand for both.
+    // If one model has two names, the lengths of the busier one count for both.
     const known = demands.get(model.id);
-    // Refused requests count as demand: so a model without a replica gets one.
+    // Refused requests count as demand, so that a model without a replica gets one.
     const unserved = window_ms === undefined ? 0 : row.unserved / (window_ms / 1000);
     const rate = row.requests_per_second + unserved + (known?.rate ?? 0);
     const guessed = row.input.mean === 0 && row.output.mean === 0;
@@ -85,7 +88,7 @@ export async function liveWorkload(
   return [...demands.values()].map((demand) => ({ ...demand, cv: cv.get(demand.model.id) ?? 1 }));
 }
 
-/** What each replica of a model serves, if requests are spread evenly; none where nothing was served. */
+/** Rate of each replica of a model if requests are spread evenly; empty if no request was served. */
 function observedOf(
   { model, requests_per_second: rate }: { model: string; requests_per_second: number },
   nodes: readonly LiveNode[],
@@ -96,7 +99,10 @@ function observedOf(
   return [...kinds.values()].map((kind) => ({ ...kind, rate: rate / serving.length }));
 }
 
-/** Of the first node that serves the model and says how; undefined where none says, or what this version does not know. */
+/**
+ * The claim of the first node that serves the model and states it; undefined if no node states it, or if this version
+ * does not know the precision.
+ */
 function servedWeights(nodes: readonly LiveNode[], catalogue: HardwareCatalogue, model: Model): Precision | undefined {
   for (const { quantization } of nodes) {
     for (const [name, how] of quantization) {
@@ -108,7 +114,7 @@ function servedWeights(nodes: readonly LiveNode[], catalogue: HardwareCatalogue,
   return undefined;
 }
 
-/** vLLM's and SGLang's names of a quantisation. */
+/** Names of quantizations in vLLM and SGLang. */
 function precisionOf(quantization: string): Precision | undefined {
   const name = quantization.toLowerCase();
   const found = PRECISIONS.find((one) => name === one || name.startsWith(`${one}_`) || name.endsWith(`_${one}`));

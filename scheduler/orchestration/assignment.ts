@@ -2,9 +2,9 @@ import { LpProgram, solve } from '../solver/highs.ts';
 import { simplex } from './simplex.ts';
 import type { Assignment } from './types.ts';
 
-/** What an assignment is decided on. K groups of like replicas, J kinds. */
+/** The input of an assignment: K groups of equal replicas, J kinds. */
 export interface AssignmentProblem {
-  /** `rates[k][j]`: requests/s of one replica of group k that serves kind j alone; 0: it cannot. */
+  /** `rates[k][j]`: requests/s of one replica of group k that serves only kind j; 0: it cannot serve it. */
   rates: readonly (readonly number[])[];
   /** Replicas of each group. */
   replicas: readonly number[];
@@ -18,9 +18,10 @@ const load = (problem: AssignmentProblem, k: number, j: number): number => {
 };
 
 /**
- * The makespan form: everything is served and the fullest group is as empty as can be. min τ, Σ_k x_kj = λ_j, Σ_j x_kj/n_kj ≤ τ. A load
- * above 1 says by how much the demand is more than the replicas can do. `preference[k][j]` (a cost per request) orders what the load leaves open:
- * it decides alone while no group is fuller than `idle`. Kinds that no group can serve are left out of `served`.
+ * The makespan form: all demand is served and the load of the fullest group is minimal. min τ, Σ_k x_kj = λ_j, Σ_j
+ * x_kj/n_kj ≤ τ. A load above 1 is the factor by which demand exceeds capacity. `preference[k][j]` (a cost per request)
+ * orders the assignments of equal load; it is the only criterion while no group is fuller than `idle`. Kinds that no
+ * group can serve are left out of `served`.
  */
 export function balance(
   problem: AssignmentProblem,
@@ -31,7 +32,7 @@ export function balance(
   if (groups === 0) return assignmentOf(problem, () => 0);
   const each = loadsOf(problem);
   const at = (k: number, j: number) => each[k * kinds + j] ?? Number.POSITIVE_INFINITY;
-  // The kinds that have a demand and a group, and the fastest group of each.
+  // The kinds with a demand and a group, and the fastest group of each.
   const [active, firsts]: [number[], number[]] = [[], []];
   for (let j = 0; j < kinds; j++) {
     let first = 0;
@@ -60,7 +61,7 @@ export function balance(
   }
   const kindRows = active.map((kind, a) => {
     const row = new Float64Array(columns);
-    // A group that cannot serve the kind has an empty column, which no basis takes.
+    // A group that cannot serve the kind has an empty column, which no basis uses.
     for (let k = 0; k < groups; k++) if (Number.isFinite(at(k, kind))) row[a * groups + k] = 1;
     return row;
   });
@@ -68,7 +69,8 @@ export function balance(
   for (const one of cost) largest = Math.max(largest, one);
   for (const one of problem.demand) demand += one;
   cost[excess] = largest === 0 ? 1 : largest * demand * 100;
-  // Basic at first: each kind at its fastest group, and the slack of each group but the fullest, whose row sets the excess.
+  // The initial basis: each kind at its fastest group, and the slack of each group except the fullest, whose row
+  // determines the excess.
   let fullest = 0;
   for (let k = 1; k < groups; k++) if ((start[k] ?? 0) > (start[fullest] ?? 0)) fullest = k;
   const slack = (k: number) => (k === fullest && (start[k] ?? 0) > idle ? excess : excess + 1 + k);
@@ -87,7 +89,7 @@ export function balance(
   });
 }
 
-/** Load of each group, in its turn of each kind, by one request a second. */
+/** Load of each group by one request a second of each kind. */
 function loadsOf(problem: AssignmentProblem): Float64Array {
   const kinds = problem.demand.length;
   const each = new Float64Array(problem.replicas.length * kinds);
@@ -96,14 +98,15 @@ function loadsOf(problem: AssignmentProblem): Float64Array {
   return each;
 }
 
-/** A group whose cost is at most this many times the least takes its part of what waits. */
+/** A group whose cost is at most this many times the lowest takes part of the waiting requests. */
 const ALIKE = 2;
 
 /**
- * The throughput form of OServe §4.2, with waits: no group is filled above `full` (C3, from which C2 follows: e_kj is n_kj), no kind has more
- * than its demand (C1), and what is more waits for the groups that suit it. min Σ cost_kj x_kj + Σ_j (wait_j +
- * least cost_j) u_j, Σ_k x_kj + u_j = λ_j, Σ_j x_kj/n_kj ≤ full. So a kind goes to a group that does not suit it only into room that is
- * free there, and only if that costs less than the wait. `flow` has what waits too: a load above `full` is a queue. Costs are per request.
+ * The throughput form of OServe §4.2, with waits: no group is filled above `full` (C3, from which C2 follows: e_kj is
+ * n_kj), no kind has more than its demand (C1), and the excess waits for the groups that suit it. min Σ cost_kj x_kj +
+ * Σ_j (wait_j + least cost_j) u_j, Σ_k x_kj + u_j = λ_j, Σ_j x_kj/n_kj ≤ full. So a kind goes to a group that does not
+ * suit it only into its free capacity, and only if that costs less than the wait. `flow` includes the waiting requests:
+ * a load above `full` is a queue. Costs are per request.
  */
 export function fillOrWait(
   problem: AssignmentProblem,
@@ -117,7 +120,7 @@ export function fillOrWait(
     ),
   );
   const served = [...problem.demand.keys()].filter((j) => Number.isFinite(best[j]) && (problem.demand[j] ?? 0) > 0);
-  // Columns: flows by group and kind, what waits by kind, slacks by group.
+  // Columns: flows by group and kind, waiting requests by kind, slacks by group.
   const columns = groups * kinds + kinds + groups;
   const price = new Float64Array(columns);
   const matrix: Float64Array[] = [];
@@ -157,7 +160,7 @@ export function fillOrWait(
   });
 }
 
-/** `balance` by HiGHS: the proof of the simplex in tests, and of what is published. */
+/** `balance` by HiGHS: checks the simplex in tests, and published results. */
 export async function balanceByHighs(problem: AssignmentProblem): Promise<Assignment> {
   const [groups, kinds] = [problem.replicas.length, problem.demand.length];
   const program = new LpProgram();

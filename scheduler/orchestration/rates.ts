@@ -9,17 +9,17 @@ import { SimulatedEngine } from '../serving/replica.ts';
 import type { FittedKind, KindLengths } from '../workload/kinds.ts';
 import type { Shape, ShapeRates, Site } from './types.ts';
 
-/** Stages of one replica: each more adds a hop and a bubble to every token. */
+/** Most stages of one replica: each further stage adds a hop and a bubble to every token. */
 const STAGES_MAX = 4;
-/** Where latencies are compared: as full as a replica that keeps up should be. */
+/** Load at which latencies are compared: that of a well-filled replica that keeps up. */
 const NOMINAL_LOAD = 0.7;
 
-/** Every shape in which the model starts on these GPUs with memory for two requests of its full context, smallest first. */
+/** Every shape that fits the model on these GPUs with memory for two requests of its full context, smallest first. */
 function shapesOf({ model, gpu, gpus, gpusPerNode }: Site): Shape[] {
   const found: Shape[] = [];
   for (let tp = 1; tp <= Math.min(gpus, gpusPerNode); tp++) {
     for (let pp = 1; pp <= Math.min(STAGES_MAX, layerCount(model), Math.floor(gpus / tp)); pp++) {
-      // A stage of 3 in a node of 8 leaves GPUs that nothing else of this model may fit: that is the search's to weigh.
+      // A stage of 3 in a node of 8 leaves GPUs that may fit no other replica of this model: the search weighs that.
       if (headsOf(model).heads % tp !== 0 || parallelismProblem(model, { tp, pp }) !== undefined) continue;
       const deployment = { model, gpu, tp, pp, weights: model.storage.weights, kv: model.storage.kv };
       if (deploymentProblem(deployment) !== undefined) continue;
@@ -31,10 +31,10 @@ function shapesOf({ model, gpu, gpus, gpusPerNode }: Site): Shape[] {
   return found.sort((a, b) => gpusOf(a) - gpusOf(b) || b.tp - a.tp);
 }
 
-/** A context above this counts as this: few requests fill it. */
+/** Larger contexts count as this many tokens, because few requests fill them. */
 const CONTEXT_TOKENS = 4096;
 
-/** What replicas do, by shape. Step models and averages are computed once. */
+/** Rates of replicas, by shape. Step models and averages are computed once. */
 export class RateTable {
   readonly site: Site;
   readonly kinds: readonly FittedKind[];
@@ -91,7 +91,10 @@ export class RateTable {
     return { shape, rates, latencyS };
   }
 
-  /** Requests/s of a replica that has always more to do, by simulation: averages miss what a full memory pre-empts. */
+  /**
+   * Requests/s of a replica that always has requests waiting, by simulation: averages miss the preemptions of a full
+   * memory.
+   */
   #flatOut(shape: Shape, examples: readonly KindLengths[], batch: number): number {
     const ends: number[] = [];
     const finished = (_request: number, first: number | undefined, end: number) => {
@@ -111,11 +114,14 @@ export class RateTable {
   }
 }
 
-/** A backlog of so many batches is simulated to find a rate; its first and last fifth, when the batch fills and empties, do not count. */
+/**
+ * A backlog of this many batches is simulated to find a rate. Its first and last fifth, in which the batch fills and
+ * empties, do not count.
+ */
 const BATCHES = 3;
 const EDGE = 0.2;
 
-/** Lengths of a mix, weighted by its requests; of all kinds alike where nothing flows. */
+/** Lengths of a mix, weighted by its requests; all kinds count equally if there is no flow. */
 function mixed(kinds: readonly FittedKind[], flow: readonly number[]): Moments {
   const total = flow.reduce((sum, one) => sum + one, 0);
   const weight = (j: number) => (total > 0 ? (flow[j] ?? 0) / total : 1 / kinds.length);
@@ -126,7 +132,7 @@ function mixed(kinds: readonly FittedKind[], flow: readonly number[]): Moments {
   };
 }
 
-/** Without the shapes that another one of at most as many GPUs beats in every kind, both in rate and in latency. */
+/** Removes the shapes that another shape of at most as many GPUs beats in every kind, in both rate and latency. */
 export function undominated(shapes: readonly ShapeRates[]): ShapeRates[] {
   return shapes.filter(
     (one, i) =>

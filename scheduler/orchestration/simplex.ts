@@ -1,15 +1,18 @@
 import { SchedulerError } from '../errors.ts';
 
-/** Pivots that a program of some 60 columns needs are below 60; a cycle must not hang the caller. */
+/** A program of some 60 columns needs fewer than 60 pivots; this bound keeps a cycle from blocking the caller. */
 const PIVOTS_MAX = 5000;
 const EPSILON = 1e-9;
-/** After so many pivots Bland's (1977) rule chooses, which cannot cycle. */
+/** After this many pivots, Bland's (1977) rule chooses, which cannot cycle. */
 const BLAND_AFTER = 200;
 
 /**
- * min cost·x, x ≥ 0, over rows `matrix[row]·x = right[row]` with a feasible basis given: `basis[row]` is the column that is basic there.
- * Dense tableau simplex (Dantzig 1951) for programs of a dozen rows, which a search solves ten thousand times: 20 µs each, where a model in
- * HiGHS takes a millisecond. Property tests compare it with HiGHS. Returns x; throws `solver` where the optimum is unbounded.
+ * min cost·x, x ≥ 0, over rows `matrix[row]·x = right[row]` with a feasible basis given: `basis[row]` is the column
+ * that is basic there. Dense tableau simplex (Dantzig 1951) for programs of a dozen rows, of which a search solves ten
+ * thousand: 20 µs each, compared with a millisecond of a model in HiGHS. Property tests compare it with HiGHS. Returns
+ * x.
+ *
+ * @throws SchedulerError `solver` if the optimum is unbounded
  */
 export function simplex(
   matrix: Float64Array[],

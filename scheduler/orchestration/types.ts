@@ -1,7 +1,7 @@
 import type { Gpu } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
 
-/** How one replica is spread: tensor parallelism inside a node, pipeline stages over it. */
+/** Parallelism of one replica: tensor parallelism inside a node, pipeline stages across nodes. */
 export interface Shape {
   tp: number;
   pp: number;
@@ -11,16 +11,16 @@ export const gpusOfShape = ({ tp, pp }: Shape): number => tp * pp;
 export const shapeText = ({ tp, pp }: Shape): string => (pp === 1 ? `TP ${tp}` : `TP ${tp} × PP ${pp}`);
 export const sameShape = (a: Shape, b: Shape): boolean => a.tp === b.tp && a.pp === b.pp;
 
-/** What a replica of one shape can do. */
+/** Rates of a replica of one shape. */
 export interface ShapeRates {
   shape: Shape;
-  /** `rates[kind]`: requests/s if it served this kind alone (n_kj of OServe §4.2). */
+  /** `rates[kind]`: requests/s if it served only this kind (n_kj of OServe §4.2). */
   rates: readonly number[];
-  /** `latencyS[kind]`: seconds of one answer at a load of 70 %. */
+  /** `latencyS[kind]`: seconds of one response at a load of 70 %. */
   latencyS: readonly number[];
 }
 
-/** Replicas of like shape count as one group. */
+/** Replicas of equal shape count as one group. */
 export interface Group {
   shape: Shape;
   replicas: number;
@@ -32,7 +32,7 @@ export type DeploymentPlan = readonly Group[];
 export const gpusOfPlan = (plan: DeploymentPlan): number =>
   plan.reduce((sum, { shape, replicas }) => sum + gpusOfShape(shape) * replicas, 0);
 
-/** `2 × TP 2, 1 × TP 4 × PP 2`: what people read. */
+/** `2 × TP 2, 1 × TP 4 × PP 2`, for people. */
 export const planText = (plan: DeploymentPlan): string =>
   plan.map(({ shape, replicas }) => `${replicas} × ${shapeText(shape)}`).join(', ') || 'nothing';
 
@@ -46,7 +46,7 @@ export const keyOf = (plan: DeploymentPlan): string =>
     .sort()
     .join();
 
-/** The GPUs that one model has: like ones, in nodes. */
+/** The GPUs of one model: equal ones, in nodes. */
 export interface Site {
   model: Model;
   gpu: Gpu;
@@ -54,10 +54,10 @@ export interface Site {
   gpusPerNode: number;
 }
 
-/** Which kind goes to which group, requests/s: `flow[group][kind]`. */
+/** Flow of each kind to each group, requests/s: `flow[group][kind]`. */
 export interface Assignment {
   flow: number[][];
-  /** Requests/s of each kind that are served. */
+  /** Served requests/s of each kind. */
   served: number[];
   /** Load of the fullest group; above 1 it cannot keep up. */
   load: number;

@@ -1,12 +1,15 @@
-/** Requests of the next slot from those of the slots before. */
+/** Forecasts the requests of the next slot from those of previous slots. */
 export interface Forecast {
   observe(count: number): void;
   next(): number;
 }
 
-/** Of exponential smoothing, as in the simulator. */
+/** Weight of the newest slot in exponential smoothing, as in the simulator. */
 const WEIGHT = 0.3;
-/** A forecast is believed within this range of what came lately: one that is ten times wrong neither puts busy regions to sleep nor wakes all. */
+/**
+ * Bounds of a forecast relative to the recent level: a forecast that is wrong by a factor of ten neither stops busy
+ * regions nor starts all of them.
+ */
 const [TRUST_LEAST, TRUST_MOST] = [0.7, 3];
 
 export class CountForecast implements Forecast {
@@ -14,7 +17,7 @@ export class CountForecast implements Forecast {
   #level = 0;
   #seen = 0;
 
-  /** Absent: exponential smoothing alone. */
+  /** `inner` undefined: only exponential smoothing. */
   constructor(inner?: Forecast) {
     this.#inner = inner;
   }

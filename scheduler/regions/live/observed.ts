@@ -1,21 +1,21 @@
-/** From what a gateway has counted to what a slot brought: demand, service times and round trips. Pure. */
+/** Converts a gateway's counters to the data of a slot: demand, service times and round trips. Pure. */
 import type { ModelFacts, RegionFacts } from '../../live/region-facts.ts';
 
 /** A model's nodes in one region. */
 export interface ObservedPlace {
   region: string;
   replicas: number;
-  /** Watts of all GPUs of one node at their limit. */
+  /** Power limit of all GPUs of one node, watts. */
   watts: number;
-  /** Requests of the slot that were answered here. */
+  /** Requests that were answered here in the slot. */
   answered: number;
-  /** Requests that came here: those that were answered, and what engines have more of than a slot ago. */
+  /** Requests that arrived here: the answered ones, plus the increase of those in the engines since the last slot. */
   arrived: number;
-  /** Requests of others, e.g. of another gateway, that the engines have on average. */
+  /** Mean number of requests in the engines from other sources, such as another gateway. */
   others: number;
-  /** Seconds of one answer where nothing queues; NaN: never measured, here or elsewhere. */
+  /** Seconds of one response without queueing; NaN: never measured, here or elsewhere. */
   serviceS: number;
-  /** Requests that one node answers at once. */
+  /** Requests that one node answers concurrently. */
   concurrency: number;
   /** Requests in the engines' queues. */
   waiting: number;
@@ -23,56 +23,65 @@ export interface ObservedPlace {
 
 export interface ObservedModel {
   model: string;
-  /** Requests that came in the slot. */
+  /** Requests that arrived in the slot. */
   arrived: number;
   places: ObservedPlace[];
 }
 
 export interface Observed {
   models: ObservedModel[];
-  /** Seconds there and back, by region; absent: never measured. */
+  /** Round-trip time in seconds, by region; absent: never measured. */
   roundTripS: ReadonlyMap<string, number>;
 }
 
 export interface TrackerOptions {
   /** Seconds between two looks. */
   slotS: number;
-  /** Of a node whose engine has never been seen with a queue. */
+  /** Concurrency of a node whose engine was never seen with a queue. */
   concurrency: number;
-  /** Watts of one GPU of a class; of a node without any GPU it is asked for null. */
+  /** Watts of one GPU of a class; `null`: of a node without a GPU. */
   watts(gpu: string | null): number;
 }
 
-/** Means that are compared: the least of them is without queues. */
+/** Number of means that are compared: the lowest is free of queues. */
 const SERVICE_SLOTS = 20;
-/** Weight of the newest slot in what others are believed to do: two planners that both made room at once for each other would swing. */
+/**
+ * Weight of the newest slot in the estimate of other sources. With a weight of 1, two planners that both make space for
+ * each other would oscillate.
+ */
 const OTHERS_WEIGHT = 0.3;
-/** Fewer answers say little of their time. */
+/** Fewer responses do not determine a service time. */
 const ANSWERS_LEAST = 5;
-/** Of the round trips that were measured: a busy gateway makes the others longer. */
+/** Quantile of the measured round trips: load at the gateway lengthens the others. */
 const ROUND_TRIP_QUANTILE = 0.25;
-/** A node's word is believed up to so many times what it answers at once: whatever it claims, what is answered in the end counts. */
+/**
+ * A node's claim about its requests counts up to this many times its concurrency. Beyond it, only answered requests
+ * count.
+ */
 const BELIEVED = 4;
-/** Bounds what is remembered: regions times models. */
+/** Bounds the memory: regions times models. */
 const REMEMBERED_MAX = 65_536;
 
 interface Memory {
-  /** Undefined: its count was never read. */
+  /** undefined: its count was never read. */
   answered: number | undefined;
   serviceS: number;
   /** Since the last mean. */
   service: { answers: number; seconds: number };
-  /** Means of `ANSWERS_LEAST` and more, newest last. */
+  /** Means of at least `ANSWERS_LEAST` responses, newest last. */
   means: number[];
   /** Most requests of one node while others waited there. */
   full: number;
-  /** Requests in the engines at the last look, as far as that is believed. */
+  /** Requests in the engines at the last look, as far as claims are trusted. */
   inEngines: number;
-  /** Of others, smoothed; below 0 by chance. */
+  /** From other sources, smoothed; noise may make it negative. */
   others: number;
 }
 
-/** Remembers the counts of the last look. A count that fell is of a gateway that began anew: it counts from 0. */
+/**
+ * Remembers the counters of the last look. A counter that decreased belongs to a gateway that restarted: it counts from
+ * 0.
+ */
 export class Tracker {
   readonly #options: TrackerOptions;
   readonly #memory = new Map<string, Memory>();
@@ -85,8 +94,9 @@ export class Tracker {
   }
 
   /**
-   * `sinceS`: seconds since the last look; longer than a slot where the gateway did not answer meanwhile. Undefined after the first look, and
-   * while the gateway cannot read its counts: there is nothing to compare.
+   * `sinceS`: seconds since the last look; longer than a slot if the gateway did not answer in between. Returns
+   * undefined after the first look, and while the gateway cannot read its counters, because there is nothing to
+   * compare.
    */
   look(facts: readonly RegionFacts[], sinceS = this.#options.slotS): Observed | undefined {
     const seconds = Math.max(sinceS, this.#options.slotS);
@@ -110,7 +120,7 @@ export class Tracker {
     return { models: [...models.values()], roundTripS: new Map(this.#roundTripS) };
   }
 
-  /** `sinceS`: as of `look`, a slot at least. */
+  /** `sinceS`: as in `look`, at least a slot. */
   #place(region: string, facts: ModelFacts, sinceS: number): ObservedPlace {
     const { model, replicas, kinds, running, waiting, answered, service_s } = facts;
     const memory = this.#of(`${region}\n${model}`);
@@ -126,16 +136,16 @@ export class Tracker {
     const service = memory.service;
     service.answers += count;
     service.seconds += seconds;
-    // Few answers are kept until there are more: a model that is asked for now and then has its time as well.
+    // A few responses are kept until there are more, so that a model with rare requests also gets a service time.
     if (service.answers >= ANSWERS_LEAST) {
       memory.means.push(service.seconds / service.answers);
       if (memory.means.length > SERVICE_SLOTS) memory.means.shift();
       memory.service = { answers: 0, seconds: 0 };
     }
-    // Counts from before this planner knew it tell how long answers take, and nothing of this slot.
+    // Counts from before this planner's first look measure service times, but not this slot's demand.
     if (!isKnown) [count, seconds] = [0, 0];
     if (waiting > 0 && replicas > 0) memory.full = Math.max(memory.full, Math.ceil(running / replicas));
-    // Little's law: seconds of service in a second of time are the requests of this gateway.
+    // Little's law: seconds of service per second are the mean number of this gateway's requests.
     const own = seconds / sinceS;
     memory.others += OTHERS_WEIGHT * (running + waiting - own - memory.others);
     const inEngines = Math.min(running + waiting, BELIEVED * this.#options.concurrency * replicas);
@@ -178,7 +188,7 @@ export class Tracker {
     return memory;
   }
 
-  /** Of what came since the last look; where too little did, what is known stays. */
+  /** Uses the round trips since the last look; if there are too few, the known value stays. */
   #measure({ region, round_trips }: RegionFacts): void {
     if (round_trips === null) return;
     const { at_most_s: bounds, counts } = round_trips;
@@ -193,7 +203,7 @@ export class Tracker {
   }
 }
 
-/** A place without an answer yet is taken to be like the mean of the others. */
+/** A place without a response gets the mean of the others. */
 function guessServices(places: ObservedPlace[]): void {
   const known = places.map(({ serviceS }) => serviceS).filter(Number.isFinite);
   if (known.length === 0) return;
@@ -201,7 +211,9 @@ function guessServices(places: ObservedPlace[]): void {
   for (const place of places) if (!Number.isFinite(place.serviceS)) place.serviceS = mean;
 }
 
-/** By counts in buckets, evenly spread within each. Undefined where nothing was counted. */
+/**
+ * Computes a quantile from counts in buckets, assuming an even spread within each. Undefined if the counts are empty.
+ */
 export function quantile(bounds: readonly number[], counts: readonly number[], q: number): number | undefined {
   const total = sumOf(counts);
   if (total <= 0) return undefined;

@@ -1,4 +1,7 @@
-/** Shares of each model's requests by region, where they go when a region is lost, and how many contexts to keep warm. Pure but for its memory. */
+/**
+ * Plans each model's shares of requests by region, where they go if a region is lost, and how many contexts to keep
+ * warm. Pure, except that it remembers earlier slots.
+ */
 import type { RegionFacts } from '../../live/region-facts.ts';
 import { smoothTransport } from '../macro/smooth-transport.ts';
 import { CountForecast, type Forecast } from './forecast.ts';
@@ -8,7 +11,7 @@ import { WarmCounts } from './warm.ts';
 
 export interface LivePlannerOptions {
   slotS: number;
-  /** Seconds of response that a saved US dollar is worth. */
+  /** Seconds of response time that a saved US dollar is worth. */
   secondsPerUsd: number;
   /** λ of the QP, seconds. */
   smoothness: number;
@@ -18,7 +21,7 @@ export interface LivePlannerOptions {
 
 export interface PlannedRegion {
   region: string;
-  /** Of the plan, of what happened in the last slot, and of nodes in proportion to their number. */
+  /** Share in the plan, share in the last slot, and share of the nodes. */
   share: number;
   shareNow: number;
   roundTripS: number;
@@ -29,22 +32,22 @@ export interface PlannedRegion {
 
 /** Means over the requests of a slot, by the cost model of the simulator. */
 export interface RegionPlanOutcome {
-  /** Network and computation; no queue. */
+  /** Network and computation, without queueing. */
   responseS: number;
-  /** Electricity of the answers and of nodes that are warm, USD per hour. */
+  /** Electricity of responses and of warm nodes, USD per hour. */
   usdPerHour: number;
 }
 
 export interface PlannedModel {
   model: string;
-  /** Requests that are expected in the slot. */
+  /** Expected requests in the slot. */
   expected: number;
   regions: PlannedRegion[];
   spill: Record<string, Record<string, number>>;
-  /** As requests go now, and as they would go. */
+  /** With the current routing, and with the planned routing. */
   now: RegionPlanOutcome;
   planned: RegionPlanOutcome;
-  /** Demand above what all regions can do, as a share of that. */
+  /** Demand above the capacity of all regions, as a share of the capacity. */
   overload: number;
 }
 
@@ -53,18 +56,23 @@ export interface LivePlan {
   notes: string[];
 }
 
-/** Share of a node's time that may be planned away: what is above makes queues. */
+/** Share of a node's time that a plan may use: above it requests queue. */
 const USE_MAX = 0.9;
-/** As in the simulator (`world/hardware.ts`): share of the power limit. */
+/** Shares of the power limit, as in the simulator (`world/hardware.ts`). */
 const [BUSY_POWER, IDLE_POWER] = [0.85, 0.2];
 const JOULES_PER_KWH = 3.6e6;
-/** A region that was never measured is taken to be as far as the farthest known one, or this far. */
+/** Assumed round trip of a region without measurements: that of the farthest known region, or at least this. */
 const ROUND_TRIP_GUESS_S = 0.15;
-/** Smaller shares are none: a trickle keeps a region's caches and contexts warm for nothing. */
+/**
+ * Smaller shares become zero, because a few requests would keep a region's caches and contexts warm for little gain.
+ */
 const SHARE_LEAST = 1e-3;
-/** λ of the plan for a loss, seconds: it acts at once and unmeasured, so it stays near what regions have room for. */
+/**
+ * λ of the plan for a lost region, seconds. That plan takes effect immediately and without measurements, so it stays
+ * close to the regions' free capacity.
+ */
 const SPILL_SMOOTHNESS = 0.5;
-/** Bounds what is remembered. */
+/** Bounds the memory. */
 const MODELS_MAX = 500;
 
 export class LivePlanner {
@@ -77,7 +85,7 @@ export class LivePlanner {
     this.#options = options;
   }
 
-  /** Leaves out models without a node anywhere and models without a timed answer. */
+  /** Skips models without a node, and models without a measured response. */
   plan(observed: Observed, facts: readonly RegionFacts[]): LivePlan {
     const { usdKwh, notes } = plannablePrices(facts);
     const farthest = Math.max(0, ...observed.roundTripS.values());
@@ -173,7 +181,7 @@ export class LivePlanner {
   }
 }
 
-/** Electricity of one answer: a node's busy watts are shared by the requests that it answers at once. */
+/** Electricity cost of one response: the requests that a node answers concurrently share its busy watts. */
 function requestUsd({ watts, serviceS, concurrency }: ObservedPlace, usdKwh: number): number {
   return ((watts * BUSY_POWER * serviceS) / concurrency / JOULES_PER_KWH) * usdKwh;
 }
@@ -197,12 +205,12 @@ function outcome(
   return { responseS, usdPerHour };
 }
 
-/** Answers that a place can give in a second. */
+/** Responses per second that a place can serve. */
 function roomOf({ replicas, concurrency, serviceS }: ObservedPlace): number {
   return (replicas * concurrency) / serviceS;
 }
 
-/** Seconds of service in a slot, less what others take and what waits there already. */
+/** Seconds of service in a slot, minus those that other sources and the waiting requests take. */
 function capacityOf({ replicas, concurrency, others, waiting, serviceS }: ObservedPlace, slotS: number): number {
   return Math.max(0, (replicas * concurrency * USE_MAX - others) * slotS - waiting * serviceS);
 }
@@ -220,7 +228,7 @@ function solve(
     {
       rows: 1,
       columns: places.length,
-      // Without demand the shares still move to where the next request is best answered.
+      // Without demand, the shares still move to the place that would answer the next request best.
       mass: Float64Array.of(Math.max(expected, 1e-3)),
       cost: Float64Array.from(cost),
       load: Float64Array.from(places, ({ serviceS }) => serviceS),
@@ -233,7 +241,7 @@ function solve(
   return { shares: sum(kept) > 0 ? normalised(kept) : [...previous], overload };
 }
 
-/** For each region that has a share: where that goes when the region is lost, by a plan without it. */
+/** For each region with a share: the targets of that share if the region is lost, from a plan without it. */
 function spillOf(
   places: readonly ObservedPlace[],
   cost: readonly number[],
@@ -248,7 +256,8 @@ function spillOf(
     const others = places.map((_, at) => at).filter((at) => at !== lost);
     const of = (values: readonly number[]) => others.map((at) => values[at] ?? 0);
     const left = others.flatMap((at) => places[at] ?? []);
-    // By room where the plan gave all to the lost one, and half by room in any case: the nearest alone would be flooded at that moment.
+    // Starts from the mean of the planned shares and the shares of capacity, because the nearest region would be
+    // overloaded if it got all. If the plan gave everything to the lost region, only capacity counts.
     const rooms = normalised(left.map(roomOf));
     const proportional = sum(of(shares)) > 0 ? normalised(of(shares)) : rooms;
     const previous = proportional.map((share, at) => (share + (rooms[at] ?? 0)) / 2);
@@ -264,7 +273,7 @@ function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0);
 }
 
-/** Shares of a sum; all the same where it is 0. */
+/** Normalizes values to shares of their sum; equal shares if it is 0. */
 function normalised(values: readonly number[]): number[] {
   const total = sum(values);
   return values.map((value) => (total > 0 ? value / total : 1 / values.length));

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { SchedulerError } from '../../errors.ts';
 
 const price = z.number().min(-100).max(100);
-/** As `PUT /admin/regions/prices` takes it. */
+/** The body of `PUT /admin/regions/prices`. */
 const tableSchema = z.strictObject({
   as_of: z.iso.datetime(),
   stale_after_s: z.number().int().positive().optional(),
@@ -16,7 +16,7 @@ const tableSchema = z.strictObject({
     .max(64),
 });
 
-/** @throws SchedulerError `bad_input` with the first fault */
+/** @throws SchedulerError `bad_input` with the first problem */
 export function readPriceTable(path: string): z.infer<typeof tableSchema> {
   try {
     return tableSchema.parse(JSON.parse(readFileSync(path, 'utf8')));

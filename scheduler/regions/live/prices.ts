@@ -1,4 +1,4 @@
-/** What a planner may count with, by region, and what it has to say of it. */
+/** Prices for a plan, by region, with notes about corrections. */
 import type { RegionFacts } from '../../live/region-facts.ts';
 
 export interface PlannablePrices {
@@ -8,8 +8,9 @@ export interface PlannablePrices {
 }
 
 /**
- * A missing or stale price becomes the median of the current ones, so that a region is neither preferred nor shunned because its feed broke; a negative one
- * becomes 0: or planning would burn energy for its own sake. Without any current price all are 0, and network and computation alone count.
+ * A missing or stale price becomes the median of the current ones, so that a broken feed neither attracts nor repels
+ * requests. A negative price becomes 0, because planning would otherwise waste energy. Without a current price all are
+ * 0, and only network and computation count.
  */
 export function plannablePrices(facts: readonly Pick<RegionFacts, 'region' | 'price'>[]): PlannablePrices {
   const isCurrent = ({ price }: Pick<RegionFacts, 'price'>) =>

@@ -5,9 +5,9 @@ import type { LivePlan } from './planner.ts';
 
 export interface PublisherOptions {
   gateway: PlannerGateway;
-  /** Names this planner at the gateway. */
+  /** Name of this planner at the gateway. */
   planner: string;
-  /** How long a plan holds without a newer one. */
+  /** How long a plan is valid without a newer one. */
   holdsMs: number;
 }
 
@@ -16,7 +16,7 @@ const storedSchema = z.object({ planner: z.string(), sequence: z.number().int() 
 /** Bounds of the gateway. */
 const [NOTES_MAX, NOTE_CHARS, WARM_MAX] = [32, 300, 500];
 
-/** Gives plans to a gateway, numbered after what the gateway has: a planner's clock plays no part. */
+/** Sends plans to a gateway, numbered after the gateway's last number: a planner's clock does not matter. */
 export class Publisher {
   readonly #options: PublisherOptions;
   #sequence: number | undefined;
@@ -25,7 +25,11 @@ export class Publisher {
     this.#options = options;
   }
 
-  /** The plan's number; undefined where there is nothing to give. @throws GatewayRefusal 409 while another planner's plan holds */
+  /**
+   * Returns the plan's number; undefined if there is nothing to send.
+   *
+   * @throws GatewayRefusal 409 while another planner's plan is valid
+   */
   async send({ models, notes }: LivePlan): Promise<number | undefined> {
     if (models.length === 0) return undefined;
     const { gateway, planner, holdsMs } = this.#options;
@@ -48,7 +52,7 @@ export class Publisher {
         notes: notes.slice(0, NOTES_MAX).map((note) => note.slice(0, NOTE_CHARS)),
       });
     } catch (error) {
-      // Another process may plan under the same name, or the answer of the last time was lost.
+      // Another process may plan under the same name, or the answer to the last plan was lost.
       if (error instanceof GatewayRefusal && error.status === 409) this.#sequence = undefined;
       throw error;
     }
@@ -62,7 +66,7 @@ export class Publisher {
   }
 }
 
-/** Never above 1 by a last bit. */
+/** Rounding errors must not exceed 1. */
 function rounded(share: number): number {
   return Math.min(1, Math.max(0, share));
 }

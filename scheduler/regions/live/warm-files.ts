@@ -3,12 +3,12 @@ import { join } from 'node:path';
 import type { RegionFacts } from '../../live/region-facts.ts';
 import type { LivePlan } from './planner.ts';
 
-/** Regions are words of providers: one that is no plain name is no file's name. */
+/** Providers choose the names of regions: only a plain name may become a file name. */
 const FILE_NAME = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/;
 
 /**
- * A plan for the factory of each region, `DIR/REGION.json`: how many contexts of each model to keep warm there (`[plan] file`, see
- * `factory/demand/plan-file.ts`). Returns what could not be written, one sentence each.
+ * Writes a plan for the factory of each region, `DIR/REGION.json`: how many contexts of each model to keep warm there
+ * (`[plan] file`, see `factory/demand/plan-file.ts`). Returns the failed writes, one sentence each.
  */
 export function writeWarm(
   folder: string,

@@ -1,26 +1,29 @@
-/** How many contexts of a model each region keeps warm: (6) N* = (F + γ√F)·s, with gradual change. */
+/** Number of contexts of a model that each region keeps warm: (6) N* = (F + γ√F)·s, with gradual change. */
 import type { ObservedPlace } from './observed.ts';
 
-/** γ of (6): standard deviations of the arrivals above their mean. */
+/** γ of (6): number of standard deviations above the mean arrivals. */
 const GAMMA = 1;
-/** Change of a region's count in one slot, as a share of it; at least one. */
+/** Largest change of a region's count in one slot, as a share of it; at least one. */
 const CHANGE_MAX = 0.25;
-/** Slots that fewer are wanted before the first goes to sleep: a start costs minutes. */
+/** Slots with a lower target before the first context ends, because a start costs minutes. */
 const IDLE_SLOTS = 4;
 const COUNT_MAX = 10_000;
-/** Fewer requests in a slot are what is left of a forecast whose requests have ended. */
+/** A forecast below this many requests per slot is the remainder of demand that has ended. */
 const REQUESTS_LEAST = 0.01;
 
 interface Kept {
   count: number;
-  /** Slots in a row that fewer were wanted. */
+  /** Consecutive slots with a lower target. */
   idle: number;
 }
 
 export class WarmCounts {
   readonly #kept = new Map<string, Map<string, Kept>>();
 
-  /** `secondsOfNode`: of a slot that one place of a node is planned to work. In the order of `places`; the first count is what is there. */
+  /**
+   * Returns counts in the order of `places`; the first count of a region is its current number. `secondsOfNode`: planned
+   * work per slot of each of a node's concurrent places, seconds.
+   */
   of(
     model: string,
     places: readonly ObservedPlace[],
@@ -35,7 +38,7 @@ export class WarmCounts {
     return places.map(({ region, replicas, serviceS, concurrency }, at) => {
       const requests = expected < REQUESTS_LEAST ? 0 : expected * (shares[at] ?? 0);
       const servers = ((requests + GAMMA * Math.sqrt(requests)) * serviceS) / (secondsOfNode * concurrency);
-      // Where requests go one context stays, however few they are.
+      // A region with a share keeps at least one context.
       const wanted = Math.min(COUNT_MAX, Math.ceil(servers - 1e-6));
       const kept = known.get(region) ?? { count: replicas, idle: 0 };
       known.set(region, kept);

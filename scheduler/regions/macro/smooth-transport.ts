@@ -1,5 +1,5 @@
 /**
- * Solves (A + ridge·I)·x = b for a symmetric, positive semidefinite A (row by row) by Cholesky's method. A is overwritten.
+ * Solves (A + ridge·I)·x = b for a symmetric, positive semidefinite A (row-major) by Cholesky's method. Overwrites A.
  */
 function solveSymmetric(a: Float64Array, b: Float64Array, ridge: number): Float64Array {
   const n = b.length;
@@ -26,49 +26,54 @@ function solveSymmetric(a: Float64Array, b: Float64Array, ridge: number): Float6
 }
 
 /**
- * Rows (an origin and a class of task) are spread over columns (places with capacity). All matrices are dense and row by row:
- * `of[row * columns + column]`.
+ * Rows (an origin and a class of task) are distributed over columns (places with capacity). All matrices are dense and
+ * row-major: `of[row * columns + column]`.
  */
 export interface TransportProblem {
   rows: number;
   columns: number;
   /** Tasks of each row. */
   mass: Float64Array;
-  /** Cost of one task of the row in that column, seconds; infinite where it cannot go. */
+  /** Cost of one task of the row in that column, seconds; infinite if it cannot run there. */
   cost: Float64Array;
-  /** What one task takes of the column's capacity; same unit as `capacity`. */
+  /** Capacity that one task uses in the column; same unit as `capacity`. */
   load: Float64Array;
   capacity: Float64Array;
 }
 
 export interface TransportPlan {
-  /** Share of each row by column; rows that can go somewhere sum to 1. */
+  /** Share of each row by column. The shares of each row with a possible column sum to 1. */
   shares: Float64Array;
-  /** Largest overload of a column, as a share of its capacity; above 0 where demand exceeds what there is. */
+  /** Largest overload of a column, as a share of its capacity; above 0 if demand exceeds capacity. */
   overload: number;
   rounds: number;
-  /** Dual prices of the columns, seconds per unit of capacity: a good start for a problem that is nearly the same. */
+  /** Dual prices of the columns, seconds per unit of capacity: a good start for a similar problem. */
   prices: Float64Array;
 }
 
 /**
- * Price of a unit of capacity at most: beyond it a column is overloaded rather than a task refused. Half a minute of delay for each second
- * of work is dearer than any detour, and no dearer: larger prices make the system that Newton solves ill-conditioned.
+ * Upper bound of the price per unit of capacity: at this price a column is overloaded instead of a task refused. Half a
+ * minute of delay for each second of work exceeds the cost of any detour. Larger prices make Newton's system
+ * ill-conditioned.
  */
 const PRICE_MAX = 30;
-/** Five to twenty are usual. */
+/** Usually 5 to 20. */
 const ROUNDS_MAX = 100;
-/** Overload, or unused room of a column that has a price, that is as good as none: share of capacity. */
+/** Overload, or unused capacity of a column with a price, that counts as zero; share of capacity. */
 const TOLERANCE = 1e-3;
-/** Of the promised gain, what a step has to reach (Armijo 1966). */
+/** Share of the predicted gain that a step must reach (Armijo 1966). */
 const SUFFICIENT = 0.1;
-/** Added to the diagonal of Newton's system as a share of its scale (Levenberg 1944): a step that overshoots a kink is tried again, shorter. */
+/**
+ * Added to the diagonal of Newton's system as a share of its scale (Levenberg 1944): a step that overshoots a kink is
+ * repeated with a shorter length.
+ */
 const DAMPING = { first: 1e-3, least: 1e-6, most: 1e12 };
 
 /**
- * min Σ m·(⟨C, X⟩ + λ‖X − X₀‖²) over rows that sum to 1, with capacities as inequalities. λ in seconds, `previous` is X₀, `start` the
- * prices of a similar problem's plan. Given the columns' prices each row is a projection on the simplex, exactly; what is left is a concave
- * dual in the prices alone, piecewise quadratic, which a projected Newton method climbs in a few steps (Bertsekas 1982).
+ * min Σ m·(⟨C, X⟩ + λ‖X − X₀‖²) over rows that sum to 1, with capacities as inequalities. λ in seconds, `previous` is
+ * X₀, `start` the prices of a similar problem's plan. Given the columns' prices, each row is exactly a projection on
+ * the simplex. The remaining problem is a concave dual in the prices, piecewise quadratic, which a projected Newton
+ * method solves in a few steps (Bertsekas 1982).
  */
 export function smoothTransport(
   problem: TransportProblem,
@@ -86,7 +91,7 @@ export function smoothTransport(
     for (let accepted = false; !accepted && rounds < ROUNDS_MAX; rounds++) {
       const step = system(damping);
       const next = prices.map((price, d) => Math.min(PRICE_MAX, Math.max(0, price + (step[d] ?? 0))));
-      // The gain that the gradient promises for this step. Newton's own step reaches half of it.
+      // The gain that the gradient predicts for this step. Newton's step reaches half of it.
       const promised = next.reduce((sum, price, d) => sum + (price - (prices[d] ?? 0)) * (gradient[d] ?? 0), 0);
       const found = dual.evaluate(next);
       accepted = found - value >= SUFFICIENT * promised;
@@ -104,7 +109,7 @@ class Dual {
   readonly #problem: TransportProblem;
   readonly #previous: Float64Array;
   readonly #lambda: number;
-  /** What the shares use of each column. */
+  /** Capacity of each column that the shares use. */
   readonly #used: Float64Array;
 
   constructor(problem: TransportProblem, previous: Float64Array, lambda: number) {
@@ -115,7 +120,7 @@ class Dual {
     this.#used = new Float64Array(problem.columns);
   }
 
-  /** Sets `shares` to the best for these prices and gives the dual's value. */
+  /** Sets `shares` to the optimum for these prices and returns the dual's value. */
   evaluate(prices: Float64Array): number {
     const { rows, columns, mass, cost, load, capacity } = this.#problem;
     this.#used.fill(0);
@@ -139,7 +144,10 @@ class Dual {
     return value;
   }
 
-  /** How far a column is from its optimum: overloaded with a price that can rise, or with room and a price above 0. */
+  /**
+   * Distance of a column from its optimum: overloaded with a price that can rise, or with free capacity and a price
+   * above 0.
+   */
   distance(prices: Float64Array): number {
     let worst = 0;
     for (let column = 0; column < this.#problem.columns; column++) {
@@ -160,7 +168,9 @@ class Dual {
     return worst;
   }
 
-  /** Newton's step by its damping, over the columns that are not held at a bound by their gradient. */
+  /**
+   * Returns Newton's step as a function of its damping, over the columns that their gradient does not hold at a bound.
+   */
   system(prices: Float64Array): { gradient: Float64Array; step: (damping: number) => Float64Array } {
     const { rows, columns, mass, load, capacity } = this.#problem;
     const gradient = this.#used.map((used, column) => used - (capacity[column] ?? 0));
@@ -174,7 +184,8 @@ class Dual {
     }
     const size = free.length;
     const hessian = new Float64Array(size * size);
-    // The diagonal as if each row could go elsewhere: where all rows have one column only the true one is 0, and gives no scale.
+    // The diagonal as if each row had another column. If all rows have only one column, the true diagonal is 0 and
+    // gives no scale.
     let stiffness = 0;
     const scale = 1 / (2 * this.#lambda);
     for (let row = 0; row < rows; row++) {
@@ -205,7 +216,10 @@ class Dual {
   }
 }
 
-/** Writes the row's shares: max(0, X₀ − (C + load·price)/2λ − threshold), with the threshold that makes them sum to 1 (Michelot 1986). */
+/**
+ * Writes the row's shares: max(0, X₀ − (C + load·price)/2λ − threshold), with the threshold that makes them sum to 1
+ * (Michelot 1986).
+ */
 function projectRow(
   { columns, cost, load }: TransportProblem,
   previous: Float64Array,
@@ -227,7 +241,7 @@ function projectRow(
     shares.fill(0, first, first + columns);
     return;
   }
-  // No value below the highest less 1 can keep a share; from there on the threshold only rises.
+  // A value more than 1 below the highest cannot keep a share; from there the threshold only rises.
   let threshold = highest - 1;
   for (let before = -1; ; ) {
     let [count, sum] = [0, 0];
