@@ -5,7 +5,10 @@ import { packsInto } from '../solver/packing.ts';
 import { type Demand, type PlanOptions, type Pool, poolGpus } from '../solver/problem.ts';
 import type { Plan } from './types.ts';
 
-/** Throws `bad_input` if a planner gave more than there is, or what cannot run: nothing acts on such a plan. */
+/**
+ * @throws SchedulerError `bad_input` if a plan assigns more than the inventory has, or a placement that cannot run.
+ * Nothing acts on such a plan.
+ */
 export function checkPlan(plan: Plan, pools: readonly Pool[], demands: readonly Demand[], options: PlanOptions): void {
   const fail = (what: string): never => {
     throw new SchedulerError('bad_input', `the planner's plan cannot be: ${what}`);

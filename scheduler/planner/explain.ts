@@ -8,15 +8,15 @@ import { HEADROOM_LOAD, latencyTarget } from '../solver/targets.ts';
 import { usedGpus, worthOfOne } from './shortfall.ts';
 import type { PlannedModel, PlannedReplicas, PoolValue } from './types.ts';
 
-/** Share of the time that a node is there, where the inventory does not say. */
+/** Assumed share of the time that a node is available, if the inventory does not specify it. */
 const TIER_AVAILABILITY = { stable: 0.999, volatile: 0.9 } as const;
 
-/** Share of the time that one node of a pool is there, 0 to 1. */
+/** Share of the time that one node of a pool is available, 0 to 1. */
 const nodeAvailability = (pool: Pool): number => pool.availability ?? TIER_AVAILABILITY[pool.tier ?? 'stable'];
 
 /**
- * Share of the time that at least one replica of a model is there, if nodes fail one by one. Replicas that can share a node are taken to
- * share it.
+ * Share of the time that at least one replica of a model is available, if nodes fail independently. Replicas that can
+ * share a node are assumed to share it.
  */
 function modelAvailability(
   demand: Demand,
@@ -42,7 +42,7 @@ const place = (option: Option | undefined, pools: readonly Pool[]) =>
     ? '?'
     : `${option.gpus} × ${pools[option.pool]?.gpu.id ?? '?'} (${pools[option.pool]?.id ?? '?'})`;
 
-/** For each model: what limits it, and the next best way to place it. */
+/** For each model: its bottleneck, and the next best placement. */
 export function explainModels(
   decision: SolverDecision,
   evaluation: Evaluation,
@@ -77,7 +77,7 @@ export function explainModels(
   });
 }
 
-/** Beyond this a second look at every exchange takes longer than the plan. */
+/** With more options, a second pass over every exchange takes longer than the plan. */
 const RUNNER_UP_OPTIONS = 600;
 
 const withoutReplica = ({ rate }: Demand) =>
@@ -136,7 +136,7 @@ function runnerUp(
   }
 }
 
-/** What a GPU of each kind is worth: shadow prices of the linear relaxation, so for small changes. */
+/** The value of one GPU of each kind: shadow prices of the linear relaxation, which hold for small changes. */
 export function explainPools(
   decision: SolverDecision,
   pools: readonly Pool[],

@@ -19,7 +19,7 @@ import {
 
 const tokens = z.number().finite().positive().max(LENGTH_MAX);
 
-/** A number of tokens: always the same, or a distribution. */
+/** A number of tokens: constant, or a distribution. */
 const lengthsSchema = z.union([
   tokens.transform((mean): LengthDistribution => ({ kind: 'constant', mean })),
   z
@@ -39,7 +39,10 @@ const lengthsSchema = z.union([
     .transform(({ samples }): LengthDistribution => ({ kind: 'samples', values: samples })),
 ]);
 
-/** One request in 11 days, or ten million a second, is a mistake in a unit; and numbers beyond break the solver's arithmetic. */
+/**
+ * One request in 11 days, or ten million a second, is a mistake in a unit. Numbers beyond these also break the solver's
+ * arithmetic.
+ */
 export const isRate = (rate: number): boolean => rate === 0 || (rate >= 1e-6 && rate <= 1e7);
 export const RATE_WORDS = 'a rate is 0 or between 0.000001 and 10,000,000 requests/s';
 
@@ -54,7 +57,7 @@ const inventorySchema = z.strictObject({
         gpus_per_node: z.number().int().min(1).max(72).optional(),
         usd_hour: z.number().finite().nonnegative().optional(),
         tier: z.enum(TIERS).optional(),
-        /** Share of the time that a node is there. */
+        /** Share of the time that a node is available. */
         availability: z.number().min(0).max(1).optional(),
         values: z.record(z.string().regex(/^[a-z][a-z0-9_]{0,31}$/), z.string().max(256)).optional(),
       }),
@@ -85,13 +88,13 @@ export const demandSchema = z.strictObject({
   cv: z.number().finite().nonnegative().max(100).default(1),
   input: lengthsSchema,
   output: lengthsSchema,
-  /** As the checkpoint is stored where absent. */
+  /** Absent: as the checkpoint is stored. */
   weights: z.enum(PRECISIONS).optional(),
   kv: z.enum(KV_PRECISIONS).optional(),
   tp: z.array(z.number().int().positive().max(72)).min(1).optional(),
-  /** Tried beside tensor parallelism. */
+  /** Tried in addition to tensor parallelism. */
   parallelism: z.array(z.enum(PARALLELISM_KINDS)).optional(),
-  /** Which latency target holds where none is given. */
+  /** Sets the latency target if `latency` is absent. */
   class: z.enum(CLASSES).optional(),
   /** Mean seconds from arrival to last token. */
   latency: z.number().finite().min(1e-6).max(1e6).optional(),
@@ -128,7 +131,7 @@ function inventoryFrom(value: unknown, catalogue: HardwareCatalogue, what: strin
   return { pools, running: file.running.map((row) => ({ ...row, model: findModel(catalogue, row.model).id })) };
 }
 
-/** A row of a workload. */
+/** Converts a row of a workload. */
 function demandFrom(
   { tp, parallelism, class: requestClass, latency, always_on, weights, kv, ...row }: z.infer<typeof demandSchema>,
   catalogue: HardwareCatalogue,
@@ -184,7 +187,7 @@ export function readMeasured(path: string, catalogue: HardwareCatalogue): Measur
   });
 }
 
-/** A name that the catalogue does not have stands for itself: a model that is planned by what was measured alone. */
+/** A name that the catalogue lacks stays as it is: the model is planned only by measurements. */
 function knownId(catalogue: HardwareCatalogue, name: string): string {
   try {
     return findModel(catalogue, name).id;
@@ -194,7 +197,7 @@ function knownId(catalogue: HardwareCatalogue, name: string): string {
   }
 }
 
-/** The catalogue with a model for each measured name that it lacks. */
+/** Returns the catalogue with a model for each measured name that it lacks. */
 export function withMeasured(catalogue: HardwareCatalogue, measured: readonly MeasuredCapacity[]): HardwareCatalogue {
   const known = new Set(catalogue.models.map(({ id }) => id));
   const names = new Set(measured.map(({ model }) => model).filter((id) => !known.has(id)));

@@ -5,7 +5,7 @@ import { checkPlan } from './check.ts';
 import { checkPlannerInput, planByMilp as milp } from './milp.ts';
 import type { Planner } from './types.ts';
 
-/** The planner in `file`, checked before and after; the built-in one without a file. */
+/** Loads the planner in `file`, or the built-in one if `file` is undefined. Its input and output are checked. */
 export async function loadPlanner(file: string | undefined): Promise<Planner> {
   const planner = file === undefined ? milp : await importPlanner(file);
   return async (inventory, workload, current, context) => {
@@ -32,7 +32,7 @@ async function importPlanner(file: string): Promise<Planner> {
   return planner;
 }
 
-/** All that can be seen of a function; what it returns is checked each time. */
+/** Only that it is a function can be checked here; each of its results is checked later. */
 function isPlanner(value: unknown): value is Planner {
   return typeof value === 'function';
 }

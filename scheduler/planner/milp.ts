@@ -25,7 +25,7 @@ export const planByMilp: Planner = async (inventory, workload, current, { option
   return describe(decision, inventory, workload);
 };
 
-/** What the schema cannot see: across inventory and workload. */
+/** Checks across inventory and workload, which the schema cannot express. */
 export function checkPlannerInput(
   inventory: readonly Pool[],
   workload: readonly Demand[],
@@ -89,7 +89,7 @@ function placementsOf(
         ...(option.spread === undefined ? {} : { spread: option.spread }),
         gpus: option.gpus,
         replicas,
-        // A model that is asked for nothing shares by what its replicas can do.
+        // A model without demand is shared in proportion to the capacity of its replicas.
         share: planned > 0 ? (rates[o] ?? 0) / planned : full / Math.max(capacity, 1e-12),
         rate: rates[o] ?? 0,
         capacity: full,

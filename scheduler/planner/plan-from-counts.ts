@@ -2,7 +2,7 @@ import type { OptionTable } from '../solver/options.ts';
 import type { Counts, Demand, Pool } from '../solver/problem.ts';
 import type { Plan, PlannedReplicas } from './types.ts';
 
-/** A plan of given replicas, routed in proportion to what they can serve. Simulates the options it uses. */
+/** Makes a plan of given replicas, with routing in proportion to their capacity. Simulates the options that it uses. */
 export function planFromCounts(
   name: string,
   table: OptionTable,

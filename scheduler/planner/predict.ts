@@ -13,17 +13,20 @@ interface PredictedModel {
 
 export interface Prediction {
   models: PredictedModel[];
-  /** Requests that ended over the time until the last one did, of all models. */
+  /** Requests of all models that ended, divided by the time until the last one ended. */
   requestsPerS: number;
   tokensPerS: number;
-  /** Seconds, over all requests of all models that were answered; NaN where none was. */
+  /** Seconds, over all answered requests of all models; NaN if none was answered. */
   meanS: number;
   p95S: number;
   drainS: number;
   energyJ: number;
 }
 
-/** All models' requests of `durationS` seconds, through the planned replicas by the plan's weights, to the last answer. */
+/**
+ * Simulates `durationS` seconds of all models' requests through the planned replicas, with the plan's weights, until
+ * the last response.
+ */
 export function predict(
   plan: Plan,
   pools: readonly Pool[],

@@ -3,10 +3,10 @@ import { takenGpus } from '../solver/formulation.ts';
 import type { SolverDecision } from '../solver/plan.ts';
 import { type Demand, type Pool, poolGpus } from '../solver/problem.ts';
 
-/** Of GPUs that would have to be added, more than this is no advice. */
+/** A suggestion to add more GPUs than this is useless. */
 const MORE_GPUS_MAX = 100_000;
 
-/** What is in the way of what was asked, and the least that would help. */
+/** Explains which constraint prevents the requested plan, and the smallest change that would help. */
 export function explainShortfall(
   decision: SolverDecision,
   evaluation: Evaluation,
@@ -64,7 +64,7 @@ export function usedGpus({ problem, counts }: SolverDecision, p: number): number
   );
 }
 
-/** What one more GPU of a pool is worth, in the unit of the objective. */
+/** Value of one more GPU of a pool, in the unit of the objective. */
 export const worthOfOne = ({ prices }: SolverDecision, p: number): number =>
   prices.reduce((sum, { pool, perGpu, price }) => (pool === p ? sum + price * perGpu : sum), 0);
 

@@ -6,30 +6,30 @@ import type { Demand, Placement, PlanOptions, Pool } from '../solver/problem.ts'
 /** Replicas of one model on one pool with one parallelism, and their share of its traffic. */
 export interface PlannedReplicas extends Placement {
   gpu: string;
-  /** That one replica takes; as many as its tensor parallelism where a planner does not say. */
+  /** GPUs of one replica; absent: its tensor parallelism. */
   gpus?: number;
-  /** Share of the model's requests that all of them together get: the router's weight. */
+  /** Share of the model's requests that all of these replicas together get: the router's weight. */
   share: number;
   /** Requests/s that they get, and that they could serve. */
   rate: number;
   capacity: number;
-  /** How the capacity is known. */
+  /** Source of the capacity. */
   source: 'measured' | 'simulated' | 'estimated' | 'planner';
 }
 
 export interface PlannedModel {
   model: string;
   rate: number;
-  /** Requests/s beyond what its replicas can serve. */
+  /** Requests/s beyond the capacity of its replicas. */
   unserved: number;
-  /** Mean seconds, as planned with; absent where latency plays no part. */
+  /** Mean seconds that the plan assumes; undefined: latency is not part of the objective. */
   latencyS: number | undefined;
-  /** Mean seconds that each of its replicas keeps, and whether a person asked for them. */
+  /** Mean seconds that each of its replicas keeps to, and whether the operator set the target. */
   target?: { latencyS: number; asked: boolean };
-  /** Share of the time that at least one replica is expected to be there, 0 to 1. */
+  /** Share of the time that at least one replica is expected to be available, 0 to 1. */
   availability?: number;
   alwaysOn?: boolean;
-  /** Why it got what it got; each a sentence. */
+  /** Reasons for its placement, a sentence each. */
   why: string[];
 }
 
@@ -38,25 +38,25 @@ export interface PoolValue {
   gpu: string;
   gpus: number;
   used: number;
-  /** What one more GPU would bring, in words. */
+  /** The benefit of one more GPU, as text. */
   oneMore: string;
 }
 
-/** What a planner decides. Everything but `placements` may be left to it: missing parts are shown as missing. */
+/** The output of a planner. Only `placements` is required: missing parts are shown as missing. */
 export interface Plan {
   objective: string;
   placements: PlannedReplicas[];
   models: PlannedModel[];
   pools: PoolValue[];
-  /** Request-weighted mean seconds of what is served; undefined where latency plays no part. */
+  /** Mean seconds of served requests, weighted by requests; undefined: latency is not part of the objective. */
   meanLatencyS: number | undefined;
-  /** Share of the demand of the worst served model that its replicas can serve; above 1 there is room. */
+  /** Share of the demand of the worst served model that its replicas can serve; above 1 there is headroom. */
   servedShare: number;
   usdPerHour: number;
   report: SolveReport | undefined;
-  /** Set when the plan falls short of what was asked: what is in the way, and the least that would help. */
+  /** Set if the plan falls short of the requirements: the constraint, and the smallest change that would help. */
   infeasible: string | undefined;
-  /** The planner's own routing: overrides the weighted policy in simulations. */
+  /** The planner's routing: overrides the weighted policy in simulations. */
   pick?: (model: string) => (replicas: readonly SimulatedReplica[]) => SimulatedPolicy;
 }
 
@@ -66,8 +66,8 @@ interface PlannerContext {
 }
 
 /**
- * inventory, workload, current -> plan. A file given with `--planner` exports one as its default; it may import whatever it likes, and
- * what it returns is checked against the inventory before anything acts on it.
+ * inventory, workload, current -> plan. A file given with `--planner` exports one as its default. It may import any
+ * module. Its result is checked against the inventory before anything acts on it.
  */
 export type Planner = (
   inventory: readonly Pool[],

@@ -20,7 +20,7 @@ export interface ModelDeployment extends Parallelism {
   kv: Precision;
 }
 
-/** What CUDA, the engine and its graphs keep for themselves on each GPU, bytes. */
+/** Memory that CUDA, the engine and its graphs reserve on each GPU, bytes. */
 export const RUNTIME_BYTES = 2e9;
 
 /** vLLM's `--gpu-memory-utilization`. */
@@ -28,7 +28,10 @@ const MEMORY_FRACTION = 0.9;
 
 type Stored = Pick<ModelDeployment, 'model' | 'weights'> & Parallelism;
 
-/** How a part of the weights is stored: as in the checkpoint where that is what is asked for, else all products alike. */
+/**
+ * Precision of a part of the weights: the checkpoint's, if that is the requested precision; otherwise the requested one
+ * for all products.
+ */
 export function precisionOf(
   { model, weights }: Pick<ModelDeployment, 'model' | 'weights'>,
   part: LayerPart,
@@ -36,18 +39,18 @@ export function precisionOf(
   return weights === model.storage.weights ? model.storage.parts[part] : weights;
 }
 
-/** On so many GPUs a matrix is cut; the others hold copies. */
+/** Number of GPUs over which a matrix is divided; the other GPUs hold copies. */
 export function waysOf(matrix: Matrix, parallelism: Parallelism): number {
   const { tp, dp } = spreadOf(parallelism);
   if (matrix.split === 'none') return 1;
   return matrix.part === 'experts' ? tp * dp : tp;
 }
 
-/** Weights of the whole replica with all copies, bytes. */
+/** Weights of the whole replica including all copies, bytes. */
 export function weightBytes(stored: Stored): number {
   const { model } = stored;
   const { pp, tp } = spreadOf(stored);
-  // Copies of what the stages share out stand on every GPU of a stage.
+  // Each GPU of a stage holds a copy of matrices that are not divided within it.
   const perStage = gpusOf(stored) / pp;
   let bytes = 0;
   for (const layer of model.layers) {
@@ -57,11 +60,12 @@ export function weightBytes(stored: Stored): number {
     }
     for (const mixer of layer.mixers) bytes += layer.count * extraMixerBytes(mixer, stored) * (perStage / tp);
   }
-  // Embedding and head stay in 16 bit in quantised checkpoints; each stage has at most one of them, cut by tensor parallelism.
+  // Embedding and head stay in 16 bits in quantized checkpoints. Each stage has at most one of them, divided by tensor
+  // parallelism.
   return bytes + (embeddingParameters(model) + model.extra) * 2 * (perStage / tp);
 }
 
-/** Copied key-value heads count as often as they are stored; what is small in a recurrent mixer stays in 16 bit. */
+/** Copied key-value heads count once per copy. The small parameters of a recurrent mixer stay in 16 bits. */
 function extraMixerBytes(mixer: Mixer, stored: Stored): number {
   if (mixer.kind === 'recurrent') return mixer.small * 2;
   if (mixer.kind === 'latent') return 0;
@@ -69,15 +73,15 @@ function extraMixerBytes(mixer: Mixer, stored: Stored): number {
   return stored.model.hidden * 2 * copies * mixer.headDim * bytesPerElement(precisionOf(stored, 'attention'));
 }
 
-/** What sequences keep in the memory of the whole replica, bytes. */
+/** Memory of sequences in the whole replica, bytes. */
 export interface CacheLayout {
-  /** Per token, in layers that see everything. */
+  /** Per token, in layers with full attention. */
   perToken: number;
-  /** Per token of the last `window`, in layers that see only those. */
+  /** Per token of the last `window`, in layers with a window. */
   perWindowToken: number;
   /** Tokens; 0: no layer has a window. */
   window: number;
-  /** Per sequence, whatever its length. */
+  /** Per sequence, independent of its length. */
   perSequence: number;
 }
 
@@ -96,7 +100,10 @@ export function cacheLayout(deployment: Pick<ModelDeployment, 'model' | 'kv'> & 
   return layout;
 }
 
-/** How often a token's keys and values are stored in its data-parallel rank: latent vectors on every GPU, heads below one per GPU too. */
+/**
+ * Number of copies of a token's keys and values in its data-parallel rank. Latent vectors are on every GPU; heads are
+ * copied if there is less than one per GPU.
+ */
 function cacheCopies(mixer: Mixer, ways: number): number {
   switch (mixer.kind) {
     case 'latent':
@@ -108,25 +115,26 @@ function cacheCopies(mixer: Mixer, ways: number): number {
   }
 }
 
-/** Keys and values of one token in the whole replica while every layer sees it, bytes. */
+/** Keys and values of one token in the whole replica while every layer attends to it, bytes. */
 export function kvBytesPerToken(deployment: Pick<ModelDeployment, 'model' | 'kv'> & Parallelism): number {
   const { perToken, perWindowToken } = cacheLayout(deployment);
   return perToken + perWindowToken;
 }
 
-/** What a sequence of so many tokens keeps in memory, bytes. */
+/** Memory of a sequence of this many tokens, bytes. */
 export function sequenceBytes(layout: CacheLayout, tokens: number): number {
   return layout.perToken * tokens + layout.perWindowToken * Math.min(tokens, layout.window) + layout.perSequence;
 }
 
-/** Bytes beside the weights, of the whole replica; 0 or less: the model does not fit. */
+/** Memory of the whole replica that weights leave free, bytes; 0 or less: the model does not fit. */
 export function freeBytes(deployment: ModelDeployment, memoryFraction = MEMORY_FRACTION): number {
   return gpusOf(deployment) * (deployment.gpu.memory * memoryFraction - RUNTIME_BYTES) - weightBytes(deployment);
 }
 
 /**
- * Tokens that fit beside the weights; 0 or less: the model does not fit. `sequenceTokens` is how long each sequence is: a model with
- * windows or states holds more tokens in long sequences. Without it every layer sees every token.
+ * Tokens that fit into the memory that weights leave free; 0 or less: the model does not fit. `sequenceTokens`: length
+ * of each sequence, because a model with windows or states holds more tokens in long sequences. Without it, every layer
+ * counts as one with full attention.
  */
 export function kvCapacityTokens(
   deployment: ModelDeployment,
@@ -139,7 +147,10 @@ export function kvCapacityTokens(
   return Math.floor(freeBytes(deployment, memoryFraction) / Math.max(each, 1e-9));
 }
 
-/** Why the engine would not start so, or undefined: parallelism, precision on this silicon, memory. */
+/**
+ * Returns why the engine would not start with this deployment, or undefined: parallelism, precision on this GPU,
+ * memory.
+ */
 export function deploymentProblem(deployment: ModelDeployment, memoryFraction = MEMORY_FRACTION): string | undefined {
   if (deployment.prefill !== undefined) {
     const { decode, prefill } = enginesOf(deployment);

@@ -19,24 +19,25 @@ import { gpusOf, spreadOf } from './parallelism.ts';
 import { allReduceSeconds, allToAllSeconds, gemmSeconds, peakFlops, sendSeconds } from './time.ts';
 
 /**
- * Seconds of all layers of one replica by their parts. With a pipeline of p stages p batches are under way, so a round in which every
- * sequence gains a token takes as long as one batch of a p-th of the tokens takes through all stages.
+ * Seconds of all layers of one replica, by their parts. A pipeline of p stages processes p batches concurrently. So a
+ * round in which every sequence gains a token takes as long as one batch with a p-th of the tokens takes through all
+ * stages.
  */
 export class LayerTimes {
   readonly head: Gemm;
-  /** Seconds per token of context of a decode step, in layers that see everything and in those with a window. */
+  /** Seconds per token of context of a decode step, in layers with full attention and in layers with a window. */
   contextToken = 0;
   windowToken = 0;
-  /** Seconds per (query, key) pair of a prompt, likewise. */
+  /** Seconds per (query, key) pair of a prompt, with full attention and with a window. */
   pair = 0;
   windowPair = 0;
   /** Seconds per key that a prompt's attention reads. */
   promptKey = 0;
-  /** Seconds per sequence in which recurrent states are read and written. */
+  /** Seconds per sequence to read and write recurrent states. */
   state = 0;
-  /** Seconds of the launches of attention. */
+  /** Seconds of the kernel launches of attention. */
   launch = 0;
-  /** Operations per token as the 16-bit unit would take them. */
+  /** Operations per token, converted to 16-bit operations. */
   flopsPerToken = 0;
   readonly #deployment: ModelDeployment;
   readonly #efficiency: Efficiency;
@@ -103,7 +104,7 @@ export class LayerTimes {
     return all;
   }
 
-  /** Seconds of the exchanges behind a mixer, a dense block and an expert block. */
+  /** Seconds of the exchanges after a mixer, a dense block and an expert block. */
   #exchanges(tokens: number): { mixer: number; dense: number; routed: number } {
     const { gpu, model } = this.#deployment;
     const { tp, pp, dp, sp } = spreadOf(this.#deployment);
@@ -113,14 +114,14 @@ export class LayerTimes {
     const heads = sp > 1 ? 2 * allToAllSeconds(2 * activationBytes(model.hidden, here), tp * sp, gpu, this.#links) : 0;
     const mixer = reduce + heads;
     if (dp === 1 || !this.#routed) return { mixer, dense: reduce, routed: reduce };
-    // Every token goes to the GPUs of its experts and its results come back.
+    // Every token goes to the GPUs of its experts, and its results return.
     const most = Math.max(...model.layers.map(({ feedForward }) => feedForward?.active ?? 1));
     const fanOut = Math.min(most, tp * dp - 1);
     const routed = 2 * allToAllSeconds((activationBytes(model.hidden, here) * fanOut) / tp, tp * dp, gpu, this.#links);
     return { mixer, dense: reduce, routed };
   }
 
-  /** A stage hands its activations to the next. */
+  /** A stage sends its activations to the next. */
   #hops(tokens: number): number {
     const { gpu, model } = this.#deployment;
     const { pp, dp, sp, tp } = spreadOf(this.#deployment);

@@ -14,17 +14,19 @@ export interface Gemm {
   name: string;
   inner: number;
   outer: number;
-  /** Expert layers hold this many such matrices. A token passes `active` of them. Both may be shares of one GPU. */
+  /**
+   * Expert layers hold this many such matrices, and a token uses `active` of them. Both may be fractions on one GPU.
+   */
   matrices: number;
   active: number;
-  /** Share of the step's tokens that come here. */
+  /** Share of the step's tokens that this GPU processes. */
   share: number;
-  /** GPUs over which whole experts are spread: the fullest one ends last. 1: no such spread. */
+  /** GPUs over which whole experts are distributed: the most loaded one ends last. 1: experts are not distributed. */
   spread: number;
   weights: Precision;
 }
 
-/** Bytes of an activation: engines compute in bf16 whatever the weights are stored in. */
+/** Bytes of an activation: engines compute in bf16 regardless of the precision of the weights. */
 const ACTIVATION_BYTES = 2;
 
 /** The matrix products of one layer on one GPU, in order. */
@@ -40,7 +42,7 @@ function shardOf(
   const { tp, pp, dp, ep, sp } = spreadOf(deployment);
   const weights = precisionOf(deployment, matrix.part);
   const routed = matrix.part === 'experts';
-  // Under data parallelism each rank has its own tokens; its experts see those of all ranks.
+  // Under data parallelism each rank has its own tokens, but its experts process those of all ranks.
   const share = 1 / (pp * sp * (routed ? 1 : dp));
   const { name, inner, outer, matrices, active } = matrix;
   if (routed && ep) {
@@ -59,7 +61,10 @@ function shardOf(
   }
 }
 
-/** Key-value heads below one per GPU are copied: what the copies widen a GPU's projection by. */
+/**
+ * Key-value heads are copied if there is less than one per GPU. Returns the width that copies add to a GPU's
+ * projection.
+ */
 function copiedHeads(layer: Layer, tp: number): number {
   const mixer = layer.mixers.find(({ kind }) => kind === 'grouped');
   if (mixer?.kind !== 'grouped') return 0;
@@ -69,7 +74,7 @@ function copiedHeads(layer: Layer, tp: number): number {
 export function headGemm({ model, ...parallelism }: Pick<ModelDeployment, 'model'> & Parallelism): Gemm {
   const { tp, dp, pp } = spreadOf(parallelism);
   const share = 1 / (dp * pp);
-  // The head stays in 16 bit in quantised checkpoints.
+  // The head stays in 16 bits in quantized checkpoints.
   return {
     name: 'lm_head',
     inner: model.hidden,
@@ -83,8 +88,9 @@ export function headGemm({ model, ...parallelism }: Pick<ModelDeployment, 'model
 }
 
 /**
- * Experts are read once each if any token of the step goes there: E(1-(1-k/E)^T) of them when the router spreads evenly. Of G GPUs with
- * whole experts the fullest one computes m + sqrt(2 m ln G) tokens where the mean is m (the maximum of G Poisson counts).
+ * An expert is read once if any token of the step uses it: E(1-(1-k/E)^T) of them if the router spreads evenly. With
+ * whole experts on G GPUs, the most loaded one computes m + sqrt(2 m ln G) tokens if the mean is m (the maximum of G
+ * Poisson counts).
  */
 export function gemmWork(gemm: Gemm, tokens: number): Work {
   const { inner, outer, matrices, active, share, spread, weights } = gemm;
@@ -98,7 +104,7 @@ export function gemmWork(gemm: Gemm, tokens: number): Work {
   };
 }
 
-/** Norms, rotary embedding, residual adds and activation of one layer on one GPU: bytes are what counts. */
+/** Norms, rotary embedding, residual adds and activation of one layer on one GPU. They are bound by bytes. */
 export function elementwiseBytes(layer: Layer, hidden: number, parallelism: Parallelism, tokens: number): number {
   const { tp, pp, dp, sp } = spreadOf(parallelism);
   const { mixers, feedForward } = layer;
@@ -108,7 +114,7 @@ export function elementwiseBytes(layer: Layer, hidden: number, parallelism: Para
     const ways = experts > 1 ? tp * dp : tp;
     elements += 5 * hidden + ((gated ? 3 : 2) * width * active * (experts > 1 ? dp : 1)) / ways;
   }
-  // A GPU has a whole token or none.
+  // A GPU that takes part processes at least one whole token.
   return ACTIVATION_BYTES * elements * Math.max(tokens / (pp * dp * sp), Math.min(tokens, 1));
 }
 
@@ -123,7 +129,9 @@ function mixerElements(mixer: Mixer, tp: number): number {
   }
 }
 
-/** Kernels that `elementwiseBytes` stands for: two fused add-norms, rotary embedding, cache write, activation. */
+/**
+ * Number of kernels that `elementwiseBytes` represents: two fused add-norms, rotary embedding, cache write, activation.
+ */
 export const elementwiseKernels = ({ mixers, feedForward }: Layer): number =>
   (mixers.length > 0 ? 3 : 0) + (feedForward === undefined ? 0 : 2);
 
@@ -141,7 +149,7 @@ export function decodeAttentionWork(mixer: Mixer, parallelism: Parallelism, kv: 
       };
     }
     case 'latent': {
-      // Absorbed: every head attends to the latent vector itself.
+      // Absorbed: every head attends to the latent vector directly.
       const { heads, kvRank, ropeDim } = mixer;
       return {
         flops: (2 * heads * (2 * kvRank + ropeDim) * share) / ways,
@@ -167,14 +175,14 @@ export function prefillPairFlops(mixer: Mixer, parallelism: Parallelism): number
   }
 }
 
-/** Bytes of recurrent state that one sequence's step reads and writes, on one GPU. */
+/** Bytes of recurrent state that a step reads and writes per sequence, on one GPU. */
 export function stateBytesPerStep(mixer: Mixer, parallelism: Parallelism): number {
   if (mixer.kind !== 'recurrent') return 0;
   const { tp, pp, dp, sp } = spreadOf(parallelism);
   return (2 * mixer.stateBytes) / (tp * pp * dp * sp);
 }
 
-/** What an all-reduce of a group's tokens carries. */
+/** Payload of an all-reduce of a group's tokens. */
 export function activationBytes(hidden: number, tokens: number): number {
   return ACTIVATION_BYTES * tokens * hidden;
 }

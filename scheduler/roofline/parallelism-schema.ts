@@ -9,5 +9,5 @@ const engine = {
   sp: ways.exactOptional(),
 };
 
-/** A `Parallelism` in a file. */
+/** The form of a `Parallelism` in a file. */
 export const parallelismSchema = z.strictObject({ ...engine, prefill: z.strictObject(engine).exactOptional() });

@@ -1,25 +1,31 @@
 import { expertsOf, headsOf, layerCount, type Model } from '../catalogue/model.ts';
 
 /**
- * How one replica is spread over GPUs, with vLLM's option beside each. A field that is absent is 1. This list is open: what reads it
- * takes a `Parallelism`, not a tensor parallelism.
+ * How one replica is spread over GPUs, with vLLM's option for each field. An absent field is 1. More fields may follow:
+ * code that reads it takes a `Parallelism`, not a tensor parallelism.
  */
 export interface Parallelism {
-  /** --tensor-parallel-size: every matrix is cut. */
+  /** --tensor-parallel-size: every matrix is divided. */
   tp: number;
-  /** --pipeline-parallel-size: stages of layers, with as many batches under way. */
+  /** --pipeline-parallel-size: stages of layers, with the same number of concurrent batches. */
   pp?: number;
-  /** --data-parallel-size: attention is copied and the batch is cut; the experts stay one set over all GPUs. */
+  /** --data-parallel-size: attention is copied and the batch is divided; the experts stay one set over all GPUs. */
   dp?: number;
   /** --enable-expert-parallel: each GPU of the tp × dp has whole experts instead of a slice of each. */
   ep?: boolean;
-  /** Ulysses (Jacobs et al. 2023; Arctic Inference): the tokens of a step are cut, heads are exchanged for attention. Weights are copied. */
+  /**
+   * Ulysses (Jacobs et al. 2023; Arctic Inference): the tokens of a step are divided, and heads are exchanged for
+   * attention. Weights are copied.
+   */
   sp?: number;
-  /** The prompts are computed by an engine of their own, spread so; the fields above are the decode engine's. Both stand in one node. */
+  /**
+   * Parallelism of a separate engine that computes the prompts; the fields above are the decode engine's. Both engines
+   * are in one node.
+   */
   prefill?: Parallelism;
 }
 
-/** The engines of a replica: one, or the decode and the prefill engine of a disaggregated pair. */
+/** Returns the engines of a replica: one, or the decode and the prefill engine of a disaggregated pair. */
 export function enginesOf<T extends Parallelism>(
   replica: T,
 ): { decode: Omit<T, 'prefill'>; prefill: Omit<T, 'prefill'> | undefined } {
@@ -27,7 +33,7 @@ export function enginesOf<T extends Parallelism>(
   return { decode, prefill: prefill && { ...decode, ...ALONE, ...prefill } };
 }
 
-/** What a parallelism does not say. */
+/** Defaults of absent fields. */
 const ALONE = { pp: 1, dp: 1, ep: false, sp: 1 };
 
 export interface Spread {
@@ -42,13 +48,13 @@ export function spreadOf({ tp, pp = 1, dp = 1, ep = false, sp = 1 }: Parallelism
   return { tp, pp, dp, ep, sp };
 }
 
-/** GPUs of one replica, those of its prefill engine included. */
+/** GPUs of one replica, including those of its prefill engine. */
 export function gpusOf(parallelism: Parallelism): number {
   const { tp, pp, dp, sp } = spreadOf(parallelism);
   return tp * pp * dp * sp + (parallelism.prefill === undefined ? 0 : gpusOf(parallelism.prefill));
 }
 
-/** `TP 2 × PP 2`, `TP 1 × DP 8 + EP`, `prefill TP 1, decode TP 2`: what people read. */
+/** `TP 2 × PP 2`, `TP 1 × DP 8 + EP`, `prefill TP 1, decode TP 2`, for people. */
 export function parallelismText(parallelism: Parallelism): string {
   if (parallelism.prefill !== undefined)
     return `prefill ${parallelismText(parallelism.prefill)}, decode ${parallelismText(enginesOf(parallelism).decode)}`;
@@ -62,7 +68,7 @@ export function parallelismText(parallelism: Parallelism): string {
   return factors.join(' × ') + (ep ? ' + EP' : '');
 }
 
-/** Why this model cannot be spread so, or undefined. */
+/** Returns why this model cannot have this parallelism, or undefined. */
 export function parallelismProblem(model: Model, parallelism: Parallelism): string | undefined {
   const { prefill } = parallelism;
   if (prefill !== undefined) return pairProblem(model, enginesOf(parallelism).decode, prefill);
@@ -99,7 +105,10 @@ function pairProblem(model: Model, decode: Parallelism, prefill: Parallelism): s
 const hasTokenCache = (model: Model): boolean =>
   model.layers.every(({ mixers }) => mixers.every(({ kind }) => kind !== 'recurrent'));
 
-/** Pairs of a prefill and a decode engine in one node, each with tensor parallelism; none where keys and values cannot be handed over. */
+/**
+ * Pairs of a prefill and a decode engine in one node, each with tensor parallelism. Empty if keys and values cannot be
+ * transferred.
+ */
 export function pairsOf(model: Model, tps: readonly number[], gpusPerNode: number): Parallelism[] {
   if (!hasTokenCache(model)) return [];
   return tps.flatMap((prefill) =>
@@ -107,7 +116,7 @@ export function pairsOf(model: Model, tps: readonly number[], gpusPerNode: numbe
   );
 }
 
-/** `expertWays`: how often the routed experts are cut; undefined: they stay whole. */
+/** `expertWays`: number of GPUs over which each routed expert is divided; undefined: experts stay whole. */
 export function tpProblem(model: Model, tp: number, expertWays: number | undefined = tp): string | undefined {
   if (!Number.isInteger(tp) || tp < 1) return `tensor parallelism must be a positive whole number, not ${tp}`;
   for (const { mixers, feedForward } of model.layers) {
@@ -138,9 +147,10 @@ function mixerProblem(mixer: Model['layers'][number]['mixers'][number], tp: numb
 }
 
 /**
- * What is worth trying for a model on a node of so many GPUs, smallest first: tensor parallelism in powers of two; for models with
- * experts also expert parallelism and data-parallel attention; pipelines where the tensors cannot be cut further (odd head counts) or
- * GPUs have no fast link. Sequence parallelism helps long prompts and is tried where `longPrompts` says so.
+ * Parallelisms to try for a model on a node with this many GPUs, smallest first. They are tensor parallelism in powers
+ * of two; for models with experts also expert parallelism and data-parallel attention; pipelines if tensors cannot be
+ * divided further (odd head counts) or GPUs have no fast link. Sequence parallelism helps long prompts and is tried if
+ * `longPrompts` is set.
  */
 export function parallelismsOf(
   model: Model,

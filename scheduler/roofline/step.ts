@@ -6,16 +6,19 @@ import { gemmWork } from './operators.ts';
 import { gpusOf } from './parallelism.ts';
 import { gemmSeconds, sendSeconds } from './time.ts';
 
-/** What one step of the engine does. */
+/** The work of one step of the engine. */
 export interface EngineStep {
   /** Sequences that get one more token. */
   decodes: number;
-  /** Sum of their context lengths, tokens; and of what of each a window shows. */
+  /** Sum of their context lengths, tokens; and the part of it inside windows. */
   context: number;
   windowContext: number;
   /** New prompt tokens. */
   prefillTokens: number;
-  /** (query, key) pairs of the prompts' attention: n(c+(n+1)/2) each for n new after c cached tokens; and those inside a window. */
+  /**
+   * (query, key) pairs of the prompts' attention: n(c+(n+1)/2) each for n new after c cached tokens; and the pairs
+   * inside a window.
+   */
   prefillPairs: number;
   prefillWindowPairs: number;
   /** Keys that the prompts' attention reads. */
@@ -24,7 +27,7 @@ export interface EngineStep {
   prefillEnds: number;
 }
 
-/** A step of nothing, to be filled. */
+/** An empty step, as a template. */
 export const IDLE_STEP: EngineStep = {
   decodes: 0,
   context: 0,
@@ -36,36 +39,41 @@ export const IDLE_STEP: EngineStep = {
   prefillEnds: 0,
 };
 
-/** How an engine is started, as far as its steps differ by it. */
+/** Start options of an engine that affect its steps. */
 export interface EngineMode {
   asyncScheduling: boolean;
 }
 
 const SYNCHRONOUS: EngineMode = { asyncScheduling: false };
 
-/** Times beyond so many tokens or sequences are computed each time: a step hardly ever has more. 90 KB for each of some thousand options. */
+/**
+ * Bounds of the cached times; steps with more tokens or sequences are rare and computed each time. 90 KB for each of
+ * some thousand options.
+ */
 const CACHED_TOKENS = 10_240;
 const CACHED_SEQUENCES = 1_024;
-/** A prompt of 1,000 tokens of an 8B model: the link's rate is taken at that size. */
+/** A prompt of 1,000 tokens of an 8B model: the link's rate is taken at this size. */
 const HANDOVER_BYTES = 128e6;
 
-/** The time of a step of one replica. What depends on the number of tokens alone is computed once per number. */
+/**
+ * The time of a step of one replica. The part that depends only on the number of tokens is computed once per number.
+ */
 export class StepModel {
   readonly deployment: ModelDeployment;
   readonly host: Host;
-  /** Tokens that windowed layers see; 0: there are none. */
+  /** Tokens that windowed layers attend to; 0: there are no such layers. */
   readonly window: number;
-  /** Seconds of decode attention per token of context, in layers that see everything and in those with a window. */
+  /** Seconds of decode attention per token of context, in layers with full attention and in layers with a window. */
   readonly secondsPerContextToken: number;
   readonly secondsPerWindowToken: number;
-  /** Share of the host's time in a step that passes beside the GPU's. */
+  /** Share of the host's time in a step that overlaps with the GPU's. */
   readonly #hidden: number;
   readonly #efficiency: Efficiency;
   readonly #layers: LayerTimes;
   readonly #linear = new Float64Array(CACHED_TOKENS);
   readonly #sampling = new Float64Array(CACHED_SEQUENCES);
 
-  /** `engine`: as it is started. */
+  /** `engine`: its start options. */
   constructor(deployment: ModelDeployment, calibration: Calibration, engine: EngineMode = SYNCHRONOUS) {
     if (deployment.prefill !== undefined) throw new Error('a pair has two engines, and each its own steps');
     this.deployment = deployment;
@@ -90,7 +98,7 @@ export class StepModel {
     return seconds;
   }
 
-  /** Seconds of one layer alone: `tokens` new, decode attention over `context`, prompt attention over `pairs`. */
+  /** Seconds of one layer: `tokens` new, decode attention over `context`, prompt attention over `pairs`. */
   layerSeconds(tokens: number, context: number, pairs: number): number {
     const all =
       this.linear(tokens) +
@@ -100,17 +108,19 @@ export class StepModel {
     return all / layerCount(this.deployment.model);
   }
 
-  /** Seconds of the prompts' attention over so many (query, key) pairs. A window shows `inWindow` of them. */
+  /** Seconds of the prompts' attention over `pairs` (query, key) pairs, of which `inWindow` are inside a window. */
   pairsSeconds(pairs: number, inWindow: number): number {
     return pairs * this.#layers.pair + inWindow * this.#layers.windowPair;
   }
 
-  /** What a step costs beside its tokens and its context: host, sampling, launches of attention, recurrent states. */
+  /**
+   * Cost of a step that depends on neither tokens nor context: host, sampling, launches of attention, recurrent states.
+   */
   overheadSeconds(sequences: number): number {
     return this.#host(sequences) * (1 - this.#hidden) + this.#sequences(sequences);
   }
 
-  /** Seconds of a pure decode step without the part that grows with context. */
+  /** Seconds of a decode step without the part that grows with context. */
   decodeBase(sequences: number): number {
     return this.#fixed(sequences, sequences);
   }
@@ -119,7 +129,10 @@ export class StepModel {
     return (this.host.step_ms + this.host.sequence_ms * sequences) * 1e-3;
   }
 
-  /** What of a step does not grow with context. The host's hidden share counts only as far as it outlasts the GPU's part of that. */
+  /**
+   * The part of a step that does not grow with context. The host's hidden share counts only as far as it outlasts the
+   * GPU's part.
+   */
   #fixed(tokens: number, sequences: number): number {
     const host = this.#host(sequences);
     const gpu = this.linear(tokens) + this.#sequences(sequences);
@@ -130,18 +143,21 @@ export class StepModel {
     return this.#sample(sequences) + this.#layers.launch + sequences * this.#layers.state;
   }
 
-  /** Share of the step in which the GPU's arithmetic (as 16-bit) would be busy at its peak: for the energy estimate. */
+  /** Seconds in which the GPU's 16-bit arithmetic would be busy at its peak, for the energy estimate. */
   peakComputeSeconds(tokens: number): number {
     return (tokens * this.#layers.flopsPerToken) / this.deployment.gpu.bf16;
   }
 
-  /** Bytes/s at which keys and values go from this engine's GPUs to others of its node: each sends its part to one of theirs. */
+  /**
+   * Bytes/s at which keys and values move from this engine's GPUs to other GPUs of its node: each sends its part to one
+   * receiver.
+   */
   handoverRate(decode: ModelDeployment, links: Calibration['links']): number {
     const [from, to] = [gpusOf(this.deployment), gpusOf(decode)];
     return (Math.min(from, to) * HANDOVER_BYTES) / sendSeconds(HANDOVER_BYTES, from + to, this.deployment.gpu, links);
   }
 
-  /** Seconds in which keys and values of one token cross a network of `bytesPerSecond`. */
+  /** Seconds in which keys and values of `tokens` tokens cross a network of `bytesPerSecond`. */
   transferSeconds(tokens: number, bytesPerSecond: number): number {
     return (tokens * kvBytesPerToken(this.deployment)) / bytesPerSecond;
   }

@@ -3,7 +3,10 @@ import type { Gpu } from '../catalogue/gpu.ts';
 import type { Precision } from '../catalogue/precision.ts';
 import type { Work } from './operators.ts';
 
-/** FLOP/s that products with such weights can reach: what the silicon has no unit for is widened to 16 bit first. */
+/**
+ * FLOP/s that products with weights of this precision can reach: without a unit for it, weights are first widened to 16
+ * bits.
+ */
 export function peakFlops(gpu: Gpu, weights: Precision): number {
   switch (weights) {
     case 'bf16':
@@ -20,8 +23,8 @@ export function peakFlops(gpu: Gpu, weights: Precision): number {
 }
 
 /**
- * Seconds of a matrix product. A roofline (Williams 2009) has a corner; measured products near it are slower than either bound, which
- * the p-norm of both times describes: p = 1 adds them, p = infinity is the sharp roofline.
+ * Seconds of a matrix product. A roofline (Williams 2009) has a corner. Measured products near it are slower than
+ * either bound; the p-norm of both times describes them: p = 1 adds them, p = infinity is the sharp roofline.
  */
 export function gemmSeconds(work: Work, gpu: Gpu, efficiency: Efficiency, weights: Precision, routed = false): number {
   const of = productEfficiency(efficiency, weights, routed);
@@ -36,7 +39,7 @@ export function pNorm(a: number, b: number, p: number): number {
   return high * (1 + (Math.min(a, b) / high) ** p) ** (1 / p);
 }
 
-/** Latency in s and bytes/s of one direction between so many GPUs of a node. */
+/** Latency in s, and bytes/s of one direction, between this many GPUs of a node. */
 function wireOf(gpus: number, gpu: Gpu, links: Calibration['links']): { latency: number; oneWay: number } {
   const joined = gpus <= gpu.linkDomain;
   const link = joined ? (links[gpu.link] ?? links.nvlink) : links.pcie;
@@ -48,8 +51,8 @@ function wireOf(gpus: number, gpu: Gpu, links: Calibration['links']): { latency:
 }
 
 /**
- * Seconds of an all-reduce (ring): each GPU sends and receives 2(t-1)/t of the payload. GPUs that their links do not join all together
- * (NVLink bridges join pairs) fall back to PCIe.
+ * Seconds of an all-reduce (ring): each GPU sends and receives 2(t-1)/t of the payload. GPUs that are not all joined by
+ * their links (NVLink bridges join pairs) fall back to PCIe.
  */
 export function allReduceSeconds(bytes: number, tp: number, gpu: Gpu, links: Calibration['links']): number {
   if (tp === 1) return 0;
@@ -64,7 +67,7 @@ export function allToAllSeconds(bytes: number, gpus: number, gpu: Gpu, links: Ca
   return latency + (((gpus - 1) / gpus) * bytes) / oneWay;
 }
 
-/** Seconds in which one GPU sends `bytes` to a neighbour among `gpus`. */
+/** Seconds in which one GPU sends `bytes` to a neighbor among `gpus`. */
 export function sendSeconds(bytes: number, gpus: number, gpu: Gpu, links: Calibration['links']): number {
   const { latency, oneWay } = wireOf(Math.max(2, gpus), gpu, links);
   return latency + bytes / oneWay;

@@ -4,7 +4,7 @@ import type { SimulatedEngineLimits } from './limits.ts';
 import { seededRandom } from './random.ts';
 import { SimulatedEngine } from './replica.ts';
 
-/** As many requests under way as clients: each sends its next one when the last has ended. */
+/** One request in progress per client: each client sends its next request when the last has ended. */
 export interface ClosedLoop {
   step: StepModel;
   limits: SimulatedEngineLimits;
@@ -17,15 +17,15 @@ export interface ClosedLoop {
 }
 
 export interface ClosedLoopResult {
-  /** Means over all requests, seconds; of a token after the first where an answer has two and more. */
+  /** Means over all requests, seconds; `tpotS` per token after the first, of responses with at least two. */
   ttftS: number;
   tpotS: number;
-  /** Answer tokens per second. */
+  /** Output tokens per second. */
   tokensPerS: number;
   refused: number;
 }
 
-/** What `vllm bench serve --max-concurrency` and its like do. */
+/** The load of `vllm bench serve --max-concurrency` and similar tools. */
 export function closedLoop({ step, limits, input, output, clients, rounds, seed }: ClosedLoop): ClosedLoopResult {
   const random = seededRandom(seed);
   const total = clients * rounds;
@@ -37,7 +37,7 @@ export function closedLoop({ step, limits, input, output, clients, rounds, seed 
     const request = sent++;
     arrivals[request] = at;
     const answer = drawLength(output, random);
-    // The first answers are cut at random: clients that begin together would else stay in step for ever.
+    // The first responses are cut at random; otherwise clients that begin together would stay in lockstep.
     answers[request] = request < clients ? 1 + Math.floor(random() * answer) : answer;
     replica.push(request, at, drawLength(input, random), answers[request] ?? 1);
   };

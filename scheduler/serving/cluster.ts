@@ -12,47 +12,47 @@ import { type Distribution, distribution } from './statistics.ts';
 
 export interface ReplicaGroup {
   step: StepModel;
-  /** Of each replica, where it is a disaggregated pair; `step` is the decode engine's then. */
+  /** Set if each replica is a disaggregated pair; `step` is then the decode engine. */
   prefill?: PrefillSide;
   replicas: number;
-  /** Share of the traffic that each of them gets; only ratios count. */
+  /** Share of the traffic of each replica; only ratios count. */
   weight: number;
 }
 
 export interface Simulation {
-  /** The model's name, as policies see it. */
+  /** The model's name for policies. */
   model: string;
   groups: readonly ReplicaGroup[];
   requests: Requests;
   limits: SimulatedEngineLimits;
-  /** A name of ours, or any policy of shared/routing over the replicas. */
+  /** A name of `policyNamed`, or any policy of shared/routing over the replicas. */
   policy: string | ((replicas: readonly SimulatedReplica[]) => { policy: Policy; readsLoad: boolean });
   seed: number;
-  /** Prefill on other replicas, whose keys and values cross a network of so many bytes/s: a what-if. */
+  /** A what-if: prefill on other replicas, whose keys and values cross a network of `bytesPerSecond`. */
   prefill?: { groups: readonly ReplicaGroup[]; bytesPerSecond: number };
 }
 
 export interface SimulationResult {
   requests: number;
   refused: number;
-  /** Seconds from the first arrival to the last end, refusals included. */
+  /** Seconds from the first arrival to the last end, including refusals. */
   durationS: number;
-  /** Ended requests and answer tokens per second of `durationS`. */
+  /** Ended requests, and output tokens per second of `durationS`. */
   requestsPerS: number;
   tokensPerS: number;
   ttft: Distribution;
-  /** Of answers of two tokens and more. */
+  /** Of responses with at least two tokens. */
   tpot: Distribution;
   latency: Distribution;
   /** Of each request that ended, seconds. */
   latencies: Float64Array;
-  /** Of busy time. */
+  /** Averaged over busy time. */
   kvUse: number;
   kvPeak: number;
   /** Share of `durationS` in which replicas were in a step, weighted by their GPUs. */
   busy: number;
   preemptions: number;
-  /** Share of the prompts' tokens that prefix caches gave. */
+  /** Share of prompt tokens that prefix caches held. */
   prefixHit: number;
   /** Joules of all GPUs over `durationS`: an estimate, see docs/scheduling.md. */
   energyJ: number;
@@ -81,7 +81,9 @@ export function simulate(simulation: Simulation): SimulationResult {
   return simulateDisaggregated(simulation, simulation.prefill);
 }
 
-/** The prompt is computed on one pool, which gives the first token; the answer goes on in another once the cache has arrived. */
+/**
+ * One pool computes the prompt and the first token. Another pool continues the response after the cache has arrived.
+ */
 function simulateDisaggregated(simulation: Simulation, prefill: NonNullable<Simulation['prefill']>): SimulationResult {
   const { requests } = simulation;
   const first = new Stage(simulation, prefill.groups, requests.count);
@@ -109,7 +111,7 @@ function simulateDisaggregated(simulation: Simulation, prefill: NonNullable<Simu
   return summarise(simulation, [first, second], times);
 }
 
-/** A pool of replicas behind one policy. */
+/** A pool of replicas and its policy. */
 class Stage {
   readonly times: Times;
   readonly groups: readonly ReplicaGroup[];
@@ -173,7 +175,9 @@ class Stage {
   }
 }
 
-/** A GPU that waits draws this share of its limit; one at the memory roof about 70 %, at the arithmetic roof all of it. */
+/**
+ * Shares of the power limit: of an idle GPU, and of a GPU bound by memory. A GPU bound by arithmetic draws all of it.
+ */
 const IDLE_SHARE = 0.2;
 const MEMORY_BOUND_SHARE = 0.7;
 
@@ -197,7 +201,7 @@ function summarise(simulation: Simulation, stages: readonly Stage[], times: Time
     tokens += output;
     if (end > last) last = end;
   }
-  // What is refused late, because its answer outgrew the memory, kept its replica busy until then.
+  // A request that is refused late, because its response outgrew the memory, kept its replica busy until then.
   for (const { replicas } of stages) for (const { engine } of replicas) last = Math.max(last, engine.clock);
   const durationS = Math.max(last - start, 1e-9);
   const totals = totalsOf(stages, durationS);

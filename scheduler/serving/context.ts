@@ -2,8 +2,9 @@ import type { Model } from '../catalogue/model.ts';
 import { type LengthDistribution, meanLength } from './lengths.ts';
 
 /**
- * Why requests of these lengths are no load for the model, or undefined. An engine refuses a prompt that fills the context and ends an
- * answer there; a workload whose mean request does not fit is a mistake, longer ones in its tail are refused or cut one by one.
+ * Returns why requests of these lengths do not suit the model, or undefined. An engine refuses a prompt that fills the
+ * context, and ends a response there. A workload whose mean request does not fit is a mistake; longer requests in its
+ * tail are refused or cut individually.
  */
 export function contextProblem(
   model: Model,

@@ -3,31 +3,32 @@ import type { KvBlocks } from './kv-blocks.ts';
 import type { Sequence } from './sequence.ts';
 
 /**
- * The decoding batch of one replica. All in it gain a token per step, so the batch is a size, a context and the steps at which its
- * sequences end. Sequences bring their own blocks and get those of the steps here; who ends them gives the blocks back.
+ * The decoding batch of one replica. All its sequences gain a token per step, so the batch is described by a size, a
+ * context and the steps at which its sequences end. Sequences join with their blocks and get those of the steps here;
+ * the caller frees the blocks of a sequence that ends.
  */
 export class Decoding {
   readonly #blocks: KvBlocks;
   readonly #finishes = new Heap<Sequence>();
-  /** Sequences in it. */
+  /** Sequences in the batch. */
   size = 0;
-  /** Tokens whose keys and values they hold; and of these, those that a window of `window` tokens shows. */
+  /** Tokens whose keys and values the sequences hold; and those of them inside a window of `window` tokens. */
   context = 0;
   windowContext = 0;
-  /** Sequences that the window still shows whole: each shows one token more in every step. */
+  /** Sequences that are still inside the window completely: each adds one token to `windowContext` in every step. */
   widening = 0;
   readonly #window: number;
   readonly #fills = new Heap<Sequence>();
-  /** Steps that it made. */
+  /** Steps so far. */
   #step = 0;
 
-  /** `window`: tokens that windowed layers see; 0: there are none. */
+  /** `window`: tokens that windowed layers attend to; 0: there are no such layers. */
   constructor(blocks: KvBlocks, window = 0) {
     this.#blocks = blocks;
     this.#window = window;
   }
 
-  /** It holds `base` tokens, and `remaining` are to come. */
+  /** The sequence holds `base` tokens, and `remaining` follow. */
   join(sequence: Sequence): void {
     sequence.since = this.#step;
     sequence.phase = this.#blocks.join(sequence.base, this.#step);
@@ -41,12 +42,12 @@ export class Decoding {
     this.#finishes.push(this.#step + sequence.remaining, sequence.epoch, sequence);
   }
 
-  /** Tokens whose keys and values it holds. */
+  /** Tokens whose keys and values the sequence holds. */
   held(sequence: Sequence): number {
     return sequence.base + (this.#step - sequence.since);
   }
 
-  /** Returns the tokens it held. */
+  /** Returns the tokens that the sequence held. */
   leave(sequence: Sequence): number {
     const held = this.held(sequence);
     this.#blocks.leave(sequence.phase);
@@ -57,12 +58,12 @@ export class Decoding {
     return held;
   }
 
-  /** The next step needs more blocks than there are. */
+  /** True if the next step needs more blocks than are free. */
   get cramped(): boolean {
     return this.#blocks.needed(1, this.#step) > this.#blocks.free;
   }
 
-  /** Until the first one has all its tokens or fills its window, or the blocks run out; at least one. */
+  /** Steps until the first sequence has all its tokens or fills its window, or the blocks run out; at least one. */
   stepsToChange(): number {
     const next = Math.min(
       this.#next(this.#finishes) ?? this.#step + 1,
@@ -71,7 +72,7 @@ export class Decoding {
     return Math.max(1, this.#blocks.stepsInRoom(Math.max(1, next - this.#step), this.#step));
   }
 
-  /** The first key of a heap whose sequence is still in. */
+  /** The first key of a heap whose sequence is still in the batch. */
   #next(heap: Heap<Sequence>): number | undefined {
     for (;;) {
       const top = heap.peek();
@@ -81,7 +82,7 @@ export class Decoding {
     }
   }
 
-  /** All gain `steps` tokens. */
+  /** All sequences gain `steps` tokens. */
   advance(steps: number): void {
     this.#blocks.free -= this.#blocks.needed(steps, this.#step);
     this.context += steps * this.size;
@@ -93,7 +94,7 @@ export class Decoding {
     }
   }
 
-  /** One that has all its tokens and is still in, if there is any. */
+  /** Returns a sequence of the batch that has all its tokens, if there is one. */
   takeFinished(): Sequence | undefined {
     for (;;) {
       const top = this.#finishes.peek();
@@ -104,7 +105,10 @@ export class Decoding {
   }
 }
 
-/** (query, key) pairs that a window shows of `chunk` tokens after `before`: sum of min(before + j, window) over j = 1..chunk. */
+/**
+ * (query, key) pairs inside a window, of `chunk` tokens after `before`: sum of min(before + j, window) over j =
+ * 1..chunk.
+ */
 export function pairsInWindow(before: number, chunk: number, window: number): number {
   const growing = Math.max(0, Math.min(chunk, window - before));
   return growing * (before + (growing + 1) / 2) + (chunk - growing) * window;

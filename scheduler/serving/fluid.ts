@@ -2,16 +2,16 @@ import { cacheLayout, freeBytes, sequenceBytes } from '../roofline/deployment.ts
 import type { StepModel } from '../roofline/step.ts';
 import { replicaLimits, type SimulatedEngineLimits } from './limits.ts';
 
-/** What the averages need of a distribution of lengths: mean and mean square, tokens. */
+/** Mean and mean square of a distribution of lengths, tokens: all that averages need. */
 export interface Moments {
   input: { mean: number; square: number };
   output: { mean: number; square: number };
 }
 
 interface FluidState {
-  /** Mean sequences in the batch. */
+  /** Mean number of sequences in the batch. */
   batch: number;
-  /** Mean seconds per step, prompts' share included. */
+  /** Mean seconds per step, including prompts. */
   stepS: number;
   /** Requests per second that end. */
   rate: number;
@@ -20,23 +20,26 @@ interface FluidState {
   latencyS: number;
 }
 
-/** Which part of requests an engine does: a prefill engine's answers have one token, a decode engine's prompts come computed. */
+/**
+ * The part of requests that an engine computes: a prefill engine's responses have one token, a decode engine receives
+ * computed prompts.
+ */
 export type Phase = 'both' | 'prefill' | 'decode';
 
-/** What bounds on a replica are made of. */
+/** The input of bounds on a replica. */
 export interface FluidLike {
   readonly maxSequences: number;
   readonly batchMax: number;
   readonly isPair: boolean;
-  /** As many requests as it can end. */
+  /** The maximum throughput. */
   saturated(): Pick<FluidState, 'rate'>;
-  /** At `rate` requests/s as if none of them waited for a place. */
+  /** The state at `rate` requests/s if no request waited for a free place in the batch. */
   unqueued(rate: number): Pick<FluidState, 'latencyS'>;
 }
 
 /**
- * A replica as averages instead of events: thousands of candidates can be weighed in the time of one simulation. What is chosen is
- * simulated afterwards.
+ * A replica described by averages instead of events: thousands of candidates take the time of one simulation. The
+ * chosen ones are simulated afterwards.
  */
 export class Fluid implements FluidLike {
   readonly #step: StepModel;
@@ -48,7 +51,7 @@ export class Fluid implements FluidLike {
   /** The engine's limit. */
   readonly maxSequences: number;
   readonly isPair = false;
-  /** Largest mean batch: the engine's limit, or what the memory holds. */
+  /** Largest mean batch: the engine's limit, or the memory's. */
   readonly batchMax: number;
 
   constructor(step: StepModel, limits: SimulatedEngineLimits, asked: Moments, phase: Phase = 'both') {
@@ -57,18 +60,21 @@ export class Fluid implements FluidLike {
     this.#moments = moments;
     this.#phase = phase;
     const { input, output } = moments;
-    // Long answers are seen more often in a batch than at its door: their mean context is length-biased.
+    // Long responses are more frequent in a batch than among arrivals: their mean context is length-biased.
     this.#context = input.mean + output.square / (2 * output.mean);
     this.#pairs = phase === 'decode' ? 0 : input.square / 2;
     this.#windowPairs = Math.min(this.#pairs, input.mean * step.window);
     const { maxSequences } = replicaLimits(limits, step.deployment);
     this.maxSequences = maxSequences;
-    // Prompts enter when they fit and grow from there, so a full memory is nearly full: half a block per sequence is lost.
+    // Prompts enter when they fit and grow from there, so a full memory is nearly full: half a block per sequence is
+    // lost.
     const each = sequenceBytes(cacheLayout(step.deployment), this.#context + limits.blockTokens / 2);
     this.batchMax = Math.max(0, Math.min(maxSequences, freeBytes(step.deployment, limits.memoryFraction) / each));
   }
 
-  /** Mean seconds of a step with `batch` sequences. Each step ends batch/output of them and begins as many. */
+  /**
+   * Mean seconds of a step with `batch` sequences. Each step ends batch/output sequences and begins the same number.
+   */
   #stepSeconds(batch: number): number {
     const { input, output } = this.#moments;
     const begins = batch / output.mean;
@@ -85,18 +91,21 @@ export class Fluid implements FluidLike {
     return linear + attention + step.overheadSeconds(Math.max(1, Math.round(batch)));
   }
 
-  /** As many requests as it can end. A full memory pre-empts and computes again, which averages do not see. */
+  /** The maximum throughput. A full memory preempts and recomputes, which averages do not include. */
   saturated(): FluidState {
     const state = this.#state(this.batchMax, 0);
     return { ...state, rate: state.rate * (this.batchMax < this.maxSequences ? FULL_MEMORY : FULL_BATCH) };
   }
 
-  /** At `rate` requests/s as if none of them waited for a place: faster than any simulation but for what averages hide. */
+  /**
+   * The state at `rate` requests/s if no request waited for a free place in the batch: a lower bound of simulated
+   * latencies, except for effects that averages hide.
+   */
   unqueued(rate: number): FluidState {
     return this.#state(Math.max(this.#batchAt(rate), Math.min(1, rate)), 0);
   }
 
-  /** Mean sequences in the batch that end `rate` requests/s. */
+  /** Mean number of sequences in the batch that ends `rate` requests/s. */
   #batchAt(rate: number): number {
     const { output } = this.#moments;
     let low = 0;
@@ -109,7 +118,10 @@ export class Fluid implements FluidLike {
     return (low + high) / 2;
   }
 
-  /** At `rate` requests/s, which must be below what `saturated` gives; arrivals' and services' variation make the queue. */
+  /**
+   * The state at `rate` requests/s, which must be below the rate of `saturated`. The variation of arrivals and service
+   * times causes the queue.
+   */
   at(rate: number, cv = 1): FluidState {
     const { output } = this.#moments;
     const batch = this.#batchAt(rate);
@@ -137,6 +149,6 @@ export class Fluid implements FluidLike {
   }
 }
 
-/** Shares of the averages' throughput that simulations reach, where the memory or the engine's limit ends the batch. */
+/** Shares of the averages' throughput that simulations reach, if the memory or the engine's limit bounds the batch. */
 const FULL_MEMORY = 0.87;
 const FULL_BATCH = 0.97;

@@ -4,12 +4,12 @@ interface Node<T> {
   item: T;
 }
 
-/** A binary heap, least key first. Bounded by its caller, who pushes one node per admitted sequence. */
+/** A binary heap, lowest key first. Bounded by its caller, which pushes one node per admitted sequence. */
 export class Heap<T> {
   readonly #nodes: Node<T>[] = [];
   readonly #byEpoch: boolean;
 
-  /** `byEpoch`: of like keys the least epoch comes first; without it any may. */
+  /** `byEpoch`: among equal keys the lowest epoch is first; otherwise their order is undefined. */
   constructor({ byEpoch = false } = {}) {
     this.#byEpoch = byEpoch;
   }
@@ -18,7 +18,7 @@ export class Heap<T> {
     return this.#nodes.length;
   }
 
-  /** In no order. */
+  /** In no particular order. */
   items(): T[] {
     return this.#nodes.map(({ item }) => item);
   }

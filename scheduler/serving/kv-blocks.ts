@@ -1,8 +1,9 @@
 import type { CacheLayout } from '../roofline/deployment.ts';
 
 /**
- * The blocks of keys and values of one replica. A decoding sequence gains one token per step and a block every `blockTokens` steps, so its
- * phase, (tokens - step) modulo blockTokens, stays what it is: counts by phase say how many blocks any number of steps will need.
+ * The blocks of keys and values of one replica. A decoding sequence gains one token per step and a block every
+ * `blockTokens` steps. So its phase, (tokens - step) modulo blockTokens, is constant, and counts by phase give the
+ * blocks that any number of steps needs.
  */
 export class KvBlocks {
   readonly total: number;
@@ -14,11 +15,11 @@ export class KvBlocks {
   readonly #layout: CacheLayout;
   readonly #blockBytes: number;
 
-  /** `freeBytes` of memory hold sequences of that layout. */
+  /** `freeBytes` of memory hold sequences of this layout. */
   constructor(freeBytes: number, blockTokens: number, layout: CacheLayout) {
     this.blockTokens = blockTokens;
     this.#layout = layout;
-    // A model whose layers all have a window, or none keys and values, fills blocks only at its admission.
+    // A model without layers of full attention takes blocks only at admission.
     this.#blockBytes =
       layout.perToken > 0 ? layout.perToken * blockTokens : layout.perWindowToken * blockTokens + layout.perSequence;
     this.total = Math.max(0, Math.floor(freeBytes / Math.max(this.#blockBytes, 1e-9)));
@@ -27,8 +28,8 @@ export class KvBlocks {
   }
 
   /**
-   * Blocks that a sequence takes once for its windows and states, whatever it grows to: an engine frees what has left a window, so
-   * `longest` tokens of it at most are there.
+   * Blocks that a sequence takes once for its windows and states, regardless of its growth. An engine frees tokens that
+   * left a window, so it holds at most `longest` of them.
    */
   fixedFor(longest: number): number {
     const { perWindowToken, perSequence, window } = this.#layout;
@@ -56,7 +57,7 @@ export class KvBlocks {
     this.free += blocks;
   }
 
-  /** A sequence with so many tokens begins to decode at `step`. Returns its phase. */
+  /** A sequence with `tokens` tokens begins to decode at `step`. Returns its phase. */
   join(tokens: number, step: number): number {
     if (!this.#growing) return 0;
     const phase = (((tokens - step) % this.blockTokens) + this.blockTokens) % this.blockTokens;

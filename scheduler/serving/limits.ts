@@ -1,10 +1,10 @@
 import { type Parallelism, spreadOf } from '../roofline/parallelism.ts';
 
-/** How an engine batches; names of vLLM's options beside them. */
+/** How an engine batches, with the names of vLLM's options. */
 export interface SimulatedEngineLimits {
   /** --max-num-seqs */
   maxSequences: number;
-  /** --max-num-batched-tokens: of one step. A prompt above it takes a step of its own when prompts are not cut. */
+  /** --max-num-batched-tokens: of one step. If prompts are not chunked, a longer prompt takes a separate step. */
   tokenBudget: number;
   /** --block-size: tokens per block of keys and values. */
   blockTokens: number;
@@ -12,17 +12,17 @@ export interface SimulatedEngineLimits {
   memoryFraction: number;
   /** --enable-chunked-prefill: prompts are cut to fill the budget. */
   chunkedPrefill: boolean;
-  /** Prompts and decodes share steps (vLLM V1), or steps with prompts hold nothing else (V0). */
+  /** Prompts and decodes share steps (vLLM V1), or steps with prompts contain only prompts (V0). */
   schedule: 'mixed' | 'prefill-first';
   /** --async-scheduling: the host prepares the next step while the GPU computes this one. */
   asyncScheduling: boolean;
-  /** Share of each prompt that the prefix cache already holds, where a trace does not say what its prompts share. */
+  /** Share of each prompt that the prefix cache already holds, if a trace does not describe shared prefixes. */
   prefixHit: number;
-  /** Tokens that one hash of a trace stands for: 512 in Mooncake's. */
+  /** Tokens per hash of a trace: 512 in Mooncake's. */
   prefixBlockTokens: number;
 }
 
-/** Of a whole replica: under data parallelism every rank schedules for itself, with limits of its own. */
+/** Limits of a whole replica: under data parallelism every rank schedules separately, with its own limits. */
 export function replicaLimits(limits: SimulatedEngineLimits, parallelism: Parallelism): SimulatedEngineLimits {
   const { dp } = spreadOf(parallelism);
   if (dp === 1) return limits;
@@ -41,5 +41,8 @@ export const DEFAULT_LIMITS: SimulatedEngineLimits = {
   prefixBlockTokens: 512,
 };
 
-/** The paper ran vLLM with `--no-enable-chunked-prefill --no-enable-prefix-caching --async-scheduling`, so a prompt is never cut. */
+/**
+ * The paper ran vLLM with `--no-enable-chunked-prefill --no-enable-prefix-caching --async-scheduling`, so a prompt is
+ * never cut.
+ */
 export const PAPER_LIMITS: SimulatedEngineLimits = { ...DEFAULT_LIMITS, chunkedPrefill: false, asyncScheduling: true };

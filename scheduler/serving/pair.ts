@@ -2,13 +2,13 @@ import type { StepModel } from '../roofline/step.ts';
 import type { SimulatedEngineLimits } from './limits.ts';
 import { type OnFinished, SimulatedEngine } from './replica.ts';
 
-/** The prefill engine of a disaggregated pair, and bytes/s of the way to its decode engine. */
+/** The prefill engine of a disaggregated pair, and bytes/s of the link to its decode engine. */
 export interface PrefillSide {
   step: StepModel;
   bytesPerSecond: number;
 }
 
-/** What takes requests: one engine, or a pair of them. */
+/** Accepts requests: one engine, or a pair of engines. */
 export interface ServingEngine {
   /** Seconds. */
   readonly clock: number;
@@ -26,9 +26,10 @@ export interface ServingEngine {
 }
 
 /**
- * Two engines that serve as one replica (DistServe, OSDI'24): one computes the prompts, the other gets their keys and values and answers.
- * As with vLLM's NixlConnector the decode engine gives every token of the answer, the first too. Keys and values of one request after
- * another cross the link; the prefill engine's memory counts as free once a prompt is computed.
+ * Two engines that serve as one replica (DistServe, OSDI'24): one computes the prompts; the other receives their keys
+ * and values and decodes. As with vLLM's NixlConnector, the decode engine produces every token of the response,
+ * including the first. Keys and values cross the link one request after another. The prefill engine's memory counts as
+ * free once a prompt is computed.
  */
 export class PairReplica implements ServingEngine {
   readonly prefill: SimulatedEngine;
@@ -36,7 +37,7 @@ export class PairReplica implements ServingEngine {
   readonly #sent = new Map<number, { input: number; output: number }>();
   readonly #side: PrefillSide;
   readonly #finished: OnFinished;
-  /** When the link is free, seconds. */
+  /** Time at which the link is free, seconds. */
   #linkFree = 0;
 
   constructor(decode: StepModel, side: PrefillSide, limits: SimulatedEngineLimits, finished: OnFinished) {
@@ -84,7 +85,7 @@ export class PairReplica implements ServingEngine {
   }
 }
 
-/** The engine or the engines of one replica; with `parts` for what each of them counts. */
+/** Opens the engine or engines of one replica; `parts` are their separate counters. */
 export function openReplica(
   step: StepModel,
   prefill: PrefillSide | undefined,

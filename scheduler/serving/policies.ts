@@ -4,15 +4,15 @@ import { statelessPolicy } from '../../shared/routing/policies/stateless.ts';
 import type { Policy } from '../../shared/routing/policy.ts';
 import { SchedulerError } from '../errors.ts';
 
-/** What the simulator's replicas tell a policy. */
+/** The simulator's replica as a policy sees it. */
 export interface SimulatedReplica extends Candidate {
-  /** Share of the traffic that the plan gives it. */
+  /** Its share of the traffic in the plan. */
   weight: number;
-  /** Requests it holds now. */
+  /** Requests that it holds now. */
   readonly inFlight: number;
 }
 
-/** Policies that look at `load` make the simulator run all replicas up to each arrival. */
+/** `readsLoad`: the simulator must run all replicas up to each arrival, because the policy reads `load`. */
 export interface SimulatedPolicy {
   policy: Policy;
   readsLoad: boolean;
@@ -20,7 +20,7 @@ export interface SimulatedPolicy {
 
 export const POLICY_NAMES = ['weighted', 'random', 'round-robin', 'least-loaded'] as const;
 
-/** Each call gives fresh state. `replicas` are the same objects that `pick` is called with. */
+/** Each call returns fresh state. `pick` is called with the same `replicas` objects. */
 export function policyNamed(name: string, replicas: readonly SimulatedReplica[]): SimulatedPolicy {
   switch (name) {
     case 'random':
@@ -37,8 +37,8 @@ export function policyNamed(name: string, replicas: readonly SimulatedReplica[])
 }
 
 /**
- * Smooth weighted round-robin: of any n picks in a row each replica gets its share within one, so that bursts are spread as
- * well as the mean. Random picks by weight would queue where chance heaps them.
+ * Smooth weighted round-robin: of any n consecutive picks each replica gets its share within one, so that bursts are
+ * also spread evenly. Random picks by weight would queue at clusters of picks.
  */
 function weighted(replicas: readonly SimulatedReplica[]): Policy {
   const weights = new Map(replicas.map(({ session, weight }) => [session, weight]));
@@ -67,7 +67,7 @@ function roundRobin(): Policy {
   return statelessPolicy('round-robin', (candidates) => candidates[turn++ % candidates.length]);
 }
 
-/** Fewest requests per share of traffic: a GPU of twice the speed holds twice as many. */
+/** Fewest requests relative to the share of traffic: a GPU of twice the speed holds twice as many. */
 function leastLoaded(replicas: readonly SimulatedReplica[]): Policy {
   const weights = new Map(replicas.map(({ session, weight }) => [session, weight]));
   return statelessPolicy('least-loaded', (candidates) => {

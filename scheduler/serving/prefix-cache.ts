@@ -1,12 +1,14 @@
 /**
- * The prefix cache of one replica, as vLLM's automatic prefix caching: blocks of prompts by their chained hash, shared by the sequences
- * that begin alike, kept until the memory is needed, dropped least recently used first. A hash stands for its block and all before it.
+ * The prefix cache of one replica, like vLLM's automatic prefix caching: blocks of prompts by their chained hash.
+ * Sequences with equal beginnings share blocks. Blocks are kept until the memory is needed and evicted in order of last
+ * use. A hash identifies its block and all previous ones.
  *
- * Memory is counted by its owner: `reserve` and `release` say how many units of blocks were pinned or unpinned. Unpinned ones count as
- * free, so the owner calls `trim` with what is free before it looks anything up. Bounded by the memory it stands for.
+ * Its owner counts memory: `reserve` and `release` return how many blocks were pinned or unpinned. Unpinned blocks
+ * count as free, so the owner calls `trim` with the free number before each lookup. Bounded by the memory that it
+ * represents.
  */
 export class PrefixCache {
-  /** Sequences that use a block; 0: kept for the next one. In order of last use. */
+  /** Number of sequences that use a block; 0: kept for the next sequence. In order of last use. */
   readonly #users = new Map<number, number>();
   #idle = 0;
 
@@ -15,14 +17,14 @@ export class PrefixCache {
     return this.#idle;
   }
 
-  /** How many of the first hashes are there. */
+  /** Number of first hashes that are present. */
   match(hashes: readonly number[]): number {
     let found = 0;
     while (found < hashes.length && this.#users.has(hashes[found] ?? 0)) found++;
     return found;
   }
 
-  /** A sequence begins to use the first `count` blocks, which are there. Returns how many were idle until now. */
+  /** A sequence begins to use the first `count` blocks, which are present. Returns how many of them were idle. */
   reserve(hashes: readonly number[], count: number): number {
     if (count === 0) return 0;
     let woken = 0;
@@ -35,7 +37,7 @@ export class PrefixCache {
     return woken;
   }
 
-  /** A sequence has computed the blocks from `from` on: those that are new are its own. Returns their hashes. */
+  /** A sequence has computed the blocks from `from` on; new blocks become its own. Returns their hashes. */
   add(hashes: readonly number[], from: number): number[] {
     const added: number[] = [];
     for (const hash of hashes.slice(from)) {
@@ -46,10 +48,10 @@ export class PrefixCache {
     return added;
   }
 
-  /** A sequence ends. Returns how many of its blocks no sequence uses now. */
+  /** A sequence ends. Returns how many of its blocks are now unused. */
   release(hashes: readonly number[]): number {
     let idle = 0;
-    // The last block first, so that it is dropped before those that it hangs on.
+    // The last block first, so that it is evicted before the blocks on which it depends.
     for (const hash of [...hashes].reverse()) {
       const users = this.#users.get(hash);
       if (users === undefined) continue;
@@ -60,7 +62,7 @@ export class PrefixCache {
     return idle;
   }
 
-  /** Drops idle blocks, the least recently used first, until at most `room` are left. */
+  /** Evicts idle blocks in order of last use until at most `room` are left. */
   trim(room: number): void {
     if (this.#idle <= room) return;
     for (const [hash, users] of this.#users) {

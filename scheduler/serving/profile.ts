@@ -5,7 +5,7 @@ import { openReplica, type PrefillSide } from './pair.ts';
 import { seededRandom } from './random.ts';
 import { drawRequests, type Requests } from './requests.ts';
 
-/** What one replica gives at one load. */
+/** Performance of one replica at one load. */
 interface LoadPoint {
   /** Requests/s. */
   rate: number;
@@ -14,31 +14,31 @@ interface LoadPoint {
 }
 
 interface Profile {
-  /** Requests/s that a backlog ends at. */
+  /** Requests/s at which a backlog ends. */
   capacity: number;
   points: LoadPoint[];
 }
 
 /**
- * Loads at which a replica is simulated, as shares of its capacity. 0 is a replica whose requests run alone. Beyond the last the queue,
- * not the GPU, is what one measures.
+ * Loads at which a replica is simulated, as shares of its capacity. 0 is a replica whose requests run one at a time.
+ * Above the last level one measures the queue, not the GPU.
  */
 export const LOAD_LEVELS = [0, 0.25, 0.5, 0.7, 0.85, 0.95];
 
-/** Requests that are simulated alone: enough for the mean of their lengths. */
+/** Requests that are simulated one at a time: enough for the mean of their lengths. */
 const ALONE_SAMPLE = 600;
 
 /** Requests per simulation: several batches at the engine's usual limit … */
 const SAMPLE = 1200;
-/** … and at any other, up to what a plan can wait for. */
+/** … and at any other limit, up to what a plan can wait for. */
 const SAMPLE_MAX = 20_000;
 const sample = ({ limits }: ProfileOf) => Math.min(SAMPLE_MAX, Math.max(SAMPLE, 4 * limits.maxSequences));
-/** A capacity decides between plans: half a per cent is worth the milliseconds. */
+/** A capacity decides between plans: an error of half a percent less is worth the milliseconds. */
 const BACKLOG_SAMPLES = 4;
 
 interface ProfileOf {
   step: StepModel;
-  /** Of a disaggregated pair; `step` is its decode engine's then. */
+  /** Set for a disaggregated pair; `step` is then its decode engine. */
   prefill?: PrefillSide;
   limits: SimulatedEngineLimits;
   input: LengthDistribution;
@@ -48,8 +48,8 @@ interface ProfileOf {
 }
 
 /**
- * By simulation; the same for the same input. `levels` may be empty where only the capacity counts; `known` is the capacity of an earlier
- * profile.
+ * Profiles a replica by simulation; the same input gives the same result. `levels` may be empty if only the capacity
+ * counts. `known`: capacity of an earlier profile.
  */
 export function profile(of: ProfileOf, levels: readonly number[] = LOAD_LEVELS, known?: number): Profile {
   const capacity = known ?? backlogRate(of);
@@ -63,12 +63,12 @@ export function profile(of: ProfileOf, levels: readonly number[] = LOAD_LEVELS, 
 interface Drawn {
   of: ProfileOf;
   backlog: Requests;
-  /** Poisson or burstier, at 1 request/s: other rates are the same requests sooner. */
+  /** Poisson or burstier, at 1 request/s; at other rates the same requests arrive faster or slower. */
   atOne: Requests;
   alone: Requests;
 }
 
-/** By the lengths of the prompts: a planner simulates one model's requests on many kinds of GPU. */
+/** Cached by the lengths of the prompts, because a planner simulates one model's requests on many kinds of GPU. */
 const drawn = new WeakMap<LengthDistribution, Drawn>();
 
 function drawnFor(of: ProfileOf): Drawn {
@@ -89,8 +89,8 @@ function drawnFor(of: ProfileOf): Drawn {
 }
 
 /**
- * Requests/s of a long backlog: between the 20th and the 80th hundredth that end, so that neither the first batch, which begins all at
- * once, nor the last answers, which run alone, count.
+ * Requests/s of a long backlog, from the 20th to the 80th percentile of ends. This excludes the first batch, which
+ * begins in one go, and the last responses, which run alone.
  */
 function backlogRate(of: ProfileOf): number {
   const { step, limits } = of;
@@ -104,11 +104,11 @@ function backlogRate(of: ProfileOf): number {
   const [from, to] = [ends[Math.floor(ends.length * 0.2)], ends[Math.floor(ends.length * 0.8)]];
   if (from === undefined || to === undefined) return 0;
   if (to <= from) return ends.length / (ends.at(-1) ?? Number.POSITIVE_INFINITY);
-  // Equal answers end many at a time: whole groups are counted.
+  // Responses of equal length end together: only whole groups are counted.
   return ends.filter((end) => end > from && end <= to).length / (to - from);
 }
 
-/** Mean seconds of a request that finds the replica empty. */
+/** Mean seconds of a request that arrives at an empty replica. */
 function aloneLatency(of: ProfileOf): number {
   const { step, limits } = of;
   const requests = drawnFor(of).alone;
@@ -132,7 +132,7 @@ function meanLatency(of: ProfileOf, rate: number): number {
   const requests = drawnFor(of).atOne;
   const { count } = requests;
   const at = (i: number) => (requests.arrival[i] ?? 0) / rate;
-  // The first requests find an empty replica.
+  // The first requests arrive at an empty replica.
   const from = Math.floor(count * 0.15);
   let sum = 0;
   let counted = 0;

@@ -1,23 +1,23 @@
 import { NONE, type Sequence } from './sequence.ts';
 
-/** A request that was sent to a replica; it waits there from `arrival` on. */
+/** A request that was sent to a replica, where it waits from `arrival` on. */
 export interface SentRequest {
   request: number;
   arrival: number;
   input: number;
   output: number;
-  /** Its prompt's keys and values came from elsewhere (disaggregated prefill). */
+  /** True if its prompt's keys and values were computed elsewhere (disaggregated prefill). */
   stored: boolean;
   /** Chained hashes of the prompt's full blocks, of `prefixBlockTokens` each. */
   hashes?: readonly number[];
 }
 
-/** First come, first served; but what was pre-empted goes before everybody. Bounded by what the caller pushes. */
+/** First come, first served, except that preempted requests go first. Bounded by what the caller pushes. */
 export class Queue {
   readonly #prefixHit: number;
   readonly #sent = new Line<SentRequest>();
   readonly #waiting = new Line<Sequence>();
-  /** The oldest last: it goes first. */
+  /** The oldest is last and goes first. */
   readonly #returning: Sequence[] = [];
 
   constructor(prefixHit: number) {
@@ -37,12 +37,12 @@ export class Queue {
     return this.#waiting.length + this.#returning.length;
   }
 
-  /** Those too that have not arrived. */
+  /** Including requests that have not arrived. */
   get all(): number {
     return this.waiting + this.#sent.length;
   }
 
-  /** When the next one comes that has not arrived, if any is to come. */
+  /** Time of the next arrival, if there is one. */
   get nextArrival(): number | undefined {
     return this.#sent.head?.arrival;
   }
@@ -55,19 +55,19 @@ export class Queue {
     if (this.#returning.pop() === undefined) this.#waiting.shift();
   }
 
-  /** Takes out the newest, that which has not arrived before that which waits; undefined: it is empty. */
+  /** Takes out the newest request, those that have not arrived first; undefined: the queue is empty. */
   takeNewest(): Sequence | undefined {
     const sent = this.#sent.pop();
     if (sent !== undefined) return this.#sequenceOf(sent);
     return this.#waiting.pop() ?? this.#returning.shift();
   }
 
-  /** All of it, those first that have not arrived. */
+  /** All requests, those that have not arrived first. */
   sequences(): Sequence[] {
     return [...this.#sent.rest().map((sent) => this.#sequenceOf(sent)), ...this.#waiting.rest(), ...this.#returning];
   }
 
-  /** Lets in who has arrived by `now`. */
+  /** Admits all requests that have arrived by `now`. */
   arrive(now: number): void {
     for (let next = this.#sent.head; next !== undefined && next.arrival <= now; next = this.#sent.head) {
       this.#sent.shift();
@@ -97,7 +97,10 @@ export class Queue {
   }
 }
 
-/** What has gone is dropped when it is more than half: shifting an array of millions one by one would never end. */
+/**
+ * Removed entries are dropped when they are more than half of the array: shifting an array of millions entry by entry
+ * would take too long.
+ */
 const KEPT = 4096;
 
 class Line<T> {

@@ -1,4 +1,4 @@
-/** Uniform in [0, 1). The same seed gives the same sequence everywhere. */
+/** Uniform in [0, 1). The same seed gives the same sequence on every machine. */
 export type Random = () => number;
 
 /** sfc32 (Doty-Humphrey, PractRand): 128 bits of state, passes BigCrush; seeded by a splitmix of one number. */
@@ -30,12 +30,12 @@ export function exponential(random: Random, mean: number): number {
   return -Math.log(1 - random()) * mean;
 }
 
-/** Box-Muller; the second value is dropped, so that one call uses two numbers whatever came before. */
+/** Box-Muller. The second value is dropped, so that every call uses two numbers. */
 export function normal(random: Random): number {
   return Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
 }
 
-/** Marsaglia and Tsang (2000); `shape` below 1 by their boost. Mean shape * scale. */
+/** Marsaglia and Tsang (2000), with their boost for `shape` below 1. Mean shape * scale. */
 export function gamma(random: Random, shape: number, scale: number): number {
   if (shape < 1) return gamma(random, shape + 1, scale) * (1 - random()) ** (1 / shape);
   const d = shape - 1 / 3;

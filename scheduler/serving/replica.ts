@@ -7,19 +7,22 @@ import { Queue } from './queue.ts';
 import type { Sequence } from './sequence.ts';
 import { SequenceMemory } from './sequence-memory.ts';
 
-/** Called once per request that ended. Times in seconds. `undefined` first token: it can never fit and was refused. */
+/**
+ * Called once per request that ended. Times in seconds. `firstToken` undefined: the request can never fit and was
+ * refused.
+ */
 export type OnFinished = (request: number, firstToken: number | undefined, end: number) => void;
 
-/** A request that a replica has, and that may go on elsewhere. */
+/** A request that a replica holds, and that may continue on another. */
 export interface HeldRequest {
   request: number;
-  /** Tokens of its prompt and of the answer so far. */
+  /** Tokens of its prompt and of the response so far. */
   tokens: number;
-  /** Keys and values of all of them are in memory and can be moved; else they are to be computed. */
+  /** True if keys and values of all its tokens are in memory and can be moved; false: they must be computed. */
   computed: boolean;
-  /** Answer tokens still to come. */
+  /** Response tokens that are still to come. */
   remaining: number;
-  /** When it got its first token; undefined: it has none yet. */
+  /** Time of its first token; undefined: there is none yet. */
   firstToken: number | undefined;
 }
 
@@ -27,23 +30,23 @@ interface ReplicaCounters {
   steps: number;
   decodeTokens: number;
   prefillTokens: number;
-  /** Prompt tokens that the prefix cache gave. */
+  /** Prompt tokens that the prefix cache held. */
   cachedTokens: number;
   preemptions: number;
   refused: number;
   /** Seconds in a step. */
   busy: number;
-  /** Seconds the arithmetic would take at its peak. */
+  /** Seconds that the arithmetic would take at its peak. */
   peakCompute: number;
-  /** Integral of the share of blocks in use, over busy time. */
+  /** Integral of the share of used blocks over busy time. */
   kvBusy: number;
   kvPeak: number;
 }
 
 /**
- * One engine with continuous batching (Orca, OSDI'22; blocks as in vLLM, SOSP'23), as a discrete-event simulation. Between two changes
- * of its batch all steps are alike but for the context that grows by one per sequence, so their sum is a closed form and a thousand steps
- * cost as much as one.
+ * One engine with continuous batching (Orca, OSDI'22; blocks as in vLLM, SOSP'23), as a discrete-event simulation.
+ * Between two changes of its batch, steps differ only in the context, which grows by one per sequence. So their sum is
+ * a closed form, and a thousand steps cost as much as one.
  */
 export class SimulatedEngine {
   clock = 0;
@@ -67,7 +70,7 @@ export class SimulatedEngine {
   readonly #decoding: Decoding;
   readonly #memory: SequenceMemory;
   #partial: Sequence | undefined;
-  /** Admission order, for pre-emption of the newest; ended ones are dropped when they surface. */
+  /** In order of admission, to preempt the newest. Ended sequences are dropped when they reach the top. */
   #admitted: Sequence[] = [];
 
   constructor(model: StepModel, limits: SimulatedEngineLimits, finished: OnFinished) {
@@ -85,12 +88,14 @@ export class SimulatedEngine {
     this.#memory = new SequenceMemory(this.#blocks, limits.prefixBlockTokens);
   }
 
-  /** Share of the memory for keys and values that running sequences hold; a prefix cache's idle blocks count as free. */
+  /**
+   * Share of the memory for keys and values that running sequences hold; a prefix cache's idle blocks count as free.
+   */
   get memoryInUse(): number {
     return this.#blocks.used;
   }
 
-  /** Requests it holds, running or waiting. */
+  /** Requests that it holds, running or waiting. */
   get load(): number {
     return this.#decoding.size + this.#queue.all + (this.#partial ? 1 : 0);
   }
@@ -100,7 +105,7 @@ export class SimulatedEngine {
     return this.#queue.all;
   }
 
-  /** Sequences whose prompt is computed, and seconds of their next token. */
+  /** Sequences whose prompt is computed, and the seconds until their next token. */
   get decoding(): { sequences: { tokens: number; remaining: number }[]; tokenS: number } {
     const { size, context, windowContext } = this.#decoding;
     const sequences = this.#admitted.flatMap((one) => {
@@ -112,8 +117,9 @@ export class SimulatedEngine {
   }
 
   /**
-   * In order of arrival. `stored`: its prompt's keys and values came from elsewhere (disaggregated prefill). An engine refuses a prompt
-   * that fills the model's context, and ends an answer where the context ends.
+   * Requests must be pushed in order of arrival. `stored`: the prompt's keys and values were computed elsewhere
+   * (disaggregated prefill). An engine refuses a prompt that fills the model's context, and ends a response at the end
+   * of the context.
    */
   push(
     request: number,
@@ -129,7 +135,7 @@ export class SimulatedEngine {
       this.#finished(request, undefined, arrival);
       return;
     }
-    // A hash stands for a full block.
+    // A hash represents a full block.
     const full = hashes?.slice(0, Math.floor(input / this.#limits.prefixBlockTokens));
     const within = context > 0 ? Math.min(output, context - input) : output;
     this.#queue.push({
@@ -160,8 +166,8 @@ export class SimulatedEngine {
   }
 
   /**
-   * Gives up to `most` requests away, those first that wait the shortest, then those that run the shortest: for a change of the
-   * deployment or of the balance. What a prompt has computed in part is lost.
+   * Removes and returns up to `most` requests for a change of the deployment or of the balance: first waiting ones,
+   * shortest wait first, then running ones, shortest run first. A partly computed prompt is lost.
    */
   surrender(most = Number.POSITIVE_INFINITY): HeldRequest[] {
     const held: HeldRequest[] = [];
@@ -185,7 +191,7 @@ export class SimulatedEngine {
     return held;
   }
 
-  /** All that it has, as it would give it away. */
+  /** All requests, in the form of `surrender`. */
   held(): HeldRequest[] {
     const running = this.#admitted.filter((one) => one.running);
     return [...this.#queue.sequences().map(waitingHeld), ...running.map((one) => this.#runningHeld(one))];
@@ -202,13 +208,13 @@ export class SimulatedEngine {
     return this.#decoding.size === 0 && this.#partial === undefined && this.#queue.waiting === 0;
   }
 
-  /** Whether the head of the queue can begin in the next step. */
+  /** True if the head of the queue can begin in the next step. */
   #admissible(): boolean {
     const head = this.#queue.head;
     return head !== undefined && this.#decoding.size < this.#limits.maxSequences && this.#memory.fits(head);
   }
 
-  /** Nothing runs and the head still does not fit: it never will. */
+  /** If nothing runs and the head still does not fit, it never will. */
   #refuse(): void {
     const head = this.#queue.head;
     if (head === undefined) return;
@@ -217,7 +223,7 @@ export class SimulatedEngine {
     this.#finished(head.request, undefined, this.clock);
   }
 
-  /** A step with prompts in it. */
+  /** A step that includes prompts. */
   #mixedStep(): void {
     const { tokenBudget, chunkedPrefill, maxSequences, schedule } = this.#limits;
     if (schedule === 'mixed' && this.#decoding.size > 0) this.#makeRoom();
@@ -249,7 +255,7 @@ export class SimulatedEngine {
     for (const sequence of ended) this.#begin(sequence);
   }
 
-  /** So many tokens of its prompt are computed in this step. */
+  /** Computes `chunk` tokens of the sequence's prompt in this step. */
   #take(work: EngineStep, sequence: Sequence, chunk: number, ended: Sequence[]): void {
     const before = sequence.cached + sequence.prefilled;
     work.prefillPairs += chunk * (before + (chunk + 1) / 2);
@@ -261,7 +267,7 @@ export class SimulatedEngine {
     else this.#partial = sequence;
   }
 
-  /** Cannot happen while blocks are counted right; a loop without progress would hang the caller. */
+  /** Cannot happen while blocks are counted correctly. A loop without progress would block the caller. */
   #stuck(): void {
     throw new Error('a step with nothing in it');
   }
@@ -286,12 +292,12 @@ export class SimulatedEngine {
     this.counters.peakCompute += this.#model.peakComputeSeconds(tokens);
   }
 
-  /** Its prompt is computed: the first token is there. */
+  /** The prompt is computed and the first token is available. */
   #begin(sequence: Sequence): void {
     if (sequence.firstToken < 0) sequence.firstToken = this.clock;
     sequence.base = sequence.prompt + sequence.cached;
     this.#memory.keepPrefix(sequence);
-    // The prefill gave one token, unless it came from elsewhere and brought it along.
+    // The prefill produced one token, unless the prompt was computed elsewhere and its token with it.
     if (sequence.prompt > 0) sequence.remaining--;
     if (sequence.remaining <= 0) return this.#end(sequence, sequence.base);
     this.#decoding.join(sequence);
@@ -310,7 +316,7 @@ export class SimulatedEngine {
       this.#admitted = this.#admitted.filter(({ running }) => running);
   }
 
-  /** Pre-empts the newest until the next decode step has its blocks. */
+  /** Preempts the newest sequences until the next decode step has its blocks. */
   #makeRoom(): void {
     while (this.#decoding.size > 0 && this.#decoding.cramped) {
       const newest = this.#admitted.pop();
@@ -326,7 +332,7 @@ export class SimulatedEngine {
         const held = this.#decoding.leave(newest);
         this.#memory.giveBack(newest, held);
         newest.remaining -= held - newest.base;
-        // What came from elsewhere is gone and has to be computed here.
+        // Keys and values that were computed elsewhere are lost and must be computed here.
         if (newest.prompt === 0) newest.cached = 0;
         newest.prompt = held + 1 - newest.cached;
         if (this.#decoding.size === 0 && this.#blocks.blocksFor(held + 1) + newest.fixed > this.#blocks.total) {
@@ -340,19 +346,20 @@ export class SimulatedEngine {
     }
   }
 
-  /** As many decode steps as pass before the batch changes, a request comes or `until` is reached. */
+  /** Runs decode steps until the batch changes, a request arrives or `until` is reached. */
   #decodeSteps(until: number): void {
     this.#makeRoom();
     const n = this.#decoding.size;
     if (n === 0) return;
     const room = this.#decoding.stepsToChange();
-    // While a request waits that the batch has no room for, newcomers only queue behind it.
+    // While a request waits for a place in the batch, new arrivals only queue after it.
     const next = this.#queue.waiting > 0 ? undefined : this.#queue.nextArrival;
     const horizon = Math.min(until, next ?? Number.POSITIVE_INFINITY) - this.clock;
     const base = this.#model.decodeBase(n);
     const { secondsPerContextToken: slope, secondsPerWindowToken: windowSlope } = this.#model;
     const { context, windowContext, widening } = this.#decoding;
-    // Step i of k reads context + n(i+1): k base + slope (k context + n k(k+1)/2); what a window shows grows by those not yet full.
+    // Step i of k reads context + n(i+1): k base + slope (k context + n k(k+1)/2). The part inside windows grows by the
+    // sequences that are shorter than the window.
     const linear = base + slope * (context + n / 2) + windowSlope * (windowContext + widening / 2);
     const quadratic = (slope * n + windowSlope * widening) / 2;
     let steps = room;
@@ -364,7 +371,7 @@ export class SimulatedEngine {
     this.#advance(steps);
   }
 
-  /** All decoding sequences gain `steps` tokens; those that are done leave. */
+  /** All decoding sequences gain `steps` tokens; finished ones are removed. */
   #advance(steps: number): void {
     this.counters.decodeTokens += steps * this.#decoding.size;
     this.#decoding.advance(steps);

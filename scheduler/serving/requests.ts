@@ -1,12 +1,12 @@
 import { drawLength, type LengthDistribution } from './lengths.ts';
 import { exponential, gamma, type Random } from './random.ts';
 
-/** When requests come. */
+/** The arrival process. */
 export type Arrivals =
   | { kind: 'poisson'; rate: number }
-  /** Gamma-distributed gaps; `cv` is their coefficient of variation, 1 is Poisson, above it is bursty. */
+  /** Gamma-distributed gaps. `cv` is their coefficient of variation: 1 is Poisson, above it arrivals are bursty. */
   | { kind: 'gamma'; rate: number; cv: number }
-  /** Everything at once: a backlog. */
+  /** All requests arrive at time 0: a backlog. */
   | { kind: 'backlog' };
 
 /** Requests in order of arrival, as columns: 155,000 objects would cost more than the simulation. */
@@ -17,7 +17,7 @@ export interface Requests {
   /** Tokens. */
   input: Int32Array;
   output: Int32Array;
-  /** Chained hashes of each prompt's full blocks, where a trace has them. */
+  /** Chained hashes of each prompt's full blocks, if the trace has them. */
   hashes?: readonly (readonly number[])[];
 }
 
@@ -27,7 +27,7 @@ interface Drawing {
   output: LengthDistribution;
 }
 
-/** A run longer than this is a mistake in a unit. */
+/** More requests than this are a mistake in a unit. */
 export const REQUESTS_MAX = 20_000_000;
 
 /** The requests of `durationS` seconds, or exactly `count`. */
@@ -74,7 +74,7 @@ function gap(arrivals: Arrivals, random: Random): number {
   }
 }
 
-/** One request of a trace: seconds, tokens, and the chained hashes of the prompt's full blocks where they are known. */
+/** One request of a trace: seconds, tokens, and the chained hashes of the prompt's full blocks if they are known. */
 export interface TraceRow {
   arrival: number;
   input: number;
@@ -82,7 +82,7 @@ export interface TraceRow {
   hashes?: readonly number[];
 }
 
-/** In any order. */
+/** Accepts rows in any order. */
 export function requestsFromTrace(rows: readonly TraceRow[]): Requests {
   const sorted = [...rows].sort((a, b) => a.arrival - b.arrival);
   return {
@@ -94,7 +94,7 @@ export function requestsFromTrace(rows: readonly TraceRow[]): Requests {
   };
 }
 
-/** Rows of [arrival in s, input, output] in any order. */
+/** Accepts rows of [arrival in s, input, output] in any order. */
 export function requestsFromRows(rows: readonly (readonly [number, number, number])[]): Requests {
   return requestsFromTrace(rows.map(([arrival, input, output]) => ({ arrival, input, output })));
 }

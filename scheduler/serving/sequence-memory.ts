@@ -2,22 +2,25 @@ import type { KvBlocks } from './kv-blocks.ts';
 import { PrefixCache } from './prefix-cache.ts';
 import { NONE, type Sequence } from './sequence.ts';
 
-/** What sequences take of one replica's memory when they are admitted, and leave there for others that begin alike. */
+/**
+ * Memory that sequences take in one replica at admission, and that they leave to later sequences with the same
+ * beginning.
+ */
 export class SequenceMemory {
   readonly #blocks: KvBlocks;
   readonly #prefixes = new PrefixCache();
   readonly #prefixBlockTokens: number;
-  /** Blocks of memory for one block of a prefix; 0: this model keeps no keys and values that could be shared. */
+  /** Blocks of memory per block of a prefix; 0: the model has no keys and values that could be shared. */
   readonly #prefixBlocks: number;
 
-  /** `prefixBlockTokens`: tokens that one hash stands for. */
+  /** `prefixBlockTokens`: tokens per hash. */
   constructor(blocks: KvBlocks, prefixBlockTokens: number) {
     this.#blocks = blocks;
     this.#prefixBlockTokens = prefixBlockTokens;
     this.#prefixBlocks = blocks.blocksFor(prefixBlockTokens);
   }
 
-  /** Looks its prefix up first: what is there and in use by others costs no memory. */
+  /** Looks up the prefix first: blocks that are present and in use by other sequences take no memory. */
   fits(sequence: Sequence): boolean {
     const { hashes } = sequence;
     const all = sequence.prompt + sequence.cached;
@@ -33,19 +36,19 @@ export class SequenceMemory {
     return this.#private(sequence, all) + this.#shared(sequence) <= this.#blocks.free;
   }
 
-  /** Takes the memory that `fits` found. */
+  /** Takes the memory that `fits` determined. */
   admit(sequence: Sequence): void {
     this.#blocks.take(this.#private(sequence, sequence.prompt + sequence.cached));
     this.#blocks.take(this.#prefixes.reserve(sequence.hashes, sequence.shared) * this.#prefixBlocks);
   }
 
-  /** Its prompt is computed: sequences that begin alike need not compute it again. */
+  /** The prompt is computed: later sequences with the same beginning can reuse it. */
   keepPrefix(sequence: Sequence): void {
     if (this.#prefixBlocks > 0 && sequence.hashes.length > 0)
       sequence.own = this.#prefixes.add(sequence.hashes, sequence.shared);
   }
 
-  /** Gives back what a sequence with so many tokens holds; blocks of its prefix stay until their memory is needed. */
+  /** Frees the memory of a sequence with `held` tokens; blocks of its prefix stay until their memory is needed. */
   giveBack(sequence: Sequence, held: number): void {
     const own = sequence.own.length * this.#prefixBlocks;
     this.#blocks.give(this.#private(sequence, held) - own);

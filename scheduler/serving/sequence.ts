@@ -1,29 +1,35 @@
 /** A request inside a replica. */
 export interface Sequence {
   request: number;
-  /** Prompt tokens to compute before the next token, without those from the prefix cache; grows when it is pre-empted. */
+  /**
+   * Prompt tokens to compute before the next token, without those of the prefix cache; grows when the sequence is
+   * preempted.
+   */
   prompt: number;
-  /** Prompt tokens that the prefix cache gave. */
+  /** Prompt tokens that the prefix cache held. */
   cached: number;
-  /** Chained hashes of the prompt's full blocks; of these, the first `shared` came from the cache and `own` are its own there. */
+  /**
+   * Chained hashes of the prompt's full blocks. The first `shared` of them were in the cache; `own` are the ones that
+   * this sequence added.
+   */
   hashes: readonly number[];
   shared: number;
   own: readonly number[];
-  /** Of `prompt`, computed. */
+  /** Computed part of `prompt`. */
   prefilled: number;
   /** Blocks that it keeps for windows and states. */
   fixed: number;
-  /** Answer tokens still to come. */
+  /** Response tokens that are still to come. */
   remaining: number;
   firstToken: number;
   /** Keys and values held when its decoding began, and the step at which it began: it gains one per step. */
   base: number;
   since: number;
   phase: number;
-  /** A finish in the heap with another epoch is void: it was pre-empted since. */
+  /** A finish in the heap with another epoch is void, because the sequence was preempted since. */
   epoch: number;
   running: boolean;
 }
 
-/** Hashes of a sequence without: one array for all of them. */
+/** Shared by all sequences without hashes. */
 export const NONE: readonly number[] = [];

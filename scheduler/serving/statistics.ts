@@ -1,4 +1,4 @@
-/** Seconds; NaN of no values: nothing was as fast as 0 s. */
+/** Seconds; NaN if there are no values, because 0 s would be wrong. */
 export interface Distribution {
   mean: number;
   p50: number;
