@@ -5,38 +5,49 @@ import { hull } from './curve.ts';
 import type { Curve } from './problem.ts';
 
 /*
- * Bounds on what a simulation can find, from averages. They are not proven: test/scheduler/estimates.test.ts holds the catalogue against
- * them, and each simulation of a plan is compared with the bound it had, see `OptionTable.optimistic`.
+ * Bounds on the results of simulations, from averages. They are not proven: test/scheduler/estimates.test.ts compares
+ * the catalogue with them, and each simulation of a plan is compared with its bound, see `OptionTable.optimistic`.
  */
 
-/** A replica never does more than so many times the averages' capacity … */
+/** A replica's capacity is at most this multiple of the averages' … */
 const CAPACITY_OPTIMISM = 1.5;
-/** … and once another GPU was simulated with the same requests, hardly more times it than that one: where the engine's limit ends its batch … */
+/**
+ * … and once another GPU was simulated with the same requests, its factor is at most this multiple of that GPU's if the
+ * engine's limit bounds the batch …
+ */
 const CAPACITY_SPREAD_FULL = 1.1;
-/** … and where memory does. Either engine of a pair may end its throughput, so that one pair says little of another. */
+/**
+ * … and this multiple if memory does. Either engine of a pair may bound its throughput, so that one pair reveals little
+ * about another.
+ */
 const CAPACITY_SPREAD_MEMORY = 1.45;
 /** A simulated capacity is at least this share of the averages'. */
 const CAPACITY_LEAST = 0.75;
-/** No request is faster than so much of the averages' latency without a wait … */
+/** The latency of a request is at least this share of the averages' latency without queueing … */
 const LATENCY_OPTIMISM = 0.8;
-/** … or, where experts are read once for all that need them, and a batch that comes and goes takes less time than its mean, of that. */
+/**
+ * … or this share with experts: they are read once for all tokens that need them, and a varying batch takes less time
+ * than its mean.
+ */
 const EXPERTS_LATENCY_OPTIMISM = 0.45;
-/** No load makes a request faster than it is alone; its lengths are drawn. */
+/** Under load, the latency of a request is at least this share of its latency without load; lengths are random. */
 const ALONE_OPTIMISM = 0.9;
-/** Where long requests are refused because the context ends, those that are left are shorter: of all these. */
+/** Additional factor if long requests are refused because the context ends: the others are shorter. */
 const REFUSED_OPTIMISM = 0.75;
-/** Requests as long as their mean and so many deviations are rare. */
+/** Requests that exceed their mean by this many deviations are rare. */
 const RARE_DEVIATIONS = 4;
-/** Averages know no wait, so near saturation they say nothing about latency. */
+/** Averages include no queueing, so above this load they do not predict latency. */
 const UNQUEUED_LOAD_MAX = 0.7;
 
-/** One replica by averages. */
+/** One replica, by averages. */
 export class Averages {
   readonly #fluid: FluidLike;
   readonly #optimism: number;
   readonly #rate: number;
   readonly #refusals: number;
-  /** What ends its throughput. What one simulation shows of the averages' error holds for others with the same limit. */
+  /**
+   * The limit of its throughput. The averages' error in one simulation applies to other replicas with the same limit.
+   */
   readonly limit: 'sequences' | 'memory' | 'pair';
 
   constructor(fluid: FluidLike, model: Model, { input, output }: Moments) {
@@ -58,7 +69,10 @@ export class Averages {
     return this.#fluid.unqueued(Math.min(rate, UNQUEUED_LOAD_MAX * this.#rate)).latencyS;
   }
 
-  /** Better than any simulation of it. `seen`: the most that a simulation of the same requests was above its averages. */
+  /**
+   * An estimate that is better than any simulation. `seen`: the highest factor by which a simulation of the same
+   * requests exceeded its averages.
+   */
   estimate(seen?: number): { capacity: number; points: Curve } {
     const spread = this.limit === 'sequences' ? CAPACITY_SPREAD_FULL : CAPACITY_SPREAD_MEMORY;
     const most =
@@ -72,7 +86,7 @@ export class Averages {
     return { capacity, points: hull(points) };
   }
 
-  /** How far a simulation is above its averages, as a factor. */
+  /** The factor by which a simulation exceeds its averages. */
   above(capacity: number): number {
     return capacity / this.#rate;
   }

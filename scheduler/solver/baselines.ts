@@ -7,7 +7,8 @@ import { type Counts, type Demand, type Option, type Pool, poolGpus } from './pr
 const INFINITY = Number.POSITIVE_INFINITY;
 
 /**
- * The paper's baseline: GPUs in proportion to rate * parameters, whatever the GPUs are; each model at the least parallelism that fits.
+ * The paper's baseline: GPUs in proportion to rate * parameters, regardless of the kind of GPU; each model at the
+ * lowest parallelism that fits.
  */
 export function memoryProportional(
   options: readonly Option[],
@@ -18,7 +19,7 @@ export function memoryProportional(
   return nearestShares(options, demands, pools, weights, false);
 }
 
-/** Every model as many GPUs of each kind as any other. */
+/** Every model gets the same number of GPUs of each kind. */
 export function equalSplit(
   options: readonly Option[],
   demands: readonly Demand[],
@@ -33,7 +34,10 @@ export function equalSplit(
   );
 }
 
-/** Least L1 distance between GPUs given and GPUs due; by pool or over all of them. Every model that can gets a replica. */
+/**
+ * Minimizes the L1 distance between assigned and due GPUs, by pool or over all pools. Every model that can gets a
+ * replica.
+ */
 async function nearestShares(
   options: readonly Option[],
   demands: readonly Demand[],
@@ -76,7 +80,10 @@ async function nearestShares(
   return columns.map((column) => Math.round(solved.values[column] ?? 0));
 }
 
-/** As the paper's search: no GPU stays idle that any model could use, since giving it changes the distance by at most 1. */
+/**
+ * Like the paper's search: no GPU stays idle that a model could use, because assigning it changes the distance by at
+ * most 1.
+ */
 const NO_IDLE = 1.01;
 
 const gpusOf = (pool: Pool | undefined) => (pool === undefined ? 0 : poolGpus(pool));

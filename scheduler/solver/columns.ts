@@ -7,9 +7,9 @@ import { packingRows } from './packing.ts';
 import { type Counts, poolGpus } from './problem.ts';
 
 /**
- * Column generation (Gilmore and Gomory 1961): the program chooses one configuration, a set of replicas that serves its model, for each
- * model. Its relaxation is far tighter than that of single replicas, where a model that needs a third of a replica pays for a third; and
- * since only the pools join the models, few models are split in it.
+ * Column generation (Gilmore and Gomory 1961): the program chooses one configuration, a set of replicas that serves its
+ * model, for each model. Its relaxation is far tighter than that of single replicas, in which a model that needs a
+ * third of a replica pays for a third. Only the pools connect the models, so few models are split in it.
  */
 export class Columns {
   readonly #problem: SolverProblem;
@@ -20,10 +20,12 @@ export class Columns {
   readonly #seen = new Set<string>();
   /** Share of every model's demand that a configuration serves. */
   readonly #share: number;
-  /** What a model without a configuration counts as: above any real objective. */
+  /** Cost of a model without a configuration: above any real objective. */
   readonly #missing: number;
 
-  /** `share`: serve so much of each model's demand in as little of the pools as possible, where the goal is a share. */
+  /**
+   * `share`: if the goal is a share, serve this share of each model's demand with as little of the pools as possible.
+   */
   constructor(problem: SolverProblem, share = 1) {
     const { options, pools, settings, goal } = problem;
     this.#problem = problem;
@@ -44,14 +46,14 @@ export class Columns {
     this.#byModel = problem.demands.map((_, m) => options.flatMap((option, o) => (option.demand === m ? [o] : [])));
   }
 
-  /** Every model's part of a plan as a configuration; those that do not serve their model are left out. */
+  /** Adds every model's part of a plan as a configuration, unless it does not serve its model. */
   learn(counts: Counts): void {
     this.#problem.demands.forEach(
       (_, m) => void this.#add(m, new Map((this.#byModel[m] ?? []).map((o) => [o, counts[o] ?? 0]))),
     );
   }
 
-  /** The configurations of another table, as far as they still serve their model. */
+  /** Adds the configurations of another table that still serve their model. */
   adopt(other: Columns): void {
     for (const { model, used } of other.#columns) this.#add(model, new Map(used));
   }
@@ -79,7 +81,7 @@ export class Columns {
     return true;
   }
 
-  /** The best configuration of a model at these prices of the rows, and a bound on all of them. */
+  /** Returns the best configuration of a model at these prices of the rows, and a bound on all configurations. */
   #price(m: number, prices: readonly number[]): { counts: Map<number, number>; bound: number } | undefined {
     const { floor, usable, demands, options, pools, goal } = this.#problem;
     const mine = this.#byModel[m] ?? [];
@@ -126,8 +128,8 @@ export class Columns {
   }
 
   /**
-   * The relaxation over all configurations, until no new one would help, `deadline` (performance.now), or the bound passes `enough`.
-   * For a share the value is the fullest pool's use: above 1 the share cannot be.
+   * Solves the relaxation over all configurations, until no new one would help, `deadline` (performance.now), or the
+   * bound exceeds `enough`. For a share, the value is the use of the fullest pool: above 1 the share is impossible.
    */
   async relax(deadline: number, enough = Number.POSITIVE_INFINITY, start?: readonly number[]): Promise<Relaxed> {
     let bound = Number.NEGATIVE_INFINITY;
@@ -167,7 +169,7 @@ export class Columns {
       if (best !== undefined) found.push({ m, counts: best.counts });
     });
     if (this.#bottleneck) {
-      // Prices of a bottleneck weigh the pools; any weights bound it once they sum to 1.
+      // Prices of a bottleneck weigh the pools; any weights that sum to 1 give a bound.
       const weight = this.#rows.reduce((sum, { limit }, r) => sum + limit * (prices[r] ?? 0), 0);
       least = weight > 0 ? least / weight : 0;
     }
@@ -192,14 +194,14 @@ export class Columns {
     });
     this.#problem.demands.forEach((_, m) => {
       const mine = columns.filter((_column, k) => this.#columns[k]?.model === m).map((column) => [column, 1] as const);
-      // So dear that it is used only while no configurations are known that fit together.
+      // So expensive that it is used only while no combination of known configurations fits.
       const missing = integer ? [] : [[program.column(this.#missing, 0, 1), 1] as const];
       program.row(1, 1, [...mine, ...missing]);
     });
     return { program };
   }
 
-  /** Replicas of the best choice of one known configuration per model; undefined where none was found. */
+  /** Returns the replicas of the best choice of one known configuration per model; undefined if none was found. */
   async choose(timeLimitS: number, gap: number): Promise<number[] | undefined> {
     if (timeLimitS <= 0.02) return undefined;
     const { program } = this.#program(true);
@@ -213,7 +215,7 @@ export class Columns {
     return counts;
   }
 
-  /** Replicas by option as a relaxation has them: fractions. */
+  /** Replicas by option in a relaxation, as fractions. */
   fractions(values: readonly number[]): number[] {
     const counts = this.#problem.options.map(() => 0);
     this.#columns.forEach(({ used }, k) => {
@@ -226,7 +228,7 @@ export class Columns {
 interface Column {
   model: number;
   used: [option: number, replicas: number][];
-  /** Without prices of the rows. */
+  /** Without the prices of the rows. */
   cost: number;
   /** Of each row. */
   usage: number[];
@@ -235,21 +237,21 @@ interface Column {
 interface Relaxed {
   /** Proven: no plan is below it. */
   bound: number;
-  /** Of the relaxation. */
+  /** Value of the relaxation. */
   value: number;
   /** By configuration. */
   values: number[];
   /** Shadow prices of the rows. */
   prices: readonly number[] | undefined;
-  /** Some model has no configuration that fits beside the others'. Proven where `complete`. */
+  /** True if no configuration of some model fits together with the others. Proven if `complete`. */
   missing: boolean;
-  /** Nothing more would come of going on. */
+  /** True if more rounds would not improve the result. */
   complete: boolean;
 }
 
 const TIDY = 1e-7;
 const ROUNDS_MAX = 200;
-/** Relative distance of relaxation and bound at which more configurations are not worth their time. */
+/** Relative distance between relaxation and bound at which more configurations are not worth their time. */
 const CLOSE = 0.002;
 function missingCost({ options, usable, demands, pools, goal, settings }: SolverProblem): number {
   const slowest = Math.max(1, ...usable.map(({ curve }) => curve.at(-1)?.latencyS ?? 0));

@@ -1,15 +1,15 @@
 import type { Segment } from './curve.ts';
 
-/** One way to run replicas, as one model sees it. */
+/** One way to run replicas of one model. */
 export interface Item {
   option: number;
-  /** What one replica costs here, shadow prices of its GPUs included; 0 or more. */
+  /** Cost of one replica, including shadow prices of its GPUs; 0 or more. */
   price: number;
-  /** Requests/s of one replica at most. */
+  /** Maximum requests/s of one replica. */
   rate: number;
-  /** `rate * latency` up to there; empty where latency does not count. */
+  /** `rate * latency` up to that rate; empty if latency does not count. */
   segments: readonly Segment[];
-  /** Replicas that there is room for. */
+  /** Most replicas that fit. */
   most: number;
 }
 
@@ -17,18 +17,18 @@ export interface Item {
 export interface Configuration {
   /** Replicas by item. */
   counts: number[];
-  /** Their prices, and their waiting where latency counts. */
+  /** Sum of their prices, and of waiting if latency counts. */
   value: number;
   /** Proven: no configuration is below it. */
   bound: number;
 }
 
-/** Looks of one search; then it gets less exact, and says so in its bound. */
+/** Nodes of one search. Beyond them it becomes less exact, which its bound reflects. */
 const LOOKS = 4_000;
-/** Relative distances from the best at which a branch is given up, one after another as looks run out. */
+/** Relative distances from the best at which a branch is given up; the next one applies each time the nodes run out. */
 const TOLERANCES = [0.001, 0.005, 0.02, 0.08, 0.5];
 
-/** Counts looks, and gives up more branches the more there were. */
+/** Counts nodes, and gives up more branches as the number grows. */
 class Effort {
   #looks = 0;
   #level = 0;
@@ -40,7 +40,10 @@ class Effort {
   }
 }
 
-/** The cheapest replicas that can serve `rate`: a covering knapsack, by branch and bound. Undefined where none can. */
+/**
+ * Finds the cheapest replicas that can serve `rate`: a covering knapsack, by branch and bound. Undefined if no replicas
+ * can.
+ */
 export function cheapest(items: readonly Item[], rate: number): Configuration | undefined {
   const order = items
     .map((item, at) => ({ at, price: item.price, rate: item.rate, most: item.most, ratio: item.price / item.rate }))
@@ -66,7 +69,7 @@ export function cheapest(items: readonly Item[], rate: number): Configuration | 
     for (let n = Math.min(item.most, Math.ceil(left / item.rate - 1e-7)); n >= 0; n--) {
       const rest = left - n * item.rate;
       const now = cost + n * item.price;
-      // Less of the best ratio only makes it dearer.
+      // Fewer replicas with the best ratio only raise the cost.
       if (now + (rest <= enough ? 0 : rest * next) >= best * (1 - effort.tolerance)) {
         if (best < Number.POSITIVE_INFINITY && rest > enough) break;
         if (rest > enough) return;
@@ -83,14 +86,14 @@ export function cheapest(items: readonly Item[], rate: number): Configuration | 
 
 interface Offer extends Item {
   at: number;
-  /** Least that a request/s costs on it, at its best load, and that load. */
+  /** Lowest cost of a request/s on it, at its best load, and that load. */
   ratio: number;
   bestRate: number;
 }
 
 /**
- * The replicas that serve `rate` with the least sum of price and waiting, by branch and bound. They serve beside existing replicas, whose
- * curve is `given`. Undefined if no number of replicas can.
+ * Finds the replicas that serve `rate` with the lowest sum of price and waiting, by branch and bound. They serve
+ * together with existing replicas, whose curve is `given`. Undefined if no number of replicas can.
  */
 export function quickest(
   items: readonly Item[],
@@ -119,7 +122,7 @@ export function quickest(
     const go = (n: number): boolean => {
       const joined = joinedWith(curve, item, n);
       const now = cost + n * item.price;
-      // Convex in n: once too dear, more of the same is as well.
+      // Convex in n: once the cost is too high, more replicas of this item cost even more.
       if (now + served(joined, rate, next) >= best * (1 - effort.tolerance)) return false;
       tried[item.at] = n;
       look(i + 1, joined, now);
@@ -131,7 +134,7 @@ export function quickest(
     return true;
   };
   look(0, given, 0);
-  // A request that finds no replica makes it infinite.
+  // A request without a replica makes the value infinite.
   return best === Number.POSITIVE_INFINITY
     ? undefined
     : { counts: chosen, value: best, bound: best * (1 - effort.tolerance) };
@@ -147,7 +150,7 @@ function bestLoad({ price, segments: parts }: Item): { ratio: number; bestRate: 
   return { ratio, bestRate };
 }
 
-/** `n` replicas beside those of a curve; slopes ascend. */
+/** Adds `n` replicas to those of a curve; slopes ascend. */
 export function joinedWith(curve: readonly Segment[], item: Pick<Item, 'segments'>, n: number): readonly Segment[] {
   if (n === 0) return curve;
   const joined: Segment[] = [];
@@ -160,7 +163,7 @@ export function joinedWith(curve: readonly Segment[], item: Pick<Item, 'segments
   return joined;
 }
 
-/** Waiting of `rate` on a curve beside an endless supply at `slope` each. */
+/** Waiting of `rate` on a curve, with an unlimited supply at `slope` each. */
 function served(curve: readonly Segment[], rate: number, slope: number): number {
   let [left, cost] = [rate, 0];
   for (const piece of curve) {
@@ -172,7 +175,7 @@ function served(curve: readonly Segment[], rate: number, slope: number): number 
   return left > rate * 1e-7 ? cost + left * slope : cost;
 }
 
-/** Requests/s that a curve takes below `slope`. */
+/** Requests/s that a curve serves below `slope`. */
 function room(curve: readonly Segment[], slope: number): number {
   let sum = 0;
   for (const piece of curve) {

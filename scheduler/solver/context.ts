@@ -5,12 +5,12 @@ import { packs } from './packing.ts';
 import type { Counts, Demand, PlanOptions, Pool } from './problem.ts';
 import { type LatencyTarget, usableCapacity } from './targets.ts';
 
-/** Above so many integers HiGHS hardly improves on the search within a minute … */
+/** Above this many integers, HiGHS hardly improves on the search within a minute … */
 const BRANCH_MAX = 400;
-/** … and from so many models on column generation does: pools split few of them. */
+/** … and with at least this many models column generation does, because pools split few of them. */
 const COLUMNS_MODELS_MIN = 20;
 
-/** What one planning problem is made of, whatever its goal. */
+/** A planning problem, independent of its goal. */
 export interface SolverContext {
   table: OptionTable;
   demands: readonly Demand[];
@@ -21,7 +21,7 @@ export interface SolverContext {
   targets: readonly LatencyTarget[];
 }
 
-/** Whether branch and cut of the whole program is worth its time, instead of column generation. */
+/** True if branch and cut of the whole program is worth its time, compared with column generation. */
 export const isSmall = ({ table, demands }: SolverContext): boolean =>
   table.options.length <= BRANCH_MAX || demands.length < COLUMNS_MODELS_MIN;
 
@@ -31,7 +31,7 @@ export function problemOf({ table, targets, ...rest }: SolverContext, goal: Goal
   return { ...rest, options: table.options, usable, goal };
 }
 
-/** What a plan is worth; Infinity where it breaks a condition. */
+/** Value of a plan; Infinity if it breaks a condition. */
 export function planValue(problem: SolverProblem, counts: Counts): { value: number; evaluation: Evaluation } {
   const { options, usable, demands, pools, settings } = problem;
   const evaluation = evaluatePlan(options, usable, counts, demands);
@@ -58,7 +58,7 @@ export const relativeGap = (value: number, bound: number): number =>
     ? Math.max(0, (value - bound) / Math.max(1e-9, Math.abs(value), Math.abs(bound)))
     : 1;
 
-/** Whole GPUs: a bound of 1.3 of them is one of 2. Money beside them is less than a half, see `replicaPrice`. */
+/** GPUs are whole: a bound of 1.3 GPUs is a bound of 2. The added money is less than a half, see `replicaPrice`. */
 export function tightened(bound: number, { goal, settings }: SolverProblem): number {
   if (goal.kind !== 'replicas' || settings.objective !== 'gpus') return bound;
   return Math.max(bound, Math.ceil(bound - 0.5));

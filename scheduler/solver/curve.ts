@@ -1,19 +1,23 @@
 import type { Curve } from './problem.ts';
 
-/** A stretch of a curve of rate * latency. */
+/** A section of a curve of rate * latency. */
 export interface Segment {
-  /** Requests/s that fit in it. */
+  /** Its width, requests/s. */
   width: number;
-  /** Seconds that each of them adds to the sum over requests. */
+  /** Seconds that each request/s adds to the sum over requests. */
   slope: number;
 }
 
-/** Between two simulated loads latency counts as linear in the load; so many chords of `rate * latency` come close to that. */
+/**
+ * Between two simulated loads, latency is assumed linear in the load; these chords of `rate * latency` approximate
+ * that.
+ */
 const CHORDS_BELOW_FIRST = [0.15, 0.4, 0.7];
 
 /**
- * The lower convex hull of `rate -> rate * latency`: noise of a simulation would otherwise make a point that no mixture of its neighbours
- * should beat, and the linear program inexact. `points` begin at rate 0, the latency of a request that runs alone.
+ * The lower convex hull of `rate -> rate * latency`. Otherwise noise of a simulation would create a point that no
+ * mixture of its neighbors should beat, and the linear program would be inexact. `points` begin at rate 0, with the
+ * latency of a request without load.
  */
 export function hull(points: Curve): Curve {
   const kept: { rate: number; cost: number }[] = [{ rate: 0, cost: 0 }];
@@ -32,7 +36,7 @@ export function hull(points: Curve): Curve {
   return kept.map(({ rate, cost }) => ({ rate, latencyS: rate === 0 ? alone : cost / rate }));
 }
 
-/** `rate * latency` bends below the first load above 0: a few points on the way. */
+/** `rate * latency` is curved below the first load above 0: adds a few points in between. */
 function chords(points: Curve): Curve {
   const [alone, first] = points;
   if (alone === undefined || first === undefined || alone.rate !== 0 || !Number.isFinite(alone.latencyS)) return points;
@@ -65,7 +69,7 @@ export function upTo(curve: Curve, rate: number): Curve {
   return [...kept, { rate, latencyS: cost / rate }];
 }
 
-/** The highest rate at which the mean latency is at most `latencyS`; 0 if a request that runs alone takes longer. */
+/** The highest rate at which the mean latency is at most `latencyS`; 0 if a request takes longer even without load. */
 export function rateWithin(curve: Curve, latencyS: number): number {
   let rate = 0;
   for (let i = 1; i < curve.length; i++) {
@@ -75,7 +79,7 @@ export function rateWithin(curve: Curve, latencyS: number): number {
       rate = b.rate;
       continue;
     }
-    // The cost is a line between both; it meets latencyS * rate once.
+    // The cost is a line between both points; it meets latencyS * rate once.
     const slope = (b.rate * b.latencyS - a.rate * a.latencyS) / (b.rate - a.rate);
     const meets = (slope * a.rate - a.rate * a.latencyS) / (slope - latencyS);
     return Math.max(rate, Math.min(b.rate, meets));
@@ -83,7 +87,7 @@ export function rateWithin(curve: Curve, latencyS: number): number {
   return rate;
 }
 
-/** Mean seconds at `rate`; those of the last point beyond it. */
+/** Mean seconds at `rate`; beyond the last point, its seconds. */
 export function latencyAt(curve: Curve, rate: number): number {
   if (rate <= 0) return curve[0]?.latencyS ?? 0;
   for (let i = 1; i < curve.length; i++) {

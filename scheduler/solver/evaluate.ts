@@ -2,27 +2,28 @@ import { segments } from './curve.ts';
 import type { Counts, Demand, Option } from './problem.ts';
 import type { UsableCapacity } from './targets.ts';
 
-/** What a set of replicas does with the demand, by the options' curves. */
+/** How a set of replicas serves the demand, by the options' curves. */
 export interface Evaluation {
-  /** Requests/s that each option's replicas get together. */
+  /** Requests/s that all replicas of each option get together. */
   rates: number[];
   /** Requests/s of each model that no replica serves. */
   unserved: number[];
-  /** Mean seconds of each model's served requests, and of all; NaN where latency does not count. */
+  /** Mean seconds of each model's served requests, and of all; NaN if latency does not count. */
   latency: number[];
   meanLatencyS: number;
   /** Sum over served requests/s of their seconds. */
   waiting: number;
-  /** Share of the demand of the worst served model that its replicas could serve. Above 1: there is room. */
+  /** Share of the demand of the worst served model that its replicas could serve. Above 1 there is headroom. */
   share: number;
 }
 
-/** Rates below this share of a model's are rounding. */
+/** Rates below this share of a model's rate are rounding errors. */
 export const SERVED_TOLERANCE = 1e-6;
 
 /**
- * The best split of each model's rate over its replicas: the curves are convex, so cheapest segments first is optimal. `rates` are the
- * router's weights. Where curves are empty all replicas take the same share of what they can.
+ * Computes the best split of each model's rate over its replicas: the curves are convex, so taking the cheapest
+ * segments first is optimal. `rates` are the router's weights. If curves are empty, all replicas take the same share of
+ * their capacity.
  */
 export function evaluatePlan(
   options: readonly Option[],
@@ -62,7 +63,7 @@ interface Part {
   replicas: number;
 }
 
-/** `taken`: requests/s by part; `left` fits nowhere; `cost`: sum over requests/s of their seconds. */
+/** `taken`: requests/s by part; `left`: requests/s that fit no part; `cost`: sum over requests/s of their seconds. */
 export function split(rate: number, parts: readonly Part[]): { taken: number[]; left: number; cost: number } {
   const taken = parts.map(() => 0);
   if (parts.some(({ usable }) => usable !== undefined && usable.rate > 0 && usable.curve.length === 0)) {

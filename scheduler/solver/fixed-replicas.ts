@@ -2,7 +2,7 @@ import { parallelismText } from '../roofline/parallelism.ts';
 import { isStable, needsStable, type SolverProblem, takenGpus, usdPerHour } from './formulation.ts';
 import { type Demand, type Option, type Placement, type PlanOptions, type Pool, poolGpus } from './problem.ts';
 
-/** Replicas that stay where they are, by option. */
+/** Replicas that must stay, by option. */
 export function keepReplicas(
   options: readonly Option[],
   demands: readonly Demand[],
@@ -24,7 +24,7 @@ export function keepReplicas(
   });
 }
 
-/** Why no plan at all is possible, however little it serves. */
+/** Returns why no plan is possible, not even one that serves little. */
 export function whyInfeasible(problem: SolverProblem): string {
   const { options, pools, floor, settings, demands } = problem;
   const crowded = pools.find((pool, p) => {

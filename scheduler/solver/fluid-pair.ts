@@ -1,13 +1,13 @@
 import type { Fluid, FluidLike } from '../serving/fluid.ts';
 
-/** The averages of a disaggregated pair: its slower engine or its link ends the throughput, and latencies add up. */
+/** The averages of a disaggregated pair: the slower engine or the link bounds the throughput, and latencies add up. */
 export class FluidPair implements FluidLike {
   readonly isPair = true;
   readonly #prefill: Fluid;
   readonly #decode: Fluid;
   readonly #handoverS: number;
 
-  /** `handoverS`: mean seconds of a request's keys and values on the link. */
+  /** `handoverS`: mean seconds to transfer a request's keys and values over the link. */
   constructor(prefill: Fluid, decode: Fluid, handoverS: number) {
     this.#prefill = prefill;
     this.#decode = decode;

@@ -3,53 +3,53 @@ import { packingRows } from './packing.ts';
 import { type Counts, type Demand, type Option, type PlanOptions, type Pool, poolGpus } from './problem.ts';
 import type { UsableCapacity } from './targets.ts';
 
-/** What a program is to make best. */
+/** The objective of a program. */
 export type Goal =
-  /** Fewest GPUs or least money; every request is served. */
+  /** Fewest GPUs or lowest cost; every request is served. */
   | { kind: 'replicas' }
-  /** Least waiting; at least `share` of every model's requests is served, 1 where the demand can be. */
+  /** Least waiting; at least `share` of every model's requests is served, 1 if the whole demand can be served. */
   | { kind: 'latency'; share: number }
   /** The largest share that every model reaches, up to `most`. */
   | { kind: 'share'; most: number }
-  /** The most models that have a replica: where there is no room for all. */
+  /** The most models with a replica, if not all of them fit. */
   | { kind: 'placed' };
 
 export interface SolverProblem {
   options: readonly Option[];
   demands: readonly Demand[];
   pools: readonly Pool[];
-  /** Replicas that stay, by option. */
+  /** Replicas that must stay, by option. */
   floor: readonly number[];
   settings: PlanOptions;
-  /** What a plan may use of each option. */
+  /** The part of each option that a plan may use. */
   usable: readonly UsableCapacity[];
   goal: Goal;
 }
 
-/** The program of one planning problem, and where things are in it. */
+/** The program of one planning problem, and the positions of its columns and rows. */
 export interface Formulation {
   program: LpProgram;
   /** Column of the replicas of each option. */
   replicas: number[];
-  /** Column of each model's unserved rate: latency only. */
+  /** Column of each model's unserved rate; only for latency. */
   unserved: number[];
-  /** Rows of each pool's packing conditions, with how much one more GPU adds to their limit. */
+  /** Rows of each pool's packing conditions, with the increase of their limit per additional GPU. */
   packing: { pool: number; row: number; perGpu: number }[];
 }
 
 const INFINITY = Number.POSITIVE_INFINITY;
 
-/** Keeps GPUs free that would not help: in the objective's own unit, far below any gap. */
+/** Keeps useless GPUs free: in the unit of the objective, far below any gap. */
 const TIDY = 1e-7;
-/** Among plans of as many GPUs the cheapest, and among equally dear ones the smallest. */
+/** Among plans with the same number of GPUs prefers the cheapest, and among plans of equal cost the smallest. */
 const USD_BESIDE_GPUS = 1e-4;
 /** All money together is less than half a GPU, so that a bound may be rounded up to whole GPUs. */
 const USD_AS_GPUS = 0.4;
 const GPUS_BESIDE_USD = 1e-4;
-/** Seconds that an unserved request counts as: above any latency that a plan would accept. */
+/** Seconds that an unserved request counts: above any latency that a plan would accept. */
 const UNSERVED_S = 1e5;
 
-/** GPUs that one replica keeps from others. */
+/** GPUs that one replica takes from other replicas. */
 export function takenGpus(option: Option, pools: readonly Pool[]): number {
   const pool = pools[option.pool];
   return pool?.oneEngine === true ? pool.gpusPerNode : option.gpus;
@@ -58,7 +58,7 @@ export function takenGpus(option: Option, pools: readonly Pool[]): number {
 export const usdPerHour = (option: Option, pools: readonly Pool[]): number =>
   takenGpus(option, pools) * (pools[option.pool]?.gpu.usdPerHour ?? 0);
 
-/** What one replica adds to the objective `replicas`. */
+/** Contribution of one replica to the objective `replicas`. */
 export function replicaPrice(option: Option, { pools, settings }: Pick<SolverProblem, 'pools' | 'settings'>): number {
   const [gpus, usd] = [takenGpus(option, pools), usdPerHour(option, pools)];
   if (settings.objective === 'cost') return usd + GPUS_BESIDE_USD * gpus;
@@ -66,7 +66,7 @@ export function replicaPrice(option: Option, { pools, settings }: Pick<SolverPro
   return gpus + Math.min(USD_BESIDE_GPUS, USD_AS_GPUS / Math.max(all, 1e-9)) * usd;
 }
 
-/** Whether this model needs a replica on a stable node, and has none among those that stay. */
+/** True if this model needs a replica on a stable node, and none of the replicas that stay is on one. */
 export function needsStable({ options, pools, demands, floor }: SolverProblem, m: number): boolean {
   if (demands[m]?.alwaysOn !== true) return false;
   return !options.some((option, o) => option.demand === m && (floor[o] ?? 0) > 0 && isStable(option, pools));
@@ -75,15 +75,16 @@ export function needsStable({ options, pools, demands, floor }: SolverProblem, m
 export const isStable = (option: Option, pools: readonly Pool[]): boolean => pools[option.pool]?.tier !== 'volatile';
 
 /**
- * Paper §5, as a mixed-integer linear program. Integers: replicas of each option. For `latency` their rate is a mixture of the loads on
- * the option's convex curve, so that request-weighted mean latency (paper, eq. 1) is exact and the split over replicas comes with it.
+ * Paper §5, as a mixed-integer linear program. Integers: replicas of each option. For `latency`, their rate is a
+ * mixture of the loads on the option's convex curve. So the request-weighted mean latency (paper, eq. 1) is exact, and
+ * the solution includes the split over replicas.
  */
 export function formulate(problem: SolverProblem): Formulation {
   const { options, demands, pools, floor, settings, usable, goal } = problem;
   const program = new LpProgram();
   const replicas = options.map((option, o) => {
     const pool = pools[option.pool];
-    // One more than fits: the pool's row must bind, not this bound, or the row's shadow price says that a GPU is worth nothing.
+    // One more than fits: the pool's row must bind, not this bound. Otherwise the row's shadow price would be zero.
     const fits = pool === undefined ? 0 : Math.floor(poolGpus(pool) / option.gpus) + 1;
     const most = (usable[o]?.rate ?? 0) > 0 || goal.kind === 'placed' ? fits : 0;
     const price = goal.kind === 'replicas' ? replicaPrice(option, problem) : TIDY * option.gpus;
@@ -136,7 +137,7 @@ interface Rows {
   of(m: number, factor: (option: Option, o: number) => number): (readonly [number, number])[];
 }
 
-/** The columns of what is not served. */
+/** Returns the columns of unserved rates. */
 function waiting({ program, problem, replicas }: Rows, share: number): number[] {
   const { options, demands, usable } = problem;
   const unserved = demands.map(({ rate }) => program.column(UNSERVED_S, 0, Math.max(0, (1 - share) * rate)));
@@ -171,13 +172,13 @@ function placed({ program, problem, of }: Rows): void {
   const total = demands.reduce((sum, { rate }) => sum + rate, 0);
   demands.forEach(({ rate }, m) => {
     if (rate <= 0) return;
-    // Among as many models those that are asked most.
+    // Among equal numbers of models, prefers those with the highest demand.
     const has = program.column(-1 - (1e-3 * rate) / total, 0, 1, true);
     program.row(0, INFINITY, [...of(m, () => 1), [has, -1]]);
   });
 }
 
-/** Objective value of known replicas, as the program counts it; Infinity where they break a condition of the goal. */
+/** Objective value of given replicas in the program's terms; Infinity if they break a condition of the goal. */
 export function objectiveOf(
   problem: SolverProblem,
   counts: Counts,

@@ -9,23 +9,25 @@ import { Search } from './search.ts';
 import { ShareSearch } from './share.ts';
 
 const LINEAR_ROUNDS = 12;
-/** Column generation goes on from there faster. */
+/** After this many rounds, column generation makes faster progress. */
 const LINEAR_ROUNDS_LARGE = 5;
 const SEARCH_ROUNDS = 4;
-/** However little time is left, a relaxation is needed to explain a plan; seconds. */
+/** Least time for a relaxation, seconds: explaining a plan needs one even if little time is left. */
 const LINEAR_LEAST_S = 10;
-/** Of the time of a goal, for the first exchanges. */
+/** Share of a goal's time for the first exchanges. */
 const EXCHANGE_SHARE = 0.1;
-/** Of the time of a goal, for simulating what relaxations use before whole replicas are chosen. */
+/** Share of a goal's time for simulating options of relaxations before integer replicas are chosen. */
 const REFINE_SHARE = 0.6;
 /** Greedy filling takes milliseconds, some hundred of them for a hundred models. */
 const FILL_LEAST_MS = 500;
-/** Seconds of one branch and cut: what it prefers must be simulated before it is worth more. */
+/**
+ * Share of the time for one branch and cut: the options that it prefers must be simulated before another is worthwhile.
+ */
 const BRANCH_SHARE = 0.5;
 
 export interface GoalOutcome {
   problem: SolverProblem;
-  /** The best plan found; undefined where none satisfies all conditions. Every option that it uses was simulated. */
+  /** The best plan found; undefined if none satisfies all conditions. Every option that it uses was simulated. */
   counts: Counts | undefined;
   /** In the unit of the program: lower is better. */
   value: number;
@@ -34,18 +36,18 @@ export interface GoalOutcome {
   /** Proven: no plan satisfies all conditions. */
   impossible: boolean;
   method: 'highs' | 'search' | 'columns';
-  /** What one more GPU would be worth, by condition on a pool; 0 where no relaxation was solved. */
+  /** Value of one more GPU, by condition on a pool; 0 if no relaxation was solved. */
   prices: readonly PoolPrice[];
 }
 
-/** Of one condition on a pool: `perGpu` of it comes with one more GPU. */
+/** Price of one condition on a pool, whose limit grows by `perGpu` with one more GPU. */
 export interface PoolPrice {
   pool: number;
   perGpu: number;
   price: number;
 }
 
-/** A goal being worked on: its best plan and bound so far, over a table that gets exact where plans use it. */
+/** Solves one goal: holds its best plan and bound so far, over a table that becomes exact for the options of plans. */
 export class GoalSolver {
   readonly #context: SolverContext;
   readonly #goal: Goal;
@@ -57,7 +59,7 @@ export class GoalSolver {
   #relaxed: { formulation: Formulation; solved: LpSolution } | undefined;
   #method: GoalOutcome['method'] = 'search';
   #columns: Columns | undefined;
-  /** Shadow prices that column generation begins with. */
+  /** Initial shadow prices of column generation. */
   #start: readonly number[] | undefined;
   /** The largest share that fractions of configurations reached last. */
   #fits = 0;
@@ -79,16 +81,16 @@ export class GoalSolver {
     return (this.#deadline - performance.now()) / 1e3;
   }
 
-  /** `known`: a plan to begin with. */
+  /** `known`: an initial plan. */
   async solve(known?: Counts): Promise<GoalOutcome> {
     const { settings } = this.#context;
-    // A curve per option makes a program that takes longer than column generation does without it.
+    // A curve per option makes a program that takes longer than column generation takes without it.
     if (this.#small || this.#goal.kind !== 'latency') {
       if (!(await this.#linear())) return this.#outcome(true);
       this.#start = this.#prices();
     }
     if (known !== undefined) this.#consider(known);
-    // For many models configurations are chosen whole, which finds more.
+    // For many models, whole configurations are chosen, which finds better plans.
     if (this.#small) this.#searched();
     this.#progress('first plan');
     while (this.#leftS > 0.02 && this.#gap() > settings.gap / 2) {
@@ -122,7 +124,10 @@ export class GoalSolver {
     settings.progress?.(`${what}: within ${(this.#gap() * 100).toFixed(1)} % of the best possible`);
   }
 
-  /** Relaxations, each with what the last one used simulated. False where there is no plan at all. */
+  /**
+   * Solves relaxations; before each, the options of the previous one are simulated. Returns false if no plan is
+   * possible.
+   */
   async #linear(): Promise<boolean> {
     for (let round = 0; ; round++) {
       const formulation = formulate(this.#problem);
@@ -147,7 +152,7 @@ export class GoalSolver {
     this.#bound = Math.max(this.#bound, tightened(bound, this.#problem));
   }
 
-  /** Simulates what a solution uses. False when all of it was exact already. */
+  /** Simulates the options of a solution. Returns false if all of them were exact already. */
   #refine(counts: Counts, untilDeadline = true): boolean {
     const { table } = this.#context;
     const wantLatency = this.#problem.settings.objective !== 'throughput';
@@ -160,7 +165,7 @@ export class GoalSolver {
     return changed;
   }
 
-  /** After a simulation: what plans may use, and what the best one is worth. */
+  /** After a simulation: updates what plans may use, and the value of the best plan. */
   #renew(): void {
     this.#problem = problemOf(this.#context, this.#goal);
     if (this.#best !== undefined) this.#best = { ...this.#best, value: this.#value(this.#best.counts) };
@@ -170,7 +175,7 @@ export class GoalSolver {
     return planValue(this.#problem, counts).value;
   }
 
-  /** Simulates a plan and keeps it if it is the best. Returns whether anything was simulated. */
+  /** Simulates a plan and keeps it if it is the best. Returns true if an option was simulated. */
   #consider(counts: Counts): boolean {
     const changed = this.#refine(counts, false);
     const value = this.#value(counts);
@@ -178,7 +183,7 @@ export class GoalSolver {
     return changed;
   }
 
-  /** Rounds the relaxation down, fills and exchanges. */
+  /** Rounds the relaxation down, then fills and exchanges. */
   #searched(): void {
     const until = performance.now() + this.#seconds * EXCHANGE_SHARE * 1e3;
     const none = () => !Number.isFinite(this.#best?.value ?? Number.POSITIVE_INFINITY);
@@ -189,7 +194,7 @@ export class GoalSolver {
         this.#problem,
         this.#problem.options.map((_, o) => Math.max(floor[o] ?? 0, Math.floor(fraction(o) + 1e-6))),
       );
-      // However little time there is, there must be a plan.
+      // Even without time left there must be a plan.
       search.fill(Math.max(until, performance.now() + FILL_LEAST_MS));
       search.exchange(until);
       if (!this.#consider(search.counts)) return;
@@ -212,7 +217,7 @@ export class GoalSolver {
     return changed ? 'again' : 'done';
   }
 
-  /** Column generation until what it uses was simulated, then the best choice among the columns. */
+  /** Column generation until the options that it uses were simulated, then the best choice among the columns. */
   async #byColumns(): Promise<'again' | 'done' | 'impossible'> {
     this.#method = 'columns';
     if (this.#goal.kind === 'placed') return this.#branch();
@@ -222,7 +227,7 @@ export class GoalSolver {
     return went;
   }
 
-  /** `late`: a plan is wanted now, whatever is still an estimate. */
+  /** `late`: a plan is needed now, even if it uses estimates. */
   async #chooseColumns(late: boolean): Promise<'again' | 'done' | 'impossible'> {
     const columns = this.#columnsOf(this.#problem);
     const until = performance.now() + this.#leftS * 0.6e3;
@@ -239,7 +244,7 @@ export class GoalSolver {
     return changed ? 'again' : 'done';
   }
 
-  /** With the configurations that are known so far. */
+  /** Starts from the configurations that are known so far. */
   #columnsOf(problem: SolverProblem): Columns {
     const columns = new Columns(problem);
     if (this.#columns !== undefined) columns.adopt(this.#columns);
@@ -264,7 +269,7 @@ export class GoalSolver {
     return changed ? 'again' : 'done';
   }
 
-  /** The problem without options that are still estimates: its plans hold what they promise. */
+  /** The problem without options that are still estimates: its plans reach their predicted values. */
   #exact(): SolverProblem {
     const { table } = this.#context;
     const wantLatency = this.#problem.settings.objective !== 'throughput';

@@ -1,7 +1,7 @@
 import loadHighs, { type Highs, type ModelData } from 'highs';
 import { SchedulerError } from '../errors.ts';
 
-/** A linear or mixed-integer program under construction: columns first, then rows over them. Always minimised. */
+/** A linear or mixed-integer program under construction: columns first, then rows over them. Always minimized. */
 export class LpProgram {
   readonly #cost: number[] = [];
   readonly #low: number[] = [];
@@ -59,9 +59,9 @@ export class LpProgram {
 
 export interface LpSolution {
   status: 'optimal' | 'time-limit' | 'infeasible';
-  /** By column; empty where there is no solution. */
+  /** By column; empty if there is no solution. */
   values: Float64Array;
-  /** Shadow price of each row; linear programs only. */
+  /** Shadow price of each row; only for linear programs. */
   duals: Float64Array;
   objective: number;
   /** Proven: no solution is below it. */
@@ -74,7 +74,7 @@ interface SolveLimits {
   gap: number;
   seed: number;
   relaxed?: boolean;
-  /** A known solution to begin with, by column. */
+  /** A known initial solution, by column. */
   start?: readonly number[];
 }
 

@@ -21,16 +21,22 @@ import type { Curve, Demand, Option, ParallelismKind, PlanOptions, Pool } from '
 import { replicaProfile } from './profiles.ts';
 import { whyNowhere } from './why-nowhere.ts';
 
-/** Tensor parallelisms that engines are run with. */
+/** Usual tensor parallelisms of engines. */
 const PARALLELISMS = [1, 2, 4, 8];
 
-/** A replica must hold so many sequences of mean length (paper, C2): with one, every request would wait for the one before. */
+/**
+ * A replica must hold at least this many sequences of mean length (paper, C2): with only one, every request would wait
+ * for the previous one.
+ */
 export const SEQUENCES_MIN = 2;
-/** Under overload, where there is a choice: a replica with fewer places ends its share of a backlog early or late by chance. */
+/**
+ * The same under overload, if there is a choice: a replica with fewer places ends its share of a backlog early or late
+ * by chance.
+ */
 const SEQUENCES_OVERLOAD = 8;
 
 interface Known {
-  /** Of the decode engine, where it is a pair. */
+  /** Of the decode engine, if it is a pair. */
   step: StepModel;
   prefill: PrefillSide | undefined;
   averages: Averages;
@@ -38,8 +44,10 @@ interface Known {
 }
 
 /**
- * All options, with estimates that are too good by construction: a plan that is best by them and uses simulated options only is best.
- * Throws `infeasible` where a model fits nowhere.
+ * All options, with estimates that are too good by construction: a plan that is optimal by them and uses only simulated
+ * options is optimal.
+ *
+ * @throws SchedulerError `infeasible` if a model fits nowhere
  */
 export class OptionTable {
   readonly options: Option[] = [];
@@ -48,12 +56,12 @@ export class OptionTable {
   readonly #settings: PlanOptions;
   readonly #known = new Map<Option, Known>();
   readonly #measured = new Set<Option>();
-  /** The most that simulations were above their averages; by model, and by what ends its throughput. */
+  /** The highest factor by which simulations exceeded their averages, by model and limit of the throughput. */
   readonly #seen = new Map<string, number>();
   readonly #estimated = new Map<number, Option[]>();
   /** Options whose estimate was replaced. */
   simulated = 0;
-  /** False once a simulation found more than its estimate allowed: bounds that rest on estimates are then not proven. */
+  /** False once a simulation exceeded its estimate: bounds that depend on estimates are then not proven. */
   optimistic = true;
 
   constructor(demands: readonly Demand[], pools: readonly Pool[], settings: PlanOptions) {
@@ -66,14 +74,14 @@ export class OptionTable {
       const found = wanted.some((sequences) => this.#add(m, sequences, lengths));
       if (!found) throw new SchedulerError('infeasible', whyNowhere(demand, pools, settings));
     });
-    // Targets rest on this, and must not move while options are simulated.
+    // Targets depend on these copies and must not change while options are simulated.
     this.options.forEach((option) => {
       this.#estimated.set(option.demand, [...(this.#estimated.get(option.demand) ?? []), { ...option }]);
     });
     this.#measure();
   }
 
-  /** The options of one model that hold so many sequences. False where there are none. */
+  /** Adds the options of one model that hold at least `sequences` sequences. Returns false if there are none. */
   #add(m: number, sequences: number, lengths: Moments): boolean {
     const [demand, settings, before] = [this.#demands[m], this.#settings, this.options.length];
     if (demand === undefined) return false;
@@ -100,7 +108,10 @@ export class OptionTable {
     return this.options.length > before;
   }
 
-  /** Of a model whose shape is not known: where it was measured, with no latency, which then plays no part. */
+  /**
+   * Adds options of a model whose shape is unknown: only on measured hardware and without a latency, which then does
+   * not count.
+   */
   #addMeasured(m: number, demand: Demand): boolean {
     const before = this.options.length;
     const { id } = demand.model;
@@ -110,7 +121,7 @@ export class OptionTable {
       const here = rows.filter(
         ({ gpu, tp }) => gpu === pool.gpu.id && tp <= pool.gpusPerNode && (pool.allows?.(id, { tp }) ?? true),
       );
-      // What the operator measured comes last and wins.
+      // The operator's measurements come last and win.
       for (const { tp, rate, ...how } of new Map(here.map((row) => [row.tp, row])).values()) {
         const points = [0, rate].map((load) => ({ rate: load, latencyS: 0 }));
         const seen = 'observed' in how ? { observed: true as const } : {};
@@ -120,23 +131,23 @@ export class OptionTable {
     return this.options.length > before;
   }
 
-  /** The options of one model as they were before any was simulated. */
+  /** The options of one model before any was simulated. */
   estimatesOf(demand: number): readonly Option[] {
     return this.#estimated.get(demand) ?? [];
   }
 
-  /** Of its decode engine where it is a pair; undefined where the model's shape is not known. */
+  /** Of the decode engine, if it is a pair; undefined if the model's shape is unknown. */
   step(option: Option): StepModel | undefined {
     return this.#known.get(option)?.step;
   }
 
-  /** Whether a simulation would still change it. */
+  /** True if a simulation would not change the option. */
   isExact(option: Option, wantLatency: boolean): boolean {
     const exact = this.#known.get(option)?.exact;
     return exact === undefined || (exact.capacity && (exact.curve || !wantLatency));
   }
 
-  /** Replaces its estimate by simulation. False where there was nothing to do. */
+  /** Replaces the option's estimate by a simulation. Returns false if there was nothing to do. */
   simulateOption(option: Option, wantLatency: boolean): boolean {
     const known = this.#known.get(option);
     const demand = this.#demands[option.demand];
@@ -160,7 +171,7 @@ export class OptionTable {
     return true;
   }
 
-  /** What one simulation shows of the averages' error holds, with a margin, for the same requests on other GPUs. */
+  /** The averages' error in one simulation applies, with a margin, to the same requests on other GPUs. */
   #learn(demand: number, simulated: Averages, capacity: number): void {
     const { limit } = simulated;
     const key = `${demand} ${limit}`;
@@ -204,7 +215,7 @@ export class OptionTable {
 const scaled = (points: Curve, rate: number, latency: number): Curve =>
   hull(points.map((point) => ({ rate: point.rate * rate, latencyS: point.latencyS * latency })));
 
-/** Whether a simulation found no more than its estimate promised. */
+/** True if a simulation's result is not better than its estimate. */
 function isWithin(estimate: Pick<Option, 'capacity' | 'points'>, found: Option, latencies: boolean): boolean {
   if (found.capacity > estimate.capacity * 1.0001) return false;
   return (
@@ -212,7 +223,7 @@ function isWithin(estimate: Pick<Option, 'capacity' | 'points'>, found: Option, 
   );
 }
 
-/** That the model and the nodes of a pool allow. */
+/** Returns the tensor parallelisms that the model and the nodes of a pool allow. */
 export function parallelisms(demand: Demand, pool: Pool): number[] {
   return (demand.tp ?? PARALLELISMS).filter(
     (tp) =>
@@ -222,7 +233,7 @@ export function parallelisms(demand: Demand, pool: Pool): number[] {
   );
 }
 
-/** The engines of a replica, ready to be timed. */
+/** Returns the step models of a replica's engines. */
 export function stepsOf(
   deployment: ModelDeployment,
   { calibration, limits }: Pick<PlanOptions, 'calibration' | 'limits'>,
@@ -246,10 +257,13 @@ function fluidOf({ step, prefill }: ReturnType<typeof stepsOf>, { limits }: Plan
 
 const isPlain = (spread: Parallelism) => parallelismText(spread) === `TP ${spread.tp}`;
 
-/** Prompts from here on are long: their tokens are worth sharing out. */
+/** From this length on, sharing a prompt's tokens between GPUs is worthwhile. */
 const LONG_PROMPT_TOKENS = 8_000;
 
-/** Tensor parallelism, and what the workload wants tried beside it, as far as what starts replicas there can say it to an engine. */
+/**
+ * Returns tensor parallelism and the kinds that the workload requests in addition, as far as the pool's launcher can
+ * pass them to an engine.
+ */
 export function parallelismsTried(demand: Demand, pool: Pool): Parallelism[] {
   const plain = parallelisms(demand, pool).map((tp): Parallelism => ({ tp }));
   const kinds = demand.parallelism ?? [];

@@ -4,14 +4,15 @@ import { type Counts, type Option, type Pool, poolGpus } from './problem.ts';
 interface PackingRow {
   pool: number;
   limit: number;
-  /** Adds to `limit` when the pool gets one more GPU. */
+  /** Increase of `limit` if the pool gets one more GPU. */
   perGpu: number;
   terms: { option: number; factor: number }[];
 }
 
 /**
- * Replicas do not span nodes. Where parallelisms divide one another, as powers of two do, it is enough that for each t the replicas of t
- * and more GPUs fit the blocks of t GPUs that the nodes have; for others (3 beside 4) these conditions are necessary and `packs` decides.
+ * Replicas do not span nodes. If parallelisms divide one another, as powers of two do, the following is sufficient: for
+ * each t, the replicas of t and more GPUs fit the nodes' blocks of t GPUs. For others (3 and 4) these conditions are
+ * necessary, and `packs` decides.
  */
 export function packingRows(options: readonly Option[], pools: readonly Pool[]): PackingRow[] {
   return pools.flatMap((pool, p) => {
@@ -37,11 +38,11 @@ export function packingRows(options: readonly Option[], pools: readonly Pool[]):
   });
 }
 
-/** With sizes that divide one another and a node, the row for all GPUs says everything. */
+/** With sizes that divide one another and a node, the row for all GPUs is sufficient. */
 const divides = (sizes: readonly number[], size: number) =>
   sizes.every((other) => Math.max(size, other) % Math.min(size, other) === 0);
 
-/** Whether the replicas fit the nodes. Exact where sizes divide one another. */
+/** True if the replicas fit the nodes. Exact if sizes divide one another. */
 export function packs(options: readonly Option[], counts: Counts, pools: readonly Pool[]): boolean {
   return pools.every((pool, p) => {
     const sizes = new Map<number, number>();
@@ -53,8 +54,9 @@ export function packs(options: readonly Option[], counts: Counts, pools: readonl
 }
 
 /**
- * `sizes`: replicas by the GPUs that each needs. Largest first, each into the fullest node with room: nodes are counted by what they have
- * left, so that a hundred thousand replicas cost no more than the sizes of a node.
+ * `sizes`: replicas by the GPUs that each needs. Places the largest first, each into the fullest node with enough free
+ * GPUs. Nodes are counted by their free GPUs, so that a hundred thousand replicas cost no more than the sizes of a
+ * node.
  */
 export function packsInto(
   sizes: ReadonlyMap<number, number>,
@@ -67,7 +69,7 @@ export function packsInto(
     let left = replicas;
     for (let free = size; free <= gpusPerNode && left > 0; free++) {
       const here = withFree[free] ?? 0;
-      // A node takes one at a time, and then counts as a fuller one that this loop has passed: it is filled up at once.
+      // A node that took a replica would count as a fuller one that this loop has passed: it is filled completely.
       const each = Math.floor(free / size);
       const filled = Math.min(here, Math.floor(left / each));
       withFree[free] = here - filled;

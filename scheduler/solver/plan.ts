@@ -10,26 +10,31 @@ import { Search } from './search.ts';
 import { latencyTarget } from './targets.ts';
 
 export interface SolveReport {
-  /** highs: branch and cut. columns: column generation. search: rounding and exchange came within the gap of the bound. */
+  /** highs: branch and cut. columns: column generation. search: rounding and exchange reached the gap of the bound. */
   method: 'highs' | 'search' | 'columns';
-  /** optimal: within the gap that was asked for. unproven: the search ended, the bound is further away or rests on a guess. */
+  /**
+   * optimal: within the requested gap. unproven: the search ended, and the bound is further away or depends on a guess.
+   */
   status: 'optimal' | 'time-limit' | 'unproven';
-  /** How far the plan may be from the best one, relative. */
+  /** Upper bound of the plan's relative distance from the best one. */
   gap: number;
-  /** Whether `gap` is proven: no simulation found more than its estimate allowed. */
+  /** True if `gap` is proven: no simulation exceeded its estimate. */
   proven: boolean;
   seconds: number;
   integers: number;
   /** Options whose estimate was replaced by a simulation. */
   simulated: number;
-  /** Proven: no plan does what was asked. False beside a shortfall: none was found in time. */
+  /** Proven: no plan meets the requirements. False with a shortfall: none was found in time. */
   impossible: boolean;
 }
 
-/** What a plan falls short of. targets: all is served, but later than asked. demand: not all can be served. */
+/**
+ * The requirement that a plan misses. targets: all requests are served, but later than required. demand: not all
+ * requests can be served.
+ */
 export type Shortfall = 'targets' | 'demand';
 
-/** What was decided, before it is explained and simulated. */
+/** The decision, before it is explained and simulated. */
 export interface SolverDecision {
   table: OptionTable;
   problem: SolverProblem;
@@ -37,16 +42,16 @@ export interface SolverDecision {
   /** Shadow prices of the relaxation. */
   prices: readonly PoolPrice[];
   report: SolveReport;
-  /** What was asked for. */
+  /** The requirements. */
   asked: PlanOptions;
   shortfall: Shortfall | undefined;
-  /** Why there is a shortfall, and the least that would help. */
+  /** Why there is a shortfall, and the smallest change that would help. */
   relief: Relief | undefined;
 }
 
-/** Of the time limit, for what was asked; the rest is for a shortfall. */
+/** Share of the time limit for the requirements; the rest is for a shortfall. */
 const ASKED_SHARE = 0.7;
-/** Of the time limit; what is left is for its explanation. */
+/** Share of the time limit for solving; the rest is for the explanation. */
 const TIME_SHARE = 0.92;
 
 export async function decide(
@@ -72,7 +77,7 @@ export async function decide(
     throw new SchedulerError('infeasible', whyInfeasible(planned.outcome.problem));
   const done = planned.counts === undefined ? inTime(context, planned.outcome) : planned;
   const { outcome, counts } = done;
-  // An empty plan would end what runs where replicas may be reclaimed.
+  // If replicas may be reclaimed, an empty plan would end all running replicas.
   if (
     counts === undefined ||
     counts.every((n) => n === 0) ||
@@ -106,13 +111,16 @@ export async function decide(
 
 interface Done {
   outcome: GoalOutcome;
-  /** Undefined where even an empty plan breaks a condition. */
+  /** undefined: even an empty plan breaks a condition. */
   counts: Counts | undefined;
   shortfall: Shortfall | undefined;
   impossible: boolean;
 }
 
-/** What was asked for; where that cannot be, all requests later than asked; where that cannot be, the largest share of the worst served. */
+/**
+ * Tries the requirements first; then all requests, later than required; then the largest share of the worst served
+ * model.
+ */
 async function asPlanned(context: SolverContext, started: number, deadline: number): Promise<Done> {
   const { settings } = context;
   if (settings.objective === 'throughput') return shares(context, Number.POSITIVE_INFINITY, deadline, undefined, false);
@@ -120,7 +128,7 @@ async function asPlanned(context: SolverContext, started: number, deadline: numb
   const goal =
     settings.objective === 'latency' ? ({ kind: 'latency', share: 1 } as const) : ({ kind: 'replicas' } as const);
   const serving = await anyServing(context, until);
-  // A plan that does what was asked leaves no shortfall to plan for: all the time is for a better one.
+  // A plan that meets the requirements leaves no shortfall to plan for: all the time is for a better one.
   const certain = serving !== undefined && Number.isFinite(planValue(problemOf(context, goal), serving).value);
   const first = await new GoalSolver(context, goal, certain ? deadline : until).solve(serving);
   if (first.counts !== undefined && Number.isFinite(first.value))
@@ -137,7 +145,7 @@ async function asPlanned(context: SolverContext, started: number, deadline: numb
   return shares(patient, 1, deadline, 'demand', first.impossible);
 }
 
-/** There is a plan, and no shortfall to spend time on: what is left of it is for a better one, where that may be there. */
+/** There is a plan and no shortfall: the remaining time is for a better plan, if there may be one. */
 async function closer(context: SolverContext, goal: Goal, found: GoalOutcome, deadline: number): Promise<GoalOutcome> {
   const isClose = relativeGap(found.value, found.bound) <= context.settings.gap;
   if (isClose || performance.now() >= deadline) return found;
@@ -146,10 +154,13 @@ async function closer(context: SolverContext, goal: Goal, found: GoalOutcome, de
   return { ...more, bound: Math.max(found.bound, more.bound) };
 }
 
-/** Of the time of a goal, for a plan that serves everything at all. */
+/** Share of a goal's time for a first plan that serves all requests. */
 const SERVING_SHARE = 0.4;
 
-/** For many models, where waiting counts: a plan that serves everything, to begin with. It is found much sooner than a quick one. */
+/**
+ * If there are many models and waiting counts: an initial plan that serves all requests. It is found much sooner than
+ * one with low latency.
+ */
 async function anyServing(context: SolverContext, deadline: number): Promise<Counts | undefined> {
   const { settings, targets } = context;
   if (settings.objective !== 'latency' || isSmall(context)) return undefined;
@@ -162,7 +173,7 @@ async function anyServing(context: SolverContext, deadline: number): Promise<Cou
   return (await new GoalSolver(patient, { kind: 'replicas' }, until).solve()).counts;
 }
 
-/** The time is over without a plan that does what was asked: what greedy filling finds among simulated replicas. */
+/** The time is over without a plan that meets the requirements: greedy filling with simulated replicas. */
 function inTime(context: SolverContext, first: GoalOutcome): Done {
   const { table } = context;
   const problem = problemOf(context, { kind: 'share', most: 1 });
@@ -184,7 +195,10 @@ function inTime(context: SolverContext, first: GoalOutcome): Done {
 
 const GREEDY_MS = 2_000;
 
-/** Without replicas that gain next to nothing: half of the gap is for finding the plan, half for what a replica must be worth. */
+/**
+ * Removes replicas that gain almost nothing: half of the gap is for finding the plan, half for the least gain of a
+ * replica.
+ */
 function trimmed(outcome: GoalOutcome, shortfall: Shortfall | undefined, impossible: boolean): Done {
   const { problem, counts = [] } = outcome;
   const search = new Search(problem, counts);
@@ -192,7 +206,10 @@ function trimmed(outcome: GoalOutcome, shortfall: Shortfall | undefined, impossi
   return { outcome, counts: search.counts, shortfall, impossible };
 }
 
-/** Every model a replica where that is possible; then the largest share of the worst served model; then least waiting. */
+/**
+ * Every model gets a replica if that is possible; then the largest share of the worst served model; then the least
+ * waiting.
+ */
 async function shares(
   context: SolverContext,
   most: number,
@@ -217,7 +234,7 @@ async function shares(
     search.fill(performance.now() + 1e3);
     return { outcome, counts: search.counts, shortfall, impossible };
   }
-  // The share is met: what is left goes to the others, and to shorter waits.
+  // The share is met: the rest goes to the other models, and to shorter waits.
   const least = { kind: 'latency', share: Math.min(1, share) * (1 - 1e-6) } as const;
   const better = await new GoalSolver(inside, least, deadline).solve(counts);
   const kept =
@@ -227,10 +244,10 @@ async function shares(
   return { outcome, counts: kept, shortfall, impossible };
 }
 
-/** A share below this is none. */
+/** A share below this counts as zero. */
 const NOTHING = 1e-9;
 
-/** The demands of as many models as can have a replica at the same time; the others ask for nothing. */
+/** Returns the demands of as many models as can have a replica simultaneously; the others get a rate of 0. */
 async function placeable(context: SolverContext, deadline: number): Promise<readonly Demand[]> {
   const outcome = await new GoalSolver(context, { kind: 'placed' }, deadline).solve();
   const placed = new Set<number>();

@@ -12,15 +12,15 @@ export interface Pool {
   gpu: Gpu;
   nodes: number;
   gpusPerNode: number;
-  /** Each node runs one engine, on however many of its GPUs: an agent that waits for a deployment. */
+  /** True if each node runs one engine, on any number of its GPUs: an agent that waits for a deployment. */
   oneEngine?: boolean;
-  /** `stable` where absent. Volatile nodes may be taken back at any time: pre-emptible jobs, workstations. */
+  /** absent: `stable`. Volatile nodes may be reclaimed at any time: preemptible jobs, workstations. */
   tier?: Tier;
-  /** Share of the time that a node of it is there, 0 to 1; that of its tier where absent. */
+  /** Share of the time that one of its nodes is available, 0 to 1; absent: that of its tier. */
   availability?: number;
-  /** What the nodes' operators allow; everything where absent. */
+  /** What the nodes' operators allow; absent: everything. */
   allows?: (model: string, spread: Parallelism) => boolean;
-  /** For the templates of jobs that start replicas here. */
+  /** Values for the templates of jobs that start replicas here. */
   values?: Record<string, string>;
 }
 
@@ -29,11 +29,11 @@ export type Tier = (typeof TIERS)[number];
 
 export const poolGpus = (pool: Pool): number => pool.nodes * pool.gpusPerNode;
 
-/** interactive: a person reads along. batch: no person waits for a single answer. */
+/** interactive: a person reads the response while it streams. batch: no person waits for a single response. */
 export const CLASSES = ['interactive', 'batch'] as const;
 type RequestClass = (typeof CLASSES)[number];
 
-/** What people ask of one model. */
+/** The demand for one model. */
 export interface Demand {
   model: Model;
   /** Requests/s. */
@@ -44,17 +44,17 @@ export interface Demand {
   output: LengthDistribution;
   weights: Precision;
   kv: Precision;
-  /** Only these tensor parallelisms; all that fit where absent. */
+  /** The allowed tensor parallelisms; absent: all that fit. */
   tp?: number[];
-  /** Tried beside tensor parallelism, where the model allows it. */
+  /** Tried in addition to tensor parallelism, if the model allows it. */
   parallelism?: readonly ParallelismKind[];
-  /** Which latency target holds where none is given; `interactive` where absent. */
+  /** Selects the latency target if `latencyS` is absent; absent: `interactive`. */
   class?: RequestClass;
-  /** Mean seconds from arrival to last token that each replica must keep. */
+  /** Mean seconds from arrival to last token that each replica must keep to. */
   latencyS?: number;
-  /** Has a replica on a stable node at all times. */
+  /** True if the model has a replica on a stable node at all times. */
   alwaysOn?: boolean;
-  /** Of a model whose shape is not known: what one replica was seen to serve. It may be able to do more. */
+  /** Observed rate of one replica of a model whose shape is unknown. Its capacity may be higher. */
   observed?: readonly ObservedCapacity[];
 }
 
@@ -65,7 +65,7 @@ export interface ObservedCapacity {
   rate: number;
 }
 
-/** What a workload may ask to be tried beside tensor parallelism. */
+/** Kinds of parallelism that a workload may request in addition to tensor parallelism. */
 export const PARALLELISM_KINDS = ['pipeline', 'data', 'expert', 'sequence', 'disaggregated'] as const;
 export type ParallelismKind = (typeof PARALLELISM_KINDS)[number];
 
@@ -74,14 +74,14 @@ export interface Placement {
   model: string;
   pool: string;
   tp: number;
-  /** Where it is more than tensor parallelism. */
+  /** Set if it is more than tensor parallelism. */
   spread?: Parallelism;
   replicas: number;
-  /** Not started by this scheduler: it stays even where replicas may be reclaimed. */
+  /** True if this scheduler did not start it: it stays even if replicas may be reclaimed. */
   pinned?: boolean;
 }
 
-/** requests/s of one replica, measured: overrides the simulator. */
+/** Measured requests/s of one replica: overrides the simulator. */
 export interface MeasuredCapacity {
   model: string;
   gpu: string;
@@ -89,7 +89,7 @@ export interface MeasuredCapacity {
   rate: number;
 }
 
-/** gpus: the fewest GPUs that keep the latency targets. cost: the same in money. */
+/** gpus: the fewest GPUs that keep the latency targets. cost: the lowest cost that does. */
 export const OBJECTIVES = ['gpus', 'cost', 'latency', 'throughput'] as const;
 type Objective = (typeof OBJECTIVES)[number];
 
@@ -97,23 +97,25 @@ export interface PlanOptions {
   objective: Objective;
   /** USD per hour of all replicas together. */
   budget?: number;
-  /** Replicas that run may be stopped. The paper leaves them alone. */
+  /** True if running replicas may be stopped. The paper does not stop them. */
   reclaim: boolean;
   limits: SimulatedEngineLimits;
   calibration: Calibration;
   measured: readonly MeasuredCapacity[];
-  /** The solver's, seconds. */
+  /** Time limit of the solver, seconds. */
   timeLimitS: number;
   /** Relative gap at which the solver stops. */
   gap: number;
-  /** Mean seconds that each replica of every model must keep; over the models' own targets. */
+  /** Mean seconds that each replica of every model must keep to; overrides the models' targets. */
   latencyS?: number;
   seed: number;
-  /** Told of each better solution while it solves. */
+  /** Called with each better solution while it solves. */
   progress?: (line: string) => void;
 }
 
-/** requests/s of one replica and their mean seconds, rate ascending from 0; `rate * latency` is convex in rate. */
+/**
+ * requests/s of one replica and their mean seconds, with rates ascending from 0; `rate * latency` is convex in rate.
+ */
 export type Curve = readonly { rate: number; latencyS: number }[];
 
 /** A way to run one replica of a model. */
@@ -121,16 +123,16 @@ export interface Option {
   demand: number;
   pool: number;
   tp: number;
-  /** Where it is more than tensor parallelism. */
+  /** Set if it is more than tensor parallelism. */
   spread?: Parallelism;
-  /** That one replica takes of a node. */
+  /** GPUs of a node that one replica takes. */
   gpus: number;
-  /** Requests/s of one replica at most. An estimate is never below what a simulation finds. */
+  /** Maximum requests/s of one replica. An estimate is never below a simulation's result. */
   capacity: number;
-  /** Rate and mean latency of one replica. An estimate is never above what a simulation finds. */
+  /** Rate and mean latency of one replica. An estimated latency is never above a simulation's. */
   points: Curve;
   source: 'measured' | 'simulated' | 'estimated';
-  /** `capacity` is what it was seen to do, bursts included. */
+  /** True if `capacity` is the observed rate, bursts included. */
   observed?: true;
 }
 

@@ -16,8 +16,8 @@ const calibrationIds = new WeakMap<object, number>();
 let calibrations = 0;
 
 /**
- * What a simulation says of one replica; the rate that is asked plays no part in it. A controller that plans every half minute, and
- * plans that differ in their rates only, simulate a replica once.
+ * Simulates one replica and caches the result, which does not depend on the requested rate. A controller that plans
+ * every half minute, or plans that differ only in their rates, simulate a replica once.
  */
 export function replicaProfile(
   step: StepModel,

@@ -4,16 +4,16 @@ import { GoalSolver } from './goal.ts';
 import { solve } from './highs.ts';
 import type { Shortfall } from './plan.ts';
 
-/** What stands in the way of the demand, and the least that would help. */
+/** The constraint that limits the served demand, and the smallest change that would help. */
 export interface Relief {
   binds: 'latency' | 'budget' | 'gpus';
-  /** Seconds that every model could keep; latency. */
+  /** Seconds that every model could keep to, if latency binds. */
   latencyS?: number;
-  /** USD per hour that would be enough; budget. */
+  /** USD per hour that would suffice, if the budget binds. */
   usdPerHour?: number;
 }
 
-/** Seconds for finding out: it comes on top of a plan that is ready. */
+/** Time limit, seconds, in addition to the plan's, which is already complete. */
 const SECONDS = 1;
 
 export async function relief(context: SolverContext, shortfall: Shortfall): Promise<Relief> {
@@ -35,7 +35,9 @@ export async function relief(context: SolverContext, shortfall: Shortfall): Prom
   return { binds: 'gpus' };
 }
 
-/** The least target, the same for every model, under which the relaxation serves everything, within a per cent. */
+/**
+ * Finds the lowest target, the same for every model, with which the relaxation serves all requests, within a percent.
+ */
 async function leastLatency(context: SolverContext): Promise<number | undefined> {
   const until = performance.now() + SECONDS * 1e3;
   const served = async (latencyS: number) => {
@@ -44,7 +46,7 @@ async function leastLatency(context: SolverContext): Promise<number | undefined>
       context.settings.objective === 'latency'
         ? ({ kind: 'latency', share: 1 } as const)
         : ({ kind: 'replicas' } as const);
-    // Estimates are too good: what serves must do so after it was simulated.
+    // Estimates are too good: the replicas that serve must still suffice after simulation.
     for (;;) {
       const { program, replicas } = formulate(problemOf({ ...context, targets }, goal));
       const { values } = await solve(program, { timeLimitS: SECONDS, gap: 0, seed: 1, relaxed: true });

@@ -3,8 +3,8 @@ import { isStable, needsStable, replicaPrice, type SolverProblem, usdPerHour } f
 import { packingRows } from './packing.ts';
 
 /**
- * Options that no best plan needs: where latency does not count, replicas on fewer GPUs each that together do at least as much on the same
- * GPUs. They pack at least as well and come in finer steps.
+ * Finds options that no optimal plan needs: if latency does not count, replicas on fewer GPUs each that together serve
+ * at least as much on the same GPUs. They pack at least as well and in finer steps.
  */
 function findDominated({ options, pools, usable, goal }: SolverProblem): boolean[] {
   if (goal.kind === 'latency' || goal.kind === 'placed') return options.map(() => false);
@@ -22,8 +22,8 @@ function findDominated({ options, pools, usable, goal }: SolverProblem): boolean
 }
 
 /**
- * Greedy filling and exchange of replicas on top of a start, for a first plan and for what one exchange would change. Works on one model's
- * cost at a time, so that a trial costs microseconds.
+ * Greedy filling and exchange of replicas, starting from given counts, for a first plan and for the effect of single
+ * exchanges. It works on one model's cost at a time, so that a trial takes microseconds.
  */
 export class Search {
   readonly counts: number[];
@@ -58,7 +58,9 @@ export class Search {
     this.#costs = demands.map((_, m) => this.#cost(m));
   }
 
-  /** Lower is better. A share is a steep function of what is served, so that the least served model comes first. */
+  /**
+   * Lower is better. A share is a steep function of the served rate, so that the worst served model takes precedence.
+   */
   #cost(m: number): number {
     const { options, demands, goal, usable, pools } = this.#problem;
     const demand = demands[m];
@@ -97,7 +99,7 @@ export class Search {
     return this.#costs.reduce((a, b) => a + b, 0);
   }
 
-  /** Whether all rows and the budget leave room for one more. */
+  /** True if all rows and the budget allow one more. */
   #room(o: number): boolean {
     if (this.#useless[o] === true || (this.#usd[o] ?? 0) > this.#budget + 1e-9) return false;
     return (this.#rowsOf[o] ?? []).every((r) => (this.#rows[r]?.left ?? 0) >= (this.#rows[r]?.terms.get(o) ?? 0));
@@ -112,7 +114,7 @@ export class Search {
     }
   }
 
-  /** Change of the cost if `o` changed by `by`, without changing it. */
+  /** Returns the change of the cost if `o` changed by `by`, without changing it. */
   #trial(o: number, by: number): number {
     const m = this.#problem.options[o]?.demand ?? 0;
     this.counts[o] = (this.counts[o] ?? 0) + by;
@@ -143,7 +145,7 @@ export class Search {
     }
   }
 
-  /** Takes one replica away and puts others in its place while that helps; until `deadline` (performance.now). */
+  /** Removes one replica and adds others in its place while that helps, until `deadline` (performance.now). */
   exchange(deadline: number): void {
     const { options, floor } = this.#problem;
     for (let better = true; better && performance.now() < deadline; ) {
@@ -161,7 +163,8 @@ export class Search {
     const saved = [...this.counts];
     this.#commit(o, -1);
     const { pool, demand } = options[o] ?? {};
-    // What shares the freed GPUs can profit, and the model that lost a replica; a large replica makes room for several small ones.
+    // Options that share the freed GPUs can gain, and the model that lost a replica. A large replica frees GPUs for
+    // several small ones.
     for (let round = 0; round < 8; round++) {
       let best = -1;
       let gain = 1e-9;
@@ -186,8 +189,8 @@ export class Search {
   }
 
   /**
-   * Takes away replicas that gain next to nothing, the least gain per GPU first, while all of them together gained at most `loss`. What
-   * serves or is needed counts so much more that it stays.
+   * Removes replicas that gain almost nothing, lowest gain per GPU first, while their total gain is at most `loss`. A
+   * replica that serves requests or is required counts so much more that it stays.
    */
   trim(loss: number): void {
     const { options, floor } = this.#problem;
@@ -208,7 +211,7 @@ export class Search {
     }
   }
 
-  /** The best that one exchange of a replica for another would give, if it is worse than what is there. */
+  /** Returns the best result of exchanging one replica for another, if it is worse than the current one. */
   runnerUp(m: number): { from: number; to: number; cost: number } | undefined {
     const { floor } = this.#problem;
     let best: { from: number; to: number; cost: number } | undefined;
@@ -226,7 +229,7 @@ export class Search {
   }
 }
 
-/** High norms of 1/share come close to the least share. */
+/** High norms of 1/share approximate the lowest share. */
 const SHARE_NORM = 12;
-/** What a model without a single request served counts as, in the objective's unit: above anything real. */
+/** Cost of a model without any served request, in the objective's unit: above any real value. */
 export const UNSERVED = 1e7;

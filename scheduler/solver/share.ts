@@ -3,18 +3,21 @@ import { evaluatePlan } from './evaluate.ts';
 import type { SolverProblem } from './formulation.ts';
 import type { Counts } from './problem.ts';
 
-/** Relative width at which the search for the largest share ends: far below any gap that is asked for. */
+/** Relative width at which the search for the largest share ends: far below any requested gap. */
 const CLOSE = 0.004;
-/** Of the largest share that fractions of configurations reach, what whole ones are tried for. */
+/**
+ * Shares for which whole configurations are tried, relative to the largest share that fractions of configurations
+ * reach.
+ */
 const WHOLE = [0.995, 0.985, 0.97, 0.95, 0.92, 0.88];
 /** Seconds for choosing whole configurations for one share. */
 const CHOOSE_S = 3;
-/** A pool may be so much over its limit: arithmetic. */
+/** Tolerance of a pool's limit, for rounding errors. */
 const FULL = 1 + 1e-6;
 
 /**
- * The largest share that every model reaches, for problems too large to branch on. For a given share each model needs a configuration that
- * reaches it; the pools hold them all or they do not, and a bisection finds where that changes.
+ * Finds the largest share that every model reaches, for problems too large to branch on. For a given share, each model
+ * needs a configuration that reaches it. Either the pools hold them all or not, and a bisection finds the limit.
  */
 export class ShareSearch {
   readonly #problem: SolverProblem;
@@ -24,7 +27,7 @@ export class ShareSearch {
   /** The largest share that fractions of configurations reach. */
   fits = 0;
 
-  /** `known`: a plan to begin with; `prices`: of the pools, to begin with. */
+  /** `known`: an initial plan; `prices`: initial prices of the pools. */
   constructor(problem: SolverProblem, known: Counts | undefined, prices: readonly number[]) {
     this.#problem = problem;
     this.#known = known;
@@ -44,7 +47,7 @@ export class ShareSearch {
     return columns;
   }
 
-  /** Narrows the largest share from both sides, beginning at `guess`; until `deadline` (performance.now). */
+  /** Narrows the largest share from both sides, beginning at `guess`, until `deadline` (performance.now). */
   async bound(atMost: number, guess: number, deadline: number): Promise<{ atMost: number; fractions: number[] }> {
     let high = atMost;
     let fractions: number[] = [];
@@ -60,13 +63,15 @@ export class ShareSearch {
         this.fits = share;
         fractions = columns.fractions(values);
       } else break;
-      // The table got a little more exact since the guess: the share is a little below it.
+      // The table became more exact since the guess: the share is slightly below it.
       next = share === guess && high === guess && guess * NEAR > this.fits ? guess * NEAR : undefined;
     }
     return { atMost: high, fractions };
   }
 
-  /** A plan whose share is close to what fractions reach; undefined where none better than the known one was found. */
+  /**
+   * Returns a plan whose share is close to that of fractions; undefined if none better than the known plan was found.
+   */
   async whole(deadline: number): Promise<number[] | undefined> {
     const low = this.#shareOf(this.#known);
     for (const part of WHOLE) {

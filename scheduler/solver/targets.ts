@@ -2,32 +2,35 @@ import { meanLength } from '../serving/lengths.ts';
 import { rateWithin, upTo } from './curve.ts';
 import type { Curve, Demand, Option, PlanOptions } from './problem.ts';
 
-/** Highest load of a replica where headroom for bursts is kept. */
+/** Highest load of a replica if headroom for bursts is kept. */
 export const HEADROOM_LOAD = 0.85;
 
-/** A person who reads along waits 2 s for the first word, and reads at 20 tokens/s: twice as fast as most people read. */
+/** A person waits at most 2 s for the first token, and then gets 20 tokens/s: twice as fast as most people read. */
 const INTERACTIVE_FIRST_S = 2;
 const INTERACTIVE_TOKENS_PER_S = 20;
-/** A model that is slower than that on every GPU there is: so many times what a request takes alone on the fastest. */
+/**
+ * Target of a model that is slower than that on every available GPU, as a multiple of a request's latency without load
+ * on the fastest GPU.
+ */
 const SLOWEST = 2;
 
-/** What a plan may use of one replica. */
+/** The part of one replica that a plan may use. */
 export interface UsableCapacity {
-  /** Requests/s at most. */
+  /** Maximum requests/s. */
   rate: number;
-  /** Up to there; empty where latency does not count. */
+  /** Up to that rate; empty if latency does not count. */
   curve: Curve;
 }
 
-/** Mean seconds that each replica of a model must keep, and whether a person asked for them. */
+/** Mean seconds that each replica of a model must keep to, and whether the operator set the target. */
 export interface LatencyTarget {
   latencyS: number;
   asked: boolean;
 }
 
-/** `options` of this model as they are estimated, so that the target does not move while they are simulated. */
+/** `options`: this model's estimates, so that the target does not change while they are simulated. */
 export function latencyTarget(demand: Demand, options: readonly Option[], settings: PlanOptions): LatencyTarget {
-  // Nothing is known of its latency.
+  // Its latency is unknown.
   if (demand.model.opaque === true) return { latencyS: Number.POSITIVE_INFINITY, asked: false };
   const asked = settings.latencyS ?? demand.latencyS;
   if (asked !== undefined) return { latencyS: asked, asked: true };
@@ -37,7 +40,7 @@ export function latencyTarget(demand: Demand, options: readonly Option[], settin
   return { latencyS: Math.max(reader, Number.isFinite(fastest) ? SLOWEST * fastest : 0), asked: false };
 }
 
-/** What the objective lets a plan use of an option. */
+/** Returns the part of an option that the objective lets a plan use. */
 export function usableCapacity(
   option: Option,
   target: LatencyTarget,

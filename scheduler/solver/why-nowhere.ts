@@ -7,7 +7,7 @@ import type { Demand, PlanOptions, Pool } from './problem.ts';
 
 const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
 
-/** Why a model fits nowhere, and the least that would help. */
+/** Explains why a model fits nowhere, and the smallest change that would help. */
 export function whyNowhere(demand: Demand, pools: readonly Pool[], settings: PlanOptions): string {
   const { model } = demand;
   if (model.opaque === true)
