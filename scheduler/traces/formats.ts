@@ -2,17 +2,17 @@ import { SchedulerError } from '../errors.ts';
 import { LENGTH_MAX } from '../serving/lengths.ts';
 import type { TraceRow } from '../serving/requests.ts';
 
-/** Ids that are remembered: 100 bytes each. A trace with more distinct blocks would not fit the machine. */
+/** Ids that are remembered, 100 bytes each. A trace with more distinct blocks would not fit into memory. */
 const IDS_MAX = 20_000_000;
 
 /**
- * Turns hashes of single blocks into chained ids: a block gets the same id as another only where everything before it is equal, too.
- * Engines share no block whose predecessors differ.
+ * Converts hashes of single blocks to chained ids: two blocks get the same id only if everything before them is equal,
+ * too. Engines do not share blocks with different predecessors.
  */
 class PrefixIds {
   readonly #known = new Map<string, number>();
 
-  /** One id per block, in order. Stops where no more ids can be remembered: what follows is never shared. */
+  /** One id per block, in order. Stops when no more ids can be remembered: later blocks are never shared. */
   chain(blocks: readonly string[]): number[] {
     const ids: number[] = [];
     let before = 0;
@@ -31,27 +31,33 @@ class PrefixIds {
   }
 }
 
-/** One line of a trace, undefined where it is no request that an engine answered (a failure, a header). Throws what is wrong with it. */
+/**
+ * Parses one line of a trace; undefined if it is not a request that an engine answered (a failure, a header).
+ *
+ * @throws if the line is malformed
+ */
 type Parse = (line: string) => (TraceRow & { model?: string }) | undefined;
 
 export interface Format {
   name: string;
   parse: Parse;
-  /** Tokens that one hash of its prompts stands for; 0: it tells nothing of their content. */
+  /** Tokens per hash of its prompts; 0: the format has no hashes. */
   prefixBlockTokens: number;
-  /** Arrivals are dates, so that the first request is at 0; else they are what the file says. */
+  /**
+   * True if arrivals are dates, which are shifted so that the first request is at 0; false: they are used unchanged.
+   */
   dated: boolean;
 }
 
-/** A trace of years is one of milliseconds. */
+/** A trace of years has milliseconds in place of seconds. */
 const TRACE_MAX_S = 1e9;
-/** The year 2286: a later date is milliseconds taken for seconds. */
+/** The year 2286: a later date has milliseconds in place of seconds. */
 const DATE_MAX_S = 1e10;
-/** Mooncake's blocks (FAST'25), and those of this project's own export. */
+/** Tokens per block in Mooncake's traces (FAST'25), and in this project's exports. */
 const MOONCAKE_BLOCK_TOKENS = 512;
 const OWN_BLOCK_TOKENS = 16;
 
-/** Which format a file has, by its first line. `undefined`: none that is known. */
+/** Detects the format of a file by its first line. undefined: unknown. */
 export function formatOf(first: string): Format | undefined {
   if (first.trimStart().startsWith('{')) return jsonFormat(first);
   const cells = cellsOf(first);
@@ -72,7 +78,7 @@ interface Columns {
   names: string[];
 }
 
-/** Without a header the columns are these. */
+/** Columns of a file without a header. */
 const PLAIN: Columns = {
   format: 'plain',
   arrival: 'arrival_s',
@@ -88,7 +94,7 @@ const AZURE: Columns = {
   output: 'generatedtokens',
   names: [],
 };
-/** BurstGPT v1.1 (Wang et al. 2024): seconds, and answers of 0 tokens where the service failed. */
+/** BurstGPT v1.1 (Wang et al. 2024): seconds, and responses of 0 tokens if the service failed. */
 const BURST: Columns = {
   format: 'burstgpt',
   arrival: 'timestamp',
@@ -150,7 +156,7 @@ function jsonFormat(first: string): Format | undefined {
   return undefined;
 }
 
-/** Milliseconds; `hash_ids` are chained already: an equal id means an equal prompt up to there. */
+/** Milliseconds. `hash_ids` are chained already: an equal id means an equal prompt up to there. */
 function mooncakeLine(line: string): TraceRow | undefined {
   const { timestamp, input_length, output_length, hash_ids } = objectOf(line);
   const row = request(numberOf(timestamp) / 1000, numberOf(input_length), numberOf(output_length), true);
@@ -158,7 +164,7 @@ function mooncakeLine(line: string): TraceRow | undefined {
   const ids = Array.isArray(hash_ids) ? hash_ids : [];
   if (!ids.every((id) => typeof id === 'number' && Number.isSafeInteger(id)))
     throw new Error('hash_ids must be whole numbers');
-  // The last id may be that of a part of a block, which nothing shares.
+  // The last id may be that of a partial block, which is never shared.
   return { ...row, hashes: ids.slice(0, Math.floor(row.input / MOONCAKE_BLOCK_TOKENS)) };
 }
 
@@ -170,7 +176,10 @@ function ownLine(line: string, ids: PrefixIds): (TraceRow & { model?: string }) 
   return { ...row, hashes: ids.chain(buckets), ...(typeof model === 'string' ? { model } : {}) };
 }
 
-/** eth-easl/swissai-serving-trace (OSDI'26); counts of −1 are missing, as of a failure. Buckets of 16 tokens in one of its files. */
+/**
+ * eth-easl/swissai-serving-trace (OSDI'26). Counts of −1 are missing, as after a failure. One of its files has buckets
+ * of 16 tokens.
+ */
 function publishedLine(line: string, ids: PrefixIds): (TraceRow & { model?: string }) | undefined {
   const { created_at, reported_token_input, reported_token_output, token_count, model, bucket_ids } = objectOf(line);
   const [reported, output] = [numberOf(reported_token_input), Math.max(0, numberOf(reported_token_output))];
@@ -181,7 +190,7 @@ function publishedLine(line: string, ids: PrefixIds): (TraceRow & { model?: stri
   return { ...row, hashes: ids.chain(buckets), ...(typeof model === 'string' ? { model } : {}) };
 }
 
-/** `failures`: requests without tokens are ones that the service refused, and are left out. */
+/** `failures`: true if requests without tokens were refused by the service; they are skipped. */
 function request(arrival: number, input: number, output: number, failures: boolean): TraceRow | undefined {
   if (failures && (input === 0 || output === 0)) return undefined;
   const whole = Number.isFinite(input) && Number.isFinite(output) && Math.max(input, output) <= LENGTH_MAX;
@@ -190,7 +199,10 @@ function request(arrival: number, input: number, output: number, failures: boole
   return { arrival, input: Math.round(input), output: Math.round(output) };
 }
 
-/** A date of ISO 8601 with a `T` or a blank and any number of decimals, in UTC where it names no zone; seconds since the epoch. */
+/**
+ * Parses a date of ISO 8601 with a `T` or a blank and any number of decimals, in UTC if it names no zone; returns
+ * seconds since the epoch.
+ */
 function secondsOf(text: string): number {
   const [, day, time, fraction = '', zone = ''] =
     /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d+)?\s*(Z|[+-]\d\d:?\d\d)?$/.exec(text.trim()) ?? [];
@@ -210,16 +222,16 @@ function objectOf(line: string): Record<string, unknown> {
   return Object.fromEntries(Object.entries(value));
 }
 
-/** CSV with optional quotes (RFC 4180); no line of a trace has a line break inside a cell. */
+/** Parses CSV with optional quotes (RFC 4180); no line of a trace has a line break inside a cell. */
 function cellsOf(line: string): string[] {
   const cells = line.match(/("(?:[^"]|"")*"|[^,]*)(,|$)/g) ?? [];
   const plain = cells.map((cell) => cell.replace(/,$/, '').trim());
-  // The match of an empty rest after the last cell.
+  // The match of an empty remainder after the last cell.
   if (!line.endsWith(',')) plain.pop();
   return plain.map((cell) => (cell.startsWith('"') ? cell.slice(1, -1).replaceAll('""', '"') : cell));
 }
 
-/** Arrivals as seconds, the first dated one at 0, in order. */
+/** Returns the rows with arrivals in seconds, the first dated one at 0, in order. */
 export function placed(rows: TraceRow[], dated: boolean, what: string): TraceRow[] {
   const first = dated ? rows.reduce((least, { arrival }) => Math.min(least, arrival), Number.POSITIVE_INFINITY) : 0;
   return rows.map((row) => {

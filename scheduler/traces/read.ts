@@ -4,7 +4,7 @@ import { SchedulerError } from '../errors.ts';
 import type { TraceRow } from '../serving/requests.ts';
 import { type Format, formatOf, placed } from './formats.ts';
 
-/** Requests of one trace: 5 M rows with their prefixes are some GB. */
+/** Most requests of one trace: 5 M rows with their prefixes take some GB. */
 const TRACE_ROWS_MAX = 5_000_000;
 const CHUNK_BYTES = 1 << 20;
 /** A prompt of 10 M tokens has 600,000 blocks of 16, with 20 characters each. */
@@ -14,15 +14,16 @@ export interface Trace {
   rows: TraceRow[];
   /** `plain`, `azure`, `mooncake`, `burstgpt`, `otela`. */
   format: string;
-  /** Tokens that one hash stands for; 0: the trace tells nothing of what its prompts share. */
+  /** Tokens per hash; 0: the trace does not describe shared prefixes. */
   prefixBlockTokens: number;
-  /** Lines that were no request an engine answered, and requests of other models. */
+  /** Lines that are not answered requests, and requests of other models. */
   leftOut: number;
 }
 
 /**
- * Reads a trace by its first line's format. `model`: only requests of this one, where the trace names models. Throws `bad_input` with the
- * line, and where no request is left.
+ * Reads a trace in the format of its first line. `model`: only requests of this model, if the trace names models.
+ *
+ * @throws SchedulerError `bad_input` with the line, or if no request is left
  */
 export function readTrace(path: string, model?: string): Trace {
   let format: Format | undefined;
@@ -62,7 +63,7 @@ function formatOrThrow(first: string, path: string): Format {
   try {
     found = formatOf(first);
   } catch {
-    // The message below says it.
+    // The error below covers it.
   }
   if (found !== undefined) return found;
   throw new SchedulerError(
@@ -82,7 +83,7 @@ function parseLine(format: Format, text: string, path: string, line: number): Re
   }
 }
 
-/** Line by line: a week of Azure's is larger than the longest string. */
+/** Line by line: a week of Azure's trace is larger than the longest string. */
 function* linesOf(path: string): Generator<string> {
   let file: number;
   try {

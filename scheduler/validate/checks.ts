@@ -1,11 +1,11 @@
-/** One line of the accuracy table: what was promised, what came out. */
+/** One line of the accuracy table: the limit and the result. */
 interface Check {
   name: string;
-  /** Largest error that is allowed, as a share; undefined is shown only. */
+  /** Largest allowed error, as a share; undefined: only shown. */
   limit: number | undefined;
-  /** Largest error that was found. */
+  /** Largest error found. */
   found: number;
-  /** How the figure was taken. */
+  /** How the figure was measured. */
   note: string;
 }
 
@@ -29,7 +29,10 @@ export const mean = (values: readonly number[]): number =>
 
 export const worst = (values: readonly number[]): number => Math.max(...values.map(Math.abs));
 
-/** Which half a measured point belongs to: fitted (0) or reported (1). A hash of its place, the same on every machine. */
+/**
+ * Returns the half to which a measured point belongs: fitted (0) or reported (1). A hash of its index, the same on
+ * every machine.
+ */
 export function half(index: number): 0 | 1 {
   let x = (index + 1) | 0;
   x = Math.imul(x ^ (x >>> 16), 0x45d9f3b);

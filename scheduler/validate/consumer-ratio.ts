@@ -4,7 +4,7 @@ import { IDLE_STEP, StepModel } from '../roofline/step.ts';
 import { type Section, worst } from './checks.ts';
 import { signed } from './table.ts';
 
-/** Prompt, answer, batch. */
+/** Tokens of the prompt, tokens of the response, batch. */
 const CASES = [
   [1024, 1024, 1],
   [2048, 512, 4],
@@ -16,8 +16,9 @@ const MEASURED = 3.3;
 const LIMIT = 0.06;
 
 /**
- * RTX 3090 against H100. The authors' notebook (OpenTela, contrib/plots/plot_simulator.ipynb at e059134) says what the paper does not: it is
- * Llama-2-7B, the H100 is an NVL, and a time is the prompt's plus answer tokens times the time per token, so nothing waits for memory.
+ * RTX 3090 against H100. The authors' notebook (OpenTela, contrib/plots/plot_simulator.ipynb at e059134) adds what the
+ * paper omits. The model is Llama-2-7B, the H100 is an NVL, and a time is the prompt's plus response tokens times the
+ * time per token, so nothing waits for memory.
  */
 function seconds(
   catalogue: HardwareCatalogue,
@@ -34,7 +35,10 @@ function seconds(
   return step.host.request_ms * 1e-3 + step.seconds(work) + output * token;
 }
 
-/** Which of the 3090's numbers makes the ratio: typical values first, then what is known of its silicon, then the memory. */
+/**
+ * Determines which of the 3090's parameters causes the ratio: typical values first, then the known facts of its GPU,
+ * then the memory.
+ */
 export function consumerRatioSection(catalogue: HardwareCatalogue): Section {
   const { calibration } = catalogue;
   const { RTX3090: shipped = {}, ...others } = calibration.gpus;

@@ -32,14 +32,14 @@ interface Point {
   kind: 'decode' | 'prefill';
   measured: number;
   ours(step: StepModel): number;
-  /** Firm, and so counted. */
+  /** True if the point counts. */
   firm: boolean;
 }
 
 function llamaPoints(): Point[] {
   const { decode, prefill } = measuredLlama13b();
   const decodes = decode.batch.map((batch, i): Point => {
-    // Mean over the answer's steps: half of it is context.
+    // Mean over the response's steps: half of the response is context.
     const context = batch * (decode.input + decode.output / 2);
     return {
       name: `batch ${batch}`,
@@ -70,7 +70,10 @@ function llamaPoints(): Point[] {
   return [...decodes, ...prefills];
 }
 
-/** Host times and the share of its clock that the GPU keeps: four parameters from every second point, errors at the others. */
+/**
+ * Host times and the share of its clock that the GPU keeps: four parameters from every second point, errors at the
+ * others.
+ */
 function fitHost(catalogue: HardwareCatalogue, points: readonly Point[]): StepModel {
   const make = ([step_ms = 0, sequence_ms = 0, request_ms = 0, sustained = 0]: readonly number[]): Calibration => ({
     ...catalogue.calibration,
@@ -127,7 +130,7 @@ export function llamaSection(catalogue: HardwareCatalogue): Section {
 
 type Drained = MeasuredDrain & { ours: number; tokens: number; wallS: number };
 
-/** `sustained` and `hidden` were fitted on the other two models' four drains; this one's are held out. */
+/** `sustained` and `hidden` were fitted on the other two models' four drains; this model's drains are held out. */
 export const isFitted = (model: string) => !model.startsWith('CodeLlama');
 
 export function drain(catalogue: HardwareCatalogue, measured: MeasuredDrain): Drained {
@@ -161,7 +164,7 @@ function ratiosOf(results: readonly Drained[]) {
     });
 }
 
-/** Whole workloads on one replica each: what the placement decides by. */
+/** Whole workloads on one replica each, which decide placements. */
 export function drainSection(catalogue: HardwareCatalogue): Section {
   const results = measuredDrains().map((measured) => drain(catalogue, measured));
   const ratios = ratiosOf(results);

@@ -32,13 +32,16 @@ function gemmPoints(catalogue: HardwareCatalogue, gpu: string): GemmPoint[] {
     });
 }
 
-/** A product of the one kind of layer that the profiled models have, by its name. */
+/** A product of the only kind of layer of the profiled models, by its name. */
 export function gemmNamed(model: Model, tp: number, name: string): Gemm | undefined {
   const [layer] = model.layers;
   return layer && layerGemms(layer, { model, weights: 'bf16', tp }).find((gemm) => gemm.name === name);
 }
 
-/** Four parameters per GPU, fitted on one half of vidur's products, reported on the other. Profiled cool, so `sustained` is 1. */
+/**
+ * Four parameters per GPU, fitted on one half of vidur's products, reported on the other. The GPU was cool, so
+ * `sustained` is 1.
+ */
 export function gemmSection(catalogue: HardwareCatalogue): Section {
   const section: Section = {
     title: 'Matrix products, vidur (fit on one half, error on the other)',
@@ -159,7 +162,7 @@ export function allReduceSection(catalogue: HardwareCatalogue): Section {
   return section;
 }
 
-/** Shown only: attention of a decode step, one layer of Llama-2-7B on A100. */
+/** Only shown: attention of a decode step, one layer of Llama-2-7B on A100. */
 export function attentionSection(catalogue: HardwareCatalogue): Section {
   const gpu: Gpu = findGpu(catalogue, 'A100-80-SXM');
   const model = findModel(catalogue, 'Llama-2-7b-hf');

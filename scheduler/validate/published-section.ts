@@ -4,15 +4,16 @@ import { type PublishedRun, publishedRuns } from './measured.ts';
 import { type ReplayedRun, replay } from './published.ts';
 import { percent, signed } from './table.ts';
 
-/** Largest median error of the time per token, over the runs of a model and GPU on which nothing was fitted. */
+/** Largest median error of the time per token, over the runs of a model and GPU that were not used for fitting. */
 const LIMIT = 0.12;
-/** Groups with fewer runs than this say nothing about a median. */
+/** The median of fewer runs is not meaningful. */
 const RUNS_MIN = 8;
 
 /**
- * Runs that cannot have been what their source says, or that this simulator does not describe; shown and not counted. NVIDIA's fp8 runs of
- * the 8B model would need 1.6 PFLOP/s of an H200 for prompts alone, 80 % of its peak; with 512 requests under way the figures are those of
- * several replicas; Qwen3-235B ran on expert kernels that were not tuned for it.
+ * Runs whose published description must be wrong, or that this simulator does not model; shown but not counted.
+ * NVIDIA's fp8 runs of the 8B model would need 1.6 PFLOP/s of an H200 for prompts only, 80 % of its peak. With 512
+ * concurrent requests, the figures are those of several replicas. Qwen3-235B ran on expert kernels that were not tuned
+ * for it.
  */
 function notCounted(run: PublishedRun): string | undefined {
   if (run.by === 'NVIDIA' && run.weights === 'fp8')
@@ -32,7 +33,10 @@ interface Group {
   held: ReplayedRun[];
 }
 
-/** The default calibration against what was published of the engine it is for. Half of the runs was fitted on, as a hash of their place says. */
+/**
+ * The default calibration against published results of the engine that it is for. Half of the runs were used for
+ * fitting, chosen by a hash of their index.
+ */
 export function publishedSection(catalogue: HardwareCatalogue): Section {
   const groups = new Map<string, Group>();
   publishedRuns().forEach((run, index) => {

@@ -7,7 +7,7 @@ import type { LengthDistribution } from '../serving/lengths.ts';
 import { DEFAULT_LIMITS } from '../serving/limits.ts';
 import type { PublishedRun } from './measured.ts';
 
-/** InferenceMAX draws lengths between 0.8 and 1 of what it names; NVIDIA's runs have exact ones. */
+/** InferenceMAX draws lengths between 0.8 and 1 of the stated ones; NVIDIA's runs have exact ones. */
 const LENGTHS_FROM = 0.8;
 /** Requests of each client: InferenceMAX sends ten. */
 const ROUNDS = 6;
@@ -21,11 +21,11 @@ export interface ReplayedRun {
   run: PublishedRun;
   ttftMs: number;
   tpotMs: number;
-  /** Answer tokens per second of all clients, from TTFT and TPOT as they were published, and ours. */
+  /** Output tokens per second of all clients, from published TTFT and TPOT, and from the simulator. */
   throughput: { measured: number; ours: number };
 }
 
-/** The same load on the simulator. Undefined where the replica would not start. */
+/** Runs the same load on the simulator. Undefined if the replica would not start. */
 export function replay(
   run: PublishedRun,
   catalogue: HardwareCatalogue,

@@ -14,8 +14,8 @@ interface Validation {
 }
 
 /**
- * Compares the simulator with everything measured that is in the repository: what was published of today's engines with the catalogue's
- * calibration, the older measurements with the one that was fitted to them.
+ * Compares the simulator with all measurements in the repository: published results of current engines with the
+ * catalogue's calibration, older measurements with the calibration that was fitted to them.
  */
 export function validate(catalogue: HardwareCatalogue): Validation {
   const older = { ...catalogue, calibration: readCalibration(dataPath('calibration-opentela.json')) };

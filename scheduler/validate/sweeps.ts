@@ -5,7 +5,7 @@ import { DEFAULT_LIMITS } from '../serving/limits.ts';
 import { type Section, worst } from './checks.ts';
 import { signed } from './table.ts';
 
-/** One point of a sweep over requests under way: Llama-3.1-8B-Instruct in 16 bit on one GPU. */
+/** One point of a sweep over concurrent requests: Llama-3.1-8B-Instruct in 16 bits on one GPU. */
 interface SweepPoint {
   gpu: string;
   engine: string;
@@ -13,16 +13,17 @@ interface SweepPoint {
   /** Tokens. */
   input: number;
   output: number;
-  /** tpot: ms per token after the first, median. throughput: answer tokens per second of all clients. */
+  /** tpot: ms per token after the first, median. throughput: output tokens per second of all clients. */
   figure: 'tpot' | 'throughput';
   measured: number;
-  /** Why it is shown and not counted. */
+  /** Why it is shown but not counted. */
   reason?: string;
 }
 
 /**
- * H100: yobitelcomm.github.io/bench, "concurrency sweep" (2026-05-16; it names its lengths "chatbot-short", 128 and 256 are ours; at 16 and 64
- * its client or engine was at its limit, 64 requests got less than 16). A100: johnmusgrave.com, "vLLM throughput-latency sweep on NVIDIA A100".
+ * H100: yobitelcomm.github.io/bench, "concurrency sweep" (2026-05-16). It calls its lengths "chatbot-short"; 128 and
+ * 256 are our assumption. At 16 and 64 its client or engine was at its limit: 64 requests got less than 16. A100:
+ * johnmusgrave.com, "vLLM throughput-latency sweep on NVIDIA A100".
  */
 const POINTS: readonly SweepPoint[] = [
   { gpu: 'H100-SXM', engine: 'vLLM 0.21', underWay: 1, input: 128, output: 256, figure: 'tpot', measured: 6.48 },
@@ -48,10 +49,10 @@ const POINTS: readonly SweepPoint[] = [
   },
 ];
 
-/** Largest error of the points that count; nothing was fitted on them. */
+/** Largest error of the points that count; they were not used for fitting. */
 const LIMIT = 0.12;
 
-/** Two public sweeps of an 8B model, which the large collection has no counted run of. */
+/** Two public sweeps of an 8B model, of which the large collection has no counted run. */
 export function sweepSection(catalogue: HardwareCatalogue): Section {
   const model = findModel(catalogue, 'Llama-3.1-8B-Instruct');
   const results = POINTS.map((point) => {

@@ -8,15 +8,15 @@ export interface Clusters {
   inertia: number;
 }
 
-/** Lloyd's algorithm ends long before; a cycle between equal distances must not hang it. */
+/** Lloyd's algorithm ends long before; this bound stops a cycle between equal distances. */
 const ROUNDS_MAX = 60;
-/** Restarts from other seeds: one start of k-means++ ends in a poor optimum now and then. */
+/** Restarts from other seeds, because a single start of k-means++ sometimes ends in a poor optimum. */
 const STARTS = 4;
 
 /**
- * k-means (Lloyd 1982) in two dimensions, begun by k-means++ (Arthur and Vassilvitskii 2007), or from `start`, which keeps the numbering of
- * an earlier fit. Fewer centroids than `k` come back where there are fewer distinct points. Fifty lines of our own: ml-kmeans brings five
- * packages of linear algebra for this loop.
+ * k-means (Lloyd 1982) in two dimensions, started by k-means++ (Arthur and Vassilvitskii 2007), or from `start`, which
+ * keeps the numbering of an earlier fit. Returns fewer centroids than `k` if there are fewer distinct points. The fifty
+ * lines replace ml-kmeans, which brings five packages of linear algebra.
  */
 export function kMeans(points: readonly Point[], k: number, seed: number, start?: readonly Point[]): Clusters {
   if (start !== undefined) return lloyd(points, start);
@@ -75,7 +75,7 @@ function lloyd(points: readonly Point[], start: readonly Point[]): Clusters {
       sum.n++;
       total += distance;
     }
-    // A centroid without points stays where it is: a kind that vanished for a while keeps its number.
+    // A centroid without points stays where it is: a kind that vanishes temporarily keeps its number.
     centroids = centroids.map((old, i) => {
       const { x, y, n } = sums[i] ?? { x: 0, y: 0, n: 0 };
       return n === 0 ? old : [x / n, y / n];

@@ -9,18 +9,18 @@ export interface KindLengths {
   output: number;
 }
 
-/** A group of like requests: what one of them costs on a replica is about what another costs. */
+/** A group of similar requests, which cost about the same on a replica. */
 export interface FittedKind {
-  /** `long prompt, short answer`: for people; unique within a fit. */
+  /** `long prompt, short answer`, for people; unique within a fit. */
   name: string;
-  /** Geometric mean tokens of prompt and answer: the centroid. */
+  /** Geometric mean of the tokens of prompt and response: the centroid. */
   input: number;
   output: number;
-  /** Of the requests that it was fitted on: mean and mean square of the tokens. */
+  /** Mean and mean square of the tokens of the fitted requests. */
   moments: { input: { mean: number; square: number }; output: { mean: number; square: number } };
-  /** Up to 400 of them, to draw from. */
+  /** Up to 400 fitted requests, to draw from. */
   examples: readonly KindLengths[];
-  /** Share of the requests that it was fitted on. */
+  /** Share of the fitted requests. */
   share: number;
 }
 
@@ -28,15 +28,18 @@ export interface KindOptions {
   /** Most kinds that are tried. */
   most: number;
   seed: number;
-  /** An earlier fit: its numbering, and its count unless another is clearly better, are kept. */
+  /** An earlier fit: its numbering is kept, and its count unless another is clearly better. */
   previous?: readonly FittedKind[];
 }
 
-/** Points that a fit uses: more do not move centroids by more than a hundredth. */
+/** Most points of a fit: more move centroids by less than a hundredth. */
 const POINTS_MAX = 4000;
-/** One kind more must explain at least this share of the spread of all requests. */
+/** Each further kind must explain at least this share of the spread of all requests. */
 const EXPLAINED_MIN = 0.05;
-/** An earlier number of kinds is kept unless one more would explain so much, or the last explains less than half of what it must. */
+/**
+ * An earlier number of kinds is kept unless one more would explain this multiple of the minimum, or the last explains
+ * less than half of the minimum.
+ */
 const KEEP_FACTOR = 2;
 
 const pointOf = ({ input, output }: KindLengths): Point => [
@@ -45,8 +48,10 @@ const pointOf = ({ input, output }: KindLengths): Point => [
 ];
 
 /**
- * Kinds of requests by k-means on (log input, log output), as in OServe §4.1. The number of kinds is the least where one more explains less
- * than 5 % of the spread. Throws `bad_input` without requests.
+ * Fits kinds of requests by k-means on (log input, log output), as in OServe §4.1. The number of kinds is the lowest at
+ * which one more explains less than 5 % of the spread.
+ *
+ * @throws SchedulerError `bad_input` without requests
  */
 export function fitKinds(requests: readonly KindLengths[], { most, seed, previous }: KindOptions): FittedKind[] {
   if (requests.length === 0) throw new SchedulerError('bad_input', 'no requests to find kinds in');
@@ -128,7 +133,7 @@ function kindsOf(requests: readonly KindLengths[], centroids: readonly Point[]):
 
 const EXAMPLES = 400;
 
-/** So many of them, at equal distances: a seed would only add noise. */
+/** Returns at most `most` items at equal distances: a seed would only add noise. */
 function evenly<T>(all: readonly T[], most: number): T[] {
   const stride = Math.max(1, all.length / most);
   return Array.from({ length: Math.min(most, all.length) }, (_, i) => all[Math.floor(i * stride)]).filter(
@@ -136,7 +141,7 @@ function evenly<T>(all: readonly T[], most: number): T[] {
   );
 }
 
-/** Long or short against the middle of all centroids; tokens tell apart those that would have the same name. */
+/** Long or short relative to the middle of all centroids; tokens distinguish kinds that would have the same name. */
 function namesOf(centroids: readonly Point[]): string[] {
   const middle = (axis: 0 | 1) => centroids.reduce((sum, one) => sum + one[axis], 0) / Math.max(1, centroids.length);
   const [x, y] = [middle(0), middle(1)];
