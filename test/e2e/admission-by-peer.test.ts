@@ -1,4 +1,4 @@
-/** Nodes that reach no gateway themselves: a peer passes their admission on, a relay everything. */
+/** Nodes that reach no gateway themselves: a peer forwards their admission, a relay forwards everything. */
 import { spawnSync } from 'node:child_process';
 import { lookup } from 'node:dns/promises';
 import { readFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { atEnd, endAll, eventually, temporaryDirectory } from '../support/proces
 import { MODEL } from '../support/test-cluster.ts';
 import { AGENT_MAIN, NODE } from '../support/where.ts';
 
-/** No proxy is ever asked for loopback's own addresses, so the gateway goes by this machine's name. */
+/** Proxies are never used for loopback addresses, so the gateway is addressed by this machine's name. */
 const NAME = hostname();
 const here = await lookup(NAME).then(
   ({ address }) => address.startsWith('127.'),
@@ -23,7 +23,7 @@ const here = await lookup(NAME).then(
 const able = OPENSSL && here;
 const UNABLE = 'needs openssl, and a host name that is 127.0.0.1';
 
-/** A proxy that is not there: no way out of the node's own. */
+/** A proxy that does not exist: the node has no way out. */
 const NO_WAY_OUT = { https_proxy: 'http://127.0.0.1:1' };
 
 let gateway: Gateway;
@@ -34,7 +34,7 @@ beforeEach(async () => {
   if (!able) return;
   const { cert, key } = selfSigned(await temporaryDirectory(), 'gateway', [`DNS:${NAME}`]);
   authority = cert;
-  trust(readFileSync(cert, 'utf8')); // the test itself asks the gateway too
+  trust(readFileSync(cert, 'utf8')); // the test itself calls the gateway too
   gateway = await Gateway.start({ publicHost: NAME, args: ['--tls-cert', cert, '--tls-key', key] });
   token = await gateway.createJoinToken();
 });

@@ -1,6 +1,6 @@
 /**
- * Each spawn, file call and socket of an agent fails once while it serves: its engine lives, and every request ends. OTELA_TEST_SEED=N begins
- * with seed N, which a failure names.
+ * Each spawn, file call and socket of an agent fails once while it serves: its engine survives, and every request ends.
+ * OTELA_TEST_SEED=N begins with seed N, which a failure names.
  */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ import { chatBody, MODEL } from '../support/test-cluster.ts';
 
 afterEach(endAll);
 
-/** A run of this test fails again with the same seed; the next run has others. */
+/** With the same seed a run fails again in the same way; the next run has other seeds. */
 const SEEDS = 30;
 const FIRST_SEED = Number(process.env.OTELA_TEST_SEED ?? Math.floor(Math.random() * 1_000_000));
 const REQUESTS = 60;
@@ -34,7 +34,7 @@ function engineOf(agent: Managed): number | undefined {
   return descendants(agent.pid).find((pid) => commandOf(pid).includes('support/engine.ts'));
 }
 
-/** Resolves with how each request ended; one that does not end fails the test. */
+/** Resolves with how each request ended; a request that does not end fails the test. */
 async function traffic(url: string, key: string, requests: number): Promise<string[]> {
   const ends: string[] = [];
   let asked = 0;
@@ -57,7 +57,7 @@ async function traffic(url: string, key: string, requests: number): Promise<stri
   return ends;
 }
 
-/** What people ask of the agent beside: none of it may end the agent, whatever it answers. */
+/** Other requests to the agent: none may end it, whatever it answers. */
 async function questions(
   gateway: Gateway,
   session: string,
@@ -77,7 +77,7 @@ async function questions(
       try {
         for await (const answer of askAgent(agent.directory, question, patience(5_000))) void answer;
       } catch {
-        // It says that it failed, or its socket broke.
+        // It reported an error, or its socket broke.
       }
     }
   }

@@ -1,4 +1,7 @@
-/** An agent that is killed (SIGKILL, out of memory): gateways are told by what it leaves behind, and nobody waits for it to dial again. */
+/**
+ * An agent that is killed (SIGKILL, out of memory): the record that it left behind tells the gateways, so no request
+ * waits for it to dial again.
+ */
 import { afterEach, expect, it } from 'vitest';
 import { z } from 'zod';
 import { endAll, eventually } from '../support/processes.ts';
@@ -8,7 +11,10 @@ afterEach(endAll);
 
 const historySchema = z.object({ data: z.array(z.looseObject({ event: z.string(), reason: z.string().nullable() })) });
 
-/** Gateways were told: an agent that nobody speaks for leaves as silent, after the window in which it may claim its streams. */
+/**
+ * Asserts that gateways were notified: without notice an agent leaves as silent, after the window in which it may claim
+ * its streams.
+ */
 async function wasTold({ gateway }: TestCluster): Promise<void> {
   const left = await eventually('a node has left', 10_000, async () => {
     const { data } = historySchema.parse(await gateway.admin('GET', 'nodes/history'));

@@ -1,7 +1,7 @@
 /**
- * The alerts and the dashboard of `deploy/`, in the real Prometheus, of a real gateway and real agents: what is quiet on a good day, what
- * each fault raises, and that no expression names a metric that is not there. Windows and waits of the alerts are shortened here;
- * their own are promtool's part (alert-timing.yml).
+ * The alerts and the dashboard of `deploy/`, in the real Prometheus, of a real gateway and real agents: what is quiet
+ * on a good day, what each fault raises, and that no expression names a metric that does not exist. Windows and waits
+ * of the alerts are shortened here; promtool tests the real ones (alert-timing.yml).
  */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -27,9 +27,9 @@ const TOKEN = 'only-for-prometheus';
 const NODES = 4;
 const LIAR = 'liar/model';
 const FIRES_MS = 40_000;
-/** By default 50,000, which no fault of a minute fills. */
+/** The default is 50,000, which no fault of a minute fills. */
 const HELD_RECORDS = 100;
-/** What befalls gateways that follow each other, and whole fleets: test/netns/game-day.test.ts. */
+/** Alerts of followers and of whole fleets: test/netns/game-day.test.ts has them. */
 const OF_GAME_DAY = [
   'OtelaTlsCertificateEnding',
   'OtelaClockWrong',
@@ -46,7 +46,7 @@ let disk: FileSystem | string;
 /** Each alert that a test has seen fire. */
 const seen = new Set<string>();
 
-/** An engine that says it wrote a hundred million tokens. */
+/** An engine that claims to have written a hundred million tokens. */
 async function startLiar(): Promise<string> {
   const usage = { prompt_tokens: 1, completion_tokens: 100_000_000, total_tokens: 100_000_001 };
   const message = { role: 'assistant', content: 'Much.' };
@@ -108,7 +108,7 @@ async function ask(standIn: object = {}, more: object = {}): Promise<void> {
   await response.text().catch(() => '');
 }
 
-/** Requests go on, four a turn, until the alert fires; its texts are whole. */
+/** Sends requests, four per turn, until the alert fires. Its texts must have no gaps. */
 async function raises(name: string, send: () => Promise<void> = async () => {}) {
   let over = false;
   const sending = (async () => {
@@ -187,7 +187,7 @@ it('an engine that is gone, and nodes that fall silent with requests and batches
   await cluster.gateway.admin('DELETE', `catalogue/${MODEL}`);
   const model = await raises('OtelaModelWithoutNode');
   expect(model.labels.gen_ai_request_model).toBe(MODEL);
-  // Its nodes may have left long ago by now: of a model that the operator speaks of requests wait all the same.
+  // Its nodes may have left long ago by now; but requests for a model with settings wait anyway.
   await cluster.gateway.admin('PUT', `models/${MODEL}`, {});
   const left = new AbortController();
   void cluster.ask('/v1/chat/completions', chatBody(), { signal: left.signal }).catch(() => undefined);
@@ -211,7 +211,7 @@ async function createBatch(): Promise<void> {
 
 it('a full disk, and more records than memory holds meanwhile', async ({ skip }) => {
   if (typeof disk === 'string') return skip(disk);
-  // What an object gives back when it is reset is taken, too: others write to this disk.
+  // The disk is filled each time, because an object that is reset frees space, and others write to this disk.
   const { fill } = disk;
   await raises('OtelaStorageFailing', () => {
     fill(0);
@@ -228,10 +228,10 @@ it('a full disk, and more records than memory holds meanwhile', async ({ skip })
 const dashboardSchema = z.object({
   panels: z.array(z.object({ title: z.string(), targets: z.array(z.object({ expr: z.string() })).optional() })),
 });
-/** The stand-in engine says nothing of a cache, and stored files are counted every ten minutes. */
+/** The mock engine reports no cache, and stored files are counted every ten minutes. */
 const NOT_HERE = ['KV cache in use, by agent', 'Stored files'];
 const dashboard = () => dashboardSchema.parse(JSON.parse(overviewJson()));
-/** As Grafana fills them in, all chosen. */
+/** The variables as Grafana fills them in, with all values chosen. */
 const filledIn = (expr: string) =>
   expr.replaceAll('$__rate_interval', '5m').replaceAll('$instance', '.*').replaceAll('$model', '.*');
 

@@ -1,4 +1,4 @@
-/** A circuit's object by itself: what it leaves behind, and how often it rings. */
+/** A circuit's object in isolation: what it leaves behind, and how often its timers fire. */
 import { randomBytes } from 'node:crypto';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { nodeSigner } from '../../agent/host/crypto.ts';
@@ -16,7 +16,7 @@ import { TestIssuer } from '../support/mesh/issuer.ts';
 const CALLEE = 'a'.repeat(26);
 const issuer = new TestIssuer();
 
-/** One circuit, whose caller has asked for it. */
+/** One circuit, which its caller has requested. */
 function circuit(env: Env, sessionKey: Uint8Array) {
   const timers = new Set<() => void>();
   const sent: (string | Uint8Array)[] = [];

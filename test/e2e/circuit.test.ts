@@ -1,4 +1,4 @@
-/** Circuits through a gateway: two ends that hold good tickets and do as they like. */
+/** Circuits through a gateway: both ends hold valid tickets and send what they like. */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
@@ -36,11 +36,11 @@ const leg = (gateway: URL, identity: TestIdentity, to: string) =>
     signal: AbortSignal.timeout(30_000),
   });
 
-/** The circuit at which somebody waits for the callee. */
+/** The circuit at which a caller waits for the callee. */
 const called = (tunnel: HandAgent) =>
   eventually('a call', 15_000, () => tunnel.frames.findLast((frame) => frame.type === 'circuit')?.name);
 
-/** An end that proves its session and then speaks by hand. */
+/** An end that proves its session, and whose frames the test then writes. */
 async function byHand(url: URL, identity: TestIdentity, to: string): Promise<WebSocket> {
   const headers = {
     'x-otela-protocol': String(PROTOCOL_VERSION),
@@ -88,7 +88,7 @@ it('passes on what comes, both ways, and holds no more than a window for an end 
   });
   far.write('the other way');
   expect((await once(near, 'data'))[0].toString()).toBe('the other way');
-  await new Promise((resolve) => setTimeout(resolve, 1_000)); // that nothing happens is the case
+  await new Promise((resolve) => setTimeout(resolve, 1_000)); // the test is that nothing happens
   expect(out).toBe(false);
   expect(Buffer.compare(await read(far, sent.length), sent)).toBe(0);
   expect(out).toBe(true);

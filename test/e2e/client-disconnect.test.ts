@@ -1,4 +1,4 @@
-/** Clients that leave, in every phase: the engine is let go, and nothing of them stays behind. */
+/** Clients that disconnect, in every phase: the engine is released, and nothing of them remains. */
 import { connect, type Socket } from 'node:net';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { NO_USAGE } from '../../shared/wire/usage.ts';
@@ -19,7 +19,7 @@ const own = new OwnNode();
 
 const unary = (standIn: object, more: object = {}) => chatBody(standIn, { model: own.model, ...more });
 
-/** A client that resets: Cloudflare's local runtime does not see a FIN. */
+/** A client that resets its connection, because Cloudflare's local runtime does not see a FIN. */
 class Client {
   readonly socket: Socket;
   received = 0;
@@ -57,7 +57,7 @@ class Client {
   }
 }
 
-/** Nothing is open in the object (else it could not be evicted), nothing at the agent, nothing at the engine. */
+/** Nothing is open in the object (otherwise it could not be evicted), at the agent, or at the engine. */
 async function nothingLeft(): Promise<void> {
   await eventually('the engine is free', 3_000, () => (own.bench.engine.running() === 0 ? true : undefined));
   await eventually('the agent is free', 3_000, () => (own.bench.tunnel.inFlight === 0 ? true : undefined));
@@ -106,7 +106,7 @@ describe('a client that leaves', () => {
 });
 
 describe('a client that leaves as its node’s socket is lost', () => {
-  /** The node is told of the leaving, and its socket is gone before it says what was used. */
+  /** The node learns of the disconnect, and its socket is lost before it reports the usage. */
   async function left(model: string) {
     const agent = await new HandAgent(own.shop).join([model]);
     await own.shop.refreshed();
@@ -138,7 +138,7 @@ describe('a client that leaves as its node’s socket is lost', () => {
     const usage = { ...NO_USAGE, prompt: 5, completion: 7, aborted: true };
     const { requestId, attempt, receipt } = open;
     again.send({ type: 'report', stream, usage, name: { requestId, attempt, receipt } });
-    // It hears of the end that it may have missed, and has forgotten the attempt since.
+    // It receives the end that it may have missed, and has forgotten the attempt since.
     again.send({ type: 'reset', stream: (await again.when('open')).stream, code: 'unknown', message: '' });
     await again.when('settled');
     await own.shop.restOf(session);

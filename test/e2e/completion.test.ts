@@ -1,4 +1,4 @@
-/** What shells offer after `source <(otela-… completion SHELL)`, asked of the shells themselves. */
+/** What shells offer after `source <(otela-… completion SHELL)`, tested in the real shells. */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -30,7 +30,7 @@ function run(file: string, ...args: string[]): string {
     timeout: patience(30_000),
   });
   if (status !== 0) throw new Error(`${file} ${args.join(' ')}: ${status} ${stderr}`);
-  // A shell that complains has not understood.
+  // A message on stderr means that the shell did not understand the script.
   if (stderr !== '') throw new Error(stderr);
   return stdout;
 }
@@ -45,7 +45,7 @@ function scriptOf(program: Program, shell: Shell): string {
   return file;
 }
 
-/** The last word is the one that is being typed. */
+/** The last word is the one being typed. */
 function offered(program: Program, ...words: string[]): string[] {
   const typed = [program, ...words].map((word) => `'${word}'`).join(' ');
   const ask = `source ${scriptOf(program, 'bash')}; COMP_WORDS=(${typed}); COMP_CWORD=${words.length}

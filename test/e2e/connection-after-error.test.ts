@@ -1,4 +1,4 @@
-/** What a connection is worth after a request on it that failed: an SDK sends its next one there. */
+/** The state of a connection after a request on it failed: an SDK sends its next request there. */
 import { Agent, createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, expect, it } from 'vitest';
@@ -39,7 +39,7 @@ it('carries the next request where the one before was given up in the middle of 
       for (const [name, value] of Object.entries(headers)) sent.setHeader(name, value);
       sent.end(body);
     });
-  // More than is kept for another attempt, and more than stands in any buffer on the way.
+  // More than is kept for another attempt, and more than all buffers on the way hold.
   expect(await ask(20_000_000, { 'x-otela-model': MODEL })).toEqual({ status: 502, reused: false });
   expect(await ask(1, {})).toEqual({ status: 502, reused: true });
 });

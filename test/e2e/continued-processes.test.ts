@@ -1,4 +1,4 @@
-/** The same with processes that are killed: gateway, agents and engines as they are run. */
+/** Continued streams while processes are killed: gateway, agents and engines run as in production. */
 import { afterAll, expect, it } from 'vitest';
 import { engineCommand, startAgent } from '../support/agent.ts';
 import { text as wordsOf } from '../support/engine/words.ts';
@@ -83,7 +83,7 @@ it('all replicas are killed with kill -9 in mid-stream: each client hears one wh
   );
   for (const agent of agents) agent.signal('SIGKILL');
   await eventually('nobody serves', 20_000, async () => ((await gateway.serving(0)).length === 0 ? true : undefined));
-  // Their paths are given up after 10 s: all of them wait for a node then.
+  // Their paths are given up after 10 s: after that all of them wait for a node.
   await new Promise((resolve) => setTimeout(resolve, 13_000));
   expect(streams.flatMap(({ said }) => hear(said()).errors)).toEqual([]);
   await addNode();
@@ -107,10 +107,10 @@ it('a stream waits for a place at a busy node; a client that leaves while one is
   const busy = engines.find((engine) => engine !== broken);
   const inTheWay = await ask('/v1/completions', COMPLETION);
   expect(busy?.running()).toBe(1);
-  // Its tokenizer may be asked all the same: that takes no place.
+  // Its tokenizer may be called in any case, because that takes no slot.
   const generated = () => busy?.requests.filter(({ url }) => url.endsWith('/completions')).length;
   const seen = generated();
-  broken?.control({ status: 503 }); // else the stream would go on where it broke off
+  broken?.control({ status: 503 }); // otherwise the stream would continue at the same engine
   broken?.hangUp();
   await eventually('the break is noticed', 5_000, () => (broken?.running() === 0 ? true : undefined));
   busy?.control({ tokens: TOKENS });
@@ -122,7 +122,7 @@ it('a stream waits for a place at a busy node; a client that leaves while one is
 
   const left = new AbortController();
   const init = { headers: { 'x-otela-resume': '1' }, signal: left.signal };
-  for (const { control } of engines) control({ pauseAfter: 8 }); // both are well again
+  for (const { control } of engines) control({ pauseAfter: 8 }); // both are healthy again
   const response = await ask('/v1/completions', COMPLETION, init);
   await response.body?.getReader().read();
   const first = engines.find((engine) => engine.running() > 0);
@@ -136,7 +136,7 @@ it('a stream waits for a place at a busy node; a client that leaves while one is
 
 const continuations = (said: string) => hear(said).comments.filter((comment) => comment.startsWith('otela continued'));
 
-/** The child that the agent runs. */
+/** The engine that the agent runs as its child. */
 function engineOf(agent: Managed | undefined): number {
   const found = descendants(agent?.pid ?? -1).find((pid) => commandOf(pid).includes('support/engine.ts'));
   if (found === undefined) throw new Error('the agent runs no engine');

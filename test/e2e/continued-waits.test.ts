@@ -1,4 +1,4 @@
-/** Broken streams for which no node is there at that moment: they wait for one, as any request does. */
+/** Broken streams for which there is no node at that moment: they wait for one, as any request does. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { text as wordsOf } from '../support/engine/words.ts';
 import type { Behaviour } from '../support/engine.ts';
@@ -33,7 +33,7 @@ interface Stream {
   over: Promise<void>;
 }
 
-/** A stream that has begun and stands still. */
+/** A stream that has begun and stalls. */
 async function begun(path: keyof typeof PATHS, model: string, signal?: AbortSignal): Promise<Stream> {
   const body = { model, stream: true, ...PATHS[path] };
   const response = await shop.ask(path, body, { headers: RESUME, ...(signal && { signal }) });
@@ -57,7 +57,7 @@ async function gone(...benches: Bench[]): Promise<void> {
 
 const generated = (bench: Bench) => bench.engine.requests.filter(({ url }) => url.endsWith('/completions')).length;
 
-/** It is not told of any error: it waits. */
+/** Asserts that the stream got no error, because it waits. */
 async function waiting(stream: Stream): Promise<void> {
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   expect(hear(stream.said()).errors).toEqual([]);
@@ -102,7 +102,7 @@ it('a node of another revision is no help: the stream waits for one of its own',
   const other = await node(model, { tokens: TOKENS }, { revision: 'b' });
   await gone(first);
   await waiting(stream);
-  // Nor does it hold up those who can use that one.
+  // Nor does it block requests that can use the other node.
   expect((await shop.ask('/v1/completions', { model, prompt: 'Anything.' })).status).toBe(200);
   await node(model, { tokens: TOKENS }, { revision: 'a' });
   await stream.over;

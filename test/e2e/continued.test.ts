@@ -1,4 +1,4 @@
-/** Streams whose engine dies in mid-sentence and that another engine takes over; and those where nobody may. */
+/** Streams whose engine dies mid-sentence and that another engine continues; and streams that must not be continued. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { text as wordsOf } from '../support/engine/words.ts';
 import type { Behaviour } from '../support/engine.ts';
@@ -8,7 +8,7 @@ import { type Bench, openTunnelBench, type TunnelBench } from '../support/tunnel
 
 const MODEL = 'stand-in/goes-on';
 const TOKENS = 40;
-/** Engines say so much and wait to be broken: no test depends on how fast anything is. */
+/** Engines send this many tokens and wait for the test to break them, so no test depends on speed. */
 const SAID = 8;
 const PAUSED: Behaviour = { pauseAfter: SAID };
 
@@ -31,8 +31,8 @@ const carrier = () => benches.find(({ engine }) => engine.running() > 0);
 const others = (bench: Bench | undefined) => benches.filter((one) => one !== bench);
 
 /**
- * Asks for a stream and calls each of `breaks`, with who carries it: each at a token that only the next engine can have given,
- * whatever of the former ones was still on its way.
+ * Asks for a stream and calls each of `breaks` with its current carrier, each at a token that only the next engine can
+ * have sent, whatever was still in transit from the previous ones.
  */
 async function told(
   kind: Kind,
@@ -60,7 +60,7 @@ async function told(
 
 const stored = async () => (await Promise.all(benches.map((bench) => shop.usage(bench)))).flat();
 
-/** Until it is over there: else the next one to break would seem to be this one again. */
+/** Waits until the stream has ended there: otherwise the test would take this engine for the next carrier. */
 async function hangUp(bench: Bench | undefined): Promise<void> {
   bench?.engine.hangUp();
   await eventually('the engine is alone', 5_000, () => (bench?.engine.running() ? undefined : true));
@@ -94,7 +94,7 @@ describe.each(kinds)('%s: when the engine dies in mid-stream', (kind) => {
   });
 
   it('what both engines gave is counted once each', async () => {
-    // Known by its length: records of the tests before may still be on their way.
+    // Recognized by its length, because records of previous tests may still arrive.
     const long = 'word '.repeat(100);
     const asked = kind === 'completions' ? { prompt: long } : { messages: [{ role: 'user', content: long }] };
     const heard = hear(await told(kind, asked, [hangUp]));
@@ -110,7 +110,7 @@ describe.each(kinds)('%s: when the engine dies in mid-stream', (kind) => {
     expect(more).toEqual([]);
     const given = Number(one?.completion) + Number(two?.completion);
     expect(given).toBeGreaterThanOrEqual(TOKENS);
-    expect(given).toBeLessThan(TOKENS + 10); // what was lost on the way was generated too
+    expect(given).toBeLessThan(TOKENS + 10); // tokens that were lost in transit were generated too
   });
 
   it('a client that did not ask for usage gets none', async () => {

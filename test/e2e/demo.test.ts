@@ -1,4 +1,4 @@
-/** What a newcomer does first: `npm start`, then the curl line that it prints. */
+/** The first steps of a new user: `npm start`, then the curl line that it prints. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';

@@ -1,4 +1,7 @@
-/** `npm run deploy` with the real wrangler against a stand-in of Cloudflare's API: cut off, run again, and once more. */
+/**
+ * `npm run deploy` with the real wrangler against a mock of Cloudflare's API: interrupted, run again, and run once
+ * more.
+ */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
@@ -72,7 +75,8 @@ it('deploys from nothing, goes on where it was cut off, and changes nothing when
   expect(second.code).toBe(1);
   expect(second.err).toMatch(/D1 gw-test: found/);
   expect(migrations()).toEqual([all]);
-  // It is on disk before anything is told to Cloudflare, and named although the run failed; a log is not told what is in it.
+  // The key is on disk before Cloudflare gets anything, and its path is printed although the run failed; the log does
+  // not contain the key.
   expect(second.err).toContain(`admin key: in ${join(keys, 'admin.key')}`);
   expect(second.err).not.toMatch(KEY);
   const key = readFileSync(join(keys, 'admin.key'), 'utf8').trim();
@@ -100,7 +104,7 @@ it('deploys from nothing, goes on where it was cut off, and changes nothing when
   expect(cloudflare.databases.size).toBe(1);
   expect([...cloudflare.buckets]).toEqual([['gw-test-files', 'eu']]);
 
-  // What was said before is remembered: --url and the rest are not needed any more.
+  // Previous flags are remembered: --url and the others are not needed any more.
   const flags = ['--name', 'gw-test', '--keys', keys, '--production', '--release-keys', 'a-key,another'];
   const other = await deploy(cloudflare.env, ...flags, '--new-admin-key');
   expect(other.code).toBe(0);
@@ -115,7 +119,7 @@ it('deploys from nothing, goes on where it was cut off, and changes nothing when
   expect(next).not.toBe(key);
   expect(cloudflare.workers.get('gw-test')?.secrets).toEqual(new Map([...secrets, ['ADMIN_KEY_SHA256', sha256(next)]]));
 
-  // Nothing but the keys is left, and they are the operator's alone.
+  // Only the keys are left, and only the operator can read them.
   expect((await readdir(keys)).sort()).toEqual(['admin.key', 'installation.json', 'issuer', 'sent.json']);
   for (const name of ['admin.key', 'issuer/root.key', 'sent.json'])
     expect(statSync(join(keys, name)).mode & 0o777).toBe(0o600);
@@ -135,7 +139,7 @@ it('a Worker that was deployed elsewhere stays as it is until it is said what it
   expect([plain.code, plain.err]).toEqual([2, expect.stringMatching(/--no-production, and --database/)]);
   const half = await run('--no-production');
   expect([half.code, half.err]).toEqual([2, expect.stringMatching(/say --database/)]);
-  // One that was refused is not remembered: the next is refused as well.
+  // A refused run is not remembered, so the next one is refused as well.
   expect((await run()).code).toBe(2);
   const misspelt = await run('--no-production', '--database', 'misspelt');
   expect([misspelt.code, misspelt.err]).toEqual([2, expect.stringMatching(/no D1 "misspelt"/)]);

@@ -1,4 +1,4 @@
-/** Deployments over the network: a gateway orders, an idle agent obeys what its operator allows, and nothing else. */
+/** Deployments over the network: a gateway orders, and an idle agent does only what its operator allows. */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -63,7 +63,7 @@ describe('a deployment', () => {
   };
   const live = async () => (await gateway.nodes()).filter(({ state }) => state !== 'LEFT' && state !== 'DOWN');
   const labelsOf = (node: RegisteredNode | undefined) => node?.labels ?? {};
-  /** The one node that is there, idle and willing. */
+  /** The only idle node that accepts deployments. */
   const idle = (not = '') =>
     eventually('an idle node that accepts', 20_000, async () =>
       (await live()).find((node) => node.session !== not && labelsOf(node)['otela.accepts'] !== undefined),
@@ -75,7 +75,7 @@ describe('a deployment', () => {
     const offered = answerSchema.parse(await gateway.admin('GET', path(before.session)));
     expect(offered.deployment).toBeNull();
     expect(offered.offers?.map(({ template }) => template)).toEqual(['broken', 'stand-in']);
-    expect(JSON.stringify(offered)).not.toContain(ENGINE_MAIN); // the command is the operator's own business
+    expect(JSON.stringify(offered)).not.toContain(ENGINE_MAIN); // the command is private to the agent's operator
 
     const { deployment } = await put(before.session, {
       id: 'dep-1',
@@ -138,7 +138,7 @@ describe('a deployment', () => {
       expect([response.status, (await envelopeOf(response)).message]).toEqual([status, expect.stringMatching(message)]);
     }
     expect((await live()).map((node) => node.session)).toEqual([session]);
-    // An agent that was not started for it is not even asked.
+    // An agent that was not started for deployments gets no order.
     await startAgent({ gateways: [gateway.url], token });
     const deaf = await eventually('another idle node', 15_000, async () =>
       (await live()).find((node) => node.session !== session),
@@ -148,7 +148,7 @@ describe('a deployment', () => {
       409,
       expect.stringMatching(/takes no deployments/),
     ]);
-    // Nobody but operators orders.
+    // Only operators may order.
     const key = await gateway.createKey();
     const stranger = await fetch(`${gateway.url}/admin/${path(session)}`, {
       method: 'PUT',
@@ -171,7 +171,7 @@ describe('a deployment', () => {
     const { deployment } = answerSchema.parse(await gateway.admin('GET', path(after.session)));
     expect(deployment).toMatchObject({ id: 'dep-bad', state: 'failed', reason: 'the engine ended with code 3' });
     expect(agent.running).toBe(true);
-    // What failed stands in nobody's way.
+    // A failed deployment does not block the next one.
     await put(after.session, { template: 'stand-in', parameters: { model: 'stand-in/model-1' } });
     const [serving] = await gateway.serving(1, 20_000, 'stand-in/model-1');
     expect(labelsOf(serving)['otela.deployment-failed']).toBeUndefined();

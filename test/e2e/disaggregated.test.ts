@@ -1,4 +1,7 @@
-/** A prefill and a decode engine behind one agent: the gateway sees one replica. The engines are stand-ins; keys and values cross by HTTP. */
+/**
+ * A prefill and a decode engine behind one agent: the gateway sees one replica. The engines are mocks; keys and values
+ * are sent over HTTP.
+ */
 import { afterEach, describe, expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';
 import { prompts } from '../support/engine/kv-transfer.ts';
@@ -71,7 +74,7 @@ describe.each([
       ? { bootstrap_room: 7, bootstrap_host: '127.0.0.1', bootstrap_port: prefill.port }
       : { kv_transfer_params: { remote_block_ids: ['x'], remote_host: '127.0.0.1', remote_port: prefill.port } };
     const answer = await ask(chatBody({ tokens: 1 }, stolen));
-    // It gets its own; a stand-in that is given others' answers 500.
+    // It gets its own keys and values; a mock that gets those of another request answers 500.
     expect(answer.status).toBe(200);
     expect(decode.received()).toBe(1);
   });

@@ -1,4 +1,4 @@
-/** An engine whose scheduler stands still is started again by its agent; one that is only slow is left alone. */
+/** The agent restarts an engine whose scheduler stalls, and does not restart one that is only slow. */
 import { afterEach, expect, it } from 'vitest';
 import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';

@@ -1,4 +1,4 @@
-/** A real venv of this machine's Python, packed by tar, and in it a stand-in for an engine, written in Python. */
+/** A real venv of this machine's Python, packed by tar, with a mock engine in it, written in Python. */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { chmod, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
@@ -17,7 +17,7 @@ afterEach(endAll);
 const run = promisify(execFile);
 const MODEL = 'lab/python';
 
-/** Says where its Python and its module are. */
+/** Reports where its Python and its module are. */
 const MODULE = `
 import json, sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -55,7 +55,7 @@ async function packedVenv(python: string): Promise<string> {
   const { stdout } = await run(join(venv, 'bin/python3'), ['-c', 'import site; print(site.getsitepackages()[0])']);
   await mkdir(stdout.trim(), { recursive: true });
   await writeFile(join(stdout.trim(), 'stand_in.py'), MODULE);
-  // As pip writes a package's scripts.
+  // In the form in which pip writes a package's scripts.
   const script = join(venv, 'bin/stand-in');
   await writeFile(script, `#!${venv}/bin/python3\nfrom stand_in import main\nmain()\n`);
   await chmod(script, 0o755);
@@ -105,7 +105,10 @@ it('engines of two nodes start in a venv that one of them read', async ({ skip }
   );
 });
 
-/** Two ranks of one engine, each as on a node of its own. Resolves with what rank 1's part printed and the bytes that each read of the source. */
+/**
+ * Two ranks of one engine, each as on a separate node. Resolves with the output of rank 1's part and the bytes that
+ * each read from the source.
+ */
 async function ranksIn(environment: string, commands: string[][]) {
   const gateway = await Gateway.start();
   const token = await gateway.createJoinToken();

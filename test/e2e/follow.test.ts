@@ -1,6 +1,7 @@
 /**
- * The deployment follows the forecast: eight idle agents, stand-in engines of two shapes, and a mix of requests that flips in the middle. Two models
- * get the same requests: the deployment of one is pinned to the best for the mean of both halves, the other's follows. A "minute" is 3 s.
+ * The deployment follows the forecast: eight idle agents, mock engines of two shapes, and a mix of requests that flips
+ * in the middle. Two models get the same requests: the deployment of one is pinned to the best for the mean of both
+ * halves, the other's follows. A "minute" is 3 s.
  */
 
 import { readFileSync } from 'node:fs';
@@ -23,19 +24,20 @@ const MODELS = [FOLLOWED, PINNED];
 const GPU = (n: number) => `${n}, GPU-${n}, NVIDIA A100-SXM4-80GB, 81920`;
 
 const SLOT_S = 3;
-/** Slots without requests, of one mix, and of the other; the days before were alike. */
+/** Numbers of slots: without requests, with the first mix, and with the second. The earlier days were the same. */
 const [NIGHT, BEFORE, AFTER] = [4, 15, 15];
 const SEASON = NIGHT + BEFORE + AFTER;
-/** Days that an earlier run saw. */
+/** Days that a previous run saw. */
 const SEASONS_SEEN = 3;
 /**
- * Requests/s of one model, and the share of the frequent kind: 3.26/s. Two replicas that suit it do 2.67/s, so a queue of the mean's deployment
- * grows to a wait of 10 s at the end of a half. Three have a load of 0.81, and one holds the rare kind.
+ * Requests per second of one model, and the share of the frequent kind: 3.26/s. Two replicas that suit it do 2.67/s, so
+ * the queue of the mean's deployment grows to a wait of 10 s at the end of a half. Three have a load of 0.81, and one
+ * serves the rare kind.
  */
 const RATE = 3.7;
 const OFTEN = 0.88;
 
-/** Tokens/s: what takes 0.75 s in one shape takes ten times as long in the other. */
+/** Tokens per second: a request that takes 0.75 s in one shape takes ten times as long in the other. */
 const SHAPES = [
   { name: 'prompts', tp: 2, pp: 1, prompt: 4_000, answer: 32 },
   { name: 'answers', tp: 1, pp: 2, prompt: 270, answer: 345 },
@@ -46,7 +48,7 @@ const KINDS = {
 } as const;
 type Kind = keyof typeof KINDS;
 const KIND_LIST: readonly Kind[] = ['prompts', 'answers'];
-/** As the fit numbers and names them. */
+/** Numbered and named as by the fit. */
 const KIND_NAMES = ['short prompt, long answer', 'long prompt, short answer'];
 
 const template = ({ tp, pp, prompt, answer }: (typeof SHAPES)[number]) => ({
@@ -82,7 +84,7 @@ it('re-plans ahead of the flip, loses nothing, and its 99th percentile beats the
   for (const shape of SHAPES) await file(`templates/${shape.name}.json`, template(shape), 0o644);
   await chmod(await file('bin/nvidia-smi', `#!/bin/sh\necho '${GPU(0)}'\necho '${GPU(1)}'\n`), 0o755);
   const env = { PATH: `${join(directory, 'bin')}:${process.env.PATH}` };
-  // What queues queues where the plan sent it.
+  // Requests queue at the engine to which the plan sent them.
   const args = ['--accept-deployments', join(directory, 'templates'), '--max-waiting', 'none'];
   await Promise.all(Array.from({ length: 8 }, () => startAgent({ gateways: [gateway.url], token, args, env })));
   await eventually('eight idle agents', 60_000, async () => {
@@ -118,7 +120,7 @@ it('re-plans ahead of the flip, loses nothing, and its 99th percentile beats the
     return { model, kind, status: response.status, text, seconds: (performance.now() - began) / 1e3 };
   };
 
-  // Asked for while nobody serves them: that is how a model becomes wanted. Both begin with pins.
+  // Requested while no node serves them, because that makes a model wanted. Both begin with pins.
   await gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0, stream_ms: 0 } });
   for (const model of MODELS) await gateway.admin('PUT', `models/${model}`, {});
   for (const model of MODELS) await ask(model, 'answers');
@@ -140,7 +142,7 @@ it('re-plans ahead of the flip, loses nothing, and its 99th percentile beats the
     const { data } = (await gateway.admin('GET', 'workload?window=10m')) as { data: { requests: number }[] };
     return data.filter((row) => row.requests >= 60).length === 2 || undefined;
   });
-  // Some quiet slots, as the nights before had them: what was just counted is no sign of the next slots.
+  // Some quiet slots, like the previous nights: the recent requests do not predict the next slots.
   const start = Math.floor(Date.now() / (SLOT_S * 1e3)) + 1 + NIGHT;
   await sleep((start - NIGHT) * SLOT_S * 1e3 - Date.now());
   const flip = start + BEFORE;
@@ -151,7 +153,7 @@ it('re-plans ahead of the flip, loses nothing, and its 99th percentile beats the
   const requests: ReturnType<typeof ask>[] = [];
   const random = seededRandom(7);
   for (let n = 0; ; n++) {
-    // Evenly, with some jitter: what queues then queues for the deployment's sake.
+    // Evenly, with some jitter: any queue is then due to the deployment.
     const due = 1e3 * (start * SLOT_S + (n + 0.8 * random()) / RATE);
     if (due >= end * SLOT_S * 1e3) break;
     await sleep(Math.max(0, due - Date.now()));
@@ -186,7 +188,7 @@ it('re-plans ahead of the flip, loses nothing, and its 99th percentile beats the
   expect(p99(FOLLOWED)).toBeLessThan(0.8 * p99(PINNED));
 });
 
-/** The seasons before a slot, as the history of an earlier run has them. */
+/** The seasons before a slot, in the form of a previous run's history. */
 function earlier(before: number): string {
   const lines: string[] = [];
   const random = seededRandom(11);

@@ -1,4 +1,7 @@
-/** An engine that takes requests and answers none, while `/health` and `/v1/models` stay 200: routing finds out, and finds out when it is over. */
+/**
+ * An engine that accepts requests and answers none, while `/health` and `/v1/models` stay 200: routing detects it, and
+ * detects when it is over.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
@@ -7,9 +10,9 @@ import { promise } from '../support/patience.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { chatBody, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 
-/** The detector's silence, and a turn of the tunnel and of the comparison. */
+/** The detector's silence, and one interval each of the tunnel and of the comparison. */
 const FOUND_MS = 25_000 + promise(10_000);
-/** Longer than a silence that is taken for a hang. */
+/** Longer than a silence that counts as a hang. */
 const PREFILL_MS = 23_000;
 
 let cluster: TestCluster;
@@ -81,7 +84,7 @@ describe('one of two replicas hangs', () => {
     await eventually('the engine is told to stop', 5_000, () => (hung.running() === 0 ? true : undefined));
     expect(await hangs()).toBe(1);
 
-    // Both attempts are on record, and one is charged.
+    // Both attempts are on record, and only one is charged.
     const rows = await eventually('all rows', 20_000, async () => {
       const found = await trace();
       return found.length >= clients.length + moved.length ? found : undefined;
@@ -98,7 +101,7 @@ describe('one of two replicas hangs', () => {
     const turns: Asked[] = [];
     for (let turn = 0; turn < 20; turn++) turns.push(await ask({}, { 'x-otela-session': `after-${turn % 4}` }));
     expect(turns.every(({ status }) => status === 200)).toBe(true);
-    // Those of the probes, and of no others. One may be taken back before it reached the engine.
+    // Only the probes. One of them may be withdrawn before it reached the engine.
     const moved = turns.filter(({ attempts }) => attempts === 2).length;
     expect(moved).toBeLessThanOrEqual(2);
     expect(seen(hung) - before).toBeLessThanOrEqual(moved);

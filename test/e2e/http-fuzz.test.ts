@@ -1,6 +1,7 @@
 /**
- * The Node host's socket under requests that two parsers could read in two ways, beside a parser that takes nothing of the kind
- * (`support/http-fuzz/rfc9112.ts`). `OTELA_FUZZ_SECONDS` and `OTELA_FUZZ_SEED` say how long and which: `npm run soak -- http` for ten minutes.
+ * The Node host's socket under requests that two parsers could read in two ways, next to a parser that accepts none of
+ * them (`support/http-fuzz/rfc9112.ts`). `OTELA_FUZZ_SECONDS` and `OTELA_FUZZ_SEED` set the duration and the seed: `npm
+ * run soak -- http` runs for ten minutes.
  */
 import { randomInt } from 'node:crypto';
 import { createServer, type Server } from 'node:http';
@@ -14,18 +15,18 @@ import { atEnd, endAll, memoryOf } from '../support/processes.ts';
 import { MODEL, openTestCluster, stillServes, type TestCluster } from '../support/test-cluster.ts';
 
 const SECONDS = process.env.OTELA_FUZZ_SECONDS === undefined ? undefined : Number(process.env.OTELA_FUZZ_SECONDS);
-/** Where no time is given: as many on any machine. */
+/** If no duration is given: the same number on any machine. */
 const CASES = 3_000;
 const SEED = Number(process.env.OTELA_FUZZ_SEED ?? randomInt(1_000_000));
-/** Code is compiled and caches are full after this part of the time. */
+/** After this part of the time code is compiled and caches are full. */
 const WARM_PART = 1 / 3;
-/** What is held after a collection. Some hundred bytes of each case would be ten times as much. */
+/** Growth that remains after a collection. A leak of some hundred bytes per case would be ten times as much. */
 const RETAINED_MIB = 3;
 const RESIDENT_MIB = 60;
 
 afterAll(endAll);
 
-/** The bodies that came to the engine, the newest 2,000: each must be one that the judge read. */
+/** The bodies that reached the engine, the newest 2,000: the judge must have read each of them too. */
 function strangers(cluster: TestCluster, { bodies }: Fuzzed): string[] {
   const whole = cluster.engine.requests.filter(
     ({ url, finishedAt }) => url.includes('audio') && finishedAt !== undefined,
@@ -69,7 +70,10 @@ it(`no byte of one request is read as another's, nothing ends, nothing grows (se
   expect(await stillServes(cluster)).toBe(200);
 });
 
-/** A server that errs as servers have erred: `lenient` reads LF alone, folded lines, and a length beside chunks. */
+/**
+ * A server with faults that real servers had: `lenient` accepts a bare LF, folded lines, and a length together with
+ * chunks.
+ */
 async function lenient(): Promise<string> {
   const server: Server = createServer({ insecureHTTPParser: true }, (request, response) => {
     request.on('error', () => {});

@@ -1,4 +1,4 @@
-/** What an agent's ingress used while no gateway was there reaches a gateway's books when one is, and counts once. */
+/** The usage of an agent's ingress while there was no gateway reaches a gateway's records later, and counts once. */
 
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import * as z from 'zod';

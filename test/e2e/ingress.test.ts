@@ -1,4 +1,4 @@
-/** A consumer beside an agent: any OpenAI client on the agent's own endpoint, with the gateway killed. */
+/** A client next to an agent: any OpenAI client on the agent's own endpoint, with the gateway killed. */
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import OpenAI from 'openai';
@@ -52,7 +52,7 @@ it('the OpenAI client goes on through a killed gateway, a lost engine and a kill
   for (const { requests } of engines) expect(requests.length).toBeGreaterThan(0);
   expect((await client.models.list()).data.map(({ id }) => id)).toEqual([MODEL]);
 
-  await one?.close(); // its agent is still there, and says so
+  await one?.close(); // its agent is still there, and reports it
   for (let n = 0; n < 6; n++) await ask();
   second.process.signal('SIGKILL');
   for (let n = 0; n < 6; n++) await ask();

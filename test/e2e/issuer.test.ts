@@ -1,4 +1,4 @@
-/** What becomes of nodes and requests when an issuer's keys are rotated, revoked, or lost. */
+/** Nodes and requests when an issuer's keys are rotated, revoked, or lost. */
 import { spawnSync } from 'node:child_process';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -52,7 +52,8 @@ it('A rotation under load ends no session and no request that the restart does n
   loaded = false;
   await load;
   expect(new Set(statuses.slice(settled + 1))).toEqual(new Set([200]));
-  // Once the sessions of the former key have rolled, it can be taken back without anybody noticing; at once, they roll now.
+  // Once the sessions of the old key have rolled, revoking it has no visible effect. Immediately after the rotation,
+  // they roll now.
   issuer(gateway, 'revoke', before.gateway_key);
   await restarted(gateway);
   await eventually('a new session', 20_000, async () => ((await session(gateway)) !== first ? true : undefined));

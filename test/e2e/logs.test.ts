@@ -1,4 +1,4 @@
-/** `otela-gateway logs`: of a running node, and of one that has ended, without its secrets. */
+/** `otela-gateway logs`: of a running node and of an ended one, without its secrets. */
 import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { GATEWAY_MAIN, NODE } from '../support/where.ts';
 
 afterEach(endAll);
 
-/** A stand-in for an engine: lists one model, prints its key and then a line each second. */
+/** A mock engine: lists one model, prints its key and then a line each second. */
 const engine = (port: number) => [
   NODE,
   '-e',

@@ -1,4 +1,7 @@
-/** The network between an agent and its gateway drops every packet, and no socket closes: the gateway finds out, and the client is told meanwhile. */
+/**
+ * The network between an agent and its gateway drops every packet, and no socket closes: the gateway detects it, and
+ * the client gets comments meanwhile.
+ */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { text as wordsOf } from '../support/engine/words.ts';
 import { promise } from '../support/patience.ts';
@@ -6,7 +9,9 @@ import { endAll, eventually } from '../support/processes.ts';
 import { hear } from '../support/streams.ts';
 import { type Bench, openTunnelBench, type TunnelBench } from '../support/tunnel/tunnel-bench.ts';
 
-/** Asked after 5 s, given up after 12 s more, and 10 s in which the agent may claim its streams; and the work between. */
+/**
+ * Probed after 5 s, given up after 12 s more, then 10 s in which the agent may claim its streams; and the work between.
+ */
 const FOUND_OUT_MS = 27_000 + promise(5_000);
 /** Two intervals of silence, and the work between. */
 const TOLD_MS = 8_000 + promise(5_000);
@@ -20,12 +25,12 @@ afterAll(endAll);
 
 interface Stream {
   text: string;
-  /** When the first comment came. */
+  /** Time of the first comment. */
   pingedAt: number | undefined;
   over: Promise<void>;
 }
 
-/** A stream that has said so many tokens. */
+/** A stream that has sent `tokens` tokens. */
 async function begun(model: string, headers: Record<string, string> = {}, tokens = 8): Promise<Stream> {
   const body = { model, stream: true, messages: [{ role: 'user', content: 'Say something.' }] };
   const response = await shop.ask('/v1/chat/completions', body, { headers });

@@ -1,7 +1,8 @@
 /**
- * A reader that does not read must cost its sender's memory nothing. WebSockets of Cloudflare's runtime have no backpressure of their own
- * (workerd #988), and `ws` buffers what is sent: without credits, 300 MiB sent to a paused peer are 300 MiB of resident memory. Bound: a stream's window is far below 4 MiB, the socket's
- * is 4 MiB; what is allowed here is twenty times that, which leaves room for a garbage collector and still catches 200 MiB.
+ * A reader that does not read must cost its sender no memory. WebSockets of Cloudflare's runtime have no backpressure
+ * (workerd #988), and `ws` buffers what is sent: without credits, 300 MiB sent to a paused peer are 300 MiB of resident
+ * memory. Bound: a stream's window is far below 4 MiB, the socket's is 4 MiB. The test allows twenty times that, which
+ * leaves room for a garbage collector and still catches 200 MiB.
  */
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -17,7 +18,7 @@ const REST_MS = 3_000;
 let cluster: TestCluster;
 beforeAll(async () => {
   cluster = await openTestCluster();
-  // Warm: what is loaded on the first request is no growth.
+  // Warm-up: what the first requests load is not growth.
   for (let n = 0; n < 50; n++) await (await cluster.ask('/v1/chat/completions', chatBody())).text();
 });
 afterAll(endAll);
@@ -30,7 +31,7 @@ function resident(): { gateway: number; agent: number } {
   };
 }
 
-/** The largest growth of each process while `act` goes on. */
+/** The largest growth of each process during `act`. */
 async function growth(act: () => Promise<void>) {
   const before = resident();
   const most = { gateway: 0, agent: 0 };
@@ -120,7 +121,8 @@ it('200 MiB from a client to an engine that does not read', async () => {
   expectBounded(most);
 });
 
-// What passed before they stalled is garbage that a heap may keep once; a second time it must not grow by as much again.
+// Data that passed before they stalled is garbage that a heap may keep once; a second time it must not grow by as much
+// again.
 it.each([
   { readers: 4, bound: GROWTH_MIB, time: 'once' },
   { readers: 50, bound: 256, time: 'once' },
@@ -167,7 +169,7 @@ it('answers that were handed on are not kept: thousands of them on one socket le
   const round = async () => {
     for (let n = 0; n < 125; n++) await Promise.all(Array.from({ length: 32 }, ask));
   };
-  await round(); // what a heap grows to under load is no growth
+  await round(); // the heap's size under load is not growth
   const most = await growth(round);
-  expectBounded(most, 80); // 4,000 answers are 125 MiB
+  expectBounded(most, 80); // 4,000 responses are 125 MiB
 });

@@ -1,4 +1,6 @@
-/** A model whose only engine is still loading: 503 `model_starting`, listed as loading, and a `retry-after` that is true. */
+/**
+ * A model whose only engine is still loading: 503 `model_starting`, listed as loading, and an accurate `retry-after`.
+ */
 import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -19,7 +21,7 @@ let vllm: string;
 beforeAll(async () => {
   gateway = await Gateway.start();
   [key, token] = await Promise.all([gateway.createKey(), gateway.createJoinToken()]);
-  // The stand-in by the name of the engine whose command line it is given.
+  // The mock engine, under the name of the engine whose command line it gets.
   vllm = join(await temporaryDirectory('otela-vllm'), 'vllm');
   await writeFile(vllm, `#!/bin/sh\nshift 2\nexec ${NODE} ${ENGINE_MAIN} --model ${MODEL} "$@"\n`);
   await chmod(vllm, 0o755);
@@ -57,7 +59,7 @@ it('is 503 model_starting and listed as loading during its first start, and serv
   await joined();
   const response = await ask();
   expect(response.status).toBe(503);
-  expect(Number(response.headers.get('retry-after'))).toBe(30); // nobody knows yet
+  expect(Number(response.headers.get('retry-after'))).toBe(30); // not known yet
   expect(await envelopeOf(response)).toMatchObject({ code: 'model_starting', param: 'model' });
   expect(await listed()).toEqual([]);
   expect(await listed('?state=all')).toMatchObject([{ id: MODEL, state: 'loading', ready_in_ms: null }]);

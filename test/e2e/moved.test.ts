@@ -1,4 +1,4 @@
-/** A replica that ends at a switch: short answers end where they are, long ones go on at another replica. */
+/** A replica that ends at a switch: short responses finish there, long ones continue at another replica. */
 import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
@@ -15,7 +15,7 @@ import { NODE } from '../support/where.ts';
 afterEach(endAll);
 
 const MODEL = 'Qwen/Qwen3-8B';
-/** Tokens of the answers: a minute of the slow replica's time, and a second. */
+/** Tokens of the responses: a minute of the slow replica's time, and a second. */
 const [LONG, SHORT] = [1_200, 20];
 const RATES = { slow: 20, quick: 2_000 };
 const DRAIN_MS = 5_000;
@@ -31,7 +31,7 @@ it('what ends within the drain ends there, and a longer stream goes on at the ne
     const template = JSON.stringify({ argv: [...argv, '--tokens', String(LONG)], parameters: {} });
     await writeFile(join(templates, `${name}.json`), template, { mode: 0o644 });
   }
-  // Without a GPU it is no node for a planner.
+  // The planner ignores nodes without a GPU.
   const gpus = join(directory, 'bin', 'nvidia-smi');
   await mkdir(join(directory, 'bin'));
   await writeFile(gpus, "#!/bin/sh\necho '0, GPU-0, NVIDIA A100-SXM4-80GB, 81920'\n");

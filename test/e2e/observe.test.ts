@@ -49,7 +49,9 @@ async function page(): Promise<string> {
   return response.text();
 }
 
-/** The page's samples under names with their labels in order, once `enough` of them are there: counts arrive a second late. */
+/**
+ * The page's samples under names with their labels in order, after `enough` returns true: counts arrive a second late.
+ */
 function samples(what: string, enough: (of: (name: string, labels?: object) => number) => boolean) {
   return eventually(what, 10_000, async () => {
     const lines = (await page()).split('\n').filter((one) => one !== '' && !one.startsWith('#'));
@@ -161,7 +163,7 @@ it('whatever becomes of requests, none stays in flight and each is counted once'
       await response.text();
     }),
   );
-  // Of those that left some may never have arrived: a machine that is busy connects late.
+  // Some clients that disconnected may never have reached the gateway: a busy machine connects late.
   const stayed = ends.filter((_, n) => storm[n]?.leaveMs === undefined).length;
   await samples('each counted once', (of) => {
     const more = (name: string) => of(name) - before(name);
@@ -197,7 +199,7 @@ it('an agent shows its figures to its owner and to holders of the key alone', as
   const [agent] = cluster.agents;
   if (agent === undefined) throw new Error('no agent');
   const [, url = '', keyFile = ''] = await agent.line(/metrics (http:\S+\/metrics), key in (\S+)/, 5_000);
-  // Its directory is called by its session by now.
+  // Its directory has its session's name by now.
   const [, state = ''] = await agent.line(/session \S+, state in (\S+)/, 5_000);
   const file = join(state, basename(keyFile));
   expect(statSync(file).mode & 0o777).toBe(0o600);

@@ -1,4 +1,4 @@
-/** `otela canary`: what engines say inside the seal, beside what the gateway booked. */
+/** `otela canary`: compares the usage that engines report inside the seal with what the gateway recorded. */
 import { afterEach, expect, it } from 'vitest';
 import { main } from '../../clients/otela/main.ts';
 import { startAgent } from '../support/agent.ts';
@@ -25,7 +25,7 @@ it('finds no difference where both count alike, and one where something else is 
   const alike = await canary(cluster.gateway.url, `lab=${root.pin}`);
   expect(alike.said).toMatch(/^2 nodes said 4 requests, (\d+ \+ \d+ tokens); booked 4 requests, \1$/);
   expect(alike.code).toBe(0);
-  // A gateway that books more than nodes said, in the form of another request under the same key.
+  // Like a gateway that records more than nodes reported: another request under the same key.
   const padding = cluster.ask(
     '/v1/chat/completions',
     { model: MODEL, messages: [{ role: 'user', content: 'x' }] },

@@ -1,4 +1,4 @@
-/** `otela seal`: what curl and tools without a fetch of their own talk to. */
+/** `otela seal`: the local endpoint for curl and for tools that cannot replace fetch. */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,4 +1,4 @@
-/** Traces and logs by OTLP, as a collector gets them: a stand-in for one reads the protocol's JSON. */
+/** Traces and logs by OTLP, as a collector gets them: a mock collector reads the protocol's JSON. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, it, vi } from 'vitest';
@@ -151,7 +151,7 @@ it('tokens that a node reports before its request is over are the request’s, t
   otlp.usage({ ...used, request: 'a', session: 'last', prompt: 4 });
   otlp.usage({ ...used, request: 'another', session: 'last', prompt: 9 });
   otlp.request({ ...end, name: 'a', node: 'last', steps });
-  // Of another one only an attempt that failed has reported: the last is waited for.
+  // For the other request only a failed attempt has reported: the export waits for the last one.
   otlp.usage({ ...used, request: 'b', session: 'first', prompt: 5 });
   otlp.request({ ...end, name: 'b', node: 'last', steps });
   otlp.usage({ ...used, request: 'b', session: 'last', prompt: 6 });

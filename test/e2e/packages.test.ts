@@ -1,4 +1,7 @@
-/** A signed release: agents of it, as one file and from the npm package, are admitted by its gateway; others are not. test/release/ installs all of its files. */
+/**
+ * A signed release: its gateway admits agents of it, as one file and from the npm package, and no others. test/release/
+ * installs all of its files.
+ */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { appendFile, copyFile, cp, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
@@ -19,15 +22,15 @@ import { BUILT_VARIABLE, NODE, ROOT } from '../support/where.ts';
 
 const REFUSED = 69;
 const OWN = PLATFORMS.find((platform) => platform === `${process.platform}-${process.arch}`);
-/** Where a program for another machine finds the C library of that machine: Debian's libstdc++6-arm64-cross. */
+/** Where a program for another architecture finds its C library: Debian's libstdc++6-arm64-cross. */
 const ARM64_LIBRARIES = process.env.OTELA_TEST_ARM64_LIBRARIES ?? '/usr/aarch64-linux-gnu';
-/** No Node on it. */
+/** A PATH without Node. */
 const BARE_PATH = '/nonexistent';
 
 let directory: string;
 let out: string;
 let publicKey: string;
-/** Platforms whose Node could be had. */
+/** Platforms whose Node could be downloaded. */
 let made: Platform[] = [];
 
 const at = (...parts: string[]) => join(directory, ...parts);
@@ -58,7 +61,7 @@ beforeAll(async () => {
       console.warn(`no single files for ${platforms.join(', ')}: ${error instanceof Error ? error.message : error}`);
     }
   }
-  // It brings what it needs: no registry is asked.
+  // It brings what it needs, so no registry is used.
   await mkdir(at('prefix'));
   const install = ['install', '--prefix', at('prefix'), '--offline', '--no-audit', '--no-fund'];
   const file = join(out, `opentela-${versionHere}.tgz`);
@@ -72,7 +75,7 @@ const versionHere = z
   .parse(JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'))).version;
 
 const installedProgram = (name: string) => at('prefix/node_modules/.bin', name);
-/** A file of the installed package. */
+/** Path of a file of the installed package. */
 const installedFile = (path: string) => at('prefix/node_modules/opentela', path);
 
 async function gatewayThatAsks(): Promise<Gateway> {
@@ -98,7 +101,7 @@ async function completion(gateway: Gateway): Promise<string> {
   return text;
 }
 
-/** A directory with the single file of this machine under the name that people give it, and `more` of the release. */
+/** A directory with this machine's single file under its usual name, and the files in `more` of the release. */
 async function downloaded(name: string, platform: Platform, more: string[]): Promise<string> {
   await mkdir(at(name));
   const program = at(name, 'otela-agent');
@@ -163,7 +166,7 @@ it('the single file runs without Node, and joins with the manifest beside it; a 
   const manifest = ['manifest.json', 'manifest.sig'];
   const env = { PATH: BARE_PATH };
   const program = await downloaded('whole', OWN, manifest);
-  // What a user's own Node is told is nothing to it.
+  // Options for a user's own Node do not affect it.
   const told = { ...env, NODE_OPTIONS: '--require /nowhere/hook.cjs' };
   expect(execFileSync(program, ['version'], { encoding: 'utf8', env: told })).toBe(`otela-agent ${versionHere}\n`);
   const gateway = await gatewayThatAsks();

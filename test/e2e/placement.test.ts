@@ -1,4 +1,7 @@
-/** Idle agents, a plan of `otela-plan watch`, and a factory that follows it: deployments, requests through the gateway, and a node that changes its model. */
+/**
+ * Idle agents, a plan of `otela-plan watch`, and an autoscaler that follows it: deployments, requests through the
+ * gateway, and a node that changes its model.
+ */
 import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
@@ -112,7 +115,7 @@ ${MODELS.map(recipe).join('')}`;
   await writeFile(plan, JSON.stringify({ placements: next }), { mode: 0o600 });
   await served([1, 2, 1]);
   for (const model of MODELS) expect(await ask(model)).toBe(200);
-  // A factory that ends leaves all of it running.
+  // When the autoscaler ends, all deployments keep running.
   factory.signal('SIGTERM');
   await factory.exited;
   await served([1, 2, 1]);

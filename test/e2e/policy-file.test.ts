@@ -1,4 +1,7 @@
-/** `--policy FILE.ts`: an operator's policy chooses, one that throws harms no request and is told of, one that is wrong stops the start. */
+/**
+ * `--policy FILE.ts`: an operator's policy chooses the nodes; a policy that throws fails no request and is reported; an
+ * invalid one stops the start.
+ */
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
@@ -88,7 +91,7 @@ test('an agent’s ingress asks where its file says', async () => {
     .map(({ session }) => session)
     .sort()
     .at(-1);
-  // Its directory is called as its session is; beside it is what its ingress used.
+  // Its directory has its session's name; next to it is the usage of its ingress.
   const own = (await readdir(join(state, 'otela-agent'))).find((name) => name !== 'usage') ?? '';
   const key = (await readFile(join(state, 'otela-agent', own, 'ingress.key'), 'utf8')).trim();
   await eventually('the ingress asks the last node', 20_000, async () => {

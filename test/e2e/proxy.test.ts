@@ -1,4 +1,4 @@
-/** An agent whose cluster lets nothing out but through an HTTP proxy. */
+/** An agent whose cluster allows outgoing connections only through an HTTP proxy. */
 import { createServer, type Server } from 'node:http';
 import { connect } from 'node:net';
 import { afterEach, expect, it } from 'vitest';
@@ -12,11 +12,11 @@ afterEach(endAll);
 
 interface Proxy {
   url: string;
-  /** Authorities that were asked for by CONNECT. */
+  /** Authorities that CONNECT requests named. */
   connected: string[];
 }
 
-/** A CONNECT proxy that alone knows where `gateway.test` is. */
+/** A CONNECT proxy; only it knows the address of `gateway.test`. */
 async function startProxy(gatewayPort: number, credentials?: string): Promise<Proxy> {
   const connected: string[] = [];
   const server: Server = createServer((_, response) => response.writeHead(405).end());
@@ -79,7 +79,7 @@ it('a proxy’s user and password are used and never printed', async () => {
 
 it('NO_PROXY leaves the proxy out', async () => {
   const { proxy, agent } = await serveThrough('http_proxy', undefined, { NO_PROXY: '.test' });
-  // Without the proxy nobody knows the name: the agent says so and tries again.
+  // Without the proxy the name does not resolve: the agent logs it and tries again.
   await agent.line(/gateway\.test.*(ENOTFOUND|EAI_AGAIN|getaddrinfo)/, 15_000);
   expect(proxy.connected).toEqual([]);
 });

@@ -1,4 +1,7 @@
-/** The API against its own description, as two roles. `OTELA_SCHEMATHESIS=long`: as three, all phases, ten times as many cases. */
+/**
+ * The API against its own description, in two roles. `OTELA_SCHEMATHESIS=long`: in three roles, all phases, ten times
+ * as many cases.
+ */
 import { afterAll, beforeAll, it } from 'vitest';
 import { endAll } from '../support/processes.ts';
 import {
@@ -15,7 +18,7 @@ import { openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 const LONG = process.env.OTELA_SCHEMATHESIS === 'long';
 const TIMEOUT_MS = LONG ? 3_600_000 : 900_000;
 
-/** Others than operators may call little: of most operations they see the refusal, the one as the other. */
+/** Roles other than operators may call little: for most operations they all get the same refusal. */
 const SHORT: Partial<Record<SchemathesisRole, SchemathesisRun>> = {
   operator: { phases: ['coverage'], examples: 1, timeoutMs: TIMEOUT_MS },
   provider: { phases: ['fuzzing'], examples: 2, timeoutMs: TIMEOUT_MS },

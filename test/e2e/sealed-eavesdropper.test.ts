@@ -1,4 +1,4 @@
-/** What a gateway that looks can see of sealed requests: its sockets on both sides, its memory, data, log and metrics. */
+/** What a curious gateway can see of sealed requests: its sockets on both sides, its memory, data, log and metrics. */
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';

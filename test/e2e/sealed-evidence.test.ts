@@ -1,4 +1,7 @@
-/** Evidence of machines: a helper that a site installs is asked through the gateway, and a client's own verifier says whether it is enough. */
+/**
+ * Attestation evidence of machines: a helper that a site installs is called through the gateway, and a client's own
+ * verifier decides if it is sufficient.
+ */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type Evidence, type SealOptions, sealedFetch } from '../../clients/seal/index.ts';
 import { startAgent } from '../support/agent.ts';

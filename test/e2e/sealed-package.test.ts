@@ -1,6 +1,7 @@
 /**
- * `@opentela/seal` as people install it: packed, installed in an empty directory, and used there without this clone: by the Node of this clone, by
- * the machine's own where that is one that the package promises, and by those that `OTELA_TEST_NODES` names, separated by `:`.
+ * `@opentela/seal` as users install it: packed, installed in an empty directory, and used there without this clone: by
+ * the Node of this clone, by the machine's own Node if the package supports it, and by those that `OTELA_TEST_NODES`
+ * names, separated by `:`.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
@@ -15,7 +16,7 @@ import { NODE, ROOT } from '../support/where.ts';
 
 afterAll(endAll);
 
-/** Older ones have another OpenSSL, and no decryption but WebCrypto's. */
+/** Older ones have another OpenSSL, and can decrypt only with WebCrypto. */
 const OLDEST_MAJOR = 20;
 const others = ['/usr/bin/node', ...(process.env.OTELA_TEST_NODES?.split(':') ?? [])].filter((program) => {
   const { stdout } = spawnSync(program, ['--version'], { encoding: 'utf8' });

@@ -1,4 +1,7 @@
-/** Sealed requests through a real gateway and real agents: what a gateway that lies cannot do. sealed-eavesdropper.test.ts: what one that looks cannot see. */
+/**
+ * Sealed requests through a real gateway and real agents: what a lying gateway cannot do. sealed-eavesdropper.test.ts
+ * has what a curious one cannot see.
+ */
 import { generateKeyPairSync } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -38,7 +41,7 @@ function ask(words: string, options: SealOptions = {}, more: object = {}) {
 
 const listSchema = z.looseObject({ data: z.array(z.record(z.string(), z.unknown())) });
 
-/** What a hostile gateway does to requests and answers; the discovery passes unless `list` changes it. */
+/** A hostile gateway's changes to requests and responses; the discovery passes unchanged unless `list` changes it. */
 function hostile(does: {
   list?: (data: Record<string, unknown>[]) => unknown;
   request?: (headers: Headers, body: Uint8Array) => void;
@@ -75,7 +78,8 @@ describe('a gateway that lies, against a client that pins', () => {
       request: () => expect.fail('sent'),
     });
     await expect(ask('x', { fetch: swapped })).rejects.toEqual(refusedAs('no_candidate'));
-    // Without a pin the gateway's word counts, as the page says: that is what it stops and what not.
+    // Without a pin the client trusts the gateway, as the page says: the node still refuses a request that is sealed to
+    // another key.
     const seen: SealNode[] = [];
     const believed = hostile({ list: (data) => data.map((one) => ({ ...one, key: own, kid })) });
     const answer = await ask('x', { fetch: believed, pins: undefined, onAnswer: (node) => void seen.push(node) });
@@ -170,7 +174,7 @@ describe('a gateway that lies, against a client that pins', () => {
       const streamed = await ask(
         'x',
         { fetch: hostile({ answer }) },
-        // Slow enough that each is a piece of its own: fewer than three cannot be reordered.
+        // Slow enough that each token is a separate piece: fewer than three cannot be reordered.
         { stream: true, stand_in: { tokens: 6, tokensPerSecond: 1_000 / promise(20) } },
       );
       await expect(streamed.text()).rejects.toEqual(refusedAs('not_opened'));

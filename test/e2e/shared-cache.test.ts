@@ -1,4 +1,7 @@
-/** The command of docs/engines.md for engines that share a KV cache, with a stand-in for vLLM: what reaches it, and where prompts go. */
+/**
+ * The command in docs/engines.md for engines that share a KV cache, with a mock of vLLM: its arguments, and where
+ * prompts are sent.
+ */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';

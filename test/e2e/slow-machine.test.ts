@@ -1,4 +1,4 @@
-/** A gateway, an agent and its engine share a fifth of one core: nothing that works there is ended for being slow. */
+/** A gateway, an agent and its engine share a fifth of one core: no working part is ended for being slow. */
 import { execFile } from 'node:child_process';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ import { GATEWAY_MAIN, NODE, ROOT } from '../support/where.ts';
 
 const MODEL = 'slow';
 const TOKENS = 60;
-/** Nothing here promises a time: a wait that is over says that something hangs. */
+/** These tests promise no times: a timeout means that something hangs. */
 const HANGS_MS = 900_000;
 
 let group: SlowGroup | undefined;
@@ -23,7 +23,7 @@ let gateway: Gateway;
 let client: OpenAI;
 const sockets = new Set<Socket>();
 
-/** A way to the gateway that a test can cut. */
+/** A path to the gateway that a test can cut. */
 async function pathTo(port: number): Promise<string> {
   const server = createServer((from) => {
     const to = connect(port, '127.0.0.1');

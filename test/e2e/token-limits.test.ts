@@ -1,4 +1,4 @@
-/** Tokens per minute, through the public door: what passes, and whether the waits that are told are true. */
+/** Tokens per minute, through the public API: which requests pass, and whether the announced waits are accurate. */
 
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { limitSince } from '../support/patience.ts';
@@ -17,7 +17,7 @@ const keyWith = async (limits: object) =>
 const ask = (key: string, standIn: object, more: object = {}) =>
   cluster.ask('/v1/chat/completions', chatBody(standIn, more), { headers: { authorization: `Bearer ${key}` } });
 
-/** Tokens of those that passed, by the engine's count. */
+/** Tokens of a request that passed, by the engine's count. */
 async function tokensOf(answer: Response): Promise<number> {
   if (answer.status !== 200) {
     await answer.text();

@@ -1,4 +1,4 @@
-/** Who gets a tunnel: the handshake of a socket, and the ticket that is shown before it. */
+/** Which agents get a tunnel: the handshake of a socket, and the ticket that is presented before it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { helloMessage } from '../../shared/lattice/session.ts';
 import { endAll, eventually } from '../support/processes.ts';

@@ -1,4 +1,4 @@
-/** Engines that break off, fall silent or do not begin, and what the client is told. */
+/** Engines that break off, fall silent or do not begin, and the error that the client gets. */
 import { describe, expect, it } from 'vitest';
 import { promise } from '../support/patience.ts';
 import { chatBody, envelopeOf } from '../support/test-cluster.ts';
@@ -11,7 +11,7 @@ const unary = (standIn: object, more: object = {}) =>
 const stream = (standIn: object) => unary(standIn, { stream: true });
 const chat = (body: object) => own.shop.ask('/v1/chat/completions', body);
 
-/** The tokens of a stream, and its error where it has one. */
+/** The tokens of a stream, and its error if it has one. */
 function readStream(text: string): { tokens: number; error: unknown; done: boolean } {
   const data = [...text.matchAll(/^data: (.*)$/gm)].map(([, json = '']) => json);
   const events = data.filter((json) => json !== '[DONE]').map((json): unknown => JSON.parse(json));
@@ -35,7 +35,7 @@ describe('an engine that breaks off in mid-stream', () => {
       const response = await chat(stream({ tokens: 50, fault, afterTokens: 30, tokensPerSecond: 100 }));
       expect(response.status).toBe(200);
       const { tokens, error, done } = readStream(await response.text());
-      // A reset throws away what the kernel had not handed over yet.
+      // A reset discards what the kernel had not delivered yet.
       expect(tokens).toBeGreaterThanOrEqual(fault === 'close' ? 30 : 20);
       expect(error).toMatchObject({ error: { code: 'upstream_error', type: 'server_error' } });
       expect(done).toBe(false);

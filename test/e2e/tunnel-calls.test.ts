@@ -1,4 +1,4 @@
-/** Unary requests of every duration: asked once. */
+/** Non-streaming requests of every duration: each is sent to an engine once. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { endAll } from '../support/processes.ts';
 import { chatBody } from '../support/test-cluster.ts';

@@ -1,4 +1,4 @@
-/** Nodes that fail, or whose engines do: who is asked next, and what is counted. */
+/** Nodes that fail, or whose engines do: which node is tried next, and what is counted. */
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
@@ -48,7 +48,7 @@ describe('another node is asked', () => {
   it.each(Object.entries(faults))('%s; each node once, the client sees the good answer', async (_what, behaviour) => {
     const [bad, good] = [await addNode(), await addNode()];
     bad.engine.control(behaviour);
-    // Random picks: ask until the bad one was first.
+    // Random choice: requests until the bad node was first.
     for (let asked = 0; bad.engine.requests.length === 0; asked++) {
       expect(asked).toBeLessThan(40);
       const before = calls();
@@ -59,7 +59,7 @@ describe('another node is asked', () => {
       expect(response.headers.get('x-otela-attempts')).toBe(wasBad ? '2' : '1');
       expect(response.headers.get('x-otela-node')).toBe(good.session);
     }
-    // An engine that resets at once met a connection gone stale, for all the agent knows: asked once more.
+    // To the agent, an engine that resets immediately looks like a stale connection, so it sends the request once more.
     expect(bad.engine.requests.length).toBeLessThanOrEqual(2);
   });
 
@@ -78,7 +78,7 @@ describe('another node is asked', () => {
     const startedAt = Date.now();
     const answers = await Promise.all(Array.from({ length: 8 }, () => chat(unary({ tokens: 3 }))));
     for (const response of answers) expect(response.status).toBe(200);
-    expect(Date.now() - startedAt).toBeLessThan(promise(5_000)); // where no other node can be tried it is 10 s
+    expect(Date.now() - startedAt).toBeLessThan(promise(5_000)); // 10 s if there is no other node to try
     expect(other.engine.requests).toHaveLength(8);
     expect(await shop.suspected()).toContain(mute.session);
     mute.path.release();
@@ -183,7 +183,7 @@ it('a single node whose path is gone for four seconds costs no error', async () 
   const bench = await addNode();
   bench.path.down();
   const asked = chat(unary({ tokens: 3 }));
-  await new Promise((resolve) => setTimeout(resolve, 4_000)); // the cut itself, nothing is waited for
+  await new Promise((resolve) => setTimeout(resolve, 4_000)); // the length of the outage
   bench.path.mend();
   const response = await asked;
   expect(response.status, await response.text()).toBe(200);
@@ -214,7 +214,7 @@ it('an answer that came whole is not taken back when its node leaves before it w
   let read = 0;
   response.on('data', (piece: Buffer) => {
     read += piece.length;
-    // Slow enough that the end lies in the gateway for a while.
+    // Slow enough that the end waits in the gateway for a while.
     if (bench.engine.requests[0]?.finishedAt === undefined) return;
     response.pause();
   });
@@ -222,7 +222,7 @@ it('an answer that came whole is not taken back when its node leaves before it w
   expect(read).toBeLessThan(size);
   await bench.tunnel.drain();
   await bench.tunnel.close();
-  await new Promise((resolve) => setTimeout(resolve, 11_000)); // longer than anybody would wait for a node to come back
+  await new Promise((resolve) => setTimeout(resolve, 11_000)); // longer than any wait for a node to return
   response.removeAllListeners('data').on('data', (piece: Buffer) => {
     read += piece.length;
   });

@@ -1,4 +1,4 @@
-/** A node is somebody else's machine: whatever it says costs its own requests at most. */
+/** A node is another party's machine: whatever it sends affects at most its own requests. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
@@ -83,7 +83,7 @@ describe('an agent that breaks the protocol', () => {
     'a number above 2^53': () => Uint8Array.of(4, 255, 255, 255, 255, 255, 255, 255, 255, 127),
   };
 
-  /** All at once: the client waits until the node may no longer come back, and so would the test, for each. */
+  /** All concurrently, because each client waits until the node may no longer return. */
   it('is cut off with 4002, its client gets an error, and others are served meanwhile', async () => {
     const told = await Promise.all(
       Object.entries(wrongs).map(async ([what, wrong], n) => {
@@ -101,7 +101,7 @@ describe('an agent that breaks the protocol', () => {
       }),
     );
     const expected = Object.keys(wrongs).map((what) => {
-      // This one's client has its answer by then.
+      // This client already has its response.
       const answered = what === 'data after the end';
       return { what, code: 4002, says: true, status: answered ? 200 : 502, error: answered ? '' : 'upstream_error' };
     });
@@ -113,7 +113,7 @@ describe('an agent that breaks the protocol', () => {
     const asked = chat();
     const { stream } = await agent.opening();
     agent.send({ type: 'accept', stream, bodyOffset: 0, bodyDone: true });
-    // Longer than the gateway waits before it asks for the answer as a stream.
+    // Longer than the gateway waits before it asks for the response as a stream.
     await delay(1_000);
     agent.sendRaw(wrongs['data after the end']?.(stream) ?? '');
     expect((await agent.closed).code).toBe(4002);
@@ -321,12 +321,12 @@ describe('an agent that is merely odd', () => {
     await eventually('the last is stored', 10_000, () =>
       agent.all('recorded').some(({ sequence }) => sequence >= 2_001) ? true : undefined,
     );
-    expect(agent.all('recorded').length).toBeLessThan(500); // most were never worth a write
+    expect(agent.all('recorded').length).toBeLessThan(500); // most were not worth a write
     await neighbour.serves();
   });
 });
 
 it('none of it was an error inside the gateway', () => {
-  // The operator is told of the invented reports, and of nothing else.
+  // The log mentions only the invented reports.
   expect(shop.logs()).toEqual([expect.stringContaining('not taken as reported: 200 unproven')]);
 });

@@ -1,4 +1,4 @@
-/** Tunnels that sleep and wake, and books of credit that must balance over thousands of requests. */
+/** Tunnels that sleep and wake, and credit that must balance over thousands of requests. */
 
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
@@ -31,7 +31,10 @@ async function uploadOf(bytes: number): Promise<void> {
   expect(response.status, await response.text()).toBe(200);
 }
 
-/** Straight: where the proxy of the tests does not pass it on, a Worker goes on writing to who has left, and its object stays in use. */
+/**
+ * Without the tests' proxy: if it does not forward the disconnect, a Worker continues to write, and its object stays in
+ * use.
+ */
 async function leaving(body: object): Promise<void> {
   const client = new AbortController();
   const response = await own.shop.askStraight('/v1/chat/completions', body, client.signal);
@@ -112,11 +115,11 @@ describe('after hundreds of requests that ended in every way', () => {
       if (round === 6) await own.shop.crash(own.bench);
     }
     await eventually('the engine is free', 15_000, () => (own.bench.engine.running() === 0 ? true : undefined));
-    // What nobody claimed after the last cut is given up after ten seconds.
+    // Streams that are not claimed after the last cut are given up after ten seconds.
     await eventually('the agent is free', 15_000, () => (own.bench.tunnel.inFlight === 0 ? true : undefined));
     await own.shop.rest(own.bench);
     const connections = own.bench.path.connections;
-    // A window that had leaked would not be there for this: as much as both sides ever hold, at once.
+    // With a leaked window these transfers would stall: they use all that both sides ever hold, together.
     await Promise.all([download(8 * MIB), uploadOf(8 * MIB), download(8 * MIB), uploadOf(8 * MIB)]);
     expect(own.bench.path.connections).toBe(connections);
     await own.bench.tunnel.drain();

@@ -1,4 +1,7 @@
-/** Small pieces that wait must not hold the large messages in memory that they came in, among other streams' megabytes. */
+/**
+ * Small pieces that wait must not keep the large messages in memory in which they arrived with other streams'
+ * megabytes.
+ */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
@@ -12,9 +15,9 @@ const MESSAGE_BYTES = 256 * 1024;
 const MESSAGES = 1_000;
 const PIECE_BYTES = 100;
 
-/** What all array buffers of this process hold, in MiB. */
+/** Total size of the array buffers of this process, in MiB. */
 async function held(): Promise<number> {
-  // Buffers are freed a turn or two behind the collection that found them.
+  // Buffers are freed a turn or two after the collection that found them.
   for (let turn = 0; turn < 5; turn++) {
     if (typeof gc === 'function') gc();
     await new Promise((resolve) => setImmediate(resolve));
@@ -22,7 +25,7 @@ async function held(): Promise<number> {
   return process.memoryUsage().arrayBuffers / 1024 / 1024;
 }
 
-/** What stays of so many messages when `take` keeps a piece of each. */
+/** Memory that remains of the messages when `take` keeps a piece of each. */
 async function growth(take: (piece: Uint8Array) => void): Promise<number> {
   const before = await held();
   for (let n = 0; n < MESSAGES; n++) take(new Uint8Array(MESSAGE_BYTES).subarray(1000, 1000 + PIECE_BYTES));

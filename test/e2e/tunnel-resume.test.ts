@@ -1,4 +1,4 @@
-/** What a client must not notice: its answer's object gone, its node's socket cut. */
+/** Faults that a client must not notice: its response's object gone, its node's socket cut. */
 import { createHash } from 'node:crypto';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { describe, expect, it } from 'vitest';
@@ -11,7 +11,7 @@ const MIB = 1024 * 1024;
 
 const own = new OwnNode();
 
-/** The engine was asked so often, and that many records of it are stored, the newest like this. */
+/** Asserts that the engine got `times` requests, and that as many records are stored, the newest like `usage`. */
 async function settledAs(usage: object, times = 1): Promise<void> {
   expect(own.bench.engine.requests.length).toBe(times);
   const records = await own.shop.settled(own.bench, times);
@@ -20,7 +20,7 @@ async function settledAs(usage: object, times = 1): Promise<void> {
   expect(await own.shop.usage(own.bench)).toHaveLength(times);
 }
 
-/** Reads an answer to its end, calling `at` once when `bytes` of it have come. */
+/** Reads a response to its end, and calls `at` once when `bytes` of it have arrived. */
 async function readWith(response: Response, bytes: number, at: () => Promise<void> | void): Promise<Buffer> {
   const pieces: Buffer[] = [];
   let length = 0;
@@ -43,7 +43,7 @@ const stream = (standIn: object) => unary(standIn, { stream: true });
 const speech = (bytes: number) => ({ model: own.model, input: 'x', voice: 'x', stand_in: { bytes } });
 const COUNTED = { completion: 60, complete: true, aborted: false, estimated: false };
 
-/** Ways to lose what carries an answer. */
+/** Ways to lose the object or socket that carries a response. */
 const LOSSES: Record<string, () => Promise<void> | void> = {
   'the object ends': () => own.shop.crash(own.bench),
   'the socket is cut': () => own.bench.path.cut(),
@@ -141,7 +141,7 @@ function upload(bytes: number): Promise<IncomingMessage> {
 }
 
 it('a reader that catches up while its node is cut off gets the rest when the node is back', async () => {
-  const size = 64 * MIB; // more than the kernel's buffers on the way take in
+  const size = 64 * MIB; // more than the kernel's buffers on the way hold
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
     const headers = { authorization: `Bearer ${own.shop.key}`, 'content-type': 'application/json' };
     const request = httpRequest(new URL('/v1/audio/speech', own.shop.url), { method: 'POST', headers });

@@ -1,4 +1,4 @@
-/** What was used is counted once and right, whatever dies; what is looked at are the rows on the gateway's disk. */
+/** Usage is counted once and correctly, whatever dies; the test reads the rows on the gateway's disk. */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -32,7 +32,7 @@ function stored(cluster: TestCluster): StoredUsage[] {
   return files
     .filter((name) => name.endsWith('.sqlite'))
     .flatMap((name) => {
-      // The gateway that makes a file has it for itself for a moment.
+      // The gateway that creates a file locks it for a moment.
       const database = new DatabaseSync(join(cluster.gateway.data, name), {
         readOnly: true,
         timeout: patience(10_000),
@@ -73,7 +73,7 @@ it('streams, unary answers, refusals and aborted ones: each is one record with t
   await count(exact, async () => texts.push(await (await chat({ tokens: 7 }, { stream: true })).text()));
   const asked = { stream: true, stream_options: { include_usage: true } };
   await count(exact, async () => texts.push(await (await chat({ tokens: 7 }, asked)).text()));
-  // The client that did not ask for counts does not see the event that made them.
+  // A client that did not ask for counts does not see the event that carried them.
   expect(texts.map((text) => text.includes('"usage"'))).toEqual([false, true]);
   await count({ completion: 0, prompt: 0 }, async () => (await chat({ status: 422 })).text());
   const aborted = await count({ aborted: true, complete: false, estimated: true }, async () => {
@@ -84,7 +84,8 @@ it('streams, unary answers, refusals and aborted ones: each is one record with t
     control.abort();
   });
   expect(aborted?.completion).toBeGreaterThanOrEqual(9);
-  // The agent has left its engine, which may hear of it later than the gateway; its tokenizer may have been asked meanwhile.
+  // The agent has disconnected from its engine, which may notice it later than the gateway; its tokenizer may have been
+  // called meanwhile.
   const { tokensSent } = await cluster.engine.when(({ abortedAt }) => abortedAt !== undefined, 10_000, 'the abort');
   expect(aborted?.completion).toBeLessThanOrEqual(tokensSent);
   expect(aborted?.prompt).toBeGreaterThan(0);
@@ -110,7 +111,7 @@ it('a gateway that is killed between an answer and its books loses no record and
   expect(records).toHaveLength(answered);
   expect(new Set(records.map(({ requestId, attempt }) => `${requestId}/${attempt}`)).size).toBe(answered);
   expect(records.every(({ completion, complete }) => completion === 5 && complete)).toBe(true);
-  // The killed gateway had not written down every answer. The agent says how those went, and all were completed.
+  // The killed gateway had not stored every response. The agent reports how they ended, and all were completed.
   for (const { course } of records) {
     expect(course.status).toBe(200);
     expect(course.firstMs).toBeGreaterThan(0);
@@ -136,7 +137,7 @@ it('a hundred counts are stored as they come and not at the next tick: the agent
   await agent.when('reset', 1, 20_000);
   expect(agent.frames.slice(-2).map(({ type }) => type)).toEqual(['settled', 'reset']);
   expect(new Set(await Promise.all(asked))).toEqual(new Set([200]));
-  // An answer whose Worker came back for it later is over later.
+  // A response that its Worker fetched later ends later.
   const settledNow = () => agent.all('settled').flatMap((frame) => frame.streams);
   await eventually('all are settled', 20_000, () => (settledNow().length >= 100 ? true : undefined));
   expect(settledNow().toSorted((one, other) => one - other)).toEqual(streams);

@@ -95,7 +95,7 @@ it('a node that is killed in the middle of a pull has lost one piece at the most
   const again = pulledSchema.parse(JSON.parse(await second.weights('pull', source, '--json')));
   expect(again.state).toBe('done');
   expect(again.from_source).toBe(0);
-  // What is on the disk is not fetched again.
+  // Blobs on the disk are not fetched again.
   expect(again.from_peers).toBeLessThanOrEqual(bytes.length - pieces * PIECE);
   expect((await readFile(join(again.path, 'model.safetensors'))).equals(bytes)).toBe(true);
 });
@@ -130,7 +130,7 @@ it('each rank of an engine over two nodes has its weights before its part begins
   expect(told.reduce((sum, [, read]) => sum + Number(read), 0)).toBe(bytes.length);
   const other = (await gateway.nodes()).find(({ session }) => session !== node?.session);
   expect(other).toMatchObject({ models: [], hardware: { gpus: [], cpus: 0 } });
-  // Its part of the engine goes with it.
+  // Its part of the engine ends with it.
   ranks[1]?.signal('SIGTERM');
   await ranks[1]?.end(60_000);
   await eventually('its session has left', 60_000, async () => {

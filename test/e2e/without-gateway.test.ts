@@ -1,4 +1,4 @@
-/** Agents as processes, with the gateway that let them in stopped: they find, serve and outlive each other. */
+/** Agents as processes, with the gateway that admitted them stopped: they find, serve and outlive each other. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { afterEach, expect, it } from 'vitest';
@@ -18,7 +18,7 @@ type Status = z.infer<typeof statusesSchema>[number];
 
 interface Agent {
   process: Managed;
-  /** What `otela-agent status --json` prints of it. */
+  /** Its `otela-agent status --json` output. */
   status(): Status;
 }
 
@@ -49,7 +49,7 @@ async function engine(): Promise<Engine> {
   return started;
 }
 
-/** Asks an agent's own endpoint with the key that it wrote. */
+/** Sends a request to an agent's own endpoint with the key that it wrote. */
 function ask({ ingress }: Status, body: unknown): Promise<Response> {
   if (ingress === undefined) throw new Error('no ingress');
   return fetch(`${ingress.url}/chat/completions`, {
@@ -82,20 +82,20 @@ it('an agent serves a request that came through another agent’s ingress with e
   expect(answer.status, await answer.text()).toBe(200);
   expect([first.status().session, second.status().session]).toContain(answer.headers.get('x-otela-node'));
 
-  // What it used is told to the gateway that is back.
+  // Its usage is reported to the gateway after its return.
   await eventually('the usage waits', 10_000, () => asking.status().ingress?.usage_waiting === 1 || undefined);
   await gateway.restart();
   await eventually('the usage is stored', 20_000, () => asking.status().ingress?.usage_waiting === 0 || undefined);
   await gateway.stop();
 
-  // One leaves, the others hear of it, and requests go on.
+  // One leaves, the others learn of it, and requests continue.
   first.process.signal('SIGTERM');
   expect(await first.process.end(15_000)).toMatchObject({ code: 143 });
   await eventually('the departure is heard', 10_000, () => (serving(asking.status(), 1) ? true : undefined));
   const again = await ask(asking.status(), chatBody({ tokens: 3 }));
   expect(again.headers.get('x-otela-node')).toBe(second.status().session);
 
-  // One is killed: nobody can say LEFT for it. Who asks now waits for a node.
+  // One is killed, so no record says LEFT. A request that arrives now waits for a node.
   second.process.signal('SIGKILL');
   const waiting = ask(asking.status(), chatBody());
   await gateway.restart();

@@ -1,4 +1,4 @@
-/** Batches that would give more than there is room for, and nodes that speak late. The test moves the time. */
+/** Batches whose output exceeds the space, and nodes that report late. The test moves the time. */
 import { stat } from 'node:fs/promises';
 import { afterAll, beforeEach, expect, it } from 'vitest';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
@@ -34,7 +34,7 @@ function leased(node: string) {
 const parsed = async (file: string | null) => (await gateway.text(file)).map((line) => JSON.parse(line));
 
 it.each([
-  // Of answers of 78 bytes in lines of 200.
+  // For responses of 78 bytes in lines of 200.
   ['the answers of some lines', 1_300],
   ['the answers, and not what stands around them', 78 * LINES],
 ])('a batch for whose files there is room for %s ends: the other lines are in the error file', async (_, most) => {

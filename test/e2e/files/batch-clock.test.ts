@@ -1,4 +1,7 @@
-/** A batch whose time the test moves: windows that pass, stores that fail, budgets that end, a gateway killed at its worst moments. */
+/**
+ * A batch whose time the test moves: windows that pass, stores that fail, budgets that are used up, a gateway killed at
+ * its worst moments.
+ */
 import { rename, truncate } from 'node:fs/promises';
 import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { FileStoreError } from '../../../gateway/files/file-store.ts';
@@ -100,7 +103,8 @@ describe('a lease', () => {
     expect(shown().x_otela).toMatchObject({ leased: 0, requeued: 5 });
     const second = lease('other');
     await batch().commit(refOf(second, 'other'), [answerOf(0)], 'p');
-    // The first node was only cut off: its result of a line that is done is dropped, one of an open line is taken.
+    // The first node was only cut off: its result for a finished line is dropped, its result for an open line is
+    // accepted.
     const late = await batch().commit(refOf(first, 'gone'), [answerOf(0, 50), answerOf(1)], 'p');
     expect(late.leased).toBe(false);
     expect(shown()).toMatchObject({ request_counts: { completed: 2, failed: 0 }, x_otela: { wasted_tokens: 50 } });
@@ -152,7 +156,7 @@ describe('killed at any moment', () => {
     await begun(3);
     await commit(lease(), [0, 1]);
     await batch().cancel();
-    // The accounts are away at the last step.
+    // The accounts are unavailable in the last step.
     const { DB } = gateway.env;
     const { put } = gateway.store;
     let puts = 0;
@@ -282,7 +286,7 @@ describe('a budget of tokens per month', () => {
       first,
       Array.from({ length: 40 }, (_, line) => line),
     );
-    // 120 tokens: known at once, before the limits were asked again.
+    // 120 tokens: known immediately, before the limits are asked again.
     expect(batch().admission()).toBeNull();
     await turn(5_000);
     expect(shown()).toMatchObject({

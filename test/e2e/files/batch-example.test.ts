@@ -1,4 +1,7 @@
-/** examples/batches/claims.py against a gateway, agents and stand-in engines that answer by a rule which the test knows. */
+/**
+ * examples/batches/claims.py against a gateway, agents and mock engines whose responses follow a rule that the test
+ * knows.
+ */
 import { execFile } from 'node:child_process';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -18,7 +21,7 @@ const TRUE_ONES = /Rhine|Water boils|Light needs|leap year|speed of sound|Antarc
 
 afterAll(endAll);
 
-/** A stand-in. `answers`: what it says to a prompt. */
+/** A mock engine. `answers` gives its response to a prompt. */
 async function engine(model: string, answers: (prompt: string) => string): Promise<string> {
   const server = createServer(async (asked, answer) => {
     let text = '';
@@ -51,7 +54,7 @@ it.skipIf(PYTHON === undefined)(
     const gateway = await Gateway.start();
     const [key, token] = await Promise.all([gateway.createKey(), gateway.createJoinToken()]);
     const truth = (prompt: string) => (TRUE_ONES.test(prompt) ? 'TRUE' : 'FALSE');
-    // One always says TRUE; the other knows, but says nothing of use where it is to reason.
+    // One always says TRUE; the other knows the answer, but says nothing useful if it is asked to reason.
     const engines = [
       await engine('lab/credulous', () => 'TRUE'),
       await engine('lab/careful', (prompt) => (prompt.startsWith('Think') ? 'I am not sure.' : truth(prompt))),

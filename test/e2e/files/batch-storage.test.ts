@@ -1,4 +1,7 @@
-/** Batches while their file store is away or full, and with more, or larger, than they may be: by real processes. */
+/**
+ * Batches while their file store is unavailable or full, and batches beyond the limits of number and size, with real
+ * processes.
+ */
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import OpenAI, { toFile } from 'openai';
@@ -51,7 +54,7 @@ describe('a batch whose files are in a bucket', () => {
       const server = await S3Server.start();
       const cluster = await openTestCluster({
         gateway: { args: ['--files', `s3://${BUCKET}/otela`], env: server.env() },
-        // Few slots: the batch has not ended before the bucket does.
+        // Few slots, so that the batch has not ended when the bucket fails.
         agentArgs: ['--max-running', '16'],
       });
       const client = clientOf(cluster);
@@ -127,7 +130,7 @@ describe('more than there may be', () => {
     const client = clientOf(cluster);
     const { id } = await put(client, line('a'));
     const accounts = new DatabaseSync(join(cluster.gateway.data, 'accounts.sqlite'));
-    // As many rows as uploads would make in minutes; some have the same time.
+    // As many rows as uploads would create in minutes; some have the same time.
     accounts.exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9999)
         INSERT INTO files SELECT printf('file-%024d', i), owner, created_by, purpose, filename, bytes, created_at + i / 7, expires_at
         FROM n, files WHERE id = '${id}'`);

@@ -1,4 +1,4 @@
-/** What takes room of the file store counts for its owner, or is not kept. */
+/** Everything that takes space in the file store counts for its owner, or is not kept. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';

@@ -1,4 +1,4 @@
-/** A bucket that is away, refuses, is full, or breaks off: nothing is half there, and what can go on goes on. */
+/** A bucket that is unavailable, refuses, is full, or breaks off: nothing is stored half, and other work continues. */
 import { createHash } from 'node:crypto';
 import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -101,7 +101,7 @@ describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
     const env = server.env(proxy.url, 'another-secret');
     const refused = new S3Files(new S3Client(readS3Config(`s3://${BUCKET}`, env)));
     proxy.asked.length = 0;
-    // Short: a server that refuses a long body closes the connection while it is being sent, and its answer may be lost with that.
+    // Short: a server that refuses a long body closes the connection during the upload, and its response may be lost.
     const error: Error = (await refused.put(ID(7), few(), 100 * MIB).catch((one: Error) => one)) as Error;
     expect(error).toMatchObject({ code: 'unavailable', message: expect.stringMatching(/403 SignatureDoesNotMatch/) });
     expect(JSON.stringify([error.message, error.stack])).not.toContain('another-secret');
@@ -127,7 +127,7 @@ describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
   });
 
   it('has its abandoned uploads dropped when they are old enough', async () => {
-    // The gateway is killed in the middle: nothing of it can clean up.
+    // The gateway is killed during the upload, so it cannot clean up.
     const left = await fetchUpload(store, proxy);
     expect(left).toBe(true);
     expect(await store.dropUnfinished(Date.now() - 3_600_000)).toBe(0);
@@ -136,7 +136,7 @@ describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
   });
 });
 
-/** Begins an upload, and lets its abort come to nothing. */
+/** Begins an upload that fails, and whose abort has no effect. Returns true if it failed as planned. */
 async function fetchUpload(store: S3Files, proxy: FaultyProxy): Promise<boolean> {
   const before = proxy.fault;
   proxy.fault = ({ method }) => (method === 'DELETE' ? { kind: 'answer', status: 400, body: '' } : undefined);

@@ -1,4 +1,7 @@
-/** What every file store must do: a directory, and a bucket of a real S3 server. R2 has its own: test/gateway/files/. */
+/**
+ * The contract of every file store, tested on a directory and on a bucket of a real S3 server. R2 has its own test in
+ * test/gateway/files/.
+ */
 import { createHash } from 'node:crypto';
 import { truncate } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -42,7 +45,7 @@ async function idsOf(store: FileStore): Promise<string[]> {
 
 interface Place {
   store: FileStore;
-  /** Of a stored file. */
+  /** Path of a stored file. */
   path(id: string): string;
 }
 

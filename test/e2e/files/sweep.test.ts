@@ -1,4 +1,4 @@
-/** Expired files, uploads that were given up, and bytes that nobody knows: they go, and nothing else does. */
+/** The sweep removes expired files, abandoned uploads and bytes without a row, and nothing else. */
 import { utimes, writeFile } from 'node:fs/promises';
 import { afterAll, beforeEach, expect, it, vi } from 'vitest';
 import { FileStoreError } from '../../../gateway/files/file-store.ts';
@@ -20,7 +20,7 @@ async function stored(): Promise<string[]> {
   return ids.sort();
 }
 const rows = (table: string) => gateway.database.rows(`SELECT id FROM ${table} ORDER BY id`, []).map(({ id }) => id);
-/** Bytes without a row, last written so long ago. */
+/** Bytes without a row, last written `ageMs` ago. */
 async function bytes(id: string, ageMs: number): Promise<void> {
   async function* content() {
     yield new Uint8Array(3);
@@ -125,7 +125,7 @@ it('a store that is away keeps what it has, and the sweep comes again', async ()
   gateway.store.delete = () => Promise.reject(new FileStoreError('unavailable', 'away'));
   await object.alarm();
   expect(context.alarmAt).toBeGreaterThan(gateway.now);
-  // Its row is what tells the next sweep of it.
+  // Its row is what the next sweep finds it by.
   expect(rows('files')).toEqual([ID(1)]);
   gateway.store.delete = remove;
   gateway.now += 600_000;

@@ -1,4 +1,7 @@
-/** Three gateways of one institution: a first put back from an old backup, old statements said again, a follower that sends nonsense. */
+/**
+ * Three gateways of one institution: a primary restored from an old backup, replayed old statements, a follower that
+ * sends nonsense.
+ */
 import { cpSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
@@ -33,7 +36,7 @@ const follows = (gateway: Gateway, first: Gateway, epoch: number) =>
   });
 const delegated = z.object({ key: z.string(), certificate: z.string() });
 
-/** Another gateway of the institution, in the hands of somebody else. */
+/** Another gateway of the institution, in an attacker's hands. */
 function stolenIdentity(first: Gateway): GatewayIdentity {
   const key = delegated.parse(JSON.parse(cli('issuer', 'delegate', '--data', first.data)));
   return { key, certificate: new GatewayIssuer(key).certificate, revoked: new Set() };
@@ -76,14 +79,14 @@ test('a first from an old backup finds the gateway that was promoted since, what
   expect((await tell(oldWord)).answer.epoch).toBe(2);
   expect((await statusOf(restored)).first).toBe(two.url);
 
-  // A first with a new key is believed, and a follower with a new key is no second one.
+  // A primary with a new key is trusted, and a follower with a new key is not counted twice.
   for (const gateway of [one, two]) {
     const here = join(gateway.data, 'issuer/root.key');
     cpSync(root, here);
     cli('issuer', 'rotate', '--data', gateway.data);
     rmSync(here);
     await gateway.stop();
-    // Without --follow: a promoted gateway refuses it.
+    // Without --follow, because a promoted gateway refuses it.
     if (gateway === two) await Gateway.start({ data: two.data, port: two.port, args: ['--url', two.url] });
     else await gateway.restart();
   }
@@ -92,14 +95,14 @@ test('a first from an old backup finds the gateway that was promoted since, what
     (await statusOf(two)).followers?.length === 2 ? true : undefined,
   );
 
-  // What a follower that fell silent once said does not make it seem to be there.
+  // A replayed message of a silent follower does not make it look connected.
   const body = Buffer.from(JSON.stringify({ url: 'http://ghost.example', version: '1', cursor: null, waiting: 0 }));
   const { header } = signRequest(identity, { about: 'POST /gateway/follow', body }, Math.floor(Date.now() / 1000));
   const say = async () =>
     (await fetch(`${two.url}/gateway/follow`, { method: 'POST', headers: { [SIGNED_HEADER]: header }, body })).status;
   expect([await say(), await say()]).toEqual([200, 409]);
 
-  // Nonsense is refused, and the gateway goes on.
+  // Nonsense is refused, and the gateway continues.
   const hand = (item: object) =>
     link.ask(new URL(two.url), '/gateway/records', { items: [item] }, recordsAnswerSchema, 10_000);
   for (const item of [

@@ -1,4 +1,7 @@
-/** 50 requests a second while a gateway of two is killed: a client with both addresses sees no error, and usage is exact when both are back. */
+/**
+ * 50 requests a second while one of two gateways is killed: a client with both addresses sees no error, and usage is
+ * exact when both are back.
+ */
 import { afterEach, expect, test } from 'vitest';
 import { endAll, eventually } from '../../support/processes.ts';
 import { twoAddresses } from '../../support/two-addresses.ts';
@@ -10,7 +13,7 @@ const PER_SECOND = 50;
 /** The long form, `npm run soak -- gateways`, has more. */
 const ROUNDS = Number(process.env.OTELA_KILL_ROUNDS ?? 1);
 
-/** Each request that the engine began is on the first's books, once. */
+/** Each request that the engine began is recorded at the primary exactly once. */
 async function exact(pair: Pair): Promise<void> {
   const began = () => pair.engine.requests.filter(({ url }) => url === '/v1/chat/completions').length;
   expect(pair.engine.requests[0]?.id, 'the engine remembers all of them').toBe(1);

@@ -1,6 +1,7 @@
 /**
- * Gateways whose schemas differ follow each other under load. The older one is this program over a database that lacks a column which the
- * other has, a stand-in; `npm run soak -- gateways` builds a real one from the history and names its program in OTELA_OLDER_GATEWAY.
+ * Gateways with different schemas follow each other under load. Here the older one is simulated: this program over a
+ * database that lacks a column of the other's. `npm run soak -- gateways` builds a real one from the history and names
+ * its program in OTELA_OLDER_GATEWAY.
  */
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -17,7 +18,7 @@ afterEach(endAll);
 
 const older = process.env.OTELA_OLDER_GATEWAY;
 
-/** A column as a migration of tomorrow adds one. */
+/** Adds a column, as a future migration would. */
 function widen(gateway: Gateway, table: string, column: string): void {
   const database = new DatabaseSync(join(gateway.data, 'accounts.sqlite'));
   database.exec(`ALTER TABLE ${table} ADD COLUMN ${column} TEXT NOT NULL DEFAULT 'as it was'`);

@@ -1,4 +1,4 @@
-/** Rules of gateways that follow each other, without processes: parts of limits, signatures, changes in order, epochs. */
+/** Rules of replication, without processes: shares of limits, signatures, changes in order, epochs. */
 import { EventEmitter } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -78,7 +78,7 @@ describe('a part of all that holds for a request', () => {
       gpu_seconds_per_month: 57,
       models: { big: { tokens_per_month: 550 } },
     });
-    // Of one request a minute a follower that is alone allows none.
+    // If it is disconnected, a follower allows none of a limit of one request a minute.
     expect(shareReservation({ ...asked, model: 'other' }, { of: 'follower', followers: 1 }).nothing).toBe(true);
   });
 });
@@ -119,7 +119,7 @@ describe('a first that is asked', () => {
     return { key: own, certificate: new GatewayIssuer(own).certificate, revoked: new Set() };
   };
   const asked = new EventEmitter();
-  /** It answers what epoch it heard of. */
+  /** It answers with the epoch that it learned. */
   async function first() {
     const options = { identity: certified(1, 2), role: () => ({ statement: 's' }), hear: () => 7, log: () => {} };
     const primary = new PrimaryServer(options as unknown as ConstructorParameters<typeof PrimaryServer>[0]);
@@ -147,7 +147,10 @@ describe('a first that is asked', () => {
     );
     return answer.epoch;
   };
-  /** Begins a body that it never ends. Resolves with the status of the answer, or with nothing once the first has begun to read. */
+  /**
+   * Begins a body that it never ends. Resolves with the status of the response, or with undefined once the primary has
+   * begun to read.
+   */
   const begins = (port: number, header: string) => {
     const socket = connect(port, '127.0.0.1').on('error', () => {});
     atEnd(() => void socket.destroy());
@@ -286,7 +289,7 @@ describe('a copy of the accounts', () => {
     peer('ethz', 'R');
     peer('eth', 'R2');
     copied();
-    // Each gets the other's.
+    // Each gets the other's root.
     first.rows("UPDATE peers SET root = 'R3' WHERE name = 'eth'", []);
     first.rows("UPDATE peers SET root = 'R2' WHERE name = 'ethz'", []);
     first.rows("UPDATE peers SET root = 'R' WHERE name = 'eth'", []);

@@ -1,4 +1,4 @@
-/** Limits hold over both gateways together, and a promoted follower is the first. */
+/** Limits hold for both gateways together, and a promoted follower is the primary. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
@@ -57,7 +57,7 @@ const tokensSchema = z.object({ prompt_tokens: z.number(), completion_tokens: z.
 const usageSchema = z.object({ data: z.array(tokensSchema) });
 const usesSchema = z.object({ key: z.array(z.object({ limit: z.string(), used: z.number() })) });
 
-/** Tokens of a key's month, as a gateway that may be asked has them. */
+/** Tokens of a key's month, according to a gateway. */
 async function monthOf(gateway: { url: string }, key: string): Promise<number | undefined> {
   const answer = await fetch(`${gateway.url}/admin/me/limits`, { headers: { authorization: `Bearer ${key}` } });
   const { key: uses } = usesSchema.parse(await answer.json());
@@ -86,8 +86,8 @@ test('a promoted follower is the first, and counts months on; the former one fol
   await eventually('a connected follower', 10_000, async () =>
     (await gatewaysOf(first)).followers?.[0]?.connected ? true : undefined,
   );
-  // Cut off, and not dead: a change is made that the follower never hears of.
-  // The follower has the count by now: it asks once a second.
+  // Disconnected, but not dead: the follower never learns of the next change. It has the count by now, because it asks
+  // once a second.
   await new Promise((resolve) => setTimeout(resolve, 5_000));
   follower.process.signal('SIGSTOP');
   await first.createKey('made after the split');
@@ -117,7 +117,8 @@ test('a promoted follower is the first, and counts months on; the former one fol
     (await asked(first, made)) === 200 ? true : undefined,
   );
   expect(await asked(first, key)).toBe(200);
-  // What the former first booked after the split is there, once, and so is what it books as a follower.
+  // The usage that the former primary recorded after the split is there once, and so is the usage that it records as a
+  // follower.
   await used(follower, 4 * each);
   expect(await asked(first, budget)).toBe(200);
   await used(follower, 5 * each);

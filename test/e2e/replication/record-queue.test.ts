@@ -1,4 +1,4 @@
-/** The queue of records that a follower hands over. */
+/** The queue of records that a follower sends to the primary. */
 import { expect, test } from 'vitest';
 import { RecordQueue } from '../../../gateway/hosts/node/replication/record-queue.ts';
 import { openReplicationFile } from '../../../gateway/hosts/node/replication/replication-file.ts';

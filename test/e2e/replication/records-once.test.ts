@@ -1,4 +1,4 @@
-/** What a follower hands over counts once, whatever its key, and what is told of months fits an answer. */
+/** Records that a follower sends count once, whatever its key, and the counts of months fit into a response. */
 import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -41,7 +41,7 @@ function identity(key: number): GatewayIdentity {
 }
 const WITHIN_MS = 20_000;
 
-/** A first with stand-ins for its objects. `counts`: of one subject, what its limits say. */
+/** A primary with mocks of its objects. `counts`: what the limits report of one subject. */
 async function first(counts: MonthCount[] = [], stallMs?: number) {
   const database = openReplicationFile(await temporaryDirectory('otela-first'));
   const added: unknown[] = [];
@@ -94,7 +94,7 @@ it('records that a follower sends again under a new key, since it crashed before
     [4, [...items, more]],
   ] as const) {
     const own = identity(key);
-    // As it starts: its own name is on disk from its first start on.
+    // As at its start: its own name is on disk from its first start on.
     const { own: origin } = new Budgets(openReplicationFile(directory), own.certificate.keyName);
     const link = new GatewayLink(own);
     atEnd(() => link.close());
@@ -301,7 +301,7 @@ it('strangers who begin messages and do not end them keep followers out for no l
   const idle = await Promise.all(Array.from({ length: 8 }, () => dial(url.href)));
   const answers = idle.map((socket) => once(socket, 'data'));
   for (const socket of idle) socket.write(head);
-  // Two of them are read at once, as followers of an earlier version would be, who sign no digest.
+  // Two of them are read together, like followers of an earlier version, which sign no digest.
   const statuses = (await Promise.all(answers)).map(([text]) => String(text).slice(9, 12));
   expect(statuses.sort()).toEqual(['408', '408', '503', '503', '503', '503', '503', '503']);
   const body = Buffer.from(JSON.stringify({ url: 'http://127.0.0.1:1', version: '1', cursor: null, waiting: 0 }));

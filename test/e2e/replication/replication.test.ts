@@ -1,4 +1,4 @@
-/** A follower has what is needed to serve, serves alone, and hands its records over once. */
+/** A follower has everything that it needs to serve, serves without the primary, and sends its records over once. */
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
@@ -54,7 +54,7 @@ test('the follower serves while the first is away, and hands its records over on
 
   await first.kill9();
   for (let n = 0; n < 5; n++) expect(await asked(follower, key)).toBe(200);
-  // Its own restart loses none of what waits, and it starts without the first.
+  // Its own restart loses none of the waiting records, and it starts without the primary.
   await eventually('five wait', 10_000, async () => {
     const status = (await follower.admin('GET', 'gateways')) as { waiting_records: number };
     return status.waiting_records >= 1 ? true : undefined;
@@ -84,7 +84,7 @@ test('a follower that has not heard from the first for --max-stale serves nobody
   expect(await refused.json()).toMatchObject({
     error: { code: 'server_is_overloaded', message: expect.stringMatching(/not heard from/) },
   });
-  // Other ways to write the same path, which fetch would straighten.
+  // Other spellings of the same path, which fetch would normalize.
   for (const path of ['/./v1/models', '/%76%31/models', `${follower.url}/v1/models`]) {
     const asking = request(follower.url, { path, headers: { authorization: `Bearer ${key}` } }).end();
     const [answer] = (await once(asking, 'response')) as [IncomingMessage];

@@ -1,4 +1,4 @@
-/** A follower whose own disk is full, and one whose first is first no more; the first is the test's. */
+/** A follower whose own disk is full, and one whose primary lost its role; the test plays the primary. */
 import { afterEach, expect, test, vi } from 'vitest';
 import type { AccountsReplica } from '../../../gateway/hosts/node/replication/accounts-replica.ts';
 import { FollowerTable } from '../../../gateway/hosts/node/replication/follower-table.ts';
@@ -189,7 +189,7 @@ test('a first that takes 3 s for each answer is followed, and counts for both: n
     await new Promise((resolve) => setTimeout(resolve, 3_000));
     return path === '/gateway/epoch' ? { epoch: 0 } : ANSWER;
   });
-  // Its first question is given up: nothing was known of the first.
+  // Its first question is given up, because nothing was known of the primary.
   await vi.advanceTimersByTimeAsync(20_000);
   for (let second = 0; second < 60; second++) {
     await vi.advanceTimersByTimeAsync(1_000);

@@ -1,4 +1,7 @@
-/** Two gateways and their agents become another version under load, one after the other: no request fails. Then the agents go back. */
+/**
+ * Two gateways and their agents are upgraded under load, one after the other: no request fails. Then the agents are
+ * downgraded.
+ */
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -48,7 +51,8 @@ test(`two gateways and ${AGENTS} agents are upgraded under load, agents go back,
   };
   await flows();
 
-  // The new version is installed beside what runs; one gateway after the other begins anew, and the other serves meanwhile.
+  // The new version is installed next to the running one. One gateway after the other restarts, and the other serves
+  // meanwhile.
   await installGateway(gatewayFile, '0.8.0');
   for (const gateway of [follower, first]) {
     await gateway.stop();
@@ -70,7 +74,7 @@ test(`two gateways and ${AGENTS} agents are upgraded under load, agents go back,
     await installAgent(agentFile, version);
     await rollout('start', '--to', version, '--cohort', '50%', '--within', '2m');
     expect(await rollout('status', '--to', version)).toBe(`${version}  ${AGENTS} nodes\n`);
-    // Which nodes the minimum leaves behind; those that are there stay, and go on serving.
+    // Which nodes are below the minimum; connected ones stay and continue to serve.
     await first.admin('PATCH', 'settings', { minimum_agent_version: '0.8.0' });
     const behind =
       version === '0.7.0' ? `0.7.0  ${AGENTS} nodes  below 0.8.0: not admitted again\n` : `0.8.0  ${AGENTS} nodes\n`;

@@ -1,4 +1,6 @@
-/** A follower asks a first that is slow, or does not answer at all: nothing is counted twice, and no more is allowed than the limit. */
+/**
+ * A follower asks a primary that is slow or does not answer: nothing is counted twice, and the limit is not exceeded.
+ */
 import { expect, test, vi } from 'vitest';
 import type { Reservation } from '../../../gateway/accounts/limits/limiter.ts';
 import { LimitsObject } from '../../../gateway/accounts/limits/limits-object.ts';
@@ -20,7 +22,7 @@ const ASKED: Reservation = {
 } as unknown as Reservation;
 const GRANTED = { granted: true, headers: {} };
 
-/** A follower whose own limits record what they are asked, and whose first answers as `answer` says. */
+/** A follower whose own limits record their calls, and whose primary answers with `answer`. */
 function follower(answer: (n: number) => unknown, alone: () => boolean = () => false) {
   const own = { reserve: vi.fn(async (_asked: Reservation) => GRANTED) };
   const first = { reserve: vi.fn(async () => GRANTED) };
@@ -65,7 +67,7 @@ test('a first that is heard and does not count in time is no reason to allow a p
   const { reserve, own, released } = follower(lost);
   await expect(reserve()).rejects.toThrow('did not come in time');
   expect(own.reserve).not.toHaveBeenCalled();
-  // What it may have granted all the same is not held for an hour.
+  // A reservation that it may have made nevertheless is not held for an hour.
   expect(released).toEqual([[ASKED.name, 0]]);
 });
 
@@ -128,8 +130,8 @@ test('counts of many keys are heard and told in time that grows as they do', () 
     ]);
     return process.cpuUsage().user - from;
   };
-  spent(500); // compiles
+  spent(500); // warm-up: compiles
   const [few, many] = [spent(1_000), spent(8_000)];
-  // Eight times as many: 8 where it is linear, 64 where it is quadratic.
+  // Eight times as many items: the ratio is 8 if linear, 64 if quadratic.
   expect(many / few).toBeLessThan(24);
 });

@@ -1,4 +1,7 @@
-/** Two gateways that do not hear each other, or whose clocks differ, under load: a client with both addresses sees no error. */
+/**
+ * Two gateways that cannot reach each other, or whose clocks differ, under load: a client with both addresses sees no
+ * error.
+ */
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterEach, expect, test } from 'vitest';
@@ -12,7 +15,7 @@ afterEach(endAll);
 
 const PER_SECOND = 50;
 
-/** Each request that the engine began is on one gateway's books, once. */
+/** Each request that the engine began is recorded at one gateway exactly once. */
 async function exact(pair: Pair, books: 'first' | 'follower'): Promise<void> {
   const began = pair.engine.requests.filter(({ url }) => url === '/v1/chat/completions').length;
   expect(pair.engine.requests[0]?.id, 'the engine remembers all of them').toBe(1);
@@ -32,7 +35,7 @@ function loadOn(pair: Pair) {
   return { client, flows };
 }
 
-/** A pair, and the line between the two that can be cut. */
+/** A pair whose connection can be cut. */
 async function openDivisible() {
   const between: { cut(): void; heal(): void; url: string }[] = [];
   const pair = await openPair({

@@ -1,4 +1,4 @@
-/** Two gateways of one institution, an agent that knows the first alone, and a key. */
+/** Two gateways of one institution, an agent that knows only the primary, and a key. */
 import { execFileSync } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -27,9 +27,9 @@ export const cli = (...args: string[]): string =>
 interface PairOptions {
   followerArgs?: string[];
   followerEnv?: Record<string, string>;
-  /** Whether the agent joins before the follower is there. Default: after. */
+  /** When the agent joins: before or after the follower starts. Default: after. */
   agent?: 'before' | 'after';
-  /** Where the follower reaches the first. Default: where all do. */
+  /** The address at which the follower reaches the primary. Default: the public one. */
   through?: (first: Gateway) => Promise<string>;
 }
 
@@ -74,7 +74,7 @@ export function chat(gateway: Gateway, key: string, standIn: object = {}): Promi
   });
 }
 
-/** Status, after the whole answer was read. */
+/** The status, after the whole response was read. */
 export async function asked(gateway: Gateway, key: string): Promise<number> {
   const response = await chat(gateway, key, { tokens: 2 });
   await response.text();
@@ -83,13 +83,13 @@ export async function asked(gateway: Gateway, key: string): Promise<number> {
 
 const totalsSchema = z.object({ data: z.array(z.object({ requests: z.number(), completion_tokens: z.number() })) });
 
-/** Requests that a gateway has on its books today. */
+/** Requests that a gateway has on record today. */
 export async function booked(gateway: Gateway): Promise<number> {
   const { data } = totalsSchema.parse(await gateway.admin('GET', 'usage'));
   return data.reduce((sum, { requests }) => sum + requests, 0);
 }
 
-/** Of what was asked since `askedAt` as much passed as a limit of `limit` a minute lets pass. */
+/** Asserts that about as many requests since `askedAt` were allowed as a limit of `limit` a minute allows. */
 export function requireLimit(statuses: readonly number[], limit: number, askedAt: number): void {
   const passed = statuses.filter((status) => status === 200).length;
   expect(passed).toBeGreaterThanOrEqual(limit);

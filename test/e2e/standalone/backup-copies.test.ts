@@ -1,4 +1,4 @@
-/** What a backup takes, and what it leaves behind: of data directories that no gateway has open. */
+/** What a backup includes and what it leaves out, with data directories that no gateway has open. */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync, statSync } from 'node:fs';
@@ -17,7 +17,7 @@ const cli = (...args: string[]) =>
   spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: patience(30_000) });
 const namesIn = (file: string) => spawnSync('tar', ['-tzf', file], { encoding: 'utf8' }).stdout;
 
-/** A data directory with so many objects, none of which a gateway has open. */
+/** A data directory with `count` objects, none of which a gateway has open. */
 async function withObjects(count: number): Promise<string> {
   const data = await temporaryDirectory();
   for (const part of ['issuer', 'objects/USAGE']) await mkdir(join(data, part), { recursive: true });
@@ -67,7 +67,7 @@ test('a database that is gone is left out; one that is there and cannot be opene
   const [data, to] = [await withObjects(1), await temporaryDirectory()];
   const [kept, gone, shut] = ['0', 'gone', 'shut'].map((name) => `objects/USAGE/${name}.sqlite`);
   expect(await copyDatabases(data, [gone ?? '', kept ?? ''], to, 10)).toEqual([kept]);
-  // SQLite has one code for all of these: no file, no descriptor left, no right, a link in a circle.
+  // SQLite has one code for all of these: no file, no free descriptor, no permission, a circular link.
   await symlink('shut.sqlite', join(data, shut ?? ''));
   await expect(copyDatabases(data, [shut ?? ''], to, 10)).rejects.toThrow(/shut\.sqlite: unable to open/);
 });
@@ -91,7 +91,7 @@ test('what an editor left among the keys is not taken; a database at a strange p
 
 test('a signal leaves no copy of the keys behind; what kill -9 left is removed by the next backup, what runs is not', async () => {
   const [data, stuck] = [await withObjects(1), await withObjects(1)];
-  // No process writes into it: the reader of the keys waits for ever, with the databases copied.
+  // No process writes into the FIFO, so the reader of the keys waits forever, after the databases are copied.
   spawnSync('mkfifo', [join(stuck, 'issuer/revoked')]);
   const beside = await temporaryDirectory();
   const start = async () => {

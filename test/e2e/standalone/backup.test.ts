@@ -1,4 +1,4 @@
-/** A gateway is copied while it works, killed, and goes on elsewhere. */
+/** A gateway is copied while it works, killed, and continues elsewhere. */
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { copyFile, mkdir, readdir, writeFile } from 'node:fs/promises';
@@ -15,7 +15,7 @@ import { endAll, eventually, temporaryDirectory } from '../../support/processes.
 import { chatBody, openTestCluster } from '../../support/test-cluster.ts';
 import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
-/** `backup` and `restore` know this host's data alone. */
+/** `backup` and `restore` know only this host's data. */
 
 afterEach(endAll);
 
@@ -46,7 +46,7 @@ function streamsOf(data: string): number {
   );
 }
 
-/** Requests in the totals, by the hour's objects and D1. */
+/** Requests in the totals, from the hours' objects and D1. */
 async function counted(gateway: Gateway): Promise<number> {
   const { data } = z
     .object({ data: z.array(z.object({ requests: z.number() })) })
@@ -72,7 +72,7 @@ test('backed up under load, killed and restored elsewhere: keys, usage and nodes
   // What is in the totals before the copy is in the copy.
   const before = await eventually('totals', 20_000, async () => (await counted(gateway)) || undefined);
   const file = await backedUp(gateway.data);
-  // Numbers of streams beyond those that the copy knows of.
+  // Stream numbers beyond those in the copy.
   await moreThan(answered + 50);
   loaded = false;
   await load;
@@ -90,11 +90,11 @@ test('backed up under load, killed and restored elsewhere: keys, usage and nodes
   expect(await keyWorks(second.url, cluster.key)).toBe(200);
   expect((await second.serving(1, 30_000)).map((node) => node.session)).toEqual([session]);
   expect(await counted(second)).toBeGreaterThanOrEqual(before);
-  // Each of these is a stream of its own at an agent that has seen higher numbers, and each is on record once.
+  // Each request is a new stream at an agent that has seen higher numbers, and each is on record once.
   const known = await counted(second);
   for (let n = 0; n < 20; n++)
     expect((await cluster.ask('/v1/chat/completions', chatBody({ tokens: 2 }))).status).toBe(200);
-  // It goes on from the number that the restore wrote.
+  // It continues from the number that the restore wrote.
   expect(streamsOf(second.data)).toBeGreaterThan(2 ** 24);
   expect(streamsOf(gateway.data)).toBeLessThan(2 ** 24);
   await eventually('twenty more', 20_000, async () => ((await counted(second)) >= known + 20 ? true : undefined));
@@ -119,11 +119,11 @@ test('any tar lists it, and its manifest names every file with its sum', async (
     made_at: expect.any(String),
   });
   expect(manifest.migrations.at(-1)).toMatch(/^\d{4}_\w+\.sql$/);
-  // Nothing unfinished is left beside it, and a second one does not replace it.
+  // No partial file is left next to it, and a second backup does not replace it.
   expect(await readdir(join(file, '..'))).toEqual(['backup.tar.gz']);
   const again = cli('backup', '--data', gateway.data, '--out', file);
   expect([again.status, again.stderr]).toEqual([1, expect.stringContaining('exists')]);
-  // A copy taken while nothing runs is as good.
+  // A copy taken while nothing runs is equally good.
   await gateway.stop();
   expect(await backedUp(gateway.data)).toMatch(/backup/);
 });
@@ -140,7 +140,7 @@ test('a restore goes into an empty directory alone, and never into one that a ga
   await writeFile(join(home, 'thesis.tex'), 'x');
   expect(cli('restore', '--data', home, file).status).toBe(1);
   expect(await readdir(home)).toEqual(['thesis.tex']);
-  // One that was cut off is begun anew.
+  // An interrupted restore starts again.
   const half = await temporaryDirectory();
   await mkdir(join(half, 'restoring/objects'), { recursive: true });
   await copyFile(join(gateway.data, 'admin.key'), join(half, 'admin.key'));

@@ -1,4 +1,4 @@
-/** What holds for every command of `otela-gateway`: help, exit codes, one object a line, colours. */
+/** Rules for every command of `otela-gateway`: help, exit codes, one object per line, colors. */
 import { execFile, spawnSync } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -30,7 +30,7 @@ it('every word in the examples is a command, a verb and a flag that there is', (
     const lines = command.examples
       .split('\n')
       .flatMap((line) => /(?:^ {2}\(?|; |&& )otela-gateway ([a-z]+.*)$/.exec(line)?.[1] ?? []);
-    // What stands far to the right says what it does.
+    // The right-hand column is a description.
     for (const line of lines.map((one) => one.split(/ {3,}/)[0] ?? '')) {
       const [example = '', verb = ''] = line.split(/\s+/);
       expect(Object.keys(COMMANDS)).toContain(example);
@@ -131,7 +131,7 @@ it('a rollout stops at the cohort that stays away, and touches no other', async 
       restarted.push(session);
       response.end(JSON.stringify({ from: '0.1.0', running: 0 }));
     } else {
-      // What was restarted has left, and is not seen again.
+      // A restarted session has left, and is not listed again.
       const data = nodes.filter((node) => !restarted.includes(node.session));
       response.end(JSON.stringify({ data, has_more: false }));
     }

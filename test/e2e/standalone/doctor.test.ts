@@ -1,4 +1,4 @@
-/** `otela-gateway doctor`: each obstacle is made, and found with its fix; nothing is changed by looking. */
+/** `otela-gateway doctor`: each obstacle is created, and found with its fix; the check changes nothing. */
 import { execFile, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
@@ -20,7 +20,7 @@ const DAY_MS = 86_400_000;
 
 afterEach(endAll);
 
-/** Not spawnSync: servers of the test answer while it looks. */
+/** Not spawnSync, because servers of the test answer during the check. */
 async function doctor(...args: string[]) {
   const { promise, resolve } = Promise.withResolvers<{ status: number; stdout: string }>();
   execFile(NODE, [GATEWAY_MAIN, 'doctor', '--json', ...args], (error, stdout) =>

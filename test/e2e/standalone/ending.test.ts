@@ -1,4 +1,4 @@
-/** A gateway that is told to end while it answers. */
+/** A gateway that gets a signal to end while it answers. */
 import { afterEach, expect, it } from 'vitest';
 import { promise } from '../../support/patience.ts';
 import { endAll } from '../../support/processes.ts';
@@ -20,7 +20,7 @@ it('lets an engine that says nothing yet finish its answer', async () => {
 it('does not wait for agents, whose tunnels and questions for lines of batches stay open as long as it does', async () => {
   const cluster = await openTestCluster();
   await (await cluster.ask('/v1/chat/completions', chatBody({ tokens: 2 }))).text();
-  await new Promise((resolve) => setTimeout(resolve, 2_500)); // by then the agent has asked for lines, and is held
+  await new Promise((resolve) => setTimeout(resolve, 2_500)); // by then the agent has asked for lines, and its request is held
   const startedAt = Date.now();
   cluster.gateway.process.signal('SIGTERM');
   await cluster.gateway.process.end(5_000);

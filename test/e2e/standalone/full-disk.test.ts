@@ -1,4 +1,4 @@
-/** A gateway that starts on a disk without room, or in a directory that it may not write to. */
+/** A gateway that starts on a full disk, or in a directory that it may not write to. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -65,7 +65,7 @@ describe.each(['memory', 'disk'] as const)('on a full file system (%s)', (kind) 
   );
 });
 
-/** Its files can be read by another process again. */
+/** Asserts that another process can read its files again. */
 async function backsUp({ gateway }: TestCluster, disk: FileSystem): Promise<void> {
   const { status, stderr } = cli('backup', '--data', gateway.data, '--out', join(disk.path, 'backup.tar.gz'));
   expect([status, stderr]).toEqual([0, '']);
@@ -144,7 +144,7 @@ it('killed under load, nothing that was acknowledged is lost, and nothing is cou
     const { status } = await fetch(`${cluster.gateway.url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
     expect(status).toBe(200);
   }
-  // What a kill broke off may have been recorded too, by the agent: one request of each asker at the most.
+  // The agent may also have reported requests that a kill interrupted: at most one request of each client per kill.
   const counted = await totals(cluster, answered);
   expect(counted).toBeLessThanOrEqual(answered + ASKERS * KILLS);
 });

@@ -1,4 +1,4 @@
-/** TLS as no honest client speaks it, and gateways whose certificate is another's. */
+/** TLS that no honest client speaks, and gateways with another host's certificate. */
 
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:https';
@@ -23,7 +23,7 @@ interface Seen {
   answer: string;
 }
 
-/** A handshake as `options` have it, then a request. Undefined: there was none. */
+/** A handshake with `options`, then a request. Undefined: there was no response. */
 function ask(
   port: number,
   options: ConnectionOptions,
@@ -50,7 +50,7 @@ function ask(
   });
 }
 
-/** What comes back for bytes that are no handshake. */
+/** The response to bytes that are not a handshake. */
 function say(port: number, pieces: readonly Buffer[]): Promise<Buffer> {
   return new Promise((resolve) => {
     const parts: Buffer[] = [];
@@ -159,7 +159,7 @@ describe.skipIf(!OPENSSL)('an agent', () => {
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     atEnd(() => void server.close());
     const gateway = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    // Trusted as an authority: only its name is wrong.
+    // Trusted as an authority, so only its name is wrong.
     const options = { token: 'otela-join-secret', engineUrl: 'http://127.0.0.1:9', env: { NODE_EXTRA_CA_CERTS: cert } };
     const agent = await startAgent({ gateways: [gateway], ...options });
     await agent.line(/certificate|does not match|altnames/i, READY_MS);

@@ -1,4 +1,4 @@
-/** Places for connections, with few of them: TCP connections to a server of this test. */
+/** The limits on connections, with low limits: TCP connections to a server of this test. */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -84,14 +84,14 @@ it('one key does not hold all places: what it opens beyond its share gives way a
     held.push(socket);
     prove(socket, 'one key');
     const place = connections.of(socket);
-    // All of them are being answered.
+    // Marks its connection as answering a request.
     if (place !== undefined) place.answering.push({} as never);
   }
   const others = [await open(4), await open(5)];
   for (const [i, socket] of others.entries()) prove(socket, `another ${i}`);
   expect(closed(others)).toEqual([false, false]);
   expect(closed(held)).toEqual([false, false, true, true, false, false]);
-  // What closed gives its share back.
+  // A closed connection frees its share.
   const gone = once(held[0] as Socket, 'close');
   held[0]?.destroy();
   await gone;

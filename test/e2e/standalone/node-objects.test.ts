@@ -1,4 +1,4 @@
-/** What the Node host promises beyond the contract of all hosts: faults stay in their object, and files are closed. */
+/** The Node host's promises beyond the contract of all hosts: faults stay in their object, and files are closed. */
 import { readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
@@ -30,7 +30,7 @@ class Faulty extends GatewayObject {
     return this.ctx.storage.sql.exec<{ n: number }>('SELECT count(*) AS n FROM rows').one().n;
   }
 
-  /** A timer writes, and throws. */
+  /** A timer that writes, and throws. */
   failLater(): void {
     this.ctx.clock.after(1, () => {
       this.write(99);
@@ -114,7 +114,7 @@ test('an object whose file is damaged fails by that name, and the others go on',
   writeFileSync(file, 'this is no database, but longer than the head of one'.repeat(100));
   await expect(objects.getByName('broken').write(1)).rejects.toThrow(`${file} is damaged: file is not a database`);
   await expect(objects.getByName('broken').rows()).rejects.toThrow('otela-gateway restore');
-  // A file that stays open keeps its lock, for which the next opening would stop this process.
+  // A file that stays open keeps its lock, and the next opening would then block this process.
   expect(openFiles(directory).filter((path) => path.startsWith(file))).toEqual([]);
   expect(await objects.getByName('whole').write(1)).toBe(1);
 });

@@ -1,4 +1,6 @@
-/** Connections that carry plain requests, over TCP: what is taken, what is left to `node:http`, and how the connection ends. */
+/**
+ * Connections on the fast path, over TCP: what it handles, what it passes to `node:http`, and how the connection ends.
+ */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -88,7 +90,7 @@ afterEach(() => {
   server?.close();
 });
 
-/** A server whose connections begin plain. `parsed` gets what is left to `node:http`. */
+/** A server whose connections begin on the fast path. `parsed` gets what is passed to `node:http`. */
 async function open({
   idleMs = 10_000,
   closing = () => false,

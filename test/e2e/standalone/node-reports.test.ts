@@ -1,4 +1,4 @@
-/** Reports on the Node host: read in a thread of their own, with the same answers and nothing left behind. */
+/** Reports on the Node host: they are read in a separate thread, with the same results, and leave nothing behind. */
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -28,7 +28,7 @@ afterEach(async () => {
 
 async function opened() {
   const directory = await temporaryDirectory();
-  // Totals go nowhere: an alarm that fails is tried again.
+  // Totals are not sent anywhere: a failed alarm is tried again.
   const env = {} as Env;
   const host = new ObjectHost({ directory, classes: { USAGE: UsageObject }, env: () => env, log: () => {} });
   const accounts = new Database(join(directory, 'accounts.sqlite'));
@@ -137,13 +137,13 @@ test('while the storage fails reports are read by the gateway itself', async () 
 test('a report over many rows does not hold up the thread that streams tokens', async () => {
   const { hours, objects, directory } = await opened();
   fillHour(join(directory, `USAGE/${HOUR}.sqlite`), 200_000, AT);
-  // By the thread's own processor time: on a busy machine it stands still for other reasons.
+  // Measured by the thread's own processor time, because on a busy machine it pauses for other reasons.
   const usedMs = () => {
     const { user, system } = process.threadCpuUsage();
     return (user + system) / 1_000;
   };
   const held = async (report: () => Promise<unknown>) => {
-    await report(); // the thread is there, the file is in memory
+    await report(); // starts the thread and reads the file into memory
     const from = usedMs();
     let [last, most, turns] = [from, 0, 0];
     const pulse = setInterval(() => {
@@ -160,7 +160,7 @@ test('a report over many rows does not hold up the thread that streams tokens', 
   };
   const inThread = await held(() => hours.getByName(HOUR).sums(WHOSE));
   const here = await held(() => objects.getByName(HOUR).sums(WHOSE));
-  // Without the thread all of the report is one pause.
+  // Without the thread the whole report is one pause.
   expect(here.most).toBeGreaterThan(0.8 * here.ms);
   expect(here.turns).toBe(0);
   expect(inThread.most).toBeLessThan(0.3 * here.most);

@@ -1,4 +1,4 @@
-/** Upgrades that an object said yes to and that come to nothing: the object hears that its socket is gone. */
+/** Upgrades that an object accepted and that then fail: the object learns that its socket is gone. */
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';

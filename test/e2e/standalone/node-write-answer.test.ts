@@ -1,4 +1,4 @@
-/** How the Node host writes an answer whose rest its object has. */
+/** How the Node host writes a response whose rest the object has. */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type Server } from 'node:http';
 import { afterEach, expect, test } from 'vitest';
@@ -9,7 +9,7 @@ import type { OffloadedStream } from '../../../gateway/tunnel/offload/offloaded-
 import { eventually } from '../../support/processes.ts';
 
 const PIECE_BYTES = 64 * 1024;
-/** What an object wants before it writes another piece: that, and room for an error behind it. */
+/** An object writes another piece only if the grant covers the piece and an error after it. */
 const ROOM_BYTES = PIECE_BYTES + 4 * 1024;
 
 let server: Server | undefined;
@@ -19,7 +19,7 @@ afterEach(() => {
   server?.close();
 });
 
-/** Stands for an object that has `total` bytes behind the first five, all of them at once. */
+/** A mock of an object that has `total` bytes after the first five, and all of them are ready. */
 class Full {
   sent = 0;
   left = false;
@@ -44,7 +44,7 @@ class Full {
   }
 }
 
-/** Asks a server that answers from `full`; the client reads nothing yet. */
+/** Sends a request to a server that answers from `full`; the client reads nothing yet. */
 async function answered(full: Full): Promise<IncomingMessage> {
   const offloads = new LocalOffloads();
   const number = offloads.add(full as unknown as OffloadedStream);
@@ -91,10 +91,10 @@ test('a client that does not read holds its object back, and one that leaves is 
   const answer = await answered(full);
   const stalled = await eventually('a standstill', 10_000, async () => {
     const before = full.sent;
-    await new Promise((resolve) => setTimeout(resolve, 200)); // nothing happens: time is the case
+    await new Promise((resolve) => setTimeout(resolve, 200)); // asserts that nothing happens in this time
     return before > 0 && before === full.sent ? full.sent : undefined;
   });
-  // The kernel's buffers of both ends, and what may wait in the process.
+  // The kernel's buffers at both ends, and what may wait in the process.
   expect(stalled).toBeLessThan(16 * 1024 * 1024);
   answer.destroy();
   await eventually('that the client left', 5_000, () => (full.left ? true : undefined));

@@ -1,4 +1,7 @@
-/** What every host of the gateway's objects promises: see gateway/platform/object-context.ts. Each host is a process, so that it can be killed. */
+/**
+ * The contract of every host of the gateway's objects: see gateway/platform/object-context.ts. Each host is a process,
+ * so that it can be killed.
+ */
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -145,7 +148,7 @@ describe.each(['worker', 'node'] as const)('objects on the %s host', (host) => {
     await door.call('spins', 'write', 1);
     const spinning = door.call('spins', 'spin', 2);
     const lost = expect(spinning).rejects.toThrow();
-    await delay(1_000); // nothing can be seen of a turn from outside
+    await delay(1_000); // a turn is not visible from outside
     await door.kill9();
     await lost;
     await door.open();

@@ -1,4 +1,4 @@
-/** A command that waits for long outlives a gateway that fails, breaks off its answers, or is away. */
+/** A command with a long wait survives a gateway that fails, breaks off its responses, or is unreachable. */
 import { writeFile } from 'node:fs/promises';
 import { createServer, type ServerResponse } from 'node:http';
 import { join } from 'node:path';

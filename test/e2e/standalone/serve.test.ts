@@ -177,7 +177,7 @@ test('TLS ends at the public socket, and SIGHUP takes a new certificate without 
   served.signal('SIGHUP');
   await served.line(/the old ones stay/, 5_000);
   expect(await subjectOf(url)).toBe('second');
-  // Plain HTTP on the TLS port gets no answer, and does not disturb it.
+  // Plain HTTP on the TLS port gets no response, and does not disturb it.
   await expect(fetch(url.replace('https', 'http'))).rejects.toThrow();
   expect(await subjectOf(url)).toBe('second');
 });
@@ -239,7 +239,7 @@ test('an empty --host is wrong use', async () => {
   expect((await served.end(READY_MS)).code).toBe(2);
 });
 
-/** Common name of the certificate behind a URL that answers. */
+/** Common name of the certificate of a URL that answers. */
 function subjectOf(url: string): Promise<string> {
   return new Promise((resolve, reject) => {
     get(`${url}/healthz`, { agent: new Agent(), rejectUnauthorized: false }, (response) => {

@@ -1,4 +1,7 @@
-/** A gateway whose data directory cannot be written serves requests, says what is wrong, loses no record and recovers by itself. */
+/**
+ * A gateway whose data directory is not writable serves requests, reports the fault, loses no record and recovers
+ * without help.
+ */
 import { renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
@@ -30,7 +33,7 @@ const until = (cluster: TestCluster, what: string, code: number) =>
     return now.code === code ? now : undefined;
   });
 
-/** Asks so many requests, some at a time. @returns their statuses, and how long the slowest took */
+/** Sends `count` requests, some concurrently. @returns their statuses, and how long the slowest took */
 async function ask(cluster: TestCluster, count: number): Promise<{ statuses: number[]; slowestMs: number }> {
   const statuses: number[] = [];
   let slowestMs = 0;
@@ -53,7 +56,7 @@ const totals = (cluster: TestCluster, requests: number) =>
     return (data[0]?.requests ?? 0) >= requests ? data : undefined;
   });
 
-/** What holds while nothing can be written, whatever the reason. */
+/** What holds while nothing can be written, for any reason. */
 async function servesAndTells(cluster: TestCluster, reason: RegExp): Promise<void> {
   const { statuses, slowestMs } = await ask(cluster, 40);
   expect(new Set(statuses)).toEqual(new Set([200]));
@@ -73,7 +76,7 @@ async function servesAndTells(cluster: TestCluster, reason: RegExp): Promise<voi
   const lines = cluster.gateway.process.output.split('\n').filter((line) => line.includes('storage cannot be written'));
   expect(lines).toHaveLength(1);
   expect(lines[0]).toMatch(reason);
-  // What would have to be stored is refused, and says why.
+  // A request that needs a write is refused, with the reason.
   await expect(cluster.gateway.admin('POST', 'keys', { name: 'late' })).rejects.toThrow(/Nothing can be stored/);
   const stranger = await cluster.ask('/v1/models', undefined, {
     headers: { authorization: `Bearer sk-otela-${'x'.repeat(43)}` },
@@ -119,7 +122,7 @@ it('on a file system that became read-only requests are served, and it is told',
   if (typeof disk === 'string') return test.skip(disk);
   const cluster = await openTestCluster({ gateway: { data: join(disk.path, 'data') } });
   await ask(cluster, 10);
-  await totals(cluster, 10); // nothing is about to be written
+  await totals(cluster, 10); // no write is pending
   abortFileSystem(disk);
   await until(cluster, 'the gateway to notice', 503);
   await servesAndTells(cluster, /read-only file system/);

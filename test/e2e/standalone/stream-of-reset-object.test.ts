@@ -1,4 +1,7 @@
-/** A stream that leaves by the client's own socket, and its tunnel object is reset meanwhile. The gateway runs in this process: the fault is put into it. */
+/**
+ * A stream that is offloaded to the client's own socket while its tunnel object is reset. The gateway runs in this
+ * process, so that the test can inject the fault.
+ */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, it, vi } from 'vitest';
@@ -10,7 +13,7 @@ import { GatewayClient } from '../../support/gateway-client.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { chatBody, MODEL } from '../../support/test-cluster.ts';
 
-/** The agent is back in a second or two; its object's next life ends what the last one left. */
+/** The agent reconnects in a second or two; its object's next life ends what the last one left. */
 const TOLD_MS = 60_000;
 
 afterAll(endAll);

@@ -1,4 +1,7 @@
-/** `trace plot` from files: every figure as a picture that a parser of XML takes and as numbers; `otela-plan simulate` takes the same trace. */
+/**
+ * `trace plot` from files: every figure as an image that an XML parser accepts, and as numbers; `otela-plan simulate`
+ * accepts the same trace.
+ */
 import { execFile, spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
@@ -27,7 +30,7 @@ const lines = Array.from({ length: 120 }, (_, n) => ({
   total_ms: 1_500,
   attempt: 1,
 }));
-/** The same hour as the dataset of the paper has it. */
+/** The same hour in the format of the paper's dataset. */
 const published = lines.map(({ timestamp, model, input_tokens, output_tokens, total_ms }, id) => ({
   id: String(id),
   status: 'success',

@@ -1,4 +1,4 @@
-/** Data directories and backups of earlier versions (test/fixtures/data-directory), and of a version that comes next. */
+/** Data directories and backups of earlier versions (test/fixtures/data-directory), and of a future version. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -30,7 +30,7 @@ const expectedSchema = z.object({
 });
 const expectedOf = (version: number) =>
   expectedSchema.parse(JSON.parse(readFileSync(join(FIXTURES, `${version}.json`), 'utf8')));
-/** Records are kept for as long as this test may be run. */
+/** Records are kept as long as this test may exist. */
 const KEPT = { USAGE_KEPT_DAYS: '36500' };
 
 afterEach(endAll);
@@ -152,7 +152,7 @@ test('the tables of objects and alarms are those of the newest fixture: a change
     return data.length > 0 ? true : undefined;
   });
   await cluster.gateway.stop();
-  // following.sqlite makes its own tables, and is new with the first start that has it.
+  // following.sqlite creates its own tables, and is new with the first start that has it.
   const { 'accounts.sqlite': _now, 'following.sqlite': _following, ...now } = schemas(cluster.gateway.data);
   const {
     'accounts.sqlite': _then,
@@ -163,7 +163,7 @@ test('the tables of objects and alarms are those of the newest fixture: a change
 });
 
 test('accounts of an earlier schema are migrated by the start, and doctor says so before', async () => {
-  // The accounts that version 0.1 kept on workerd went through the first three migrations of today's.
+  // The accounts that version 0.1 kept on workerd have the first three of today's migrations.
   const old = await unpacked('workerd');
   const directory = join(old, 'd1/opentela-D1Store');
   const [name = ''] = readdirSync(directory).filter((one) => /^[0-9a-f]{64}\.sqlite$/.test(one));
@@ -198,7 +198,7 @@ test('data of version 0.1 on workerd is refused by name and left as it is, a bac
       expect.stringContaining(`${data} holds data of otela-gateway 0.1 on workerd (d1/, objects/opentela-…)`),
     ]);
   }
-  // Looking opens the lock, which holds nothing.
+  // The check opens the lock, which is empty.
   expect(everything(data)).toEqual({ ...before, [join(data, 'lock')]: '' });
   const old = await temporaryDirectory();
   await writeFile(
