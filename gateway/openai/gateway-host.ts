@@ -51,14 +51,14 @@ import { recordRefusal } from '../usage/refusal-writer.ts';
 import { openAttempt } from './open-attempt.ts';
 import { type GatewayRoute, resolveModelRoute, servesAny } from './resolve-route.ts';
 
-/** What this isolate found out about nodes by asking them, and how much it may repeat. */
+/** This isolate's observations of nodes, and how much it may retry. */
 const retryBudget = new RetryBudget();
 
 const breakers = new Breakers(snapshotCache.view.nodes.live);
 
-/** All isolates hear of it with their next snapshot. */
+/** All isolates get it with their next snapshot. */
 function publishBreaker(session: string, breaker: BreakerState, { env, ctx }: { env: Env; ctx: Background }): void {
-  // A registry that is just moving does not hear it: the other isolates find out for themselves.
+  // While the registry moves, it does not get the state; the other isolates find out for themselves.
   const told = env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).live(session, { breaker });
   ctx.waitUntil(Promise.resolve(told).catch(() => {}));
 }
@@ -71,7 +71,7 @@ interface Context {
   ctx: Background;
 }
 
-/** Counters and log as `RequestLog` keeps them, and the usage row of a request that no engine saw. */
+/** The counters and the log of `RequestLog`, and the usage row of a request that no engine received. */
 class GatewayRecord extends RequestLog {
   readonly #request: ProxyRequest;
   readonly #context: Context;
@@ -92,7 +92,7 @@ class GatewayRecord extends RequestLog {
     this.#recordRefusal(cause);
   }
 
-  /** Of a client that left, the queue or its node keeps the record. */
+  /** For a client that disconnected, the queue or its node writes the record. */
   #recordRefusal(error: unknown): void {
     const { env, ctx } = this.#context;
     if (!this.#request.client.left) recordRefusal(this.seen, error, this.queuedMs, env, ctx);
@@ -102,15 +102,18 @@ class GatewayRecord extends RequestLog {
 const BUDGET_DEFAULT_BYTES = 48 * 1024 * 1024;
 const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
 
-/** Of bodies that are on their way in, up to 1 MiB of each: above this they wait for one another, and those that stand still give way. */
+/**
+ * Bytes of bodies that are being received, up to 1 MiB of each: above this, bodies wait for each other, and stalled
+ * bodies are dropped.
+ */
 const UPLOADS_DEFAULT_BYTES = 32 * 1024 * 1024;
 /** Self-hosted: the process has more memory than Cloudflare's 128 MiB. */
 const UPLOADS_STANDALONE_BYTES = 128 * 1024 * 1024;
 
-/** Bodies and texts of streams that may have to continue, of one isolate. */
+/** Bytes that one isolate keeps of bodies and texts of streams that may have to be resumed. */
 const RESUMABLE_MAX_BYTES = 16 * 1024 * 1024;
 
-/** A stream that has waited this long is opened with comments: proxies on the way cut what is silent for 100 s. */
+/** A stream that has waited this long is opened with comments: proxies cut a connection that is silent for 100 s. */
 const PING_MS = 15_000;
 
 export const hostClock: HostClock = {
@@ -127,15 +130,15 @@ const kept = new ByteBudget(BUDGET_DEFAULT_BYTES);
 const resumable = new ByteBudget(RESUMABLE_MAX_BYTES);
 let uploads: BodyMemory | undefined;
 
-/** Whose request it is, and the settings that it began with. */
+/** The caller of a request, and the settings when the request began. */
 export interface ModelCaller {
   readonly account: Account;
   readonly settings: GatewaySettings;
-  /** Its use is counted and not recorded. */
+  /** True if its usage is counted but not recorded. */
   untracked: boolean;
 }
 
-/** This gateway, for one request: on Workers background work and bindings belong to a request. */
+/** This gateway, for one request: on Workers, background work and bindings belong to a request. */
 export class GatewayHost implements Host<ModelCaller> {
   readonly clock = hostClock;
   readonly memory = memory;

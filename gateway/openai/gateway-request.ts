@@ -3,7 +3,7 @@ import type { BodyReader, BodySource, ProxyRequest } from '../../shared/proxy/me
 import { PieceReader } from '../../shared/upstream/piece-reader.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 
-/** A request of this gateway's carriers, as the pipeline reads it. */
+/** A request as a host of the gateway received it, in the form that the pipeline reads. */
 export class GatewayRequest implements ProxyRequest, BodySource {
   readonly method: string;
   readonly path: string;
@@ -28,14 +28,17 @@ export class GatewayRequest implements ProxyRequest, BodySource {
     return this.#http.headers.get(name);
   }
 
-  /** Takes over from the reader before it: what an attempt that failed has left unread would stand before the connection's next request. */
+  /**
+   * Replaces the previous reader: otherwise the bytes that a failed attempt left unread would precede the connection's
+   * next request.
+   */
   reader(): BodyReader | undefined {
     const { body } = this.#http;
     if (body === null) return undefined;
     try {
       this.#reader?.release();
     } catch {
-      return undefined; // workerd, while it reads
+      return undefined; // workerd throws while a read is in progress.
     }
     if (body.locked) return undefined;
     this.#reader = new PieceReader(body);

@@ -14,7 +14,7 @@ interface Model {
   object: 'model';
   created: number;
   owned_by: string;
-  /** RFC 3339: no new work should begin with it from then on, and requests are refused from then on. */
+  /** RFC 3339. From `deprecated_at` on new work should use another model; from `sunset_at` on requests are refused. */
   deprecated_at?: string;
   sunset_at?: string;
   successor?: string;
@@ -25,27 +25,30 @@ interface Model {
 interface LoadingModel extends Omit<Model, 'state'> {
   state: 'loading';
   loading_ms: number;
-  /** By the starts before; null: not known. */
+  /** Estimated from earlier starts; null: unknown. */
   ready_in_ms: number | null;
 }
 
-/** A model that a factory of jobs starts for a request. */
+/** A model that an autoscaler starts for a request. */
 interface ColdModel extends Omit<Model, 'state'> {
   state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting';
-  /** From a request that starts it, or from now where it is being started; null: not known. */
+  /** From a request that starts it, or from now if it is already starting; null: unknown. */
   ready_in_ms: number | null;
-  /** Of its weights, 0 to 100; null: not known. */
+  /** Loaded share of its weights, 0 to 100; null: unknown. */
   loaded_percent: number | null;
-  /** A request of this key starts it. */
+  /** True if a request with this key starts it. */
   may_start: boolean;
 }
 
-/** Whether the model is there for this account: on its lists, not kept for others, not past its date. */
+/** True if this account may see the model: it is on the account's lists, not reserved for others, and not retired. */
 function isListed({ settings }: RegistrySnapshot, account: Account, id: string): boolean {
   return mayUseModel(account, id) && hasAccess(settings, account, id) && !isRetired(settings, id, Date.now());
 }
 
-/** Models that this account may use and that some node it trusts serves now, by name; also by the other names that it has for them. */
+/**
+ * Models that this account may use and that a node which it trusts serves now, by name; also under their aliases for
+ * this account.
+ */
 function servedModels(view: RegistrySnapshot, account: Account): Model[] {
   const trust = trustOf(account, [], view.settings);
   const served = new Map<string, Model>();
@@ -66,7 +69,7 @@ function servedModels(view: RegistrySnapshot, account: Account): Model[] {
   return [...models.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
 }
 
-/** Models that no node serves yet and one loads, by name. */
+/** Models that no node serves yet and that a node is loading, by name. */
 function loadingModels(view: RegistrySnapshot, account: Account, now: number): LoadingModel[] {
   const trust = trustOf(account, [], view.settings);
   const found: LoadingModel[] = [];
@@ -94,7 +97,10 @@ function coldModels(view: RegistrySnapshot, account: Account, known: readonly St
   });
 }
 
-/** `GET /v1/models`; `startable`: with `?state=all`, models that are being loaded, and these that a factory starts. */
+/**
+ * `GET /v1/models`. `startable`: with `?state=all`, also models that are loading, and these models that an autoscaler
+ * starts.
+ */
 export function listModels(
   view: RegistrySnapshot,
   account: Account,
@@ -111,7 +117,7 @@ export function listModels(
   return { object: 'list', data: data.sort((a, b) => (a.id < b.id ? -1 : 1)) };
 }
 
-/** `GET /v1/models/{id}`; ids may hold slashes. @throws ApiError model_not_found, model_starting */
+/** `GET /v1/models/{id}`; ids may contain slashes. @throws ApiError model_not_found, model_starting */
 export function retrieveModel(
   view: RegistrySnapshot,
   account: Account,

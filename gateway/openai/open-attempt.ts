@@ -1,4 +1,4 @@
-/** Asks the tunnel's object of a session for one attempt. */
+/** Requests one attempt from the tunnel object of a session. */
 import type { AttemptContext } from '../../shared/proxy/host.ts';
 import type { AttemptBody, AttemptRequest } from '../../shared/upstream/attempt.ts';
 import { openFrameFields } from '../../shared/upstream/dispatch-context.ts';
@@ -16,20 +16,20 @@ import { TunnelResponse } from './tunnel-response.ts';
 
 interface AttemptScope extends RequestScope {
   client: RequestScope['client'] & { readonly left: boolean };
-  /** The response may be offloaded. */
+  /** True if the response may be offloaded. */
   offloads: boolean;
 }
 
-/** @throws AttemptError when no engine's head came */
+/** @throws AttemptError if no engine's head arrived */
 export function openAttempt(attempt: AttemptContext<ModelCaller>, scope: AttemptScope): Promise<ResponseStream> {
   const { choice, dispatch } = attempt;
   const { session } = choice.node;
   const { parsed } = dispatch;
   const open = requestOf(attempt, scope);
   const body = attemptBody(parsed);
-  // A claim sends a kept body again, in case the agent never got it. Of a body that streams the agent has what it had.
+  // A claim sends a kept body again, in case the agent never got it. Of a streaming body, the agent has what was sent.
   const claimed: AttemptBody = parsed.body.kind === 'opaque' ? null : body;
-  // Of a body that its client does not send on there is nothing to claim either.
+  // If a client stopped sending its body, there is nothing to claim either.
   const client = {
     get left() {
       return scope.client.left || bodyFailure(parsed) !== undefined;
@@ -66,7 +66,7 @@ function bodyFacts({ body, sampling }: ParsedRequest): Pick<ParsedRequest, 'body
   return sampling === undefined ? { body } : { body, sampling };
 }
 
-/** With what lets its node report on it after this gateway was restarted. */
+/** Adds a proof, with which the node can report usage even after a restart of this gateway. */
 function proven(open: AttemptRequest, session: string, { env, ctx }: AttemptScope): AttemptRequest {
   const secret = knownInstallationSecret();
   if (secret === undefined || open.bound === undefined) {

@@ -1,4 +1,4 @@
-/** `GET` under /v1: the models and the registry, from the isolate's view. */
+/** `GET` below /v1: the models and the registry, from the isolate's view. */
 import { type Context, Hono } from 'hono';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { noCapacityError } from '../../shared/proxy/filter.ts';
@@ -16,7 +16,7 @@ import { hostClock } from './gateway-host.ts';
 import { listModels, retrieveModel } from './models.ts';
 import { resolveModelRoute } from './resolve-route.ts';
 
-/** `GET /v1/otela/seal`: whom a client may seal a request to. */
+/** `GET /v1/otela/seal`: the nodes to which a client may seal a request. */
 async function answerSeal(c: ReadContext): Promise<Response> {
   const { view, account } = await readModels(c);
   const parsed = sealCandidatesRequest(c.req.query('model'));
@@ -32,7 +32,7 @@ export const readRoutes = new Hono<{ Bindings: Env }>();
 
 readRoutes.use('*', async (c, next) => {
   await next();
-  // An error, and what went on to the models' handler, has one already: that is the one in the log.
+  // Errors and responses of the models' handler already have one, and the log contains that id.
   if (!c.res.headers.has('x-request-id')) c.res.headers.set('x-request-id', requestIdOf(c.req.raw));
 });
 

@@ -1,4 +1,7 @@
-/** From a request's model and headers to its route: aliases, trust, requirements, and the view of the registry that knows them. */
+/**
+ * Derives a request's route from its model and headers: aliases, trust, requirements, and a view of the registry with
+ * the needed nodes.
+ */
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
@@ -35,9 +38,9 @@ import { Policies } from '../routing/policies.ts';
 import { kindAtArrival } from '../routing/request-kinds.ts';
 import type { ModelCaller } from './gateway-host.ts';
 
-/** What one request is routed by: what its headers and body say, and what the operator set for its model and its key. */
+/** The inputs of routing for one request: its headers and body, and the operator's settings for its model and key. */
 
-/** Of this isolate. */
+/** One per isolate. */
 const policies = new Policies();
 
 type RoutingCriteria = Pick<RoutingQuery, 'request' | 'fallbacks' | 'demand' | 'policyFor'>;
@@ -58,10 +61,10 @@ function routingCriteria(
   return { request: asked, fallbacks, demand: readRequirements(header, parsed.metadata), policyFor };
 }
 
-/** As the gateway's attempts need it, too. */
+/** A route with the additional members that the gateway's attempts need. */
 export interface GatewayRoute extends Route {
   readonly view: RegistrySnapshot;
-  /** Tokens that an answer's reasoning may take, where the engine can be told. */
+  /** Tokens that the reasoning of a response may use, if the engine supports such a limit. */
   readonly reasoningBudget: number | undefined;
 }
 
@@ -87,7 +90,7 @@ export function resolveModelRoute(
     trust: requestedTrust(request, parsed.metadata[TRUST_METADATA]),
   };
   const models = [chain.model, ...chain.fallbacks];
-  // A view that lacks the model or a provider is refreshed once: they may just have come.
+  // A view that lacks the model or a provider is refreshed once, because they may just have joined.
   const enough = (view: RegistrySnapshot) => servesAny(view.nodes, models) && knowsAllProviders(view, asked.trust);
   const view = snapshotCache.get(env, ctx, Date.now(), enough);
   const routed = (found: RegistrySnapshot) =>
@@ -95,7 +98,7 @@ export function resolveModelRoute(
   return view instanceof Promise ? view.then(routed) : routed(view);
 }
 
-/** The route with the models that are started for it, where no node serves one of its own. */
+/** Adds models that can be started, if no node serves a model of the route. */
 function withCold(
   route: GatewayRoute,
   { account }: ModelCaller,
@@ -121,7 +124,7 @@ function isServedTo(nodes: Pick<NodeIndex, 'model'>, model: string, trust: Trust
 
 interface Asked {
   settings: GatewaySettings;
-  /** As these settings have it. */
+  /** The fallback chain under these settings. */
   chain: FallbackChain;
   trust: RequestedTrust;
   reasoningBudget: number | undefined;
@@ -136,7 +139,7 @@ function routeIn(
   asked: Asked,
 ): GatewayRoute {
   const { settings, nodes } = view;
-  // The view may have brought what was just set.
+  // The view may have newer settings.
   const chain = settings === asked.settings ? asked.chain : fallbackChain(account, settings, parsed, Date.now());
   const opaque = parsed.unseen && parsed.sealed === undefined;
   if (opaque) requireOpenNodes(view, account, chain.model);
@@ -144,7 +147,7 @@ function routeIn(
   const own = routingCriteria(request, parsed, chain, account, settings);
   const limited = asked.reasoningBudget !== undefined && generates(request);
   const demand = limited ? budgetDemand(own.demand, parsed.budgetAt !== undefined) : own.demand;
-  // A fallback model has kinds of its own, by which this request was not judged.
+  // A fallback model has its own kinds, by which this request was not classified.
   const said = (model: string) => ({
     sampling: parsed.sampling,
     kind: model === own.request.model ? own.request.kind : undefined,
@@ -180,8 +183,8 @@ function generates({ method, url }: HttpRequest): boolean {
 }
 
 /**
- * The gateway does not read an opaque body, which could name another model of its node. So the node may have no model that is kept for
- * others or counted by itself.
+ * The gateway does not parse an opaque body, which could name another model of its node. So the node must not serve a
+ * model that is reserved for others or has its own limits.
  * @throws ApiError 403 model_not_allowed
  */
 function requireOpenNodes({ nodes, settings }: RegistrySnapshot, account: Account, model: string): void {
@@ -191,7 +194,9 @@ function requireOpenNodes({ nodes, settings }: RegistrySnapshot, account: Accoun
   throw new ApiError('model_not_allowed', message, { param: 'x-otela-model' });
 }
 
-/** Nodes come while a request waits, and those whose path is lost are asked where no other is there. */
+/**
+ * Checked for each node again: nodes join while a request waits, and suspected nodes are tried if there is no other.
+ */
 function isOpenNode({ nodes, settings }: RegistrySnapshot, account: Account, model: string, session: string): boolean {
   return nodes.get(session)?.models.every(({ id }) => mayBeNamed(settings, account, model, id)) ?? false;
 }

@@ -6,21 +6,26 @@ import type { ResponseOffloadHandle, ResponseStream } from '../../shared/upstrea
 import { waitClock } from '../platform/wait-clock.ts';
 import type { AttemptReply } from '../tunnel/call/call-tunnel.ts';
 
-/** How long a broken answer is claimed from the session's next object; the agent keeps it 10 s behind a lost socket. */
+/**
+ * How long a broken response is claimed from the session's next object; the agent keeps it for 10 s after a lost
+ * socket.
+ */
 const CLAIM_MS = 15_000;
 const CLAIM_PAUSE_MS = 100;
 
-/** Asks the session's object for an attempt. Undefined: open it. A number: claim its response from that byte on. */
+/**
+ * Requests an attempt from the session's object. Undefined: opens it. A number: claims its response from that byte on.
+ */
 type Ask = (offset: number | undefined) => Promise<AttemptReply>;
 
-/** Nothing is claimed any more for a client that left. */
+/** After the client disconnects, nothing is claimed. */
 type Client = Pick<ClientDisconnect, 'left'>;
 
 type Head = Extract<AttemptReply, { kind: 'head' }>;
 
 /**
- * One engine's answer, read as it comes. The object that carries it may be deployed anew or evicted at any time: the rest is
- * then claimed from its successor, and the reader sees one unbroken answer.
+ * One engine's response, read as a stream. The object that carries it may be redeployed or evicted at any time: the
+ * rest is then claimed from its successor, and the reader gets one unbroken response.
  */
 export class TunnelResponse implements ResponseStream {
   readonly status: number;
@@ -40,12 +45,12 @@ export class TunnelResponse implements ResponseStream {
     this.head = reply.head;
   }
 
-  /** @throws AttemptError when no engine's head came. */
+  /** @throws AttemptError if no engine's head arrived */
   static async open(ask: Ask, client: Client): Promise<TunnelResponse> {
     return new TunnelResponse(ask, client, headOf(await persist(() => ask(undefined), client)));
   }
 
-  /** The next bytes, or undefined at the complete end. @throws AttemptError when the rest cannot be had. */
+  /** The next bytes, or undefined at the complete end. @throws AttemptError if the rest is not available */
   async read(): Promise<Uint8Array | undefined> {
     for (;;) {
       try {
@@ -59,7 +64,7 @@ export class TunnelResponse implements ResponseStream {
     }
   }
 
-  /** The body where it came in memory is one piece. */
+  /** A body that arrived in memory is one piece. */
   async #next(): Promise<Uint8Array | undefined> {
     const { body } = this.#reply;
     this.#begun = true;
@@ -73,19 +78,19 @@ export class TunnelResponse implements ResponseStream {
   }
 
   /**
-   * The body where it came whole: it need not be read here, and its length keeps a broken pipe from looking like an end.
-   * Undefined where it still streams, or where it has been read from.
+   * The body, if it arrived whole: it need not be read here, and its length distinguishes a broken pipe from an end.
+   * Undefined if it still streams, or if part of it was read.
    */
   get whole(): Uint8Array | ReadableStream<Uint8Array> | null | undefined {
     return this.#reply.whole && !this.#begun ? this.#reply.body : undefined;
   }
 
-  /** Of `whole`, where it streams and where that is known. */
+  /** Length of a `whole` that streams. Undefined: unknown. */
   get length(): number | undefined {
     return this.#reply.length;
   }
 
-  /** The rest is offloaded, unless it is read here. */
+  /** Defined if the rest is offloaded, unless it is read here. */
   get offload(): ResponseOffloadHandle | undefined {
     const { offloaded } = this.#reply;
     if (offloaded === undefined) return undefined;
@@ -97,14 +102,14 @@ export class TunnelResponse implements ResponseStream {
     this.#reader = undefined;
   }
 
-  /** The reader stops: the engine's work is cancelled. */
+  /** The reader stops: cancels the engine's work. */
   async cancel(): Promise<void> {
     this.#reply.offloaded?.leave();
     try {
       if (this.#reader !== undefined) await this.#reader.cancel();
       else if (this.#reply.body instanceof ReadableStream) await this.#reply.body.cancel();
     } catch {
-      // broken already
+      // Already broken.
     }
   }
 }
@@ -114,14 +119,14 @@ function headOf(reply: AttemptReply): Head {
   return reply;
 }
 
-/** An object that throws is being replaced: its successor is asked, until claiming is hopeless. */
+/** An object that throws is being replaced: retries with its successor until a claim can no longer succeed. */
 async function persist(ask: () => Promise<AttemptReply>, client: Client): Promise<AttemptReply> {
   const deadline = waitClock.now() + CLAIM_MS;
   while (!client.left) {
     try {
       return await ask();
     } catch (error) {
-      if (client.left) break; // its requests fail, the object is well
+      if (client.left) break; // The client's requests fail, but the object works.
       if (isOverloaded(error)) throw new AttemptError('overloaded', 'the tunnel takes no more requests');
       if (waitClock.now() > deadline) throw new AttemptError('lost', 'the tunnel is gone');
       await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));

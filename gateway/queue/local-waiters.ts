@@ -1,21 +1,21 @@
-/** Bytes of bodies that this isolate keeps for requests that wait for a node; beyond it the queue is full. */
+/** Bytes of bodies that this isolate keeps for requests that wait for a node; beyond this the queue is full. */
 const KEPT_MAX_BYTES = 32 * 1024 * 1024;
 
 /**
- * Requests of this isolate that wait. While one waits, a later request for the same nodes queues behind it without a try of its own:
- * else newcomers would take every place that becomes free.
+ * The waiting requests of this isolate. While one waits, a later request for the same nodes queues after it without an
+ * attempt; otherwise new requests would take every place that becomes free.
  */
 class LocalWaiters {
-  /** By model and scope; those that wait, so bounded by the queues' places. */
+  /** Number of waiting requests by model and scope; bounded by the queues' slots. */
   readonly #counts = new Map<string, number>();
   #bytes = 0;
 
-  /** Whether a request waits already. `scope` is asked for only where any does. */
+  /** True if a request waits already. `scope` is only called if any request waits. */
   has(model: string, scope: () => string): boolean {
     return this.#counts.size > 0 && this.#counts.has(nameOf(model, scope()));
   }
 
-  /** Undefined where its body is too much. Returns how to leave, which is idempotent. */
+  /** Returns a function that leaves, which is idempotent. Undefined: the body is too large. */
   enter(model: string, scope: string, bytes: number): (() => void) | undefined {
     if (this.#bytes + bytes > KEPT_MAX_BYTES) return undefined;
     const name = nameOf(model, scope);

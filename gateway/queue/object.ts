@@ -5,21 +5,21 @@ import { steadyNow } from '../platform/steady-clock.ts';
 import { abandonedRow, RefusalWriter } from '../usage/refusal-writer.ts';
 import type { UsageRow } from '../usage/usage-row.ts';
 
-/** A turn without a report by then has found a node. */
+/** A request that got its turn and does not return within this time has found a node. */
 const TRIES_MS = 2_000;
 
 interface Waiter {
   since: number;
-  /** It was let try, and waits no more if it is not back by then. */
+  /** After its turn: if the request is not back by then, it no longer waits. */
   until: number;
 }
 
-/** Who waits in one model's queue, those included that try just now. Bounded by the queue's places. */
+/** The requests in one model's queue, including those that are making an attempt. Bounded by the queue's slots. */
 class QueueWaiters {
-  /** By name. */
+  /** By the request's name. */
   readonly #known = new Map<string, Waiter>();
 
-  /** It waits, maybe again. */
+  /** The request waits, possibly again. */
   enter(name: string, since: number): { tries(now: number): void; leave(): void } {
     const waiter: Waiter = { since, until: Number.POSITIVE_INFINITY };
     this.#known.set(name, waiter);
@@ -27,14 +27,14 @@ class QueueWaiters {
       tries: (now) => {
         waiter.until = now + TRIES_MS;
       },
-      // Another question of the same request may have taken its place.
+      // Another call of the same request may have replaced this one.
       leave: () => {
         if (this.#known.get(name) === waiter) this.#known.delete(name);
       },
     };
   }
 
-  /** `oldestMs`: how long the one waits that began first. */
+  /** `oldestMs`: how long the oldest request has waited. */
   count(now: number): { waiting: number; oldestMs: number } {
     let first = now;
     for (const [name, { since, until }] of this.#known) {
@@ -45,15 +45,15 @@ class QueueWaiters {
   }
 }
 
-/** Busy nodes whose ends are listened for at once. */
+/** Busy nodes whose completions are observed concurrently. */
 const WATCHED_MAX = 64;
-/** A node's object that cannot be asked is asked again after this. */
+/** Delay before a node's object that did not answer is asked again. */
 const WATCH_AGAIN_MS = 1_000;
 
 export interface QueuedTurnRequest extends TurnRequest {
-  /** What is to be on record should its client leave. */
+  /** The record to write if its client disconnects. Absent: none. */
   ifLeft?: UsageRow | undefined;
-  /** In queues before. */
+  /** Time that the request waited in queues before. */
   queuedMs?: number;
 }
 
@@ -61,14 +61,13 @@ interface QueueDepth {
   waiting: number;
   interactive: number;
   batch: number;
-  /** Nodes that are listened to. */
+  /** Nodes whose completions are observed. */
   watched: number;
 }
 
 /**
- * Who waits for a node that serves one model, because none is free. Asked only then: a request that finds a node never comes here.
- *
- * Nothing survives: who waited asks again when its request to this object breaks.
+ * Requests that wait for a node that serves one model, because none is free. Used only then: a request that finds a
+ * node never reaches this object. Nothing survives: a waiting request asks again if its call to this object breaks.
  */
 export class QueueObject extends GatewayObject {
   readonly #line = new WaitQueue({ now: steadyNow, after: (ms, ring) => this.ctx.clock.after(ms, ring) });
@@ -76,7 +75,7 @@ export class QueueObject extends GatewayObject {
   /** Sessions; at most WATCHED_MAX. */
   readonly #watched = new Set<string>();
   readonly #waiters = new QueueWaiters();
-  /** A factory may have to start a node, or another one. */
+  /** Reports demand, because an autoscaler may have to start a node. */
   readonly #notifier = new DemandNotifier({
     env: this.env,
     clock: { now: steadyNow, after: (ms, ring) => this.ctx.clock.after(ms, ring) },
@@ -110,13 +109,13 @@ export class QueueObject extends GatewayObject {
     }
   }
 
-  /** Its client is gone, and with it the isolate's part of the request: what is to be on record is written from here. */
+  /** The client disconnected, which also ended the isolate's part of the request, so its record is written here. */
   #left({ ifLeft, queuedMs = 0 }: QueuedTurnRequest, waitedMs: number): void {
     if (ifLeft === undefined) return;
     this.#refusals.add(abandonedRow(ifLeft, queuedMs + waitedMs, Date.now()), this.env, this.ctx);
   }
 
-  /** Null: it does not wait here now. */
+  /** Null: the request does not wait here now. */
   position(name: string): number | null {
     return this.#line.position(name) ?? null;
   }
@@ -134,7 +133,7 @@ export class QueueObject extends GatewayObject {
     return answer;
   }
 
-  /** Listens for the ends of requests at a busy node while a request waits for one. */
+  /** Observes completions at a busy node while a request waits for it. */
   #watch(session: string): void {
     if (this.#watched.has(session) || this.#watched.size >= WATCHED_MAX) return;
     this.#watched.add(session);
@@ -147,12 +146,12 @@ export class QueueObject extends GatewayObject {
       try {
         const askedAt = steadyNow();
         const ended = await this.env.TUNNEL.getByName(session).ended(seen ?? -1);
-        // Smaller: another instance counts anew.
+        // Smaller: another instance of the object counts from zero.
         const count = seen === undefined ? 0 : ended >= seen ? ended - seen : 1;
         const before = seen;
         seen = ended;
         if (count > 0) this.#line.freed(session, count);
-        else if (ended === before && steadyNow() - askedAt < WATCH_AGAIN_MS) await pause(); // it has too many listeners
+        else if (ended === before && steadyNow() - askedAt < WATCH_AGAIN_MS) await pause(); // It has too many listeners.
       } catch {
         seen = undefined;
         await pause();

@@ -1,4 +1,4 @@
-/** The gateway's queues: one object for each model, asked by requests that find no free node. */
+/** The client of the gateway's queues: one object per model, called by requests that find no free node. */
 import { findColdModel } from '../../shared/proxy/cold-model.ts';
 import type { QueueRequest } from '../../shared/proxy/host.ts';
 import type { TurnResult } from '../../shared/queue/wait-queue.ts';
@@ -11,21 +11,21 @@ import { abandonedRowDraft } from '../usage/refusal-writer.ts';
 import { localWaiters } from './local-waiters.ts';
 import type { QueuedTurnRequest } from './object.ts';
 
-/** Starts take minutes: of the places of a model that is being started one key has so much at most. */
+/** Largest share of a starting model's queue slots for one key, because a start takes minutes. */
 const KEY_SHARE = 0.5;
-/** An object that throws is being replaced. */
+/** Delay before a retry: an object that throws is being replaced. */
 const ASK_AGAIN_MS = 250;
 
-/** `streaming`: the client is pinged meanwhile. */
+/** `streaming`: the client gets pings meanwhile, so it may wait longer. */
 export function longestWait({ unary_ms, stream_ms }: QueueSettings, streaming: boolean): number {
   return streaming ? stream_ms : unary_ms;
 }
 
 interface Waiting {
   env: Env;
-  /** Of now: a view that was waited for may have brought them. */
+  /** The current settings: a view that the request waited for may have brought newer ones. */
   settings: QueueSettings;
-  /** Aborted when the client leaves. */
+  /** Aborted when the client disconnects. */
   signal: AbortSignal;
 }
 
@@ -34,11 +34,11 @@ export interface QueuedCaller {
   readonly untracked: boolean;
 }
 
-/** One wait in the queue, from entering to what ends it. @throws AttemptError `cancelled` when the client left */
+/** One wait in the queue, from entering to its end. @throws AttemptError `cancelled` if the client disconnected */
 export async function waitForTurn(queued: QueueRequest<QueuedCaller>, waiting: Waiting): Promise<TurnResult> {
   const leave = localWaiters.enter(queued.model, queued.scope, queued.bytes);
   if (leave === undefined) return { kind: 'full', retryAfterMs: 1_000 };
-  // A client that leaves ends its request where it stands: no `finally` runs then, this does.
+  // A disconnect may stop the request's work at any point: then no `finally` runs, but this listener does.
   const { signal } = waiting;
   signal.addEventListener('abort', leave, { once: true });
   try {
@@ -84,7 +84,7 @@ function placeOf(
     places,
     ...(findColdModel(queued.route) !== undefined && { placesOfKey: Math.max(1, Math.floor(places * KEY_SHARE)) }),
     begun,
-    ifLeft: begun ? undefined : abandonedRowDraft(info), // of a stream, what its first node gave is on record
+    ifLeft: begun ? undefined : abandonedRowDraft(info), // For a stream that has begun, the response of its first node is on record.
     queuedMs,
   };
 }
