@@ -1,7 +1,7 @@
 import type { Env } from '../env.ts';
 import type { ObjectContext, ObjectSocket } from './object-context.ts';
 
-/** Base of all objects: what their host gave them, and nothing of its own. */
+/** Base class of all objects: only the context that the host passes in. */
 export abstract class GatewayObject {
   protected readonly ctx: ObjectContext;
   protected readonly env: Env;
@@ -12,7 +12,7 @@ export abstract class GatewayObject {
   }
 }
 
-/** What a host may call; an object has those that it needs. */
+/** Methods that a host may call; an object has only those that it needs. */
 export interface ObjectHandlers {
   fetch?(request: Request): Response | Promise<Response>;
   alarm?(): void | Promise<void>;

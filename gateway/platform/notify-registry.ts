@@ -1,4 +1,4 @@
-/** Telling the registry what changed in D1, so that every isolate hears of it with the next snapshot. */
+/** Notifies the registry of changes in D1, so that every isolate gets them with the next snapshot. */
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
 import { REGISTRY_OBJECT_NAME } from './registry-object-name.ts';

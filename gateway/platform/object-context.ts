@@ -1,21 +1,21 @@
 /**
- * What a host gives to an object of the gateway: storage, sockets, an alarm, a clock. `hosts/worker` makes it of a Durable Object's
- * state, `hosts/node` of SQLite, timers and `ws`. Rooms know this interface and no platform.
- *
- * Every host keeps these promises, and test/e2e/standalone/object-contract.test.ts checks them on every host:
+ * The interface of a host to an object of the gateway: storage, sockets, an alarm, a clock. `hosts/worker` implements
+ * it with a Durable Object's state, `hosts/node` with SQLite, timers and `ws`. All other folders use this interface and
+ * no platform API. Every host guarantees the following, and test/e2e/standalone/object-contract.test.ts checks it on
+ * every host:
  * - Writes of one synchronous turn commit together.
- * - No frame, reply or response of an object leaves before the writes made ahead of it have committed.
+ * - No frame, reply or response of an object is sent before the writes made ahead of it have committed.
  * - Arguments and results of a call are copies.
- * - An object that cannot be constructed fails its callers, and is constructed anew for the next one.
+ * - If an object cannot be constructed, its callers fail, and the next call constructs it again.
  * - An object has one alarm. It is stored, fires at least once, and needs no caller after a restart.
  */
 import type { StorageHealth } from './storage/health.ts';
 
 export interface ObjectContext {
-  /** The name that callers know the object by; unique within its class. */
+  /** The name by which callers address the object; unique within its class. */
   readonly name: string;
   readonly storage: ObjectStorage;
-  /** Whether that can be written. */
+  /** The state of its storage: whether writes succeed. */
   readonly health: StorageHealth;
   readonly sockets: ObjectSockets;
   readonly clock: Clock;
@@ -26,9 +26,9 @@ export interface ObjectContext {
 export interface ObjectStorage {
   readonly sql: Sql;
   readonly kv: KeyValue;
-  /** Milliseconds since the epoch; null: none is set, or it is being handled now. */
+  /** Milliseconds since the epoch; null: none is set, or its handler is running. */
   getAlarm(): Promise<number | null>;
-  /** Replaces the alarm that is set. At or before now: it fires at once. */
+  /** Replaces the current alarm. If `at` is not in the future, it fires immediately. */
   setAlarm(at: number): Promise<void>;
   /** Deletes rows, keys and the alarm. */
   deleteAll(): Promise<void>;
@@ -38,7 +38,10 @@ export type SqlValue = ArrayBuffer | string | number | null;
 type SqlRow = Record<string, SqlValue>;
 
 export interface Sql {
-  /** One statement with its bindings, or several without any. Reads may be lazy: use a cursor before the next write. */
+  /**
+   * One statement with its bindings, or several without bindings. Reads may be lazy: use a cursor before the next
+   * write.
+   */
   exec<Row extends SqlRow>(query: string, ...bindings: unknown[]): SqlCursor<Row>;
   readonly databaseSize: number;
 }
@@ -49,59 +52,64 @@ export interface SqlCursor<Row> extends Iterable<Row> {
   one(): Row;
 }
 
-/** Values are what structuredClone takes. */
+/** Values must be supported by structuredClone. */
 export interface KeyValue {
   get<Value = unknown>(key: string): Value | undefined;
   put<Value>(key: string, value: Value): void;
   delete(key: string): boolean;
-  /** In the order of the keys' bytes. */
+  /** In the byte order of the keys. */
   list<Value = unknown>(options: { prefix: string }): Iterable<[string, Value]>;
 }
 
-/** The end of a WebSocket that an object holds. */
+/** An object's end of a WebSocket. */
 export interface ObjectSocket {
-  /** 1: open (RFC 6455's states as browsers number them). */
+  /** 1: open (the states of the browser's WebSocket). */
   readonly readyState: number;
   send(message: string | Uint8Array): void;
   close(code?: number, reason?: string): void;
 }
 
 /**
- * The sockets of one object. The host answers heartbeats (PING_TEXT with PONG_TEXT) without waking the object, and hands messages and
- * closes to `webSocketMessage`, `webSocketClose` and `webSocketError`.
+ * The sockets of one object. The host answers heartbeats (PING_TEXT with PONG_TEXT) without waking the object, and
+ * passes messages and closes to `webSocketMessage`, `webSocketClose` and `webSocketError`.
  */
 export interface ObjectSockets {
-  /** A new socket. Its other end goes out with `response`, the answer to the upgrade request; `headers` are that answer's. */
+  /**
+   * Creates a socket. Its other end is part of `response`, the response to the upgrade request, which gets `headers`.
+   */
   accept(headers?: Record<string, string>): { socket: ObjectSocket; response: Response };
   /** Sockets that outlived the object's memory. */
   survivors(): ObjectSocket[];
-  /** Attaches what the object's next life must know of a socket. */
+  /** Attaches the data about a socket that the object needs after hibernation. */
   note(socket: ObjectSocket, attachment: unknown): void;
-  /** What was attached last; null: nothing. */
+  /** The last attachment; null: none. */
   noted(socket: ObjectSocket): unknown;
-  /** When the last heartbeat came; milliseconds since the epoch, 0: none. */
+  /** When the last heartbeat arrived; milliseconds since the epoch, 0: none. */
   pingedAt(socket: ObjectSocket): number;
-  /** Calls `flush` once, when the host has handled what it has read: what is put meanwhile shares a message. */
+  /**
+   * Calls `flush` once, after the host has handled all input that it has read, so that frames put meanwhile share a
+   * message.
+   */
   schedule(flush: () => void): void;
 }
 
 /** Timers end with the object's memory. */
 export interface Clock {
   now(): number;
-  /** Rings once; the result cancels it. */
+  /** Calls `ring` once; the result cancels it. */
   after(ms: number, ring: () => void): () => void;
   every(ms: number, ring: () => void): () => void;
 }
 
-/** Keeps the host at work for a caller that does not wait. */
+/** Keeps the host working for a caller that does not wait. */
 export interface Background {
   waitUntil(work: Promise<unknown>): void;
 }
 
-/** Methods that the host calls, and no other object. */
+/** Methods that only the host calls. */
 type HostMethods = 'fetch' | 'alarm' | 'webSocketMessage' | 'webSocketClose' | 'webSocketError';
 
-/** An object as its callers see it: each method is asynchronous and rejects where the object failed or is gone. */
+/** An object as its callers see it: each method is asynchronous, and rejects if the object failed or is gone. */
 export type ObjectStub<T> = {
   [Name in Exclude<keyof T, HostMethods>]: T[Name] extends (...args: infer Args) => infer Result
     ? (...args: Args) => Promise<Awaited<Result>>

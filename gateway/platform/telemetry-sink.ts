@@ -1,16 +1,19 @@
-/** What a host exports of requests and events, where its operator wants that. Without a sink nothing is made for it. */
+/**
+ * What a host exports about requests and events, if its operator enables that. Without a sink nothing is computed for
+ * it.
+ */
 
-/** A request that is over: no text, no key's secret, no address. */
+/** A finished request: no text, no key's secret, no address. */
 export interface RequestEndEvent {
-  /** Names its records of use. */
+  /** The id in its usage records. */
   name: string;
-  /** As the client knows it. */
+  /** The id that the client knows. */
   id: string;
   /** Milliseconds since 1970. */
   at: number;
   totalMs: number;
   firstMs?: number | undefined;
-  /** OpenTelemetry's: `chat`, `text_completion`, `embeddings`, … */
+  /** OpenTelemetry's name: `chat`, `text_completion`, `embeddings`, … */
   operation: string;
   endpoint: string;
   model: string;
@@ -19,16 +22,16 @@ export interface RequestEndEvent {
   provider: string;
   status: number;
   error: string;
-  /** `at`: milliseconds since the request came, when it ended. */
+  /** `at`: when the step ended, in milliseconds since the request arrived. */
   steps: readonly (
     | { at: number; kind: 'wait'; ms: number; outcome: string }
     | { at: number; kind: 'attempt'; node: string; outcome: string }
   )[];
-  /** Of the client: the trace that this is a part of. */
+  /** The client's trace context, of which this request is a part. */
   traceparent: string | undefined;
 }
 
-/** What one attempt used, a moment after its request's end. */
+/** The usage of one attempt, reported shortly after its request ended. */
 export interface AttemptUsage {
   /** `RequestEndEvent.name`. */
   request: string;
@@ -43,7 +46,7 @@ export interface AttemptUsage {
 export interface TelemetrySink {
   request(end: RequestEndEvent): void;
   usage(usage: AttemptUsage): void;
-  /** One line of the log, as it is printed. */
+  /** One log line, as it is printed. */
   event(event: Readonly<Record<string, unknown>>): void;
 }
 

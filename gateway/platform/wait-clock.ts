@@ -5,20 +5,20 @@ import { steadyNow } from './steady-clock.ts';
 
 const host: WaitClockHost & { every: StartTimer | undefined } = { now: steadyNow, after: startTimer, every: undefined };
 
-/** How long this process waits for others. Deadlines are set and judged by `patience.now()`, waits are ended by `patience.after`. */
+/** The clock for waiting for other processes. Deadlines are set and judged with `now`, waits are ended with `after`. */
 export const waitClock = new WaitClock(host);
 
 /**
- * For a host whose process lives on between requests: from here on turns that come late count as one turn. On Cloudflare timers belong to a
- * request, and isolates are not starved.
+ * For a host whose process lives on between requests: from now on late turns of the event loop count as one turn. On
+ * Cloudflare timers belong to a request, and isolates are not starved.
  */
 export function enableTurnClock(every: StartTimer): void {
   host.every = every;
 }
 
 /**
- * Resolves when `work` has settled, after `ms` at the latest. `work` may belong to another request, which may never settle it, and code
- * after it must run in this request's context: so this makes a promise of its own.
+ * Resolves when `work` has settled, after `ms` at the latest. `work` may belong to another request, which may never
+ * settle it, and code after it must run in this request's context: so this creates its own promise.
  */
 export async function waitAtMost(work: Promise<void>, ms: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();

@@ -1,4 +1,4 @@
-/** What a name of a model stands for, and which models come after it. */
+/** The model that a name stands for, and its fallbacks. */
 
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
@@ -8,17 +8,18 @@ import { limitsOfModel } from '../accounts/limits/limits.ts';
 import { type GatewaySettings, settingsIndex, settingsOf } from '../accounts/settings.ts';
 
 export interface FallbackChain {
-  /** What is asked for. */
+  /** The model that is tried first. */
   model: string;
-  /** What is asked for where no node serves that. */
+  /** Models that are tried if no node serves it. */
   fallbacks: readonly string[];
 }
 
 const NONE: readonly string[] = [];
 
 /**
- * A key that may use a name may use what the operator lets it stand for; what a key itself lets a name stand for must be on its own
- * list. @throws ApiError 400 where the body cannot be given another model's name, 403 model_not_allowed, 404 as the catalogue says
+ * A key that may use a name may use the model for which the operator lets it stand. A model that a key's own alias
+ * names must be on the key's list. @throws ApiError 400 if the body cannot be given another model's name, 403
+ * model_not_allowed, 404 as the catalog decides
  */
 export function fallbackChain(
   account: Account,
@@ -30,13 +31,14 @@ export function fallbackChain(
   const { routing } = account;
   const { model, own } = standsFor(account, settings, name);
   requireListed(settings, account, model, now);
-  // A sealed body names the same model: the node that opens it refuses another one.
+  // A sealed body names the same model: the node that opens it refuses any other.
   requireModelAccess(account, permitted(account, { name, model, own }), unseen && sealed === undefined);
   if (model !== name && modelAt === undefined) throw cannotRename(name, model);
   if (modelAt === undefined) return { model, fallbacks: NONE };
   const chain = routing.find(({ fallbacks }) => fallbacks !== undefined && Object.hasOwn(fallbacks, model));
   const listed = chain?.fallbacks?.[model] ?? settingsOf(settings, model).fallbacks ?? NONE;
-  // A request counts as the model that it means: a key's own word must not have one with limits answer as another.
+  // A request counts against the limits of its `model`: a key's own fallbacks must not let it use a model with its own
+  // limits under another name.
   const follows = (next: string) =>
     next !== model &&
     !(chain !== undefined && hasOwnLimits(account, next)) &&
@@ -47,14 +49,14 @@ export function fallbackChain(
   return { model, fallbacks };
 }
 
-/** The model is counted by itself for this account. */
+/** True if this account has separate limits for the model. */
 export function hasOwnLimits({ limits }: Pick<Account, 'limits'>, model: string): boolean {
   return [limits?.key, limits?.user, limits?.project].some((set) => limitsOfModel(set, model) !== undefined);
 }
 
 interface Meaning {
   model: string;
-  /** The key or its project says so, not the operator. */
+  /** True if the key or its project defines it, and not the operator. */
   own: boolean;
 }
 
@@ -63,12 +65,15 @@ function standsFor({ routing }: Pick<Account, 'routing'>, settings: GatewaySetti
   return { model: own ?? settingsIndex(settings).aliases.get(name) ?? name, own: own !== undefined };
 }
 
-/** Which name has to be on the key's list. A key's own word could let any name stand for any model; the operator's is to be trusted. */
+/**
+ * The name that must be on the key's list. A key's own alias could let any name stand for any model; the operator's
+ * aliases are trusted.
+ */
 function permitted(account: Account, { name, model, own }: Meaning & { name: string }): string {
   return own || (!mayUseModel(account, name) && mayUseModel(account, model)) ? model : name;
 }
 
-/** Other names that this account may use, with what they stand for. */
+/** Aliases that this account may use, with the models for which they stand. */
 export function* aliasesOf(account: Account, settings: GatewaySettings): Generator<[string, string]> {
   const own = account.routing.flatMap(({ aliases = {} }) => Object.keys(aliases));
   for (const name of new Set([...own, ...settingsIndex(settings).aliases.keys()])) {
@@ -77,7 +82,7 @@ export function* aliasesOf(account: Account, settings: GatewaySettings): Generat
   }
 }
 
-/** An unread body is not rewritten. */
+/** A body that was not parsed is not rewritten. */
 function cannotRename(name: string, model: string): ApiError {
   const message = `'${name}' stands for '${model}' here, which this request's body cannot be told: name that one.`;
   return new ApiError('invalid_request', message, { param: 'model' });

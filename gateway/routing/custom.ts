@@ -1,11 +1,14 @@
 import type { Policy } from '../../shared/routing/policy.ts';
 
-/** Policies of this installation's operator, whose own file takes the place of this one: see docs/routing.md. */
+/** Policies of this installation's operator, who replaces this file: see docs/routing.md. */
 export const customPolicies: readonly Policy[] = [];
 
 let loaded: readonly Policy[] = [];
 
-/** Those of `serve --policy`, before the first request. The first of them is the installation's where no setting names one. */
+/**
+ * Sets the policies of `serve --policy`, before the first request. The first of them is the installation's default, if
+ * no setting names one.
+ */
 export function setLoadedPolicies(policies: readonly Policy[]): void {
   loaded = policies;
 }

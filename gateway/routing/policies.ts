@@ -1,4 +1,4 @@
-/** Which policy chooses for a request: the key's word, then its project's, the model's, the installation's, the default. */
+/** Chooses the policy of a request: the key's, then its project's, the model's, the installation's, the default. */
 
 import { RegionShares } from '../../shared/routing/policies/by-region.ts';
 import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
@@ -30,9 +30,9 @@ function compile(rules: readonly WeightRule[] | undefined): NodeWeightTable {
   return weights;
 }
 
-/** The policies of one isolate: what they remember of earlier requests is its own. */
+/** The policies of one isolate, which remembers earlier requests separately. */
 export class Policies {
-  /** The newest that a request came with. */
+  /** The newest settings that a request had. */
   #settings: GatewaySettings | undefined;
   readonly #affinity = prefixAffinity();
   readonly #weighted = weighted((model) => compile(this.#settings && settingsOf(this.#settings, model).weights));
@@ -44,7 +44,7 @@ export class Policies {
     this.#named = new Map(all.map((policy) => [policy.name, policy]));
   }
 
-  /** A plan's shares by region choose first, and the policy within the region. `now`: milliseconds since the epoch. */
+  /** A plan's shares by region choose first, then the policy within the region. `now`: milliseconds since the epoch. */
   for(
     settings: GatewaySettings,
     account: Pick<Account, 'routing'>,
@@ -65,13 +65,13 @@ export class Policies {
   ): Policy {
     this.#settings = settings;
     const { policy, weights } = settingsOf(settings, model);
-    // Weights are given to be used: they count as the model's policy.
+    // A model with weights uses them: they count as its policy.
     const ofModel = policy ?? (weights === undefined ? undefined : 'weighted');
     const name = routing.find((one) => one.policy !== undefined)?.policy ?? ofModel ?? settings.routing.policy;
     const own = loadedPolicies();
     const chosen = name === undefined ? own[0] : (own.find((policy) => policy.name === name) ?? this.#named.get(name));
     if (chosen !== undefined) return chosen;
-    // Who names a conversation wants its cache; all others go where there is least to do.
+    // A request that names a conversation goes to the node that has its cache; others go to the least loaded node.
     return request.session === undefined ? leastLoadPolicy : this.#affinity;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The kind of a request when it comes, for models whose settings name kinds. Histories of keys are this process's own: on Workers an isolate
- * learns from the tunnels that it holds, elsewhere the published kinds decide.
+ * Predicts the kind of an arriving request, for models whose settings define kinds. Each process has its own history of
+ * keys: on Workers an isolate learns from its own tunnels; without a history the published kinds decide.
  */
 import { endpointById, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { classifyRequest } from '../../shared/routing/kinds/kind.ts';
@@ -9,13 +9,16 @@ import type { RoutedRequest } from '../../shared/routing/policy.ts';
 import { type GatewaySettings, settingsOf } from '../accounts/settings.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 
-/** Bounded by itself. What other keys and other models were answered says nothing: before a key has a history the published kinds decide. */
+/**
+ * Has its own bound. Response lengths of other keys and models are not used: until a key has a history, the published
+ * kinds decide.
+ */
 const answers = new LengthPredictor('senders');
 
-/** Two models of one key answer at different lengths. */
+/** The key and the model: responses to one key differ in length between models. */
 const senderOf = (model: string, keyId: string): string => `${keyId} ${model}`;
 
-/** The name of its kind; undefined where the model has none. */
+/** The name of its kind. Undefined: the model has none. */
 export function kindAtArrival(
   settings: GatewaySettings,
   { model, inputTokens: input, maxTokens }: RoutedRequest,
@@ -39,7 +42,7 @@ interface Answered {
   completion: number;
 }
 
-/** An engine counted the tokens of a whole answer: like requests are predicted from it. */
+/** Called when an engine counted the tokens of a complete response: similar requests are predicted from it. */
 export function learnAnswer({ model, keyId, endpoint, prompt, completion }: Answered): void {
   const path = endpointById(endpoint)?.path ?? '';
   answers.learn({ input: prompt, endpoint: path, sender: senderOf(model, keyId) }, completion);

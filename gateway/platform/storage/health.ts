@@ -1,23 +1,22 @@
 /**
- * Whether this gateway can write to its storage, and what is done while it cannot: requests are served, records wait in memory within
- * a bound, /readyz and one line a minute in the log say why. Pure: times are handed in.
- *
- * A failure is known from a write that fails, or from the host, which looks at the data directory. What a host reports, only the host
- * takes back. After a failed write another write is tried once a second.
+ * Whether this gateway can write to its storage, and its behavior while it cannot: requests are served, records wait in
+ * memory within a bound, and /readyz and one log line a minute state the reason. Pure: times are passed in. A failure
+ * is detected by a write that fails, or by the host, which checks the data directory. A failure that the host reported
+ * ends only when the host says so. After a failed write another write is tried once a second.
  */
 
 import { isRecent } from '../../../shared/collections/is-recent.ts';
 
-/** A write is tried again so long after one that failed. */
+/** Delay before a write is tried again after a failed write. */
 export const RETRY_MS = 1_000;
 
-/** One line in so long while the failure lasts. */
+/** Interval of log lines while the failure lasts. */
 const LOG_EVERY_MS = 60_000;
 
-/** Records of all nodes together that wait in this process's memory: some 1 KiB each. */
+/** Records of all nodes together that wait in this process's memory: about 1 KiB each. */
 const HELD_MAX = 50_000;
 
-/** Reasons come from operating systems and databases. */
+/** Bound on a reason, which is a message of an operating system or database. */
 const REASON_MAX_CHARS = 200;
 
 export interface StorageFailure {
@@ -26,7 +25,7 @@ export interface StorageFailure {
   since: number;
 }
 
-/** A write that was not tried, since the one before it failed. */
+/** A write that was not tried because the previous write failed. */
 export class StorageFailingError extends Error {
   constructor({ reason }: StorageFailure) {
     super(`storage cannot be written: ${reason}`);
@@ -34,16 +33,16 @@ export class StorageFailingError extends Error {
   }
 }
 
-/** What SQLite and its hosts say where the storage is at fault, and not the statement. */
+/** Messages of SQLite and its hosts if the storage failed, and not the statement. */
 const STORAGE_ERROR =
   /SQLITE_(FULL|IOERR|READONLY|BUSY|CANTOPEN)|disk is full|disk I\/O error|readonly database|database is locked|unable to open database/i;
 
 export class StorageHealth {
   readonly #log: (line: string) => void;
-  /** Of all storages here; records of all of them wait in one memory. */
+  /** The health of all storages here. Records of all of them wait in one memory. Undefined: this is it. */
   readonly #whole: StorageHealth | undefined;
   #failure: StorageFailure | undefined;
-  /** The host reported it. */
+  /** True if the host reported the failure. */
   #byHost = false;
   #triedAt = 0;
   #partFailedAt = 0;
@@ -58,7 +57,7 @@ export class StorageHealth {
     this.#whole = whole;
   }
 
-  /** Of one storage that fails by itself: the others go on. */
+  /** The health of one storage that can fail separately from the others. */
   part(name: string): StorageHealth {
     return new StorageHealth((line) => this.#log(`${name}: ${line}`), this);
   }
@@ -68,17 +67,17 @@ export class StorageHealth {
     return this.#failure;
   }
 
-  /** It fails, or a part of it did within a minute. */
+  /** True if it fails, or if a part of it failed within the last minute. */
   isFailing(now: number): boolean {
     return this.#failure !== undefined || isRecent(LOG_EVERY_MS, this.#partFailedAt, now);
   }
 
-  /** Records that wait in memory. */
+  /** Number of records that wait in memory. */
   get held(): number {
     return this.#whole?.held ?? this.#held;
   }
 
-  /** Records that were given up because too many waited. */
+  /** Number of records that were given up because too many waited. */
   get lost(): number {
     return this.#lost;
   }
@@ -95,7 +94,7 @@ export class StorageHealth {
     if (this.#failure !== undefined && !this.#byHost) this.#recover(now);
   }
 
-  /** A write failed. False: the storage was not the cause. */
+  /** A write failed. Returns false if the storage was not the cause. */
   failed(error: unknown, now: number): boolean {
     if (error instanceof StorageFailingError) return true;
     const message = error instanceof Error ? error.message : String(error);
@@ -105,32 +104,32 @@ export class StorageHealth {
     return true;
   }
 
-  /** The host's word; null: writes succeed. Said again while the failure lasts. */
+  /** Called by the host. `reason` null: writes succeed. Repeated while the failure lasts. */
   tell(reason: string | null, now: number): void {
     if (reason === null) return this.#failure === undefined ? undefined : this.#recover(now);
     this.#byHost = true;
     this.#fail(reason, now);
   }
 
-  /** How many records may wait from now on; undefined, or no number: the default. */
+  /** Sets how many records may wait; undefined or not positive: the default. */
   holdAtMost(records: number | undefined): void {
     this.#heldMax = records !== undefined && records > 0 ? records : HELD_MAX;
   }
 
-  /** Records wait. How many of the oldest the caller has to give up: they are counted as lost. */
+  /** Records wait. Returns how many of the oldest the caller must give up; they count as lost. */
   hold(records: number): number {
     if (this.#whole !== undefined) return this.#whole.hold(records);
     this.#held += records;
     return Math.min(records, Math.max(0, this.#held - this.#heldMax));
   }
 
-  /** Records wait no more. */
+  /** Records no longer wait. */
   release(records: number): void {
     if (this.#whole !== undefined) return this.#whole.release(records);
     this.#held -= records;
   }
 
-  /** Records that waited in memory are given up. */
+  /** Waiting records are given up. */
   lose(records: number): void {
     this.release(records);
     this.giveUp(records);
@@ -168,10 +167,13 @@ export class StorageHealth {
   }
 }
 
-/** Of this process; on Cloudflare, where each object's storage fails by itself, of all objects of this isolate. */
+/**
+ * The storage of this process; on Cloudflare, where the storage of each object fails separately, that of all objects of
+ * this isolate.
+ */
 export const storageHealth = new StorageHealth((line) => console.error(line));
 
-/** Runs a write that may be left out while the storage fails. False: it was left out. */
+/** Runs a write that may be skipped while the storage fails. Returns false if it was skipped. */
 export function writeIfPossible(write: () => void): boolean {
   try {
     write();

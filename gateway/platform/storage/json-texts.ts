@@ -1,7 +1,7 @@
-/** Of one value of a statement: Cloudflare allows two million bytes, and a character has three at most. */
+/** Bound of one value in a statement: Cloudflare allows two million bytes, and a character has at most three. */
 const TEXT_MAX_CHARS = 600_000;
 
-/** JSON arrays of the items, in their order, each short enough to be a value of a statement, unless a single item is longer. */
+/** JSON arrays of the items, in order. Each fits into a value of a statement, unless a single item is too long. */
 export function* jsonTexts(items: Iterable<unknown>): Generator<string> {
   let texts: string[] = [];
   let chars = 0;

@@ -1,19 +1,22 @@
 import type { Clock, KeyValue, ObjectStorage, Sql, SqlCursor, SqlValue } from '../object-context.ts';
 import { RETRY_MS, type StorageHealth } from './health.ts';
 
-/** Keys of one object that wait to be written. An object has a handful of them, and some tens where it counts. */
+/** Keys of one object that wait to be written. An object has a handful of them, and some tens if it counts. */
 const KEYS_MAX = 1_000;
 
-/** Statements that write. Tables and indexes are created only where they are missing: such a statement writes nothing then. */
+/**
+ * Matches statements that write. Tables and indexes are only created if they are missing, so later such statements
+ * write nothing.
+ */
 const WRITES = /\b(INSERT|UPDATE|DELETE|REPLACE)\b/i;
 
-/** The value is to be deleted. */
+/** Marks a key that must be deleted. */
 const DELETED = Symbol('deleted');
 
 /**
- * An object's storage that outlives its disk. While the storage cannot be written, keys and the alarm are kept in memory and written
- * later, and a statement that writes throws StorageFailingError before it reaches the database: some hosts end an object whose write fails,
- * and with it the socket of its node. Reads go on.
+ * An object's storage that keeps working while the disk fails. While it cannot be written, keys and the alarm are kept
+ * in memory and written later, and a statement that writes throws StorageFailingError before it reaches the database:
+ * some hosts end an object whose write fails, and with it the socket of its node. Reads continue.
  */
 export class ResilientStorage implements ObjectStorage {
   readonly sql: Sql;
@@ -23,11 +26,11 @@ export class ResilientStorage implements ObjectStorage {
   readonly #clock: Clock;
   readonly #ring: () => void;
   readonly #keys = new Map<string, unknown>();
-  /** An alarm that could not be stored: it rings only while the object is in memory. */
+  /** An alarm that could not be stored: it only fires while the object is in memory. */
   #alarm: { at: number; cancel: () => void } | undefined;
   #retry: (() => void) | undefined;
 
-  /** `ring`: what the host does at an alarm. */
+  /** `ring`: what the host does when the alarm fires. */
   constructor(inner: ObjectStorage, health: StorageHealth, clock: Clock, ring: () => void) {
     this.#inner = inner;
     this.#health = health;
@@ -51,7 +54,7 @@ export class ResilientStorage implements ObjectStorage {
     }
   }
 
-  /** The same; false where the storage is at fault. */
+  /** Like #write, but returns false if the storage failed. */
   #tryWrite(run: () => void): boolean {
     try {
       this.#write(run);
@@ -108,7 +111,7 @@ export class ResilientStorage implements ObjectStorage {
       this.#keys.delete(key);
       return;
     }
-    // A copy: the host would have made one now, and its caller may change the value.
+    // A copy, as the host would have made at this point, because the caller may change the value.
     this.#keys.set(key, value === DELETED ? DELETED : structuredClone(value));
     if (this.#keys.size > KEYS_MAX) throw new Error(`more than ${KEYS_MAX} keys wait for the storage`);
     this.#retryLater();
