@@ -1,4 +1,4 @@
 import manifest from '../../package.json' with { type: 'json' };
 
-/** As in `otela-agent version` and in the node's record. */
+/** The version in `otela-agent version` and in the node's record. */
 export const AGENT_VERSION = manifest.version;

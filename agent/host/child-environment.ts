@@ -1,4 +1,7 @@
-/** The environment of the engine and of the host's programs: ours without what is the agent's own, tokens above all. */
+/**
+ * The environment of the engine and of the host's programs: the agent's environment without the agent's own variables,
+ * above all tokens.
+ */
 export function childEnvironment(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
   const kept: Record<string, string> = {};
   for (const [name, value] of Object.entries(env)) {

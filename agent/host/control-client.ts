@@ -1,4 +1,4 @@
-/** The side of `otela-agent status|models|logs|drain`: finds this user's agents and asks them. */
+/** The client of `otela-agent status|models|logs|drain`: finds this user's agents and asks them. */
 import { connect, type Socket } from 'node:net';
 import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -7,7 +7,7 @@ import { type AgentStatus, type ControlRequest, controlAnswerSchema, type Networ
 import { withShortPath } from './socket-path.ts';
 import { CONTROL_SOCKET, sessionDirs } from './state-dir.ts';
 
-/** An agent on time answers at once. One that shares its core with an engine that loads may need this long. */
+/** An agent normally answers immediately. It may need this long if it shares its core with an engine that loads. */
 const ANSWER_TIMEOUT_MS = 30_000;
 
 export interface LocalAgent {
@@ -34,19 +34,22 @@ async function askStatus(directory: string): Promise<AgentStatus | undefined> {
   return undefined;
 }
 
-/** What an agent knows of the network; nothing where it is older than the question. */
+/** The agent's view of the network; empty if the agent is too old for the question. */
 export async function askNetwork({ directory }: LocalAgent): Promise<NetworkRow[]> {
   try {
     for await (const answer of ask(directory, { op: 'network' }, ANSWER_TIMEOUT_MS)) {
       if ('ok' in answer && answer.ok) return answer.network ?? [];
     }
   } catch {
-    // it ended meanwhile, or does not know the question
+    // it ended meanwhile, or does not support the question
   }
   return [];
 }
 
-/** The agent's answers until it closes the connection. Throws Error when it refuses or cannot be reached; one that is silent for `silenceMs` (0: for ever) has said all. */
+/**
+ * The agent's answers until it closes the connection. Throws Error if it refuses or cannot be reached. If it is silent
+ * for `silenceMs` (0: no limit), the answers are complete.
+ */
 export async function* ask(directory: string, request: ControlRequest, silenceMs: number) {
   const socket = await open(join(directory, CONTROL_SOCKET));
   socket.setTimeout(silenceMs, () => socket.destroy());
@@ -70,7 +73,7 @@ function open(socketPath: string): Promise<Socket> {
       socket.once('error', reject);
       socket.once('connect', () => {
         socket.off('error', reject);
-        // What goes wrong later ends the reading of lines, which is where it is noticed.
+        // A later error ends the reading of lines, which reports it.
         socket.on('error', () => {});
         resolve(socket);
       });

@@ -1,15 +1,16 @@
 /**
- * What is said over an agent's control socket (0600, this user only): one line of JSON asks, lines of JSON answer.
+ * The protocol of an agent's control socket (0600, this user only): one line of JSON is the request, and lines of JSON
+ * are the answer.
  *
  *     {"op":"status"}                → {"ok":true,"status":{…}}
- *     {"op":"drain"}                 → {"ok":true}, then the socket stays open until the agent has gone
- *     {"op":"network"}               → {"ok":true,"network":[…]}: all sessions that this agent knows of
+ *     {"op":"drain"}                 → {"ok":true}, then the socket stays open until the agent has ended
+ *     {"op":"network"}               → {"ok":true,"network":[…]}: all sessions that this agent knows
  *     {"op":"metrics"}               → {"ok":true,"metrics":"…"}: Prometheus' text format
- *     {"op":"weights"}              → {"ok":true,"weights":{…}}: models here and on the provider's other nodes
- *     {"op":"pull","source":"…"}  → {"ok":true,"pull":{…}} every second until it is done or has failed
- *     {"op":"collect"}              → {"ok":true,"freed":0}: bytes of the model of `source`, or of blobs that no model has
- *     {"op":"logs","follow":true}    → {"ok":true}, then {"data":"<base64>"} for each piece of output
- *     anything else                  → {"ok":false,"error":"…"}
+ *     {"op":"weights"}               → {"ok":true,"weights":{…}}: models here and on the provider's other nodes
+ *     {"op":"pull","source":"…"}     → {"ok":true,"pull":{…}} every second until it is done or has failed
+ *     {"op":"collect"}               → {"ok":true,"freed":0}: bytes of the model of `source`, or of blobs without a model
+ *     {"op":"logs","follow":true}    → {"ok":true}, then {"data":"<base64>"} for each chunk of output
+ *     any other line                 → {"ok":false,"error":"…"}
  */
 import { z } from 'zod';
 import { LIFECYCLE, modelSchema } from '../../shared/lattice/node.ts';
@@ -35,29 +36,29 @@ export const pullSchema = z.object({
   source: z.string(),
   bytes: z.number(),
   total: z.number(),
-  /** Of the bytes that came since it began. */
+  /** Bytes of this pull from the source. */
   from_source: z.number(),
   from_peers: z.number(),
   state: z.enum(['listing', 'pulling', 'unpacking', 'done', 'failed']),
   trouble: z.string().optional(),
-  /** Where the snapshot is. */
+  /** Path of the snapshot. */
   path: z.string().optional(),
   started_at: z.string(),
 });
 export type PullStatus = z.infer<typeof pullSchema>;
 
-/** A model that a node has, or is getting. */
+/** A model that a node stores or pulls. */
 export const modelHoldingSchema = z.object({
   source: z.string().max(1024),
   revision: z.string().max(128),
   bytes: z.number(),
-  /** So many of them are here. */
+  /** Bytes that are on the node's disk. */
   here: z.number(),
   /** RFC 3339 UTC. */
   used_at: z.string(),
-  /** Given to nodes of other providers, too. */
+  /** True if nodes of other providers may pull it. */
   public: z.boolean(),
-  /** In use on that node: not evicted. */
+  /** True if it is in use on that node, so it is not evicted. */
   pinned: z.boolean(),
 });
 export type ModelHolding = z.infer<typeof modelHoldingSchema>;
@@ -67,16 +68,16 @@ export const weightsReportSchema = z.object({
   used: z.number(),
   limit: z.number(),
   held: z.array(modelHoldingSchema),
-  /** The provider's other nodes of the cluster; without `held`: one that did not answer. */
+  /** The provider's other nodes in the cluster; without `held`: the node did not answer. */
   elsewhere: z.array(z.object({ session: z.string(), held: z.array(modelHoldingSchema).optional() })),
 });
 export type WeightsReport = z.infer<typeof weightsReportSchema>;
 
 export const statusSchema = z.object({
-  /** Without a session, its place: the name of its directory, in the form of one. */
+  /** Without a session: the name of its directory, which has the form of a session's name. */
   session: z.string(),
   admitted: z.boolean(),
-  /** As the ticket says. */
+  /** Provider and cluster from the ticket. */
   provider: z.string().optional(),
   cluster: z.string().optional(),
   pid: z.number(),
@@ -92,19 +93,19 @@ export const statusSchema = z.object({
       url: z.string(),
       answering: z.boolean(),
       trouble: z.string().optional(),
-      /** While it has never answered: for how long, and the last line that it printed. */
+      /** Until the first answer: how long it has been loading, and the last line that it printed. */
       waiting_s: z.number().optional(),
       last_line: z.string().optional(),
     })
     .optional(),
-  /** Where other agents reach this one; absent while it is in no mesh. */
+  /** Addresses at which other agents reach this one; absent: it is not in a mesh. */
   mesh: z
     .object({
       addresses: z.array(z.string()),
       channels: z.number(),
-      /** Of these channels, those that go through a relay. */
+      /** Channels that go through a relay. */
       relayed: z.number().default(0),
-      /** Circuits of other agents that go through this one. */
+      /** Circuits of other agents through this one. */
       relaying: z.number().default(0),
       /** Agents that can be reached through this one. */
       reserved: z.number().default(0),
@@ -113,22 +114,22 @@ export const statusSchema = z.object({
   ingress: z
     .object({ url: z.string(), key_file: z.string(), usage_waiting: z.number(), policy_faults: z.number().default(0) })
     .optional(),
-  /** Weights that it keeps; absent: none. */
+  /** Weights that the agent stores; absent: none. */
   weights: z.object({ directory: z.string(), uploads: z.number(), pulls: z.array(pullSchema) }).optional(),
   models: z.array(modelSchema),
   hardware: nodePayloadSchema.shape.hardware.optional(),
   job: nodePayloadSchema.shape.job,
 });
 
-/** One session, as the agent's replica has it. */
+/** One session in the agent's replica. */
 export const networkRowSchema = z.object({
   session: z.string(),
-  /** As the agent's list calls it; `local` is its own. */
+  /** The issuer's name in the agent's list; `local` is its own issuer. */
   issuer: z.string(),
   provider: z.string(),
   cluster: z.string(),
   state: z.enum(LIFECYCLE),
-  /** As this agent sees it; `unreachable` says something about the path between the two alone. */
+  /** This agent's view; `unreachable` only describes the path between the two. */
   liveness: z.enum(['alive', 'suspected', 'unreachable']),
   own: z.boolean(),
   host: z.string().optional(),

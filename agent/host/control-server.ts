@@ -1,4 +1,4 @@
-/** The agent's side of the control socket. */
+/** The agent's end of the control socket. */
 import { chmodSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
@@ -16,35 +16,35 @@ import { CONTROL_SOCKET } from './state-dir.ts';
 
 export interface ControlHandlers {
   status(): AgentStatus;
-  /** All sessions that this agent knows of. */
+  /** All sessions that this agent knows. */
   network(): NetworkRow[];
-  /** Its figures, in Prometheus' text format. */
+  /** Its metrics, in Prometheus' text format. */
   metrics(): string;
-  /** Undefined: this agent keeps none. */
+  /** Undefined: this agent stores no weights. */
   readonly weights: WeightsHandlers | undefined;
-  /** Begins to drain, or says nothing when it does already. */
+  /** Begins to drain; no effect if it drains already. */
   drain(): void;
-  /** The kept output of the engine. */
+  /** The stored end of the engine's output. */
   tail(): Buffer;
-  /** Output from now on; returns how to stop. */
+  /** Calls back with later output; returns a function that stops this. */
   follow(listener: (chunk: Buffer) => void): () => void;
 }
 
-/** For `otela-agent weights`. Rejections are answered with their message. */
+/** Handlers of `otela-agent weights`. A rejection is answered with its message. */
 export interface WeightsHandlers {
   report(): Promise<WeightsReport>;
-  /** Calls `onStatus` now and again, and at the end, before it resolves. */
+  /** Calls `onStatus` at intervals, and at the end before it resolves. */
   pull(source: string, onStatus: (status: PullStatus) => void): Promise<void>;
   collect(source: string | undefined): Promise<number>;
 }
 
-/** People and scripts on one machine; a runaway script must not use up the agent's file descriptors. */
+/** Enough for people and scripts on one machine; a runaway script must not use up the agent's file descriptors. */
 const CONNECTIONS_MAX = 32;
 
-/** Bytes of output that a follower may be behind before it is cut off. */
+/** A follower that is more bytes behind the output than this is disconnected. */
 const FOLLOWER_MAX_BYTES = 4 * 1024 * 1024;
 
-/** A caller says its line at once. */
+/** Time in which a client must send its request. */
 const REQUEST_TIMEOUT_MS = 30_000;
 
 export class ControlServer {
@@ -70,7 +70,7 @@ export class ControlServer {
         this.#server.listen(path, () => resolve());
       });
     });
-    // The directory is 0700 already. A scanner that checks only the socket's mode must find 0600.
+    // The directory is already 0700, but a scanner that checks only the socket's mode must find 0600.
     chmodSync(this.#path, 0o600);
     this.#server.on('error', () => {});
   }
@@ -130,7 +130,7 @@ function answer(socket: Socket, request: ControlRequest, handlers: ControlHandle
       );
       return;
     case 'drain':
-      // Left open: its end tells the caller that the agent has gone.
+      // Left open: its end shows the client that the agent has ended.
       socket.write('{"ok":true}\n');
       handlers.drain();
       return;

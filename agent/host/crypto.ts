@@ -1,12 +1,12 @@
-/** Ed25519 (RFC 8032) and SHA-256 by Node, in the synchronous form that the registry wants. */
+/** Ed25519 (RFC 8032) and SHA-256 from Node, in the synchronous form that the registry needs. */
 import { createPrivateKey, createPublicKey, hash, type KeyObject, randomBytes, sign, verify } from 'node:crypto';
 import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
 
-/** What stands before a raw key in its DER form (RFC 8410 §4 and §7). */
+/** DER prefix of a raw key (RFC 8410 §4 and §7). */
 const PUBLIC_DER = Buffer.from('302a300506032b6570032100', 'hex');
 const PRIVATE_DER = Buffer.from('302e020100300506032b657004220420', 'hex');
 
-/** Reading a key costs a third of a verification, and a session's key is asked again with each of its records. */
+/** Parsed public keys. Parsing costs a third of a verification, and a session's key is used for each of its records. */
 const KEYS_MAX = 2048;
 const keys = new Map<string, KeyObject>();
 
@@ -22,7 +22,7 @@ export const nodeCrypto: Crypto = {
   },
 };
 
-/** A signer of 32 secret bytes; without them, a new one. */
+/** A signer from 32 secret bytes; without them, from random ones. */
 export function nodeSigner(seed: Uint8Array = randomBytes(KEY_BYTES)): Signer {
   const privateKey = createPrivateKey({ key: Buffer.concat([PRIVATE_DER, seed]), format: 'der', type: 'pkcs8' });
   const spki = createPublicKey(privateKey).export({ format: 'der', type: 'spki' });

@@ -1,28 +1,28 @@
-/** GPUs as a record tells of them, of what a tool printed. */
+/** Turns a tool's output into the GPUs of a record. */
 import { gpuClass } from '../../shared/hardware/classes.ts';
 import { type Gpu, gpuSchema } from '../../shared/lattice/node.ts';
 
 export interface GpuRecords {
   gpus: Gpu[];
-  /** Why there are none, or fewer than the tool lists. */
+  /** Why there are no GPUs, or fewer than the tool lists. */
   note?: string;
-  /** The tool is not installed: not worth a warning. */
+  /** True if the tool is not installed, which needs no warning. */
   absent?: boolean;
 }
 
-/** `vramMib`: as told, which need not be an amount. */
+/** `vramMib`: as the tool printed it, so it may not be a valid amount. */
 interface Told {
   name: string;
   vramMib: number;
 }
 
 /**
- * After devices were chosen, never before: one that is left out still counts in CUDA_VISIBLE_DEVICES. `hidden`: what is to be said of those
- * that were not chosen.
+ * Called after devices were chosen, because a device that is left out still counts in CUDA_VISIBLE_DEVICES. `hidden`:
+ * the note about devices that were not chosen.
  */
 export function gpuRecords(devices: readonly Told[], hidden: string | undefined): GpuRecords {
   const all = devices.map(({ name, vramMib }) => ({ class: gpuClass(name), name, vram_mib: vramMib }));
-  // A replica reads no record with such a GPU in it: it would not see the node at all.
+  // Replicas refuse a record with such a GPU, and would not show the node.
   const gpus = all.filter((gpu) => gpuSchema.safeParse(gpu).success);
   const [odd] = all.filter((gpu) => !gpus.includes(gpu));
   const left = all.length - gpus.length;

@@ -1,12 +1,14 @@
-/** How busy this job's GPUs are, asked of `nvidia-smi`, `rocm-smi` or `amd-smi` only while an operator looks. */
+/**
+ * The utilization of this job's GPUs, from `nvidia-smi`, `rocm-smi` or `amd-smi`. Read only on an operator's request.
+ */
 import type { GpuUse } from '../../shared/deployment/answer.ts';
 import type { RunTool } from './run-tool.ts';
 import { amdUse, rocmUse } from './use-amd.ts';
 import { nvidiaUse } from './use-nvidia.ts';
 
-/** The tool wakes each GPU: several viewers share one answer. */
+/** The tool wakes each GPU, so several viewers share one answer. */
 const FRESH_MS = 2_000;
-/** A node without the tool does not get it while it runs. */
+/** A node without the tool does not get it while the agent runs, so it is rarely looked for. */
 const ABSENT_MS = 60_000;
 const GPUS_MAX = 64;
 
@@ -18,14 +20,14 @@ export class GpuUseReader {
   readonly #now: () => number;
   #last: { until: number; gpus: Promise<GpuUse[] | null> } | undefined;
 
-  /** `now`: milliseconds, of a clock that does not jump. */
+  /** `now`: milliseconds of a monotonic clock. */
   constructor(run: RunTool, env: Env, now: () => number) {
     this.#run = run;
     this.#env = env;
     this.#now = now;
   }
 
-  /** Null: there is no tool that tells. Never rejects. */
+  /** Null: no tool reports it. Never rejects. */
   read(): Promise<GpuUse[] | null> {
     const now = this.#now();
     if (this.#last !== undefined && now < this.#last.until) return this.#last.gpus;

@@ -1,25 +1,26 @@
-/** This program as a file: another version may have been installed in its place. */
+/** This program as a file; another version may have been installed in its place. */
 import { execFile } from 'node:child_process';
 import { resolve } from 'node:path';
 import { isSea } from 'node:sea';
 import { promisify } from 'node:util';
 import { DeploymentError } from '../../shared/deployment/error.ts';
 
-/** Node starts within a second; shared file systems are slow. */
+/** Node starts within a second, but shared file systems are slow. */
 const ANSWER_MS = 200_000;
 const OUTPUT_MAX_BYTES = 64 * 1024;
 
 const run = promisify(execFile);
 
-/** How it was started, without its arguments. */
+/** The command that started it, without its arguments. */
 export function currentCommand(): [string, ...string[]] {
-  // Where a link named it, the link may point to another version by now.
+  // If a link was used, it may point to another version by now.
   if (isSea()) return [process.argv0.includes('/') ? resolve(process.argv0) : process.execPath];
   return [process.execPath, ...process.execArgv, ...process.argv.slice(1, 2)];
 }
 
 /**
- * The version of what is installed there now, by its own word: a program that does not start is found out before this one ends.
+ * The version that is now installed there, by running it: a program that does not start is detected before this one
+ * ends.
  * @throws DeploymentError cannot_start
  */
 export async function installedVersion(program: readonly string[], env: NodeJS.ProcessEnv): Promise<string> {
@@ -51,7 +52,10 @@ export async function requireInstalled(version: string, env: NodeJS.ProcessEnv):
   );
 }
 
-/** Becomes what is installed, under the same process id, so that Slurm, systemd and Kubernetes see no end. Returns only where it fails. */
+/**
+ * Replaces this process by the installed program under the same process id, so that Slurm, systemd and Kubernetes see
+ * no end. Returns only if that fails.
+ */
 export function reexecInstalled(env: NodeJS.ProcessEnv): Error {
   const program = currentCommand();
   try {

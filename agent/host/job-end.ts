@@ -1,4 +1,4 @@
-/** When the job ends, kept up to date, and when it is time to drain for it. */
+/** Keeps track of the job's end, and reports when it is time to drain. */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { BatchJob } from './jobs/batch-job.ts';
 import type { RunTool } from './run-tool.ts';
@@ -6,21 +6,27 @@ import type { RunTool } from './run-tool.ts';
 interface JobEndOptions {
   job: Pick<BatchJob, 'ends' | 'askEnd'>;
   run: RunTool;
-  /** How long before the end `onDue` is called, by the time left at the start; 0 never. Pure: it may be asked again. */
+  /**
+   * Time before the end at which `onDue` is called, by the time left at the start; 0: never. Pure: it may be called
+   * again.
+   */
   before(leftMs: number): number;
   onChange(ends: Date | undefined): void;
   onDue(leftMs: number): void;
   log(line: string): void;
-  /** Wall clock, milliseconds since 1970: the end is a time of day. */
+  /** Wall clock, in milliseconds since 1970, because the end is a time of day. */
   now(): number;
   /** 0 ≤ x < 1. */
   random(): number;
 }
 
-/** Limits change by hand, a few times a day; slurmctld serves the whole site. */
+/** Limits change by hand, a few times a day, and slurmctld serves the whole site. */
 const REREAD_MS = 300_000;
 
-/** Slurm's squeue answers within a second, unless slurmctld is in trouble: asked so long before the drain is due, it moves it in time. */
+/**
+ * Slurm's squeue answers within a second, unless slurmctld is in trouble. Asked this long before the drain is due, its
+ * answer arrives in time to move the drain.
+ */
 const ANSWER_MS = 2_000;
 
 export class JobEnd {
@@ -52,7 +58,7 @@ export class JobEnd {
       if (signal.aborted) return;
       const dueMs = this.#dueMs;
       if (dueMs <= 0) return this.#options.onDue(this.#leftMs);
-      // Asked once more in the last moments: the limit may have been raised meanwhile.
+      // Asks once more in the last moments, because the limit may have been raised meanwhile.
       near = dueMs <= ANSWER_MS;
       const rereadMs = REREAD_MS * (0.8 + 0.4 * this.#options.random());
       await pause(Math.min(rereadMs, near ? dueMs / 2 : dueMs - ANSWER_MS), signal);
@@ -67,14 +73,17 @@ export class JobEnd {
     return this.#ends === undefined ? Number.POSITIVE_INFINITY : this.#ends.getTime() - this.#options.now();
   }
 
-  /** Until the drain is due. */
+  /** Time until the drain is due. */
   get #dueMs(): number {
     if (this.#ends === undefined) return Number.POSITIVE_INFINITY;
     const beforeMs = this.#beforeMs ?? this.#options.before(this.#ends.getTime() - this.#startedAt);
     return beforeMs > 0 ? this.#leftMs - beforeMs : Number.POSITIVE_INFINITY;
   }
 
-  /** Resolves when the batch system has answered, or when what is known has to be acted on without: one that hangs would outlast the job. */
+  /**
+   * Resolves when the batch system has answered, or when the agent must act without an answer, because a batch system
+   * that hangs could outlast the job.
+   */
   async #answer(): Promise<void> {
     const answered = new AbortController();
     this.#asked ??= this.#ask().finally(() => {
@@ -86,9 +95,11 @@ export class JobEnd {
   }
 
   get #pauseMs(): number {
-    // Of a job whose limit was raised before we came the environment tells an end that is over: only the batch system knows better.
+    // If the limit was raised before the agent started, the environment has an end in the past, and only the batch
+    // system knows the real one.
     if (this.#ends === undefined || this.#ends.getTime() <= this.#startedAt) return REREAD_MS;
-    // The first answer has its chance where the drain is due at the start already, at most half of what is left.
+    // If the drain is due at the start already, the first answer still gets some time: at most half of the time that is
+    // left.
     const chanceMs = Math.min(ANSWER_MS, this.#leftMs / 2) - (this.#options.now() - this.#startedAt);
     return Math.min(REREAD_MS, Math.max(this.#dueMs, chanceMs));
   }
@@ -106,13 +117,14 @@ export class JobEnd {
         this.#options.onChange(answer.ends);
       }
     }
-    // Once: a limit that is raised later does not move the drain further from the end. Not of an end that was over at the start.
+    // Set once: if the limit is raised later, the drain does not begin longer before the end. An end in the past does
+    // not count.
     const hadMs = this.#ends === undefined ? 0 : this.#ends.getTime() - this.#startedAt;
     if (hadMs > 0) this.#beforeMs ??= this.#options.before(hadMs);
   }
 }
 
-/** Never rejects: aborted, it is over at once. */
+/** Never rejects; resolves immediately if aborted. */
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return delay(Math.max(0, ms), undefined, { signal }).catch(() => {});
 }

@@ -1,13 +1,18 @@
 /**
- * Tells gateways that this agent's process has ended where it cannot do so itself (SIGKILL, out of memory, a crash). Without it a gateway sees a
- * closed socket, which may as well be a proxy's, and waits 10 s for an agent that will never dial again: its clients' streams are silent for as long.
+ * Informs gateways that this agent's process has ended, if the agent cannot do so itself (SIGKILL, out of memory, a
+ * crash). Otherwise a gateway sees only a closed socket, which may be a proxy's fault, and waits 10 s for an agent that
+ * will never dial again. Its clients' streams are silent meanwhile.
  *
- * As in engine/guard.ts a small shell waits on a pipe that only the agent holds. What it is to say it gets beforehand, signed: it has no key.
+ * As in engine/guard.ts, a small shell waits on a pipe that only the agent holds. The shell has no key, so it gets the
+ * signed message in advance.
  */
 import type { ChildProcess } from 'node:child_process';
 import { spawnSafely } from './spawn.ts';
 
-/** Each line replaces the one before; `off` means that the agent says good-bye itself. Signals to all of a job end the agent, not this. */
+/**
+ * Each line replaces the previous one; `off` means that the agent has published LEFT itself. Signals to all processes
+ * of a job end the agent, but not this shell.
+ */
 const SCRIPT = `trap '' HUP INT QUIT TERM USR1 USR2 PIPE
 will=
 while read -r line; do
@@ -16,7 +21,7 @@ while read -r line; do
 done
 [ -z "$will" ] || printf '%s\\n' "$will" | "$@"`;
 
-/** What a request to a gateway may need; nothing else of the agent's environment, where tokens may be. */
+/** Variables that a request to a gateway may need. The rest of the agent's environment may contain tokens. */
 const ENVIRONMENT = [
   'PATH',
   'HTTP_PROXY',
@@ -48,12 +53,12 @@ export class LastWill {
     this.#shell.unref();
   }
 
-  /** One line, in place of what was to be said before. */
+  /** Replaces the will; one line. */
   set(will: string): void {
     this.#shell.stdin?.write(`${will}\n`);
   }
 
-  /** The agent has said good-bye. */
+  /** The agent has published LEFT itself. */
   dismiss(): void {
     this.#shell.stdin?.end('off\n');
   }

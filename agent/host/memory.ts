@@ -1,4 +1,4 @@
-/** Memory that this job may use, MiB: the smallest of the machine's, its control group's and Slurm's. */
+/** Memory that this job may use, in MiB: the smallest limit of the machine, its control group and Slurm. */
 import { readFileSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -32,7 +32,10 @@ export function usableMemoryMib(
   return Math.floor(Math.min(...limits) / MIB_BYTES);
 }
 
-/** Slurm puts the limit on the job's and the step's group, while the task runs in an unlimited group below: every level counts. */
+/**
+ * Slurm sets the limit on the group of the job and of the step, and the task runs in an unlimited group below. So every
+ * level counts.
+ */
 function groupLimits({ readText }: MemorySources): number[] {
   const limits: number[] = [];
   for (const line of (readText('/proc/self/cgroup') ?? '').split('\n')) {
@@ -44,7 +47,7 @@ function groupLimits({ readText }: MemorySources): number[] {
     const file = unified ? 'memory.max' : 'memory.limit_in_bytes';
     for (let level = path; ; level = dirname(level)) {
       const text = readText(join(root, level, file))?.trim();
-      // `max`, and the nearly 2^63 that version 1 writes for none, are above every machine's total.
+      // `max`, and the value near 2^63 that version 1 writes for no limit, are larger than every machine's total.
       if (text !== undefined && /^\d+$/.test(text) && Number(text) > 0) limits.push(Number(text));
       if (level === '/') break;
     }

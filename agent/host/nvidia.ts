@@ -1,4 +1,4 @@
-/** NVIDIA devices of this job, asked of `nvidia-smi`. */
+/** NVIDIA devices of this job, from `nvidia-smi`. */
 
 import { findGpuClass } from '../../shared/hardware/classes.ts';
 import { type GpuRecords, gpuRecords } from './gpu-records.ts';
@@ -7,7 +7,7 @@ import { type VisibleDevice, visibleDevices } from './visible-devices.ts';
 
 interface NvidiaDevice extends VisibleDevice<NvidiaDevice> {
   name: string;
-  /** As told, which need not be an amount. */
+  /** As printed, so it may not be a valid amount. */
   vramMib: number;
   slices: NvidiaDevice[];
 }
@@ -30,7 +30,7 @@ export async function nvidiaGpus(run: RunTool, env: Readonly<Record<string, stri
   return gpuRecords(visible, hidden);
 }
 
-/** `0, GPU-5d5b…, NVIDIA A100-SXM4-80GB, 81920` per device. */
+/** `0, GPU-5d5b…, NVIDIA A100-SXM4-80GB, 81920` for each device. */
 function parseQuery(csv: string): NvidiaDevice[] {
   return csv.split('\n').flatMap((line) => {
     const match = /^\s*\d+\s*,\s*(GPU-[0-9a-f-]+)\s*,\s*(.+?)\s*,\s*([^,]*)$/i.exec(line);
@@ -42,15 +42,18 @@ function parseQuery(csv: string): NvidiaDevice[] {
   });
 }
 
-/** Undefined for words: `[N/A]` where memory is shared with the CPU (GB10), and the table knows better than nothing. */
+/**
+ * Undefined for words, such as `[N/A]` if memory is shared with the CPU (GB10); the table of GPUs then has a better
+ * value.
+ */
 function amount(text: string): number | undefined {
   if (/^\d+$/.test(text)) return Number(text);
   return /^[-+.\d]/.test(text) ? Number.NaN : undefined;
 }
 
 /**
- * `GPU 0: NAME (UUID: GPU-…)` and, below it, `  MIG 3g.20gb     Device  0: (UUID: MIG-…)`. A slice's memory stands in its
- * profile's name; the driver keeps a few percent of that for itself.
+ * `GPU 0: NAME (UUID: GPU-…)` and, below it, ` MIG 3g.20gb Device 0: (UUID: MIG-…)`. A slice's memory is in its
+ * profile's name; the driver reserves a few percent of it.
  */
 function addSlices(devices: readonly NvidiaDevice[], listing: string): void {
   let parent: NvidiaDevice | undefined;

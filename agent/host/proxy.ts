@@ -1,13 +1,15 @@
 /**
- * Which proxy leads to a URL, by the variables that curl, Python and Go read. They agree on little; this is what they share:
- * lower case wins over upper case, `NO_PROXY` is a list of host suffixes with optional ports, `*` switches proxies off,
- * addresses may be given as CIDR blocks, and loopback is never proxied.
+ * Finds the proxy for a URL by the variables that curl, Python and Go read. Their rules differ. They agree on these:
+ * lower case takes precedence over upper case, `NO_PROXY` is a list of host suffixes with optional ports, `*` switches
+ * proxies off, addresses may be given as CIDR blocks, and loopback is never proxied.
  */
 import { BlockList, isIP } from 'node:net';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** Undefined: connect directly. Throws Error when the variable cannot be understood; credentials never stand in its message. */
+/**
+ * Undefined: connect directly. Throws Error if the variable cannot be parsed; its message never contains credentials.
+ */
 export function proxyFor(url: URL, env: Env): URL | undefined {
   const secure = url.protocol === 'https:' || url.protocol === 'wss:';
   const name = [...(secure ? ['https_proxy', 'HTTPS_PROXY'] : plainNames(env)), 'all_proxy', 'ALL_PROXY'].find(
@@ -16,7 +18,8 @@ export function proxyFor(url: URL, env: Env): URL | undefined {
   const text = name === undefined ? undefined : env[name];
   if (name === undefined || text === undefined || isExempt(url, env.no_proxy || env.NO_PROXY || '')) return undefined;
   const proxy = URL.parse(text.includes('://') ? text : `http://${text}`);
-  // Behind an unwritten `/`, `?` or `#` of a password stands what was meant as the host: the password's beginning would be dialled and logged.
+  // If a password contains `/`, `?` or `#` unescaped, the intended host is after it, and the password's beginning would
+  // be dialed and logged.
   if (!proxy || proxy.hostname === '' || `${proxy.pathname}${proxy.search}${proxy.hash}`.includes('@'))
     throw new Error(
       `${name} is not an address such as http://proxy.example.org:3128; in its name and password / is written %2F, ? %3F, # %23 and % %25`,
@@ -29,13 +32,15 @@ export function proxyFor(url: URL, env: Env): URL | undefined {
   return proxy;
 }
 
-/** The value of `proxy-authorization` (RFC 7617); undefined where the address has neither name nor password. */
+/** The value of `proxy-authorization` (RFC 7617); undefined if the address has neither name nor password. */
 export function proxyAuthorization({ username, password }: URL): string | undefined {
   if (username === '' && password === '') return undefined;
   return `Basic ${Buffer.concat([decoded(username), Buffer.from(':'), decoded(password)]).toString('base64')}`;
 }
 
-/** As curl does: a `%` without two hexadecimal digits behind it is a percent sign, and the bytes need not be UTF-8. */
+/**
+ * As in curl: a `%` without two hexadecimal digits after it is a percent sign, and the bytes may be other than UTF-8.
+ */
 function decoded(text: string): Buffer {
   const parts = text.split(/(%[\da-f]{2})/i);
   return Buffer.concat(
@@ -43,7 +48,7 @@ function decoded(text: string): Buffer {
   );
 }
 
-/** httpoxy (CVE-2016-5385): under CGI, HTTP_PROXY is a request header that a stranger wrote. */
+/** httpoxy (CVE-2016-5385): under CGI, HTTP_PROXY is a request header, so any client can set it. */
 function plainNames(env: Env): string[] {
   return env.REQUEST_METHOD ? ['http_proxy'] : ['http_proxy', 'HTTP_PROXY'];
 }
@@ -70,7 +75,7 @@ function matches(entry: string, host: string, port: string): boolean {
   if (wantedPort !== undefined && wantedPort !== port) return false;
   const suffix = name.replace(/^\*?\./, '').replace(/\.$/, '');
   if (suffix === '') return false;
-  // An address has no subdomains: 1.0.0.1 is no part of 10.1.0.0.1.
+  // An address has no subdomains: 10.1.0.0.1 is not below 1.0.0.1.
   return host === suffix || (isIP(host) === 0 && host.endsWith(`.${suffix}`));
 }
 

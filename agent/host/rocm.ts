@@ -1,4 +1,4 @@
-/** AMD devices of this job, asked of `rocm-smi`. An MI250X card is two dies, each a device of 64 GiB, as engines see them. */
+/** AMD devices of this job, from `rocm-smi`. An MI250X card is two dies, each a device of 64 GiB, as engines see it. */
 
 import { type GpuRecords, gpuRecords } from './gpu-records.ts';
 import type { RunTool } from './run-tool.ts';
@@ -6,7 +6,7 @@ import { type VisibleDevice, visibleDevices } from './visible-devices.ts';
 
 interface AmdDevice extends VisibleDevice<AmdDevice> {
   name: string;
-  /** As told, which need not be an amount. */
+  /** As printed, so it may not be a valid amount. */
   vramMib: number;
 }
 
@@ -29,14 +29,15 @@ export function visibleToRocm<D extends VisibleDevice<D>>(
   all: readonly D[],
   env: Readonly<Record<string, string | undefined>>,
 ): D[] {
-  // ROCr hides devices first; HIP counts what is left. HIP reads CUDA's variable only where its own is unset, and Slurm
-  // sets both ROCr's and CUDA's to the node's numbers: applied twice they would lose devices, so CUDA's is left alone.
+  // ROCr hides devices first; HIP counts the remaining ones. HIP reads CUDA's variable only if its own is unset. Slurm
+  // sets both ROCr's and CUDA's to the node's numbers. Applied twice they would lose devices, so CUDA's is then
+  // ignored.
   const rocr = env.ROCR_VISIBLE_DEVICES;
   const hip = env.HIP_VISIBLE_DEVICES ?? (rocr === undefined ? env.CUDA_VISIBLE_DEVICES : undefined);
   return visibleDevices(visibleDevices(all, rocr), hip);
 }
 
-/** Columns are found by their headings: their order and spelling differ between ROCm 4, 5 and 6. */
+/** Columns are found by their headings, because order and spelling differ between ROCm 4, 5 and 6. */
 function parseDevices(csv: string): AmdDevice[] {
   const rows = csv.split('\n').map(cellsOf);
   const at = rows.findIndex(([first]) => first?.toLowerCase() === 'device');
@@ -57,7 +58,7 @@ function parseDevices(csv: string): AmdDevice[] {
     const told = [row[series], row[model]].find(
       (cell) => cell !== undefined && cell !== '' && !/^(n\/a|0x)/i.test(cell),
     );
-    // The second die of a card tells no name of its own on some versions.
+    // On some versions the second die of a card has no name.
     const name = (told ?? devices.at(-1)?.name ?? 'AMD GPU').slice(0, 128);
     const id = row[unique] ?? '';
     devices.push({
@@ -70,7 +71,7 @@ function parseDevices(csv: string): AmdDevice[] {
   return devices;
 }
 
-/** 0 where it is not told. Bytes beyond what a number holds exactly are those of a driver that says -1. */
+/** 0 if it is not reported. A value that a number cannot hold exactly is from a driver that prints -1 as unsigned. */
 function mib(bytes: string): number {
   const told = Number(bytes);
   if (Number.isNaN(told)) return 0;

@@ -1,10 +1,13 @@
-/** Asks a program of the host (nvidia-smi, rocm-smi, squeue, scontrol). Any failure is an answer, never an exception. */
+/**
+ * Runs a program of the host (nvidia-smi, rocm-smi, squeue, scontrol). A failure is returned as an answer, never
+ * thrown.
+ */
 import { type ExecFileException, execFile } from 'node:child_process';
 import { childEnvironment } from './child-environment.ts';
 
 type ToolAnswer = { ok: true; stdout: string } | { ok: false; reason: string; absent: boolean };
 
-/** Runs `file` with `args`; injected so that a host can be described in a test. */
+/** Runs `file` with `args`; injected so that a test can describe a host. */
 export type RunTool = (
   file: string,
   args: readonly string[],
@@ -24,7 +27,7 @@ export function toolRunner(env: Readonly<Record<string, string | undefined>>): R
         timeout: TOOL_TIMEOUT_MS,
         killSignal: 'SIGKILL' as const,
         maxBuffer: TOOL_OUTPUT_MAX_BYTES,
-        // Numbers and dates as programs write them: some sites set German or French locales.
+        // Some sites set German or French locales, which change numbers and dates.
         env: { ...childEnvironment(env), LC_ALL: 'C', ...more },
       };
       const ended = (error: ExecFileException | null, stdout: string, stderr: string) => {
@@ -41,7 +44,7 @@ export function toolRunner(env: Readonly<Record<string, string | undefined>>): R
       try {
         execFile(file, [...args], options, ended);
       } catch (error) {
-        // Node tells some failures so: ETXTBSY, EIO, ESTALE, ENOMEM, E2BIG.
+        // Node throws for some failures: ETXTBSY, EIO, ESTALE, ENOMEM, E2BIG.
         resolve({ ok: false, reason: `${file}: ${error instanceof Error ? error.message : error}`, absent: false });
       }
     });

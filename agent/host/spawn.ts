@@ -1,9 +1,10 @@
-/** Starts programs so that every failure comes the same way. */
+/** Starts programs so that every failure is reported in the same way. */
 import { ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 
 /**
- * As Node's `spawn`, but never throws: the child tells each failure by `error`, and has no pid and no pipes then. Node tells a missing
- * program so, and throws for the rest (ETXTBSY while a program is replaced, EIO and ESTALE on a shared file system, ENOMEM, E2BIG).
+ * Like Node's `spawn`, but never throws: the child reports each failure by `error`, and then has no pid and no pipes.
+ * Node reports a missing program this way, and throws for other failures (ETXTBSY while a program is replaced, EIO and
+ * ESTALE on a shared file system, ENOMEM, E2BIG).
  */
 export function spawnSafely(file: string, args: readonly string[], options: SpawnOptions): ChildProcess {
   try {

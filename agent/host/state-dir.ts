@@ -1,4 +1,7 @@
-/** Where an agent keeps what others of the same user need: `${XDG_RUNTIME_DIR:-$TMPDIR}/otela-agent/<session>/`. */
+/**
+ * The directory of an agent's files for other processes of the same user:
+ * `${XDG_RUNTIME_DIR:-$TMPDIR}/otela-agent/<session>/`.
+ */
 import { randomBytes } from 'node:crypto';
 import {
   accessSync,
@@ -26,28 +29,31 @@ export const CONTROL_SOCKET = 'control.sock';
 
 const ownerSchema = z.object({ pid: z.number().int(), host: z.string() });
 
-/** An agent makes its directory first and listens a moment later; younger ones are never called stale. */
+/** An agent creates its directory a moment before it listens, so younger directories never count as stale. */
 const STALE_AFTER_MS = 30_000;
 
-/** A directory per session; more than these were left by something else. */
+/** Directories of sessions, one each; more than these are not from agents. */
 const SESSIONS_MAX = 1000;
 
-/** Random names that one user can have in one place: an agent reuses the first, so more than these were made by a fault. */
+/**
+ * Directories with random names that one user may have in one place. An agent reuses the first, so more than these are
+ * due to a fault.
+ */
 const RANDOM_BASES_MAX = 16;
 
 /**
- * Places that can hold sessions, best first. Inside a job XDG_RUNTIME_DIR and TMPDIR are often those of the login
- * node: they do not exist here, or this user may not write in them.
+ * Places that can hold sessions, best first. Inside a job XDG_RUNTIME_DIR and TMPDIR are often the login node's: they
+ * do not exist here, or this user may not write in them.
  */
 function statePlaces(env: Env): string[] {
   const given = [env.XDG_RUNTIME_DIR, env.TMPDIR].filter(isDirectory);
-  // Not always: another job's agents, with a TMPDIR of its own, are not to be found from this one.
+  // Not always: another job's agents, with another TMPDIR, must not be found from here.
   return [...new Set([...given, ...(isWritable(env.TMPDIR) ? [] : ['/tmp'])])];
 }
 
 /**
- * Directories of one place, best first. In /tmp another user can create the first two names before us. The last
- * form has a random end, which that user cannot guess; a later agent finds it by its owner.
+ * Directories of one place, best first. In /tmp another user can create the first two names before us. The last form
+ * ends in random characters, which that user cannot guess; a later agent finds it by its owner.
  */
 function stateBases(place: string): string[] {
   return [join(place, 'otela-agent'), fixedName(place), ...randomBases(place)];
@@ -88,7 +94,10 @@ function isWritable(path: string | undefined): boolean {
   }
 }
 
-/** Makes the session's directory, 0700, in the first place that is ours. Throws Error naming the places tried. */
+/**
+ * Creates the session's directory, 0700, in the first place that belongs to this user. Throws Error with the places
+ * tried.
+ */
 function makeStateDir(session: string, env: Env): string {
   const troubles: string[] = [];
   const attempt = (makeBase: () => string): string | undefined => {
@@ -110,7 +119,7 @@ function makeStateDir(session: string, env: Env): string {
   throw new Error(`no place for the agent's state: ${troubles.join('; ')}`);
 }
 
-/** `base`, made unless it is there. Throws Error where it is not this user's alone. */
+/** Returns `base` after creating it if it is missing. Throws Error if other users own it or may write to it. */
 function ownBase(base: string): string {
   try {
     mkdirSync(base, { mode: 0o700 });
@@ -136,22 +145,22 @@ function makeSession(base: string, session: string): string {
   }
 }
 
-/** A directory that another user owns or may write to could have its sessions exchanged under our feet. */
+/** If another user owns a directory or may write to it, that user could replace its sessions. */
 function notOurs(base: string): string | undefined {
-  // lstat does not follow a link: in /tmp another user could point it at a directory of ours.
+  // lstat does not follow a link: in /tmp another user could link it to one of our directories.
   const stat = lstatSync(base, { throwIfNoEntry: false });
   if (!stat?.isDirectory()) return `${base} is not a directory`;
   if (process.getuid && stat.uid !== process.getuid()) return `${base} belongs to another user`;
   return (stat.mode & 0o022) !== 0 ? `${base} can be written by others` : undefined;
 }
 
-/** The directory of one agent, under the name of its session once it has one. */
+/** The directory of one agent, named after its session once it has one. */
 export class StateDir {
   #path: string;
 
-  /** Throws Error naming the places tried. */
+  /** Throws Error with the places tried. */
   constructor(env: Env) {
-    // In the form of a session's name: the commands find agents that have no session yet as well.
+    // In the form of a session's name, so that the commands also find agents without a session.
     const name = [...randomBytes(26)].map((byte) => 'abcdefghijklmnopqrstuvwxyz234567'[byte & 31]).join('');
     this.#path = makeStateDir(name, env);
   }
@@ -164,7 +173,7 @@ export class StateDir {
     return basename(this.#path);
   }
 
-  /** An open file or socket in it stays usable. Throws Error. */
+  /** Open files and sockets in it stay usable. Throws Error. */
   rename(session: string): void {
     const renamed = join(dirname(this.#path), session);
     renameSync(this.#path, renamed);
@@ -176,7 +185,7 @@ export class StateDir {
   }
 }
 
-/** Directories of sessions of this user, live or not. */
+/** Directories of this user's sessions, live or not. */
 export function sessionDirs(env: Env): string[] {
   return statePlaces(env)
     .flatMap(stateBases)
@@ -195,7 +204,10 @@ function removeStateDir(directory: string): void {
   rmSync(directory, { recursive: true, force: true });
 }
 
-/** Removes what agents left behind that were killed on this host. Another host's are left: the place may be a shared file system. */
+/**
+ * Removes the directories of agents that were killed on this host. Another host's are kept, because the place may be a
+ * shared file system.
+ */
 export async function removeStale(env: Env, now: number): Promise<void> {
   for (const directory of sessionDirs(env)) {
     const age = now - (statSync(directory, { throwIfNoEntry: false })?.mtimeMs ?? now);
@@ -213,7 +225,7 @@ function ownerHost(directory: string): string | undefined {
   }
 }
 
-/** The socket is asked, not the pid: a container that shares this place counts its processes differently. */
+/** Asks the socket, not the pid, because a container that shares this place numbers its processes differently. */
 function answers(directory: string): Promise<boolean> {
   return withShortPath(join(directory, CONTROL_SOCKET), (path) => {
     return new Promise((resolve) => {

@@ -1,4 +1,4 @@
-/** Use of AMD GPUs, as `rocm-smi` tells it; where ROCm brings that tool no more, as `amd-smi` does. */
+/** Utilization of AMD GPUs from `rocm-smi`, or from `amd-smi` if ROCm does not include that tool any more. */
 import * as z from 'zod';
 import type { GpuUse } from '../../shared/deployment/answer.ts';
 import { visibleToRocm } from './rocm.ts';
@@ -17,7 +17,7 @@ const MIB_BYTES = 1024 * 1024;
 /** `{"card0": {"GPU use (%)": "12", "VRAM Total Memory (B)": "25753026560", …}, "system": {…}}` */
 const rocmSchema = z.record(z.string(), z.record(z.string(), z.unknown()));
 
-/** Undefined: the tool is not here, or says what is not known here. */
+/** Undefined: the tool is missing, or its output is not understood. */
 export async function rocmUse(run: RunTool, env: Env): Promise<UsedDevice[] | undefined> {
   const asked = ['--showuse', '--showmeminfo', 'vram', '--showuniqueid', '--json'];
   const cards = read(rocmSchema, await run('rocm-smi', asked));
@@ -37,7 +37,7 @@ export async function rocmUse(run: RunTool, env: Env): Promise<UsedDevice[] | un
   return visibleToRocm(devices, env);
 }
 
-/** `"N/A"` where a partition tells nothing. */
+/** `"N/A"` if a partition does not report it. */
 const amountSchema = z
   .object({ value: z.union([z.number(), z.string()]), unit: z.string().optional() })
   .optional()
@@ -49,7 +49,10 @@ const metricSchema = z.object({
 /** A list, which newer versions put into `gpu_data`. */
 const amdSchema = z.union([z.array(metricSchema), z.object({ gpu_data: z.array(metricSchema) })]);
 
-/** Undefined: the tool is not here, or says what is not known here. It tells no UUIDs: a variable that names some shows nothing. */
+/**
+ * Undefined: the tool is missing, or its output is not understood. It prints no UUIDs, so if a variable selects devices
+ * by UUID, none are shown.
+ */
 export async function amdUse(run: RunTool, env: Env): Promise<UsedDevice[] | undefined> {
   const told = read(amdSchema, await run('amd-smi', ['metric', '--usage', '--mem-usage', '--json']));
   if (told === undefined) return undefined;
@@ -76,7 +79,7 @@ function device(uuid: string, use: GpuUse): UsedDevice {
   return { uuid, slices: [], use };
 }
 
-/** Numbers and texts of numbers; null for words, and for what no device has. */
+/** Parses numbers and numeric text; null for words and for negative values. */
 function amount(told: unknown): number | null {
   const number =
     typeof told === 'number' ? told : typeof told === 'string' && /^\d+(\.\d+)?$/.test(told) ? Number(told) : -1;

@@ -1,4 +1,4 @@
-/** Use of NVIDIA GPUs and their MIG slices, as `nvidia-smi` tells it. */
+/** Utilization of NVIDIA GPUs and their MIG slices, from `nvidia-smi`. */
 import type { GpuUse } from '../../shared/deployment/answer.ts';
 import type { RunTool } from './run-tool.ts';
 import { type VisibleDevice, visibleDevices } from './visible-devices.ts';
@@ -10,7 +10,7 @@ export interface UsedDevice extends VisibleDevice<UsedDevice> {
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** Undefined: the tool is not here, or fails. */
+/** Undefined: the tool is missing or fails. */
 export async function nvidiaUse(run: RunTool, env: Env): Promise<UsedDevice[] | undefined> {
   const query = [
     '--query-gpu=uuid,utilization.gpu,memory.used,memory.total,power.draw,mig.mode.current',
@@ -46,7 +46,10 @@ function amount(text: string): number | null {
   return /^\d+$/.test(text) ? Number(text) : null;
 }
 
-/** The report as XML has each slice's memory by its number, the listing its UUID. How busy a slice is neither tells. */
+/**
+ * The XML report has each slice's memory by its number, and the listing has its UUID. Neither has a slice's
+ * utilization.
+ */
 async function addSlices(devices: readonly UsedDevice[], run: RunTool): Promise<void> {
   const [report, listing] = [await run('nvidia-smi', ['-q', '-x']), await run('nvidia-smi', ['-L'])];
   if (!report.ok || !listing.ok) return;
@@ -66,7 +69,7 @@ async function addSlices(devices: readonly UsedDevice[], run: RunTool): Promise<
   }
 }
 
-/** By the GPU's UUID and the slice's number, MiB. */
+/** Memory in MiB, by the GPU's UUID and the slice's number. */
 function sliceMemory(xml: string): Map<string, { used: number | null; total: number | null }> {
   const found = new Map<string, { used: number | null; total: number | null }>();
   for (const gpu of xml.split(/<gpu id=/).slice(1)) {

@@ -1,19 +1,20 @@
 /** Which of a node's devices this process may use, by the variables that CUDA, HIP and ROCm read. Pure. */
 
 export interface VisibleDevice<D> {
-  /** `GPU-…`, `MIG-…`; empty when the tool does not tell. */
+  /** `GPU-…`, `MIG-…`; empty if the tool does not print it. */
   uuid: string;
   /** MIG slices of this device, in the driver's order. */
   slices: readonly D[];
 }
 
 /**
- * The list with CUDA's meaning: an unset variable is everything; an index, a UUID or a beginning of one names a device;
- * order is kept; the first entry that names nothing ends the list, so `-1`, `NoDevFiles` and the empty string are none.
+ * The list with CUDA's semantics: an unset variable means all devices. An index, a UUID or the beginning of a UUID
+ * names a device. The order is kept. The first entry that matches no device ends the list, so `-1`, `NoDevFiles` and
+ * the empty string mean no devices.
  *
- * One exception: where Slurm confines devices by cgroup (or a container shows only some), the tool lists the job's own
- * devices and counts them from 0, while a variable that came from outside still counts over the whole node (`2,3` of two
- * devices). As many indices as devices, some beyond the last: then they mean these devices.
+ * One exception: if Slurm confines devices by cgroup (or a container shows only some), the tool lists only the job's
+ * devices and counts them from 0. A variable from outside may still count over the whole node (`2,3` with two devices).
+ * If there are as many indices as devices, and some index is beyond the last device, the variable means these devices.
  */
 export function visibleDevices<D extends VisibleDevice<D>>(all: readonly D[], variable: string | undefined): D[] {
   if (variable === undefined) return all.flatMap((device) => (device.slices.length > 0 ? device.slices : [device]));
@@ -44,7 +45,7 @@ function named<D extends VisibleDevice<D>>(all: readonly D[], entry: string): D 
     const candidates = all.flatMap((device) => [device, ...device.slices]);
     const matches = candidates.filter(({ uuid }) => uuid.toLowerCase().startsWith(wanted));
     const exact = matches.find(({ uuid }) => uuid.toLowerCase() === wanted);
-    // A beginning that fits two devices names neither.
+    // A beginning that matches two devices names neither.
     const device = exact ?? (matches.length === 1 ? matches[0] : undefined);
     return device?.slices[0] ?? device;
   }

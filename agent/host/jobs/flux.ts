@@ -1,15 +1,17 @@
-/** Flux 0.60 and later: `flux job timeleft` and `flux job eventlog`, flux-job(1). Its answers are recorded from 0.88. */
+/**
+ * Flux 0.60 and later: `flux job timeleft` and `flux job eventlog`, flux-job(1). Its answers were recorded with 0.88.
+ */
 import * as z from 'zod';
 import type { RunTool } from '../run-tool.ts';
 import { type BatchJob, type EndTime, type Env, firstLabel, type JobFate } from './batch-job.ts';
 
-/** Seconds pass between two answers; a limit that was changed differs by more. */
+/** Seconds pass between two answers; a changed limit differs by more than this. */
 const STEP_MS = 5_000;
 
-/** kill-timeout of the job manager, its default. */
+/** The default kill-timeout of the job manager. */
 const KILL_WAIT_MS = 5_000;
 
-/** What a job without a limit has left: the greatest number of 32 bits. */
+/** The time left of a job without a limit: the greatest 32-bit number. */
 const NO_LIMIT_S = 2 ** 32 - 1;
 
 export function fluxJob(env: Env): BatchJob | undefined {
@@ -38,13 +40,13 @@ export function fluxJob(env: Env): BatchJob | undefined {
   };
 }
 
-/** RFC 21: an exception of severity 0 ends a job, and its type says why. */
+/** RFC 21: an exception of severity 0 ends a job, and its type is the reason. */
 const exceptionSchema = z.object({
   name: z.literal('exception'),
   context: z.object({ type: z.string(), severity: z.literal(0), note: z.string().default('') }),
 });
 
-/** Of the job's own events: `flux jobs` names no exception before the job is over. */
+/** From the job's own events, because `flux jobs` does not report an exception before the job has ended. */
 async function askFate(id: string, run: RunTool): Promise<JobFate | undefined> {
   const answer = await run('flux', ['job', 'eventlog', '--format=json', id]);
   if (!answer.ok) return undefined;

@@ -2,13 +2,13 @@
 import type { RunTool } from '../run-tool.ts';
 import { type BatchJob, type EndTime, type Env, firstLabel, type JobFate, secondsOf } from './batch-job.ts';
 
-/** Some descendants tell milliseconds. */
+/** Larger values are milliseconds, which some descendants report. */
 const SECONDS_MAX = 100_000_000_000;
 
-/** `notify` of a queue, its default: from SIGUSR2 to SIGKILL where the job was submitted with -notify. */
+/** The default `notify` of a queue: time from SIGUSR2 to SIGKILL if the job was submitted with -notify. */
 const KILL_WAIT_MS = 60_000;
 
-/** `JOB_ID` alone would be too common a name. */
+/** Needs SGE_ROOT too, because `JOB_ID` is a common name. */
 export function gridEngineJob(env: Env): BatchJob | undefined {
   const { JOB_ID: id, SGE_ROOT: root, SGE_TASK_ID: task } = env;
   if (id === undefined || root === undefined || !/^\d{1,20}$/.test(id)) return undefined;
@@ -38,7 +38,7 @@ async function askEnd(id: string, task: string | undefined, run: RunTool): Promi
   return { kind: 'known', ends: new Date((told > SECONDS_MAX ? told : told * 1000) + seconds * 1000) };
 }
 
-/** qstat(1): state `d` is a job that is being deleted. */
+/** qstat(1): a job in state `d` is being deleted. */
 async function askFate(id: string, run: RunTool): Promise<JobFate | undefined> {
   const answer = await run('qstat', ['-xml', '-s', 'r']);
   if (!answer.ok) return undefined;

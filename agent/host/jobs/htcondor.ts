@@ -1,10 +1,13 @@
-/** HTCondor 10 and later: the job's ad that `_CONDOR_JOB_AD` names, condor_q(1). Run with 23.9: test/soak/htcondor.ts. */
+/**
+ * HTCondor 10 and later: the job's ad in the file `_CONDOR_JOB_AD`, and condor_q(1). Run with 23.9:
+ * test/soak/htcondor.ts.
+ */
 import { closeSync, openSync, readSync } from 'node:fs';
 import * as z from 'zod';
 import type { RunTool } from '../run-tool.ts';
 import { type BatchJob, type Env, firstLabel, type JobFate } from './batch-job.ts';
 
-/** An ad is some ten KiB. */
+/** An ad is about ten KiB. */
 const AD_MAX_BYTES = 256 * 1024;
 
 export function htcondorJob(env: Env): BatchJob | undefined {
@@ -28,7 +31,7 @@ export function htcondorJob(env: Env): BatchJob | undefined {
   };
 }
 
-/** Names in lower case, as HTCondor compares them. Undefined where the file cannot be read. */
+/** Names in lower case, because HTCondor ignores case. Undefined if the file cannot be read. */
 function readAd(path: string): Map<string, string> | undefined {
   try {
     const file = openSync(path, 'r');
@@ -48,7 +51,7 @@ function readAd(path: string): Map<string, string> | undefined {
   }
 }
 
-/** The sooner of the two limits that a submit file may set: allowed_execute_duration and allowed_job_duration. */
+/** The earlier of the two limits of a submit file: allowed_execute_duration and allowed_job_duration. */
 function endOf(ad: ReadonlyMap<string, string>): Date | undefined {
   const after = (since: string, duration: string) => Number(ad.get(since)) + Number(ad.get(duration));
   const ends = [
@@ -61,7 +64,7 @@ function endOf(ad: ReadonlyMap<string, string>): Date | undefined {
 
 const jobsSchema = z.array(z.object({ JobStatus: z.number() }));
 const REMOVED = 3;
-/** A job that is evicted waits in the queue again. */
+/** An evicted job waits in the queue again. */
 const IDLE = 1;
 
 async function askFate(id: string, run: RunTool): Promise<JobFate | undefined> {

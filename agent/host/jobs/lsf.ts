@@ -1,4 +1,4 @@
-/** LSF 10.1, by the output that IBM's command reference shows: bjobs(1) with -json. Not run. */
+/** LSF 10.1, according to the output in IBM's command reference: bjobs(1) with -json. Not run. */
 import * as z from 'zod';
 import type { RunTool } from '../run-tool.ts';
 import { type BatchJob, type EndTime, type Env, firstLabel, type JobFate } from './batch-job.ts';
@@ -10,10 +10,10 @@ const recordsSchema = z.object({
 });
 type Told = z.infer<typeof recordsSchema>['RECORDS'][0];
 
-/** bjobs tells whole minutes: what differs by less is the same end. */
+/** bjobs reports whole minutes; ends that differ by less than this are the same. */
 const STEP_MS = 90_000;
 
-/** JOB_TERMINATE_INTERVAL, its default: SIGINT, SIGTERM and SIGKILL follow each other so. */
+/** The default JOB_TERMINATE_INTERVAL, between SIGINT, SIGTERM and SIGKILL. */
 const KILL_WAIT_MS = 10_000;
 
 export function lsfJob(env: Env): BatchJob | undefined {
@@ -32,7 +32,7 @@ export function lsfJob(env: Env): BatchJob | undefined {
       const told = await ask(id, run);
       if (typeof told === 'string') return { kind: 'unknown', reason: told };
       const [, hours, minutes] = /^(\d+):(\d+) L$/.exec(told.TIME_LEFT?.trim() ?? '') ?? [];
-      // `-`, and `E`, which is an estimate: no limit.
+      // `-`, and `E` for an estimate, mean no limit.
       if (hours === undefined || minutes === undefined) return { kind: 'known', ends: undefined };
       const ends = Date.now() + (Number(hours) * 60 + Number(minutes)) * 60_000;
       if (known === undefined || Math.abs(ends - known) > STEP_MS) known = ends;
@@ -46,7 +46,7 @@ export function lsfJob(env: Env): BatchJob | undefined {
   };
 }
 
-/** Why not, or what bjobs tells. */
+/** The output of bjobs, or the reason for a failure. */
 async function ask(id: string, run: RunTool): Promise<Told | string> {
   const answer = await run('bjobs', ['-a', '-json', '-o', 'stat time_left exit_reason', id]);
   if (!answer.ok) return answer.reason;

@@ -1,4 +1,7 @@
-/** PBS Professional and OpenPBS 20 and later, by the output that their reference guide shows: qstat(1B) with -F json. Not run. */
+/**
+ * PBS Professional and OpenPBS 20 and later, according to the output in their reference guide: qstat(1B) with -F json.
+ * Not run.
+ */
 import * as z from 'zod';
 import type { RunTool } from '../run-tool.ts';
 import { type BatchJob, type EndTime, type Env, firstLabel, type JobFate, secondsOf } from './batch-job.ts';
@@ -16,7 +19,7 @@ const jobsSchema = z.object({
 });
 type Told = z.infer<typeof jobsSchema>['Jobs'][string];
 
-/** kill_delay of a queue, its default. */
+/** The default kill_delay of a queue. */
 const KILL_WAIT_MS = 10_000;
 
 export function pbsJob(env: Env): BatchJob | undefined {
@@ -40,7 +43,7 @@ export function pbsJob(env: Env): BatchJob | undefined {
   };
 }
 
-/** Why not, or what qstat tells. It prints local time, so it is told that local is UTC. */
+/** The output of qstat, or the reason for a failure. qstat prints local time, so the time zone is set to UTC. */
 async function ask(id: string, run: RunTool): Promise<Told | string> {
   const answer = await run('qstat', ['-x', '-f', '-F', 'json', id], { TZ: 'UTC' });
   if (!answer.ok) return answer.reason;
@@ -59,7 +62,7 @@ function endOf({ stime, Resource_List: asked }: Told): EndTime {
   return { kind: 'known', ends: new Date(started + seconds * 1000) };
 }
 
-/** E: exiting, F: finished. Why is in the comment, where the server writes one. */
+/** E: exiting, F: finished. The reason is in the comment, if the server writes one. */
 function fateOf({ job_state: state, comment = '' }: Told): JobFate | undefined {
   if (/preempt/i.test(comment)) return 'preempted';
   if (/walltime/i.test(comment)) return 'time-limit';

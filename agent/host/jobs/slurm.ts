@@ -1,4 +1,4 @@
-/** What Slurm says about the job this agent runs in. */
+/** Slurm's information about the job of this agent. */
 import type { RunTool } from '../run-tool.ts';
 import type { BatchJob, EndTime, Env, JobFate } from './batch-job.ts';
 
@@ -7,7 +7,7 @@ export function slurmJob(env: Env): BatchJob | undefined {
   const id = env.SLURM_JOB_ID || env.SLURM_JOBID;
   if (!id || !/^[0-9A-Za-z_.+-]{1,64}$/.test(id)) return undefined;
   const { SLURM_ARRAY_JOB_ID: array, SLURM_ARRAY_TASK_ID: task } = env;
-  // Names this job alone: one task of an array has the id of the whole array.
+  // Names only this job: one task of an array has the id of the whole array.
   const query = array && task && /^\d+$/.test(array) && /^\d+$/.test(task) ? `${array}_${task}` : id;
   return {
     system: 'Slurm',
@@ -22,17 +22,17 @@ export function slurmJob(env: Env): BatchJob | undefined {
   };
 }
 
-/** Slurm prints local time, so it is told that local is UTC. */
+/** Slurm prints local time, so the time zone is set to UTC. */
 const UTC_TIMES = { TZ: 'UTC', SLURM_TIME_FORMAT: 'standard' };
 
 /**
- * The end of the job as slurmctld knows it now: limits are changed by `scontrol update` while jobs run, and
- * SLURM_JOB_END_TIME stays what it was.
+ * The job's current end from slurmctld: limits are changed by `scontrol update` while jobs run, and SLURM_JOB_END_TIME
+ * keeps its value.
  */
 async function askEndTime(query: string, run: RunTool): Promise<EndTime> {
   const answer = await run('squeue', ['-h', '-j', query, '-o', '%e'], UTC_TIMES);
   if (!answer.ok) return { kind: 'unknown', reason: answer.reason };
-  // The parts of a heterogeneous job are several lines that end at one time.
+  // The parts of a heterogeneous job are several lines with the same end.
   const lines = new Set(answer.stdout.split('\n').flatMap((line) => line.trim() || []));
   const [line] = lines;
   if (line === undefined || lines.size > 1) {
@@ -44,7 +44,7 @@ async function askEndTime(query: string, run: RunTool): Promise<EndTime> {
   return { kind: 'known', ends };
 }
 
-/** As Slurm prints it with `UTC_TIMES`. */
+/** Parses a time as Slurm prints it with `UTC_TIMES`. */
 function utcTime(text: string): Date | undefined {
   const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$/.test(text) ? new Date(`${text}Z`) : undefined;
   return time === undefined || Number.isNaN(time.getTime()) ? undefined : time;
@@ -58,8 +58,8 @@ function environmentEndTime(env: Env): Date | undefined {
 }
 
 /**
- * scontrol(1), "show job". A job that is being ended is COMPLETING, whatever ends it: its reason and PreemptTime tell the time limit and
- * preemption apart from scancel. A job in its grace before preemption still runs.
+ * scontrol(1), "show job". A job that is being ended is COMPLETING, regardless of the cause. Its reason and PreemptTime
+ * distinguish the time limit and preemption from scancel. A job in its grace time before preemption still runs.
  */
 async function askFate(query: string, run: RunTool): Promise<JobFate | undefined> {
   const answer = await run('scontrol', ['show', 'job', '--oneliner', query]);
@@ -75,14 +75,14 @@ async function askFate(query: string, run: RunTool): Promise<JobFate | undefined
   return state === 'CANCELLED' || state === 'COMPLETING' ? 'cancelled' : undefined;
 }
 
-/** Of a line of `name=value` words. */
+/** The value in a line of `name=value` words. */
 function fieldOf(line: string, name: string): string {
   return new RegExp(`(?:^|\\s)${name}=(\\S+)`).exec(line)?.[1] ?? '';
 }
 
 /**
- * A job whose end has begun is COMPLETING before its processes get a signal. A SIGTERM to one that is RUNNING is a warning
- * (`--signal=TERM@120`) or preemption with a grace time, which moves EndTime.
+ * A job that is ending is COMPLETING before its processes get a signal. If the job is RUNNING, a SIGTERM is a warning
+ * (`--signal=TERM@120`) or a preemption with a grace time, which moves EndTime.
  */
 async function askRunsUntil(query: string, run: RunTool): Promise<Date | undefined> {
   const answer = await run('scontrol', ['show', 'job', '--oneliner', query], UTC_TIMES);
@@ -90,10 +90,10 @@ async function askRunsUntil(query: string, run: RunTool): Promise<Date | undefin
   return utcTime(fieldOf(answer.stdout, 'EndTime'));
 }
 
-/** slurm.conf(5): the default where it is not set. */
+/** slurm.conf(5): the default if it is not set. */
 const KILL_WAIT_DEFAULT_MS = 30_000;
 
-/** Time between SIGTERM and SIGKILL at this site; Slurm's default when it cannot be learnt. */
+/** Time between SIGTERM and SIGKILL at this site; Slurm's default if it cannot be found out. */
 async function killWaitMs(run: RunTool): Promise<number> {
   const answer = await run('scontrol', ['show', 'config']);
   const seconds = answer.ok ? /^KillWait\s*=\s*(\d+)/m.exec(answer.stdout)?.[1] : undefined;
