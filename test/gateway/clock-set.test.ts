@@ -1,4 +1,4 @@
-/** The gateway's clock is set back by ten minutes. What it keeps for seconds is kept for seconds all the same. */
+/** The gateway's clock is set back by ten minutes. What it keeps for seconds is still kept for seconds. */
 import { env } from 'cloudflare:workers';
 import { beforeAll, expect, test, vi } from 'vitest';
 import { authenticate } from '../../gateway/accounts/authenticate.ts';

@@ -59,7 +59,7 @@ test('a change in the snapshot makes the isolate ask again, once; the cache alon
     status: 401,
     code: 'invalid_api_key',
   });
-  // Where more changed than a snapshot holds, keys that were read before it are read again.
+  // If more changed than a snapshot holds, keys that were read before it are read again.
   const other = await seedKey('consumer');
   await authenticate({ DB }, withKey(other.key), NOBODY, now);
   const before = queries();
@@ -175,7 +175,7 @@ test('a bootstrap hash that is none opens nothing', async () => {
   }
 });
 
-/** Answers every query with no rows, at once. */
+/** Answers every query with no rows, immediately. */
 function emptyDb(): D1Database {
   const none = { bind: () => none, raw: async () => [], all: async () => ({ results: [] }) };
   return new Proxy(env.DB, { get: (_, name) => (name === 'prepare' ? () => none : undefined) });

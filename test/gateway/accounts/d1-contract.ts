@@ -1,4 +1,4 @@
-/** Uses D1 as the gateway may: what it returns is D1_EXPECTED wherever D1's interface is kept. */
+/** Uses D1 in every way that the gateway may. The result is D1_EXPECTED if a runtime keeps D1's interface. */
 import { eq } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/d1';
 import { apiKeys } from '../../../gateway/accounts/schema.ts';
@@ -34,7 +34,7 @@ export async function d1Contract(db: D1Database) {
     blobEmpty: await db.prepare('SELECT ? AS b').bind(new Uint8Array([])).first('b'),
     values: await db.prepare(values).bind(true, Number.MAX_SAFE_INTEGER, -0.5, null).first(),
     batch: [inserted?.meta.changes, counted?.results],
-    // The first statement of this batch would do; the second makes both undone.
+    // The first statement of this batch would succeed; the second fails, which rolls both back.
     batchError: await message(db.batch([...batchInsert, insert.bind(1, 'again', null)])),
     afterRollback: await db.prepare('SELECT count(*) AS n FROM t').first('n'),
     missingTable: await message(db.prepare('SELECT * FROM nowhere').all()),

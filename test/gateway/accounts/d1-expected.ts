@@ -1,4 +1,4 @@
-/** What D1's public interface answers, on every runtime: see d1-contract.ts. */
+/** The results of D1's public interface on every runtime: see d1-contract.ts. */
 export const D1_EXPECTED = {
   exec: 2,
   run: { success: true, changes: 1, last_row_id: 7 },

@@ -17,7 +17,7 @@ const hmac = (head: object, claims: object, secret: string) => {
   const text = `${part(head)}.${part(claims)}`;
   return `${text}.${createHmac('sha256', secret).update(text).digest('base64url')}`;
 };
-/** By a key of the attacker, under `header`. */
+/** Signed by a key of the attacker, under `header`. */
 const forged =
   (header: object, alg = 'RS256'): Token =>
   async (one) => {
@@ -25,7 +25,7 @@ const forged =
     return one.token({ sub: 'root' }, { alg, ...header, ...('jwk' in header && { jwk }) }, privateKey);
   };
 
-/** The header says no name of a key. */
+/** The header names no key. */
 const NAMELESS: { kid: string } = { kid: undefined as unknown as string };
 const REFUSED: [string, Token][] = [
   ['another issuer', signed({ iss: 'https://evil.example' })],
@@ -254,7 +254,7 @@ test('a provider whose keys come slowly is asked eight times at once, however ma
   const strangers = tokens.map((token) =>
     verifyToken(one.config, token, AUDIENCE, later).catch((error: unknown) => error),
   );
-  // Those that wait for no answer are refused by the keys that are known.
+  // Checks that do not wait for the keys are decided by the known keys.
   await Promise.race([...strangers, new Promise((resolve) => setTimeout(resolve, 2_000))]);
   await expect(verifyToken(one.config, known, AUDIENCE, later)).resolves.toMatchObject({ sub: 'ada' });
   expect(one.asked.length - before).toBeLessThanOrEqual(8);

@@ -1,4 +1,4 @@
-/** An identity provider that says whatever a test wants: its answers take the place of fetch's. */
+/** An identity provider that the test controls: its responses replace those of fetch. */
 import { exportJWK, generateKeyPair, type JWK, type JWTHeaderParameters, SignJWT } from 'jose';
 import { vi } from 'vitest';
 import { issuersSchema, type OidcIssuer } from '../../../gateway/accounts/login/oidc-config.ts';
@@ -15,14 +15,14 @@ export const seconds = () => Math.floor(Date.now() / 1_000);
 
 let made = 0;
 
-/** Each has an address of its own: what the gateway remembers of one says nothing of the next. */
+/** Each has a unique address, so that what the gateway remembers of one does not affect the next. */
 export class HostileIssuer {
   readonly issuer = `https://hostile-${++made}.example.org`;
   readonly config: OidcIssuer;
   readonly keys: JWK[] = [];
-  /** By path; what is not there is 404. */
+  /** By path; other paths are 404. */
   readonly answers = new Map<string, Answer>();
-  /** Paths that were asked. */
+  /** Requested paths. */
   readonly asked: string[] = [];
   #key: PrivateKey | undefined;
 
@@ -41,7 +41,7 @@ export class HostileIssuer {
     this.answers.set('/jwks', () => Response.json({ keys: this.keys }));
   }
 
-  /** With one good key, and its answers in fetch's place. */
+  /** A provider with one good key, whose responses replace fetch's. */
   static async open(more: object = {}): Promise<HostileIssuer> {
     const one = new HostileIssuer(more);
     const { privateKey, jwk } = await newKey('RS256', { kid: 'good' });
@@ -57,7 +57,7 @@ export class HostileIssuer {
     return { issuer: this.issuer, ...endpoints, ...more };
   }
 
-  /** A good token, but for what is given. */
+  /** A valid token, except for the given changes. */
   async token(claims: object = {}, header: Partial<JWTHeaderParameters> = {}, key?: PrivateKey | Uint8Array) {
     const signing = key ?? this.#key;
     if (signing === undefined) throw new Error('no key');

@@ -1,4 +1,4 @@
-/** Logins whose provider, or whose browser, plays false: none opens a session. */
+/** Logins with a dishonest provider or browser: none opens a session. */
 import { createHmac } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
 import { knock } from '../admin/support.ts';
@@ -29,7 +29,7 @@ async function begin(issuer = one, query = ''): Promise<Begun> {
   return { state: sent.get('state') ?? '', nonce: sent.get('nonce') ?? '', cookie, callback };
 }
 
-/** Comes back with a code for which `issuer` gives this token. */
+/** Returns to the gateway with a code for which `issuer` gives this token. */
 async function comeBack({ state, cookie, callback }: Begun, token: string, issuer = one, more = '') {
   issuer.answers.set('/token', json({ id_token: token, access_token: 'x', token_type: 'Bearer' }));
   return knock('GET', `${callback}?code=c&state=${state}${more}`, { headers: { cookie } });

@@ -9,7 +9,7 @@ import { seedKey } from './seed.ts';
 const DAY_MS = 86_400_000;
 
 test('a key was used when it was used, however much later that is written, and never earlier than before', async () => {
-  // As in an isolate that is new: the one of the other files has written a moment ago, and would wait.
+  // Imported again, as in a new isolate: the isolate of the other tests has written a moment ago, and would wait.
   vi.resetModules();
   const { recordLastUse: touch } = await import('../../../gateway/accounts/last-used.ts');
   const [busy, rare] = [(await seedKey('consumer')).id, (await seedKey('consumer')).id];
@@ -39,7 +39,7 @@ test('a key was used when it was used, however much later that is written, and n
 test('a key is used by whatever it opens', async () => {
   for (const path of ['/v1/models', '/v1/registry/nodes', '/admin/me']) {
     const { id, key } = await seedKey('consumer');
-    // As in an isolate that is new: the others were told of a moment ago, and wait.
+    // Later, as in a new isolate: the previous uses were written a moment ago, so the isolate would wait.
     vi.setSystemTime(Date.now() + 10 * DAY_MS);
     const response = await exports.default.fetch(withPath(path, key));
     expect([path, response.status]).toEqual([path, 200]);

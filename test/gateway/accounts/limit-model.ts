@@ -1,6 +1,6 @@
 /**
- * Histories of one project's requests, and the limiter held against a list that is added up anew for each question. What the list knows is
- * plain: who asked when, what each attempt used, what was told of it, and what the months have.
+ * Histories of one project's requests, and the limiter compared with a list that is summed again for each question. The
+ * list has only plain facts: which key asked when, what each attempt used and reported, and the sums of the months.
  */
 import fc from 'fast-check';
 import { Limiter, type LimiterStore, type Reservation } from '../../../gateway/accounts/limits/limiter.ts';
@@ -10,22 +10,22 @@ import { TokenEstimator } from '../../../gateway/accounts/limits/token-estimator
 
 /** One slot of the windows: at its multiples they are exact. */
 export const TICK_MS = 250;
-/** Ten minutes before a month's end, so that most histories pass it. */
+/** Ten minutes before a month's end, so that most histories cross it. */
 export const START = Date.parse('2026-11-30T23:50:00Z');
 const MINUTE_MS = 60_000;
-/** As the limiter documents them. */
+/** As documented for the limiter. */
 const [LEASE_MS, REPORTS_MS, RELEASE_MS] = [60 * MINUTE_MS, 5 * MINUTE_MS, MINUTE_MS];
 
 const monthOf = (ms: number) => new Date(ms).toISOString().slice(0, 7);
 
-/** What objects keep on disk, and a copy of each state as JSON: what does not survive that is lost. */
+/** What objects keep on disk, with a copy of each state as JSON: anything that JSON does not preserve is lost. */
 export class MemoryStore implements LimiterStore {
   readonly months = new Map<string, number>();
   readonly #minutes = new Map<string, unknown>();
   readonly #estimators = new Map<string, unknown>();
   readonly #holds = new Map<string, unknown>();
   #savedAt = 0;
-  /** Milliseconds; what `holds` measures ages by. */
+  /** Milliseconds; `holds` measures ages by it. */
   now = 0;
 
   minute(id: string): unknown {
@@ -136,7 +136,7 @@ interface ToldUse {
   isBooked: boolean;
 }
 
-/** The list. Its sums are what the documentation of limits says, in the fewest words. */
+/** The reference: a list whose sums follow the documentation of limits in the simplest form. */
 class Reference {
   readonly requests: Request[] = [];
   /** Tokens by the time at which a minute counts them. */
@@ -213,7 +213,10 @@ class Reference {
     }
   }
 
-  /** Applies `change`, and counts the difference where its minute has the request, or from now on. */
+  /**
+   * Applies `change`, and counts the difference at the request's time if that minute still has it, otherwise from now
+   * on.
+   */
   change(request: Request, ms: number, change: () => void): void {
     const before = countedOf(request);
     change();
@@ -292,7 +295,7 @@ export class History {
     return { ms: this.#ms, month: monthOf(this.#ms + this.#wrongMs) };
   }
 
-  /** @throws Error where limiter and list disagree */
+  /** @throws Error if limiter and list disagree */
   run(one: Step): void {
     switch (one.kind) {
       case 'pass':
@@ -333,7 +336,7 @@ export class History {
       if (!request.gone) Object.assign(request, { running: false, since: request.since ?? this.#ms });
   }
 
-  /** A line of a batch, or a record whose request nobody holds. */
+  /** A line of a batch, or a record whose request no object holds. */
   #settleUnknown({ kind, key: keyId, tokens, ageMs }: Extract<Step, { kind: 'batch' | 'late' }>): void {
     const month = monthOf(this.#ms + this.#wrongMs - ageMs);
     const isReserved = kind === 'late';
@@ -352,13 +355,13 @@ export class History {
     const known = request.uses.get(attempt);
     const tokens = prompt + completion;
     if (one.kind === 'correct') {
-      if (known !== undefined) return; // its node says it once
+      if (known !== undefined) return; // its node reports it once
       this.#limiter.correct({ name, attempt, prompt, completion, isComplete: one.whole }, this.#now);
       const use = { attempt, prompt, completion, isComplete: one.whole, isBooked: false };
       this.#reference.correct(request, use, this.#ms);
       return;
     }
-    // An attempt is settled once; once more only if that was an estimate.
+    // An attempt is settled once, and again only if that was an estimate.
     const booked = known?.booked ?? 0;
     if (one.kind === 'settle' && (booked > 0 || request.gone)) return;
     if (one.kind === 'recount' && booked === 0) return;

@@ -1,4 +1,4 @@
-/** Limits of a person, of one model and of GPU time, beside those of key and project. */
+/** Limits per user, per model and of GPU time, in addition to those of key and project. */
 import { expect, test } from 'vitest';
 import { Limiter, type LimiterStore, type SettledUse } from '../../../gateway/accounts/limits/limiter.ts';
 import { GPU_METER_PREFIX, type LimitSet } from '../../../gateway/accounts/limits/parties.ts';
@@ -59,7 +59,7 @@ test('a limit of one model holds for it alone; the star is for each other model 
   const granted = ['big', 'big', 'a', 'a', 'a', 'b', 'b', 'b'].map((model) => ask(model).granted);
   expect(granted).toEqual([true, false, true, true, false, true, true, false]);
   expect(ask('big')).toMatchObject({ scope: 'key', model: 'big' });
-  // A name that every object has is a name like another.
+  // A name that every JavaScript object has is a valid name.
   expect(['__proto__', 'constructor'].map((model) => ask(model).granted)).toEqual([true, true]);
   const { key: uses } = limiter.uses({ keyId: 'k', key, project: undefined }, NOW);
   expect(uses).toEqual([{ limit: 'requests_per_minute', allowed: 1, used: 1, model: 'big' }]);
@@ -87,7 +87,7 @@ test('GPU time is counted once a settlement tells it, ends with the month, and i
 test('a request that nobody holds any more is still counted for its person and its model', () => {
   const { store, reserve } = opened();
   const user = { models: { big: { tokens_per_month: 100 } } };
-  // Another limiter over the same store: the object was evicted between the two.
+  // Another limiter over the same store, as if the object had been evicted in between.
   const use = settled('r', { userId: 'ada', model: 'big', prompt: 60, completion: 40 });
   new Limiter(store, NOW).settle(use, NOW);
   expect(reserve({ userId: 'ada', user, model: 'big' })).toMatchObject({ granted: false, scope: 'user', model: 'big' });

@@ -12,7 +12,7 @@ import { History, limitsOf, MemoryStore, START, step } from './limit-model.ts';
 const at = (ms: number): MeterTime => ({ ms, month: new Date(ms).toISOString().slice(0, 7) });
 const open = (ms = START, store: LimiterStore = new MemoryStore()) => new Limiter(store, at(ms));
 
-/** A settlement of a whole answer, as of `now`. */
+/** The settlement of a complete response, as of `now`. */
 const settled = (
   name: string,
   prompt: number,
@@ -199,7 +199,7 @@ test('a failed attempt frees neither the place nor the tokens of a request that 
   const refused = limiter.reserve(asked('b', { key, maxTokens: 900 }), at(START));
   expect(refused).toMatchObject({ granted: false, shortage: { kind: 'concurrent' } });
   limiter.settle(settled('a', 10, 200, at(START), { attempt: 2 }), at(START));
-  // Its client still reads what the engine has finished.
+  // Its client is still reading what the engine has finished.
   expect(limiter.reserve(asked('c', { key, maxTokens: 90 }), at(START))).toMatchObject({ granted: false });
   limiter.release('a', 2, at(START));
   expect(limiter.reserve(asked('d', { key, maxTokens: 90 }), at(START)).granted).toBe(true);

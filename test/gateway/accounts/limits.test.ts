@@ -16,7 +16,7 @@ function object(): ObjectStub<LimitsObject> {
   return env.LIMITS.getByName(`key:test-${++subjects}`);
 }
 
-/** Of a prompt of so many tokens, without an answer. */
+/** For a prompt of `tokens` tokens, without a response. */
 const ask = (name: string, key: Limits, project?: Limits, tokens = 10, keyId = 'k'): Reservation => ({
   name,
   keyId,

@@ -55,6 +55,6 @@ test('a correction changes the count of its own time, and leaves the window with
   window.correct(-90, START, START + 20_000);
   expect(window.sum(START + 20_000)).toBe(15);
   expect(window.sum(START + 60_000)).toBe(5);
-  window.correct(7, START, START + 61_000); // its own time has left the window: what is more counts now
+  window.correct(7, START, START + 61_000); // its own time has left the window, so an increase counts now
   expect(window.sum(START + 61_000)).toBe(12);
 });

@@ -94,13 +94,13 @@ test('groups give projects, leads and places on access lists, and each sign-in s
   const key = await inPhysics();
   expect(typeof key === 'object' && hasAccess(listed, key, 'm')).toBe(true);
 
-  // Of biology a member, no more a lead; out of physics, and of the access list.
+  // In biology a member and no longer a lead; out of physics, and off the access list.
   const again = await comes('dora', { groups: 'biology' });
   expect(await projectOf(user.id)).toBe('proj_b');
   expect(hasAccess(listed, again.account, 'm')).toBe(false);
   expect(await inPhysics()).toBe('revoked');
   expect([typeof (await inBiology()), typeof (await inLocal())]).toEqual(['object', 'object']);
-  // What was granted here stays as it was.
+  // A local grant stays as it was.
   expect(await membersOf(user.id)).toEqual([['proj_local', true, false]]);
 
   await comes('dora', {});
@@ -136,7 +136,7 @@ test('a sign-in that breaks off between two transactions is mended by the next: 
   if (first !== undefined) await db().batch([first, ...others]);
   let broken = 0;
   for (let good = 1; good < 20; good++) {
-    // A store that is gone after so many batches.
+    // A store that fails after `good` batches.
     const store = watchedDb(() => store.queries() > good);
     const over = await come(['proj_next'], store).then(
       () => true,
@@ -145,7 +145,7 @@ test('a sign-in that breaks off between two transactions is mended by the next: 
     if (over) break;
     broken += 1;
     if ((await membersOf(user.id)).length === 109) continue;
-    // The rest is for a sign-in with a store that is there.
+    // The rest is done by a sign-in with a working store.
     await come(['proj_next']);
     break;
   }
@@ -212,7 +212,7 @@ test('an older token that is still good gives back no right that a newer one has
   expect(await roleOf(user.id)).toBe('consumer');
   const { account } = await vouch('olga', { groups: ['staff', 'physics'], iat: nowS - 600 }, false);
   expect([account.role, await roleOf(user.id), await projectOf(user.id)]).toEqual(['consumer', 'consumer', null]);
-  await vouch('olga', { groups: ['staff'] }, false); // says nothing of when it was made
+  await vouch('olga', { groups: ['staff'] }, false); // does not say when it was made
   expect(await roleOf(user.id)).toBe('consumer');
   await vouch('olga', { groups: ['staff'], iat: nowS }, false);
   expect(await roleOf(user.id)).toBe('operator');

@@ -1,4 +1,4 @@
-/** Rows that tests need before anybody can knock at the door. */
+/** Rows that tests need before any request is possible. */
 import { env } from 'cloudflare:workers';
 import { database } from '../../../gateway/accounts/database.ts';
 import { apiKeys, type Role } from '../../../gateway/accounts/schema.ts';

@@ -1,4 +1,4 @@
-/** Use by batch: who sees which, and what stands there. */
+/** Usage by batch: which roles see which batches, and with which numbers. */
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { beforeAll, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** Keys that machines fetch with a code: they never do more than what approved them, and end with it. */
+/** Keys that machines fetch with a code: they can never do more than the key that approved them, and end with it. */
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { beforeAll, expect, test, vi } from 'vitest';
@@ -37,7 +37,7 @@ const begin = () => good(form('/login/device', { client_id: `machine ${++machine
 const fetchKey = (device_code: string) => form('/login/device/token', { grant_type: GRANT, device_code });
 const approve = (key: string, user_code: string) => knock('POST', '/admin/device-logins', { key, body: { user_code } });
 
-/** The key of a machine that `key` let in. */
+/** The key of a machine that `key` approved. */
 async function granted(key: string): Promise<string> {
   const { device_code, user_code } = await begin();
   expect((await approve(key, user_code)).status).toBe(202);
@@ -93,7 +93,7 @@ test('a key that gets limits lets no machine in, and ends those that it let in: 
   expect(await statusOf(machine)).toBe(200);
   await good(asOperator('PATCH', `/keys/${parent.id}`, { limits: { requests_per_minute: 9 } }), idSchema);
   expect(await statusOf(machine)).toBe(401);
-  // Approved before, fetched after.
+  // Approved before the limits, fetched after.
   const late = await fetchKey(device_code);
   expect([late.status, await late.json()]).toEqual([400, { error: 'access_denied' }]);
 });
@@ -108,7 +108,8 @@ test('of approvals at once no more are open than five, and no more machines come
   const eight = await Promise.all(Array.from({ length: 8 }, begin));
   expect(await answers(eight)).toEqual([202, 202, 202, 202, 202, 429, 429, 429]);
   for (const { device_code } of eight) await (await fetchKey(device_code)).text();
-  // Five are approved when the person has one key less than they may have: the one that approves, five that came, and these.
+  // Five are approved although the person has only one key less than allowed: the approving key, the five from before,
+  // and these.
   const { userId } = (await database(env).select().from(apiKeys).where(eq(apiKeys.id, parent.id)))[0] ?? {};
   const others = Array.from({ length: 43 }, (_, n) => ({ id: `key_${userId}_${n}`, hash: `${userId} ${n}` }));
   for (const one of others) {
@@ -155,7 +156,7 @@ test('a person lets a machine into each project that they work in; who leaves be
   expect((await letIn(first.user_code)).status).toBe(202);
   const { access_token: key } = await good(fetchKey(first.device_code), grantedSchema);
   expect(await (await knock('GET', '/admin/me', { key })).json()).toMatchObject({ user_id: ada, project_id: project });
-  // A key hands on its own project alone.
+  // A key passes on only its own project.
   const elsewhere = await keyOf(ada);
   const other = { user_code: (await begin()).user_code, project_id: project };
   expect((await knock('POST', '/admin/device-logins', { key: elsewhere.key, body: other })).status).toBe(403);
@@ -182,7 +183,7 @@ test('a registry that does not answer, and an answer that is lost, cost a machin
     said.mockRestore();
   }
   expect(await statusOf(first)).toBe(200);
-  // The machine never got it, and asks again as often as it may.
+  // The machine never received it, and asks again as often as it may.
   vi.setSystemTime(Date.now() + 5_000);
   try {
     expect((await good(fetchKey(device_code), grantedSchema)).access_token).toBe(first);

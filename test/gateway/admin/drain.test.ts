@@ -1,4 +1,4 @@
-/** Draining a node from afar, as far as the gateway goes: whose word counts, what is sent, what is written down. */
+/** The gateway's part of draining a node remotely: which roles may, what is sent, what is recorded. */
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { beforeAll, expect, test } from 'vitest';

@@ -14,7 +14,7 @@ import { good, knock, refusal } from './support.ts';
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 const NOW = Date.now();
-/** Longer ago than one call reaches, and a moment ago. */
+/** Further back than one call reaches, and a moment ago. */
 const TIMES = [0, 1, 2, 3, 5, 8, 13].map((days) => NOW - days * DAY_MS);
 const WORDS = ['Ada Lovelace', 'ada@example.org', 'subject-of-ada', "ada's laptop", 'a thesis on engines', 'diary.txt'];
 
@@ -43,7 +43,7 @@ beforeAll(async () => {
   };
   const { id } = await asks(ada.id, WORDS[4]);
   await good(ask('PATCH', `/access-requests/${id}`, { status: 'refused' }), made);
-  // It was decided long ago: the next request of anybody clears it away.
+  // It was decided long ago: the next request of any user removes it.
   await env.DB.prepare('UPDATE access_requests SET created_at = ? WHERE id = ?')
     .bind(NOW - 100 * DAY_MS, id)
     .run();
@@ -57,7 +57,7 @@ beforeAll(async () => {
     .values([...rows, { ...file, id: 'file-b', owner: `user:${bob}`, filename: 'b', createdBy: 'b' }]);
   const batch = { owner: owners[0] ?? '', createdBy: ada.keyId, createdAt: NOW, open: false };
   await db.insert(batches).values({ ...batch, id: 'batch_1', summary: { metadata: { about: WORDS[5] } } });
-  // One whose end the account store has not heard of, if it has one yet.
+  // A batch whose end the account store has not learned, if it ever had the batch.
   const spec = {
     owner: batch.owner,
     account: { ...BOOTSTRAP_ACCOUNT, keyId: ada.keyId, userId: ada.id },
@@ -103,7 +103,7 @@ test('a person is gone from accounts, audit and records, sums stay, and others k
     days.push(left);
     expect(days.length).toBeLessThan(10);
   }
-  // Hours of which D1 had not heard yet are asked too; the rest follows as their sums arrive.
+  // Hours that D1 did not know yet are asked too; the rest follows as their sums arrive.
   for (const time of TIMES) await env.USAGE.getByName(usageShardOf(time)).forget('nobody');
   for (let left = 1; left > 0; ) left = (await good(ask('DELETE', `/users/${ada.id}`), step)).days_left;
 

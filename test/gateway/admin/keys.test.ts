@@ -109,7 +109,7 @@ test('changes that are made at once keep out of each other’s way', async () =>
     [`/projects/${project.id}`, rights],
     [`/providers/${provider}`, { trusted_by_default: false }],
   ] as const) {
-    // One reads what the other has not written yet, whichever comes first.
+    // One reads what the other has not written yet, in either order.
     const made = await Promise.all([admin('PATCH', path, { name: 'after' }), admin('PATCH', path, change)]);
     expect(made.map(({ status }) => status)).toEqual([200, 200]);
     const seen = await good(admin('GET', path), z.looseObject({ disabled_at: z.string().nullish() }));
@@ -164,7 +164,7 @@ test.each([["' OR 1=1 --"], ['key_x"; DROP TABLE api_keys; --'], ['%00'], ['../u
     const response = await admin('GET', `/keys/${encodeURIComponent(id)}`);
     expect([400, 404]).toContain(response.status);
     await refusal(admin('GET', `/keys?after=${encodeURIComponent(id)}&x=1`), 400, 'invalid_request');
-    // No empty last page: who reads on from there would take a part for the whole.
+    // Not an empty last page: a client that reads on from there would take a part for the whole.
     await refusal(admin('GET', `/keys?after=${encodeURIComponent(id)}`), 400, 'invalid_value');
     expect((await admin('GET', '/keys')).status).toBe(200);
   },
@@ -228,7 +228,7 @@ test('keys that a person rotated count while they work, and rotating without an 
   const headers = { cookie: `${SESSION_COOKIE}=${token}`, 'sec-fetch-site': 'same-origin' };
   const mine = (path: string, body: object) => knock('POST', `/admin/keys${path}`, { body, headers });
   let { id } = await good(mine('', { name: 'k' }), secret);
-  // Twice at once: one of them has a successor.
+  // Two concurrent rotations: only one gives a successor.
   const both = await Promise.all([1, 2].map(() => mine(`/${id}/rotate`, {})));
   expect(both.map(({ status }) => status).toSorted()).toEqual([201, 422]);
   const page = z.object({ data: z.array(z.object({ id: z.string() })) });
@@ -239,7 +239,7 @@ test('keys that a person rotated count while they work, and rotating without an 
   expect(said.message).toContain('overlap');
   await refusal(mine('', { name: 'one more' }), 422, 'unprocessable_content');
   const next = await good(mine(`/${id}/rotate`, { overlap_seconds: 0 }), secret);
-  // Operators are not held by it.
+  // This does not bind operators.
   expect((await admin('POST', `/keys/${next.id}/rotate`, {})).status).toBe(201);
 });
 

@@ -1,4 +1,4 @@
-/** Projects with several members, their leads, and requests for access: who may do what, and who may not. */
+/** Projects with several members, their leads, and requests for access: which roles may do what. */
 import { env } from 'cloudflare:workers';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -23,7 +23,7 @@ const asOperator = (method: string, path: string, body?: object) =>
 const made = async (path: string, body: object = {}) =>
   (await good(asOperator('POST', path, { name: 'x', ...body }), idSchema)).id;
 
-/** A person who is logged in, as a browser is. */
+/** A logged-in person, as in a browser. */
 async function person(project?: string) {
   const id = await made('/users', project === undefined ? {} : { project_id: project });
   const cookie = `${SESSION_COOKIE}=${await openSession(env, id, Date.now())}`;
@@ -41,7 +41,7 @@ test('a lead lets members in and out of the project that they lead, and of no ot
   await good(lead.ask('PUT', `/projects/${physics}/members/${ada.id}`, {}), memberSchema);
   await refusal(lead.ask('PUT', `/projects/${biology}/members/${ada.id}`, {}), 404, 'not_found');
   await refusal(lead.ask('GET', `/projects/${biology}/members`), 404, 'not_found');
-  // Members and strangers neither read nor change it; nobody but operators says who leads.
+  // Members and outsiders neither read nor change it; only operators appoint leads.
   for (const one of [ada, eve]) {
     await refusal(one.ask('GET', `/projects/${physics}/members`), 404, 'not_found');
     await refusal(one.ask('PUT', `/projects/${physics}/members/${one.id}`, { lead: true }), 404, 'not_found');
@@ -49,7 +49,7 @@ test('a lead lets members in and out of the project that they lead, and of no ot
   await refusal(lead.ask('PUT', `/projects/${physics}/members/${ada.id}`, { lead: true }), 403, 'permission_denied');
   await refusal(lead.ask('PUT', `/projects/${physics}/members/${lead.id}`, { lead: false }), 403, 'permission_denied');
   await refusal(lead.ask('DELETE', `/projects/${physics}/members/${lead.id}`), 403, 'permission_denied');
-  // A change that does not speak of it leaves a lead a lead.
+  // A change that does not mention it keeps a lead a lead.
   await good(lead.ask('PUT', `/projects/${physics}/members/${lead.id}`, {}), memberSchema);
   const { data } = await good(
     lead.ask('GET', `/projects/${physics}/members`),
@@ -124,7 +124,7 @@ test('requests are bounded, and tell nobody whether what they ask for is there',
   for (let n = 0; n < 9; n++) await good(ask(), idSchema);
   const { id } = await good(ask(), idSchema);
   await refusal(ask(), 429, 'rate_limit_exceeded');
-  // Taken back by the person: there is room again.
+  // Withdrawn by the person, so another one is allowed.
   await good(ada.ask('PATCH', `/access-requests/${id}`, { status: 'refused' }), idSchema);
   await good(ask(), idSchema);
   await refusal(ada.ask('POST', '/access-requests', { project_id: 'p', model: 'm' }), 422, 'unprocessable_content');
@@ -184,7 +184,7 @@ test('what claims give neither a lead takes away nor keeps beyond them', async (
   expect((await good(lead.ask('PUT', path, {}), claimed)).claimed).toBe(true);
   await refusal(lead.ask('DELETE', path), 422, 'unprocessable_content');
   await refusal(asOperator('DELETE', path), 422, 'unprocessable_content');
-  // Operators make it one that was granted here.
+  // An operator's change makes it a local grant.
   expect((await good(asOperator('PUT', path, {}), claimed)).claimed).toBe(false);
   await good(asOperator('DELETE', path), z.looseObject({ deleted: z.literal(true) }));
 });
@@ -211,7 +211,7 @@ test('whose home changes loses the keys in the old one, unless they are a member
     z.object({ data: z.array(z.looseObject({ action: z.string() })) }),
   );
   expect(lines.data[0]).toMatchObject({ action: 'key.revoke', before: { user_id: ada.id, project_id: old } });
-  // Said again, or with another name, it ends nothing.
+  // Repeated, or with another name, it ends nothing.
   const there = await key(ada);
   await move(ada.id, next);
   expect(await works(there)).toBe(200);
@@ -232,7 +232,7 @@ test('a lead limits members and those whose home the project is, within what ope
   expect(await good(limit(home, mine), limited)).toMatchObject({ limits: mine, home: true, lead: false });
   const above = await refusal(limit(member, { requests_per_minute: 101 }), 422, 'unprocessable_content');
   expect(above.message).toContain('requests_per_minute: the project itself has 100');
-  // Neither of themselves nor of strangers, and the project's own limits are the operators'.
+  // Neither their own nor outsiders', and the project's limits belong to the operators.
   for (const one of [member, eve]) await refusal(limit(one, null, one), 404, 'not_found');
   await refusal(limit(eve, mine), 404, 'not_found');
   await refusal(lead.ask('PATCH', `/projects/${project}`, { limits: null }), 403, 'permission_denied');
@@ -247,7 +247,7 @@ test('a lead limits members and those whose home the project is, within what ope
   const key = await good(member.ask('POST', '/keys', { name: 'k', project_id: project }), keySchema);
   const usesOf = async () => (await good(knock('GET', '/admin/me', { key: key.key }), use)).limits.user;
   expect(await usesOf()).toEqual([{ limit: 'requests_per_minute', allowed: 7, used: 0 }]);
-  // What operators give the person is narrowed, not widened.
+  // It narrows what operators give the person, and does not widen it.
   await good(asOperator('PATCH', `/users/${member.id}`, { limits: { requests_per_minute: 3 } }), z.looseObject({}));
   expect(await usesOf()).toEqual([{ limit: 'requests_per_minute', allowed: 3, used: 0 }]);
 
@@ -256,7 +256,7 @@ test('a lead limits members and those whose home the project is, within what ope
   const said = { action: 'user.limit', actor: lead.id, before: { project_id: project, limits: null } };
   expect(lines[0]).toMatchObject({ ...said, after: { project_id: project, limits: mine } });
 
-  // Limits go with the person, and come not back with them.
+  // Limits leave with the person, and do not return with them.
   await good(lead.ask('DELETE', path(member)), z.looseObject({ deleted: z.literal(true) }));
   await good(lead.ask('PUT', path(member), {}), limited.extend({ limits: z.null() }));
   await good(limit(home, null), limited.extend({ limits: z.null() }));

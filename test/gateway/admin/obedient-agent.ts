@@ -1,4 +1,4 @@
-/** An agent with an open tunnel that answers every order alike. */
+/** An agent with an open tunnel that answers every order in the same way. */
 import { exports } from 'cloudflare:workers';
 import { onTestFinished } from 'vitest';
 import { workerdCrypto } from '../../../gateway/issuer/crypto.ts';
@@ -9,7 +9,10 @@ import { helloMessage } from '../../../shared/lattice/session.ts';
 import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
 import { seedToken, TestAgent } from '../registry/agent.ts';
 
-/** The agent's tunnel; what it is ordered is in `wishes`, and answered by `answer`. `frames`: what it says at the upgrade. */
+/**
+ * The agent's tunnel; `wishes` has the orders that it got, each answered with `answer`. `frames`: what it announces at
+ * the upgrade.
+ */
 export async function connect(agent: TestAgent, frames: string | undefined, answer: DeploymentAnswer) {
   const headers = {
     upgrade: 'websocket',

@@ -1,4 +1,4 @@
-/** Searches through hours of records: how many an account, and all of them, may begin. */
+/** Searches through hours of records: how many one account, and all accounts together, may begin. */
 import { expect, test } from 'vitest';
 import { RecordSearches } from '../../../gateway/admin/usage/record-searches.ts';
 

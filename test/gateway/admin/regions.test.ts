@@ -205,7 +205,7 @@ test('regions that a provider invents push out its own, and none of another prov
   expect(data).toHaveLength(64);
 });
 
-/** One of the ways to write a word in capitals, by the bits of `n`. */
+/** One capitalization of a word, by the bits of `n`. */
 function variant(word: string, n: number): string {
   return [...word].map((letter, at) => ((n >> at) & 1 ? letter.toUpperCase() : letter)).join('');
 }

@@ -26,8 +26,8 @@ beforeAll(async () => {
 });
 
 /**
- * What the roles below an operator may ask for, spelled again and not read from the router's table: a line that grants more turns red.
- * `login`: what a person may do who logged in; a key of a consumer may not.
+ * The routes that roles below the operator may call, written out and not read from the router's table, so that a line
+ * that grants more fails the test. `login`: for a person who logged in; a consumer's key may not.
  */
 const CONSUMERS = [
   ...['/me', '/me/limits', '/me/files', '/me/hours', '/me/requests', '/me/projects', '/usage', '/usage/batches'],
@@ -61,12 +61,12 @@ test('consumers and providers are let in where these lists say, and nowhere else
 });
 
 const path = (text: string) => `/admin${text.replace(/:id(\{.*\})?/, 'nobody')}`;
-// An empty body is refused only after the caller is known: 400 says that they were let in.
+// An invalid body is refused only after the caller is known, so 400 means that the caller was allowed.
 const call = (one: AdminRoute, key: string | undefined) => {
   const body = ['get', 'delete'].includes(one.method) ? undefined : '{';
   return knock(one.method.toUpperCase(), path(one.path), { key, body });
 };
-/** 404 only by the route itself: its object is none, and the address is one that is served. */
+/** 404 counts only if it comes from the route itself: the object does not exist, but the address is served. */
 async function letIn(response: Response): Promise<boolean> {
   const text = await response.text();
   if (response.status === 404) expect(text).not.toContain('There is no endpoint');

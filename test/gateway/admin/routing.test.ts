@@ -131,7 +131,7 @@ test('weights by kind come with the kinds that they name, and both reach request
     'unprocessable_content',
   );
   expect(message).toContain('"image" is none of `kinds`');
-  // Weights without kinds take the old ones away.
+  // Weights without kinds remove the old kinds.
   expect(await good(admin('PUT', '/routing/by-kind', { weights: [{ weight: 1 }] }), anything)).toMatchObject({
     kinds: [],
   });

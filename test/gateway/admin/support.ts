@@ -1,4 +1,4 @@
-/** The admin REST through the Worker's front door. */
+/** The admin REST API through the Worker's entry point. */
 import { exports } from 'cloudflare:workers';
 import { expect } from 'vitest';
 import { z } from 'zod';
@@ -25,7 +25,7 @@ export async function refusal(answer: Response | Promise<Response>, status: numb
   return error;
 }
 
-/** Reads an answer that must be one, as `schema` says. */
+/** Reads a successful response and parses it with `schema`. */
 export async function good<T>(answer: Promise<Response>, schema: z.ZodType<T>): Promise<T> {
   const response = await answer;
   const text = await response.text();

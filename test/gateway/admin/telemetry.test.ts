@@ -1,4 +1,7 @@
-/** What a node's engine prints and how busy its GPUs are, as far as the gateway goes: its agent is asked, and only for readers who may know. */
+/**
+ * The gateway's part of a node's engine log and GPU load: its agent is asked, and only for readers with the right to
+ * know.
+ */
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { beforeAll, expect, test } from 'vitest';

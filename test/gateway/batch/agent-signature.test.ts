@@ -1,4 +1,4 @@
-/** Tickets are public: a request for work of batches is a session's own by its signature alone. */
+/** Tickets are public: only the signature makes a request for work of batches a session's own. */
 import { exports } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { workerdCrypto } from '../../../gateway/issuer/crypto.ts';
@@ -56,7 +56,7 @@ async function ask(agent: TestAgent, verb: string, signature: string | undefined
   return (await answerOf(agent, verb, signature)).status;
 }
 
-/** Isolates hear of a new session a moment later, and its object knows of nothing that was signed before it began. */
+/** Isolates learn of a new session a moment later, and its object accepts nothing that was signed before it began. */
 async function knownAgent(): Promise<TestAgent> {
   const agent = await newAgent();
   const known = async () => (await ask(agent, 'lease', signed(agent, agent.session, {}))) === 204;
@@ -67,7 +67,7 @@ async function knownAgent(): Promise<TestAgent> {
 test('a request for work counts where its session signed it, and for this gateway, path and body alone', async () => {
   const [agent, other] = [await knownAgent(), await knownAgent()];
   for (const verb of VERBS) {
-    // No lease of this name: what is beyond the signature was reached.
+    // There is no lease of this name, so the status shows that the request passed the signature.
     const own = await ask(agent, verb, signed(agent, agent.session, { verb }));
     expect([verb, own]).toEqual([verb, verb === 'lease' ? 204 : 409]);
     const elsewhere = VERBS[(VERBS.indexOf(verb) + 1) % VERBS.length] ?? '';
@@ -102,7 +102,7 @@ test('a request for work is taken once, and about when it was signed', async () 
     expect(status).toBe(403);
     expect(Math.abs(Number(clock) - Date.now())).toBeLessThan(10_000);
   }
-  // Within what clocks may differ by.
+  // Within the permitted difference of clocks.
   expect(await ask(agent, 'renew', signed(agent, agent.session, { verb: 'renew', at: Date.now() + 30_000 }))).toBe(409);
 });
 

@@ -1,4 +1,7 @@
-/** A batch whose files are being written: its object on Cloudflare's runtime, with a file store and a clock of the test's. */
+/**
+ * A batch whose files are being written: its object on Cloudflare's runtime, with a file store and a clock that the
+ * test controls.
+ */
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { expect, test } from 'vitest';
@@ -89,7 +92,7 @@ test('a batch that is cancelled does not wait for the lines of a node that has l
   const whole = { whole: true, removed: [], tag: 'of-the-test' };
   const delta: SnapshotDelta = { ...whole, entries: [entry as unknown as RegistryEntry] };
   const REGISTRY = { getByName: () => ({ snapshot: async () => delta }) };
-  const later = Date.now() + 60_000; // the registry's view of the tests before is old
+  const later = Date.now() + 60_000; // the registry view from the previous tests is stale by then
   const status = await runInDurableObject(env.LIMITS.getByName('batch of a node that left'), async (_, { storage }) => {
     async function* content() {
       yield input;
@@ -120,7 +123,7 @@ interface At {
   step(): Promise<void>;
 }
 
-/** A batch of one line in a file store of the test's, with one answer; `put` gets each file that it writes. */
+/** A batch of one line in the test's file store, with one response; `put` gets each file that it writes. */
 async function answered<T>(
   name: string,
   body: string,

@@ -1,4 +1,4 @@
-/** Which lines a node is given, and what it cannot make by naming it. */
+/** Which lines a node gets, and what it cannot create by naming it. */
 import { env as worker } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { type Account, BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
@@ -24,7 +24,7 @@ const entry = {
 } as unknown as RegistryEntry;
 const consumer: Account = { ...BOOTSTRAP_ACCOUNT, role: 'consumer', keyId: 'key_1', projectId: 'proj_1' };
 
-/** How many lines of a batch of `account` a node of the model is given. */
+/** Number of lines that a node of the model gets from a batch of `account`. */
 async function leased(account: Account, settings: Partial<GatewaySettings>): Promise<number> {
   const granted: number[] = [];
   const batch = {
@@ -161,7 +161,7 @@ test('batches that are begun at once are no more than may be open', async () => 
   for (
     let at = 0;
     at < rows.length;
-    at += 14 // D1 binds 100 values at most
+    at += 14 // D1 binds at most 100 values
   )
     await database(worker)
       .insert(batches)

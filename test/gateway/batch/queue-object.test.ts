@@ -1,4 +1,4 @@
-/** The queue of batches on Cloudflare's runtime: what crosses its calls, and who hears of lines first. */
+/** The queue of batches on Cloudflare's runtime: what its calls carry, and which nodes learn of lines first. */
 import { env } from 'cloudflare:workers';
 import { describe, expect, test } from 'vitest';
 import type { NodeContexts } from '../../../shared/batch/function.ts';

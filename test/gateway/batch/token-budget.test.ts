@@ -1,4 +1,4 @@
-/** Lines of batches count for the month's tokens, of all models and of each, and wait where they are used up. */
+/** Lines of batches count for the month's tokens, of all models and of each, and wait if these are used up. */
 import { expect, test } from 'vitest';
 import { type AccountLimits, BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
 import { Limiter } from '../../../gateway/accounts/limits/limiter.ts';
@@ -11,7 +11,7 @@ import type { UsageRow } from '../../../gateway/usage/usage-row.ts';
 
 const NOW = { ms: 1_000_000, month: '2026-11' };
 
-/** Whether a batch of `models` waits, once its lines of `model` have used `tokens`. */
+/** True if a batch of `models` waits after its lines of `model` have used `tokens`. */
 async function waits(key: AccountLimits['key'], model: string, tokens: number, models: readonly string[]) {
   const months = new Map<string, number>();
   const store = {

@@ -34,7 +34,7 @@ test('a line cannot be charged for the other lines of its chunk', () => {
   const { chunks } = check.end();
   expect(chunks.map((chunk) => chunk.lines)).toEqual([42]);
   expect(lineBytes(chunks[0])).toBe(lines[1]?.length);
-  // Of an earlier version.
+  // Chunks of an earlier version.
   expect([lineBytes({ bytes: 7 }), lineBytes(undefined)]).toEqual([7, 0]);
 });
 

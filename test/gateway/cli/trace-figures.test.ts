@@ -104,7 +104,7 @@ test('idle GPUs, KV cache and energy come from samples of nodes', () => {
   sample(0, true);
   sample(1, false);
   sample(2, false);
-  // Nothing was sampled for half a day: an hour of it counts.
+  // There was no sample for half a day: only an hour of it counts.
   sample(14, true);
   const found = new Map(figures.figures().map((one) => [one.name, one]));
   expect(found.get('idle-gpus')).toMatchObject({ facts: { idle_share: 0.5 } });

@@ -79,7 +79,7 @@ export class AnsweringAgent {
     this.send({ type: 'head', stream, status: 200, engineTenths: 10, headers: [['content-type', type]] });
   }
 
-  /** @returns where the answer ends */
+  /** @returns the offset at which the response ends */
   data({ stream }: OpenFrame, text: string, offset = 0): number {
     const bytes = new TextEncoder().encode(text);
     this.send({ type: 'data', stream, offset, bytes });

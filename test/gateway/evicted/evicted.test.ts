@@ -1,4 +1,6 @@
-/** Objects lose their memory whenever they are idle. No story may end otherwise for it, wherever that happens. */
+/**
+ * Objects lose their memory whenever they are idle. No scenario may end differently because of that, at whichever step.
+ */
 import * as runtime from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
@@ -19,10 +21,10 @@ const NAMESPACES = [
   'FACTORY',
 ] as const;
 
-/** An object that is at work is not idle, and not evicted: it is left alone after so long. */
+/** An object that is working is not idle, and cannot be evicted: the test gives up after this time. */
 const BUSY_MS = 300;
 
-/** Kinds of objects of which one was evicted. */
+/** Kinds of objects that were evicted. */
 const evicted = new Set<string>();
 
 async function evictAll(step: Step): Promise<void> {
@@ -31,7 +33,7 @@ async function evictAll(step: Step): Promise<void> {
     for (const id of await runtime.listDurableObjectIds(namespace)) {
       const done = runtime.evictDurableObject(namespace.get(id)).then(
         () => evicted.add(name),
-        () => {}, // it does not run, or it is at work
+        () => {}, // it does not run, or it is working
       );
       await Promise.race([done, new Promise((resolve) => setTimeout(resolve, BUSY_MS))]);
     }
@@ -39,7 +41,7 @@ async function evictAll(step: Step): Promise<void> {
   await Promise.all(all);
 }
 
-/** @returns what it says, and how many steps it has */
+/** @returns the scenario's result, and its number of steps */
 async function told(story: Story, evictAt?: number): Promise<[unknown, number]> {
   const steps = story();
   for (let at = 0; ; at++) {

@@ -1,4 +1,7 @@
-/** The most usual stories of a gateway, each cut into steps. What a story returns is the same wherever its objects were evicted. */
+/**
+ * The most common scenarios of a gateway, each cut into steps. Its result is the same wherever its objects were
+ * evicted.
+ */
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { z } from 'zod';
@@ -19,7 +22,7 @@ const anySchema = z.looseObject({});
 const ANSWER = JSON.stringify({ choices: [], usage: { prompt_tokens: 3, completion_tokens: 2 } });
 let models = 0;
 
-/** A key and a node with a model of its own: no other story's requests come there. */
+/** A key and a node with a unique model, so that it gets no requests of other scenarios. */
 async function served() {
   const model = `model-${++models}`;
   const [{ key, id }, agent] = [await seedKey('consumer'), await AnsweringAgent.join(model)];
@@ -74,7 +77,7 @@ async function* waits() {
   await agent.agent.publish(agent.agent.words('SERVING', { models: [{ id: model, state: 'loading' }] }));
   yield 'idle' as const;
   const answer = ask();
-  await new Promise((resolve) => setTimeout(resolve, 50)); // it is on its way into the queue: no door tells
+  await new Promise((resolve) => setTimeout(resolve, 50)); // it is on its way into the queue, which no API shows
   yield 'running' as const;
   await agent.agent.publish(agent.agent.words('SERVING', { models: [{ id: model, state: 'ready' }] }));
   const open = await agent.opened();
@@ -144,7 +147,7 @@ async function* keys() {
   const status = async () => (await knock('GET', '/v1/models', { key })).status;
   yield 'idle' as const;
   const said = [await status()];
-  // An isolate hears of a change within five seconds.
+  // An isolate learns of a change within five seconds.
   const changed = async () => {
     const before = said.at(-1);
     for (const until = Date.now() + 5_000; Date.now() < until && (await status()) === before; )
@@ -209,7 +212,7 @@ async function* usage() {
   const hours = [env.TUNNEL.getByName(agent.agent.session), env.USAGE.getByName(usageShardOf(Date.now()))];
   let { data } = await sums();
   for (let n = 0; n < 100 && data.length === 0; n++) {
-    // The report comes behind the answer, and is handed on by alarms.
+    // The report arrives after the response, and alarms pass it on.
     for (const object of hours) await runDurableObjectAlarm(object);
     if (n === 0) yield 'idle' as const;
     await new Promise((resolve) => setTimeout(resolve, 20));

@@ -13,7 +13,7 @@ import { patience } from '../../support/patience.ts';
 
 afterEach(() => vi.restoreAllMocks());
 
-/** Its timers ring when the test says so. */
+/** Its timers fire when the test says so. */
 class TestClock implements Clock {
   readonly rings = new Set<() => void>();
   at = 1_000;

@@ -1,4 +1,4 @@
-/** Lists that are read while their files go, and downloads that break off. */
+/** Lists that are read while their files are deleted, and downloads that break off. */
 import { env } from 'cloudflare:workers';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -58,7 +58,7 @@ test('a file that expired since the page before keeps its place; an id that the 
   expect(await behind()).toEqual([oldest]);
   await refusal(knock('GET', `/v1/files?after=${middle}`, { key: other }), 404, 'not_found');
   await refusal(page('file-000000000000000000000000'), 404, 'not_found');
-  // A day later its place is forgotten.
+  // A day later its position in the list is forgotten.
   await database(env).update(deletedFiles).set({ deletedAt: 1 });
   await stored('wakes the sweep');
   await runDurableObjectAlarm(env.FILE_SWEEP.getByName(FILE_SWEEP_NAME));

@@ -1,4 +1,7 @@
-/** Files in R2, in the Worker's own runtime: what test/e2e/files/store-contract.test.ts asks of the stores of the Node host. */
+/**
+ * Files in R2, in the Worker's own runtime: the contract of test/e2e/files/store-contract.test.ts for the stores of the
+ * Node host.
+ */
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { FileTooLarge } from '../../../gateway/files/file-store.ts';

@@ -1,4 +1,4 @@
-/** What an owner may store holds while bytes are on their way, too: a store of the test's, which takes files when the test says so. */
+/** An owner's quota also holds while bytes are arriving: the test's store accepts files when the test says so. */
 import { env as worker } from 'cloudflare:workers';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -17,7 +17,7 @@ const background = {
   passThroughOnException: () => {},
 };
 
-/** It holds each file until `open` is called. */
+/** A store that holds each file until `open` is called. */
 function heldStore() {
   let open = () => {};
   const opened = new Promise<void>((resolve) => {
@@ -43,7 +43,7 @@ function heldStore() {
     read: async () => files.content(),
     delete: async () => void at.deleted++,
   };
-  /** Until so many files are on their way. */
+  /** Waits until `count` files are arriving. */
   const until = async (count: number) => {
     while (at.asked < count) await new Promise<void>((resolve) => (came = resolve));
   };
@@ -79,14 +79,14 @@ test('of files that come at once no more are taken in than their owner has room 
   const { env, at, open, until } = heldStore();
   const text = [...FORM, ...PART('file')].join('\r\n');
   const claims = { ...form, 'content-length': '512000000' };
-  // 20 GB are allowed: 39 files of 512 MB, and one of what is left.
+  // 20 GB are allowed: 39 files of 512 MB, and one for the rest.
   const taken = Array.from({ length: 40 }, () => sends(env, '/files', text, claims));
   await until(40);
   for (let i = 0; i < 3; i++) expect((await sends(env, '/files', text, claims)).status).toBe(429);
   open();
   expect(new Set((await Promise.all(taken)).map(({ status }) => status))).toEqual(new Set([200]));
   expect(at.asked).toBe(40);
-  // What came is less than was announced: there is room again.
+  // Less arrived than was announced, so there is space again.
   expect((await sends(env, '/files', text, claims)).status).toBe(200);
 });
 
@@ -96,7 +96,7 @@ test('of parts that come at once no more are taken in than their upload declared
   const id = await made(sends(env, '/uploads', JSON.stringify(declares), json));
   const text = ['--b', ...PART('data')].join('\r\n');
   const part = () => sends(env, `/uploads/${id}/parts`, text, { ...form, 'content-length': '50000000' });
-  // Two, and one of what may stand around them.
+  // Two for the content, and one for the framing around it.
   const first = [part(), part(), part()];
   await until(3);
   for (let i = 0; i < 3; i++) expect((await part()).status).toBe(400);

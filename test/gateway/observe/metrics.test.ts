@@ -37,7 +37,7 @@ test('the page is for the metrics token and for operators who may read, and for 
     await refusal(knock('GET', '/metrics', { key }), 403, 'permission_denied');
   for (const key of [undefined, 'x', `${TOKEN}x`, TOKEN.slice(1), TOKEN.toUpperCase(), 'sk-otela-'.padEnd(52, 'a')])
     await refusal(knock('GET', '/metrics', { key }), 401, 'invalid_api_key');
-  // It opens nothing else.
+  // The token gives access to nothing else.
   await refusal(knock('GET', '/admin/keys', { key: TOKEN }), 401, 'invalid_api_key');
 });
 

@@ -4,7 +4,7 @@ import { CLIENTS_LEFT, QUEUE_WAIT, REGION_SERVICE } from '../../../gateway/obser
 import { metricsReporter, RequestLog } from '../../../gateway/observe/request-log.ts';
 import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 
-/** By the inlet what a request was doing goes on when its client has left: the runtime ends nothing there. */
+/** At the inlet a request's work continues after its client disconnected, because the runtime ends nothing there. */
 test('a wait in a queue ends once, though the queue answers as its client leaves', () => {
   const client = new AbortController();
   const request = new Request('http://gateway/v1/chat/completions', { method: 'POST' });

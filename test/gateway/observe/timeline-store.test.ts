@@ -1,4 +1,4 @@
-/** Stories of requests, in the SQLite of their object. */
+/** Request timelines, in the SQLite of their object. */
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import type { RequestTimeline } from '../../../gateway/observe/request-timeline.ts';

@@ -1,4 +1,6 @@
-/** Where a request may go: if nobody looks into its body, that could name any model of the node that gets it. */
+/**
+ * Where a request may be sent: a body that the gateway does not parse could name any model of the node that gets it.
+ */
 import { env } from 'cloudflare:workers';
 import { afterEach, expect, test, vi } from 'vitest';
 import { BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';

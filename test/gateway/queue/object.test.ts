@@ -64,7 +64,7 @@ test('those who leave give their places up', async () => {
   });
   client.abort();
   await Promise.all(asked);
-  // turns alone would take seconds for so many
+  // Turns alone would take seconds for this many.
   await vi.waitFor(async () => expect((await depth('m4')).waiting).toBe(0), { timeout: promise(1_000), interval: 10 });
 });
 

@@ -24,7 +24,7 @@ async function statuses(answers: Promise<Response>[]): Promise<number[]> {
   return done.map(({ status }) => status);
 }
 
-/** A provider of its own: quotas of one test are not another's. */
+/** A new provider each time, so that quotas of one test do not affect another. */
 let made = 0;
 const provider = () => `lab-${++made}`;
 

@@ -1,4 +1,4 @@
-/** What is left behind for an agent that was killed: the record that its session has LEFT, and nothing else. */
+/** What an agent leaves behind for the case that it is killed: only the record that its session has LEFT. */
 import { env, exports } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';

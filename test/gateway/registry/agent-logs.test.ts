@@ -1,4 +1,4 @@
-/** What an engine said last, left by its agent and read by those whom it concerns. */
+/** The last output of an engine, left by its agent and readable by the users concerned. */
 import { env, exports } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';

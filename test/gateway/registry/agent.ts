@@ -1,4 +1,4 @@
-/** An agent as the registry knows it: a key, a ticket, signed words. */
+/** An agent as the registry knows it: a key, a ticket, signed records. */
 import { env, exports } from 'cloudflare:workers';
 import * as z from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';

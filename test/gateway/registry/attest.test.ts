@@ -43,7 +43,7 @@ async function knock(token: string, body: object, given: object = STRICT) {
   return { status: response.status, ...said.parse(await response.json()) };
 }
 
-/** An agent's two requests; `lie` changes what the second one says. */
+/** An agent's two requests; `lie` changes the second one. */
 async function join({
   given = release(),
   digest = AGENT,

@@ -77,7 +77,7 @@ export class TestDelegate {
   }
 
   #onFrame(frame: Frame, audience: string): void {
-    // The gateway may close it, and frames that came before are still read.
+    // The gateway may close it, and frames that arrived earlier are still read.
     if (this.#socket.readyState !== WebSocket.OPEN) return;
     if (frame.type === 'challenge') {
       const message = helloMessage(this.agent.session, 1, frame.nonce, audience);
@@ -118,7 +118,7 @@ export class TestDelegate {
       clearTimeout(this.#timer);
       this.#timer = setTimeout(() => this.handle({ type: 'timer' }), Math.max(0, action.at - Date.now()));
     }
-    // No other agent can be reached in this test: dials stay open.
+    // No other agent is reachable in this test: dials stay open.
   }
 
   close(): void {

@@ -1,4 +1,4 @@
-/** How many nodes the registry can tell to a new isolate: its whole copy is one message between objects. */
+/** How many nodes the registry can send to a new isolate: its whole copy is one message between objects. */
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { RegistryObject } from '../../../gateway/registry/object.ts';
@@ -6,7 +6,7 @@ import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { seedToken, TestAgent } from './agent.ts';
 
 const registry = () => env.REGISTRY.getByName('registry');
-/** As README.md and docs/design/gossip.md promise. */
+/** The number that README.md and docs/design/gossip.md promise. */
 const NODES = 30_000;
 
 test('thirty thousand nodes, each with all that an agent tells, fit one message to a new isolate', async () => {
@@ -34,7 +34,7 @@ test('thirty thousand nodes, each with all that an agent tells, fit one message 
   const [entry] = one?.entries ?? [];
   if (one === null || entry === undefined) throw new Error('the registry tells of no node');
   expect(entry.state).toBe('SERVING');
-  // Each an object of its own, as thirty thousand sessions are: one that is repeated would travel as a reference.
+  // Each is a separate object, like thirty thousand sessions: a repeated object would be sent as a reference.
   const copyOf = (n: number): RegistryEntry => ({
     ...structuredClone(entry),
     session: `${'a'.repeat(20)}${100_000 + n}`,

@@ -77,7 +77,7 @@ test('the object sleeps with the sockets open, and goes on where it was', async 
   const lost = await joined('alps');
   await lost.publish();
   await registry().closed(lost.session);
-  await new Promise((resolve) => setTimeout(resolve, 2_000)); // written behind
+  await new Promise((resolve) => setTimeout(resolve, 2_000)); // the storage write happens later
   await evictDurableObject(registry(), { webSockets: 'hibernate' });
   expect(await registry().ready()).toMatchObject({ delegates: 1 });
   expect(await shown(lost.session)).toMatchObject({ suspected: true, connected: false });
@@ -125,7 +125,8 @@ test('a flood of gossip ends its channel', async () => {
 });
 
 test('settled nodes cost the registry at most twelve messages a minute, and the tunnels none', async () => {
-  // Sockets of three delegates; the other nodes' tunnels are words of their objects, which say nothing while nothing happens.
+  // Three delegates have sockets; the other nodes' tunnels are known from their objects, which send nothing while
+  // nothing happens.
   const { token } = await seedToken({ cluster: 'large' });
   const nodes = await Promise.all(Array.from({ length: 47 }, () => TestAgent.join(token)));
   for (const node of nodes) await node.publish();
@@ -133,16 +134,16 @@ test('settled nodes cost the registry at most twelve messages a minute, and the 
   expect((await registry().ready()).sessions).toBeGreaterThanOrEqual(50);
   // Replicas are compared once, with many messages.
   await until('quiet', async () => ((await counted(6)).messages <= 3 ? true : undefined));
-  // Each of three delegates pings every 15 s: twice within 20 s at the most.
+  // Each of three delegates pings every 15 s: at most twice within 20 s.
   const cost = await counted(20);
   expect(cost.messages).toBeLessThanOrEqual(6);
   expect(cost.words).toBe(0);
   expect(cost.probes).toBe(0);
   expect(cost.alarms).toBeLessThanOrEqual(1);
-  expect(cost.timers).toBe(0); // one that is set would keep the object awake
+  expect(cost.timers).toBe(0); // a pending timer would keep the object awake
 });
 
-/** What the registry object counted within so many seconds. It is asked often, because counters begin anew when it slept. */
+/** Counts of the registry object over `seconds`. It is read often, because counters restart after the object slept. */
 async function counted(seconds: number) {
   const sum = { messages: 0, words: 0, probes: 0, alarms: 0, timers: 0 };
   let last = await registry().ready();

@@ -1,4 +1,4 @@
-/** Joins and losses: written down as they happen, kept when the object is gone, shown to those whom they concern. */
+/** Joins and losses: recorded as they happen, kept when the object is gone, shown to the users concerned. */
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { expect, test } from 'vitest';
@@ -33,12 +33,12 @@ const page = z.object({
   has_more: z.boolean(),
 });
 
-/** What is delivered for an agent that was killed. */
+/** The record that is delivered for an agent that was killed. */
 function lastRecord({ session, signer }: TestAgent): Uint8Array {
   return signRecord({ session, state: 'LEFT', version: 0, payload: new Uint8Array() }, signer, workerdCrypto);
 }
 
-/** The events of one session, the oldest first. */
+/** The events of one session, oldest first. */
 async function told({ session }: TestAgent): Promise<string[]> {
   const events = await registry().history({ session, limit: 100 });
   return events.map(({ event, reason }) => (reason === null ? event : `${event}: ${reason}`)).reverse();

@@ -1,4 +1,7 @@
-/** What an operator sets of the membership acts: which agents are admitted, and how long those that LEFT are shown. */
+/**
+ * An operator's settings for the membership take effect: which agents are admitted, and how long sessions that LEFT are
+ * shown.
+ */
 import { env, exports } from 'cloudflare:workers';
 import { afterEach, expect, test, vi } from 'vitest';
 import * as z from 'zod';
@@ -28,7 +31,7 @@ afterEach(async () => {
   await registry().reloadSettings();
 });
 
-/** Status and message of an agent that says it is `version`; isolates hear of a setting a moment later. */
+/** Status and message for an agent that claims to be `version`; isolates learn of a setting a moment later. */
 async function knock(version: string | undefined) {
   const { token } = await seedToken();
   const asked = { protocol: 2, public_key: toBase64url(workerdSigner().publicKey), version };
@@ -77,7 +80,7 @@ test('a node that LEFT is shown as long as is set, also by a registry that slept
   expect(await isShown()).toBe(false);
 });
 
-/** What `POST /agent/gateways` answers to a ticket. */
+/** The response of `POST /agent/gateways` to a ticket. */
 async function gatewaysFor(ticket: Uint8Array): Promise<unknown> {
   const headers = { 'x-otela-protocol': '2', 'x-otela-ticket': toBase64url(ticket) };
   const request = new Request('https://gateway.test/agent/gateways', { method: 'POST', headers });

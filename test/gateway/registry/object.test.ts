@@ -124,7 +124,7 @@ test('what the registry knows outlives its object', async () => {
   await left.publish(left.words('LEFT'));
   await registry().closed(agent.session);
   const { issuerId } = await registry().ready();
-  await new Promise((resolve) => setTimeout(resolve, 2_000)); // written behind
+  await new Promise((resolve) => setTimeout(resolve, 2_000)); // the storage write happens later
   await evictDurableObject(registry());
   expect((await registry().ready()).issuerId).toBe(issuerId);
   expect(await shown(agent.session)).toMatchObject({ state: 'SERVING', connected: false, suspected: true });

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { SNAPSHOT_FRESH_MS } from '../../../gateway/registry/gossip/snapshot-cache-object.ts';
 import { seedToken, TestAgent } from './agent.ts';
 
-/** Questions that reached the registry object. */
+/** Requests for snapshots that reached the registry object. */
 async function asked(): Promise<number> {
   return (await env.REGISTRY.getByName('registry').ready()).snapshots;
 }

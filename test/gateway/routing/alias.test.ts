@@ -12,7 +12,7 @@ function chat() {
   return endpoint;
 }
 
-/** A request's body as it is known, `model` last as the Python SDK has it. */
+/** A request's body as the gateway knows it, with `model` last as in the Python SDK. */
 function asking(model: string) {
   const bytes = new TextEncoder().encode(JSON.stringify({ messages: [], model }));
   return { ...parseBody(bytes, 'application/json', chat()), body: { kind: 'kept' as const, bytes }, release: () => {} };
@@ -67,7 +67,7 @@ test('a key’s own fallbacks lead to no model that its person or project has li
   expect(asked(own)).toEqual(['big', 'other']);
   expect(asked(limited({ big: { tokens_per_month: 1 } }))).toEqual(['other']);
   expect(asked(limited({ '*': { tokens_per_month: 1 } }))).toEqual([]);
-  // The operator's word: as they say.
+  // The operator's fallbacks stay as configured.
   const { limits } = limited({ small: { tokens_per_month: 1 } });
   expect(chainOf(account(undefined, { limits }), ALIASED, asking('big')).fallbacks).toEqual(['small', 'tiny']);
 });
@@ -109,7 +109,7 @@ test('a model that is kept for others does not exist, by whatever name it is ask
   const kept: GatewaySettings = { ...ALIASED, catalogue: { big: { access: ['proj_1', 'user_1'] } } };
   const unknown = expect.objectContaining({ code: 'model_not_found', message: "The model 'big' does not exist here." });
   for (const name of ['big', 'gpt']) expect(() => chainOf(consumer('proj_2'), kept, asking(name))).toThrow(unknown);
-  // A key lets a name of its own stand for it.
+  // A key's own alias for it.
   const own = { ...consumer(), routing: [{ aliases: { mine: 'big' } }] };
   expect(() => chainOf(own, kept, asking('mine'))).toThrow(unknown);
   expect(chainOf(consumer('proj_1'), kept, asking('gpt')).model).toBe('big');

@@ -1,10 +1,13 @@
-/** What Cloudflare refuses and its runtime takes on a machine of ours. https://developers.cloudflare.com/durable-objects/platform/limits/ */
+/**
+ * Limits that Cloudflare enforces and its local runtime does not.
+ * https://developers.cloudflare.com/durable-objects/platform/limits/
+ */
 import type { ObjectStorage } from '../../../gateway/platform/object-context.ts';
 
-/** Of a row, a string, a BLOB, and of a key with its value. */
+/** For a row, a string, a BLOB, and a key with its value. */
 const VALUE_MAX_BYTES = 2_000_000;
 
-/** Storage that throws as Cloudflare does where a value is too long. */
+/** Storage that throws as Cloudflare does if a value is too long. */
 export function limitedStorage({ sql, kv }: Pick<ObjectStorage, 'sql' | 'kv'>): Pick<ObjectStorage, 'sql' | 'kv'> {
   return {
     sql: {

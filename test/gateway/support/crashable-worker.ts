@@ -1,4 +1,6 @@
-/** The Worker as it is, with one more door: `POST /__crash/SESSION` ends the session's object as a fault or a deploy would. */
+/**
+ * The real Worker with one more route: `POST /__crash/SESSION` ends the session's object as a fault or a deploy would.
+ */
 
 import type { Env } from '../../../gateway/env.ts';
 import gateway, { TunnelObject } from '../../../gateway/index.ts';
@@ -9,7 +11,7 @@ class CrashableTunnel extends TunnelObject {
   }
 }
 
-/** All other objects as they are: a name that is exported here stands before the same one of a star. */
+/** All other objects are unchanged: an explicit export takes precedence over the same name of `export *`. */
 export * from '../../../gateway/index.ts';
 export { CrashableTunnel as TunnelObject };
 

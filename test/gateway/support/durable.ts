@@ -1,4 +1,4 @@
-/** Objects as their runtime sees them: our stubs do not tell that these are Durable Objects. */
+/** Objects as their runtime sees them: our stubs' type does not say that these are Durable Objects. */
 import * as runtime from 'cloudflare:test';
 import type { ObjectStub } from '../../../gateway/platform/object-context.ts';
 

@@ -1,4 +1,4 @@
-/** A record of use, as an attempt of a small chat leaves it. */
+/** A usage record, as an attempt of a small chat leaves it. */
 import type { UsageRow } from '../../../gateway/usage/usage-row.ts';
 
 export const AT = Date.parse('2026-11-20T16:20:00Z');

@@ -1,4 +1,7 @@
-/** A request that came as a call: its answer goes back whole where it is small and soon, and is to be fetched where it is not. */
+/**
+ * A request that arrived as a call: its response is returned whole if it is small and fast, and otherwise must be
+ * fetched.
+ */
 import { expect, test } from 'vitest';
 import { steadyNow } from '../../../gateway/platform/steady-clock.ts';
 import type { CallResult } from '../../../gateway/tunnel/call/attempt-call.ts';
@@ -36,12 +39,12 @@ function call() {
   return {
     answers,
     later: (ms: number) => calls.tick(steadyNow() + ms),
-    /** The answer still waits for its Worker so long after now. */
+    /** True if the response still waits for its Worker `ms` later. */
     waits(ms: number) {
       upstream.tick(steadyNow() + ms);
       return !upstream.over;
     },
-    /** So many bytes more, in a message of their own. */
+    /** Sends `bytes` more bytes, in a separate message. */
     say(bytes: number, isEnd = false) {
       upstream.onFrame({ type: 'data', stream: STREAM, offset, bytes: new Uint8Array(bytes) });
       offset += bytes;

@@ -1,4 +1,6 @@
-/** What a provider's reports can charge: nothing but the requests that were opened at its node, each once, each up to its bound. */
+/**
+ * What a provider's reports can charge: only requests that were opened at its node, each once, each up to its bound.
+ */
 
 import { env } from 'cloudflare:workers';
 import fc from 'fast-check';
@@ -25,16 +27,16 @@ function inAnObject<T>(name: string, run: (sql: SqlStorage) => T): Promise<T> {
   return runInDurableObject(env.LIMITS.getByName(name), (_, { storage }) => run(storage.sql));
 }
 
-/** A gateway's books of one node, which its provider may attack. Time goes on by two seconds with each step. */
+/** A gateway's records of one node, which its provider may attack. Each step advances the time by two seconds. */
 class Books {
   readonly #sql: SqlStorage;
   #now = START;
   #stream = 1;
   #settlement: UsageSettlement;
   #open = new Map<number, OutboundAttempt>();
-  /** What the node was sent, oldest first. */
+  /** The openings that the node was sent, oldest first. */
   readonly sent: { stream: number; name: ReportName }[] = [];
-  /** By key: what its requests here can cost at most. */
+  /** By key: the most that its requests here can cost. */
   readonly bounds = new Map<string, number>();
   readonly refused: string[] = [];
 
@@ -94,7 +96,7 @@ class Books {
     this.step();
   }
 
-  /** The gateway is killed: what it had in memory is gone. */
+  /** The gateway is killed: its memory is lost. */
   restart(): void {
     this.#open.clear();
     this.#settlement = this.#begin();
@@ -136,7 +138,7 @@ const usage: fc.Arbitrary<ReportedUsage> = fc.record({
 });
 const key = fc.constantFrom('key_a', 'key_b');
 const bound = fc.record({ prompt: fc.nat(1_000), completion: fc.nat(1_000) });
-/** Which of the openings, modulo how many there are. */
+/** Index of an opening, modulo their number. */
 const which = fc.nat(1_000);
 
 type Act = (books: Books) => void;
@@ -147,7 +149,7 @@ const act: fc.Arbitrary<Act> = fc.oneof(
       (books) =>
         books.open(k, b),
   ),
-  // The same provider's other node, and a request that was opened there.
+  // A request that was opened at the same provider's other node.
   fc.tuple(key, bound).map(
     ([k, b]): Act =>
       (books) =>
@@ -161,7 +163,7 @@ const act: fc.Arbitrary<Act> = fc.oneof(
   fc.tuple(which, usage).map(([n, u]): Act => {
     return (books) => books.report(pick(books, n)?.stream ?? n, u, pick(books, n)?.name);
   }),
-  // Under any number, with any id, attempt and receipt that the node has seen, or a receipt of its own making.
+  // Under any number, with any id, attempt and receipt that the node has seen, or a receipt that it invented.
   fc.tuple(which, which, which, which, usage, fc.constantFrom('', 'x', '\nkey_b\n+\nm')).map(
     ([stream, id, attempt, receipt, u, more]): Act =>
       (books) =>
@@ -263,7 +265,7 @@ test('a count above what the request can have used is cut, and told', async () =
     books.open('key_a', wide);
     books.open('key_b', wide);
     const [seen, unseen] = books.sent;
-    // Nothing of the answer came, so it has what an engine may count without sending it.
+    // None of the response arrived, so it has what an engine may count without sending it.
     books.report(seen?.stream ?? 0, { ...USED, prompt: 101, completion: Number.MAX_SAFE_INTEGER });
     books.restart();
     books.report(9, { ...USED, completion: Number.MAX_SAFE_INTEGER }, unseen?.name);
@@ -288,7 +290,10 @@ test('a request that a node refused is not charged for, although the node says s
   expect(charged).toEqual([]);
 });
 
-/** HMAC-SHA-256 of RFC 2104 cut to 128 bits, as computed by node:crypto: agents hold proofs of a gateway before an update. */
+/**
+ * HMAC-SHA-256 of RFC 2104 cut to 128 bits, as computed by node:crypto: agents hold proofs from a gateway of the
+ * previous version.
+ */
 test.each([
   ['', 'hPxZHi8myihPzUvU89_xDw'],
   ['ünïcode ✓', 'ZmdLYTAFPjkr0oQSACsUKg'],
@@ -330,7 +335,7 @@ test('where a record is no longer kept, nothing that it may be of is counted aga
       repeated: false,
     });
     for (let from = 1; from <= 40_100; from += 1_000) {
-      markDelivered(sql, from); // what waits to be handed on is kept longer
+      markDelivered(sql, from); // undelivered records are kept longer
       storeUsage(
         sql,
         Array.from({ length: 1_000 }, (_, n) => record(from + n)),

@@ -1,4 +1,4 @@
-/** What a record of use adds to the figures of the page. */
+/** What a usage record adds to the figures of the page. */
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { FAMILIES, USAGE_RECORDS } from '../../../gateway/observe/families.ts';

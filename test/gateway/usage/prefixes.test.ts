@@ -37,10 +37,10 @@ test('blocks go to records whose gateway asked for them, and to no others, whate
   for (const stream of [1, 2, 3, 4]) prefixes.add(stream, new Uint8Array([...block(7), ...block(8), 1, 2, 3]), AT);
   const known = (stream: number) => (receipts.has(stream) ? record(stream, receipts.get(stream) ?? '') : undefined);
   await prefixes.handOn(env, 's', SESSION, { record: known, now: AT });
-  // What is less than a block is none.
+  // Less than a whole block does not count.
   expect(await bucketsOf(1)).toEqual([expect.stringMatching(/^[\w-]{11}$/), expect.stringMatching(/^[\w-]{11}$/)]);
   expect([await bucketsOf(2), await bucketsOf(3)]).toEqual([undefined, undefined]);
-  // The fourth has no record yet; a minute later nobody waits for it.
+  // The fourth has no record yet; after a minute it is given up.
   expect(prefixes.idle).toBe(false);
   await prefixes.handOn(env, 's', SESSION, { record: known, now: AT + 61_000 });
   expect(prefixes.idle).toBe(true);
@@ -74,7 +74,7 @@ test('a flood of blocks keeps a few megabytes of the newest', async () => {
   await prefixes.handOn(env, 's', SESSION, { record: none, now: AT });
   expect(asked).toHaveLength(64);
   expect(asked.at(-1)).toBe(1_999);
-  // Said twice of one stream it is held once.
+  // Reported twice for one stream, it is held once.
   for (let n = 0; n < 1_000; n++) prefixes.add(1_999, new Uint8Array(32 * 1024), AT);
   asked.length = 0;
   await prefixes.handOn(env, 's', SESSION, { record: none, now: AT });

@@ -1,4 +1,4 @@
-/** What no engine saw, on its way to the hour's object. */
+/** Records of requests that no engine saw, on their way to the hour's object. */
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { RefusalWriter } from '../../../gateway/usage/refusal-writer.ts';

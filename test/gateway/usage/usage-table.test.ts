@@ -1,4 +1,4 @@
-/** Records at their node's object, until others have them. */
+/** Records in their node's object, until other objects have them. */
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { storageHealth } from '../../../gateway/platform/storage/health.ts';

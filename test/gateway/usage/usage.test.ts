@@ -39,7 +39,7 @@ test('a row counts once in the totals, however often it comes; an exact one repl
     expect.objectContaining({ requests: 4, estimated: 0, prompt: 40, completion: 20, cached: 4, totalMs: 4_000 }),
   ]);
   expect(await shard.count()).toBe(4);
-  // The alarm that ends the hour's records one day does not keep new ones waiting.
+  // The future alarm that ends the hour's records does not delay new ones.
   await shard.add([row(11)]);
   await vi.waitFor(async () => expect((await totals())[0]?.requests).toBe(5), { timeout: patience(30_000) });
 });
@@ -196,7 +196,7 @@ test('a workload by kind counts requests where they came, by what their lengths 
   await shard.add([
     row(1, { at: at + 1_000, prompt: 90, completion: 120, totalMs: 500, kind: 'short' }),
     row(2, { at: at + 2_000, prompt: 7_000, completion: 90, totalMs: 1_500, kind: 'short' }),
-    // It came in the minute before.
+    // It arrived in the minute before.
     row(3, { at: at + 3_000, prompt: 9_000, completion: 90, totalMs: 4_000, kind: 'long' }),
     row(4, { at: at + 4_000, prompt: 0, completion: 0, status: 500, kind: 'long' }),
     row(5, { at: at + 5_000, session: '', error: 'no_capacity', times: 3, totalMs: 0 }),
@@ -244,7 +244,7 @@ test('where no record is kept at all every one of them is in the totals', async 
   const name = '2026-11-19T07';
   const shard = env.USAGE.getByName(name);
   for (let n = 0; n < 3; n++) {
-    // As its environment would say.
+    // As its environment would set it.
     await runInDurableObject(shard, (object) => Object.assign(Reflect.get(object, 'env'), { USAGE_KEPT_DAYS: '0' }));
     await shard.add([row(n, { at: Date.parse(`${name}:10:00Z`) })]);
     await runDurableObjectAlarm(shard);

@@ -1,4 +1,4 @@
-/** What is done, and said, while the storage cannot be written. */
+/** The gateway's actions and messages while its storage is not writable. */
 import { expect, test } from 'vitest';
 import { RETRY_MS, StorageFailingError, StorageHealth } from '../../../../gateway/platform/storage/health.ts';
 

@@ -12,7 +12,7 @@ import type { UsageRecord } from '../../../../shared/usage/usage-record.ts';
 import { NO_USAGE } from '../../../../shared/wire/usage.ts';
 import { runInDurableObject } from '../../support/durable.ts';
 
-/** Time that a test moves on. */
+/** A clock that the test moves. */
 class HandClock implements Clock {
   #now = Date.parse('2026-11-24T12:00:00Z');
   #timers: { at: number; ring: () => void }[] = [];
@@ -50,7 +50,7 @@ class Bench {
   readonly clock = new HandClock();
   readonly lines: string[] = [];
   readonly health = new StorageHealth((line) => this.lines.push(line));
-  /** What each write throws. */
+  /** The code that each write throws. */
   fault: string | undefined;
   /** Writes that reached the database. */
   writes = 0;
