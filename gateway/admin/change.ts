@@ -1,4 +1,7 @@
-/** Changes that administrators make: each one batch in D1, with its line in the audit log, then told to the registry. */
+/**
+ * Changes by administrators: each is one batch in D1 with its line in the audit log, followed by a notice to the
+ * registry.
+ */
 import { and, eq, lt } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import { ApiError } from '../../shared/openai/errors.ts';
@@ -12,16 +15,16 @@ import type { AdminCall } from './route.ts';
 type AnyCall = AdminCall<unknown, unknown>;
 
 export interface AuditedChange {
-  /** `key.create` … */
+  /** For example `key.create`. */
   action: string;
-  /** Id of what is changed. */
+  /** Id of the changed object. */
   object: string;
-  /** As their owners see them: no hash, no secret. */
+  /** As shown to users: without hash and secret. */
   before?: unknown;
   after?: unknown;
 }
 
-/** Does what `statements` say and writes it down, both or neither; then every isolate hears of it. */
+/** Runs `statements` and writes the audit log in one transaction, then notifies every isolate. */
 export async function applyChange(
   call: AnyCall,
   statements: BatchItem<'sqlite'>[],
@@ -29,7 +32,7 @@ export async function applyChange(
 ): Promise<void> {
   requirePrimary(call.env);
   requireWritable();
-  // The audit log's line comes last: gateways that follow this one hear of rows in this order, and believe them by its number.
+  // The audit log's line is last: followers receive rows in this order, and trust accounts by the line's number.
   await queryOrUnavailable(database(call.env).batch(nonEmpty([...statements, auditLine(call, what)])));
   await notifyIsolates(call.env);
 }
@@ -40,12 +43,12 @@ function nonEmpty(statements: BatchItem<'sqlite'>[]): Statements {
   return statements as Statements;
 }
 
-/** Told again when a request is repeated: the change may be stored and the registry not know of it. */
+/** Also called if a request is repeated, because the change may be stored without the registry having learned it. */
 export async function notifyIsolates(env: Env): Promise<void> {
   await notifyRegistry(env, (registry) => registry.reloadSettings());
 }
 
-/** What is done elsewhere than in D1: the audit log has it before it is done, so that nothing is done without a row. */
+/** For an action outside D1: writes the audit log first, so that no action is without a line. */
 export async function recordIntent(call: AnyCall, what: AuditedChange): Promise<void> {
   requirePrimary(call.env);
   requireWritable();
@@ -57,26 +60,33 @@ function auditLine(call: AnyCall, { action, object, before = null, after = null 
   return database(call.env).insert(auditLog).values(row);
 }
 
-/** A replay works this long. */
+/** How long a request with an idempotency key can be repeated. */
 const IDEMPOTENT_MS = 24 * 60 * 60_000;
-/** As long as Stripe's, of what a header may hold (RFC 9110 §5.5); white space around it is no part of it, and an empty one is none. */
+/**
+ * At most as long as Stripe's keys, and only characters that a header may have (RFC 9110 §5.5). White space around the
+ * value is not part of it, and an empty value counts as no key.
+ */
 export const IDEMPOTENCY_KEY = /^[\t\x20-\x7e]{0,255}$/;
 
 interface Creation extends AuditedChange {
   statements: BatchItem<'sqlite'>[];
-  /** The answer: what was made, with its secret. */
+  /** The response: the created object with its secret. */
   shown: object;
-  /** Of the answer. */
+  /** Status of the response. */
   status?: 200 | 201;
-  /** Refuses what must not be made now; not asked where it was made already, asked again where `statements` fail. @throws ApiError */
+  /**
+   * Refuses what may not be created now. Not called for an object that this key already created; called again if
+   * `statements` fail. @throws ApiError
+   */
   check?(): Promise<void>;
-  /** What is there under an id: the answer to a replay, without the secret. */
+  /** The object with an id, without its secret: the response to a repeated request. */
   find(id: string): Promise<object | undefined>;
 }
 
 /**
- * Creates once: with an `idempotency-key` a second request gets what the first one made, without its secret.
- * @throws ApiError 400 when the key was used for something else
+ * Creates an object once: with an `idempotency-key`, a second request gets the object that the first one created,
+ * without its secret.
+ * @throws ApiError 422 if the key was used for another request
  */
 export async function createOnce(call: AnyCall, creation: Creation): Promise<Response> {
   const db = database(call.env);
@@ -99,7 +109,7 @@ export async function createOnce(call: AnyCall, creation: Creation): Promise<Res
   try {
     await queryOrUnavailable(db.batch(nonEmpty([...once, ...creation.statements, auditLine(call, creation)])));
   } catch (error) {
-    // Two at once: the other one was first.
+    // Two requests were concurrent, and the other one was first.
     const again = key === undefined ? undefined : await replay(call, key, request, creation);
     if (again !== undefined) return again;
     await creation.check?.();

@@ -1,4 +1,4 @@
-/** Deletion of a person: who they are goes at once, what is on record of them day by day, and sums stay without them. */
+/** Deletion of a user: personal data is deleted immediately, usage records day by day. Sums stay, without the user. */
 import { and, countDistinct, desc, eq, inArray, isNull, like, or, sql } from 'drizzle-orm';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import {
@@ -22,21 +22,24 @@ import { HOURS_PER_DAY, shardsOf, usageShardOf } from '../usage/usage-row.ts';
 import { applyChange } from './change.ts';
 import type { AdminCall } from './route.ts';
 
-/** Of a day each hour's object is asked: within one call as many as a Worker may ask. */
+/** For each day, one object per hour is called. This many days keep a call below the limit of a Worker. */
 const DAYS_PER_CALL = 4;
-/** Each is an object that is asked. */
+/** Bounds the batches of one call, because each is an object that is called. */
 const BATCHES_PER_CALL = 25;
 const HOUR_MS = 60 * 60_000;
 const GONE = 'deleted';
 const ERASE = 'user.erase';
 
-/** One step; again until nothing is left. Whatever breaks off is done again from where it was. @returns days that are left, 0: nothing is */
+/**
+ * One step; repeat it until nothing is left. A step that fails continues where it stopped. @returns the number of days
+ * that are left; 0: done
+ */
 export async function eraseUser(call: AdminCall<unknown, unknown>, row: typeof users.$inferSelect): Promise<number> {
   const { id: user } = row;
   const { env, now } = call;
   if (!(await isForgotten(call, row))) await forgetWho(call, user);
   const batchesLeft = await forgetFiles(call, user);
-  // Of the last minutes totals may not have arrived in D1: these hours are asked whatever it says.
+  // Totals of the last minutes may not have reached D1, so these hours are always called.
   await forgetHours(env, user, [usageShardOf(now - HOUR_MS), usageShardOf(now)]);
   const days = usageTotals.day;
   const mine = eq(usageTotals.user, user);
@@ -57,7 +60,10 @@ export async function eraseUser(call: AdminCall<unknown, unknown>, row: typeof u
   return Math.max(left?.n ?? 0, batchesLeft ? 1 : 0);
 }
 
-/** Whether it was done, and nobody wrote anything about them since: a person may be called what is left of the deleted. */
+/**
+ * True if the personal data was deleted and nothing was written since. The audit log is checked too, because a user may
+ * have the name that deleted users get.
+ */
 async function isForgotten({ env }: AdminCall<unknown, unknown>, row: typeof users.$inferSelect): Promise<boolean> {
   if (row.name !== GONE || row.disabledAt === null || row.email !== null || row.subject !== null) return false;
   const { id, object, action } = auditLog;
@@ -65,7 +71,10 @@ async function isForgotten({ env }: AdminCall<unknown, unknown>, row: typeof use
   return (await queryOrUnavailable(database(env).select({ id }).from(auditLog).where(erased).limit(1))).length > 0;
 }
 
-/** Name, address and login; the names of their keys, and what the audit log says of both. The ids stay: they name nobody now. */
+/**
+ * Deletes name, address and login, the names of the user's keys, and the audit log's details of both. The ids stay and
+ * no longer identify a person.
+ */
 async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promise<void> {
   const db = database(call.env);
   const { now } = call;
@@ -80,7 +89,7 @@ async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promi
     lastLoginAt: null,
   };
   const keys = db.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.userId, user));
-  // Requests that were decided long ago are in the audit log alone.
+  // Requests that were decided long ago are only in the audit log.
   const asker = sql`${auditLog.after} ->> '$.user_id'`;
   const requests = and(like(auditLog.action, 'access_request.%'), eq(asker, user));
   const statements = [
@@ -107,8 +116,8 @@ async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promi
 }
 
 /**
- * Files and batches of their own, those of projects stay. A batch that runs ends at once and leaves no results. The bytes go with the next
- * sweep. @returns whether batches are left
+ * Deletes the user's files and batches; those of projects stay. A running batch ends immediately and leaves no results.
+ * The bytes are deleted by the next sweep. @returns whether batches may be left
  */
 async function forgetFiles({ env, now }: AdminCall<unknown, unknown>, user: string): Promise<boolean> {
   const db = database(env);
@@ -122,7 +131,7 @@ async function forgetFiles({ env, now }: AdminCall<unknown, unknown>, user: stri
   const theirs = db.select({ id: batches.id }).from(batches).where(isTheirs(batches.owner));
   const some = await queryOrUnavailable(theirs.orderBy(desc(batches.open)).limit(BATCHES_PER_CALL));
   const ids = some.map(({ id }) => id);
-  // The rows last: what has one is asked again, should this break off.
+  // Rows are deleted last: if this stops halfway, the next call still finds them and calls their objects again.
   await queryOrUnavailable(Promise.all(ids.map((id) => env.BATCH.getByName(id).forget())));
   await queryOrUnavailable(
     db.batch([

@@ -1,4 +1,4 @@
-/** Factory tokens: what a factory of jobs tells this gateway its news with, and asks it for the demand. */
+/** Factory tokens: an autoscaler needs one to report its state to this gateway and to read the demand. */
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { idSchema } from '../../shared/lattice/node.ts';
@@ -17,7 +17,10 @@ import { type AdminCall, type AdminRoute, route } from './route.ts';
 type FactoryToken = typeof factoryTokens.$inferSelect;
 
 const createSchema = z.strictObject({
-  /** Whose nodes its jobs become; it drains those alone, and wakes models for requests that trust it. */
+  /**
+   * The provider of the nodes that its jobs become. The autoscaler may drain only those, and starts models only for
+   * requests that trust this provider.
+   */
   provider: idSchema,
   name: nameSchema.optional(),
   expires_at: expirySchema.optional(),
@@ -110,7 +113,7 @@ async function revokeToken(call: AdminCall): Promise<object> {
   return after;
 }
 
-/** Repeating is safe, and reaches an object that could not be told. */
+/** Safe to repeat; a repetition also reaches an object that could not be called before. */
 async function forget({ env }: AdminCall, token: string): Promise<void> {
   try {
     await env.FACTORY.getByName(FACTORY_OBJECT_NAME).forget(token);

@@ -1,4 +1,4 @@
-/** What factories of jobs report, and what is wanted of them: for the dashboard's page and `otela-gateway factory`. */
+/** Reports of autoscalers, and the demand that they serve, for the dashboard's page and `otela-gateway factory`. */
 import * as z from 'zod';
 import {
   clusterReport,
@@ -17,13 +17,13 @@ import { type AdminRoute, route } from './route.ts';
 
 const factorySchema = z.object({
   object: z.literal('factory'),
-  /** As its configuration names it. */
+  /** From its configuration. */
   id: z.string(),
-  /** Of the factory token that it came with. */
+  /** Of the factory token that it used. */
   token_id: z.string(),
   provider: z.string(),
   reported_at: z.iso.datetime(),
-  /** It has said nothing for 90 s: its cold models are unknown to requests. */
+  /** No report for 90 s: its cold models are unknown to requests. */
   silent: z.boolean(),
   config_revision: z.string(),
   models: z.array(modelReport),
@@ -31,9 +31,9 @@ const factorySchema = z.object({
   clusters: z.array(clusterReport),
   /** Newest last. */
   decisions: z.array(decisionReport),
-  /** Five minutes each, oldest first. */
+  /** One point per five minutes, oldest first. */
   day: z.array(dayPoint),
-  /** By this gateway, of each of its models. */
+  /** At this gateway, for each of its models. */
   demand: z.array(modelDemand),
 });
 

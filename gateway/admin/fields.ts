@@ -1,4 +1,4 @@
-/** Members that several objects of the admin REST have. */
+/** Fields that several objects of the admin API have. */
 import { and, desc, type SQL } from 'drizzle-orm';
 import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
@@ -14,7 +14,7 @@ import type { Env } from '../env.ts';
 import { policyNames } from '../routing/policy-names.ts';
 import { listPage, olderThan, type PageQuery, requireAfter, rfc3339 } from './list.ts';
 
-/** RFC 3339, in the future. Kept as milliseconds. */
+/** RFC 3339, in the future. Stored as milliseconds. */
 export const expirySchema = z.iso.datetime({ offset: true }).nullable();
 
 export function expiryMs(text: string | null | undefined, now: number): number | null {
@@ -28,7 +28,7 @@ export const providerIdSchema = z.string().regex(PROVIDER_ID_PATTERN);
 const LIST_MAX = 100;
 const endpointNames = [...ENDPOINTS, { path: FUNCTIONS_ENDPOINT }].map(endpointPathName);
 
-/** What a key or a project narrows; null narrows nothing, an empty list allows nothing. */
+/** Restrictions of a key or a project; null: not restricted, an empty list allows nothing. */
 export const restrictionsSchema = z.strictObject({
   models: z.array(z.string().min(1).max(256)).max(LIST_MAX).nullable(),
   endpoints: z.array(z.enum(endpointNames)).max(endpointNames.length).nullable(),
@@ -40,28 +40,31 @@ export const restrictionsSchema = z.strictObject({
     .nullable(),
 });
 
-/** A policy that there is. */
+/** The name of an available policy. */
 export const policySchema = z
   .string()
   .refine((name) => policyNames().includes(name), { error: () => `there are ${policyNames().join(', ')}` })
-  // Read when the description is made: `serve --policy` adds to them.
+  // A getter, because `serve --policy` adds policies before the OpenAPI document is made.
   .meta({
     get enum() {
       return policyNames();
     },
   });
 
-/** What changes how a request is served, and no rights. */
+/** Options that change how a request is served, but no rights. */
 export const servingOptionsSchema = z.strictObject({
-  /** A stream that breaks goes on at another node, as with `x-otela-resume: 1`. */
+  /** Whether a broken stream is resumed on another node, as with `x-otela-resume: 1`. */
   resume: z.boolean(),
-  /** How long a request waits for a model that is being started where it has no `x-otela-wait`, milliseconds; null: as the model's settings say. */
+  /**
+   * How long a request without `x-otela-wait` waits for a model that is being started, in milliseconds; null: as the
+   * model's settings say.
+   */
   start_wait_ms: startWaitSchema.nullable(),
-  /** Policy, aliases and fallbacks of its own. */
+  /** The policy, aliases and fallbacks of this key or project. */
   routing: ownRoutingSchema.extend({ policy: policySchema.optional() }).nullable(),
 });
 
-/** What only operators give: who has it could lift what others set. */
+/** Fields that only operators set; otherwise users could remove their own limits. */
 export const grantsSchema = z.strictObject({ limits: limitsSchema.nullable(), no_track: z.boolean() });
 
 type Narrowed = z.infer<typeof restrictionsSchema> &
@@ -69,7 +72,7 @@ type Narrowed = z.infer<typeof restrictionsSchema> &
   z.infer<typeof servingOptionsSchema>;
 type Columns = { [Name in keyof Narrowed]?: Narrowed[Name] | undefined };
 
-/** As columns; members that are absent stay out, so that a PATCH changes nothing else. */
+/** The columns for these fields. Absent fields are left out, so that a PATCH changes nothing else. */
 export function restrictionColumns(body: Columns) {
   return {
     ...(body.models !== undefined && { models: body.models }),

@@ -1,4 +1,4 @@
-/** Gateways of this institution: which one is the first, and which follow it. */
+/** Gateways of this institution: the primary and its followers. */
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { requirePrimary } from '../accounts/database.ts';
@@ -8,7 +8,7 @@ const gatewaysSchema = z.object({
   object: z.literal('gateways'),
   role: z.enum(['first', 'follower', 'alone']),
   epoch: z.number().int().optional(),
-  /** Of a first. */
+  /** Only at the primary. */
   followers: z
     .array(
       z.object({
@@ -21,7 +21,7 @@ const gatewaysSchema = z.object({
       }),
     )
     .optional(),
-  /** Of a follower: the first's address. */
+  /** Only at a follower: the primary's address. */
   first: z.string().optional(),
   connected: z.boolean().optional(),
   synced_at: z.iso.datetime().nullable().optional(),

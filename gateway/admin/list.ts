@@ -1,4 +1,4 @@
-/** Lists of operators' things: newest first, a page at a time. */
+/** Pages of the admin API's lists, newest first. */
 import { eq, type SQL, sql } from 'drizzle-orm';
 import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
@@ -6,31 +6,34 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
 
-/** The longest id is a provider's of a peer: `name@peer`. */
+/** The longest id is that of a peer institution's provider: `name@peer`. */
 const AFTER_MAX_CHARS = 128;
 
 export const pageSchema = z.strictObject({
   limit: z.coerce.number().int().min(1).max(100).default(100),
-  /** Id of the last entry of the page before. */
+  /** Id of the last entry of the previous page. */
   after: z.string().max(AFTER_MAX_CHARS).optional(),
 });
 export type PageQuery = z.infer<typeof pageSchema>;
 
 type Listed = SQLiteTable & { createdAt: SQLiteColumn; id: SQLiteColumn };
 
-/** An unknown id is no last page: its caller would take a part for the whole. @throws ApiError 400 where no row has the id `after` */
+/**
+ * An unknown id must not look like the last page, because the caller would take a part for the whole list. @throws
+ * ApiError 400 if no row has the id `after`
+ */
 export async function requireAfter(env: Pick<Env, 'DB'>, table: Listed, { after }: PageQuery): Promise<void> {
   if (after === undefined || (await queryOrUnavailable(database(env).$count(table, eq(table.id, after)))) > 0) return;
   throw new ApiError('invalid_value', `after: nothing has the id "${after}".`, { param: 'after' });
 }
 
-/** Rows older than the one with id `after`; none where there is no such row. */
+/** Selects rows older than the row with the id `after`; none if there is no such row. */
 export function olderThan(table: Listed, page: PageQuery): SQL | undefined {
   if (page.after === undefined) return undefined;
   return sql`(${table.createdAt}, ${table.id}) < (SELECT created_at, id FROM ${table} WHERE id = ${page.after})`;
 }
 
-/** `found` holds one entry more than the page if more follow. */
+/** `found` has one entry more than the page if more follow. */
 export function listPage<T>(
   found: T[],
   page: Pick<PageQuery, 'limit'>,

@@ -1,4 +1,4 @@
-/** What a node's engine said of itself in the last hour, for the plots of its page. */
+/** The load that a node's engine reported in the last hour, for the plots of its page. */
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
@@ -36,15 +36,15 @@ async function readLoads(call: AdminCall): Promise<object> {
   const session = sessionOf(call);
   const { nodes } = await askRegistry(env, (registry) => registry.look({ session, limit: 1 }));
   const entry = nodes[0]?.entry;
-  // Others' nodes are not there, rather than forbidden.
+  // A node of another provider is answered as if it did not exist.
   if (entry === undefined || (account.role !== 'operator' && entry.provider !== account.provider))
     throw new ApiError('not_found', `Session ${session} is not known here.`);
-  // An object is first touched by its own agent, and any name makes one: only one whose agent is here is asked.
+  // A call with any name creates an object, so only the object of a connected agent is called.
   const loads = entry.connected ? await loadsOf(env, session) : [];
   return { object: 'list', data: loads.map(view), has_more: false };
 }
 
-/** Empty where the object moves at this moment. */
+/** Empty if the object is restarting at this moment. */
 async function loadsOf(env: AdminCall['env'], session: string): Promise<NodeLoad[]> {
   try {
     return await env.TUNNEL.getByName(session).loads();

@@ -1,4 +1,4 @@
-/** Providers: whose nodes may join, and which are trusted by requests that name none. */
+/** Providers: their nodes may join. Also decides which are trusted by requests that name none. */
 import { and, count, eq, isNull } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
@@ -15,17 +15,20 @@ import { type AdminCall, type AdminRoute, route } from './route.ts';
 
 type Provider = typeof providers.$inferSelect;
 
-/** How many nodes it may have at a time; null: 2,000. */
+/** Maximum concurrent nodes; null: 2,000. */
 const maxNodesSchema = z.number().int().min(1).max(1_000_000).nullable();
 
-/** Names of models that its nodes may publish; `org/*` is all that begin with `org/`. null: any. What else they serve is not seen here. */
+/**
+ * Names of models that its nodes may publish; `org/*` matches all names that begin with `org/`. null: any. Other models
+ * of its nodes are not shown here.
+ */
 const modelsSchema = z.array(z.string().min(1).max(256)).max(100).nullable();
 
 const createSchema = z.strictObject({
-  /** `name`, or `name@peer` for one that a peer admits. */
+  /** `name`, or `name@peer` for a provider of a peer institution. */
   id: providerIdSchema,
   name: nameSchema.optional(),
-  /** Absent: yes where every provider that was admitted is trusted anyway, no where only marked ones are. */
+  /** Absent: true if every admitted provider is trusted anyway, false if only marked ones are. */
   trusted_by_default: z.boolean().optional(),
   max_nodes: maxNodesSchema.optional(),
   models: modelsSchema.optional(),
@@ -129,12 +132,12 @@ async function createProvider(call: AdminCall<z.infer<typeof createSchema>>): Pr
   });
 }
 
-/** Whether a provider without settings is marked. */
+/** Whether a new provider is marked as trusted by default. */
 export async function marksNewProviders(env: Env): Promise<boolean> {
   return (await readGatewaySettings(env)).defaultTrust === 'admitted';
 }
 
-/** Every isolate holds them all. @throws ApiError 400 */
+/** Bounds the providers, because every isolate stores all of them. @throws ApiError 422 */
 export async function requireProviderLimit(env: Pick<Env, 'DB'>): Promise<void> {
   const [all] = await queryOrUnavailable(database(env).select({ n: count() }).from(providers));
   if ((all?.n ?? 0) < PROVIDERS_MAX) return;
@@ -162,7 +165,9 @@ async function deleteProvider(call: AdminCall): Promise<object> {
   return after;
 }
 
-/** Agents ask each other too, and hear of an eviction, not of our settings. Repeating is safe. */
+/**
+ * Needed because agents also send each other requests, and learn of evictions but not of our settings. Safe to repeat.
+ */
 async function endSessions(env: Env, provider: string): Promise<void> {
   const query = database(env).select({ id: joinTokens.id }).from(joinTokens).where(eq(joinTokens.provider, provider));
   for (const { id } of await queryOrUnavailable(query))

@@ -1,4 +1,4 @@
-/** Things that one object names of another: they must be there and in use. */
+/** Checks that the objects that another object names exist and are active. @throws ApiError 422 */
 import { eq } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';

@@ -1,4 +1,4 @@
-/** A route of the admin REST, said once: who may call it, what goes in, what comes out, and how it is described. */
+/** The definition of an admin API route: who may call it, its input, its output and its description. */
 import type { Context } from 'hono';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
@@ -11,14 +11,14 @@ import { adminCaller } from './caller.ts';
 
 type AdminContext = Context<{ Bindings: Env }>;
 
-/** Who calls. */
+/** The caller of a route. */
 export interface AdminCaller {
   account: Account;
-  /** Logged in by a browser or an identity provider's token, not by a key that programs hold. */
+  /** True if the caller logged in with a browser or an identity provider's token, false for an API key. */
   login: boolean;
 }
 
-/** One call, parsed and permitted. */
+/** One call, parsed and authorized. */
 export interface AdminCall<Body = unknown, Query = unknown> extends AdminCaller {
   c: AdminContext;
   env: Env;
@@ -26,34 +26,34 @@ export interface AdminCall<Body = unknown, Query = unknown> extends AdminCaller 
   now: number;
   body: Body;
   query: Query;
-  /** Of the path. */
+  /** A parameter of the path. */
   param(name: string): string;
-  /** In the audit log. */
+  /** The name in the audit log. */
   actor: string;
 }
 
 export interface AdminRoute {
   method: 'get' | 'post' | 'put' | 'patch' | 'delete';
-  /** Below /admin, as Hono writes it. */
+  /** Below /admin, in Hono's syntax. */
   path: string;
-  /** Of parts of the path that are no text of any kind. */
+  /** Schemas of path parameters that are not any text. */
   params?: Readonly<Record<string, z.ZodType<string>>>;
   summary: string;
-  /** The lowest role that may call it. What of it a role sees is the handler's business. */
+  /** The lowest role that may call it. The handler decides what each role sees. */
   role: Role;
-  /** A caller that is not an operator must have logged in: a key that leaked must not make more keys. */
+  /** Set if a caller that is not an operator must have logged in, because a leaked key must not create more keys. */
   login?: true;
-  /** A key with this scope may call it too, besides `admin` and, for GET, `admin:read`. */
+  /** A scope that is enough to call it, in addition to `admin` and, for GET, `admin:read`. */
   scope?: 'usage';
   body?: z.ZodType;
   query?: z.ZodType;
-  /** Of its answer, where that is not 201 of a POST, which makes something, or 200 of all others. */
+  /** Status of the response; absent: 201 for a POST that creates an object, otherwise 200. */
   status?: 202;
-  /** A POST that names its thing: it may be repeated without an `idempotency-key`. */
+  /** Set for a POST that may be repeated without an `idempotency-key`, because its body names its object. */
   repeatable?: true;
-  /** Of a JSON answer. */
+  /** Schema of a JSON response. */
   answer?: z.ZodType;
-  /** Of the answer to a POST that made its thing before, 200: without its secret. Absent: as `answer`. */
+  /** Schema of the response to a repeated POST, 200, without the secret. Absent: the same as `answer`. */
   again?: z.ZodType;
   run(c: AdminContext): Promise<Response>;
 }
@@ -61,7 +61,7 @@ export interface AdminRoute {
 interface Definition<Body, Query> extends Omit<AdminRoute, 'run' | 'body' | 'query'> {
   body?: z.ZodType<Body>;
   query?: z.ZodType<Query>;
-  /** Gives what is answered as JSON, or a response. */
+  /** Returns the value to send as JSON, or a response. */
   run(call: AdminCall<Body, Query>): Promise<object | Response>;
 }
 

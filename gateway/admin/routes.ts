@@ -1,4 +1,4 @@
-/** The admin REST, to be mounted at `/admin`. Errors are thrown: the app that mounts this writes the envelope. */
+/** The admin API, to be mounted at `/admin`. Errors are thrown; the app that mounts it turns them into responses. */
 import { Hono } from 'hono';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
@@ -41,7 +41,10 @@ import { requestRoutes } from './usage/requests.ts';
 import { usageRoutes } from './usage/usage.ts';
 import { workloadRoutes } from './usage/workload.ts';
 
-/** What is served, and to whom: the one list that the router, the 405s, the tests of roles and /openapi.json are made of. */
+/**
+ * All routes with their permissions. The router, the 405 responses, the tests of roles and /openapi.json are made from
+ * this list.
+ */
 export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...meRoutes,
   ...ownUsageRoutes,
@@ -82,7 +85,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
 
 export const adminRoutes = new Hono<{ Bindings: Env }>();
 
-/** Any other method on these paths is 405 and says which would do; strangers are told nothing. */
+/** Other methods on these paths get 405 with the allowed methods, but only after authentication. */
 for (const [path, routes] of Map.groupBy(ADMIN_ROUTES, (one) => one.path)) {
   for (const { method, run } of routes) adminRoutes.on(method.toUpperCase(), path, (c) => run(c));
   const allowed = routes.map(({ method }) => method.toUpperCase());

@@ -19,27 +19,27 @@ import { policySchema } from './fields.ts';
 import { type AdminCall, type AdminRoute, route } from './route.ts';
 
 const patchSchema = z.strictObject({
-  /** Providers trusted by requests that name none; null: what the environment says. */
+  /** Providers that are trusted if a request names none; null: the environment decides. */
   default_trust: z.enum(['admitted', 'marked']).nullable().optional(),
-  /** Where browsers reach this gateway: identity providers send them back there. */
+  /** Public address of this gateway for browsers, to which identity providers send them back. */
   public_url: httpUrlSchema.nullable().optional(),
-  /** Identity providers whose people may log in; null or empty: none. */
+  /** Identity providers of users that may log in; null or empty: none. */
   oidc: issuersSchema.nullable().optional(),
-  /** Waiting for a node where none is free; what is left out of it is the default. */
+  /** Waits for a free node; absent fields get the default. */
   queue: queueSchema.nullable().optional(),
-  /** What all keys of a person share, where the person has no limits of their own; null: nothing. */
+  /** Shared by all keys of a user without limits of their own; null: no limits. */
   user_limits: limitsSchema.nullable().optional(),
-  /** What files and batches of one project may be at a time; what is left out of it is the default. */
+  /** Quotas for the files and batches of one owner; absent fields get the default. */
   files: fileLimitsSchema.nullable().optional(),
-  /** The policy and the time-outs of models that have none of their own. */
+  /** The policy and the timeouts of models that have none. */
   routing: routingSchema.extend({ policy: policySchema.optional() }).nullable().optional(),
-  /** Attempts after the first, where a model has no number of its own. */
+  /** Attempts after the first, for models without their own number. */
   max_retries: maxRetriesSchema.nullable().optional(),
-  /** Retries as a share of all requests; beyond it a failure is told at once. */
+  /** Retries as a share of all requests; above it a failure is returned immediately. */
   retry_share: retryShareSchema.nullable().optional(),
-  /** How fast silent nodes are found and how long those that LEFT are shown; what is left out of it is the default. */
+  /** How fast silent nodes are detected and how long LEFT nodes are shown; absent fields get the default. */
   membership: membershipSchema.nullable().optional(),
-  /** Agents of an older version, and those that do not say theirs, are not admitted; null: all are. */
+  /** Agents with an older or unknown version are not admitted; null: all are. */
   minimum_agent_version: versionSchema.nullable().optional(),
 });
 const settingsSchema = z.object({

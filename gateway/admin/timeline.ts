@@ -1,4 +1,4 @@
-/** How deployments followed their workload: told by `otela-plan watch --forecast`, shown by the dashboard. */
+/** How deployments followed their workload. `otela-plan watch --forecast` sends it, and the dashboard shows it. */
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { KIND_NAME_MAX_CHARS, KINDS_MAX } from '../../shared/routing/kinds/kind.ts';
@@ -14,7 +14,7 @@ const slotSchema = z.object({
   at: z.iso.datetime(),
   /** By kind; null: not counted. */
   requests: z.array(z.number().min(0).nullable()).max(KINDS_MAX),
-  /** Of the next slot, by kind, with the interval that holds four of five. */
+  /** Forecast for the next slot, by kind, with the interval that contains four of five values. */
   expected: z.object({ at: z.iso.datetime(), mean: counts, low: counts, high: counts }),
   /** By parallelism. */
   replicas: boundedRecord(z.string().max(64), z.number().int().min(0), 32),

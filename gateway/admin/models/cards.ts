@@ -1,4 +1,4 @@
-/** What a lab says of its models: operators fill it in, everybody reads it in the catalogue. Nothing is routed by it. */
+/** Descriptions of models: operators write them, everyone reads them in the catalog. Routing does not use them. */
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { hasAccess } from '../../accounts/catalogue.ts';
@@ -11,30 +11,30 @@ import { rfc3339 } from '../list.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { ModelRows, modelSchema } from './model-rows.ts';
 
-/** Cards in all: the catalogue reads them at once. */
+/** Bounds the cards, because the catalog reads all of them in one query. */
 const CARDS_MAX = 500;
 const DESCRIPTION_MAX_CHARS = 4_000;
 
 const line = z.string().trim().max(120).regex(CONTROL_FREE, 'must not contain control characters');
 
-/** A PUT says everything: what it leaves out is not told. */
+/** A PUT replaces the whole card: an absent field becomes empty. */
 const putSchema = z.strictObject({
   /** Markdown. */
   description: z.string().max(DESCRIPTION_MAX_CHARS).default(''),
-  /** As in "Apache-2.0". */
+  /** For example "Apache-2.0". */
   license: line.default(''),
-  /** Parameters, as in "8B" or "235B, 22B active". */
+  /** Number of parameters, for example "8B" or "235B, 22B active". */
   size: line.default(''),
   context_length: z.number().int().min(1).max(1_000_000_000).nullable().default(null),
-  /** What it reads. */
+  /** Modalities that it reads. */
   input: z.array(z.enum(MODALITIES)).max(MODALITIES.length).default([]),
-  /** What it writes. */
+  /** Modalities that it writes. */
   output: z.array(z.enum(MODALITIES)).max(MODALITIES.length).default([]),
-  /** It calls tools. */
+  /** True if it can call tools. */
   tools: z.boolean().nullable().default(null),
-  /** It thinks aloud before it answers. */
+  /** True if it reasons before it answers. */
   reasoning: z.boolean().nullable().default(null),
-  /** Where more is said of it. */
+  /** Link to more information. */
   url: z
     .url({ protocol: /^https$/ })
     .max(500)

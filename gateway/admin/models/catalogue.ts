@@ -1,4 +1,7 @@
-/** The catalogue as operators keep it: who answers for a model, who may use it, whether it is always there, and when it ends. */
+/**
+ * The catalog as operators edit it: who is responsible for a model, who may use it, whether a node should always serve
+ * it, and when it ends.
+ */
 import { sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
@@ -16,7 +19,7 @@ import { ModelRows, modelSchema } from './model-rows.ts';
 
 type Row = typeof catalogue.$inferSelect;
 
-/** Every isolate holds them all. */
+/** Bounds an access list, because every isolate stores all of them. */
 const ACCESS_MAX = 100;
 
 const ACCESS = /^(?:(?:key|user|proj)_[\w-]{1,60}|group:[a-z0-9][a-z0-9._-]{0,59})$/;
@@ -25,20 +28,23 @@ const date = z.iso.datetime({ offset: true }).nullable();
 
 const patchSchema = z
   .strictObject({
-    /** Id of the user who answers for it. */
+    /** Id of the user that is responsible for it. */
     owner_id: z.string().max(64).nullable(),
-    /** Ids of the keys, users and projects, and `group:NAME`s, that see and use it; null: everybody, []: operators alone. */
+    /**
+     * Ids of the keys, users and projects, and `group:NAME`s, that may see and use it; null: everyone, []: only
+     * operators.
+     */
     access: z
       .array(z.string().regex(ACCESS, 'must be the id of a key, a user or a project, or group: and the name of one'))
       .max(ACCESS_MAX)
       .nullable(),
-    /** Requests wait for it where no node serves it: its owner keeps it running. */
+    /** Requests wait for it if no node serves it, because its owner keeps it running. */
     always_on: z.boolean(),
-    /** When new work should no longer begin with it: answers say so. */
+    /** From this time on new work should not use it; responses say so. */
     deprecated_at: date,
-    /** From then on its requests get 404. */
+    /** From this time on its requests get 404. */
     sunset_at: date,
-    /** The model that takes its place. */
+    /** The model that replaces it. */
     successor: modelSchema.nullable(),
   })
   .partial();
@@ -47,9 +53,9 @@ const entrySchema = z.object({
   object: z.literal('catalogue_entry'),
   id: z.string(),
   owner_id: z.string().nullable(),
-  /** Of others than operators: null. */
+  /** Null if the caller is not an operator. */
   access: z.array(z.string()).nullable(),
-  /** Not everybody has access. */
+  /** True if it has an access list. */
   restricted: z.boolean(),
   always_on: z.boolean(),
   deprecated_at: z.iso.datetime().nullable(),
@@ -145,7 +151,10 @@ function requireOrder({ model, deprecatedAt, sunsetAt, successor }: Row): void {
     throw new ApiError('unprocessable_content', 'successor: a model does not follow itself.', { param: 'successor' });
 }
 
-/** The key that takes the place of `old` is let in where that was. What `old` took the place of is let in no more: lists do not grow. */
+/**
+ * Adds the new key to the access lists that contain `old`, which it replaces. Removes the key that `old` replaced, so
+ * that lists do not grow.
+ */
 export function extendAccessLists(
   env: AdminCall['env'],
   old: { id: string; rotatedFrom: string | null },

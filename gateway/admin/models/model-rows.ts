@@ -1,4 +1,4 @@
-/** Tables with one row a model: how their routes list, find, write and delete rows. */
+/** Tables with one row per model: how their routes list, find, write and delete rows. */
 import { asc, count, eq, ne } from 'drizzle-orm';
 import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
@@ -26,7 +26,10 @@ export class ModelRows<T extends ModelTable> {
   readonly #max: number;
   readonly #view: (row: Row<T>, account: Account) => object;
 
-  /** `kind`: the audit log says `KIND.update` and `KIND.delete`. `max`: rows in all. `view`: a row as this caller sees it. */
+  /**
+   * `kind`: the audit log has `KIND.update` and `KIND.delete`. `max`: maximum number of rows. `view`: a row as this
+   * caller may see it.
+   */
   constructor(table: T, kind: string, max: number, view: (row: Row<T>, account: Account) => object) {
     this.#table = table;
     this.#kind = kind;
@@ -34,7 +37,7 @@ export class ModelRows<T extends ModelTable> {
     this.#view = view;
   }
 
-  /** Rows of the models that `keep` keeps, by name. */
+  /** Rows of the models for which `keep` returns true, by name. */
   async list({ env, account }: AnyCall, keep: (model: string) => boolean = () => true): Promise<object> {
     const { model } = this.#table;
     const query = database(env)
@@ -55,7 +58,7 @@ export class ModelRows<T extends ModelTable> {
     return row;
   }
 
-  /** Other models have all rows that there may be. */
+  /** True if other models use all rows. */
   async isFull({ env }: { env: Pick<Env, 'DB'> }, model: string): Promise<boolean> {
     const others = database(env)
       .select({ n: count() })
@@ -64,7 +67,7 @@ export class ModelRows<T extends ModelTable> {
     return (row?.n ?? 0) >= this.#max;
   }
 
-  /** Stores `row`; over a row that is there, the members of `set`. @returns the row as the caller sees it */
+  /** Stores `row`, or updates an existing row with the fields of `set`. @returns the row as the caller sees it */
   async write(call: AnyCall, model: string, { row, set, before }: Written<T>): Promise<object> {
     const insert = database(call.env)
       .insert(this.#table as SQLiteTable)
@@ -76,7 +79,7 @@ export class ModelRows<T extends ModelTable> {
     return after;
   }
 
-  /** Says whether there was a row. Repeating tells a registry that could not be told. */
+  /** Returns whether there was a row. A repetition also notifies a registry that could not be reached before. */
   async delete(call: AnyCall, model: string): Promise<boolean> {
     const before = await this.find(call, model);
     if (before === undefined) {

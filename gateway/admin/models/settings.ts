@@ -14,23 +14,26 @@ import { rfc3339 } from '../list.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { ModelRows, modelSchema } from './model-rows.ts';
 
-/** A PUT says everything: what it leaves out goes back to the gateway's default. */
+/** A PUT replaces all settings: an absent field gets the gateway's default. */
 const putSchema = z.strictObject({
   first_byte_ms: timeoutSchema.nullable().default(null),
   stall_ms: timeoutSchema.nullable().default(null),
-  /** Which of the gateway's time-outs hold where the two above are null. */
+  /** Selects the gateway's timeouts if the two above are null. */
   class: z.enum(MODEL_CLASSES).default('standard'),
-  /** How its nodes are chosen; null: as the gateway's settings say. */
+  /** How its nodes are chosen; null: the gateway's setting. */
   policy: policySchema.nullable().default(null),
-  /** Other names of it. */
+  /** Other names of the model. */
   aliases: aliasesSchema.default([]),
-  /** Models that are tried in turn where no node serves it. */
+  /** Models that are tried in this order if no node serves it. */
   fallbacks: fallbacksSchema.default([]),
-  /** Attempts after the first; null: as the gateway's settings say. */
+  /** Attempts after the first; null: the gateway's setting. */
   max_retries: maxRetriesSchema.nullable().default(null),
-  /** How long requests wait while it is being started, where neither they nor their keys say; null: not at all. */
+  /**
+   * How long requests wait while it is being started, if neither they nor their keys say; milliseconds. Null: not at
+   * all.
+   */
   start_wait_ms: startWaitSchema.nullable().default(null),
-  /** Its name is hashed in the trace. */
+  /** Whether its name is hashed in the trace export. */
   private: z.boolean().default(false),
 });
 
@@ -126,7 +129,10 @@ function columns(body: z.infer<typeof putSchema>, now: number) {
   };
 }
 
-/** @throws ApiError 422 where one of the names stands for another model already, or for none */
+/**
+ * @throws ApiError 422 if an alias is given twice, is the model itself, or is already an alias of another model; or if
+ * the model is its own fallback
+ */
 async function requireFree({ env, body }: AdminCall<z.infer<typeof putSchema>>, model: string): Promise<void> {
   const { aliases, fallbacks } = body;
   const twice = aliases.find((name, at) => name === model || aliases.indexOf(name) !== at);

@@ -1,4 +1,4 @@
-/** Which share of a model's requests its nodes get, by kinds of requests where the model has kinds. */
+/** The shares of a model's requests that its nodes get, by kind of request if the model has kinds. */
 import * as z from 'zod';
 import { findGpuClass } from '../../../shared/hardware/classes.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
@@ -81,7 +81,7 @@ async function put(call: AdminCall<z.infer<typeof putSchema>>): Promise<object> 
       'unprocessable_content',
       `At most ${MODEL_SETTINGS_MAX} models can have weights. Delete some first.`,
     );
-  // As nodes publish it: `h100` and `NVIDIA H100 80GB HBM3` are H100.
+  // The name that nodes publish: `h100` and `NVIDIA H100 80GB HBM3` become H100.
   const weights = call.body.weights.map((rule) =>
     rule.gpu === undefined ? rule : { ...rule, gpu: findGpuClass(rule.gpu)?.name ?? rule.gpu.toUpperCase() },
   );

@@ -1,4 +1,6 @@
-/** Deployments on nodes that wait for one: what a node would run, and orders to begin and to end, signed by this gateway's key. */
+/**
+ * Deployments on idle nodes: what a node offers to run, and orders to start and stop, signed with this gateway's key.
+ */
 import * as z from 'zod';
 import {
   type DeploymentState,
@@ -24,11 +26,11 @@ import {
 
 const PATH = '/nodes/:session/deployment';
 
-/** Requests that run are waited for so long, unless the order says otherwise. */
+/** How long running requests may finish, unless the order says otherwise. */
 const DRAIN_MS = 60_000;
 
 const putSchema = z.strictObject({
-  /** Chosen by the caller, to find the session that follows; made here where absent. */
+  /** Chosen by the caller, to find the session that follows; absent: created here. */
   id: deploymentIdSchema.optional(),
   template: templateNameSchema,
   parameters: parametersSchema.default({}),
@@ -38,7 +40,7 @@ const deleteSchema = z.strictObject({ drain_ms: z.coerce.number().int().min(0).m
 const answered = z.object({
   object: z.literal('deployment'),
   session: z.string(),
-  /** What is deployed there, is about to be, or failed last. */
+  /** The deployment that runs, is about to start, or failed last. */
   deployment: deploymentStateSchema.nullable(),
 });
 
@@ -83,7 +85,7 @@ async function readDeployment(call: AdminCall): Promise<object> {
   const { account } = call;
   const reply = await signOrderFor(call, session);
   const provider = 'provider' in reply ? reply.provider : undefined;
-  // Others' nodes are not there, rather than forbidden.
+  // A node of another provider is answered as if it did not exist.
   if (account.role !== 'operator' && account.provider !== provider) throw unknown(session);
   const { deployment = null, offers } = describedIn(await send(call, session, reply));
   return { object: 'deployment', session, deployment, offers };
@@ -111,7 +113,7 @@ async function deleteDeployment(call: AdminCall<unknown, z.infer<typeof deleteSc
   return obey(call, session, request, { action: 'deployment.stop', object: session, before: deployment });
 }
 
-/** Written down first: an order that then fails is on record as tried. */
+/** Writes the audit log first, so that an order that fails is recorded as tried. */
 async function obey(
   call: AdminCall<unknown, unknown>,
   session: string,
@@ -126,7 +128,7 @@ async function obey(
   return call.c.json({ object: 'deployment', session, deployment }, 202, { 'cache-control': 'no-store' });
 }
 
-/** @throws ApiError for everything but an answer that agrees */
+/** @throws ApiError unless the agent accepts */
 async function send(call: AdminCall<unknown, unknown>, session: string, reply: OrderReply): Promise<AcceptedAnswer> {
   if (reply.kind !== 'signed') throw unsigned(session, reply);
   return sendOrder(call, session, reply.order, codeOf);

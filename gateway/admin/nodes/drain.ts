@@ -1,4 +1,4 @@
-/** Draining a node from afar: as `otela-agent drain` on its machine. */
+/** Drains a node through its gateway, like `otela-agent drain` on its machine. */
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { RATE_FRAME } from '../../../shared/wire/limits.ts';
@@ -7,7 +7,7 @@ import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { SESSION_PARAM, sessionOf } from '../session.ts';
 import { answerNotUnderstoodError, sendOrder, signOrderFor, type UnsignedReply } from './orders.ts';
 
-/** The first that obey an order to drain also read this frame, and say so. */
+/** The first agents that obey an order to drain also read this frame and report that they do. */
 export const DRAIN_FRAMES_MIN = RATE_FRAME;
 
 export const drainRoutes: readonly AdminRoute[] = [
@@ -23,7 +23,7 @@ export const drainRoutes: readonly AdminRoute[] = [
       object: z.literal('node'),
       session: z.string(),
       draining: z.literal(true),
-      /** Requests that it waits for. */
+      /** Running requests that it waits for. */
       running: z.number().int().min(0),
     }),
     run: drainNode,
@@ -34,7 +34,7 @@ async function drainNode(call: AdminCall): Promise<Response> {
   const session = sessionOf(call);
   const { account, env } = call;
   const reply = await signOrderFor(call, session, { action: 'drain' });
-  // Others' nodes are not there, rather than forbidden.
+  // A node of another provider is answered as if it did not exist.
   if (account.role !== 'operator' && reply.kind !== 'powerless' && account.provider !== reply.provider)
     throw orderRefusal(session, { kind: 'unknown' });
   if (reply.kind !== 'signed') throw orderRefusal(session, reply);
@@ -53,14 +53,17 @@ export function agentTooOldError(session: string): ApiError {
   );
 }
 
-/** An older agent closes its tunnel when it reads an order. @throws ApiError where the tunnel is not open here */
+/**
+ * False for an older agent, which would close its tunnel if it received an order. @throws ApiError if the tunnel is not
+ * open here
+ */
 export async function acceptsOrders(env: AdminCall['env'], session: string): Promise<boolean> {
   const status = await env.TUNNEL.getByName(session).status();
   if (status === null) throw orderRefusal(session, { kind: 'unreachable' });
   return status.reads >= DRAIN_FRAMES_MIN;
 }
 
-/** Why no order reaches a session. */
+/** The error for an order that cannot be sent to a session. */
 export function orderRefusal(session: string, reply: UnsignedReply): ApiError {
   switch (reply.kind) {
     case 'unknown':

@@ -1,4 +1,4 @@
-/** Joins and losses of nodes, as the registry's object wrote them down. */
+/** Joins and losses of nodes, as the registry object recorded them. */
 import * as z from 'zod';
 import { DEPARTURE_CAUSES, departureCause } from '../../../shared/lattice/departure.ts';
 import { NODE_EVENTS } from '../../registry/views/history.ts';
@@ -9,7 +9,7 @@ import { askRegistry } from '../session.ts';
 
 const querySchema = z.strictObject({
   limit: z.coerce.number().int().min(1).max(1_000).default(100),
-  /** Id of the last entry of the page before. */
+  /** Id of the last entry of the previous page. */
   after: z.coerce.number().int().positive().optional(),
   session: z.string().max(64).optional(),
   event: z.enum(NODE_EVENTS).optional(),
@@ -25,11 +25,11 @@ const eventSchema = z.object({
   cluster: z.string(),
   event: z.enum(NODE_EVENTS),
   reason: z.string().nullable(),
-  /** Of `left`: the kind of its reason. */
+  /** For `left`: the category of its reason. */
   cause: z.enum(DEPARTURE_CAUSES).nullable(),
 });
 
-/** Stands before `/nodes/:session`, which would take its path. */
+/** Must be registered before `/nodes/:session`, which would match the same path. */
 export const nodeHistoryRoutes: readonly AdminRoute[] = [
   route({
     role: 'provider',

@@ -1,4 +1,6 @@
-/** Sessions as operators and their providers see them: the registry's entry, and beside it what is true for seconds only. */
+/**
+ * Sessions as operators and their providers see them: the registry's entry, and state that is valid for seconds only.
+ */
 import * as z from 'zod';
 import { DEPARTURE_CAUSES, departureCause } from '../../../shared/lattice/departure.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
@@ -18,23 +20,23 @@ export const nodeSchema = z.looseObject({
   state: z.string(),
   suspected: z.boolean(),
   connected: z.boolean(),
-  /** Of one that has left: the kind of its reason. */
+  /** For a session that has left: the category of its reason. */
   cause: z.enum(DEPARTURE_CAUSES).nullable(),
-  /** What its agent or this gateway said of its end. */
+  /** The reason for its end, from its agent or this gateway. */
   leaving: z.string().optional(),
   provider: z.string(),
   cluster: z.string(),
-  /** Weights on its disk, or on their way there; absent: it keeps none. */
+  /** Weights on its disk, or being copied to it; absent: it stores none. */
   weights: z.array(z.object({ name: z.string(), percent: z.number() })).optional(),
-  /** Requests of this gateway that run there; null where nothing was heard within 5 s, as of nodes that do nothing. */
+  /** Requests of this gateway that run there; null: no report within 5 s, as from idle nodes. */
   in_flight: count.nullable(),
-  /** What its engine last said; null where that is older than 5 s. */
+  /** The engine's last report; null: older than 5 s. */
   load: z
     .object({
       running: count,
       waiting: count,
       kv_use: z.number().nullable(),
-      /** Written by its engine for all clients; null where it does not tell. */
+      /** Tokens that the engine generates for all clients; null: it does not report it. */
       tokens_per_second: z.number().nullable(),
       age_ms: count,
     })
@@ -42,24 +44,24 @@ export const nodeSchema = z.looseObject({
   breaker: z.object({
     state: z.enum(['closed', 'open', 'half-open']),
     since: z.iso.datetime().nullable(),
-    /** Its engine took requests and answered none. */
+    /** True if its engine accepted requests and answered none. */
     hangs: z.boolean(),
   }),
 });
 export const oneNodeSchema = nodeSchema.extend({
-  /** Null where its tunnel is not open here, or its object cannot be asked. */
+  /** Null if its tunnel is not open here, or if its object cannot be called. */
   tunnel: z
     .object({
       connected_at: z.iso.datetime(),
-      /** The last frame or heartbeat; agents send one every 15 s. */
+      /** Time of the last frame or heartbeat; agents send one every 15 s. */
       heard_at: z.iso.datetime(),
-      /** Its agent obeys `POST /admin/nodes/{session}/drain`. */
+      /** True if its agent obeys `POST /admin/nodes/{session}/drain`. */
       drains: z.boolean(),
-      /** Records of use that wait to be handed on. */
+      /** Usage records that wait to be passed on. */
       outbox: count,
     })
     .nullable(),
-  /** The newest first, 20 at most, since its object woke. */
+  /** Newest first, at most 20, since its object woke. */
   last_errors: z.array(
     z.object({ at: z.iso.datetime(), code: z.string(), status: z.number(), request_id: z.string() }),
   ),
@@ -69,11 +71,11 @@ export const querySchema = z.strictObject({
   state: z.enum(['JOIN', 'SERVING', 'DOWN', 'LEFT']).optional(),
   model: z.string().min(1).max(256).optional(),
   limit: z.coerce.number().int().min(1).max(1_000).default(100),
-  /** Session of the last entry of the page before. */
+  /** Session of the last entry of the previous page. */
   after: z.string().max(64).optional(),
 });
 
-/** All of them for operators, their own for a provider's people, ordered by session. */
+/** All sessions for operators, otherwise those of the caller's provider, ordered by session. */
 export async function listNodes(call: AdminCall<unknown, z.infer<typeof querySchema>>): Promise<object> {
   const { env, now, query, account } = call;
   const provider = account.role === 'operator' ? undefined : (account.provider ?? '');
@@ -86,11 +88,11 @@ export async function readNode(call: AdminCall): Promise<object> {
   const session = sessionOf(call);
   const { nodes } = await askRegistry(env, (registry) => registry.look({ session, limit: 1 }));
   const [found] = nodes;
-  // Others' nodes are not there, rather than forbidden.
+  // A node of another provider is answered as if it did not exist.
   if (found === undefined || (account.role !== 'operator' && found.entry.provider !== account.provider))
     throw new ApiError('not_found', `Session ${session} is not known here.`);
   const shown = view(found.entry, found.live, now);
-  // An object is first touched by its own agent, and any name makes one: only one whose agent is here is asked.
+  // A call with any name creates an object, so only the object of a connected agent is called.
   const status = found.entry.connected ? await statusOf(env, session) : undefined;
   return {
     ...shown,

@@ -1,4 +1,4 @@
-/** Sessions of nodes: what a failed one said last, and ending one. */
+/** Sessions of nodes: reading the last log of a failed one, and ending one. */
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { LOCAL_ISSUER } from '../../../shared/routing/trust.ts';
@@ -51,13 +51,13 @@ async function readLogs(call: AdminCall): Promise<Response> {
   const session = sessionOf(call);
   const tail = await askRegistry(call.env, (registry) => registry.log(session));
   const { role, provider } = call.account;
-  // Others' logs are not there, rather than forbidden: who is told that something is there knows more than before.
+  // A log of another provider is answered as if it did not exist, because even its existence is information.
   if (tail === null || (role !== 'operator' && tail.provider !== provider))
     throw new ApiError('not_found', `No log of session ${session} is kept.`);
   return call.c.body(tail.text, 200, {
     'cache-control': 'no-store',
     'last-modified': new Date(tail.at).toUTCString(),
-    // Whatever an engine printed: never to be taken for a page.
+    // The text comes from an engine, so a browser must never render it as a page.
     'content-type': 'text/plain; charset=utf-8',
     'x-content-type-options': 'nosniff',
     'x-otela-provider': tail.provider,

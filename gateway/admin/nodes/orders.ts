@@ -1,4 +1,4 @@
-/** Orders to one node: signed by the registry's object, sent down its tunnel, and what its agent answers. */
+/** Orders to one node: the registry object signs them, the tunnel object sends them, and the agent answers. */
 import { type DeploymentAnswer, deploymentAnswerSchema } from '../../../shared/deployment/answer.ts';
 import type { RefusalCode } from '../../../shared/deployment/error.ts';
 import type { DeploymentRequest } from '../../../shared/deployment/order.ts';
@@ -10,7 +10,7 @@ import { askRegistry } from '../session.ts';
 export type AcceptedAnswer = Exclude<DeploymentAnswer, { kind: 'refused' }>;
 export type UnsignedReply = Exclude<OrderReply, { kind: 'signed' }>;
 
-/** Both ends are this program: the answer of a call between objects is what was given. @throws ApiError 503 */
+/** The type is asserted, because both ends of a call between objects are this program. @throws ApiError 503 */
 export function signOrderFor(
   { env }: Pick<AdminCall, 'env'>,
   session: string,
@@ -19,7 +19,7 @@ export function signOrderFor(
   return askRegistry(env, async (registry) => (await registry.order(session, request)) as OrderReply);
 }
 
-/** @throws ApiError for everything but an answer that agrees; `codeOf`: what a refusal is to the caller */
+/** @throws ApiError unless the agent accepts. `codeOf`: the error code for an agent's refusal */
 export async function sendOrder(
   { env }: Pick<AdminCall, 'env'>,
   session: string,
@@ -40,11 +40,11 @@ async function sent(env: AdminCall['env'], session: string, order: Uint8Array): 
   try {
     return await env.TUNNEL.getByName(session).deploy(order);
   } catch {
-    return null; // the object moved: as if the tunnel were gone
+    return null; // the object is restarting: as if the tunnel were closed
   }
 }
 
-/** @throws ApiError 502: an agent's answer is checked as any input is */
+/** @throws ApiError 502: an agent's answer is checked like any input */
 function read(json: string): DeploymentAnswer {
   try {
     return deploymentAnswerSchema.parse(JSON.parse(json));

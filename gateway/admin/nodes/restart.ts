@@ -1,4 +1,4 @@
-/** An agent begins anew as the version that is installed at its place: what a rollout does, node by node. */
+/** Restarts an agent with the version that is installed on its machine. A rollout does this node by node. */
 import * as z from 'zod';
 import { recordIntent } from '../change.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
@@ -7,7 +7,7 @@ import { acceptsOrders, agentTooOldError, orderRefusal } from './drain.ts';
 import { answerNotUnderstoodError, sendOrder, signOrderFor } from './orders.ts';
 
 const bodySchema = z.strictObject({
-  /** Which version has to be installed there. */
+  /** The version that must be installed there. */
   version: z.string().min(1).max(64),
 });
 
@@ -28,7 +28,7 @@ export const restartRoutes: readonly AdminRoute[] = [
       /** The version that runs until then. */
       from: z.string(),
       version: z.string(),
-      /** Requests that it waits for. */
+      /** Running requests that it waits for. */
       running: z.number().int().min(0),
     }),
     run: restartNode,
@@ -40,7 +40,7 @@ async function restartNode(call: AdminCall<z.infer<typeof bodySchema>>): Promise
   const { account, env, body } = call;
   const { version } = body;
   const reply = await signOrderFor(call, session, { action: 'restart', version });
-  // Others' nodes are not there, rather than forbidden.
+  // A node of another provider is answered as if it did not exist.
   if (account.role !== 'operator' && reply.kind !== 'powerless' && account.provider !== reply.provider)
     throw orderRefusal(session, { kind: 'unknown' });
   if (reply.kind !== 'signed') throw orderRefusal(session, reply);

@@ -1,4 +1,4 @@
-/** What a node's engine prints and how busy its GPUs are, asked of its agent at this moment. */
+/** The output of a node's engine and the use of its GPUs, requested from its agent now. */
 import * as z from 'zod';
 import { inspectedSchema } from '../../../shared/deployment/answer.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';

@@ -1,4 +1,4 @@
-/** `/openapi.json` and `/docs`: made of the same tables that the routes are made of, so that neither can say what is not so. */
+/** `/openapi.json` and `/docs`, generated from the same tables as the routes, so that they always match. */
 import { Hono } from 'hono';
 import { ENDPOINTS } from '../../../shared/openai/endpoints.ts';
 import { ApiError, ERROR_KINDS } from '../../../shared/openai/errors.ts';
@@ -190,7 +190,7 @@ openApiRoutes.get('/openapi.json', (c) =>
   c.json(openApi(new URL(c.req.url).origin), 200, { 'cache-control': 'public, max-age=300' }),
 );
 
-/** The reference of the dashboard; a gateway without a dashboard has a plain list instead. */
+/** The dashboard's API reference. A gateway without a dashboard shows a plain list instead. */
 openApiRoutes.get('/docs', async (c) => {
   try {
     return await dashboardPage(c.env);
@@ -207,7 +207,7 @@ const STYLE = `body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2r
 h2{margin:2rem 0 .5rem}dt{font-family:ui-monospace,monospace;margin-top:.75rem}dt b{display:inline-block;min-width:4.5rem;text-transform:uppercase}
 dd{margin:0 0 0 4.5rem}small{opacity:.7}code{font-size:.95em}`;
 
-/** Without script and without anything from elsewhere. */
+/** Without scripts and external resources. */
 function page(): string {
   const tags = new Map<string, Operation[]>();
   for (const one of allOperations()) tags.set(one.tag, [...(tags.get(one.tag) ?? []), one]);

@@ -1,4 +1,4 @@
-/** Parts of an OpenAPI document that are made of zod's schemas. */
+/** Parts of an OpenAPI document, generated from zod schemas. */
 import * as z from 'zod';
 import type { RouteDescription } from '../../http/route-description.ts';
 import type { AdminRoute } from '../route.ts';
@@ -8,7 +8,7 @@ export interface Operation {
   path: string;
   tag: string;
   summary: string;
-  /** Who may call it. */
+  /** Who may call it, in words. */
   needs: string;
   operation: object;
 }
@@ -22,7 +22,7 @@ export function schemaOf(schema: z.ZodType, io: 'input' | 'output'): object {
   return made;
 }
 
-/** Parameters as OpenAPI writes them: `{id}`. */
+/** The path with parameters in OpenAPI's form: `{id}`. */
 export function openPath(path: string): string {
   return path.replace(/:(\w+)(\{[^}]*\})?/g, '{$1}');
 }

@@ -1,4 +1,4 @@
-/** `GET` routes outside the admin REST and their answers, as `/openapi.json` describes them: health, models, registry. */
+/** `GET` routes outside the admin API and their responses for `/openapi.json`: health, models, registry. */
 import { LIFECYCLE } from '../../../shared/lattice/node.ts';
 import { REGISTRY_VIEWS, type RegistryViewName } from '../../../shared/routing/registry-view.ts';
 import { ERROR, JSON_TYPE, type Operation, pathParameters } from './operation.ts';
@@ -21,7 +21,7 @@ const objectOf = (properties: Readonly<Record<string, object>>, optional: Readon
   properties: { ...properties, ...optional },
 });
 
-/** What only `state=all` tells is optional. */
+/** Fields that only `state=all` returns are optional. */
 const MODEL = objectOf(
   { id: TEXT, object: { const: 'model' }, created: { type: 'integer' }, owned_by: TEXT },
   {
@@ -71,7 +71,7 @@ interface Read {
   tag: string;
   needs?: string;
   query?: object[];
-  /** Absent: events. */
+  /** Absent: server-sent events. */
   answer?: object;
 }
 

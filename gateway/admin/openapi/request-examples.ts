@@ -1,4 +1,4 @@
-/** A body that each endpoint of /v1 takes, for readers of the API's description. Engines define all other members. */
+/** An example body for each endpoint of /v1, for readers of the API description. Engines define all other fields. */
 const MODEL = 'Qwen/Qwen3-8B';
 
 export const REQUEST_EXAMPLES: Readonly<Record<string, object>> = {

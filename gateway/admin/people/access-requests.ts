@@ -1,4 +1,4 @@
-/** People ask for a project or a model; who leads the project, answers for the model or operates the gateway decides. */
+/** Requests of users for a project or a model. The project's leads, the model's owner or operators decide. */
 import { and, count, eq, gt, inArray, lt, ne, or, type SQL, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
@@ -16,13 +16,13 @@ import { isProjectLead } from './members.ts';
 
 type Row = typeof accessRequests.$inferSelect;
 
-/** Of one person: open ones, and all within a day. */
+/** Bounds the requests of one user: open ones, and all within a day. */
 const OPEN_MAX = 10;
 const DAILY_MAX = 20;
 const DAY_MS = 86_400_000;
-/** Decided ones are read for so long; the audit log keeps them. */
+/** Decided requests can be read for this long after they were made; the audit log keeps them. */
 const KEPT_MS = 90 * DAY_MS;
-/** As catalogue.ts has it. */
+/** The same bound as in models/catalogue.ts. */
 const ACCESS_MAX = 100;
 
 const createSchema = z.strictObject({
@@ -81,7 +81,7 @@ async function listRequests(call: AdminCall<undefined, z.infer<typeof pageSchema
   const { data, has_more } = await readPage(call.env, accessRequests, call.query, seen(call), view);
   const names = new Map<string, string>();
   const ids = [...new Set(data.map(({ user_id }) => user_id))];
-  // D1 takes a hundred values in one statement.
+  // D1 accepts a hundred values in one statement.
   for (let from = 0; from < ids.length; from += 90) {
     const some = inArray(users.id, ids.slice(from, from + 90));
     const query = database(call.env).select({ id: users.id, name: users.name }).from(users).where(some);
@@ -127,7 +127,7 @@ async function createRequest(call: AdminCall<z.infer<typeof createSchema>>): Pro
   });
 }
 
-/** Whether project and model are there is not told: it is seen by those who decide. @throws ApiError 429 */
+/** Does not reveal whether project and model exist; the users that decide see it. @throws ApiError 429 */
 async function requireRoom({ env, now }: AdminCall<unknown>, userId: string): Promise<void> {
   const db = database(env);
   const mine = eq(accessRequests.userId, userId);
@@ -170,7 +170,8 @@ async function decide(call: AdminCall<{ status: 'approved' | 'refused' }>): Prom
     throw new ApiError('permission_denied', 'The leads of the project, the owner of the model, or operators decide.');
   requireOpen(row);
   const after = { ...row, status: body.status, decidedAt: now };
-  // Of two decisions at once the second finds no open request, has no status to write, and fails with all that it grants.
+  // Of two concurrent decisions the second finds no open request, so its status is NULL, and the whole batch fails with
+  // all that it grants.
   const status = sql<Row['status']>`CASE WHEN ${accessRequests.status} = 'open' THEN ${body.status} END`;
   const decided = db.update(accessRequests).set({ status, decidedAt: now }).where(eq(accessRequests.id, id));
   const grants = body.status === 'approved' ? await grant(call, row) : [];
@@ -194,7 +195,7 @@ async function mayDecide(call: AdminCall<{ status: 'approved' | 'refused' }>, ro
   const { account, env, body } = call;
   if (account.role === 'operator') return true;
   if (account.userId === undefined) return false;
-  // Else undecided requests of a person would keep them from any other.
+  // Users may withdraw their own requests. Otherwise undecided requests would block new ones.
   if (row.userId === account.userId) return body.status === 'refused';
   if (row.projectId !== null) return isProjectLead(call, row.projectId);
   const [entry] = await queryOrUnavailable(
@@ -206,7 +207,10 @@ async function mayDecide(call: AdminCall<{ status: 'approved' | 'refused' }>, ro
   return entry?.owner === account.userId;
 }
 
-/** What an approval writes, together with it. @throws ApiError 400 where there is nothing to be let into */
+/**
+ * The statements that an approval adds to its transaction. @throws ApiError 422 if there is nothing to grant, and as
+ * `requireProject`
+ */
 async function grant({ env, now }: AdminCall<unknown>, { userId, projectId, model }: Row) {
   const db = database(env);
   if (projectId !== null) {
@@ -220,7 +224,7 @@ async function grant({ env, now }: AdminCall<unknown>, { userId, projectId, mode
   if (entry?.access == null) throw new ApiError('unprocessable_content', 'That model is kept for nobody.');
   if (entry.access.length >= ACCESS_MAX)
     throw new ApiError('unprocessable_content', `Its list has ${ACCESS_MAX} names: give a project access instead.`);
-  // In the statement itself: of two approvals at once neither takes the other's away.
+  // In the statement itself, so that of two concurrent approvals neither overwrites the other.
   const access = sql<string[]>`json_insert(${catalogue.access}, '$[#]', ${userId})`;
   return entry.access.includes(userId) ? [] : [db.update(catalogue).set({ access, updatedAt: now }).where(mine)];
 }

@@ -1,4 +1,4 @@
-/** A person lets a machine without a browser in: the second half of accounts/login/device-routes.ts. */
+/** A user approves the login of a machine without a browser: the second half of accounts/login/device-routes.ts. */
 import { and, count, eq, gt, isNull, lt, ne, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
@@ -15,21 +15,21 @@ import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { requireKeysBelowLimit } from './keys.ts';
 import { findMember } from './members.ts';
 
-/** Approvals of one person that no machine has fetched yet. */
+/** Bounds one user's approvals for which no machine has fetched its key. */
 const OPEN_MAX = 5;
 
 const bodySchema = z.strictObject({
   /** As the machine shows it; case and dashes do not matter. */
   user_code: z.string().min(1).max(32),
-  /** false: the client with the code is told that you refused. */
+  /** false: the client with the code gets a refusal. */
   approve: z.boolean().default(true),
-  /** Where the machine works: a project of the person. Left out: as of the login or key that approves. */
+  /** The project for the machine's key: one of the user's. Absent: that of the login or key that approves. */
   project_id: z.string().max(64).optional(),
 });
 
 const machineSchema = z.object({
   object: z.literal('device'),
-  /** What the machine calls itself; null: this gateway does not remember who began a login with this code. */
+  /** The machine's name for itself; null: this gateway does not remember a login with this code. */
   name: z.string().nullable(),
   began_at: z.iso.datetime().nullable(),
 });
@@ -82,7 +82,7 @@ async function approve(call: AdminCall<z.infer<typeof bodySchema>>): Promise<Res
     throw new ApiError('rate_limit_exceeded', message);
   };
   await requireRoom();
-  // In the statement itself: of many approvals at once those beyond the bound have no user to write, and fail.
+  // In the statement itself: of many concurrent approvals those above the bound write NULL as the user, and fail.
   const taken = sql`(SELECT count(*) FROM ${deviceLogins} WHERE ${open})`;
   const row = {
     hash,
@@ -92,7 +92,8 @@ async function approve(call: AdminCall<z.infer<typeof bodySchema>>): Promise<Res
     denied: !body.approve,
     expiresAt: now + DEVICE_MS,
   };
-  // The first person who typed a code has it: a second person cannot take the place of the first, who may still refuse.
+  // A code belongs to the first user that typed it: a second user cannot take it over, and the first may still refuse
+  // it.
   const insert = db.insert(deviceLogins).values(row);
   const { hash: target } = deviceLogins;
   const statements = [
@@ -117,7 +118,7 @@ async function codeOf(env: Env, typed: string): Promise<string> {
   throw new ApiError('unprocessable_content', 'user_code: is not a code of this gateway.', { param: 'user_code' });
 }
 
-/** A key hands on its own project alone. @throws ApiError 403 */
+/** A key passes on only its own project. @throws ApiError 403 */
 async function projectOf(
   { env, account, login }: AdminCall<unknown>,
   wanted: string | undefined,
@@ -130,7 +131,7 @@ async function projectOf(
   return wanted;
 }
 
-/** Limits of a key's own are counted for that key: another one would have as much again. @throws ApiError 403 */
+/** Limits of a key count for that key only, so another key would get the same amount again. @throws ApiError 403 */
 async function requireUnlimited({ env }: AdminCall<unknown>, keyId: string): Promise<void> {
   const free = or(isNull(apiKeys.limits), eq(apiKeys.limits, {}));
   const [row] = await queryOrUnavailable(

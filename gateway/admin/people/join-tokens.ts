@@ -1,4 +1,4 @@
-/** Join tokens: what lets an agent in. Operators make them for any provider, a provider's people for their own. */
+/** Join tokens, with which agents join. Operators create them for any provider, other users for their own provider. */
 import { and, eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { idSchema } from '../../../shared/lattice/node.ts';
@@ -18,16 +18,16 @@ import { type AdminCall, type AdminRoute, route } from '../route.ts';
 
 type JoinToken = typeof joinTokens.$inferSelect;
 
-/** More than a lab's largest job array; a token that leaked fills no registry. */
+/** Larger than most job arrays of a lab, but a leaked token cannot fill the registry. */
 const NODES_DEFAULT = 1_000;
 
 const createSchema = z.strictObject({
-  /** Default for a provider's people: their own. */
+  /** Default for users with the role provider: their own provider. */
   provider: idSchema.optional(),
-  /** Absent: the agent may name any cluster of this provider. */
+  /** Null: the agent may name any cluster of this provider. */
   cluster: idSchema.nullable().default(null),
   name: nameSchema.optional(),
-  /** How many nodes may be here with it at a time; null: as many as its provider may have. */
+  /** Maximum concurrent nodes with this token; null: the provider's maximum. */
   max_nodes: z.number().int().min(1).max(1_000_000).nullable().default(NODES_DEFAULT),
   expires_at: expirySchema.optional(),
 });
@@ -39,9 +39,9 @@ const joinTokenSchema = z.object({
   provider: z.string(),
   cluster: z.string().nullable(),
   max_nodes: z.number().nullable(),
-  /** Here now. */
+  /** Current number. */
   nodes: z.number(),
-  /** Ever. */
+  /** Total number ever. */
   joined: z.number(),
   prefix: z.string(),
   created_at: z.iso.datetime(),
@@ -138,7 +138,7 @@ async function revokeToken(call: AdminCall): Promise<object> {
   return after;
 }
 
-/** Repeating is safe, and reaches a registry that could not be told. */
+/** Safe to repeat; a repetition also reaches a registry that could not be reached before. */
 async function endSessions(call: AdminCall, token: string): Promise<void> {
   await notifyRegistry(call.env, (registry) => registry.revokeToken(token, call.account.role === 'operator'));
 }
@@ -169,7 +169,7 @@ async function present(env: Env, row: JoinToken): Promise<z.infer<typeof joinTok
   return view(row, nodes);
 }
 
-/** Nodes that are here with each of `tokens`. @throws ApiError 503 when the registry cannot say */
+/** Number of current nodes with each of `tokens`. @throws ApiError 503 if the registry cannot be asked */
 async function places(env: Env, tokens: string[]): Promise<number[]> {
   try {
     return await env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).places(tokens);

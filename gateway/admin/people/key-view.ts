@@ -4,7 +4,7 @@ import { type apiKeys, ROLES } from '../../accounts/schema.ts';
 import { isoTime, restrictionsView, restrictionView } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
 
-/** As it is stored. */
+/** The stored row. */
 export type Key = typeof apiKeys.$inferSelect;
 
 export const keySchema = restrictionsView.extend({
@@ -24,7 +24,7 @@ export const keySchema = restrictionsView.extend({
   revoked_at: z.iso.datetime().nullable(),
 });
 
-/** What may be shown of a key again and again: never its hash. */
+/** The part of a key that may be shown repeatedly: never its hash. */
 export function keyView(row: Key): z.infer<typeof keySchema> {
   return {
     object: 'key',

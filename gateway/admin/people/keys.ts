@@ -1,4 +1,7 @@
-/** API keys. Operators see and make all; who logged in sees and makes their own, never with more than they have. */
+/**
+ * API keys. Operators see and create all; logged-in users see and create their own, never with more rights than they
+ * have.
+ */
 
 import { and, eq, gt, isNull, or, type SQL } from 'drizzle-orm';
 import * as z from 'zod';
@@ -52,7 +55,7 @@ const createSchema = changeable
   })
   .strict();
 const rotateSchema = z.strictObject({
-  /** How long the old key goes on working; 0 ends it now. */
+  /** How long the old key remains valid; 0 ends it now. */
   overlap_seconds: z
     .number()
     .int()
@@ -178,7 +181,7 @@ async function createKey(call: AdminCall<z.infer<typeof createSchema>>): Promise
     ...(check && { check }),
   });
   if (await isMember()) return made;
-  // They were let out of the project meanwhile, maybe before this key was there to be revoked.
+  // The user was removed from the project meanwhile, maybe before this key existed and could be revoked.
   await applyChange(call, [database(env).update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, row.id))], {
     action: 'key.revoke',
     object: row.id,
@@ -241,8 +244,8 @@ async function rotateKey(call: AdminCall<z.infer<typeof rotateSchema>>): Promise
   const row = { ...old, id: newId('key'), hash, prefix, rotatedFrom: old.id, createdAt: now, lastUsedAt: null };
   const end = Math.min(old.expiresAt ?? Number.POSITIVE_INFINITY, now + body.overlap_seconds * 1000);
   const ending = database(env).update(apiKeys).set({ expiresAt: end }).where(eq(apiKeys.id, old.id));
-  // The old key's line comes by itself: its end is a change of its own.
-  // A key in its overlap works still. Without an overlap there are no more keys than before: one that leaked can always be replaced.
+  // The end of the old key has its own line in the audit log. A key in its overlap still counts as active. A rotation
+  // without an overlap adds no active key, so it is not counted: a leaked key can always be replaced.
   const counted = call.account.role !== 'operator' && body.overlap_seconds > 0;
   const check = async () => {
     await requireRotatable(call, old);
@@ -264,7 +267,10 @@ async function rotateKey(call: AdminCall<z.infer<typeof rotateSchema>>): Promise
   return response;
 }
 
-/** What has ended, or is about to because it was rotated, would hand its end on. @throws ApiError 400 */
+/**
+ * Refuses a key that has ended, that was already rotated, or that was changed meanwhile: the new key would inherit its
+ * end. @throws ApiError 404, 409, 422
+ */
 async function requireRotatable(call: AdminCall<unknown, unknown>, read: Key): Promise<void> {
   const { env, now } = call;
   const old = await found(call);
@@ -283,7 +289,7 @@ async function requireRotatable(call: AdminCall<unknown, unknown>, read: Key): P
   throw new ApiError('unprocessable_content', message);
 }
 
-/** D1 first: whatever fails afterwards, nobody who asks D1 is told that the key is good. */
+/** D1 first: whatever fails afterwards, no reader of D1 sees the key as valid. */
 async function revokeKey(call: AdminCall): Promise<object> {
   const row = await found(call);
   if (row.revokedAt !== null) {
@@ -298,7 +304,10 @@ async function revokeKey(call: AdminCall): Promise<object> {
   return after;
 }
 
-/** Machines that were let in by a key end with it: it may have leaked. A repeated revocation does what one before left out. */
+/**
+ * Keys of machines end with the key that approved them, because it may have leaked. A repeated revocation completes a
+ * previous one that failed halfway.
+ */
 async function endGranted(
   call: AdminCall<unknown>,
   id: string,
@@ -308,7 +317,7 @@ async function endGranted(
   const later = 'revokedAt' in end ? undefined : or(isNull(apiKeys.expiresAt), gt(apiKeys.expiresAt, end.expiresAt));
   const working = and(eq(apiKeys.grantedBy, id), isNull(apiKeys.revokedAt), later);
   const action = 'revokedAt' in end ? 'key.revoke' : 'key.update';
-  // Each that ends is in the list no more.
+  // The query no longer returns keys that have ended.
   for (;;) {
     const rows = await queryOrUnavailable(db.select().from(apiKeys).where(working).limit(OWN_KEYS_MAX));
     if (rows.length === 0) return;
@@ -320,7 +329,7 @@ async function endGranted(
   }
 }
 
-/** @throws ApiError 400 when the caller has as many keys that work as one may make for oneself */
+/** @throws ApiError 422 if the caller has the maximum number of active keys */
 export async function requireKeysBelowLimit(
   { env, account, now }: AdminCall<unknown, unknown>,
   or = '',
@@ -329,13 +338,13 @@ export async function requireKeysBelowLimit(
   throw new ApiError('unprocessable_content', `You have ${OWN_KEYS_MAX} keys that work: revoke some first${or}.`);
 }
 
-/** What only operators may set. */
+/** Refuses fields that only operators may set. */
 function refuseGrants({ account }: AdminCall<unknown, unknown>, body: { limits?: unknown; no_track?: unknown }): void {
   if (account.role === 'operator' || (body.limits === undefined && body.no_track === undefined)) return;
   throw denied('limits and no_track are set by operators.');
 }
 
-/** Those that the caller may see. */
+/** Selects the keys that the caller may see. */
 function own({ account }: AdminCall<unknown, unknown>): SQL | undefined {
   return account.role === 'operator' ? undefined : eq(apiKeys.userId, account.userId ?? '');
 }

@@ -9,9 +9,9 @@ import { limitUseSchema, readLimitUse } from './own-usage.ts';
 
 const meSchema = z.object({
   object: z.literal('me'),
-  /** The key, or the user who logged in. */
+  /** The key, or the logged-in user. */
   id: z.string(),
-  /** Of the user; else of the key. The first operator's key has none. */
+  /** Name of the user, otherwise of the key. The operator key from the environment has none. */
   name: z.string().nullable(),
   role: z.enum(ROLES),
   login: z.boolean(),
@@ -19,7 +19,10 @@ const meSchema = z.object({
   project_id: z.string().nullable(),
   provider: z.string().nullable(),
   scopes: z.array(z.string()).nullable(),
-  /** What of each limit is used now: of the key, of the person in this project, of the project. Null: not known just now. */
+  /**
+   * Current usage of the limits of the key, of the user in this project, and of the project. Null: unknown at this
+   * moment.
+   */
   limits: limitUseSchema.nullable(),
 });
 

@@ -1,4 +1,4 @@
-/** People who work in a project, as members or because it is their home, as answers show them. */
+/** Users that work in a project, as members or because it is their home project, as responses show them. */
 import { and, asc, eq, isNull } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
@@ -11,7 +11,7 @@ import { rfc3339 } from '../list.ts';
 export type MemberRow = typeof projectMembers.$inferSelect;
 type Store = Pick<Env, 'DB'>;
 
-/** A lab's largest group, and what one page shows. */
+/** Bounds the members of a project, and one page; larger than a lab's largest group. */
 export const MEMBERS_MAX = 1_000;
 
 export const memberSchema = z.object({
@@ -19,13 +19,13 @@ export const memberSchema = z.object({
   project_id: z.string(),
   user_id: z.string(),
   name: z.string(),
-  /** They let members in and out, and give them limits. */
+  /** True if they may add and remove members and set their limits. */
   lead: z.boolean(),
-  /** By their claims: each sign-in says it again. */
+  /** True if their claims gave the membership; each sign-in renews it. */
   claimed: z.boolean(),
-  /** It is where their keys are made that name no project. */
+  /** True if it is the project of their keys that name no project. */
   home: z.boolean(),
-  /** By the project's leads, for all keys of the person in it. Null: none. */
+  /** Set by the project's leads, for all keys of the user in it. Null: none. */
   limits: limitsSchema.nullable(),
   created_at: z.iso.datetime(),
 });
@@ -34,7 +34,7 @@ export function memberId(projectId: string, userId: string): string {
   return `${projectId}/${userId}`;
 }
 
-/** A person who works in a project; `member`: undefined where it is their home alone. */
+/** A user that works in a project; `member` undefined: it is only their home project. */
 export interface ProjectWorker {
   projectId: string;
   userId: string;
@@ -45,11 +45,11 @@ export interface ProjectWorker {
   since: number;
 }
 
-/** One more than a page shows at most. */
+/** Members first, then users with it as home project. More than MEMBERS_MAX entries mean that the page has not all. */
 export async function projectWorkers(env: Store, projectId: string, userId?: string): Promise<ProjectWorker[]> {
   const db = database(env);
   const one = userId === undefined ? undefined : eq(users.id, userId);
-  // Not in the batch: D1 answers those by column names, and both tables have an `id`.
+  // Not in the batch, because D1 returns batches by column names, and both tables have an `id`.
   const joined = db
     .select({ member: projectMembers, name: users.name, home: users.projectId })
     .from(projectMembers)

@@ -1,4 +1,7 @@
-/** Who works in a project, and with which limits. Operators make leads; leads let members in and out of their own project, and limit them. */
+/**
+ * Users that work in a project, and their limits. Operators appoint leads; leads add and remove members of their own
+ * project and limit them.
+ */
 import { and, count, eq, inArray, isNull, or } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
@@ -24,7 +27,7 @@ import {
 } from './member-view.ts';
 
 const putSchema = z.strictObject({
-  /** Operators alone say so. */
+  /** Only operators may set it. */
   lead: z.boolean().optional(),
 });
 
@@ -33,7 +36,7 @@ const mineSchema = z.object({
   id: z.string(),
   name: z.string(),
   lead: z.boolean(),
-  /** Where keys are made that name no project. */
+  /** True if it is the project of keys that name no project. */
   home: z.boolean(),
 });
 
@@ -110,7 +113,7 @@ async function myProjects({ env, account }: AdminCall): Promise<object> {
   const mine = eq(projectMembers.userId, userId);
   const member = db.select({ id: projectMembers.projectId }).from(projectMembers).where(mine);
   const own = db.select({ id: users.projectId }).from(users).where(eq(users.id, userId));
-  // Their ids stay in the database: D1 takes a hundred values in one statement.
+  // The ids stay in subqueries, because D1 accepts a hundred values in one statement.
   const theirs = and(isNull(projects.disabledAt), or(inArray(projects.id, member), inArray(projects.id, own)));
   const [members, [person], known] = await queryOrUnavailable(
     db.batch([
@@ -126,7 +129,7 @@ async function myProjects({ env, account }: AdminCall): Promise<object> {
   return { object: 'list', data, has_more: false };
 }
 
-/** The project of the path, where the caller leads it. @throws ApiError 404: it is there for nobody else */
+/** The project of the path, if the caller leads it. @throws ApiError 404, also if the project exists */
 async function requireLead(call: AdminCall<unknown>): Promise<string> {
   const id = call.param('id');
   if (await isProjectLead(call, id)) return id;
@@ -171,7 +174,7 @@ async function putMember(call: AdminCall<z.infer<typeof putSchema>>): Promise<ob
   );
   if (before === undefined && (all?.n ?? 0) >= MEMBERS_MAX)
     throw new ApiError('unprocessable_content', `A project has ${MEMBERS_MAX} members at most.`);
-  // A lead would make what claims gave outlast them, their own lead above all.
+  // Otherwise a lead could make a claimed membership permanent, above all their own.
   if (before?.claimed === true && account.role !== 'operator') return readMemberView(env, projectId, person.id);
   const row: MemberRow = {
     claimed: false,
@@ -183,7 +186,7 @@ async function putMember(call: AdminCall<z.infer<typeof putSchema>>): Promise<ob
   };
   const set = { claimed: false, ...(lead !== undefined && { lead }) };
   const write = db.insert(projectMembers).values(row).onConflictDoUpdate({ target: projectMembers.id, set });
-  // Without the name: the audit log of a project outlives the person.
+  // Without the user's name, because the audit log of a project outlives the user.
   const was = before && { user_id: person.id, lead: before.lead };
   const after = { user_id: person.id, lead: row.lead };
   await applyChange(call, [write], { action: 'member.put', object: projectId, before: was, after });
@@ -212,7 +215,8 @@ async function patchMember(call: AdminCall<{ limits: Limits | null }>): Promise<
           .insert(memberLimits)
           .values({ ...row, limits })
           .onConflictDoUpdate({ target, set: { limits, updatedAt: now } });
-  // Of the person: by that isolates learn of it, and with them it is erased.
+  // The user is the object of this line, so that isolates read the user's accounts again, and so that the line is
+  // erased with the user.
   const said = (one: Limits | null) => ({ project_id: projectId, limits: one });
   await applyChange(call, [write], {
     action: 'user.limit',
@@ -238,7 +242,7 @@ async function deleteMember(call: AdminCall): Promise<object> {
   const db = database(env);
   const { userId } = before;
   const gone = db.delete(projectMembers).where(eq(projectMembers.id, before.id));
-  // Whose home it is works on in it: operators, or their identity provider, say so.
+  // Users with this home project continue to work in it; only operators or their identity provider change that.
   const [person] = await queryOrUnavailable(
     db.select({ home: users.projectId }).from(users).where(eq(users.id, userId)),
   );

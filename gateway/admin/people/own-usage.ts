@@ -1,4 +1,4 @@
-/** What the caller used and may still use: for the page of their own use. Others' use is in usage.ts. */
+/** What the caller used and may still use, for the page about their own usage. The usage of others is in usage.ts. */
 import * as z from 'zod';
 import type { Account } from '../../accounts/account.ts';
 import { queryOrUnavailable } from '../../accounts/database.ts';
@@ -14,7 +14,7 @@ import { rfc3339 } from '../list.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
 
 const HOUR_MS = 3_600_000;
-/** Each hour is an object that is asked. */
+/** Each hour is an object that is called. */
 const HOURS_MAX = 48;
 const REQUESTS_MAX = 200;
 
@@ -22,7 +22,7 @@ const useSchema = z.object({
   limit: z.enum(LIMIT_NAMES),
   allowed: z.number(),
   used: z.number(),
-  /** The limit is of this model alone. */
+  /** Set if only this model is limited. */
   model: z.string().optional(),
 });
 
@@ -37,7 +37,7 @@ const amountSchema = z.object({ allowed: z.number(), used: z.number() });
 const requestsQuery = z.strictObject({
   hours: z.coerce.number().int().min(1).max(HOURS_MAX).default(24),
   limit: z.coerce.number().int().min(1).max(REQUESTS_MAX).default(50),
-  /** `1`: only what was refused or failed. */
+  /** `1`: only refused or failed requests. */
   failed: z.enum(['0', '1']).default('0'),
 });
 
@@ -55,21 +55,21 @@ const requestSchema = z.object({
   request_id: z.string(),
   model: z.string(),
   key: z.string(),
-  /** Null: no node got it. */
+  /** Null: no node received it. */
   provider: z.string().nullable(),
   node: z.string().nullable(),
-  /** Null: not known. */
+  /** Null: unknown. */
   status: z.number().nullable(),
-  /** The code of the gateway's error, where it was one. */
+  /** The gateway's error code; null: the gateway reported no error. */
   error: z.string().nullable(),
   aborted: z.boolean(),
   prompt_tokens: z.number(),
   completion_tokens: z.number(),
-  /** Waits included. Null: none came. */
+  /** Including waits. Null: there was no token. */
   first_token_ms: z.number().nullable(),
   queue_ms: z.number(),
   total_ms: z.number().nullable(),
-  /** Refusals that were alike within a second are one. */
+  /** Number of equal refusals within a second, which are stored as one. */
   times: z.number(),
 });
 
@@ -140,7 +140,7 @@ async function readLimits({ account, env }: AdminCall): Promise<object> {
   return { object: 'limits', ...(await readLimitUse(env, account)) };
 }
 
-/** @throws ApiError 503 where they cannot be asked */
+/** @throws ApiError 503 if the limits object cannot be asked */
 export async function readLimitUse(
   env: Pick<Env, 'LIMITS'>,
   { limits, keyId }: Pick<Account, 'limits' | 'keyId'>,

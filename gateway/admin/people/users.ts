@@ -25,9 +25,9 @@ const createSchema = z.strictObject({
   role: z.enum(ROLES).default('consumer'),
   provider: idSchema.nullable().optional(),
   project_id: z.string().max(64).nullable().optional(),
-  /** What all of their keys share; null: as the setting user_limits says, {}: none. */
+  /** Shared by all of the user's keys; null: the setting user_limits applies, {}: no limits. */
   limits: limitsSchema.nullable().optional(),
-  /** Both or none: who says who this is, and under which name. */
+  /** Set both or none: the identity provider, and its name for the user. */
   issuer: identityText.nullable().optional(),
   subject: identityText.nullable().optional(),
 });
@@ -50,7 +50,7 @@ const userSchema = z.object({
   provider: z.string().nullable(),
   project_id: z.string().nullable(),
   limits: limitsSchema.nullable(),
-  /** That their claims gave at the last sign-in. */
+  /** From the user's latest claims. */
   groups: z.array(z.string()),
   issuer: z.string().nullable(),
   subject: z.string().nullable(),
@@ -143,7 +143,7 @@ async function patchUser(call: AdminCall<z.infer<typeof patchSchema>>): Promise<
   const told = { role: role ?? row.role, provider: provider === undefined ? row.provider : provider };
   await requireFitting(call, told.role, told.provider, project_id === row.projectId ? null : (project_id ?? null));
   const changesRights = role !== undefined || provider !== undefined || project_id !== undefined;
-  // What is not named is not written: a change of the name must not enable whom another change disables just now.
+  // Only given fields are written: changing a name must not enable a user that another request is disabling.
   const set = {
     ...(name !== undefined && { name }),
     ...(email !== undefined && { email }),
@@ -151,16 +151,16 @@ async function patchUser(call: AdminCall<z.infer<typeof patchSchema>>): Promise<
     ...(provider !== undefined && { provider }),
     ...(project_id !== undefined && { projectId: project_id }),
     ...(limits !== undefined && { limits }),
-    // A token from before this change does not undo it.
+    // Claims from before this change do not undo it.
     ...(changesRights && { claimsAt: now }),
     ...(disabled !== undefined && { disabledAt: disabled ? (row.disabledAt ?? now) : null }),
   };
   if (Object.keys(set).length === 0) return view(row);
   const db = database(env);
   const update = db.update(users).set(set).where(eq(users.id, row.id));
-  // A disabled user is logged out: being enabled again is no reason to be logged in.
+  // A disabled user is logged out, and is still logged out if enabled again.
   const out = disabled ? [db.delete(sessions).where(eq(sessions.userId, row.id))] : [];
-  // They work in the home they had no more, unless they are a member of it.
+  // The user no longer works in the previous home project, unless they are a member of it.
   const { projectId } = row;
   const moved = projectId !== null && set.projectId !== undefined && set.projectId !== projectId;
   const leaves = moved && (await findMember(env, projectId, row.id)) === undefined;

@@ -12,15 +12,21 @@ import { listSchema } from '../fields.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { readPrices } from './prices.ts';
 
-/** `stale`: older than the table says that it may be. `missing`: the table does not name the region, or there is none. */
+/**
+ * `stale`: older than the table allows, or from the future. `missing`: there is no table, or it does not name the
+ * region.
+ */
 const PRICE_STATES = ['current', 'negative', 'stale', 'missing'] as const;
 type PriceState = (typeof PRICE_STATES)[number];
 
 const HOUR_MS = 3_600_000;
-/** Prices of a day are published the day before; what is of a later time is of a clock that is wrong. */
+/** Prices of a day are published the day before. A later date comes from a wrong clock. */
 const AHEAD_MAX_MS = 36 * HOUR_MS;
 
-/** What a kilowatt-hour costs in a region now. A price that is stale is told all the same: what to do without is the planner's business. */
+/**
+ * The current price of a kilowatt-hour in a region. A stale price is returned too: the planner decides what to do with
+ * it.
+ */
 export function priceAt(
   table: PriceTable | undefined,
   region: string,
@@ -41,26 +47,32 @@ const modelSchema = z.object({
   model: z.string(),
   /** Nodes that serve it now. */
   replicas: count,
-  /** Of them, by what they are. `gpu`: class; null where a node has none. */
+  /** These nodes by hardware. `gpu`: the class; null: the node has no GPU. */
   kinds: z.array(z.object({ gpu: z.string().nullable(), gpus: count, replicas: count })),
-  /** In the engines, as they said within the last 5 s. */
+  /** In the engines, as reported within the last 5 s. */
   running: count,
   waiting: count,
-  /** Answered since the gateway began to count, and the seconds that engines took for them; null where nothing can be read. */
+  /**
+   * Requests answered since the gateway began to count, and the seconds that engines took for them; null: the counters
+   * cannot be read.
+   */
   answered: count.nullable(),
   service_s: z.number().min(0).nullable(),
 });
 
 const regionSchema = z.object({
   object: z.literal('region'),
-  /** As nodes name it; empty: those that name none. */
+  /** As nodes name it; empty: nodes without a region. */
   region: z.string(),
-  /** Sessions that are SERVING. */
+  /** SERVING sessions. */
   nodes: count,
-  /** Of them, those whose path is lost. */
+  /** Those of them that are suspected. */
   suspected: count,
   price: z.object({ usd_kwh: z.number().nullable(), state: z.enum(PRICE_STATES) }),
-  /** From this gateway to the nodes and back: how often it took at most so many seconds, the last count for all that took longer; null: never measured. */
+  /**
+   * Histogram of the round trips from this gateway to the nodes. Each count is the number of round trips up to its
+   * bound in seconds; the last count is for longer ones. Null: never measured.
+   */
   round_trips: z.object({ at_most_s: z.array(z.number()), counts: z.array(count) }).nullable(),
   models: z.array(modelSchema),
 });
@@ -105,11 +117,12 @@ async function regionFacts(call: AdminCall): Promise<Region[]> {
     if (entry.suspected) region.suspected++;
   }
   addModels(view, known);
-  // A region that has lost all its nodes is shown as long as its price is known.
+  // A region that has lost all its nodes is shown while the price table names it.
   const names = new Set([...regions.keys()].map((name) => name.toLowerCase()));
   for (const { region } of table?.prices ?? []) if (!names.has(region.toLowerCase())) known(region);
   if (counted !== undefined) addCounts(counted, regions);
-  // Any provider can name a region: those that the operator's prices name stand before them, and a provider that names many pushes out its own.
+  // Any provider can invent regions. Regions in the operator's price table are first, and a provider with many regions
+  // displaces only its own.
   const named = new Set(table?.prices.map(({ region }) => region));
   const places = placesOf(view);
   const placeOf = ({ region }: Region) => (named.has(region) ? -1 : (places.get(region) ?? 0));
@@ -119,7 +132,10 @@ async function regionFacts(call: AdminCall): Promise<Region[]> {
   return all.slice(0, PLAN_REGIONS_MAX);
 }
 
-/** The place of each region among those of a provider, the one with most of its nodes first; of several providers the foremost. */
+/**
+ * Ranks the regions of each provider by its number of nodes there, largest first. A region of several providers gets
+ * its best rank.
+ */
 function placesOf({ nodes }: RegistrySnapshot): Map<string, number> {
   const providers = new Map<string, Map<string, number>>();
   for (const { state, provider, region = '' } of nodes.entries()) {
@@ -160,7 +176,10 @@ function modelIn(models: Model[], id: string): Model {
   return made;
 }
 
-/** Only of regions that have nodes; a model that has no replica there any more keeps its counts, so that a planner's differences stay right. */
+/**
+ * Only for regions with nodes. A model without a replica in a region keeps its counts, so that a planner's differences
+ * stay right.
+ */
 function addCounts(book: MetricStore, regions: ReadonlyMap<string, Region>): void {
   for (const region of regions.values()) for (const model of region.models) Object.assign(model, NOTHING);
   for (const { labels, value } of book.samples(REGION_ROUND_TRIP)) {
@@ -184,7 +203,7 @@ const NOTHING = { answered: 0, service_s: 0 };
 async function viewOf({ env, c, now }: AdminCall): Promise<RegistrySnapshot> {
   try {
     const view = await snapshotCache.get(env, c.executionCtx, now, () => true);
-    // Else what was said while the last request ran is believed until the next one comes.
+    // Otherwise loads that were reported during the last request would be used until the next request.
     view.nodes.live.expire(now);
     return view;
   } catch (cause) {
@@ -192,7 +211,7 @@ async function viewOf({ env, c, now }: AdminCall): Promise<RegistrySnapshot> {
   }
 }
 
-/** Undefined where nothing can be read: then nothing is told, which is not the same as 0. */
+/** Undefined if the counters cannot be read. Then no counts are returned, which is not the same as 0. */
 async function countedOf({ env }: AdminCall): Promise<MetricStore | undefined> {
   try {
     await metricsReporter.flush(env);

@@ -1,4 +1,4 @@
-/** Which share of each model's requests each region gets: what a planner gave, for as long as it holds. */
+/** The share of each model's requests that each region gets, from a planner's plan while it is valid. */
 import { eq, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
@@ -14,13 +14,13 @@ const ROW = 'region_plan';
 
 const planSchema = planBodySchema.extend({
   object: z.literal('region_plan'),
-  /** Empty, and 0: none was ever given. */
+  /** Empty and 0 if there is no plan. */
   planner: z.string(),
   sequence: z.int().min(0),
   holds_ms: z.int().min(0),
   taken_at: z.iso.datetime().nullable(),
   expires_at: z.iso.datetime().nullable(),
-  /** False: it is over, and requests are routed as if there were none. */
+  /** False: the plan has expired, and requests are routed without one. */
   holds: z.boolean(),
 });
 
@@ -70,8 +70,8 @@ export const regionPlanRoutes: readonly AdminRoute[] = [
 ];
 
 /**
- * Two planners see different things, and requests that followed both in turn would swing between them: the first keeps its place until its plan
- * expires. The database decides, so that two that come at once cannot both be taken.
+ * Only one planner's plans are accepted until its plan expires: two planners have different data, and requests would
+ * swing between their plans. The database decides, so that of two concurrent plans only one is accepted.
  */
 async function put(call: AdminCall<z.infer<typeof planBodySchema>>): Promise<object> {
   requirePrimary(call.env);
@@ -80,7 +80,7 @@ async function put(call: AdminCall<z.infer<typeof planBodySchema>>): Promise<obj
   const before = await readPlan(call);
   const refusal = before === undefined ? undefined : refused(before, body, now);
   if (refusal !== undefined) throw refusal;
-  // A plan every 45 s would bury what people did: who plans is written down, not each plan.
+  // Logs changes of the planner, not each plan: a plan every 45 s would hide what people did.
   if (before?.planner !== body.planner)
     await recordIntent(call, {
       action: 'regions.plan',
@@ -128,13 +128,13 @@ async function remove(call: AdminCall): Promise<object> {
   return { object: 'region_plan', deleted: before !== undefined };
 }
 
-/** Undefined where none is stored, or none that this version understands. */
+/** Undefined if no plan is stored, or none that this version understands. */
 export async function readPlan(call: Pick<AdminCall<unknown, unknown>, 'env'>): Promise<StoredPlan | undefined> {
   const [row] = await queryOrUnavailable(database(call.env).select().from(settings).where(eq(settings.name, ROW)));
   return storedPlanSchema.safeParse(row?.value).data;
 }
 
-/** An expiry too far ahead is of a clock that was set back since. */
+/** If the expiry is too far ahead, the clock was set back since, and the plan is not valid. */
 function holds({ expires_at }: StoredPlan, now: number): boolean {
   return now < expires_at && expires_at - now <= PLAN_HOLDS_MAX_MS;
 }

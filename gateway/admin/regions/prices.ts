@@ -1,4 +1,4 @@
-/** What electricity costs in each region, as an operator says. */
+/** The price of electricity in each region, as an operator sets it. */
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';

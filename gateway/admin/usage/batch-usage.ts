@@ -1,4 +1,6 @@
-/** What each batch used. Lines are in the totals of requests as well: this says which batch they were of. */
+/**
+ * Usage of each batch. The usage totals contain the lines of batches as well; this shows which batch they belong to.
+ */
 import { and, eq, gte, inArray, lt, type SQL, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { queryOrUnavailable, reportDatabase } from '../../accounts/database.ts';
@@ -12,7 +14,7 @@ const DAY_MS = 86_400_000;
 const daySchema = z.iso.date();
 const filterText = z.string().max(256).optional();
 const querySchema = pageSchema.extend({
-  /** Days on which batches were made, UTC, both included. Default: the last 30. */
+  /** Days on which batches were created, UTC, both included. Default: the last 30. */
   from: daySchema.optional(),
   to: daySchema.optional(),
   project: filterText,
@@ -24,7 +26,7 @@ const querySchema = pageSchema.extend({
 const usageSchema = z.object({
   object: z.literal('batch_usage'),
   id: z.string(),
-  /** When it was made. */
+  /** When it was created. */
   day: z.iso.date(),
   status: z.string(),
   project: z.string(),
@@ -39,7 +41,7 @@ const usageSchema = z.object({
   reasoning_tokens: z.number(),
 });
 
-/** Of the batch object as it is stored. */
+/** Of the stored batch object. */
 const summarySchema = z.looseObject({
   status: z.string(),
   model: z.string().nullable(),
@@ -112,13 +114,13 @@ function shown({ id, owner, createdBy, createdAt, summary }: typeof batches.$inf
   };
 }
 
-/** The batches that the caller may see: their own, whatever project they belong to. */
+/** Selects the batches that the caller may see: their own, whichever project they belong to. */
 function own({ account: { role, userId, keyId }, env }: AdminCall): SQL | undefined {
   if (role === 'operator') return undefined;
   return userId === undefined ? eq(batches.createdBy, keyId) : ofUser(env, userId);
 }
 
-/** Batches of a login have its user as their key. */
+/** A batch that was created in a login has the user's id in place of a key. */
 function ofUser(env: AdminCall['env'], user: string): SQL {
   const keys = reportDatabase(env).select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.userId, user));
   return sql`(${eq(batches.createdBy, user)} OR ${inArray(batches.createdBy, keys)})`;

@@ -1,21 +1,21 @@
 /**
- * Searches through whole hours of records, for a request that nothing else tells of. Each hour is read from its first record to its last: without
- * a bound one key could keep the readers of records busy by asking for ids that do not exist.
+ * Limits searches through whole hours of usage records, for requests without a timeline. Each hour is read completely:
+ * without a limit one key could keep the usage objects busy by asking for ids that do not exist.
  */
 import { ApiError, retryAfter } from '../../../shared/openai/errors.ts';
 
-/** Of all accounts, in this process or isolate. */
+/** Concurrent searches of all accounts, in this process or isolate. */
 const RUNNING_MAX = 4;
-/** Of one account in PER_MS, one after the other. */
+/** Searches of one account in PER_MS, sequentially. */
 const STARTED_MAX = 12;
 const PER_MS = 60_000;
-/** Accounts that searched lately. Full: none of another account begins. */
+/** Bounds the accounts that searched recently. If it is full, other accounts cannot search. */
 const ACCOUNTS_MAX = 10_000;
 const RETRY_MS = 2_000;
 
 interface Account {
   running: boolean;
-  /** When its searches of the last PER_MS began, milliseconds. */
+  /** Start times of its searches within the last PER_MS, in milliseconds. */
   started: number[];
 }
 
@@ -23,7 +23,7 @@ export class RecordSearches {
   readonly #accounts = new Map<string, Account>();
   #running = 0;
 
-  /** `now` in milliseconds. What it returns ends the search. @throws ApiError rate_limit_exceeded */
+  /** `now` in milliseconds. Returns a function that ends the search. @throws ApiError rate_limit_exceeded */
   begin(who: string, now: number): () => void {
     const account = this.#account(who, now);
     const [oldest = now] = account.started;

@@ -1,4 +1,6 @@
-/** The story of one request: what the gateway, the queue, each attempt and the nodes have on record of it, and what is not on record. */
+/**
+ * The timeline of one request: what the gateway, the queue, each attempt and the nodes recorded, and what is unknown.
+ */
 import * as z from 'zod';
 import { departureCause } from '../../../shared/lattice/departure.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
@@ -17,20 +19,20 @@ import { askRegistry } from '../session.ts';
 import { RecordSearches } from './record-searches.ts';
 
 const HOUR_MS = 3_600_000;
-/** Each hour is an object that is asked. */
+/** Each hour is an object that is called. */
 const HOURS_MAX = 48;
-/** A record comes with its node's report: at the latest so long after the request's end. */
+/** A usage record arrives with its node's report, at most this long after the request's end. */
 const RECORD_LATE_MS = HOUR_MS;
-/** Of a node: so long after the request, since its loss is found out later. */
+/** Events of a node are included up to this long after the request, because its loss is detected late. */
 const NODE_EVENTS_MS = 10 * 60_000;
 const NODE_EVENTS_MAX = 20;
-/** Nodes that are asked about. */
+/** Bounds the nodes whose events are requested. */
 const NODES_MAX = 8;
 
 const querySchema = z.strictObject({
-  /** How far back records are looked through where nothing else tells when the request was. */
+  /** How many hours of records are searched if no timeline shows when the request was. */
   hours: z.coerce.number().int().min(1).max(HOURS_MAX).default(24),
-  /** The end of those hours; absent: now. */
+  /** The end of these hours; absent: now. */
   to: z.iso.datetime({ offset: true }).optional(),
 });
 
@@ -43,7 +45,7 @@ const storySchema = z.object({
   /** The request's name in `/admin/usage`, the trace and nodes' errors. */
   usage_id: z.string(),
   steps: z.array(stepSchema),
-  /** What is on record nowhere. */
+  /** What was not recorded anywhere. */
   not_known: z.array(z.string()),
 });
 
@@ -109,12 +111,12 @@ function whereElse({ env }: AdminCall): string {
   return `Records come with the node's report, a second or two after the answer; an older request is found with "to", a time soon after it.${elsewhere}`;
 }
 
-/** The newest hour first, until one has it. */
+/** Searches the newest hour first, until one has records. */
 async function rowsOf({ env }: AdminCall, name: string, from: number, to: number): Promise<UsageRow[]> {
   const rows: UsageRow[] = [];
   for (const shard of shardsBetween(from, to).reverse()) {
     rows.push(...(await queryOrUnavailable(env.USAGE.getByName(shard).ofRequest(name))));
-    // Attempts of one request may lie on both sides of an hour's end.
+    // Attempts of one request may be in two hours.
     if (rows.length > 0 && rows.every((row) => row.at - (row.totalMs ?? 0) > Date.parse(`${shard}:00:00Z`))) break;
   }
   return rows.sort((a, b) => a.at - b.at);
@@ -149,7 +151,7 @@ async function tell(
   };
 }
 
-/** `inside`: where the gateway's own code failed is told, too, with the paths of its files. */
+/** `inside`: also shows where the gateway's own code failed, with the paths of its files. */
 function ofGateway(
   timeline: RequestTimeline,
   inside: boolean,
@@ -224,7 +226,10 @@ function ofRecord(row: UsageRow): TimelineStepJson {
   return { at: rfc3339(at), where: 'record', text: parts.join('; ') };
 }
 
-/** What happened to a node while it had the request, or soon after. Providers' secrets are none of a consumer's business: the cause alone. */
+/**
+ * What happened to a node while it had the request, or soon after. A provider's details are confidential: callers that
+ * are not operators see only the category of a loss.
+ */
 async function ofNode(
   { env, account }: AdminCall,
   session: string,
@@ -244,7 +249,7 @@ async function ofNode(
     });
 }
 
-/** What a follower recorded has its name behind the node's: see hosts/node/replication/primary-server.ts. */
+/** The session without the suffix that a follower's records have; see hosts/node/replication/primary-server.ts. */
 const nodeOf = (session: string) => session.split('@')[0] ?? session;
 
 function notKnown(

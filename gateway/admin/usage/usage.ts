@@ -1,4 +1,4 @@
-/** What was used: totals for everybody as far as they go, and the trace for research. */
+/** Usage totals, for every caller as far as they may see them, and the trace export for research. */
 import { and, eq, gte, lte, type SQL, sql } from 'drizzle-orm';
 import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
@@ -12,13 +12,13 @@ import { type AdminCall, type AdminRoute, route } from '../route.ts';
 
 const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'] as const;
 type Group = (typeof GROUPS)[number];
-/** A provider sees nothing that tells apart the users, keys and projects it serves. */
+/** Groups that a provider may see: none that distinguish the users, keys and projects that it serves. */
 const PROVIDER_GROUPS: readonly Group[] = ['day', 'model', 'provider'];
 const ROWS_MAX = 10_000;
-/** Half a megabyte. */
+/** About half a megabyte. */
 const PAGE_ROWS = 2_000;
 const DAY_MS = 86_400_000;
-/** A model's name may have 1,024 characters, and JSON six for one of them. */
+/** A model's name may have 1,024 characters, and JSON may need six bytes for each. */
 const CURSOR_MAX = 12_288;
 
 const GROUP_LIST = new RegExp(`^(${GROUPS.join('|')})(,(${GROUPS.join('|')}))*$`);
@@ -35,7 +35,7 @@ const usageQuery = z.strictObject({
     .transform((text) => [...new Set(text.split(','))])
     .pipe(z.array(z.enum(GROUPS)).min(1)),
   limit: z.coerce.number().int().min(1).max(ROWS_MAX).default(PAGE_ROWS),
-  /** `next` of the page before. */
+  /** `next` of the previous page. */
   after: z.string().max(CURSOR_MAX).optional(),
   project: filterText,
   user: filterText,
@@ -58,12 +58,12 @@ const totalSchema = z.object({
   completion_tokens: z.number(),
   cached_tokens: z.number(),
   reasoning_tokens: z.number(),
-  /** Of answers that began, as the client saw it: waits in queues included. Null: none began. */
+  /** Over requests with a first token, as the client saw it, including waits in queues. Null: there are none. */
   mean_first_token_ms: z.number().nullable(),
-  /** The same from the moment at which the node got the request. */
+  /** The same from the moment when the node received the request. */
   mean_engine_first_token_ms: z.number().nullable(),
   mean_queue_ms: z.number(),
-  /** Of requests whose time is known: lines of batches have none. Null: none is. */
+  /** Over requests of known duration, which lines of batches do not have. Null: there are none. */
   mean_total_ms: z.number().nullable(),
 });
 
@@ -154,7 +154,7 @@ function cursorOf(values: readonly string[]): string {
   return toBase64url(encoder.encode(JSON.stringify(values)));
 }
 
-/** What comes behind a page. @throws ApiError 400 for a cursor of another question */
+/** Selects the rows after a page. @throws ApiError 422 for a cursor of another query */
 function after(cursor: string, groups: readonly SQLiteColumn[]): SQL {
   const values = readCursor(cursor);
   if (values?.length !== groups.length) {
@@ -172,7 +172,9 @@ function readCursor(cursor: string): string[] | undefined {
   }
 }
 
-/** The rows that the caller may see. @throws ApiError 403 where the question would tell a provider's consumers apart */
+/**
+ * Selects the rows that the caller may see. @throws ApiError 403 if the query would distinguish a provider's consumers
+ */
 function own({ account, query }: AdminCall<unknown, z.infer<typeof usageQuery>>): SQL | undefined {
   const { role, provider, userId, keyId } = account;
   if (role === 'operator') return undefined;
@@ -198,7 +200,7 @@ async function readTrace({ env, query }: AdminCall<unknown, z.infer<typeof trace
         .where(eq(modelSettings.private, true)),
     ),
   ]);
-  // A request that was refused may be on record by the name that it used.
+  // A refused request may be recorded under the alias that it used.
   const privateModels = new Set(hidden.flatMap(({ model, aliases }) => [model, ...(aliases ?? [])]));
   const body = traceStream(env, { from, to, format: query.format, secret, privateModels });
   const type = query.format === 'csv' ? 'text/csv; charset=utf-8' : 'application/x-ndjson';

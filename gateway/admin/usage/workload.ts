@@ -1,4 +1,4 @@
-/** What is asked for, for the planner: rates and lengths by model, and counts by kind of request and slot of time. */
+/** The workload, for the planner: rates and lengths by model, or counts by kind of request and time slot. */
 import { isNotNull } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
@@ -22,7 +22,7 @@ const SLOT = /^([1-9][0-9]{0,2}|[1-2][0-9]{3}|3[0-5][0-9]{2}|3600)s$/;
 const UNIT_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: HOUR_MS, d: DAY_MS };
 /** Two days of minutes. */
 const SLOTS_MAX = 2_880;
-/** Records are read so many milliseconds at a time: new ones wait no longer than that takes. */
+/** Records are read in pieces of this length, because new records wait while a piece is read. */
 const PIECE_MS = 600_000;
 
 const query = z.strictObject({
@@ -36,36 +36,36 @@ const byModel = z.object({
   model: z.string(),
   requests: z.number(),
   requests_per_second: z.number(),
-  /** Refused because no node took them: what a placement without the model leaves out. */
+  /** Refused because no node accepted them: demand that a placement without the model does not serve. */
   unserved: z.number(),
   input: lengths,
   output: lengths,
 });
 const byKind = z.object({
   model: z.string(),
-  /** As the model's routing has them; empty: all requests count as one kind. */
+  /** From the model's routing settings; empty: all requests count as one kind. */
   kinds: z.array(kindSchema),
-  /** By the time at which requests came, of those that are over. Slots in which none came are left out. */
+  /** Finished requests by the time of their arrival. Slots without requests are left out. */
   slots: z.array(
     z.object({
       at: z.iso.datetime(),
-      /** By kind, as the lengths of prompt and answer turned out. */
+      /** By kind, according to the actual lengths of prompt and response. */
       requests: z.array(z.number()),
       unserved: z.number(),
       p50_ms: z.number(),
       p99_ms: z.number(),
     }),
   ),
-  /** Of the requests of each kind. */
+  /** By kind of the requests. */
   latency_ms: z.array(lengths),
-  /** Requests whose kind at arrival was another than their lengths turned out to be. */
+  /** Requests with a kind at arrival that did not match their actual lengths. */
   misjudged: z.object({
     requests: z.number(),
     wrong: z.number(),
     /** `confusion[true][judged]` */
     confusion: z.array(z.array(z.number())),
   }),
-  /** Lengths on a grid of four cells per factor of e, to fit kinds to. */
+  /** Lengths on a grid of four cells per factor of e, from which kinds can be fitted. */
   lengths: z.array(z.object({ input: z.number(), output: z.number(), requests: z.number() })),
 });
 const answer = z.object({
@@ -160,7 +160,7 @@ async function readKinds({ env, query: { slot }, now }: AdminCall<unknown, Query
   return { object: 'list', window_ms: windowMs, slot_ms: slotMs, data };
 }
 
-/** Each within one hour's object, oldest first. */
+/** Each piece is within the object of one hour; oldest first. */
 function* piecesOf(from: number, to: number): Iterable<[shard: string, from: number, to: number]> {
   for (const shard of shardsBetween(from, to)) {
     const begin = Date.parse(`${shard}:00:00Z`);
@@ -169,7 +169,7 @@ function* piecesOf(from: number, to: number): Iterable<[shard: string, from: num
   }
 }
 
-/** Without what came before the first whole slot of the window: that slot would be counted in part. */
+/** Leaves out requests before the first whole slot of the window, because their slot would be counted only partly. */
 function view(model: string, counts: KindCounts, first: number, slotMs: number): z.infer<typeof byKind> {
   const { kinds, slots, latency, confusion } = counts;
   const judged = confusion.flat().reduce((sum, n) => sum + n, 0);
