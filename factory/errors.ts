@@ -1,4 +1,7 @@
-/** `config`: the file is wrong, nothing was done. `busy`: another factory holds the lease. `gateway`: it refused. */
+/**
+ * `config`: the file is wrong, nothing was done. `busy`: another factory holds the lease. `gateway`: the gateway
+ * refused.
+ */
 export type FactoryErrorCode = 'config' | 'busy' | 'gateway';
 
 export class FactoryError extends Error {
@@ -11,7 +14,7 @@ export class FactoryError extends Error {
   }
 }
 
-/** A sentence of any error, cut to what a report may hold. */
+/** Text of any error, cut to the bound of a report. */
 export function errorText(error: unknown, max = 280): string {
   const text = error instanceof Error ? error.message : String(error);
   return text.replace(/\s+/g, ' ').trim().slice(0, max);

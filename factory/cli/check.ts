@@ -1,4 +1,7 @@
-/** `otela-factory check`: the file, the token, the state directory, and each place of each model by the cluster's own word. */
+/**
+ * `otela-factory check`: checks the file, the token, the state directory, and each place of each model by asking its
+ * cluster.
+ */
 import { EXIT_DONE } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
 import { placementsOf } from '../config/placements.ts';
@@ -53,7 +56,7 @@ async function askClusters(
       const { cluster, pool, engine } = place;
       const where = `${cluster.id}/${pool.name} with ${engine.gpus} GPUs`;
       const launcher = launchers.get(cluster.id);
-      // Models that ask for the same are one question.
+      // Models with equal requirements share one question.
       if (launcher === undefined || asked.has(where)) continue;
       asked.add(where);
       const context = jobContext(model.id, place);

@@ -1,4 +1,4 @@
-/** Every command of `otela-factory`, in the order of its help. */
+/** All commands of `otela-factory`, in the order of its help. */
 import manifest from '../../package.json' with { type: 'json' };
 import {
   EXIT_DONE,

@@ -1,12 +1,12 @@
 #!/usr/bin/env node
-/** `otela-factory`: keeps as many jobs on clusters as requests and batches ask for. */
+/** `otela-factory`: keeps as many jobs on clusters as requests and batches need. */
 import { runProgram } from '../../shared/command-line/index.ts';
 import { type Io, makeIo } from '../../shared/terminal/io.ts';
 import { FactoryError } from '../errors.ts';
 import { FACTORY_PROGRAM } from './commands.ts';
 import { EXIT_FAILED, factoryExitCode } from './exit.ts';
 
-/** `argv` begins after the program's name. Resolves with the exit code and never rejects. */
+/** `argv` excludes the program's name. Resolves to the exit code and never rejects. */
 export function main(argv: readonly string[], io: Io = makeIo(process.stdout, process.stderr)): Promise<number> {
   return runProgram(FACTORY_PROGRAM, argv, io, {
     out: io.out,

@@ -1,4 +1,7 @@
-/** `otela-factory recipe NAME --gpu KIND`: lines for the file. The planner's program says what fits; it is another program, asked as one. */
+/**
+ * `otela-factory recipe NAME --gpu KIND`: prints lines for the file. The planner, a separate program, decides what
+ * fits.
+ */
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
@@ -9,9 +12,9 @@ import { ENGINES, type EngineKind } from '../config/schema.ts';
 import { commandRunner, type RunCommand } from '../launchers/command.ts';
 
 const TENSOR_PARALLEL = [1, 2, 4, 8] as const;
-/** What a replica is offered with by default: longer ones take memory from concurrent requests. */
+/** Default context of a replica: a longer one takes memory from concurrent requests. */
 const CONTEXT_DEFAULT = 32_768;
-/** Replicas are for more than one request at a time: so many full contexts fit beside each other. */
+/** A replica serves more than one request at a time: this many full contexts must fit together. */
 const CONTEXTS_AT_ONCE = 2;
 const CONTEXT_STEP = 1_024;
 const PROBE_INPUT = 320;
@@ -22,7 +25,7 @@ const catalogueSchema = z.object({
 });
 const probeSchema = z.object({ simulatedTokens: z.number().positive(), kvPeak: z.number().positive() });
 
-/** Beside this program in a clone, in a build and in a release; else that of the PATH. */
+/** Uses the planner next to this program, in a clone, a build or a release; otherwise the planner on the PATH. */
 function plannerCommand(): [string, ...string[]] {
   const near = ['../../scheduler/cli/main.ts', './otela-plan.js'].map((path) =>
     fileURLToPath(new URL(path, import.meta.url)),
@@ -72,7 +75,11 @@ function engineOf(name: string): EngineKind {
   return found;
 }
 
-/** The fewest GPUs whose memory holds the weights and the contexts. @throws UsageError, with what comes nearest */
+/**
+ * Finds the fewest GPUs whose memory holds the weights and the contexts.
+ *
+ * @throws UsageError with the nearest that fits
+ */
 async function smallest(
   model: string,
   gpu: { id: string; gpusPerNode: number },
@@ -101,13 +108,13 @@ async function smallest(
         '--json',
       ];
       const { simulatedTokens, kvPeak } = probeSchema.parse(JSON.parse(await plan(['simulate', ...probe])));
-      // One request's tokens are this share of the memory for keys and values.
+      // `kvPeak` is the share of the memory for keys and values that the tokens of one request take.
       largest = { gpus: tp, capacity: Math.floor(simulatedTokens / kvPeak) };
       if (largest.capacity >= wanted * CONTEXTS_AT_ONCE) return largest;
     } catch (error) {
       if (!(error instanceof UsageError)) throw error;
       why = error.message;
-      // A name that it does not know is as wrong with more GPUs.
+      // More GPUs do not help if the planner does not know the name.
       if (!/does not fit/.test(why)) throw error;
     }
   if (largest === undefined) throw new UsageError(why);

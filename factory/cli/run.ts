@@ -1,4 +1,4 @@
-/** `otela-factory run`: until it is told to end. Its jobs run on. */
+/** `otela-factory run`: runs until it is stopped. Its jobs continue. */
 import * as z from 'zod';
 import { EXIT_DONE } from '../../shared/command-line/index.ts';
 import { parseAnswer } from '../../shared/factory/exchange.ts';
@@ -12,7 +12,7 @@ import { Factory } from '../life/factory.ts';
 import { StateFiles } from '../life/state-files.ts';
 import { EXIT_GATEWAY } from './exit.ts';
 
-/** A factory that runs writes every round. */
+/** Age up to which a status is current: a running factory writes one in every round. */
 const HEARD_MS = 120_000;
 
 function exchangeOf(config: FactoryConfig, refused: (why: string) => void): GatewayExchange {
@@ -29,7 +29,7 @@ export async function runCommand(configPath: string, io: Io): Promise<number> {
   const config = readFactoryConfig(configPath);
   let refusal: string | undefined;
   const log = (line: string) => io.log(`${new Date().toISOString()} ${line}`);
-  // A token may come back; what serves goes on, and nothing begins without demand.
+  // The token may become valid again. Until then, serving jobs continue and none begins without demand.
   const gateway = exchangeOf(config, (why) => {
     if (refusal !== why) log(why);
     refusal = why;
@@ -46,7 +46,10 @@ export async function runCommand(configPath: string, io: Io): Promise<number> {
   return refusal === undefined ? EXIT_DONE : EXIT_GATEWAY;
 }
 
-/** One round that asks the clusters and does nothing. Demand is what a factory that runs was told last: a second exchange would end its own. */
+/**
+ * Runs one round that asks the clusters and changes nothing. Its demand is the last one that the running factory
+ * received: a second exchange would end that factory's exchange.
+ */
 export async function dryRun(configPath: string, io: Io): Promise<number> {
   const config = readFactoryConfig(configPath);
   const heard = lastHeard(config);

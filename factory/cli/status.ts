@@ -1,4 +1,7 @@
-/** `otela-factory status` and `explain`: from the file that a running factory writes each round, readable on any node that sees its directory. */
+/**
+ * `otela-factory status` and `explain`: read the file that a running factory writes in each round, so they work on any
+ * node that can read its directory.
+ */
 import * as z from 'zod';
 import { EXIT_DONE, UsageError } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
@@ -9,9 +12,9 @@ import { formatMs } from '../config/values.ts';
 import { FactoryError } from '../errors.ts';
 import { StateFiles } from '../life/state-files.ts';
 
-/** A round is 15 s, one that asks a slow scheduler a minute. */
+/** Age above which a status is stale. A round takes 15 s, or a minute if a scheduler is slow. */
 const STALE_MS = 120_000;
-/** Of a log's tail. */
+/** Lines of a log's tail. */
 const REST_LINES = 4;
 const EXPLAIN_LINES = 12;
 
@@ -78,7 +81,7 @@ const statusSchema = z.object({
 });
 type Status = z.infer<typeof statusSchema>;
 
-/** @throws FactoryError config where no factory has written there */
+/** @throws FactoryError `config` if no factory has written there */
 function readStatus(configPath: string): { status: Status; ageMs: number } {
   const { state } = readFactoryConfig(configPath);
   const value = new StateFiles(state).read('status.json');
@@ -147,7 +150,7 @@ export function statusCommand(configPath: string, json: boolean, io: Io): number
   return EXIT_DONE;
 }
 
-/** What decisions scroll away: a model that rests needs a person, however long ago it failed. */
+/** Models at rest, which may have left the list of decisions: they need an operator, however long ago they failed. */
 function restLines({ back_offs, at }: Status): string[] {
   const now = Date.parse(at);
   const rests = Object.entries(back_offs).filter(([, { resting, until }]) => resting && now < until);

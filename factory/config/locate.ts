@@ -1,13 +1,13 @@
-/** On which line of a TOML text a value stands. smol-toml tells lines of faults in the text itself, not of values. */
+/** Finds the line of a value in a TOML text. smol-toml reports lines only of syntax errors, not of values. */
 
-/** A dotted key, its parts bare or quoted: `models."org/name".max`. */
+/** Splits a dotted key, whose parts are bare or quoted: `models."org/name".max`. */
 function keyParts(text: string): string[] {
   return [...text.matchAll(/"((?:[^"\\]|\\.)*)"|'([^']*)'|([\w-]+)/g)].map(([, a, b, c]) => a ?? b ?? c ?? '');
 }
 
 /**
- * From 1. The longest part of `path` that has a line of its own: a value in an inline table is found at the table's key, and what is missing at the
- * table that lacks it.
+ * Returns the line, from 1, of the longest part of `path` that has a line: a value in an inline table is found at the
+ * table's key, and a missing value at the table that lacks it.
  */
 export function lineOfPath(text: string, path: readonly PropertyKey[]): number {
   const wanted = path.map(String);

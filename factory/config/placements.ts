@@ -1,4 +1,4 @@
-/** Where a model's engine could run. */
+/** A place where a model's engine could run. */
 import { gpuClass } from '../../shared/hardware/classes.ts';
 import type { ClusterConfig, EngineConfig, FactoryConfig, ModelConfig, PoolConfig, RecipeConfig } from './schema.ts';
 
@@ -11,7 +11,7 @@ export interface ModelPlacement {
 
 type Known = Pick<FactoryConfig, 'clusters' | 'recipes'>;
 
-/** In the order of the file: clusters, their pools; of each pool the recipe's first engine that fits. */
+/** Places in the order of the file: clusters, then their pools; in each pool the recipe's first engine that fits. */
 export function placementsOf(config: Known, model: Pick<ModelConfig, 'recipe' | 'clusters'>): ModelPlacement[] {
   const recipe = config.recipes.get(model.recipe);
   if (recipe === undefined) return [];
@@ -25,13 +25,13 @@ export function placementsOf(config: Known, model: Pick<ModelConfig, 'recipe' | 
     );
 }
 
-/** An idle agent starts a template on all its GPUs. A job brings its command. */
+/** An idle agent starts a template on all its GPUs. A job has a command. */
 function fits(engine: EngineConfig, pool: PoolConfig, { launcher }: ClusterConfig): boolean {
   if (!runsOn(engine, pool.gpu) || (launcher === 'agents') !== (engine.template !== undefined)) return false;
   return launcher === 'agents' ? engine.gpus === pool.gpus_per_node : engine.gpus <= pool.gpus_per_node;
 }
 
-/** `NVIDIA H100 80GB HBM3`, `h100` and `H100` are one kind. */
+/** `NVIDIA H100 80GB HBM3`, `h100` and `H100` are the same kind. */
 export function runsOn(engine: EngineConfig, gpu: string): boolean {
   const kind = gpuClass(gpu);
   return engine.gpu.some((one) => gpuClass(one) === kind);

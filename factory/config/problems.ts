@@ -1,4 +1,4 @@
-/** What a well-formed file asks for and cannot get, each with the nearest that it could. */
+/** Requirements of a well-formed file that cannot be met, each with the nearest that could be. */
 import { findGpuClass, GPU_CLASSES, gpuClass } from '../../shared/hardware/classes.ts';
 import { nearestName } from '../../shared/text/nearest.ts';
 import { parseSource } from '../../shared/weights/source.ts';
@@ -7,7 +7,7 @@ import type { ClusterConfig, FactoryConfig, ModelConfig, RecipeConfig } from './
 import { formatMs, timeLimitMs } from './values.ts';
 
 export interface ConfigProblem {
-  /** Of the value that is at fault. */
+  /** Path of the faulty value. */
   path: (string | number)[];
   text: string;
 }
@@ -137,7 +137,7 @@ function modelProblems(model: ModelConfig, config: FactoryConfig): ConfigProblem
   return found;
 }
 
-/** Why no engine fits, and what comes nearest. */
+/** Explains why no engine fits, and what is nearest. */
 function nowhere(model: ModelConfig, recipe: RecipeConfig, config: FactoryConfig): string {
   const clusters = config.clusters.filter(({ id }) => model.clusters?.includes(id) ?? true);
   const pools = clusters.flatMap((cluster) =>
@@ -154,10 +154,10 @@ function nowhere(model: ModelConfig, recipe: RecipeConfig, config: FactoryConfig
   return `${model.id}: recipe ${model.recipe} has engines for ${wanted}; there are ${there || 'no pools'}`;
 }
 
-/** Deployments are named after the factory, and their ids have 63 characters. */
+/** A deployment's id contains the factory's name and has at most 63 characters. */
 const FACTORY_MAX_CHARS = 32;
 
-/** A node says which deployment it is and not of which cluster: there is one of idle agents. */
+/** A node reports its deployment but not its cluster, so there can be only one cluster of idle agents. */
 function agentsProblems({ factory, clusters }: FactoryConfig): ConfigProblem[] {
   const [first, second] = clusters.filter(({ launcher }) => launcher === 'agents');
   if (first === undefined) return [];
@@ -172,7 +172,7 @@ function agentsProblems({ factory, clusters }: FactoryConfig): ConfigProblem[] {
   return found;
 }
 
-/** An engine serves one model's name: a second model of the same recipe would get jobs that do not know it. */
+/** An engine serves one model's name: a second model with the same recipe would get jobs that do not serve it. */
 function shared(models: readonly ModelConfig[]): ConfigProblem[] {
   return models.flatMap((model, n) => {
     const first = models.findIndex(({ recipe }) => recipe === model.recipe);

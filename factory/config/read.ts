@@ -1,4 +1,4 @@
-/** From the text of factory.toml to a configuration, or to sentences with lines. */
+/** Converts the text of factory.toml to a configuration, or to problems with lines. */
 import { createHash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
@@ -12,16 +12,16 @@ import { findProblems } from './problems.ts';
 import { type FactoryConfig, fileSchema } from './schema.ts';
 
 const FILE_MAX_BYTES = 1024 * 1024;
-/** A person mends a few at a time. */
+/** Most problems that are reported: an operator fixes a few at a time. */
 const FAULTS_MAX = 20;
 
-/** One fault of the file. */
+/** One problem of the file. */
 export interface ConfigFault {
   line: number;
   text: string;
 }
 
-/** @throws FactoryError config, one line for each fault: `factory.toml:12: …` */
+/** @throws FactoryError `config` with one line per problem: `factory.toml:12: …` */
 export function readFactoryConfig(path: string): FactoryConfig {
   let text: string;
   try {
@@ -49,7 +49,7 @@ export function readFactoryConfig(path: string): FactoryConfig {
   };
 }
 
-/** Faults are at most 20, in the order of lines. Paths stay as written. */
+/** Returns at most 20 problems, in the order of lines. Paths stay as written. */
 export function parseConfig(text: string): { config: FactoryConfig } | { faults: ConfigFault[] } {
   let value: unknown;
   try {
@@ -91,7 +91,7 @@ function faultsOf(text: string, issue: z.core.$ZodIssue): ConfigFault[] {
   });
 }
 
-/** The keys that the file may have at a place. */
+/** The allowed keys at a path of the file. */
 function keysAt(path: readonly PropertyKey[]): string[] {
   let at: z.core.JSONSchema.BaseSchema = z.toJSONSchema(fileSchema, { io: 'input' });
   for (const part of path) at = below(at, String(part));

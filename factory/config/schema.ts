@@ -14,20 +14,20 @@ const positive = z.number().int().positive().max(10_000);
 const gpu = z.string().min(1).max(64);
 const environment = z.record(z.string().regex(/^[A-Za-z_]\w{0,63}$/, 'no name of a variable'), oneLineSchema);
 
-/** How a guest behaves, over all clusters. */
+/** Limits of a polite guest, over all clusters. */
 const guest = z.strictObject({
-  /** Jobs handed to schedulers in any 60 s. */
+  /** Jobs submitted to schedulers in any 60 s. */
   submissions_per_minute: positive.default(10),
-  /** Idle engines that end early because another model wants their GPUs, in any hour. */
+  /** Idle engines that end early, in any hour, because another model needs their GPUs. */
   switches_per_hour: count.default(6),
   max_jobs: positive.default(100),
-  /** A job that ended within this time of its begin lived too short: the next one waits. */
+  /** A job that ended within this time of its begin was too short: the next one waits. */
   short_lived: durationSchema.prefault('2m'),
-  /** Failed starts of one recipe on one cluster, in a row, before it rests. */
+  /** Consecutive failed starts of one recipe on one cluster before it rests. */
   failed_starts: positive.default(3),
   /** First rest; it doubles up to a day. */
   rest: durationSchema.prefault('1h'),
-  /** How often schedulers are asked. */
+  /** Interval between questions to schedulers. */
   every: durationSchema.prefault('15s'),
 });
 
@@ -35,12 +35,12 @@ const pool = z.strictObject({
   /** Slurm's partition; the queue of Grid Engine, PBS, LSF and Flux. */
   name: oneWordSchema,
   gpu,
-  /** Slurm's name of the GPU in --gres where jobs must say it. */
+  /** Slurm's name of the GPU in --gres, if jobs must specify it. */
   gres: oneWordSchema.optional(),
   gpus_per_node: positive.max(64),
-  /** GPUs of the whole pool; absent: not known. */
+  /** GPUs of the whole pool; absent: unknown. */
   gpus: positive.optional(),
-  /** Longest time of a job, as the batch system writes it. */
+  /** Time limit of a job, in the form of the batch system. */
   time: z
     .string()
     .refine((text) => timeLimitMs(text) !== undefined, 'no time limit such as 04:00:00 or 1-12:00:00')
@@ -50,9 +50,9 @@ const pool = z.strictObject({
   constraint: oneWordSchema.optional(),
   memory: oneWordSchema.optional(),
   cpus: positive.optional(),
-  /** Jobs of others may take these GPUs away. */
+  /** True if other users' jobs may preempt jobs on these GPUs. */
   preemptable: z.boolean().default(false),
-  /** Further options of the submission, one word each, without dashes where the batch system has them. */
+  /** Further options of the submission, one word each, without dashes if the batch system has them. */
   options: z.array(oneWordSchema).max(32).default([]),
   /** Kubernetes: labels of the node. */
   node_selector: z.record(z.string().max(253), z.string().max(63)).optional(),
@@ -61,35 +61,44 @@ export type PoolConfig = z.infer<typeof pool>;
 
 const cluster = z.strictObject({
   launcher: z.enum(LAUNCHERS),
-  /** The agent's program and its first arguments, as a job finds them. */
+  /** The agent's program and its first arguments, on the job's node. */
   agent: z.array(oneLineSchema).min(1).max(16).default(['otela-agent']),
-  /** The join token's file, as a job sees it; `~/` is the home there. */
+  /** The join token's file, on the job's node; `~/` is the home directory there. */
   join_token_file: oneLineSchema.default('~/.otela-token'),
-  /** The cluster's name at the gateway, where the join token does not say it. */
+  /** The cluster's name at the gateway, if the join token does not set it. */
   cluster: nameSchema.optional(),
   max_jobs: positive.default(20),
-  /** Jobs that wait, of all models: a pool grows as far as the scheduler lets it, never by a flood. */
+  /** Pending jobs of all models. It lets the scheduler limit how fast a pool grows, without flooding it with jobs. */
   max_pending: positive.default(4),
   max_gpus: positive.optional(),
-  /** Lines of the job's script before the agent: `module load cuda`. */
+  /** Lines of the job's script before the agent, such as `module load cuda`. */
   setup: z.array(oneLineSchema).max(64).default([]),
   environment: environment.default({}),
-  /** Directories that containers see under the same path, `~/` for the home there. HF_HOME and what the agent pulls are among them anyway. */
+  /**
+   * Directories that containers see under the same path; `~/` is the home directory there. HF_HOME and the agent's
+   * pulled files are always included.
+   */
   mounts: z.array(directory).max(32).default([]),
-  /** Slurm: --clusters. One of them: each numbers its jobs by itself, and scancel ends the jobs of one number on all. */
+  /**
+   * Slurm: --clusters, a single one. Each cluster numbers its jobs separately, and scancel ends the jobs with a number
+   * on all clusters.
+   */
   clusters: oneWordSchema
     .refine(
       (text) => !text.includes(',') && text.toLowerCase() !== 'all',
       'one cluster; each further one is a [clusters.X] of its own',
     )
     .optional(),
-  /** Kubernetes: the API server, its namespace, the files of its token and certificate authority, the image with agent and engine. */
+  /**
+   * Kubernetes: the API server, its namespace, the files of its token and certificate authority, the image with agent
+   * and engine.
+   */
   server: z.url({ protocol: /^https?$/ }).optional(),
   namespace: nameSchema.optional(),
   token_file: oneLineSchema.optional(),
   ca_file: oneLineSchema.optional(),
   service_account: oneWordSchema.optional(),
-  /** Kubernetes: the secret that holds the join token as `token`; it is mounted at /var/run/otela. */
+  /** Kubernetes: the secret that contains the join token as `token`; it is mounted at /var/run/otela. */
   secret: oneWordSchema.optional(),
   /** Idle agents: an operator's key, mode 0600. */
   key_file: oneLineSchema.optional(),
@@ -104,32 +113,38 @@ function isNoBrokenSource(text: string): boolean {
 }
 
 const engine = z.strictObject({
-  /** Kinds of GPU that this engine runs on; the first engine of a recipe that fits a pool is taken. */
+  /** Kinds of GPU that this engine runs on; the first engine of a recipe that fits a pool is used. */
   gpu: z.array(gpu).min(1).max(32),
   gpus: positive.max(64),
-  /** The command is written for these; `command` replaces it. */
+  /** The factory generates the command for this engine; `command` replaces it. */
   engine: z.enum(ENGINES).optional(),
   arguments: z.array(oneLineSchema).max(128).default([]),
-  /** Word by word; {{port}}, {{weights}}, {{environment}}, {{model}} and {{gpus}} are filled in. */
+  /** One word per element; {{port}}, {{weights}}, {{environment}}, {{model}} and {{gpus}} are replaced. */
   command: z.array(oneLineSchema).min(1).max(128).optional(),
   container: z.enum(CONTAINERS).default('none'),
-  /** Of idle agents, which have the command themselves; `model` is the model's id where `parameters` lacks it. */
+  /** Template of idle agents, which have the command; `model` is the model's id if `parameters` lacks it. */
   template: templateNameSchema.optional(),
   parameters: parametersSchema.default({}),
-  /** Of the container; a source is pulled to local disk by the agent. */
+  /** Image of the container; the agent pulls a source to the local disk. */
   image: oneLineSchema.refine(isNoBrokenSource, SOURCES).optional(),
-  /** A packed venv or conda environment, which the agent pulls to local disk and unpacks there; without a container. */
+  /**
+   * A packed venv or conda environment, for an engine without a container. The agent pulls it to the local disk and
+   * unpacks it there.
+   */
   packed_environment: oneLineSchema.refine((text) => parseSource(text) !== undefined, SOURCES).optional(),
   environment: environment.default({}),
 });
 export type EngineConfig = z.infer<typeof engine>;
 
 const recipe = z.strictObject({
-  /** A repository's name or a path, for the engine; or a source that the agent pulls to local disk: `hub:…`, `dir:/…`, `s3://…`. */
+  /**
+   * A repository's name or a path, for the engine; or a source that the agent pulls to the local disk: `hub:…`,
+   * `dir:/…`, `s3://…`.
+   */
   weights: oneLineSchema.refine(isNoBrokenSource, SOURCES),
-  /** From the job's begin to the first answer, until a start has been measured. */
+  /** Time from the job's begin to the first response, until a start has been measured. */
   load: durationSchema.prefault('5m'),
-  /** An engine that has not served by then has failed. */
+  /** An engine that does not serve within this time has failed. */
   ready_within: durationSchema.prefault('1h'),
   environment: environment.default({}),
   engines: z.array(engine).min(1).max(16),
@@ -144,9 +159,9 @@ const model = z.strictObject({
   recipe: z.string().min(1).max(128),
   min: count.default(0),
   max: positive.default(1),
-  /** A replica ends after so much time without a request. */
+  /** A replica ends after this time without a request. */
   idle: durationSchema.prefault('10m'),
-  /** The higher one gets the GPUs. */
+  /** The model with the higher priority gets the GPUs. */
   priority: z.number().int().min(-1_000).max(1_000).default(0),
   /** Projects and keys whose requests may start it; absent: all that may use it. */
   wake: z
@@ -155,7 +170,7 @@ const model = z.strictObject({
       keys: z.array(z.string().min(1).max(128)).max(64).default([]),
     })
     .optional(),
-  /** Hours in which so many replicas are there without any request. */
+  /** Hours in which this many replicas are kept without any request. */
   warm: z
     .array(
       z.strictObject({
@@ -175,15 +190,17 @@ const model = z.strictObject({
   clusters: z.array(nameSchema).max(32).optional(),
   /** Lines of batches that make one more replica worth its start. */
   lines_per_job: positive.default(100),
-  /** One more replica where the busy share of those that are ready is above. */
+  /** One more replica is wanted if the busy share of the ready ones is above this. */
   busy: z.number().min(0.1).max(1).default(0.85),
 });
 export type ModelConfig = z.infer<typeof model> & { id: string };
 
 const plan = z.strictObject({
-  /** The output of `otela-plan plan --json`, the file of `otela-plan watch --plan`, or the state of `watch --forecast`. */
+  /**
+   * The output of `otela-plan plan --json`, the file of `otela-plan watch --plan`, or the state of `watch --forecast`.
+   */
   file: oneLineSchema,
-  /** After it the file is not followed any more. */
+  /** An older file is not followed. */
   max_age: durationSchema.prefault('24h'),
 });
 
@@ -194,18 +211,21 @@ export const fileSchema = z.strictObject({
   /** The factory's name: in the names of its jobs and at the gateway. */
   factory: nameSchema,
   gateway: z.url({ protocol: /^https?$/ }),
-  /** The factory's own token, mode 0600. */
+  /** The factory's token, mode 0600. */
   token_file: oneLineSchema,
   ca_file: oneLineSchema.optional(),
-  /** A directory on a file system that jobs can write, too: what it remembers, and what jobs print. */
+  /**
+   * State directory, on a file system that jobs can also write. It contains the factory's memory and the output of
+   * jobs.
+   */
   state: oneLineSchema,
-  /** IANA's name, for warm hours. */
+  /** IANA name of the time zone of warm hours. */
   timezone: z
     .string()
     .refine((name) => isTimeZone(name), 'no time zone such as Europe/Zurich')
     .default('UTC'),
   guest: guest.prefault({}),
-  /** A planner's replicas, kept as if each model's min said so. */
+  /** A planner's replicas, kept as if they were each model's `min`. */
   plan: plan.optional(),
   clusters: named(nameSchema, cluster, 32, 'clusters'),
   recipes: named(z.string().min(1).max(128), recipe, 200, 'recipes'),
@@ -222,7 +242,7 @@ function isTimeZone(name: string): boolean {
   }
 }
 
-/** The file with its tables as lists. */
+/** The file, with its tables as lists. */
 export interface FactoryConfig extends Omit<FactoryFile, 'clusters' | 'models' | 'recipes'> {
   /** First 12 hex digits of the file's SHA-256. */
   revision: string;

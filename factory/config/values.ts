@@ -1,11 +1,14 @@
-/** Values of the configuration file that are more than a string. */
+/** Values of the configuration file that need more than a string. */
 import * as z from 'zod';
 
 const UNIT_MS: Record<string, number> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-/** A timer fires at once above this (2^31 - 1 ms). */
+/** A timer above this (2^31 - 1 ms) fires immediately. */
 const LONGEST_MS = 2_147_483_647;
 
-/** `90s`, `10m`, `1h30m`, `0` → milliseconds; undefined where it is none. A bare number is none: seconds here, minutes in Slurm. */
+/**
+ * `90s`, `10m`, `1h30m`, `0` → milliseconds; undefined if it is not a duration. A number without a unit is not one: it
+ * would be seconds here, but minutes in Slurm.
+ */
 export function durationMs(text: string): number | undefined {
   if (text === '0') return 0;
   if (!/^(?:\d{1,7}[smhd])+$/.test(text)) return undefined;
@@ -21,7 +24,7 @@ export const durationSchema = z.string().transform((text, context) => {
   return z.NEVER;
 });
 
-/** 7,384,000 → `2h3m`: for people. */
+/** 7,384,000 → `2h3m`, for people. */
 export function formatMs(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1_000));
   const [h, m, s] = [Math.floor(seconds / 3_600), Math.floor(seconds / 60) % 60, seconds % 60];
@@ -30,19 +33,19 @@ export function formatMs(ms: number): string {
   return `${s}s`;
 }
 
-/** Of a batch system: `D-HH:MM:SS`, `HH:MM:SS`, `MM:SS` or minutes. */
+/** Parses a time limit of a batch system: `D-HH:MM:SS`, `HH:MM:SS`, `MM:SS` or minutes. */
 export function timeLimitMs(text: string): number | undefined {
   const [, days, rest = ''] = /^(?:(\d{1,4})-)?(\d{1,6}(?::\d{1,2}){0,2})$/.exec(text) ?? [];
   if (rest === '') return undefined;
   const parts = rest.split(':').map(Number);
   const [a = 0, b = 0, c = 0] = parts;
-  // sbatch(1): with days the first number is hours; without, one or two numbers begin with minutes.
+  // sbatch(1): after days, the first number is hours; without days, one or two numbers begin with minutes.
   const seconds =
     days !== undefined || parts.length === 3 ? a * 3_600 + b * 60 + c : parts.length === 2 ? a * 60 + b : a * 60;
   return (Number(days ?? 0) * 86_400 + seconds) * 1_000;
 }
 
-/** What Slurm, PBS or a shell would read as more than one word is refused where it is written, not cleaned. */
+/** A value that Slurm, PBS or a shell would read as more than one word is refused, not cleaned. */
 export const oneWordSchema = z
   .string()
   .regex(/^[\w.:,@/=+%&|*()[\]!<>-]{1,200}$/, 'one word without blanks and quotes');
