@@ -1,4 +1,7 @@
-/** When a recipe may be tried again on a cluster: Parsl's users were banned for blocks that were resubmitted in a loop (parsl #2851). */
+/**
+ * Decides when a recipe may be tried again on a cluster: sites banned users of Parsl because blocks were resubmitted in
+ * a loop (parsl #2851).
+ */
 import type { FactoryConfig, PoolConfig } from '../config/schema.ts';
 import { formatMs } from '../config/values.ts';
 import { type BackOff, type Memory, refusalKey, startKey } from './memory.ts';
@@ -9,21 +12,22 @@ const REFUSED_FIRST_MS = 30_000;
 const CANCELLED_FIRST_MS = 600_000;
 const WAIT_MAX_MS = 900_000;
 const REST_MAX_MS = 86_400_000;
-/** Doubling stops here: 2^20 of the least is above every bound. */
+/** Doubling stops here: 2^20 times the first wait is above every bound. */
 const DOUBLINGS_MAX = 20;
 
 /**
- * `failed`: the job began and its engine did not serve. `short`: the scheduler took it away soon after its begin. `cancelled`: a user or
- * an operator ended it, not the factory. `refused`: the scheduler did not accept it. `unwatched`: it ended while the factory could not
- * look. The factory does not know whether such a job served, so it counts no failed start. It waits all the same: a factory that dies
- * again and again must not submit a broken recipe each time.
+ * `failed`: the job began and its engine did not serve. `short`: the scheduler ended it soon after its begin.
+ * `cancelled`: a user or an operator ended it, not the factory. `refused`: the scheduler did not accept it.
+ * `unwatched`: it ended while the factory could not observe it. The factory does not know whether such a job served, so
+ * it does not count a failed start. It waits anyway: a factory that dies repeatedly must not submit a broken recipe
+ * each time.
  */
 export type FailureKind = 'failed' | 'short' | 'cancelled' | 'refused' | 'unwatched';
 
 interface Failure {
   model: string;
   cluster: string;
-  /** Of a refusal. */
+  /** Only of a refusal. */
   pool?: Pick<PoolConfig, 'name' | 'gpu'>;
   context: string;
   reason: string;
@@ -32,7 +36,7 @@ interface Failure {
 
 type Guest = Pick<FactoryConfig['guest'], 'failed_starts' | 'rest'>;
 
-/** Changes `memory`; gives the sentence of what follows. */
+/** Changes `memory`; returns a sentence about the consequence. */
 export function recordFailure(memory: Memory, kind: FailureKind, failure: Failure, guest: Guest, now: number): string {
   const { model, cluster, context, pool } = failure;
   const key = pool !== undefined ? refusalKey(model, cluster, pool) : startKey(model, cluster, context);
@@ -74,7 +78,10 @@ function fresh(context: string): BackOff {
   return { context, failed: 0, short: 0, refused: 0, rests: 0, until: 0, resting: false, reason: '' };
 }
 
-/** What holds a place back: what its pool refused, or what became of its context there. An edited recipe begins anew. */
+/**
+ * The back-offs of a place: refusals by its pool, and failures of its context there. An edited recipe starts without
+ * back-offs.
+ */
 export function backOffsOf(
   memory: Memory,
   model: string,
@@ -87,17 +94,17 @@ export function backOffsOf(
   };
 }
 
-/** It served for longer than a short life: what was before is forgotten. */
+/** The job served for longer than a short life: earlier failures are forgotten. */
 export function recordRecovery(memory: Memory, model: string, cluster: string, context: string): void {
   delete memory.back_offs[startKey(model, cluster, context)];
 }
 
-/** A pool took a job. */
+/** The pool accepted a job: earlier refusals are forgotten. */
 export function recordAcceptance(memory: Memory, model: string, cluster: string, pool: PoolConfig): void {
   delete memory.back_offs[refusalKey(model, cluster, pool)];
 }
 
-/** Of recipes that were edited, and of models and pools that the file no longer has. */
+/** Forgets back-offs of edited recipes, and of models and pools that the file no longer has. */
 export function forgetBackOffs(memory: Memory, models: readonly PlacedModel[]): void {
   const known = new Set(
     models.flatMap(({ model, places }) =>

@@ -1,4 +1,4 @@
-/** Who is there: jobs that are believed alive, and submissions whose jobs have not shown yet. */
+/** Counts jobs that are presumed alive, and submissions whose jobs have not been listed yet. */
 import type { ServingNode } from '../../shared/factory/exchange.ts';
 import { type JobMemory, type Memory, unseenJobs } from './memory.ts';
 import { nodesByJob } from './observe.ts';
@@ -7,13 +7,13 @@ import type { FactoryWorld } from './world.ts';
 export interface CountedJob extends JobMemory {
   key: string;
   node?: ServingNode;
-  /** Of no model of the file, or of a recipe that was edited since. */
+  /** True if its model is not in the file, or its recipe was edited since. */
   outdated: boolean;
 }
 
 export interface JobCensus {
   jobs: CountedJob[];
-  /** Jobs that may come of submissions without word, all of them taken for alive. */
+  /** Jobs that may still appear from submissions without an answer; all of them count as alive. */
   coming: { model: string; cluster: string; gpus: number; count: number }[];
 }
 
@@ -38,12 +38,12 @@ export function countJobs(memory: Memory, world: FactoryWorld, now: number): Job
 
 export const isPending = ({ state }: Pick<JobMemory, 'state'>) => state === 'pending';
 
-/** Jobs of a model that will serve: those that were told to end are not among them. */
+/** Jobs of a model that will serve, without those that were asked to end. */
 export const countSupply = ({ jobs, coming }: JobCensus, model: string): number =>
   jobs.filter((job) => job.model === model && job.asked === undefined && !job.outdated && job.state !== 'draining')
     .length + coming.filter((one) => one.model === model).reduce((sum, { count }) => sum + count, 0);
 
-/** All of a model, until they are over. */
+/** All jobs of a model until they have ended. */
 export const countPresent = ({ jobs, coming }: JobCensus, model: string): number =>
   jobs.filter((job) => job.model === model).length +
   coming.filter((one) => one.model === model).reduce((sum, { count }) => sum + count, 0);

@@ -1,4 +1,4 @@
-/** One round: from all that is known to what is done. Pure but for `memory`, which it changes; `now` is in ms. */
+/** One round: decides actions from everything that is known. Pure, except that it changes `memory`; `now` is in ms. */
 import type { ModelConfig } from '../config/schema.ts';
 import { formatMs } from '../config/values.ts';
 import { forgetBackOffs } from './back-off.ts';
@@ -10,10 +10,10 @@ import { decideSwitches } from './switches.ts';
 import { computeWanted, type ReadyReplicas, type WantedReplicas } from './wanted.ts';
 import type { FactoryAction, FactoryWorld } from './world.ts';
 
-/** A job that only waits gives its place below the caps to the first replica of a model that people wait for. */
+/** A pending job gives up its place below the caps to the first replica of a model that requests wait for. */
 
 /**
- * At most one a round: the newest pending job of a lower priority, or of a model that has another job.
+ * At most one per round: the newest pending job of a lower priority, or of a model that has another job.
  * @param capped by model, the clusters whose caps hold its first replica back
  */
 function decideYields(
@@ -21,7 +21,7 @@ function decideYields(
   capped: ReadonlyMap<string, ReadonlySet<string>>,
   world: FactoryWorld,
 ): FactoryAction[] {
-  // The place of one that was cancelled is not free yet.
+  // The place of a cancelled job is not free yet.
   if (census.jobs.some((job) => isPending(job) && job.asked !== undefined)) return [];
   const priorityOf = (model: string) => world.models.find((one) => one.model.id === model)?.model.priority ?? 0;
   const order = [...capped].sort(([a], [b]) => priorityOf(b) - priorityOf(a));
@@ -57,7 +57,8 @@ export function decide(memory: Memory, world: FactoryWorld, now: number): Decisi
     wanted.set(model.id, want);
     if (want.jobs > 0) memory.wanted_at[model.id] = now;
   }
-  // A gateway that cannot be asked knows more of what is idle and of who waits: nothing is ended then, and only what is kept anyway begins.
+  // If the gateway cannot be asked, it is unknown which jobs are idle and which requests wait. Then nothing is ended,
+  // and only the replicas that are kept without requests begin.
   const blind = world.nodes === undefined;
   if (blind) for (const [model, want] of wanted) wanted.set(model, { ...want, jobs: want.floor });
   const ends = blind ? [] : decideStops(before, wanted, memory.wanted_at, world, now);
@@ -81,8 +82,9 @@ export function decide(memory: Memory, world: FactoryWorld, now: number): Decisi
 }
 
 /**
- * Replicas are crowded in one moment and not in the next. A job that was submitted for it keeps its place in the scheduler's queue for the
- * model's idle time: cancelled at each quiet moment it would never get to the front.
+ * Replicas are crowded in one moment and not in the next. A job that was submitted for a crowd keeps its place in the
+ * scheduler's queue for the model's idle time: if it were cancelled at each quiet moment, it would never reach the
+ * front.
  */
 function withGrowth(
   want: WantedReplicas,
@@ -116,7 +118,7 @@ function asked(memory: Memory, action: FactoryAction, now: number): void {
   }
 }
 
-/** Remembered, and stored, before the scheduler is asked. */
+/** Stored before the scheduler is asked. */
 export function withIntendedSubmissions(
   memory: Memory,
   { model, place, count }: Extract<FactoryAction, { kind: 'submit' }>,

@@ -1,4 +1,4 @@
-/** When a model could answer, as far as one can say. */
+/** Estimates when a model could answer. */
 import type { ModelReport, ModelState } from '../../shared/factory/exchange.ts';
 import { backOffsOf } from './back-off.ts';
 import type { CountedJob, JobCensus } from './census.ts';
@@ -6,9 +6,9 @@ import type { Memory } from './memory.ts';
 import type { WantedReplicas } from './wanted.ts';
 import type { ClusterView, PlacedModel } from './world.ts';
 
-/** Of a queue without a known wait: a scheduler looks every half minute. */
+/** Assumed wait in a queue without measurements: a scheduler runs every half minute. */
 const WAIT_UNKNOWN_MS = 30_000;
-/** What is overdue is expected soon, again and again. */
+/** Lowest estimate, also for an event that is overdue. */
 const LEAST_MS = 5_000;
 
 interface Told {

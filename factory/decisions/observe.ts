@@ -1,4 +1,4 @@
-/** From what schedulers and the gateway say to what is believed of each job. */
+/** Infers the state of each job from the answers of schedulers and the gateway. */
 import { DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
 import { JOB_LABEL, jobNamePrefix, type ServingNode } from '../../shared/factory/exchange.ts';
 import { formatMs } from '../config/values.ts';
@@ -15,23 +15,32 @@ import {
 } from './memory.ts';
 import type { DecisionNote, FactoryWorld } from './world.ts';
 
-/** A job that its scheduler no longer names is gone after so long, and so many lists: a controller that restarts shows empty ones. */
+/**
+ * A job that its scheduler no longer lists counts as gone after this time and this many lists, because a restarting
+ * controller returns empty ones.
+ */
 const GONE_AFTER_MS = 120_000;
 const GONE_AFTER_LISTS = 4;
-/** A job that served, runs on and is at no gateway: its agent may come back. */
+/**
+ * Time after which a job that served, still runs and has no node at a gateway is lost: until then its agent may
+ * reconnect.
+ */
 const LOST_AFTER_MS = 600_000;
 const SUBMISSIONS_KEPT_MS = 3_600_000;
-/** After a restart, or a cluster's silence of so many rounds, a job may have begun, served and ended unseen. */
+/**
+ * After a restart, or after this many rounds without an answer of a cluster, a job may have begun, served and ended
+ * unseen.
+ */
 const WATCHED_ROUNDS = 4;
 
-/** A job that is over, so that its log can be read. */
+/** A job that has ended, so that its log can be read. */
 export interface EndedJob {
   job: JobMemory;
   how: ListedJob['ended'] | 'vanished' | 'late';
   reason?: string;
 }
 
-/** Changes `memory`. A job of an unreachable cluster stays as it was. */
+/** Changes `memory`. A job of an unreachable cluster keeps its state. */
 export function observeJobs(
   memory: Memory,
   world: FactoryWorld,
@@ -56,7 +65,8 @@ export function observeJobs(
       const key = jobKey(cluster, job.id);
       const known = memory.jobs[key];
       if (job.state === 'ended') {
-        // One that began and ended between two lists is an end all the same: unseen ones would be submitted again at once, for ever.
+        // A job that began and ended between two lists also counts as ended. Otherwise such jobs would be submitted
+        // again immediately and forever.
         if (known === undefined && !isNew) continue;
         delete memory.jobs[key];
         ended.push({
@@ -91,7 +101,10 @@ export function observeJobs(
   return { ended, notes };
 }
 
-/** By the order that it obeys, or the label of its job; where the gateway tells no labels, by the cluster and the id that the agent found. */
+/**
+ * Returns the key by the node's deployment, or by the label of its job. If the gateway reports no labels, by the
+ * cluster and the job id that the agent found.
+ */
 function keyOfNode(node: ServingNode, { factory, clusters }: FactoryWorld['config']): string | undefined {
   const deployment = node.labels?.[DEPLOYMENT_LABEL];
   const agents = clusters.find(({ launcher }) => launcher === 'agents');
@@ -108,13 +121,13 @@ export function nodesByJob({ nodes, config }: FactoryWorld): Map<string, Serving
   for (const node of nodes ?? []) {
     const key = keyOfNode(node, config);
     const other = key === undefined ? undefined : known.get(key);
-    // An agent that came back is a second session for a while: the one that serves counts.
+    // An agent that returned has two sessions for a while: the one that is not draining counts.
     if (key !== undefined && (other === undefined || other.state === 'draining')) known.set(key, node);
   }
   return known;
 }
 
-/** True for a job of a submission that was not listed before. */
+/** True if the job belongs to a submission and was not listed before. */
 function settle(memory: Memory, cluster: string, job: ListedJob): boolean {
   const submission = memory.submissions.find((one) => one.cluster === cluster && one.name === job.name);
   if (submission === undefined || submission.seen.includes(job.id) || submission.seen.length >= 100) return false;
@@ -122,7 +135,7 @@ function settle(memory: Memory, cluster: string, job: ListedJob): boolean {
   return true;
 }
 
-/** Jobs that were taken and that no list has named: they were over before one came, or were lost. */
+/** Accepted jobs that no list has named: they ended before a list arrived, or were lost. */
 function neverListed(submission: SubmissionMemory, nodes: ReadonlyMap<string, ServingNode>, now: number): EndedJob[] {
   const { cluster, name, context, model, pool, gpus, ids, seen, at, unwatched } = submission;
   if (submission.outcome !== 'accepted' || !isSettled(submission, now)) return [];
@@ -134,7 +147,9 @@ function neverListed(submission: SubmissionMemory, nodes: ReadonlyMap<string, Se
   });
 }
 
-/** A job of this factory's name that it does not remember: of a submission that it knows, or of a factory that was killed. */
+/**
+ * A job with this factory's name that it does not remember: from a known submission, or from a factory that was killed.
+ */
 function adopted(
   memory: Memory,
   world: FactoryWorld,
@@ -175,8 +190,9 @@ function adoption(job: JobMemory, memory: Memory): DecisionNote[] {
 }
 
 /**
- * True where no list came yet: then nothing of this factory was there to be missed. True of consecutive rounds, however long they took:
- * where each sbatch takes half a minute, a recipe that fails would else be unwatched for ever and never rest.
+ * True if there was no list yet: then no job of this factory could be missed. True for consecutive rounds regardless of
+ * their duration. Otherwise, if each sbatch takes half a minute, a failing recipe would always be unwatched and never
+ * rest.
  */
 function isWatched(memory: Memory, cluster: string, { config, before: round }: FactoryWorld, now: number): boolean {
   const before = memory.listed_at[cluster];
@@ -189,7 +205,7 @@ function heard(memory: Memory, job: JobMemory, { state, reason }: ListedJob, now
   if (reason === undefined || state === 'running') delete job.reason;
   else job.reason = reason.slice(0, 300);
   if (state === 'pending') {
-    // A job that a scheduler puts back begins anew.
+    // A job that a scheduler requeues begins again.
     if (job.state !== 'pending') Object.assign(job, { state: 'pending', since: now });
     delete job.began_at;
     delete job.ready_at;
@@ -226,13 +242,16 @@ function placeNode(
   if (served && model !== undefined) recordRecovery(memory, model, cluster, job.context);
 }
 
-/** A gateway that cannot be asked says nothing of a job; one that does not know it any more says that it serves no longer. */
+/**
+ * State of a job without a node. If the gateway cannot be asked, the state is unknown and stays; otherwise the job does
+ * not serve any longer.
+ */
 function unseenState(job: JobMemory, world: FactoryWorld): JobMemory['state'] {
   if (world.nodes === undefined && job.state !== 'pending') return job.state;
   return job.asked?.what === 'drain' ? 'draining' : 'starting';
 }
 
-/** Jobs that began and do not serve in time: they are cancelled, and that is a failed start. */
+/** Returns why a job that began and does not serve in time is cancelled, which is a failed start. */
 export function startTimeoutReason(job: JobMemory, world: FactoryWorld, now: number): string | undefined {
   if (job.began_at === undefined || job.asked !== undefined || job.state === 'ready' || world.nodes === undefined)
     return undefined;
@@ -245,7 +264,7 @@ export function startTimeoutReason(job: JobMemory, world: FactoryWorld, now: num
   return now - job.began_at < within ? undefined : `its engine did not serve within ${formatMs(within)}`;
 }
 
-/** What follows of a job's end. Changes `memory`. */
+/** Evaluates a job's end. Changes `memory`. */
 export function assessEnd(
   { job, how, reason }: EndedJob,
   logTail: string | undefined,
@@ -254,7 +273,7 @@ export function assessEnd(
   now: number,
 ): DecisionNote {
   const { model, cluster, context } = job;
-  // A job that its scheduler forgot is over since it was missing first.
+  // A job that its scheduler forgot ended when it was first missing.
   const over = how === 'vanished' ? (job.missing?.since ?? now) : now;
   const lived = job.began_at === undefined ? 0 : over - job.began_at;
   const about = `job ${job.id} on ${cluster} ${ending(how, reason)} after ${formatMs(lived)}`;
@@ -269,7 +288,7 @@ export function assessEnd(
     : note(`${about}; ${recordFailure(memory, kind, failure, world.config.guest, now)}`);
 }
 
-/** Undefined where nothing is held against the recipe: it served, or had time to. */
+/** undefined: the recipe is not at fault, because the job served or had time to. */
 function failureOf(
   job: JobMemory,
   how: EndedJob['how'],
@@ -286,11 +305,11 @@ function failureOf(
     case 'node':
       return short ? 'short' : undefined;
     case 'vanished':
-      // Schedulers that tell no ends: what began and never served has failed.
+      // For schedulers that report no ends: a job that began and never served has failed.
       if (job.began_at !== undefined && job.ready_at === undefined) return 'failed';
       return short ? 'short' : undefined;
     case 'time':
-      // One that never began has used up its wait, not a start.
+      // A job that never began used up its wait, not a start.
       return job.began_at === undefined || served ? undefined : 'failed';
     default:
       return served ? undefined : 'failed';

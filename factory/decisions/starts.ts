@@ -1,4 +1,4 @@
-/** Which jobs begin, where, and what holds back the others. */
+/** Decides which jobs begin, where, and what prevents the others. */
 import { formatMs } from '../config/values.ts';
 import { backOffsOf } from './back-off.ts';
 import { countPresent, countSupply, isPending, type JobCensus } from './census.ts';
@@ -7,20 +7,20 @@ import type { WantedReplicas } from './wanted.ts';
 import type { FactoryAction, FactoryWorld, PlacedEngine, PlacedModel } from './world.ts';
 
 const MINUTE_MS = 60_000;
-/** Of one call: as many as one array may have here. */
+/** Most jobs of one submission: the size of a job array. */
 const ARRAY_MAX = 20;
 
 type Submit = Extract<FactoryAction, { kind: 'submit' }>;
 
 export interface Starts {
   actions: Submit[];
-  /** By model: why fewer begin than are wanted. */
+  /** By model: why fewer jobs begin than are wanted. */
   held: Map<string, string>;
-  /** Models whose first replica people wait for, by the clusters whose caps hold it back. */
+  /** Models for whose first replica requests wait, with the clusters whose caps hold it back. */
   capped: Map<string, ReadonlySet<string>>;
 }
 
-/** What is left of each limit while jobs are given out. */
+/** Remaining amount of each limit while jobs are assigned. */
 interface Room {
   submissions: number;
   total: number;
@@ -42,7 +42,7 @@ export function decideStarts(
   const capped = new Map<string, ReadonlySet<string>>();
   const given: Submit[] = [];
   const counts = new Map<string, number>();
-  // First replicas of all models before second ones of any; among equals the higher priority.
+  // First replicas of all models precede second replicas; among equals the higher priority precedes.
   const needs = world.models
     .flatMap((placed) => units(placed, census, wanted.get(placed.model.id)))
     .sort((a, b) => b.urgency - a.urgency || b.placed.model.priority - a.placed.model.priority || a.nth - b.nth);
@@ -124,11 +124,11 @@ function take(room: Room, { cluster, pool, engine }: PlacedEngine): void {
 
 interface NoPlace {
   why: string;
-  /** Clusters at which only the factory's own caps stand in the way. */
+  /** Clusters at which only the factory's caps prevent a start. */
   capped: ReadonlySet<string>;
 }
 
-/** A place, the best of those that have room, or why there is none. */
+/** Returns the best place with free capacity, or why there is none. */
 function choose(
   placed: PlacedModel,
   begun: number,
@@ -156,12 +156,12 @@ function choose(
   }
   const free = (place: PlacedEngine) =>
     Number((room.idle.get(`${place.cluster.id}/${place.pool.name}`) ?? 0) >= place.engine.gpus);
-  // A stable sort: among equals the file's order holds.
+  // A stable sort: equal places keep the order of the file.
   const [best] = open.sort((a, b) => free(b) - free(a));
   return best ?? { why: [...new Set(closed)].join('; ') || 'no cluster has GPUs for it', capped };
 }
 
-/** What no other job's end would change. */
+/** An obstacle that the end of another job would not remove. */
 function obstacleOf(
   place: PlacedEngine,
   { model }: PlacedModel,
@@ -181,7 +181,7 @@ function obstacleOf(
   if (backOff !== undefined) {
     if (now < backOff.until)
       return `${cluster.id}: ${backOff.resting ? 'rests' : 'waits'} for ${formatMs(backOff.until - now)} more: ${backOff.reason}`;
-    // One at a time, until one has served: a broken recipe costs one job, not all of them.
+    // One job at a time until one has served: a broken recipe then costs one job, not all of them.
     const trying = census.jobs.some(
       (job) => job.model === model.id && job.cluster === cluster.id && job.state !== 'ready' && job.asked === undefined,
     );

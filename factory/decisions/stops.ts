@@ -1,14 +1,17 @@
-/** Which jobs end: waiting ones before those that run, and those that run by a drain. */
+/** Decides which jobs end: pending jobs first, then running ones by a drain. */
 import { formatMs } from '../config/values.ts';
 import { type CountedJob, countSupply, isPending, type JobCensus } from './census.ts';
 import type { WantedReplicas } from './wanted.ts';
 import type { FactoryAction, FactoryWorld } from './world.ts';
 
-/** A drained engine finishes what runs; a stream of a day does not hold a GPU for ever. */
+/** A drained engine finishes its running requests, but a stream of a day must not hold a GPU forever. */
 export const DRAIN_MAX_MS = 900_000;
-/** An agent that has nothing left ends by itself within seconds. */
+/** An agent without running requests ends automatically within seconds. */
 const DRAINED_MS = 30_000;
-/** A cancelled job is gone within its scheduler's grace; the word may have been lost. */
+/**
+ * A cancelled job ends within its scheduler's grace time. After this time the request may have been lost and is
+ * repeated.
+ */
 const CANCEL_AGAIN_MS = 90_000;
 
 export function decideStops(
@@ -42,7 +45,7 @@ export function decideStops(
   ];
 }
 
-/** By a drain where a gateway knows its node; a job without one has nothing to finish. */
+/** Ends a job by a drain if a gateway knows its node; a job without a node has nothing to finish and is cancelled. */
 export function ending(job: CountedJob, why: string): FactoryAction {
   const of = job.model === undefined ? {} : { model: job.model };
   if (job.node === undefined || isPending(job))
@@ -54,7 +57,7 @@ function cancels(jobs: readonly CountedJob[], why: string): FactoryAction[] {
   return jobs.map((job) => ending(job, why));
 }
 
-/** What was asked and has not happened. */
+/** Repeats requests to end that have had no effect. */
 function again({ jobs }: JobCensus, now: number): FactoryAction[] {
   return jobs.flatMap((job): FactoryAction[] => {
     if (job.asked === undefined) return [];
@@ -75,7 +78,7 @@ function again({ jobs }: JobCensus, now: number): FactoryAction[] {
   });
 }
 
-/** Of recipes that the file no longer has: they finish what they do. */
+/** Ends jobs of recipes that the file no longer has: they finish their requests. */
 function strays({ jobs }: JobCensus, world: FactoryWorld): FactoryAction[] {
   return jobs.flatMap((job) => {
     if (!job.outdated || job.asked !== undefined) return [];
@@ -123,7 +126,7 @@ function idleOnes(
     .slice(0, running.length - Math.max(want.floor, want.jobs));
 }
 
-/** After an edit of the file, or where jobs came back that were taken for lost. */
+/** Ends jobs above `max`, after an edit of the file, or if jobs returned that were considered lost. */
 function overMax(ours: readonly CountedJob[], max: number): CountedJob[] {
   const order = (job: CountedJob) => (isPending(job) ? 0 : job.state === 'ready' ? 2 : 1);
   return [...ours]

@@ -1,4 +1,4 @@
-/** An unused engine gives its GPUs to a model that is wanted more. */
+/** Ends an unused engine so that a model with more demand gets its GPUs. */
 import { formatMs } from '../config/values.ts';
 import type { CountedJob, JobCensus } from './census.ts';
 import type { Memory } from './memory.ts';
@@ -7,15 +7,18 @@ import type { WantedReplicas } from './wanted.ts';
 import type { FactoryAction, FactoryWorld, PlacedModel } from './world.ts';
 
 const HOUR_MS = 3_600_000;
-/** Between two requests of one conversation. */
+/** Pause between two requests of one conversation. */
 const IDLE_LEAST_MS = 30_000;
-/** Every job is pending for a scheduler's round or an image's pull. One that is pending for longer waits for GPUs. */
+/**
+ * Every job is pending during a scheduler's round or an image's pull. A job that is pending for longer waits for GPUs.
+ */
 const PENDING_LEAST_MS = 120_000;
 
 /**
- * At most one a round. `held`: models that got fewer jobs than they want. A model counts as wanted, too, if all its jobs are pending for a
- * while, no pool has idle GPUs for one of them, and the engines that may end have enough.
- * Idle engines of the same or a lower priority go first. Then busy engines of a lower priority go; they drain.
+ * Decides at most one switch per round. `held`: models that got fewer jobs than they want. A model also counts as
+ * wanted if all its jobs have been pending for a while, no pool has idle GPUs for one of them, and the engines that may
+ * end have enough. Idle engines of the same or a lower priority end first. Then busy engines of a lower priority are
+ * drained.
  */
 export function decideSwitches(
   census: JobCensus,
@@ -27,7 +30,7 @@ export function decideSwitches(
 ): FactoryAction[] {
   const lately = memory.switches.filter((at) => now - at < HOUR_MS).length;
   if (lately >= world.config.guest.switches_per_hour) return [];
-  // What was drained for it has not ended yet.
+  // A job that was drained for a switch has not ended yet.
   if (census.jobs.some((job) => job.asked !== undefined && job.state !== 'pending')) return [];
   const order = [...world.models].sort((a, b) => b.model.priority - a.model.priority);
   for (const placed of order) {
@@ -45,7 +48,7 @@ export function decideSwitches(
   return [];
 }
 
-/** Wanted, and without one job that runs. */
+/** True if the model is wanted and has no running job. */
 function starved(
   { model }: PlacedModel,
   census: JobCensus,
@@ -59,7 +62,10 @@ function starved(
   return ours.length === 0 ? held.has(model.id) : ours.some(({ since }) => now - since >= PENDING_LEAST_MS);
 }
 
-/** Pools in which `candidates` and what is idle have GPUs enough for one job; none if some pool has them idle. */
+/**
+ * Pools in which the GPUs of `candidates` and the idle ones suffice for one job; empty if some pool has enough idle
+ * GPUs.
+ */
 function roomyPools(
   { places }: PlacedModel,
   candidates: readonly CountedJob[],
@@ -96,7 +102,7 @@ function victimFor(
     const priority = priorities.get(job.model) ?? 0;
     return priority < model.priority || (priority === model.priority && job.node.idle_ms >= IDLE_LEAST_MS);
   });
-  // Without a job of its own it is a limit that holds the model back, and any engine's end makes room below it.
+  // If the model has no job, a limit holds it back, and the end of any engine makes space below the limit.
   const waits = census.jobs.some((job) => job.model === model.id);
   const roomy = waits ? roomyPools(placed, candidates, world) : where;
   const idle = (job: CountedJob) => job.node?.idle_ms ?? 0;

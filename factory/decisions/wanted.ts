@@ -1,16 +1,16 @@
-/** How many replicas a model should have, and because of what. */
+/** Decides how many replicas a model should have, and why. */
 import type { ModelDemand } from '../../shared/factory/exchange.ts';
 import type { FactoryConfig, ModelConfig, Weekday } from '../config/schema.ts';
 import { formatMs } from '../config/values.ts';
 
 export interface WantedReplicas {
-  /** Within the model's max. */
+  /** At most the model's `max`. */
   jobs: number;
-  /** Kept without requests: min, warm hours, a plan. */
+  /** Kept without requests: `min`, warm hours, a plan. */
   floor: number;
-  /** Requests wait for the model's first job. */
+  /** True if requests wait for the model's first job. */
   urgent: boolean;
-  /** One more than there are, because those that serve are crowded. */
+  /** True if it wants one more than there are, because the serving ones are crowded. */
   grows: boolean;
   why: string;
 }
@@ -24,14 +24,17 @@ interface Reason {
 /** Replicas of this factory that serve. */
 export interface ReadyReplicas {
   count: number;
-  /** Since the newest one serves; undefined: none does. */
+  /** Time since the newest one serves; undefined: none serves. */
   newestMs?: number;
 }
 
-/** A gateway believes its queues for 12 s: requests that made a replica start would else start a second one. */
+/**
+ * A gateway counts a report about a queue for 12 s. Until then, requests that already started a replica would start a
+ * second one.
+ */
 const NEWEST_MS = 15_000;
 
-/** `demand` undefined: none. */
+/** `demand` undefined: there is none. */
 export function computeWanted(
   model: ModelConfig,
   demand: ModelDemand | undefined,
@@ -69,7 +72,7 @@ function requests(
   const reasons: Reason[] = [];
   if (waiting > 0)
     reasons.push({ jobs: 1, why: `${waiting} requests wait, the first for ${formatMs(oldest_wait_ms)}` });
-  // Replicas of others serve it: then no job has to be started for it.
+  // If replicas that this factory did not start serve the model, no job has to start.
   else if (asked_ms_ago !== undefined && asked_ms_ago < model.idle && ready_replicas - ready <= 0)
     reasons.push({ jobs: 1, why: `asked for ${formatMs(asked_ms_ago)} ago` });
   const crowded =
@@ -84,7 +87,7 @@ function requests(
   return [...reasons, { jobs: settles ? ready : ready + 1, why, grows: !settles }];
 }
 
-/** Whatever is free, as long as each replica has enough to do for its start. */
+/** As many replicas as are free, if each has enough lines to be worth its start. */
 function batches(model: ModelConfig, { batch }: ModelDemand): Reason[] {
   if (batch === undefined || batch.lines === 0) return [];
   const jobs = Math.ceil(batch.lines / model.lines_per_job);
@@ -104,7 +107,7 @@ function warmOf({ warm }: ModelConfig, timezone: string, now: number): Reason[] 
     .map(({ jobs, from, to }) => ({ jobs, why: `warm from ${from} to ${to}` }));
 }
 
-/** Hours over midnight belong to the day on which they begin. */
+/** Hours across midnight belong to the day on which they begin. */
 const within = (minute: number, from: number, to: number) =>
   from <= to ? minute >= from && minute < to : minute >= from || minute < to;
 const minutes = (clock: string) => Number(clock.slice(0, 2)) * 60 + Number(clock.slice(3));

@@ -1,11 +1,11 @@
-/** All that one round of decisions looks at. */
+/** All input of one round of decisions. */
 import type { ModelDemand, ServingNode } from '../../shared/factory/exchange.ts';
 import { type ModelPlacement, placementsOf } from '../config/placements.ts';
 import type { FactoryConfig, ModelConfig } from '../config/schema.ts';
 import type { Capacity, ListedJob } from '../launchers/launcher.ts';
 import { jobContext, jobContextId } from '../recipes/job-context.ts';
 
-/** What a cluster answered in this round. */
+/** A cluster's answer in this round. */
 export type ClusterView =
   | { reachable: true; jobs: readonly ListedJob[]; capacity?: readonly Capacity[] }
   | { reachable: false; reason: string };
@@ -13,13 +13,13 @@ export type ClusterView =
 export interface FactoryWorld {
   config: FactoryConfig;
   models: readonly PlacedModel[];
-  /** By id; one that is missing is being asked still. */
+  /** By id; a missing cluster is still being asked. */
   clusters: ReadonlyMap<string, ClusterView>;
   /** By model. */
   demand: ReadonlyMap<string, ModelDemand>;
-  /** Undefined: the gateway could not be asked; then nothing that serves is ended. */
+  /** undefined: the gateway could not be asked; then nothing that serves is ended. */
   nodes: readonly ServingNode[] | undefined;
-  /** When the round before this one looked; absent: this process has looked at nothing yet. */
+  /** Time of the previous round; absent: this process has had no round yet. */
   before?: number;
 }
 
@@ -43,11 +43,11 @@ export function placedModels(config: FactoryConfig): PlacedModel[] {
 
 export type FactoryAction =
   | { kind: 'submit'; model: string; place: PlacedEngine; count: number; why: string }
-  /** Takes nothing new, finishes what runs, ends: the gateway orders it. */
+  /** The gateway orders the node to accept no new requests, finish the running ones and end. */
   | { kind: 'drain'; cluster: string; job: string; session: string; model?: string; why: string }
   | { kind: 'cancel'; cluster: string; jobs: string[]; model?: string; why: string };
 
-/** One sentence of what was decided or has happened. */
+/** One sentence about a decision or an event. */
 export interface DecisionNote {
   model?: string;
   text: string;

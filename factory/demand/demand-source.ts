@@ -1,27 +1,27 @@
-/** Where demand comes from. A gateway is one source; a plan or a forecast would be others. */
+/** Sources of demand. A gateway is one; plans and forecasts are others. */
 import type { FactoryReport, ModelDemand, ServingNode } from '../../shared/factory/exchange.ts';
 
 export interface DemandReading {
   demand: ReadonlyMap<string, ModelDemand>;
-  /** Undefined: no gateway could be asked lately. */
+  /** undefined: no gateway answered recently. */
   nodes: readonly ServingNode[] | undefined;
 }
 
 export interface DemandSource {
-  /** What is known now, without waiting. */
+  /** Returns the current knowledge without waiting. */
   latest(now: number): DemandReading;
 }
 
-/** A source that is told what the factory does, and wakes it when something changed. */
+/** A source that receives the factory's reports, and wakes it when something changed. */
 export interface GatewaySource extends DemandSource {
   open(changed: () => void): void;
   report(report: FactoryReport): void;
-  /** Why the gateway was not heard lately; undefined where it was. */
+  /** Why the gateway did not answer recently; undefined if it did. */
   fault(): string | undefined;
   close(): Promise<void>;
 }
 
-/** Plans and forecasts of all sources beside the gateway's own demand: the factory takes the most of them. */
+/** Merges plans and forecasts of all other sources into the gateway's demand, taking the maximum. */
 export function mergeDemand(gateway: DemandReading, others: readonly DemandReading[]): DemandReading {
   const demand = new Map(gateway.demand);
   for (const { demand: more } of others)

@@ -1,4 +1,6 @@
-/** The gateway's demand by `POST /factory/exchange`: one request after the other, each held until something changes. */
+/**
+ * Gets the gateway's demand by `POST /factory/exchange`: one request after another, each held until something changes.
+ */
 
 import { readFileSync, statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -19,17 +21,17 @@ import {
 import { errorText, FactoryError } from '../errors.ts';
 import type { DemandReading, GatewaySource } from './demand-source.ts';
 
-/** Beyond the time that the gateway may hold it. */
+/** Timeout of an exchange, above the time for which the gateway may hold it. */
 const PATIENCE_MS = EXCHANGE_WAIT_MAX_MS + 20_000;
-/** What was heard is no longer what is: then nothing is ended. */
+/** Age at which an answer is outdated: then nothing is ended. */
 const STALE_MS = 90_000;
 const AGAIN_FIRST_MS = 1_000;
 const AGAIN_MAX_MS = 60_000;
-/** Between two reports that interrupt a held answer. */
+/** Least time between two reports that interrupt a held exchange. */
 const REPORT_LEAST_MS = 1_000;
-/** Between two exchanges: a gateway may answer at once, always with news. */
+/** Least time between two exchanges: a gateway may answer immediately each time, always with news. */
 const LEAST_MS = 500;
-/** Spans of an older answer, such as how long a node is idle, are of another time. */
+/** Age up to which an answer's time spans, such as a node's idle time, still apply. */
 const FRESH_MS = 2_000;
 
 export interface GatewayExchangeOptions {
@@ -37,11 +39,11 @@ export interface GatewayExchangeOptions {
   tokenFile: string;
   caFile?: string;
   now(): number;
-  /** A refusal that trying again does not mend: 401 and 403. */
+  /** Called for a refusal that retries do not fix: 401 and 403. */
   refused(why: string): void;
 }
 
-/** @throws FactoryError config where the file is missing, open to others, or no token */
+/** @throws FactoryError `config` if the file is missing, readable by others, or not a token */
 export function readToken(path: string): string {
   let text: string;
   try {
@@ -97,10 +99,10 @@ export class GatewayExchange implements GatewaySource {
   report(report: FactoryReport): void {
     this.#report = report;
     this.#reported.resolve();
-    // Spans grow by themselves: what a person or the gateway acts upon is what counts.
+    // Time spans grow all the time. Only the parts that a person or the gateway acts on count as a change.
     const essence = essenceOf(report);
     if (essence === this.#sent || this.#options.now() - this.#sentAt < REPORT_LEAST_MS) return;
-    // One that is answered at once is not interrupted.
+    // Only a held exchange is interrupted: one that is answered immediately is not.
     this.#held?.abort();
   }
 
@@ -120,12 +122,13 @@ export class GatewayExchange implements GatewaySource {
       if (report === undefined) return;
       const before = this.#answer?.revision;
       const begun = this.#options.now();
-      // Reports that interrupt each held answer would leave the factory without any: after one, the next is answered at once.
+      // Reports that interrupt every held exchange would leave the factory without an answer. After an interruption,
+      // the next exchange is answered immediately.
       const known = this.#fault === undefined && before !== undefined && begun - this.#heardAt < FRESH_MS;
       try {
         const answer = await this.#ask({ ...report, ...(known ? { after: before } : {}) });
         wait = AGAIN_FIRST_MS;
-        // Interrupted, since there is more to report.
+        // Interrupted, because there is more to report.
         if (answer === undefined) continue;
         this.#answer = answer;
         this.#heardAt = this.#options.now();
@@ -149,7 +152,9 @@ export class GatewayExchange implements GatewaySource {
     return caFile === undefined ? undefined : readFileSync(caFile);
   }
 
-  /** After a fault: the authority may have changed, and the connections that are open were checked against the former one. */
+  /**
+   * After a failure, the certificate authority may have changed; open connections were verified with the previous one.
+   */
   async #trustAnew(): Promise<void> {
     const certificate = this.#readCertificate();
     if (certificate === undefined || this.#certificate?.equals(certificate) === true) return;
@@ -159,7 +164,7 @@ export class GatewayExchange implements GatewaySource {
     await former.destroy();
   }
 
-  /** @throws FactoryError gateway where it refused, Error where it did not answer */
+  /** @throws FactoryError `gateway` if it refused, Error if it did not answer */
   async #ask(report: FactoryReport): Promise<ExchangeAnswer | undefined> {
     const held = new AbortController();
     this.#held = report.after === undefined ? undefined : held;
@@ -167,7 +172,7 @@ export class GatewayExchange implements GatewaySource {
     this.#sentAt = this.#options.now();
     try {
       if (this.#fault !== undefined) await this.#trustAnew();
-      // Read each time: a token that is replaced needs no restart.
+      // Read each time, so that a replaced token needs no restart.
       const token = readToken(this.#options.tokenFile);
       const response = await fetch(new URL(EXCHANGE_PATH, this.#options.gateway), {
         method: 'POST',
@@ -196,7 +201,7 @@ function dispatcherWith(certificate: Buffer | undefined): Dispatcher {
   return new Agent({ ...ca, headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS });
 }
 
-/** @throws Error where own nodes may be missing in the answer: a job is taken for lost if its node is not listed */
+/** @throws Error if own nodes may be missing in the answer, because a job whose node is not listed counts as lost */
 function whole(answer: ExchangeAnswer, factory: string): ExchangeAnswer {
   const { nodes } = answer;
   const { labels = {} } = nodes.at(-1) ?? {};
@@ -207,7 +212,7 @@ function whole(answer: ExchangeAnswer, factory: string): ExchangeAnswer {
   return answer;
 }
 
-/** What of a report makes it worth an exchange of its own. */
+/** The parts of a report whose change is worth an exchange. */
 function essenceOf({ models, jobs, clusters, drain, config_revision, decisions }: FactoryReport): string {
   return JSON.stringify([
     config_revision,
@@ -237,5 +242,5 @@ async function bounded(body: AsyncIterable<Uint8Array> | null): Promise<string> 
   return Buffer.concat(pieces).toString('utf8');
 }
 
-/** Resolves early where `signal` ends it. */
+/** Resolves early if `signal` aborts it. */
 const pause = (ms: number, signal: AbortSignal): Promise<void> => delay(ms, undefined, { signal }).catch(() => {});

@@ -1,4 +1,7 @@
-/** The plan of `otela-plan`: the output of `plan --json`, the file of `watch --plan`, or the state of `watch --forecast`. Read again if it changes. */
+/**
+ * The plan of `otela-plan`: the output of `plan --json`, the file of `watch --plan`, or the state of `watch
+ * --forecast`. Read again if it changes.
+ */
 import { readFileSync, statSync } from 'node:fs';
 import * as z from 'zod';
 import type { ModelDemand } from '../../shared/factory/exchange.ts';
@@ -6,7 +9,7 @@ import { errorText } from '../errors.ts';
 import { type DemandReading, type DemandSource, noDemand } from './demand-source.ts';
 
 const FILE_MAX_BYTES = 16 * 1024 * 1024;
-/** Of a plan for all clusters of an installation; the factory takes those of its own models. */
+/** Bounds a plan for all clusters of an installation; the factory uses the placements of its own models. */
 const PLACEMENTS_MAX = 100_000;
 const FROM = 'the plan';
 
@@ -19,17 +22,17 @@ const planSchema = z
 
 export interface PlanFileOptions {
   path: string;
-  /** ms since the file was written; a planner that died must not hold GPUs for ever. */
+  /** ms since the file was written: the plan of a planner that died must not hold GPUs forever. */
   maxAge: number;
   /** Ids of the factory's models. */
   models: readonly string[];
-  /** Said once of each fault, and when it is mended. */
+  /** Called once per problem, and when it is solved. */
   note(text: string): void;
 }
 
 export class PlanFile implements DemandSource {
   readonly #options: PlanFileOptions;
-  /** Replicas by model, as long as the file is there and readable. */
+  /** Replicas by model, while the file exists and is readable. */
   #wanted = new Map<string, number>();
   #writtenAt = 0;
   #stamp = '';
@@ -68,15 +71,15 @@ export class PlanFile implements DemandSource {
       this.#stamp = stamp;
       this.#fault = '';
     } catch (error) {
-      // Removed: the plan is over.
+      // Removed: the plan no longer applies.
       if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
         [this.#wanted, this.#stamp] = [new Map(), ''];
-      // One that is being written is whole at the next round; until then the former one counts, and it ages.
+      // A file that is being written is complete at the next round. Until then the previous plan applies, and it ages.
       this.#say(`the plan ${path} cannot be read: ${errorText(error)}`);
     }
   }
 
-  /** A planner's catalogue may name a model by the last part of its id alone. */
+  /** A planner's catalogue may name a model by only the last part of its id. */
   #ours(plan: z.infer<typeof planSchema>): Map<string, number> {
     const wanted = new Map<string, number>();
     for (const { model, replicas } of plan) {
