@@ -10,10 +10,10 @@ const ANSWER = { leastMs: 10_000, mostMs: 120_000 };
 const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
 const KEY = /^[\x21-\x7e]{1,512}$/;
 
-/** The gateway answered, and did nothing. */
+/** The gateway answered with a refusal and did nothing. */
 export class AdminRefusal extends Error {
   override name = 'AdminRefusal';
-  /** Of HTTP, below 500. */
+  /** HTTP status below 500. */
   readonly status: number;
 
   constructor(status: number, message: string) {
@@ -37,7 +37,7 @@ export interface AdminApiOptions {
 
 const envelopeSchema = z.object({ error: z.object({ message: z.string() }) });
 
-/** @throws FactoryError config if the key's file is missing, open to others, or no key */
+/** @throws FactoryError `config` if the key's file is missing, readable by others, or not a key */
 export function adminApi({ gateway, keyFile, caFile }: AdminApiOptions): AdminApi {
   const key = readKey(keyFile);
   const ca = caFile === undefined ? {} : { connect: { ca: readFileSync(caFile) } };

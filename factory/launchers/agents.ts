@@ -1,4 +1,7 @@
-/** Idle agents as a cluster without a queue. Its jobs are deployments, which a gateway orders. An agent runs one deployment on all its GPUs. */
+/**
+ * Idle agents as a cluster without a queue. Its jobs are deployments, which a gateway orders. An agent runs one
+ * deployment on all its GPUs.
+ */
 import * as z from 'zod';
 import { offerSchema } from '../../shared/deployment/answer.ts';
 import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/deployment/labels.ts';
@@ -9,9 +12,9 @@ import { errorText } from '../errors.ts';
 import { type AdminApi, AdminRefusal } from './admin-api.ts';
 import { type Launcher, LauncherError, type ListedJob, type Submission } from './launcher.ts';
 
-/** Nodes that are asked for one job. Another operator may have given the first ones a deployment a moment ago. */
+/** Nodes that are tried for one job, because another operator may just have given the first ones a deployment. */
 const TRIES_MAX = 3;
-/** The registry may show a node as idle for this time after it took an order. */
+/** The registry may show a node as idle for this time after it accepted an order. */
 const GIVEN_MS = 90_000;
 const NODES_MAX = 100_000;
 /** A round asks for jobs and for idle nodes: one answer of the registry is enough for both. */
@@ -73,7 +76,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
       try {
         return await api.put(deploymentOf(session), { id, ...deployment });
       } catch (error) {
-        // Without an answer the agent may have taken it: the registry shows it by its id.
+        // Without an answer, the agent may have accepted the order: the registry then lists it by its id.
         if (!(error instanceof AdminRefusal)) throw new LauncherError('unclear', errorText(error), { cause: error });
         given.delete(session);
         refusals.push(`node ${session.slice(0, 8)}: ${error.message}`);
@@ -82,7 +85,11 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
     throw new LauncherError('refused', refusals.join('; ') || `no idle node is left in ${pool.name}`);
   };
 
-  /** Ends a deployment; one without a session has ended. @throws LauncherError */
+  /**
+   * Ends a deployment; one without a session has ended.
+   *
+   * @throws LauncherError
+   */
   const end = async (id: string, drainMs: number): Promise<void> => {
     const node = (await nodes()).find(({ labels }) => labels[DEPLOYMENT_LABEL] === id);
     if (node === undefined) return;

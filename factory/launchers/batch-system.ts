@@ -1,4 +1,4 @@
-/** What batch systems that are driven by commands have in common. */
+/** The common part of batch systems that are controlled by commands. */
 import type { ClusterConfig } from '../config/schema.ts';
 import { timeLimitMs } from '../config/values.ts';
 import type { CommandResult, RunCommand } from './command.ts';
@@ -14,24 +14,31 @@ import {
 export interface BatchSystem {
   kind: ClusterConfig['launcher'];
   seen: Launcher['seen'];
-  /** A word of shell: the job's id inside of it. */
+  /** A shell word for the job's id inside the job. */
   jobId: string;
-  /** What its commands print where its server is away: nothing is known then. Everything else is a refusal. */
+  /**
+   * Matches the output of its commands if its server is unavailable: then the state is unknown. Any other error is a
+   * refusal.
+   */
   away: RegExp;
   submit(submission: Submission): { file: string; args: readonly string[]; input: string };
-  /** In what `submit` printed. */
+  /** Returns the id in the output of `submit`. */
   idIn(out: string): string | undefined;
   list: { file: string; args: readonly string[] };
-  /** Of jobs with any name. @throws where the output is not what it should be: nothing is concluded from it then */
+  /**
+   * Parses jobs with any name.
+   *
+   * @throws if the output is malformed: then nothing is concluded from it
+   */
   parse(out: string): ListedJob[];
-  /** Absent where the system has no cheap way to say it. */
+  /** absent: the system has no cheap way to report it. */
   capacity?: { file: string; args: readonly string[]; parse(out: string, cluster: ClusterConfig): Capacity[] };
   cancel: {
     file: string;
-    args(ids: readonly string[]): readonly string[] /** Said of jobs that are over already. */;
+    args(ids: readonly string[]): readonly string[] /** Matches the error about jobs that have already ended. */;
     gone: RegExp;
   };
-  /** Asks for a pool without submitting to it. */
+  /** Asks whether a pool would accept the job, without submitting it. */
   check(submission: Submission): { file: string; args: readonly string[]; input?: string };
 }
 
@@ -46,7 +53,7 @@ export function batchLauncher(cluster: ClusterConfig, system: BatchSystem, run: 
       const ids: string[] = [];
       for (let n = 0; n < submission.count; n++) {
         const out = await ask(system.submit(submission), true).catch((error: unknown) => {
-          // Some of several were taken: those that were are found by their name.
+          // Some of several jobs were accepted: they are found by their name.
           if (ids.length > 0 && error instanceof LauncherError)
             throw new LauncherError('unclear', error.message, { cause: error });
           throw error;
@@ -101,7 +108,7 @@ function told(result: CommandResult, away: RegExp, submits: boolean): string {
   throw new LauncherError('refused', text);
 }
 
-/** Systems without a word for the job's id in the name of its output write there themselves. */
+/** For systems that have no variable for the job's id in the name of its output: the script redirects its output. */
 export function withLogRedirect({ body, log }: Submission, jobId: string): string {
   const [before = '', after = ''] = log.split('%j');
   return `exec >>${quoted(before)}"$(printf %s "${jobId}" | tr -c 'A-Za-z0-9_.-' _)"${quoted(after)} 2>&1\n${body}`;
@@ -109,7 +116,7 @@ export function withLogRedirect({ body, log }: Submission, jobId: string): strin
 
 const quoted = (text: string) => (text === '' ? '' : `'${text.replaceAll("'", `'\\''`)}'`);
 
-/** `HH:MM:SS` of a pool's time, however it is written. */
+/** Formats a pool's time limit as `HH:MM:SS`. */
 export function wallTime(time: string): string {
   const seconds = Math.floor((timeLimitMs(time) ?? 0) / 1_000);
   const two = (value: number) => String(value).padStart(2, '0');

@@ -1,13 +1,13 @@
-/** Programs of batch systems, run with bounds. */
+/** Runs programs of batch systems with bounds. */
 import { spawn } from 'node:child_process';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 
-/** A scheduler that answers slower than this is not there, unless it answered slowly before. */
+/** Timeout of a scheduler's command; longer if it answered slowly before. */
 const PATIENCE_MS = 30_000;
 const SLOWER = 4;
 const ANSWER_MAX_BYTES = 8 * 1024 * 1024;
 
-/** `timeout`: it was ended before it answered, and what it did is not known. */
+/** `timeout`: it was killed before it answered, and its effect is unknown. */
 export type CommandResult =
   | { kind: 'done'; code: number; out: string; errors: string }
   | { kind: 'missing'; errors: string }
@@ -15,7 +15,7 @@ export type CommandResult =
 
 export type RunCommand = (file: string, args: readonly string[], input?: string) => Promise<CommandResult>;
 
-/** With the environment `more` beside this process's own. Never rejects. */
+/** Adds the environment `more` to that of this process. The returned function never rejects. */
 export function commandRunner(more: Readonly<Record<string, string>> = {}, patienceMs = PATIENCE_MS): RunCommand {
   const answers = new AdaptiveTimeout({ leastMs: patienceMs, mostMs: SLOWER * patienceMs });
   return (file, args, input = '') =>
@@ -36,7 +36,7 @@ export function commandRunner(more: Readonly<Record<string, string>> = {}, patie
         late = true;
         answers.expired();
         child.kill('SIGKILL');
-        // Not at its close: a child of its own may hold the pipes for ever.
+        // Does not wait for `close`, because a child process of the command may hold the pipes forever.
         resolve(slow);
       }, ms);
       const hear = (add: (text: string) => void) => (piece: Buffer) => {
@@ -58,7 +58,7 @@ export function commandRunner(more: Readonly<Record<string, string>> = {}, patie
           errors += text;
         }),
       );
-      // It may end without reading its input.
+      // The command may end without reading its input.
       child.stdin.on('error', () => {});
       child.stdin.end(input);
       child.on('error', (error) => {

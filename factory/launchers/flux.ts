@@ -1,9 +1,12 @@
-/** Flux 0.60 and later: flux-submit(1), flux-jobs(1), flux-cancel(1). Tried by hand with 0.88 without GPUs, which its own scheduler does not hand out. */
+/**
+ * Flux 0.60 and later: flux-submit(1), flux-jobs(1), flux-cancel(1). Tested by hand with 0.88 without GPUs, which its
+ * built-in scheduler does not assign.
+ */
 import type { ClusterConfig } from '../config/schema.ts';
 import { type BatchSystem, minutesOf, withLogRedirect } from './batch-system.ts';
 import type { ListedJob, Submission } from './launcher.ts';
 
-/** In letters that file names and labels may have. */
+/** In characters that are allowed in file names and labels. */
 const JOB_ID = '$(flux job id --to=f58plain "$FLUX_JOB_ID")';
 
 function flags({ name, pool, gpus }: Submission): string[] {
@@ -27,7 +30,7 @@ export function flux(_cluster: ClusterConfig): BatchSystem {
     seen: 'recorded',
     jobId: JOB_ID,
     away: /unable to connect|no such file or directory.*socket|host is unreachable|broker.*(offline|lost)|connection refused/i,
-    // The script is the job's argument: it names files of secrets, and holds none.
+    // The script is an argument of the job: it names files of secrets but contains none.
     submit: (submission) => ({
       file: 'flux',
       args: ['submit', ...flags(submission), 'bash', '-c', withLogRedirect(submission, JOB_ID)],

@@ -1,10 +1,13 @@
-/** Grid Engine (8.1.9 of Debian was run; Altair's and Open Cluster Scheduler take the same flags): qsub(1), qstat(1), qhost(1), qdel(1). */
+/**
+ * Grid Engine: qsub(1), qstat(1), qhost(1), qdel(1). Tested with 8.1.9 of Debian; Altair's and Open Cluster Scheduler
+ * accept the same flags.
+ */
 import { dirname } from 'node:path';
 import type { ClusterConfig } from '../config/schema.ts';
 import { type BatchSystem, wallTime, withLogRedirect } from './batch-system.ts';
 import type { Capacity, ListedJob, Submission } from './launcher.ts';
 
-/** The complex that counts GPUs, where a pool names none. */
+/** The complex that counts GPUs, if a pool names none. */
 const GPU_COMPLEX = 'gpu';
 
 function flags({ name, pool, gpus, log }: Submission): string[] {
@@ -22,7 +25,8 @@ function flags({ name, pool, gpus, log }: Submission): string[] {
     ...(pool.account === undefined ? [] : ['-P', pool.account]),
     '-S',
     '/bin/bash',
-    // Some homes are not there on the nodes; a job that cannot go to its directory stays in the queue in state Eqw.
+    // Some home directories do not exist on the nodes. A job that cannot change to its directory stays in the queue in
+    // state Eqw.
     '-wd',
     dirname(log),
     '-j',
@@ -31,7 +35,7 @@ function flags({ name, pool, gpus, log }: Submission): string[] {
     '/dev/null',
     '-r',
     'n',
-    // USR1 before the end, TERM before KILL: as far as the queue's `notify` allows.
+    // USR1 before the end, and TERM before KILL, as far as the queue's `notify` allows.
     '-notify',
     ...pool.options.map((one) => (one.startsWith('-') ? one : `-${one}`)),
   ];
@@ -51,7 +55,7 @@ export function gridEngine(cluster: ClusterConfig): BatchSystem {
       input: `#!/bin/bash\n${withLogRedirect(submission, JOB_ID)}`,
     }),
     idIn: (out) => /^(\d+)/m.exec(out.trim())?.[1],
-    // Ended jobs are not told; what is missing for a while is over.
+    // Ended jobs are not listed; a job that is missing for a while has ended.
     list: { file: 'qstat', args: ['-xml', '-r'] },
     parse: parseJobs,
     capacity: {
@@ -68,7 +72,7 @@ export function gridEngine(cluster: ClusterConfig): BatchSystem {
   };
 }
 
-/** `-xml -r` writes one element a line; names come whole in `full_job_name`. */
+/** `-xml -r` writes one element per line, with complete names in `full_job_name`. */
 function parseJobs(out: string): ListedJob[] {
   if (!out.includes('<job_info')) throw new Error('no job_info');
   return elements(out, 'job_list').flatMap((text): ListedJob[] => {
@@ -78,7 +82,8 @@ function parseJobs(out: string): ListedJob[] {
       inside(text, 'state'),
     ];
     if (id === undefined || name === undefined || state === undefined) return [];
-    // qstat(1): r running, t transferring, s and S suspended, R restarted, d being deleted; qw waits, h is held, E has an error.
+    // qstat(1): r running, t transferring, s and S suspended, R restarted, d being deleted; qw waits, h is held, E has
+    // an error.
     if (/[rtsSTR]/.test(state.replace('E', ''))) return [{ id, name, state: 'running' }];
     return [{ id, name, state: 'pending', reason: state.includes('E') ? `${state}: qstat -j ${id} says why` : state }];
   });
@@ -88,7 +93,7 @@ function parseQueues(out: string, cluster: ClusterConfig): Capacity[] {
   return cluster.pools.map((pool) => {
     const queues = elements(out, 'Queue-List').filter((text) => inside(text, 'name')?.split('@')[0] === pool.name);
     const idle = queues.reduce((sum, text) => {
-      // d disabled, u unreachable, E error, s suspended: nothing begins there.
+      // d disabled, u unreachable, E error, s suspended: no job begins there.
       if (/[duEsSC]/.test(inside(text, 'state') ?? '')) return sum;
       const [, count = '0'] =
         new RegExp(`<resource name="${pool.gres ?? GPU_COMPLEX}" type="h?[a-z]+">([\\d.]+)<`).exec(text) ?? [];
@@ -102,7 +107,7 @@ const elements = (out: string, name: string) =>
   [...out.matchAll(new RegExp(`<${name}[ >][^]*?</${name}>`, 'g'))].map(([text]) => text);
 
 function inside(text: string, name: string): string | undefined {
-  // A queue's own elements stand before those of its jobs.
+  // A queue's own elements precede those of its jobs.
   const [, value] = new RegExp(`<${name}>([^<]*)</${name}>`).exec(text) ?? [];
   return value?.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&');
 }

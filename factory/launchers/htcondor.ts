@@ -1,13 +1,16 @@
-/** HTCondor 10 and later: condor_submit(1), condor_q(1) with -json, condor_rm(1). Run with 23.9: test/soak/htcondor.ts. */
+/**
+ * HTCondor 10 and later: condor_submit(1), condor_q(1) with -json, condor_rm(1). Tested with 23.9:
+ * test/soak/htcondor.ts.
+ */
 import * as z from 'zod';
 import type { ClusterConfig } from '../config/schema.ts';
 import { type BatchSystem, minutesOf, withLogRedirect } from './batch-system.ts';
 import type { Capacity, ListedJob, Submission } from './launcher.ts';
 
 const JOB_ID = '$OTELA_CONDOR_ID';
-/** A job that is held for so long needs a person: it goes, and the factory tries it again with its own back-off. */
+/** A job that is held for this long needs an operator: it is removed, and the factory retries it with its back-off. */
 const HELD_S = 600;
-/** HoldReasonCode of a job whose allowed_execute_duration is over. */
+/** HoldReasonCode of a job that exceeded allowed_execute_duration. */
 const TIME_OVER = 47;
 
 function description(submission: Submission): string {
@@ -18,7 +21,8 @@ function description(submission: Submission): string {
     `batch_name = ${name}`,
     'executable = /bin/bash',
     'transfer_executable = false',
-    // As one word of the environment: no quotes of three languages around a script. Bash is replaced by the agent, so that TERM reaches it.
+    // As one word of the environment, which avoids the quotes of three languages around a script. The agent replaces
+    // Bash, so that TERM reaches it.
     `arguments = "-c 'eval ""$(printf %s $OTELA_SCRIPT | base64 -d)""'"`,
     `environment = "OTELA_CONDOR_ID=$(ClusterId).$(ProcId) OTELA_SCRIPT=${Buffer.from(script).toString('base64')}"`,
     `request_gpus = ${gpus}`,
@@ -29,7 +33,8 @@ function description(submission: Submission): string {
     'kill_sig = SIGTERM',
     'want_graceful_removal = true',
     'job_max_vacate_time = 120',
-    // It stands in the job's ad, so that an agent knows its end. HTCondor holds a job that runs for longer; periodic_remove takes it away.
+    // In the job's ad, so that an agent knows its end. HTCondor holds a job that runs for longer; periodic_remove
+    // removes it.
     `allowed_execute_duration = ${minutesOf(pool.time) * 60}`,
     `periodic_remove = (JobStatus == 5 && (HoldReasonCode =?= ${TIME_OVER} || time() - EnteredCurrentStatus > ${HELD_S})) || (JobStatus == 2 && time() - EnteredCurrentStatus > ${minutesOf(pool.time) * 60})`,
     ...pool.options,
@@ -76,9 +81,9 @@ const jobsSchema = z.array(
   }),
 );
 
-/** The queue forgets what is over; an evicted job waits in it again. */
+/** The queue forgets ended jobs; an evicted job waits in it again. */
 function parseJobs(out: string): ListedJob[] {
-  // An empty queue is an empty output.
+  // The output of an empty queue is empty.
   if (out.trim() === '') return [];
   return jobsSchema
     .parse(JSON.parse(out))
@@ -101,7 +106,7 @@ function parseJobs(out: string): ListedJob[] {
     });
 }
 
-/** Slots say their GPUs; which pool they are of is a matter of requirements, so the first one has them all. */
+/** Slots report their GPUs. Requirements decide to which pool they belong, so all of them count for the first pool. */
 function parseSlots(out: string, { pools }: ClusterConfig): Capacity[] {
   const idle = out.split('\n').reduce((sum, line) => sum + (/^\d+$/.test(line.trim()) ? Number(line) : 0), 0);
   return pools.slice(0, 1).map(({ name }) => ({ pool: name, idle }));

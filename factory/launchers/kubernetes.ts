@@ -1,6 +1,7 @@
 /**
- * Kubernetes: a Job of batch/v1 for each job, by four calls of its REST interface. The official client brings sixteen packages for them; the types here
- * are generated from the API's published schema. Its tests run against a stand-in server; no cluster was run.
+ * Kubernetes: a Job of batch/v1 for each job, by four calls of its REST interface. The official client brings sixteen
+ * packages for them; the types here are generated from the API's published schema. Its tests run against a mock server;
+ * it was not tested with a cluster.
  */
 import { readFileSync } from 'node:fs';
 import type { Job } from 'kubernetes-types/batch/v1.d.ts';
@@ -16,14 +17,14 @@ import { type CheckFinding, type Launcher, LauncherError, type ListedJob, type S
 const ANSWER = { leastMs: 30_000, mostMs: 120_000 };
 const ANSWER_MAX_BYTES = 16 * 1024 * 1024;
 const JOBS_PER_PAGE = 500;
-/** Ended jobs stay for the factory to see how they ended. */
+/** Ended jobs stay for this time, so that the factory sees how they ended. */
 const KEPT_AFTER_END_S = 600;
-/** An agent drains meanwhile. */
+/** Time in which an agent drains. */
 const GRACE_S = 120;
 const NAME_LABEL = 'otela-submission';
 const FACTORY_LABEL = 'app.kubernetes.io/managed-by';
 const SECRET_AT = '/var/run/otela';
-/** As the makers' device plugins register them. */
+/** Resource names of the vendors' device plugins. */
 const GPU_RESOURCE = { nvidia: 'nvidia.com/gpu', amd: 'amd.com/gpu', intel: 'gpu.intel.com/i915' } as const;
 
 export function kubernetesLauncher(cluster: ClusterConfig): Launcher {
@@ -56,7 +57,7 @@ export function kubernetesLauncher(cluster: ClusterConfig): Launcher {
       }
       return jobs;
     },
-    // Idle GPUs are a matter of all pods of all namespaces, which a guest may not list.
+    // Counting idle GPUs needs all pods of all namespaces, which a guest may not list.
     capacity: async () => undefined,
     async cancel(ids) {
       for (const id of ids)
@@ -76,7 +77,7 @@ export function kubernetesLauncher(cluster: ClusterConfig): Launcher {
   };
 }
 
-/** @throws LauncherError refused where the engine names no image */
+/** @throws LauncherError `refused` if the engine names no image */
 function manifest({ name, pool, gpus, body, image }: Submission, id: string, cluster: ClusterConfig): Job {
   if (image === undefined) throw new LauncherError('refused', 'the engine names no image');
   const resource = pool.gres ?? GPU_RESOURCE[findGpuClass(pool.gpu)?.vendor ?? 'nvidia'];
@@ -91,14 +92,14 @@ function manifest({ name, pool, gpus, body, image }: Submission, id: string, clu
     kind: 'Job',
     metadata: { name: id, labels },
     spec: {
-      // A pod that began again would be a job without a submission.
+      // A restarted pod would be a job without a submission.
       backoffLimit: 0,
       ttlSecondsAfterFinished: KEPT_AFTER_END_S,
       template: {
         metadata: { labels },
         spec: {
           restartPolicy: 'Never',
-          // Of the pod, whose time begins on its node. A job's deadline would count the wait for a GPU.
+          // Of the pod, whose time begins on its node. A job's deadline would include the wait for a GPU.
           activeDeadlineSeconds: Math.floor((timeLimitMs(pool.time) ?? 0) / 1_000),
           terminationGracePeriodSeconds: GRACE_S,
           automountServiceAccountToken: false,
@@ -179,7 +180,7 @@ class Api {
     this.#cluster = cluster;
   }
 
-  /** @throws LauncherError; what it says of a refusal begins with the status */
+  /** @throws LauncherError whose text begins with the status if the server refused */
   async call(method: 'GET' | 'POST' | 'DELETE', path: string, body?: unknown): Promise<unknown> {
     const { server = '', namespace = '', token_file: tokenFile = '', ca_file: caFile } = this.#cluster;
     let [status, text] = [0, ''];
@@ -188,7 +189,7 @@ class Api {
       const url = `${server.replace(/\/$/, '')}/apis/batch/v1/namespaces/${namespace}/jobs${path}`;
       const request = {
         method,
-        // Tokens of service accounts are changed hourly: read anew each time.
+        // Tokens of service accounts change hourly: read each time.
         headers: {
           authorization: `Bearer ${readFileSync(tokenFile, 'utf8').trim()}`,
           'content-type': 'application/json',

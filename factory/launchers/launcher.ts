@@ -1,10 +1,10 @@
-/** What a factory asks of a batch system: five calls, the same for all. */
+/** The interface of a batch system: five calls, the same for all. */
 import type { ClusterConfig, PoolConfig } from '../config/schema.ts';
 import type { Deployment } from '../recipes/job-context.ts';
 
 /**
- * `refused`: the scheduler said no; no job came of it. `unreachable`: it could not be asked; nothing is known. `unclear`: it was asked and did not
- * answer in time; a submission may have become a job.
+ * `refused`: the scheduler refused; there is no job. `unreachable`: it could not be asked; the state is unknown.
+ * `unclear`: it was asked and did not answer in time; a submission may have become a job.
  */
 export type LauncherErrorCode = 'refused' | 'unreachable' | 'unclear';
 
@@ -19,39 +19,41 @@ export class LauncherError extends Error {
 }
 
 export interface Submission {
-  /** Known again in `list`: `otela-FACTORY-CONTEXT-NUMBER`. */
+  /** Found again in `list`: `otela-FACTORY-CONTEXT-NUMBER`. */
   name: string;
-  /** Jobs that are alike. */
+  /** Number of equal jobs. */
   count: number;
   pool: PoolConfig;
   gpus: number;
-  /** The script below the directives; `jobId` of this launcher stands in it. */
+  /** The script below the directives; it contains this launcher's `jobId`. */
   body: string;
-  /** For idle agents, which have no use for a script. */
+  /** For idle agents, which do not use a script. */
   deployment?: Deployment;
-  /** Of a container that the launcher itself starts: Kubernetes. */
+  /** Image of a container that the launcher itself starts: Kubernetes. */
   image?: string;
   /** A file for each job's output; `%j` is the job's id. */
   log: string;
 }
 
-/** `ended`: the scheduler says that it is over, by itself or by others. A job that is not listed is not thereby over. */
+/** `ended`: the scheduler reports its end, for any reason. A job that is not listed has not necessarily ended. */
 type ListedState = 'pending' | 'running' | 'ended';
 
 export interface ListedJob {
   id: string;
   name: string;
   state: ListedState;
-  /** The scheduler's words: why it waits, or how it ended. */
+  /** The scheduler's text: why it waits, or how it ended. */
   reason?: string;
-  /** Of one that ended: its own fault, taken away by others or by its node, its time over, cancelled; absent: not said. */
+  /**
+   * Reason of its end: its own failure, preempted by other jobs, its node, its time limit, cancelled; absent: unknown.
+   */
   ended?: 'done' | 'failed' | 'preempted' | 'node' | 'time' | 'cancelled';
 }
 
 export interface Capacity {
   /** Name of the pool. */
   pool: string;
-  /** GPUs of its kind that no job has. */
+  /** GPUs of its kind that no job uses. */
   idle: number;
 }
 
@@ -62,20 +64,45 @@ export interface CheckFinding {
 
 export interface Launcher {
   readonly kind: ClusterConfig['launcher'];
-  /** A word of shell: the job's id inside of it. */
+  /** A shell word for the job's id inside the job. */
   readonly jobId: string;
-  /** Whether it was seen with the real scheduler, or with recorded output alone. */
+  /** Whether it was tested with the real scheduler, or only with recorded output. */
   readonly seen: 'real' | 'recorded';
-  /** Ids of the new jobs. @throws LauncherError */
+  /**
+   * Returns the ids of the new jobs.
+   *
+   * @throws LauncherError
+   */
   submit(submission: Submission): Promise<string[]>;
-  /** This user's jobs whose names begin with `prefix`, ended ones as far as the scheduler still knows them. @throws LauncherError */
+  /**
+   * Returns this user's jobs whose names begin with `prefix`, including ended ones that the scheduler still knows.
+   *
+   * @throws LauncherError
+   */
   list(prefix: string): Promise<ListedJob[]>;
-  /** Undefined where the scheduler cannot say. @throws LauncherError */
+  /**
+   * undefined: the scheduler cannot report it.
+   *
+   * @throws LauncherError
+   */
   capacity(): Promise<Capacity[] | undefined>;
-  /** TERM, then KILL after the scheduler's own grace; ids that have ended are no fault. @throws LauncherError */
+  /**
+   * Sends TERM, then KILL after the scheduler's grace time. Ids of ended jobs are not an error.
+   *
+   * @throws LauncherError
+   */
   cancel(ids: readonly string[]): Promise<void>;
-  /** Ends a job after its running requests, at the latest after `withinMs`. If absent, the gateway orders the agent to drain. @throws LauncherError */
+  /**
+   * Ends a job after its running requests, at the latest after `withinMs`. absent: the gateway orders the agent to
+   * drain.
+   *
+   * @throws LauncherError
+   */
   drain?(id: string, withinMs: number): Promise<void>;
-  /** Whether a pool would take such a job: nothing is submitted. @throws LauncherError */
+  /**
+   * Returns whether a pool would accept such a job, without submitting it.
+   *
+   * @throws LauncherError
+   */
   check(submission: Submission): Promise<CheckFinding>;
 }

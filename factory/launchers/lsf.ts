@@ -1,4 +1,4 @@
-/** LSF 10.1, by the output that IBM's command reference shows: bsub(1), bjobs(1) with -json, bkill(1). Not run. */
+/** LSF 10.1, by the output in IBM's command reference: bsub(1), bjobs(1) with -json, bkill(1). Not tested with LSF. */
 import * as z from 'zod';
 import type { ClusterConfig } from '../config/schema.ts';
 import { type BatchSystem, minutesOf, withLogRedirect } from './batch-system.ts';
@@ -59,7 +59,7 @@ const recordsSchema = z.object({
 });
 
 function parseJobs(out: string): ListedJob[] {
-  // Said instead of an empty list.
+  // Printed instead of an empty list.
   if (/^No (unfinished )?job found/.test(out.trim())) return [];
   return recordsSchema.parse(JSON.parse(out)).RECORDS.map((job): ListedJob => {
     const named = { id: job.JOBID, name: job.JOB_NAME };

@@ -12,7 +12,11 @@ import { lsf } from './lsf.ts';
 import { pbs } from './pbs.ts';
 import { slurmLauncher } from './slurm.ts';
 
-/** `site`: where the gateway is, for clusters that are asked through it. @throws FactoryError config */
+/**
+ * `site`: the gateway, for clusters that are asked through it.
+ *
+ * @throws FactoryError `config`
+ */
 export function makeLauncher(
   cluster: ClusterConfig,
   site: Pick<FactoryConfig, 'gateway' | 'ca_file'>,

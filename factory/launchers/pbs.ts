@@ -1,4 +1,7 @@
-/** PBS Professional and OpenPBS 20 and later, by the output that their reference guide shows: qsub(1B), qstat(1B) with -F json, qdel(1B). Not run. */
+/**
+ * PBS Professional and OpenPBS 20 and later, by the output in their reference guide: qsub(1B), qstat(1B) with -F json,
+ * qdel(1B). Not tested with PBS.
+ */
 import * as z from 'zod';
 import type { ClusterConfig } from '../config/schema.ts';
 import { type BatchSystem, wallTime, withLogRedirect } from './batch-system.ts';
@@ -8,8 +11,8 @@ import type { Capacity, ListedJob, Submission } from './launcher.ts';
 const JOB_ID = '${PBS_JOBID}';
 
 /**
- * Own jobs only: those of all users with their environments are more than 8 MiB on a usual site. -x: those that are over as well, as long
- * as the server keeps them.
+ * Only own jobs: those of all users with their environments exceed 8 MiB on a typical site. -x: ended jobs as well, as
+ * long as the server keeps them.
  */
 const LIST_OWN =
   'ids=$(qselect -x -u "$(id -un)") || exit; [ -z "$ids" ] && echo "{}" || exec qstat -x -f -F json $ids';
@@ -80,7 +83,7 @@ function parseJobs(out: string): ListedJob[] {
   });
 }
 
-/** OpenPBS prints some variables of a job as they are, such as 005 or .123, which is not JSON. */
+/** OpenPBS prints some variables of a job unquoted, such as 005 or .123, which is not JSON. */
 function readJson(out: string): unknown {
   try {
     return JSON.parse(out);
@@ -125,7 +128,7 @@ const nodesSchema = z.object({
   ),
 });
 
-/** Nodes that belong to no queue are every queue's: their GPUs are told of the first pool alone. */
+/** Nodes without a queue belong to every queue: their GPUs count only for the first pool. */
 function parseNodes(out: string, { pools }: ClusterConfig): Capacity[] {
   const idle = new Map(pools.map(({ name }) => [name, 0]));
   for (const node of Object.values(nodesSchema.parse(JSON.parse(out)).nodes)) {

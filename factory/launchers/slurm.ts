@@ -1,4 +1,4 @@
-/** Slurm by its commands, as the user who runs the factory: sbatch(1), squeue(1), sinfo(1), scancel(1) of 20.11 and later. */
+/** Slurm by its commands, as the user of the factory: sbatch(1), squeue(1), sinfo(1), scancel(1) of 20.11 and later. */
 import { gpuClass } from '../../shared/hardware/classes.ts';
 import { freeGpus, isGpuSlice } from '../../shared/slurm/gres.ts';
 import { takesJobs } from '../../shared/slurm/node-state.ts';
@@ -13,18 +13,18 @@ import {
   type Submission,
 } from './launcher.ts';
 
-/** Two minutes before its end the agent takes nothing new and finishes what runs. */
+/** From two minutes before its end, the agent accepts no new requests and finishes the running ones. */
 const BEFORE_END_S = 120;
-/** scancel takes many ids; a command line has its limit. */
+/** scancel accepts many ids, but a command line is bounded. */
 const IDS_PER_CALL = 200;
-/** One job a line; no field but the reason may hold a bar, and that stands last. */
+/** One job per line. Only the reason may contain a bar, and it is last. */
 const SQUEUE_FORMAT = '%i|%j|%T|%r';
 const SINFO_FORMAT = 'NodeHost:128,|:1,Partition:128,|:1,StateCompact:40,|:1,Gres:400,|:1,GresUsed:400';
-/** What Slurm prints where its controller is away: the job may exist. Everything else is a refusal. */
+/** Matches Slurm's output if its controller is unavailable: the job may exist. Any other error is a refusal. */
 const AWAY =
   /unable to contact slurm controller|socket timed out|connection refused|communication|zero bytes were transmitted|slurm backup controller|unable to establish|DNS SRV lookup failed/i;
 
-/** As squeue and scancel call it: a task of an array is 123_4. */
+/** The form of squeue and scancel: a task of an array is 123_4. */
 // biome-ignore lint/suspicious/noTemplateCurlyInString: the shell's braces
 const JOB_ID = '${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}';
 
@@ -36,7 +36,7 @@ export function slurmLauncher(cluster: ClusterConfig, run: RunCommand): Launcher
     seen: 'real',
     async submit(submission) {
       const out = told(await run('sbatch', [...where, '--parsable'], script(submission)), 'submit');
-      // Sites print words before it: a line of them may begin with a number.
+      // Sites print text before it, and a line of that may begin with a number.
       const id = [...out.matchAll(/^(\d+)(?:;\S+)?[ \t\r]*$/gm)].at(-1)?.[1];
       if (id === undefined) throw new LauncherError('unclear', `sbatch answered "${out.slice(0, 200)}", no job id`);
       return submission.count === 1 ? [id] : Array.from({ length: submission.count }, (_, n) => `${id}_${n}`);
@@ -75,7 +75,7 @@ function told(result: CommandResult, what: 'submit' | 'ask'): string {
   throw new LauncherError('refused', text);
 }
 
-/** The whole script that sbatch reads. */
+/** The whole script for sbatch. */
 function script({ name, count, pool, gpus, body, log }: Submission): string {
   const option = (key: string, value: string | number | undefined) =>
     value === undefined ? [] : [`#SBATCH --${key}=${value}`];
@@ -91,7 +91,7 @@ function script({ name, count, pool, gpus, body, log }: Submission): string {
     ...option('constraint', pool.constraint),
     ...option('mem', pool.memory),
     ...option('cpus-per-task', pool.cpus),
-    // A job that begins again after a preemption would be one without a submission.
+    // A job that begins again after a preemption would be a job without a submission.
     '#SBATCH --no-requeue',
     `#SBATCH --signal=B:USR1@${BEFORE_END_S}`,
     `#SBATCH --output=${count > 1 ? log.replace('%j', '%A_%a') : log}`,
@@ -103,7 +103,7 @@ function script({ name, count, pool, gpus, body, log }: Submission): string {
   ].join('\n');
 }
 
-/** Of squeue's states, all others are over: squeue(1), JOB STATE CODES. */
+/** All other states of squeue are ends: squeue(1), JOB STATE CODES. */
 const PENDING = new Set([
   'PENDING',
   'CONFIGURING',
@@ -131,7 +131,7 @@ const ENDED: Readonly<Record<string, ListedJob['ended']>> = {
 function parseJobs(out: string, prefix: string): ListedJob[] {
   return out.split('\n').flatMap((line): ListedJob[] => {
     const [id = '', name = '', word = '', ...rest] = line.trim().split('|');
-    // With --clusters a line names the cluster.
+    // With --clusters, a line names the cluster.
     if (!/^\d+(_\d+)?$/.test(id) || !name.startsWith(prefix)) return [];
     const reason = rest.join('|');
     if (PENDING.has(word)) return [{ id, name, state: 'pending', reason }];
@@ -154,7 +154,7 @@ function parseNodes(out: string, pools: readonly PoolConfig[]): Capacity[] {
   return [...idle].map(([pool, count]) => ({ pool, idle: count }));
 }
 
-/** A part of a GPU is of a pool only where the pool names it. */
+/** A slice of a GPU belongs to a pool only if the pool names it. */
 function isOfPool(type: string | undefined, pool: PoolConfig): boolean {
   if (type === undefined) return true;
   return pool.gres === undefined ? !isGpuSlice(type) && gpuClass(type) === gpuClass(pool.gpu) : type === pool.gres;
