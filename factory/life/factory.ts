@@ -1,4 +1,4 @@
-/** A factory from its start to its end: one lease, one exchange with the gateway, rounds in between. */
+/** A factory from its start to its end: one lease, one exchange with the gateway, and rounds. */
 
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -18,13 +18,16 @@ import { buildDayPoint, buildFactoryReport } from './report.ts';
 import { type RoundResult, runRound } from './round.ts';
 import { StateFiles } from './state-files.ts';
 
-/** How soon the next round may follow: each one is a question to every scheduler, and squeue in a loop is what administrators ban users for. */
+/** Pace of rounds: each round asks every scheduler, and administrators ban users for squeue in a loop. */
 
-/** After a quiet time so many rounds may follow each other at once: a cold start is a request, a job, a node that joins and one that serves. */
+/**
+ * After a quiet time, this many rounds may follow each other immediately: a cold start is a request, a job, a node that
+ * joins and a node that serves.
+ */
 const BURST = 5;
-/** Then one in so many ms, however often the gateway has news. */
+/** Afterwards one round per this time, regardless of the gateway's news. */
 const REFILL_MS = 5_000;
-/** News that come in one breath are one round. */
+/** News within this time share one round. */
 const LEAST_MS = 300;
 
 export class RoundPace {
@@ -36,12 +39,12 @@ export class RoundPace {
   }
 
   /**
-   * Call it after each round; ms to wait at least before the next one.
-   * @param every ms between rounds without any news: news never make them rarer than that
+   * Call it after each round; returns the least time in ms before the next one.
+   * @param every ms between rounds without any news: news never make rounds rarer
    */
   rest(every: number, now: number): number {
     const refillMs = Math.min(REFILL_MS, every);
-    // A clock that was set back gives nothing.
+    // A clock that was set back does not count.
     const gained = Math.max(0, now - this.#countedAt) / refillMs;
     this.#left = Math.min(BURST, this.#left + gained) - 1;
     this.#countedAt = now;
@@ -50,7 +53,7 @@ export class RoundPace {
 }
 
 const TIDY_EVERY_MS = 3_600_000;
-/** Of the file: a factory has them from its start to its end. The files that they name may change. */
+/** Keys that are fixed from a factory's start to its end. The contents of the files that they name may change. */
 const FIXED_KEYS = ['factory', 'state', 'gateway', 'token_file', 'ca_file'] as const;
 
 export interface FactoryOptions {
@@ -90,14 +93,14 @@ export class Factory {
     this.#memory = this.#files.readMemory(this.#now());
   }
 
-  /** Resolves when `stop` was called, or another factory took the lease. Jobs run on. */
+  /** Resolves when `stop` was called, or another factory took the lease. Jobs continue. */
   async run(): Promise<'stopped' | 'replaced'> {
     this.#files.open();
     const lease = new Lease(this.#files.directory);
     const waiting = ({ host, pid }: { host: string; pid: number }) =>
       this.#options.log(`waits: the factory ${this.#config.factory} runs on ${host} (pid ${pid})`);
     if (!(await lease.acquire(waiting, sleep, this.#end.signal, this.#now))) return 'stopped';
-    // What the former one wrote while this one waited.
+    // The previous factory wrote it while this one waited.
     this.#memory = this.#files.readMemory(this.#now());
     this.#journal.restore(this.#files.read('status.json'));
     this.#options.log(
@@ -124,7 +127,7 @@ export class Factory {
     }
   }
 
-  /** What a round would do now, in sentences. Nothing is written, submitted, cancelled or reported. */
+  /** Returns the actions of a round as sentences. Nothing is written, submitted, cancelled or reported. */
   async rehearse(): Promise<string[]> {
     const lines: string[] = [];
     const memory = structuredClone(this.#memory);
@@ -161,7 +164,7 @@ export class Factory {
       this.#lookedAt = result.at;
       this.#tell(result);
     } catch (error) {
-      // A full disk, most likely: nothing was asked of a scheduler that is not remembered.
+      // Most likely a full disk: no scheduler received a request that is not stored.
       this.#options.log(`this round failed: ${errorText(error)}`);
     }
     const now = this.#now();
@@ -225,7 +228,9 @@ export class Factory {
     }
   }
 
-  /** A file that became wrong changes nothing: the factory goes on by the old one, and says so. */
+  /**
+   * A file that became invalid changes nothing: the factory continues with the old configuration and logs the problem.
+   */
   #reread(): void {
     const before = this.#configStamp;
     if (this.#stamp() === before) return;
@@ -250,7 +255,7 @@ export class Factory {
       const { mtimeMs, size, ino } = statSync(this.#options.configPath);
       this.#configStamp = `${mtimeMs} ${size} ${ino}`;
     } catch {
-      // An editor replaces it: the next round looks again.
+      // An editor is replacing the file: the next round looks again.
     }
     return this.#configStamp;
   }
@@ -267,5 +272,5 @@ export class Factory {
   }
 }
 
-/** Resolves early where `signal` ends it. */
+/** Resolves early if `signal` aborts it. */
 const sleep = (ms: number, signal: AbortSignal): Promise<void> => delay(ms, undefined, { signal }).catch(() => {});

@@ -1,4 +1,7 @@
-/** The last decisions and the last day, for people. Bounded; a restart goes on with what the status file has. */
+/**
+ * The last decisions and the last day, for people. Bounded; after a restart it continues with the contents of the
+ * status file.
+ */
 import * as z from 'zod';
 import {
   DAY_POINTS_MAX,
@@ -10,7 +13,7 @@ import {
 import type { DecisionNote } from '../decisions/world.ts';
 
 const POINT_MS = 300_000;
-/** The same sentence again within this time is one line. */
+/** The same sentence within this time stays one line. */
 const REPEATED_MS = 600_000;
 
 const savedSchema = z.object({
@@ -38,7 +41,7 @@ export class Journal {
     this.#log = log;
   }
 
-  /** Of a former process; what cannot be read is left. */
+  /** Restores the journal of a previous process; malformed content is ignored. */
   restore(value: unknown): void {
     const read = savedSchema.safeParse(value);
     if (!read.success) return;
@@ -58,12 +61,12 @@ export class Journal {
     this.#log(`${model === undefined ? '' : `${model}: `}${cut}`);
   }
 
-  /** True where a new point of the day began. */
+  /** Returns true if a new point of the day began. */
   point(point: DayPoint): boolean {
     const slot = (at: string) => Math.floor(Date.parse(at) / POINT_MS);
     const last = this.day.at(-1);
     if (last !== undefined && slot(last.at) === slot(point.at)) {
-      // The moment's jobs; the most that waited.
+      // The newest jobs, and the highest number of waiting requests.
       this.day[this.day.length - 1] = { ...point, at: last.at, waiting: Math.max(last.waiting, point.waiting) };
       return false;
     }

@@ -1,6 +1,7 @@
 /**
- * One factory at a time has a state directory, which may lie on a file system that several login nodes share. The holder writes its file anew every
- * few seconds; one that waits takes it when it has seen no change for a while by its own clock, so that clocks need not agree.
+ * At most one factory at a time holds a state directory, which may be on a file system that several login nodes share.
+ * The holder rewrites its file every few seconds. A waiting factory takes the lease after it has seen no change for a
+ * while by its own clock, so that clocks need not agree.
  */
 import { randomBytes } from 'node:crypto';
 import { linkSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
@@ -9,11 +10,17 @@ import { join } from 'node:path';
 import * as z from 'zod';
 
 export const HEARTBEAT_MS = 5_000;
-/** Of no change. A file system that hides writes for 30 s, as NFS does, is no reason to take over. */
+/**
+ * Time without a change after which the lease can be taken. NFS may hide writes for 30 s, which must not cause a
+ * takeover.
+ */
 export const FACTORY_LEASE_MS = 60_000;
-/** Of a file that cannot be read. Another one sees no beat meanwhile, and takes over after FACTORY_LEASE_MS. */
+/**
+ * Time for which the holder trusts its lease while the file cannot be read. Meanwhile another factory sees no change,
+ * and takes over after FACTORY_LEASE_MS.
+ */
 const UNREAD_MS = FACTORY_LEASE_MS / 2;
-/** After taking it: two that took it at one time see here who was last. */
+/** Wait after taking the lease: of two factories that took it concurrently, the last one then finds its own name. */
 const SETTLE_MS = 1_000;
 
 const holderSchema = z.object({ host: z.string(), pid: z.number(), token: z.string(), beat: z.number() });
@@ -37,7 +44,10 @@ export class Lease {
     };
   }
 
-  /** Resolves when it is held, or false when `signal` ended the wait. `waiting` is told once of each holder. */
+  /**
+   * Resolves to true when the lease is held, or to false when `signal` ended the wait. `waiting` is called once per
+   * holder.
+   */
   async acquire(
     waiting: (holder: LeaseHolder) => void,
     sleep: Sleep,
@@ -71,7 +81,10 @@ export class Lease {
     return false;
   }
 
-  /** Whether the file still names this factory. One that cannot be read, as its file system is away, is held for UNREAD_MS more. */
+  /**
+   * True if the file still names this factory. If the file cannot be read, for example because its file system is
+   * unavailable, the lease counts as held for another UNREAD_MS.
+   */
   held(): boolean {
     try {
       const isOwn = this.#read().holder?.token === this.#own.token;
@@ -82,7 +95,11 @@ export class Lease {
     }
   }
 
-  /** False: another factory has the lease, and this one must stop. @throws the disk's error */
+  /**
+   * Returns false if another factory has the lease, and this one must stop.
+   *
+   * @throws the error of the file system
+   */
   beat(): boolean {
     if (!this.held()) return false;
     this.#own.beat += 1;
@@ -118,7 +135,7 @@ export class Lease {
     renameSync(this.#unfinished(), this.#path);
   }
 
-  /** A hard link is made by one of two, on NFS as well. */
+  /** Only one of two factories can create a hard link, on NFS as well. */
   #create(): boolean {
     const path = this.#unfinished();
     try {
@@ -132,7 +149,7 @@ export class Lease {
   }
 }
 
-/** On this machine one can look. */
+/** Only a process on this machine can be checked. */
 function dead({ host, pid }: LeaseHolder): boolean {
   if (host !== hostname()) return false;
   try {

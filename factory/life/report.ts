@@ -1,4 +1,4 @@
-/** What a factory tells its gateway, and writes for `status` and `explain`. */
+/** The factory's report to its gateway, which it also writes for `status` and `explain`. */
 import {
   type ClusterReport,
   type DayPoint,
@@ -108,7 +108,7 @@ function clustersOf(
   });
 }
 
-/** What the day's picture has of one moment. */
+/** Data of one point of the day's chart. */
 export function buildDayPoint({ result, memory, now }: Pick<Parts, 'result' | 'memory' | 'now'>): DayPoint {
   const jobs = Object.values(memory.jobs);
   const gpus = (of: (state: string) => boolean) =>

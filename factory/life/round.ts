@@ -1,4 +1,4 @@
-/** One round: asks the schedulers, decides, does it, and remembers each step before it is taken. */
+/** One round: asks the schedulers, decides, acts, and stores each step before it is taken. */
 import { jobNamePrefix } from '../../shared/factory/exchange.ts';
 import type { FactoryConfig } from '../config/schema.ts';
 import { recordAcceptance, recordFailure } from '../decisions/back-off.ts';
@@ -21,15 +21,19 @@ export interface RoundDependencies {
   memory: Memory;
   heard(now: number): DemandReading;
   now(): number;
-  /** `at` of the round before, of this process. */
+  /** `at` of the previous round of this process. */
   before?: number | undefined;
-  /** Before anything is asked of a scheduler. @throws what the disk says: then nothing is asked */
+  /**
+   * Called before a scheduler receives a request.
+   *
+   * @throws the error of the file system: then the request is not sent
+   */
   remember(memory: Memory): void;
   logTail(cluster: string, id: string): Promise<string | undefined>;
-  /** Where the job's output goes; `%j` is its id. */
+  /** Path of the job's output; `%j` is its id. */
   logPath(cluster: string): string;
   note(note: DecisionNote): void;
-  /** Only says what it would do. */
+  /** True if it only reports what it would do. */
   dry?: boolean;
 }
 
@@ -64,7 +68,7 @@ export async function runRound(parts: RoundDependencies): Promise<RoundResult> {
   return { ...decisions, at: now, world, drains: drains.map(({ session, why }) => ({ session, why })) };
 }
 
-/** All clusters at once; one that does not answer is a view of its own, not a fault. */
+/** Asks all clusters concurrently. A cluster that does not answer is an unreachable view, not an error. */
 async function views({ config, launchers }: RoundDependencies): Promise<Map<string, ClusterView>> {
   const prefix = jobNamePrefix(config.factory);
   const one = async (id: string): Promise<[string, ClusterView]> => {
@@ -73,7 +77,7 @@ async function views({ config, launchers }: RoundDependencies): Promise<Map<stri
     try {
       const [jobs, capacity] = await Promise.all([
         launcher.list(prefix),
-        // Idle GPUs only order the places: without them the first is taken.
+        // Idle GPUs only order the places: without them the first place is taken.
         launcher.capacity().catch(() => undefined),
       ]);
       return [id, { reachable: true, jobs, ...(capacity === undefined ? {} : { capacity }) }];
@@ -88,7 +92,8 @@ async function end(parts: RoundDependencies, ended: EndedJob, world: FactoryWorl
   const { job, how } = ended;
   const interesting = how !== 'preempted' && how !== 'node' && how !== 'cancelled';
   const tail = interesting && job.asked === undefined ? await parts.logTail(job.cluster, job.id) : undefined;
-  // It printed something, so it began, and no list came in time to show it: Grid Engine and HTCondor name no job that is over.
+  // The job printed something, so it began, but no list arrived in time to show it: Grid Engine and HTCondor do not
+  // list ended jobs.
   if (how === 'vanished' && tail !== undefined) job.began_at ??= job.seen_at;
   const note = assessEnd(ended, tail, parts.memory, world, now);
   parts.note(note);
@@ -129,7 +134,7 @@ interface Draining {
   why: string;
 }
 
-/** Jobs that were asked to drain and that do not drain yet. */
+/** Jobs that were asked to drain and do not drain yet. */
 function draining(memory: Memory, world: FactoryWorld): Draining[] {
   const nodes = nodesByJob(world);
   return Object.entries(memory.jobs).flatMap(([key, job]) => {
@@ -149,7 +154,7 @@ async function act(parts: RoundDependencies, action: FactoryAction): Promise<voi
     await parts.launchers.get(action.cluster)?.cancel(action.jobs);
     parts.note({ ...of, text: `cancels job ${action.jobs.join(', ')} on ${action.cluster}: ${action.why}` });
   } catch (error) {
-    // It is asked again: `asked` stays, and its time runs.
+    // It will be asked again: `asked` stays, and its time runs.
     parts.note({
       ...of,
       text: `cannot cancel job ${action.jobs.join(', ')} on ${action.cluster}: ${errorText(error)}`,
@@ -193,7 +198,7 @@ async function submit(parts: RoundDependencies, action: Extract<FactoryAction, {
     recordAcceptance(memory, model, cluster.id, pool);
     parts.note({ model, text: `submits ${jobs} to ${where}${ids.length === 0 ? '' : ` (${ids.join(', ')})`}: ${why}` });
   } catch (error) {
-    // Any other outcome is unknown: the submission stays as sent.
+    // Any other outcome is unknown: the submission stays `sent`.
     if (!(error instanceof LauncherError)) throw error;
     submission.outcome = error.code === 'unclear' ? 'unclear' : 'refused';
     const reason = `${where}: ${errorText(error)}`;

@@ -1,4 +1,7 @@
-/** What a factory keeps in its state directory: 0600, written all or nothing, so that one that dies while it writes leaves the old file. */
+/**
+ * Files of a factory in its state directory: mode 0600, written atomically, so that a factory that dies while writing
+ * leaves the old file.
+ */
 import {
   chmodSync,
   mkdirSync,
@@ -19,7 +22,7 @@ const FILE_MAX_BYTES = 16 * 1024 * 1024;
 const LOGS_MAX = 1_000;
 const LOG_KEPT_MS = 7 * 86_400_000;
 
-/** Colours and cursor movements of an engine's own terminal would drive another one. */
+/** Colors and cursor movements in an engine's output would affect the terminal that shows it. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is removed
 const TERMINAL = /\u001b\[[0-9;?]*[A-Za-z]|[\u0000-\u0008\u000b-\u001f\u007f]/g;
 
@@ -36,7 +39,7 @@ export class StateFiles {
     this.logs = join(directory, 'logs');
   }
 
-  /** @throws FactoryError config where the directory cannot be made or written */
+  /** @throws FactoryError `config` if the directory cannot be created or written */
   open(): void {
     try {
       mkdirSync(this.logs, { recursive: true, mode: 0o700 });
@@ -48,7 +51,11 @@ export class StateFiles {
     }
   }
 
-  /** A file that is not there is an empty memory. @throws FactoryError config where it is damaged: forgotten back-offs would be storms */
+  /**
+   * A missing file is an empty memory.
+   *
+   * @throws FactoryError `config` if it is damaged: forgotten back-offs would cause floods of jobs
+   */
   readMemory(now: number): Memory {
     const value = this.read('memory.json');
     if (value === undefined) return emptyMemory(now);
@@ -60,7 +67,11 @@ export class StateFiles {
     );
   }
 
-  /** JSON of a file, or undefined where there is none. @throws FactoryError config */
+  /**
+   * Returns the JSON of a file, or undefined if it is missing.
+   *
+   * @throws FactoryError `config`
+   */
   read(name: string): unknown {
     const path = join(this.directory, name);
     try {
@@ -72,7 +83,7 @@ export class StateFiles {
     }
   }
 
-  /** @throws whatever the disk says: a factory that cannot remember submits nothing */
+  /** @throws the error of the file system: a factory that cannot store its memory submits nothing */
   write(name: string, value: unknown): void {
     const path = join(this.directory, name);
     const unfinished = `${path}.${process.pid}`;
@@ -80,7 +91,7 @@ export class StateFiles {
     renameSync(unfinished, path);
   }
 
-  /** What a job printed last; undefined where its file is not there. */
+  /** Returns the end of a job's output; undefined if its file is missing. */
   async logTail(cluster: string, id: string): Promise<string | undefined> {
     try {
       const file = await open(join(this.logs, logName(cluster, id)), 'r');
@@ -98,7 +109,7 @@ export class StateFiles {
     }
   }
 
-  /** The oldest logs go, so that a year of jobs does not fill a quota. */
+  /** Removes the oldest logs, so that a year of jobs does not fill a quota. */
   tidy(now: number): void {
     const files = readdirSync(this.logs).flatMap((name) => {
       const path = join(this.logs, name);
@@ -119,5 +130,5 @@ export class StateFiles {
   }
 }
 
-/** `%j` is the launcher's own word for the job's id. */
+/** In place of `%j`, launchers use their form of the job's id. */
 const logName = (cluster: string, id: string) => `${cluster}-${id.replace(/[^\w.-]/g, '_')}.log`;

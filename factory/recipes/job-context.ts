@@ -1,4 +1,6 @@
-/** A context: all that makes an engine what it is. Two jobs with the same context serve the same model in the same way. */
+/**
+ * A context: everything that determines an engine. Two jobs with the same context serve the same model in the same way.
+ */
 import { createHash } from 'node:crypto';
 import type { Parameters } from '../../shared/deployment/parameters.ts';
 import { parseSource } from '../../shared/weights/source.ts';
@@ -14,9 +16,12 @@ export interface Deployment {
   parameters: Parameters;
 }
 
-/** What the job runs and with what. */
+/** A job's command and its surroundings. */
 export interface JobContext {
-  /** Word by word; {{port}} is filled in by the job, {{weights}} and {{environment}} by the agent where it pulls them. */
+  /**
+   * One word per element; the job replaces {{port}}, the agent replaces {{weights}} and {{environment}} if it pulls
+   * them.
+   */
   command: string[];
   environment: Record<string, string>;
   container: EngineConfig['container'];
@@ -25,12 +30,12 @@ export interface JobContext {
   mounts?: string[];
   /** A source that the agent pulls and the engine runs in: a packed environment, or the container's image. */
   packed?: string;
-  /** What the engine is told, or a source that the agent pulls to local disk. */
+  /** The engine's argument, or a source that the agent pulls to the local disk. */
   weights: string;
   gpus: number;
-  /** The order for an idle agent, in place of the command. */
+  /** The order for an idle agent, instead of the command. */
   deployment?: Deployment;
-  /** Absent where the file has the command itself. */
+  /** absent: the file specifies the command. */
   engine?: EngineKind;
 }
 
@@ -61,7 +66,7 @@ export function jobContext(
   };
 }
 
-/** Equal for equal contexts, however their tables are ordered. */
+/** Equal for equal contexts, regardless of the order of their tables. */
 export function jobContextId(context: JobContext): string {
   return createHash('sha256').update(canonical(context)).digest('hex').slice(0, CONTEXT_DIGITS);
 }

@@ -1,4 +1,4 @@
-/** The part of a job's script that all batch systems share: what stands below their own directives. */
+/** The part of a job's script that all batch systems share, below their own directives. */
 import { CONTEXT_LABEL, FACTORY_LABEL, JOB_LABEL } from '../../shared/factory/exchange.ts';
 import { findGpuClass } from '../../shared/hardware/classes.ts';
 import { parseSource } from '../../shared/weights/source.ts';
@@ -13,17 +13,20 @@ export interface ScriptRequest {
   gpu: string;
   context: JobContext;
   contextId: string;
-  /** A word of shell that is the job's id there: `$SLURM_JOB_ID`. */
+  /** A shell word for the job's id: `$SLURM_JOB_ID`. */
   jobId: string;
 }
 
-/** Loopback is open to everybody on a node: without this key vLLM answers them with 401. SGLang takes one on its command line alone, where everybody sees it. */
+/**
+ * Every user of a node can connect to its loopback: vLLM answers requests without this key with 401. SGLang accepts a
+ * key only on its command line, where every user sees it.
+ */
 const ENGINE_KEY = [
   "VLLM_API_KEY=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \\n')",
   'export VLLM_API_KEY OTELA_ENGINE_KEY=$VLLM_API_KEY',
 ];
 
-/** Lines without `#!`. Whatever the file's values hold, the shell reads them as words. */
+/** Returns lines without `#!`. The shell reads all values of the file as words, regardless of their content. */
 export function scriptBody({ factory, gateway, cluster, gpu, context, contextId, jobId }: ScriptRequest): string {
   const labels = [`${FACTORY_LABEL}=${factory}`, `${CONTEXT_LABEL}=${contextId}`].flatMap((label) => [
     '--label',
@@ -38,7 +41,7 @@ export function scriptBody({ factory, gateway, cluster, gpu, context, contextId,
     ...(cluster.cluster === undefined ? [] : ['--cluster', cluster.cluster]),
     ...(parseSource(context.weights) === undefined ? [] : ['--weights', quoted(context.weights)]),
     ...(context.packed === undefined ? [] : ['--environment', quoted(context.packed)]),
-    // A command such as `bash -c …` does not show the agent where its engine listens.
+    // From a command such as `bash -c …`, the agent cannot see where its engine listens.
     '--engine-port',
     '"$OTELA_PORT"',
     '--',
@@ -50,7 +53,7 @@ export function scriptBody({ factory, gateway, cluster, gpu, context, contextId,
     ...Object.entries(context.environment).map(([name, value]) => `export ${name}=${quotedPath(value)}`),
     ...(context.engine === 'vllm' ? ENGINE_KEY : []),
     ...mounted(context),
-    // Jobs of others may run on the same node; digits alone, since some ids have more than those.
+    // Jobs of other users may run on the same node. Only digits, because some ids have other characters.
     `OTELA_JOB_DIGITS=$(printf %s "${jobId}" | tr -cd 0-9 | tail -c 9)`,
     'OTELA_PORT=$((20000 + 1$OTELA_JOB_DIGITS % 10000))',
     `exec ${start.join(' ')} \\`,
@@ -64,7 +67,7 @@ function quoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** The shell of the job knows where its home is; quotes would keep it from saying so. */
+/** The job's shell expands its home directory, which quotes would prevent. */
 function quotedPath(path: string): string {
   return path.startsWith('~/') ? `"$HOME"/${quoted(path.slice(2))}` : quoted(path);
 }
@@ -76,10 +79,10 @@ function engineWord(word: string): string {
     .join('"$OTELA_PORT"');
 }
 
-/** Where the agent may put what it pulls. */
+/** Directories to which the agent may pull files. */
 const PULLED = ['"$SLURM_TMPDIR"', '"$TMPDIR"', '/tmp', '/dev/shm'];
 
-/** Makes the options of `wrapped` that mount what is there of these directories: the job's `$@`. */
+/** Sets the job's `$@` to the options of `wrapped` that mount those of these directories that exist. */
 function mounted({ container, mounts = [], environment, weights, packed }: JobContext): string[] {
   if (container === 'none') return [];
   const isPulled = parseSource(weights) !== undefined || packed !== undefined;
@@ -104,7 +107,7 @@ function wrapped({ container, image = '', environment, engine }: JobContext, gpu
     const drivers = { nvidia: ['--nv'], amd: ['--rocm'], intel: [] }[findGpuClass(gpu)?.vendor ?? 'nvidia'];
     return ['apptainer', 'exec', ...drivers, '"$@"', quotedPath(image)];
   }
-  // Unlike Apptainer it hands no variable on that it is not told of.
+  // Unlike Apptainer, enroot passes only the variables that it is given.
   if (container !== 'enroot') return [];
   const names = [...Object.keys(environment), ...(engine === 'vllm' ? ['VLLM_API_KEY'] : [])];
   return ['enroot', 'start', ...names.flatMap((name) => ['--env', name]), '"$@"', quotedPath(image)];
