@@ -71,10 +71,10 @@ export interface Env extends IssuerEnvironment {
   PROCESS_ID?: string;
   /** Hex SHA-256 of the bootstrap operator key; the Worker never gets the key itself. */
   ADMIN_KEY_SHA256?: string;
-  /** Bytes of request bodies above 1 MiB that one isolate keeps for a retry. Default 48 MiB. */
+  /** Bytes of request bodies above 1 MiB that an isolate keeps for a retry. Default 48 MiB. */
   BODY_BUDGET_BYTES?: string;
   /**
-   * Bytes of request bodies that one isolate holds while they arrive, up to 1 MiB of each. Default 32 MiB; 128 MiB
+   * Bytes of request bodies that an isolate holds while they arrive, up to 1 MiB of each. Default 32 MiB; 128 MiB
    * self-hosted.
    */
   BODY_UPLOADS_BYTES?: string;

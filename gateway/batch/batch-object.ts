@@ -92,7 +92,7 @@ export class BatchObject extends GatewayObject {
   }
 
   /**
-   * Called by the sweep over all batches: continues a batch whose alarm was lost, and saves the summary of an ended
+   * Called by the sweep over all batches: continues a batch that lost its alarm, and saves the summary of an ended
    * batch if that failed.
    */
   async nudge(): Promise<void> {

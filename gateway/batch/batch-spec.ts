@@ -6,7 +6,7 @@ import type { Account } from '../accounts/account.ts';
 export interface BatchSpec {
   id: string;
   owner: string;
-  /** The account whose rights each lease is checked against. */
+  /** The account. Its rights are checked for each lease. */
   account: Account;
   endpoint: BatchEndpoint;
   inputFileId: string;

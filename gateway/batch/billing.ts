@@ -14,7 +14,7 @@ const SCHEMA = `
     node TEXT NOT NULL, provider TEXT NOT NULL, at INTEGER NOT NULL);
 `;
 
-/** One commit whose usage has not been reported yet. */
+/** One commit with usage that has not been reported yet. */
 interface Unbilled {
   position: number;
   chunk: number;
@@ -86,7 +86,7 @@ async function handOn(env: Env, spec: BatchSpec, record: BatchRecord, some: read
   ]);
 }
 
-/** `rows`: the usage of one commit, whose lines name one model. */
+/** `rows`: the usage of one commit, in which all lines name one model. */
 export function settlementOf(
   spec: BatchSpec,
   { position, at }: Pick<Unbilled, 'position' | 'at'>,

@@ -9,7 +9,7 @@ const ROTATIONS_MAX = 16;
  * The current account of a batch. A batch outlives every cache, and changed allow-lists, limits and rights apply to its
  * next line. The batches of a rotated key continue under its successor. Undefined: the key was revoked, deleted or has
  * expired, or its user or project was disabled. If the database is unavailable, the known account is returned, because
- * that is no reason to end a batch.
+ * a batch must not end for that.
  */
 export async function currentAccount(env: Env, known: Account, now: number): Promise<Account | undefined> {
   const { keyId, userId } = known;

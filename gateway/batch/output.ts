@@ -17,8 +17,8 @@ import { type FileStore, FileStoreError } from '../files/file-store.ts';
 /** Bound of each of the two files: 50,000 results of 100 KB. */
 export const OUTPUT_MAX_BYTES = 5_000_000_000;
 /**
- * Input that one read of the store returns, except for a longer chunk: lines with many different demands make up to
- * 50,000 chunks.
+ * Bytes of input per read of the store, except for a longer chunk: lines with many different demands make up to 50,000
+ * chunks.
  */
 const READ_BYTES = 4 * 1024 * 1024;
 
@@ -97,7 +97,7 @@ async function* namedChunks(options: OutputOptions): AsyncGenerator<[ChunkState,
   }
 }
 
-/** Consecutive chunks that one read returns; between them are only line ends. */
+/** Consecutive chunks for one read; between them are only line ends. */
 function* runsOf(chunks: readonly ChunkState[]): Generator<ChunkState[]> {
   let run: ChunkState[] = [];
   for (const chunk of chunks) {

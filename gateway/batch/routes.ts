@@ -50,7 +50,7 @@ batchRoutes.post('/', async (c) => {
     id,
     owner,
     account,
-    // If the file belongs to another owner, the batch fails in its check like one whose file does not exist.
+    // If the file belongs to another owner, the batch fails in its check as if the file did not exist.
     windowS: WINDOW_S,
     inputExists: input !== undefined,
     ...(input === undefined ? {} : { inputBytes: input.bytes }),

@@ -98,7 +98,7 @@ export function batchUsageRow({ spec, result, ref, provider, at, model, inputByt
 }
 
 /**
- * The number of one line, always the same: 52 bits of a hash above 2^52, where no tunnel has stream numbers. If one
+ * The number of one line, always the same: 52 bits of a hash above 2^52, because tunnels use only lower numbers. If one
  * node answers a million lines in one hour, two of them have the same number with a probability of 1 in 9,000; the
  * record of the later one is then missing.
  */

@@ -129,7 +129,7 @@ export function listOrGet(
   return askGateway(target, 'GET', path).then((answer) => printAnswer({ ...target, json: true }, listed.row, answer));
 }
 
-/** Characters that a header may contain. With any other, fetch would throw an error whose message contains the key. */
+/** Characters that a header may contain. With any other, fetch would throw an error with the key in its message. */
 const KEY = /^[\x21-\x7e]+$/;
 
 const errorSchema = z.object({ error: z.object({ message: z.string() }) });

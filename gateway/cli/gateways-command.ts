@@ -1,4 +1,4 @@
-/** `otela-gateway gateways …`: the gateways of one institution. One is the primary, the others are its followers. */
+/** `otela-gateway gateways …`: the gateways of one institution: the primary and its followers. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { askGateway, CONNECTION_FLAGS, targetAt, wasDeleted } from './client.ts';

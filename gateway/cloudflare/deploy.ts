@@ -74,7 +74,7 @@ interface DeployOptions {
   url: string | undefined;
   /** Seconds since 1970. */
   nowS: number;
-  /** Builds the parts that are deployed besides the Worker. */
+  /** Builds the parts that are deployed with the Worker. */
   build(): Promise<void>;
   log(line: string): void;
 }

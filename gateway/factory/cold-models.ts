@@ -114,13 +114,14 @@ function pause(ms: number): Promise<void> {
 }
 
 /**
- * What is known of a job's node before it exists. Its region is unknown, so a request that requires a region does not
- * match.
+ * The known properties of a job's node before it exists. Its region is unknown, so a request that requires a region
+ * does not match.
  */
 const JOB = { issuer: LOCAL_ISSUER, tier: 'volatile' };
 
 /**
- * The model as one caller sees it: of autoscalers whose provider the caller trusts, the one that has it ready first.
+ * The model as one caller sees it: if several autoscalers of trusted providers have it, the state nearest to ready
+ * counts.
  */
 export function coldModelFor(
   model: string,

@@ -34,7 +34,7 @@ interface Waiting {
   end(): void;
 }
 
-/** The last answer to one autoscaler, reduced to what does not change constantly. */
+/** The last answer to one autoscaler, without the values that change constantly. */
 interface Told {
   digest: string;
   number: number;
@@ -214,7 +214,7 @@ export class FactoryObject extends GatewayObject {
   }
 }
 
-/** Autoscalers whose last answer is remembered: as many as may report. */
+/** Last answers that are remembered: one per autoscaler that may report. */
 const TOLD_MAX = 64;
 
 /** For each model that the catalog marks as always on, each autoscaler with a recipe keeps one replica. */
@@ -225,7 +225,7 @@ function isDemand({ waiting, queued, in_flight, asked_ms_ago, ready_replicas, ba
   return asked_ms_ago !== undefined || batch !== undefined || wanted !== undefined;
 }
 
-/** The part of a demand whose change is news: orders of magnitude, not each request. */
+/** The part of a demand that is news if it changes: orders of magnitude, not each request. */
 function coarse({ model, waiting, queued, asked_ms_ago, busy, ready_replicas, batch, wanted }: ModelDemand): unknown {
   const lately = asked_ms_ago !== undefined && asked_ms_ago < LATELY_MS;
   const steps = [waiting, queued, batch?.lines ?? 0].map((n) => (n === 0 ? 0 : 1 + Math.floor(Math.log2(n))));

@@ -2,7 +2,7 @@ import { type DayPoint, FACTORY_SILENT_AFTER_MS, type FactoryReport } from '../.
 import type { ObjectContext, ObjectStorage } from '../platform/object-context.ts';
 import type { StorageHealth } from '../platform/storage/health.ts';
 
-/** Autoscalers that report here. Beyond this, the token with the most of them loses the one that was silent longest. */
+/** Autoscalers that report here. Beyond this, the token with the most of them loses its longest silent one. */
 const FACTORIES_MAX = 32;
 const REPORT = 'report/';
 const DAY = 'day/';

@@ -12,7 +12,7 @@ export interface StartableModel {
   percent: number | undefined;
   /** The scheduler in which its job waits. Undefined: the job does not wait. */
   where: string | undefined;
-  /** Projects and keys whose requests may start it. Undefined: all. */
+  /** Projects and keys that may start it with a request. Undefined: all. */
   wake: { projects: readonly string[]; keys: readonly string[] } | undefined;
 }
 

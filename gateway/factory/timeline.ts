@@ -1,13 +1,13 @@
 import type { ObjectContext, ObjectStorage } from '../platform/object-context.ts';
 import type { StorageHealth } from '../platform/storage/health.ts';
 
-/** Models with a timeline; beyond this, the one that was silent longest is dropped. */
+/** Models with a timeline; beyond this, the longest silent one is dropped. */
 const MODELS_MAX = 32;
 /** Slots per model: four hours of minutes. */
 export const TIMELINE_SLOTS = 240;
 const TIMELINE = 'timeline/';
 
-/** One slot of a model whose deployment follows a forecast, as `otela-plan watch --forecast` reports it. */
+/** One slot of a model with a deployment that follows a forecast, as `otela-plan watch --forecast` reports it. */
 export interface TimelineSlot {
   /** Start of the counted slot; milliseconds since the epoch. */
   at: number;

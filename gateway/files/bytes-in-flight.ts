@@ -3,7 +3,7 @@
  * free quota.
  */
 
-/** Longest time that bytes are counted: a Worker whose client disconnects may never report the end. */
+/** Longest time that bytes are counted: after a disconnect a Worker may never report the end. */
 const KEPT_MS = 3_600_000;
 /** The multipart text around one file is shorter than this. */
 const FORM_BYTES = 4_096;

@@ -6,7 +6,7 @@ export interface StoredFile {
 }
 
 /**
- * Where the contents of files are stored. `hosts/node` uses a directory or a bucket, `hosts/worker` uses R2. Names are
+ * The storage for the contents of files. `hosts/node` uses a directory or a bucket, `hosts/worker` uses R2. Names are
  * ids that the gateway created, and contain no input of a client.
  */
 export interface FileStore {

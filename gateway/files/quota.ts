@@ -118,7 +118,7 @@ export async function requireFileQuota(
   throw new ApiError('insufficient_quota', message);
 }
 
-/** For the parts of an upload, whose bytes were counted when it began. @throws ApiError 429 */
+/** For the parts of an upload: its bytes were counted when it began. @throws ApiError 429 */
 export async function requireFileCount(env: Pick<Env, 'DB'>, { owner, limits }: Owner, now: number): Promise<void> {
   requireFew(await quotaUse(env, owner, now), limits);
 }

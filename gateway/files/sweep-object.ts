@@ -24,7 +24,7 @@ const UNFINISHED_MS = DAY_MS;
  * another gateway: nothing is deleted.
  */
 const SUSPICIOUS_FILES = 20;
-/** Unknown files that one sweep deletes. */
+/** Unknown files that a sweep deletes. */
 const ORPHANS_MAX = 10_000;
 
 /** One object, with an alarm every ten minutes while there are files. */
@@ -108,7 +108,7 @@ export class FileSweepObject extends GatewayObject {
       await queryOrUnavailable(db.delete(uploads).where(lt(uploads.expiresAt, this.#now - DAY_MS)));
   }
 
-  /** Continues batches whose alarm was lost, and lets batches save a summary that could not be saved. */
+  /** Continues batches that lost their alarm, and lets batches save a summary that could not be saved. */
   async #nudgeBatches(): Promise<void> {
     const { kv } = this.ctx.storage;
     const open = await queryOrUnavailable(

@@ -33,7 +33,7 @@ export interface GatewayKey {
 const CERTIFICATE_LIFE_S = 400 * 86_400;
 /** A clock that is set back a little must not invalidate the gateway's own certificate. */
 const CERTIFICATE_SLACK_S = 86_400;
-/** Lifetime of a ticket whose agent states no end of its job. */
+/** Lifetime of a ticket if the agent states no end of its job. */
 const TICKET_LIFE_S = 7 * 86_400;
 /** Added to the end of a job: its last minutes, and clocks that disagree about them. */
 const AFTER_JOB_S = 3600;
@@ -106,7 +106,7 @@ export class GatewayIssuer {
   }
 
   /**
-   * Ends a session that one of this gateway's keys admitted, including former keys. Undefined: none of them did.
+   * Ends a session that any of this gateway's keys admitted, including former keys. Undefined: none of them did.
    * `reason`: an id such as `silent` or `operator`.
    */
   eviction(ticket: Pick<Ticket, 'session' | 'certificate'>, reason: string): EntryUpdate | undefined {

@@ -8,11 +8,11 @@ import type { MetricsReport } from './report.ts';
 import type { RequestTimeline } from './request-timeline.ts';
 import { type RecordOwner, TimelineStore } from './timeline-store.ts';
 
-/** Sources that report; beyond this the one that was silent longest is dropped. */
+/** Sources that report; beyond this the longest silent one is dropped. */
 const SOURCES_MAX = 4_000;
 /** How long the last gauges of a source count: a source that died sends no new ones. */
 const BELIEVED_MS = 30 * 60_000;
-/** Nodes whose records wait. */
+/** Nodes with records that wait. */
 const OUTBOXES_MAX = 10_000;
 /** Counts are written this long after a change, and whenever they are read. */
 const SAVE_MS = 10_000;

@@ -56,7 +56,7 @@ export function noteStorage(now: MetricStore): void {
 let inFlight = 0;
 const queued = new Map<string, number>();
 
-/** What is known of a request so far. */
+/** The known facts of a request so far. */
 export type LoggedRequest = RequestInfo<{ readonly account: Account; readonly untracked: boolean }>;
 
 export class RequestLog implements RequestRecorder {
@@ -74,7 +74,7 @@ export class RequestLog implements RequestRecorder {
   status = 0;
   /** Code of the gateway's error, in-band or not. */
   error = '';
-  /** Where the gateway itself failed: the error's class and its first frames. Messages may contain part of a prompt. */
+  /** The error's class and its first frames, if the gateway itself failed. Messages may contain part of a prompt. */
   failedAt: string | undefined;
   queuedMs = 0;
   readonly #steps: TimelineStep[] = [];

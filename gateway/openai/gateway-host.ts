@@ -110,7 +110,7 @@ const UPLOADS_DEFAULT_BYTES = 32 * 1024 * 1024;
 /** Self-hosted: the process has more memory than Cloudflare's 128 MiB. */
 const UPLOADS_STANDALONE_BYTES = 128 * 1024 * 1024;
 
-/** Bytes that one isolate keeps of bodies and texts of streams that may have to be resumed. */
+/** Bytes of bodies and texts that an isolate keeps for streams that may have to be resumed. */
 const RESUMABLE_MAX_BYTES = 16 * 1024 * 1024;
 
 /** A stream that has waited this long is opened with comments: proxies cut a connection that is silent for 100 s. */

@@ -27,7 +27,7 @@ export function openAttempt(attempt: AttemptContext<ModelCaller>, scope: Attempt
   const { parsed } = dispatch;
   const open = requestOf(attempt, scope);
   const body = attemptBody(parsed);
-  // A claim sends a kept body again, in case the agent never got it. Of a streaming body, the agent has what was sent.
+  // A claim sends a kept body again, in case the agent never got it. Of a streaming body, the agent has all sent bytes.
   const claimed: AttemptBody = parsed.body.kind === 'opaque' ? null : body;
   // If a client stopped sending its body, there is nothing to claim either.
   const client = {

@@ -9,8 +9,8 @@ const host: WaitClockHost & { every: StartTimer | undefined } = { now: steadyNow
 export const waitClock = new WaitClock(host);
 
 /**
- * For a host whose process lives on between requests: from now on late turns of the event loop count as one turn. On
- * Cloudflare timers belong to a request, and isolates are not starved.
+ * For a host with a process that lives on between requests: from now on late turns of the event loop count as one turn.
+ * On Cloudflare timers belong to a request, and isolates are not starved.
  */
 export function enableTurnClock(every: StartTimer): void {
   host.every = every;

@@ -45,7 +45,7 @@ class QueueWaiters {
   }
 }
 
-/** Busy nodes whose completions are observed concurrently. */
+/** Busy nodes that are observed concurrently for completions. */
 const WATCHED_MAX = 64;
 /** Delay before a node's object that did not answer is asked again. */
 const WATCH_AGAIN_MS = 1_000;
@@ -61,7 +61,7 @@ interface QueueDepth {
   waiting: number;
   interactive: number;
   batch: number;
-  /** Nodes whose completions are observed. */
+  /** Nodes that are observed for completions. */
   watched: number;
 }
 

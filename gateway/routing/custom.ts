@@ -1,6 +1,6 @@
 import type { Policy } from '../../shared/routing/policy.ts';
 
-/** Policies of this installation's operator, who replaces this file: see docs/routing.md. */
+/** Policies of this installation. Its operator replaces this file: see docs/routing.md. */
 export const customPolicies: readonly Policy[] = [];
 
 let loaded: readonly Policy[] = [];

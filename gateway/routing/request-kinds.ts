@@ -1,6 +1,6 @@
 /**
- * Predicts the kind of an arriving request, for models whose settings define kinds. Each process has its own history of
- * keys: on Workers an isolate learns from its own tunnels; without a history the published kinds decide.
+ * Predicts the kind of an arriving request, for models with kinds in their settings. Each process has its own history
+ * of keys: on Workers an isolate learns from its own tunnels; without a history the published kinds decide.
  */
 import { endpointById, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { classifyRequest } from '../../shared/routing/kinds/kind.ts';

@@ -1,7 +1,7 @@
 import { type AttemptFailure, type AttemptRequest, attemptName } from '../../shared/upstream/attempt.ts';
 import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts';
 
-/** Responses whose failure is remembered. A Worker asks for the rest immediately, so a few would be enough. */
+/** Failed responses that are remembered. A Worker asks for the rest immediately, so a few would be enough. */
 const KEPT_MAX = 256;
 
 interface Broken {

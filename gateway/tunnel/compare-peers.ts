@@ -1,4 +1,6 @@
-/** What other nodes of the same models observe. Requested only to judge a node whose engine answers no request. */
+/**
+ * What other nodes of the same models observe. Requested only to judge a node with an engine that answers no request.
+ */
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { Env } from '../env.ts';
@@ -8,7 +10,7 @@ import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 const PEERS_MAX = 8;
 /** Nodes per model from which those are chosen. */
 const LISTED_MAX = 100;
-/** Models of the judged node whose other nodes are considered. */
+/** Models of the judged node, of which other nodes are considered. */
 const MODELS_MAX = 4;
 
 /** Nodes that could not be asked are left out: a missing answer is not evidence. */

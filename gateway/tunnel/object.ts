@@ -175,8 +175,8 @@ export class TunnelObject extends GatewayObject {
   }
 
   /**
-   * A small request whose response may arrive whole. `open`: an AttemptRequest as JSON, which costs less to pass than
-   * its members.
+   * A small request with a response that may arrive whole. `open`: an AttemptRequest as JSON, which costs less to pass
+   * than its members.
    */
   attempt(open: string, body: Uint8Array): Promise<EncodedCallResult> {
     return new Promise((resolve) => {
@@ -202,7 +202,7 @@ export class TunnelObject extends GatewayObject {
   }
 
   /**
-   * How long requests at this node wait for their first byte. Used to judge another node whose engine answers no
+   * How long requests at this node wait for their first byte. Used to judge another node with an engine that answers no
    * request.
    */
   firstBytes(): PeerEvidence {

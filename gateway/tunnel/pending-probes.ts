@@ -12,8 +12,8 @@ const ANSWER = { leastMs: 400, mostMs: 4_000 };
 const WAITING_MAX = 32;
 
 /**
- * Probes of other sessions that one agent may request per second. When a cluster falls apart, its agents request one
- * per member.
+ * Probes of other sessions per second, requested by one agent. When a cluster falls apart, its agents request one per
+ * member.
  */
 const ASKS_PER_S = 20;
 

@@ -36,8 +36,8 @@ import type { StreamIds } from './stream-ids.ts';
 const WHOLE_BODY_BYTES = 1024 * 1024;
 
 /**
- * Frames of unknown streams that one socket may send. After the object is lost, an honest agent sends a few for each of
- * its streams.
+ * Frames of unknown streams from one socket. After the object is lost, an honest agent sends a few for each of its
+ * streams.
  */
 const UNKNOWN_MAX = 50_000;
 
@@ -58,7 +58,7 @@ interface SessionAttemptsEvents {
   silent(): void;
   /** The load that the agent last reported for its engine. */
   load(): NodeLoad | undefined;
-  /** The engine completed an attempt whose request was meanwhile sent to another node. */
+  /** The engine completed an attempt after its request was also sent to another node. */
   double(): void;
   /** The engine answers no request: call `judge` with what its peers observe. */
   compare(): void;
@@ -331,7 +331,7 @@ export class SessionAttempts implements OutboundAttemptHost {
     this.#hangs.tick(this.#upstreams.values(), this.#link !== undefined);
   }
 
-  /** Judges this node's engine by what its peers observe of theirs. */
+  /** Judges this node's engine by what its peers observe of their engines. */
   judge(peers: readonly PeerEvidence[]): void {
     this.#hangs.judge(peers, this.#upstreams.values());
   }

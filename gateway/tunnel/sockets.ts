@@ -81,7 +81,7 @@ export class AgentSockets {
     this.#events.activated(peer);
   }
 
-  /** Challenges an agent whose ticket the route has verified. */
+  /** Challenges an agent. The route has verified its ticket. */
   accept(request: Request): Response {
     this.#makeRoom();
     const { socket, response } = this.#sockets.accept({ [FRAMES_HEADER]: String(FRAMES_READ) });

@@ -7,7 +7,7 @@ import { waitClock } from '../platform/wait-clock.ts';
 const TICK_MS = 250;
 
 interface TickerOptions {
-  /** Ends everything whose deadline has passed. `now`: of `waitClock`. */
+  /** Ends everything that has passed its deadline. `now`: of `waitClock`. */
   judge(now: number): void;
   /** Does the work that has no deadline. `now`: of `steadyNow`. */
   store(now: number): void;

@@ -11,7 +11,7 @@ import { metricsReporter } from '../observe/request-log.ts';
  * - `unproven`: a report of a request that this gateway did not open at this node
  * - `expired`: a report of a request that was opened too long ago to know whether it was already counted
  * - `over_bound`: more tokens than the request can have used; the bound was counted instead
- * - `backdated`, `future`: an ingress's record whose time is outside the accepted range
+ * - `backdated`, `future`: an ingress's record with a time outside the accepted range
  */
 export type UsageAnomaly = 'unproven' | 'expired' | 'over_bound' | 'backdated' | 'future';
 

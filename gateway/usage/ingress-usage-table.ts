@@ -16,7 +16,7 @@ import { loseRecords, WAITING_MAX } from './lost-records.ts';
 import type { UsageRow } from './usage-row.ts';
 
 /**
- * Records that one session's object keeps, in addition to records that wait to be forwarded; beyond this the oldest are
+ * Records that a session's object keeps, in addition to records that wait to be forwarded; beyond this the oldest are
  * deleted.
  */
 const KEPT = 20_000;
@@ -50,7 +50,7 @@ export function storeIngressUsage(sql: Sql, json: string, reporter: string, now:
   return refused;
 }
 
-/** The agent was told that these records are stored, so waiting records are only deleted above a bound. */
+/** These records were acknowledged to their agent, so waiting records are only deleted above a bound. */
 function prune(sql: Sql): void {
   const behind = 'number <= (SELECT MAX(number) FROM ingress_usage) - ?';
   sql.exec(`DELETE FROM ingress_usage WHERE ${behind} AND waiting = 0`, KEPT);

@@ -14,7 +14,7 @@ import type { LoggedRequest } from '../observe/request-log.ts';
 import { NO_SESSION, type UsageRow, usageShardOf } from './usage-row.ts';
 
 const TOGETHER_MS = 1_000;
-/** After this, a write is overdue and another one starts: the request whose context carried it may have ended it. */
+/** After this, a write is overdue and another one starts: it may have ended with the request in which it ran. */
 const OVERDUE_MS = 5_000;
 /** Rows that wait, one per kind of refusal. Further kinds are not recorded, and the log reports their number. */
 const WAITING_MAX = 1_000;
@@ -93,7 +93,7 @@ export function recordRefusal(sighting: LoggedRequest, error: unknown, queuedMs:
 }
 
 /**
- * The record of a request whose client might disconnect while it waits for a node; `abandonedRow` completes it if that
+ * The record in case the client disconnects while its request waits for a node; `abandonedRow` completes it if that
  * happens.
  */
 export function abandonedRowDraft(sighting: LoggedRequest): UsageRow | undefined {

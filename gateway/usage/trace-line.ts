@@ -14,7 +14,7 @@ export interface TraceQuestion {
   format: 'ndjson' | 'csv';
   /** The installation's secret: without it a pseudonym cannot be resolved. */
   secret: string;
-  /** Models whose names are replaced by pseudonyms. */
+  /** Models with names that are replaced by pseudonyms. */
   privateModels: ReadonlySet<string>;
 }
 

@@ -4,8 +4,7 @@ import type { Sampling } from '../../shared/openai/sampling.ts';
 export const NO_SESSION = '';
 
 /**
- * What is stored of one attempt that reached an engine, or of a request that reached none. Never a prompt or a
- * response.
+ * The record of one attempt that reached an engine, or of a request that reached none. Never a prompt or a response.
  */
 export interface UsageRow {
   /**

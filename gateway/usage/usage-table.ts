@@ -5,7 +5,7 @@ import { OPENING_LIFE_MS } from '../accounts/opening.ts';
 import type { Sql } from '../platform/object-context.ts';
 import { loseRecords, WAITING_MAX } from './lost-records.ts';
 
-/** Records that one session's object keeps at least. When it has twice as many, the oldest are deleted. */
+/** Records that a session's object keeps at least. When it has twice as many, the oldest are deleted. */
 const KEPT = 20_000;
 
 /** Records per statement: with the longest receipts one MiB of text; D1 and objects accept two. */
@@ -49,7 +49,7 @@ export function storeUsage(sql: Sql, all: readonly UsageRecord[], provider = '')
 
 /**
  * A late record counts once while its first count is kept here. So when records are deleted, the proofs of all attempts
- * to which they may belong expire, whatever their own expiry.
+ * to which they may belong expire, even if they state a later time.
  */
 function withoutExpired(sql: Sql, records: readonly UsageRecord[]): readonly UsageRecord[] {
   if (records.every(({ expiresAt }) => expiresAt === undefined)) return records;
@@ -100,7 +100,7 @@ type Seen = Pick<UsageRecord, 'at' | 'answerBytes' | 'course'>;
 
 type StoredKind = { stream: number; estimated: number; seen: string; prompt: number; completion: number };
 
-/** What is stored of an attempt. */
+/** The stored part of an attempt. */
 interface Stored {
   stream: number;
   estimated: boolean;
@@ -194,8 +194,8 @@ export function markDelivered(sql: Sql, position: number): void {
 }
 
 /**
- * Reduces `records` to one per attempt, whatever streams it was reported under: exact before estimated, then the first.
- * Reads all stored records once, for any number of repeated records, because repetitions are rare.
+ * Reduces `records` to one per attempt, even if it was reported under several streams: exact before estimated, then the
+ * first. Reads all stored records once, for any number of repeated records, because repetitions are rare.
  */
 function withoutDoubles(sql: Sql, records: readonly UsageRecord[]): readonly Fresh[] {
   if (!records.some(({ repeated }) => repeated)) return records.map((record) => ({ record, replaces: undefined }));

@@ -40,8 +40,8 @@ const KNOWN_MAX = 10_000;
 const known = new Set<string>();
 
 /**
- * The object of a batch that an agent names; undefined: there is no such batch. Any name would create an object, whose
- * file stays: a node could fill the disk with names. @throws ApiError 503
+ * The object of a batch that an agent names; undefined: there is no such batch. Any name would create an object with a
+ * file that stays: a node could fill the disk with names. @throws ApiError 503
  */
 export async function knownBatch(
   env: Pick<Env, 'DB' | 'BATCH'>,
@@ -109,7 +109,8 @@ batchAgentRoutes.post('/lease', async (c) => {
     throw new ApiError('invalid_request', 'A lease is asked for models or for functions.');
   const ask: FunctionLeaseRequest | undefined = functions && { owners: functions.owners, held: functions };
   const { signal } = c.req.raw;
-  // An agent whose connection was cut asks again. Lines leased by this request would not run until their lease ends.
+  // An agent asks again after its connection was cut. Lines leased by this request would not run until their lease
+  // ends.
   const lease = async () => {
     if (signal.aborted) return undefined;
     const granted = await (ask === undefined

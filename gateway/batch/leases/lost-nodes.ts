@@ -1,7 +1,7 @@
 import type { Ledger } from '../../../shared/batch/ledger.ts';
 import type { RegistrySnapshot } from '../../registry/snapshot.ts';
 
-/** A node whose connection is lost keeps its leases for this long, because it usually reconnects with the results. */
+/** A disconnected node keeps its leases for this long, because it usually reconnects with the results. */
 const LOST_MS = 15_000;
 
 /**

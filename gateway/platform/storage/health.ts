@@ -168,8 +168,8 @@ export class StorageHealth {
 }
 
 /**
- * The storage of this process; on Cloudflare, where the storage of each object fails separately, that of all objects of
- * this isolate.
+ * The storage of this process; on Cloudflare, that of all objects of this isolate, because the storage of each object
+ * fails separately.
  */
 export const storageHealth = new StorageHealth((line) => console.error(line));
 

@@ -16,7 +16,7 @@ const DELETED = Symbol('deleted');
 /**
  * An object's storage that keeps working while the disk fails. While it cannot be written, keys and the alarm are kept
  * in memory and written later, and a statement that writes throws StorageFailingError before it reaches the database:
- * some hosts end an object whose write fails, and with it the socket of its node. Reads continue.
+ * some hosts end an object after a failed write, and with it the socket of its node. Reads continue.
  */
 export class ResilientStorage implements ObjectStorage {
   readonly sql: Sql;
@@ -30,7 +30,7 @@ export class ResilientStorage implements ObjectStorage {
   #alarm: { at: number; cancel: () => void } | undefined;
   #retry: (() => void) | undefined;
 
-  /** `ring`: what the host does when the alarm fires. */
+  /** `ring` runs the host's handling of an alarm. */
   constructor(inner: ObjectStorage, health: StorageHealth, clock: Clock, ring: () => void) {
     this.#inner = inner;
     this.#health = health;

@@ -19,9 +19,9 @@ const FETCH = { leastMs: 400, firstMs: 3_000, mostMs: RESUME_WINDOW_MS };
 
 interface Call {
   upstream: OutboundAttempt;
-  /** By `waitClock`; infinite after the Worker was told to fetch. */
+  /** By `waitClock`; infinite after `fetch` was returned. */
   giveUpAt: number;
-  /** When the Worker was told to fetch. Absent: it was not. */
+  /** When `fetch` was returned. Absent: not yet. */
   toldAt?: number;
   fetchIt: () => void;
 }

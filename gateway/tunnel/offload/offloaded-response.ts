@@ -20,7 +20,7 @@ export interface OffloadCompletion {
   readonly ended: PromiseWithResolvers<OffloadEnding>;
 }
 
-/** By the name of the attempt whose response is offloaded; at most KEPT_MAX. */
+/** By the name of the offloaded attempt; at most KEPT_MAX. */
 const completions = new TransientMap<string, OffloadCompletion>();
 
 /** Called by the object before it offloads a response. */

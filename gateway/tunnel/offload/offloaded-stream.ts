@@ -7,13 +7,13 @@ import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.
 import { type ByteSink, PIECE_MAX_BYTES } from '../../../shared/upstream/response-body.ts';
 import type { OffloadCompletion, OffloadEnding } from './offloaded-response.ts';
 
-/** A response whose head has arrived. */
+/** A response after its head has arrived. */
 export interface OffloadableResponse {
   upstream: OutboundAttempt;
   result: Extract<AttemptResult, { kind: 'head' }>;
 }
 
-/** Free credit that one step needs: one piece of the response, and the error that may have to follow it. */
+/** Free credit for one step: one piece of the response, and the error that may have to follow it. */
 const ROOM_BYTES = PIECE_MAX_BYTES + 4 * 1024;
 
 interface OffloadEvents {
