@@ -154,7 +154,7 @@ export function isRecordingDeclined({ mayOptOut }: Pick<Account, 'mayOptOut'>, r
   throw new ApiError('permission_denied', 'This key may not opt out of being tracked: leave x-otela-no-track out.');
 }
 
-/** The account of the operator key in the environment. It may do everything, whatever D1 contains. */
+/** The account of the operator key in the environment. It may do everything, regardless of D1. */
 export const BOOTSTRAP_ACCOUNT: Account = {
   keyId: 'bootstrap',
   grantedBy: undefined,

@@ -1,13 +1,13 @@
 /**
- * The part of a model's catalog entry that affects requests: who may use it, whether a node should always serve it, and
- * when it ends. Pure.
+ * The part of a model's catalog entry that affects requests: access, whether a node should always serve it, and its
+ * end. Pure.
  */
 import { ApiError } from '../../shared/openai/errors.ts';
 import { encodeHeaderValue } from '../../shared/openai/headers.ts';
 import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
 import type { Account } from './account.ts';
 
-/** The form in snapshots; only what is set. Times are milliseconds since the epoch. */
+/** The form in snapshots, without unset fields. Times are milliseconds since the epoch. */
 export interface CatalogueEntry {
   /** Ids of keys, users and projects, and groups; absent: everyone. */
   access?: readonly string[];

@@ -1,4 +1,4 @@
-/** The right that a factory token gives: to exchange state as an autoscaler whose nodes belong to one provider. */
+/** The right that a factory token gives: an autoscaler may exchange state, for nodes of one provider. */
 import { eq } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';

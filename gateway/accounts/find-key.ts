@@ -192,7 +192,7 @@ function restrictionsOf(row: Key | Project): Restrictions[] {
   ];
 }
 
-/** `ofAll`: the setting for users without limits of their own. `ofMember`: limits that the project's leads set. */
+/** `ofAll`: the setting for users without individual limits. `ofMember`: limits that the project's leads set. */
 function limitsOf(
   project: Project | null,
   key: Key | undefined,

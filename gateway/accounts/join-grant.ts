@@ -21,8 +21,8 @@ export interface JoinGrant {
 }
 
 /**
- * Reads the rights of a join token. Whether there is room for a node is decided by the registry, which knows the
- * present nodes. `cluster` is the agent's claim; `now` is in milliseconds since the epoch.
+ * Reads the rights of a join token. The registry decides whether another node may join, because it knows the present
+ * nodes. `cluster` is the agent's claim; `now` is in milliseconds since the epoch.
  * @throws ApiError 401 unknown, revoked or expired; 403 another cluster than the token's; 503 if D1 cannot be asked
  */
 export async function readJoinGrant(

@@ -26,7 +26,7 @@ const MAC_BYTES = 16;
 const MAC_CHARS = 22;
 const encoder = new TextEncoder();
 
-/** What was opened, and on which session. */
+/** An opened attempt, and its session. */
 export interface AttemptOpening extends Omit<ProvenOpening, 'openedAt' | 'expiresAt'> {
   session: string;
   requestId: string;
@@ -85,7 +85,7 @@ function base64url(latin1: string): string {
   return btoa(latin1).replaceAll('+', '-').replaceAll('/', '_').slice(0, MAC_CHARS);
 }
 
-/** The padded keys of RFC 2104. `outer` has room for the inner digest at its end. */
+/** The padded keys of RFC 2104. The inner digest is written to the end of `outer`. */
 interface Pads {
   secret: string;
   inner: string;

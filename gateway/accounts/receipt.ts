@@ -66,7 +66,7 @@ interface Said {
   kind?: string | undefined;
 }
 
-/** What is sent with a request: the encrypted identity, and what the node knows anyway. */
+/** The receipt that is sent with a request: the encrypted identity, and facts that the node knows anyway. */
 export function receiptOf(identity: string, model: string, untracked: boolean, { sampling, kind }: Said = {}): string {
   const said = kind === undefined ? sampling : [kind, sampling ?? {}];
   const text = said === undefined || untracked ? '' : JSON.stringify(said);

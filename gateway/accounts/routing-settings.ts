@@ -77,7 +77,7 @@ export const weightRuleSchema = z.strictObject({
 /** Bounds the snapshot, because it contains the rules of all models. */
 export const weightsSchema = z.array(weightRuleSchema).min(1).max(500);
 
-/** What an operator set for one model; only what is set. */
+/** An operator's settings for one model, without unset fields. */
 export interface ModelSettings {
   first_byte_ms?: number;
   stall_ms?: number;

@@ -1,5 +1,5 @@
 /**
- * The tables in D1. Times are milliseconds since the epoch, UTC; the REST API writes them in RFC 3339. A row that gave
+ * The tables in D1. Times are milliseconds since the epoch, UTC; the admin API writes them in RFC 3339. A row that gave
  * a right is revoked, never deleted, because usage and audit log still refer to its id.
  */
 import { sql } from 'drizzle-orm';
@@ -331,7 +331,7 @@ export const auditLog = sqliteTable(
     actor: text('actor').notNull(),
     /** For example `key.create`. */
     action: text('action').notNull(),
-    /** Id or name of what was changed. */
+    /** Id or name of the changed object. */
     object: text('object').notNull(),
     before: text('before', { mode: 'json' }).$type<unknown>(),
     after: text('after', { mode: 'json' }).$type<unknown>(),
@@ -339,7 +339,7 @@ export const auditLog = sqliteTable(
   (table) => [index('audit_log_at').on(table.at), index('audit_log_object').on(table.object, table.id)],
 );
 
-/** What was created under an idempotency key. */
+/** Objects that were created with an idempotency key. */
 export const idempotency = sqliteTable(
   'idempotency',
   {

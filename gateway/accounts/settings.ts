@@ -39,7 +39,7 @@ export interface GatewaySettings {
   defaultTrust: 'admitted' | 'marked';
   /** Waits for a free node. */
   queue: QueueSettings;
-  /** What the keys of a user share if the user has no limits of their own. Accounts contain it. */
+  /** Shared by the keys of a user without individual limits. Accounts contain it. */
   userLimits: Limits;
   /** Quotas for the files and batches of one owner. */
   files: FileLimits;
@@ -179,7 +179,7 @@ function modelsOf(rows: readonly ModelRow[], weights: readonly (typeof modelWeig
   return models;
 }
 
-/** Only what is set; absent: the gateway's default. */
+/** Without unset fields; absent: the gateway's default. */
 function ofRow(row: ModelRow): ModelSettings {
   return {
     ...(row.firstByteMs === null ? {} : { first_byte_ms: row.firstByteMs }),

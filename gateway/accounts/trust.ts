@@ -72,7 +72,10 @@ function decide({ restrictions }: Account, requested: RequestedTrust, settings: 
   });
 }
 
-/** What a view of the registry knows of providers: those in the settings, those of nodes, and the peer institutions. */
+/**
+ * The part of a registry view that shows which providers exist: those in the settings, those of nodes, and the peer
+ * institutions.
+ */
 interface Known {
   readonly settings: GatewaySettings;
   readonly nodes: Pick<NodeIndex, 'entries'>;

@@ -31,8 +31,8 @@ const GONE = 'deleted';
 const ERASE = 'user.erase';
 
 /**
- * One step; repeat it until nothing is left. A step that fails continues where it stopped. @returns the number of days
- * that are left; 0: done
+ * One step; repeat it until nothing is left. If a step fails, the next one resumes its work. @returns the number of
+ * days that are left; 0: done
  */
 export async function eraseUser(call: AdminCall<unknown, unknown>, row: typeof users.$inferSelect): Promise<number> {
   const { id: user } = row;

@@ -1,4 +1,4 @@
-/** The definition of an admin API route: who may call it, its input, its output and its description. */
+/** The definition of an admin API route: required role, input, output and description. */
 import type { Context } from 'hono';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';

@@ -27,7 +27,7 @@ const patchSchema = z.strictObject({
   oidc: issuersSchema.nullable().optional(),
   /** Waits for a free node; absent fields get the default. */
   queue: queueSchema.nullable().optional(),
-  /** Shared by all keys of a user without limits of their own; null: no limits. */
+  /** Shared by all keys of a user without individual limits; null: no limits. */
   user_limits: limitsSchema.nullable().optional(),
   /** Quotas for the files and batches of one owner; absent fields get the default. */
   files: fileLimitsSchema.nullable().optional(),

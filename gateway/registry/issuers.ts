@@ -1,4 +1,4 @@
-/** Issuers whose tickets are accepted here: our own, and those of the peer institutions that the operator listed. */
+/** Issuers of accepted tickets: our own, and those of the peer institutions that the operator listed. */
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { issuerId } from '../../shared/lattice/certificate.ts';
 import { type Crypto, KEY_BYTES } from '../../shared/lattice/crypto.ts';

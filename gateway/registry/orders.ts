@@ -15,7 +15,7 @@ export type OrderReply =
 
 const TAKEN_BY_ALL: ReadonlySet<DeploymentRequest['action']> = new Set(['drain', 'restart', 'inspect']);
 
-/** Only sessions of our own institution obey our orders. Other sessions are sent nothing at all. */
+/** Only sessions of this institution obey our orders. Other sessions are sent nothing at all. */
 export function orderFor(
   session: string,
   wish: DeploymentRequest | undefined,

@@ -34,7 +34,7 @@ export interface RegistrySnapshot {
   readonly tag: string;
   readonly nodes: NodeIndex;
   readonly settings: GatewaySettings;
-  /** Issuers whose tickets are accepted here, by id; empty until the registry has answered. */
+  /** Issuers of accepted tickets, by id; empty until the registry has answered. */
   readonly issuers: ReadonlyMap<string, ListedIssuer>;
   /** This gateway's name as a gossip peer; empty until then. */
   readonly gateway: string;

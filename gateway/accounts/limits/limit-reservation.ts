@@ -18,7 +18,7 @@ import type { TokenForecast } from './token-estimator.ts';
 const MAX_TOKENS_HEADER = 'x-otela-max-tokens';
 const MAX_TOKENS_DIGITS = 9;
 
-/** What is known of a request's tokens before it runs. @throws ApiError 400 if the header is not a number */
+/** Forecasts a request's tokens before it runs. @throws ApiError 400 if the header is not a number */
 export function forecastTokens(
   request: Pick<HttpRequest, 'headers'>,
   { usage, generates }: Pick<Endpoint, 'usage' | 'generates'>,

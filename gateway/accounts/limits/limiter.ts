@@ -42,11 +42,11 @@ export interface LimitRefusal {
   model?: string | undefined;
   shortage: LimitShortage;
   /**
-   * Milliseconds until all limits have room, if no other request arrives; 0 if only the end of running requests makes
-   * room.
+   * Milliseconds until the request fits all limits, if no other request arrives; 0 if that depends only on the end of
+   * running requests.
    */
   waitMs: number;
-  /** True if the end of running requests may make room within moments. */
+  /** True if it may fit within moments, when running requests end. */
   soon: boolean;
   headers: Record<string, string>;
 }
@@ -73,7 +73,7 @@ export interface AttemptUse extends UsedTokens {
 export interface SettledUse extends AttemptUse, LimitSubject {
   /** GPU time in milliseconds. */
   gpuMs: number;
-  /** What was settled before for the same attempt, by estimate. */
+  /** An earlier settlement of the same attempt, by estimate. */
   before?: UsedTokens | undefined;
   /**
    * True if `reserve` counted the request. Lines of batches are not reserved: limits per minute do not apply to them.
@@ -113,10 +113,7 @@ export class Limiter {
   readonly #subjects = new Map<string, Subject>();
   /** Oldest first. At most RUNNING_MAX. */
   readonly #holds = new Map<string, GrantedRequest>();
-  /**
-   * Names of requests whose state differs from the saved state. At most as many as there are granted and saved
-   * requests.
-   */
+  /** Names of requests with changes that are not saved. At most as many as there are granted and saved requests. */
   readonly #unsaved = new Set<string>();
   readonly #saved = new Set<string>();
   #sweptAt = 0;
@@ -295,7 +292,7 @@ export class Limiter {
     for (const id of hold.meters) this.#subject(id, now).meter.release();
   }
 
-  /** Removes it. From now on only what is booked of it counts. */
+  /** Removes it. From now on only its booked tokens count. */
   #forget(name: string, now: MeterTime): void {
     const hold = this.#holds.get(name);
     if (hold === undefined) return;

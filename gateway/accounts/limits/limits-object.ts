@@ -16,7 +16,7 @@ export interface AttemptSettlement extends AttemptUse, LimitSubject {
   at: number;
   /** True if `reserve` counted the request. */
   isReserved: boolean;
-  /** What was settled before for the same attempt, by estimate. */
+  /** An earlier settlement of the same attempt, by estimate. */
   before?: UsedTokens | undefined;
 }
 
@@ -215,7 +215,7 @@ export class LimitsObject extends GatewayObject {
     return { ms: this.#clock.now(), month: monthOf(Date.now()) };
   }
 
-  /** There may be room for waiting requests. They try again in the order in which they arrived. */
+  /** Waiting requests may fit now. They try again in the order in which they arrived. */
   #changed(): void {
     for (const waiting of this.#waiting) waiting.again();
   }

@@ -47,5 +47,5 @@ export function limitsOfModel(limits: Limits | undefined, model: string): Limits
   return Object.hasOwn(models, model) ? models[model] : models[EVERY_OTHER_MODEL];
 }
 
-/** The setting with the limits of each user without limits of their own. */
+/** The setting with the limits of each user without individual limits. */
 export const USER_LIMITS = 'user_limits';

@@ -14,9 +14,9 @@ const NAMES = [
 ] as const satisfies readonly Name[];
 
 interface Words {
-  /** Of the user, set by operators. Empty: no limits. */
+  /** Individual limits of the user, set by operators. Empty: no limits. */
   own: Limits | null;
-  /** Set by operators for each user without limits of their own. */
+  /** Set by operators for each user without individual limits. */
   ofAll: Limits | undefined;
   /** Of the user in this project, set by its leads. */
   ofMember: Limits | null;

@@ -46,7 +46,7 @@ export class LimitMeter {
   readonly #requests: MinuteWindow;
   readonly #tokens: MinuteWindow;
   running = 0;
-  /** Tokens of requests whose usage is not known yet. */
+  /** Tokens of requests without known usage. */
   #estimated = 0;
   /** Tokens of requests that are not booked for a month yet, estimated or known. */
   #unbooked = 0;
@@ -86,7 +86,7 @@ export class LimitMeter {
       const waitMs = this.#requests.waitFor(1, requests_per_minute, now.ms);
       if (waitMs > 0) short.push({ kind: 'requests', limit: requests_per_minute, waitMs, running: false });
     }
-    // A request that counts no tokens needs no room for tokens.
+    // A request that counts no tokens fits any limit of tokens.
     if (tokens_per_minute !== undefined && tokens > 0) {
       const wanted = Math.min(tokens, tokens_per_minute);
       const waitMs = this.#tokens.waitFor(wanted, tokens_per_minute, now.ms);

@@ -60,7 +60,7 @@ export function limitParties({ keyId, userId, model, key, project, user }: Limit
   return parties;
 }
 
-/** Models with limits of their own, and `asked` if the limit for all other models applies to it. */
+/** The models that `limits` names, and `asked` if the limit for all other models applies to it. */
 export function limitedModels(
   limits: Limits | undefined,
   asked: string | undefined,

@@ -58,8 +58,8 @@ export function readUserCode(secret: string, typed: string): string | undefined 
 }
 
 /**
- * Started logins that are remembered, so that their names can be shown to the user who approves. In this process only,
- * and a flood of them evicts the oldest.
+ * Bounds the remembered logins. Their machines' names are shown to the user before the approval. In this process only,
+ * and a flood of logins evicts the oldest.
  */
 const BEGUN_MAX = 10_000;
 /** By the hash of the user code, oldest first. */

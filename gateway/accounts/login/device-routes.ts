@@ -73,8 +73,8 @@ deviceRoutes.post('/login/device', async (c) => {
 });
 
 /**
- * The page for the user: it asks for the code. No link fills the code in, because a user who only clicks would approve
- * the machine of the person who sent the link (RFC 8628 §5.4).
+ * The page for the user: it asks for the code. No link fills the code in, because an attacker could send such a link,
+ * and a click would approve the attacker's machine (RFC 8628 §5.4).
  */
 deviceRoutes.get('/device', (c) => c.redirect('/#/keys?code=', 302));
 

@@ -113,7 +113,7 @@ async function begin(c: LoginContext): Promise<Response> {
   return redirect(url.href, [cookie]);
 }
 
-/** The browser returns from the provider. Whatever the result, the login is over, so its cookie is deleted. */
+/** The browser returns from the provider. The login is over, successful or not, so its cookie is deleted. */
 async function end(c: LoginContext): Promise<Response> {
   const secure = await isSecure(c);
   const cookie = cookieText(LOGIN_COOKIES[placeOf(secure)], '', 0, secure);
@@ -138,8 +138,8 @@ async function finish(c: LoginContext, cookie: string): Promise<Response> {
   const config = oidc.find(({ issuer }) => issuer === login.issuer);
   if (config === undefined || code === undefined || new URL(login.redirectUri).pathname !== c.req.path) throw foreign();
   const { authorization_response_iss_parameter_supported: namesIssuer } = await discover(config, now);
-  // RFC 9207 §2.4: refuses a response from another provider than the one that was asked, and a response without the
-  // `iss` that this provider always sends.
+  // RFC 9207 §2.4: refuses a response from a provider that was not asked, and a response without the `iss` that this
+  // provider always sends.
   if (iss === undefined ? namesIssuer : iss !== login.issuer) throw foreign();
   const secret = clientSecret(c.env, config);
   const exchange = { code, verifier: login.verifier, redirectUri: login.redirectUri, secret };

@@ -55,7 +55,7 @@ const issuerSchema = z.strictObject({
    * do not lapse.
    */
   lapse_days: z.int().min(1).max(3_650).nullable().default(90),
-  /** The claim whose values are groups in access lists of models. */
+  /** The claim that contains groups for the access lists of models. */
   group_claim: text.nullable().default(null),
   /** From values of that claim to names of groups. */
   groups: boundedRecord(text, groupSchema, VALUES_MAX).default({}),
@@ -131,7 +131,7 @@ function projectsOf(config: OidcIssuer, claims: Claims, signIn: boolean): Mapped
   return { own, members, decided: new Set([...Object.values(projects), ...Object.values(leads)]) };
 }
 
-/** What a value is mapped to. The value comes from the provider and may be `__proto__`. */
+/** Maps a value. The value comes from the provider and may be `__proto__`. */
 function named(map: Readonly<Record<string, string>>, value: string): string | undefined {
   return Object.hasOwn(map, value) ? map[value] : undefined;
 }

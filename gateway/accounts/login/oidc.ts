@@ -50,7 +50,7 @@ interface Kept<T> {
   at: number;
 }
 
-/** Results, never promises, because a promise belongs to the I/O of one request. One of each per issuer, at most 16. */
+/** Results, never promises, because a promise belongs to the I/O of one request. By issuer, at most 16. */
 const discoveries = new Map<string, Kept<Discovery>>();
 const keySets = new Map<string, Kept<JSONWebKeySet>>();
 
@@ -65,7 +65,7 @@ const KEYS_LOOK_MS = 50;
 
 /**
  * After a failure a provider is not asked for this long. Any unauthenticated client can send tokens that name it, and
- * each would wait for at least five seconds.
+ * each may wait for five seconds or longer.
  */
 const FAILED_KEPT_MS = 1_000;
 const failures = new Map<string, Kept<ApiError>>();

@@ -97,7 +97,7 @@ async function create(
   );
 }
 
-/** Claims replace what was stored, as far as they decide. Returns true if that changed the user's rights. */
+/** Claims replace stored values, as far as they decide. Returns true if that changed the user's rights. */
 async function update(env: Pick<Env, 'DB'>, user: User, claimed: MappedClaims, now: number): Promise<boolean> {
   const told = {
     role: claimed.role ?? user.role,

@@ -1,6 +1,6 @@
 /**
- * The catalog as operators edit it: who is responsible for a model, who may use it, whether a node should always serve
- * it, and when it ends.
+ * The catalog as operators edit it: a model's owner, its access list, whether a node should always serve it, and its
+ * end.
  */
 import { sql } from 'drizzle-orm';
 import * as z from 'zod';

@@ -8,7 +8,7 @@ export interface Operation {
   path: string;
   tag: string;
   summary: string;
-  /** Who may call it, in words. */
+  /** The required role and scope, as a text. */
   needs: string;
   operation: object;
 }

@@ -289,7 +289,7 @@ async function requireRotatable(call: AdminCall<unknown, unknown>, read: Key): P
   throw new ApiError('unprocessable_content', message);
 }
 
-/** D1 first: whatever fails afterwards, no reader of D1 sees the key as valid. */
+/** D1 first: even if a later step fails, no reader of D1 sees the key as valid. */
 async function revokeKey(call: AdminCall): Promise<object> {
   const row = await found(call);
   if (row.revokedAt !== null) {

@@ -1,6 +1,6 @@
 /**
- * Users that work in a project, and their limits. Operators appoint leads; leads add and remove members of their own
- * project and limit them.
+ * Users that work in a project, and their limits. Operators appoint leads; leads add, remove and limit members of the
+ * project that they lead.
  */
 import { and, count, eq, inArray, isNull, or } from 'drizzle-orm';
 import * as z from 'zod';

@@ -1,5 +1,6 @@
 /**
- * The timeline of one request: what the gateway, the queue, each attempt and the nodes recorded, and what is unknown.
+ * The timeline of one request: the records of the gateway, the queue, each attempt and the nodes, and a list of missing
+ * facts.
  */
 import * as z from 'zod';
 import { departureCause } from '../../../shared/lattice/departure.ts';
@@ -26,7 +27,7 @@ const RECORD_LATE_MS = HOUR_MS;
 /** Events of a node are included up to this long after the request, because its loss is detected late. */
 const NODE_EVENTS_MS = 10 * 60_000;
 const NODE_EVENTS_MAX = 20;
-/** Bounds the nodes whose events are requested. */
+/** Bounds the nodes for which events are requested. */
 const NODES_MAX = 8;
 
 const querySchema = z.strictObject({
@@ -45,7 +46,7 @@ const storySchema = z.object({
   /** The request's name in `/admin/usage`, the trace and nodes' errors. */
   usage_id: z.string(),
   steps: z.array(stepSchema),
-  /** What was not recorded anywhere. */
+  /** Facts that were not recorded anywhere. */
   not_known: z.array(z.string()),
 });
 
@@ -151,7 +152,7 @@ async function tell(
   };
 }
 
-/** `inside`: also shows where the gateway's own code failed, with the paths of its files. */
+/** `inside`: includes the place in the gateway's code that failed, with the paths of its files. */
 function ofGateway(
   timeline: RequestTimeline,
   inside: boolean,

@@ -149,7 +149,7 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const cursorSchema = z.array(z.string());
 
-/** Where a page ended: the values of its last group. */
+/** The cursor of a page: the values of its last group. */
 function cursorOf(values: readonly string[]): string {
   return toBase64url(encoder.encode(JSON.stringify(values)));
 }

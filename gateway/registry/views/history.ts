@@ -11,7 +11,7 @@ export type NodeEvent = (typeof NODE_EVENTS)[number];
 /** Bounds the stored events; the oldest are dropped first. */
 const EVENTS_MAX = 20_000;
 /**
- * Bounds the events of one provider. Sessions that keep joining and leaving displace only events of their own provider.
+ * Bounds the events of one provider. Sessions that keep joining and leaving displace only events of the same provider.
  */
 const OF_PROVIDER_MAX = 2_000;
 const KEPT_MS = 30 * 24 * 60 * 60_000;
@@ -24,7 +24,7 @@ const TRIM_EVERY = 256;
  * all other events.
  */
 const SUSPECT_AGAIN_MS = 60_000;
-/** Bounds the sessions whose last suspicion is remembered for SUSPECT_AGAIN_MS. */
+/** Bounds the sessions with a remembered suspicion (for SUSPECT_AGAIN_MS). */
 const SUSPECTED_MAX = 10_000;
 
 export interface HistoryEvent {
@@ -38,7 +38,7 @@ export interface HistoryEvent {
   provider: string;
   cluster: string;
   event: NodeEvent;
-  /** For `down` and `left`: the agent's reason, or that of the eviction. For `suspected`: what was observed. */
+  /** For `down` and `left`: the agent's reason, or that of the eviction. For `suspected`: the observation. */
   reason: string | null;
 }
 

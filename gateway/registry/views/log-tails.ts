@@ -43,7 +43,7 @@ export class LogTails {
     );
   }
 
-  /** Replaces the session's previous log. False: that one was stored a moment ago. */
+  /** Replaces the session's previous log. False: the previous log was stored a moment ago. */
   put({ session, provider, at, text }: LogTail): boolean {
     const before = this.get(session, at)?.at;
     if (before !== undefined && isRecent(AGAIN_MS, before, at)) return false;

@@ -12,8 +12,8 @@ interface Shown {
 }
 
 /**
- * What `account` sees of a sequence of views; undefined: a caller without a key. Providers see all models of their own
- * nodes. If an entry did not change, the same object is returned again.
+ * A sequence of views as `account` sees them; undefined: a caller without a key. A provider's users see all models of
+ * its nodes. If an entry did not change, the same object is returned again.
  */
 export class VisibleRegistry {
   readonly #account: Account | undefined;
