@@ -1,17 +1,17 @@
-/** Where the engine listens, worked out from flags and from the engine's own command line. */
+/** The engine's address, from flags and from the engine's command line. */
 import { commandWords, type EngineName, engineName, flagValue } from './command.ts';
 
-/** Where requests go on this machine. */
+/** Where requests are sent on this machine. */
 export interface EngineTarget {
-  /** Scheme, host and port, e.g. `http://127.0.0.1:8000`. */
+  /** Scheme, host and port, such as `http://127.0.0.1:8000`. */
   origin: string;
-  /** '' or a path without a trailing slash, e.g. `/llm`. */
+  /** '' or a path without a trailing slash, such as `/llm`. */
   pathPrefix: string;
-  /** The engine's own API key, sent as `Authorization: Bearer`. */
+  /** The engine's API key, sent as `Authorization: Bearer`. */
   key?: string;
-  /** What it says that it is, once it has answered: paths differ. */
+  /** Type of the engine, because paths differ; absent: not known before it answers. */
   engine?: string;
-  /** Computes the prompts of this engine's requests: both are one replica. */
+  /** The engine that computes the prompts of this engine's requests: the two are one replica. */
   prefill?: PrefillTarget;
 }
 
@@ -20,11 +20,11 @@ export interface PrefillTarget {
   origin: string;
   pathPrefix: string;
   key?: string;
-  /** SGLang's --disaggregation-bootstrap-port: where the decode engine asks for keys and values. */
+  /** SGLang's --disaggregation-bootstrap-port, at which the decode engine asks for keys and values. */
   bootstrapPort: number;
 }
 
-/** SGLang's own default. */
+/** SGLang's default. */
 const BOOTSTRAP_PORT = 8998;
 
 const DEFAULT_PORTS: Record<EngineName, number> = { vllm: 8000, sglang: 30000 };
@@ -34,12 +34,12 @@ interface AddressHints {
   port?: number | undefined;
   key?: string | undefined;
   command?: readonly string[] | undefined;
-  /** Of the prefill engine. */
+  /** Address of the prefill engine. */
   prefillUrl?: string | undefined;
   bootstrapPort?: number | undefined;
 }
 
-/** Throws Error with a sentence for the person at the keyboard. Undefined when there is no engine at all. */
+/** Throws Error with a sentence for the user. Undefined if there is no engine. */
 export function parseEngineTarget(hints: AddressHints): EngineTarget | undefined {
   const { prefillUrl, bootstrapPort = BOOTSTRAP_PORT } = hints;
   const key = hints.key === undefined ? {} : { key: hints.key };
@@ -70,7 +70,7 @@ function parseEngineUrl(flag: string, text: string): { origin: string; pathPrefi
   }
   if (url.username !== '' || url.password !== '') throw new Error(`${flag}: give a key with --engine-key-file`);
   if (url.search !== '' || url.hash !== '') throw new Error(`${flag}: only a path may follow the address`);
-  // People copy the address from an OpenAI client, where it ends in /v1; ours is the root below which /v1 lies.
+  // Users copy the address from an OpenAI client; it then ends in /v1. The prefix here is the path above /v1.
   return { origin: url.origin, pathPrefix: url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '') };
 }
 

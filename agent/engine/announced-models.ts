@@ -1,7 +1,7 @@
 import { modelSchema, type ServedModel } from '../../shared/lattice/node.ts';
 import { commandWords, type EngineName, engineName, flagValue } from './command.ts';
 
-/** vLLM and SGLang take as many names as stand behind it. */
+/** vLLM and SGLang take one or more names after it. */
 const NAMES = '--served-model-name';
 
 const MODEL_FLAGS: Record<EngineName, readonly string[]> = {
@@ -10,8 +10,9 @@ const MODEL_FLAGS: Record<EngineName, readonly string[]> = {
 };
 
 /**
- * What an engine that is loading will serve, by its command line: without that its model is unknown to gateways for the minutes or the half
- * hour that it takes, and clients are told that it does not exist. Empty where the command line does not tell.
+ * The models that an engine will serve when it has loaded, from its command line. Loading takes minutes or half an
+ * hour. Without this, gateways would not know the model meanwhile, and would answer clients that it does not exist.
+ * Empty if the command line does not show it.
  */
 export function announcedModels(command: readonly string[] | undefined): ServedModel[] {
   const words = commandWords(command ?? []);
@@ -21,7 +22,7 @@ export function announcedModels(command: readonly string[] | undefined): ServedM
   const path = flagValue(words, ...MODEL_FLAGS[engine]) ?? positional(words);
   const names = served.length > 0 ? served : path === undefined ? [] : [path];
   const models = names.map((id): ServedModel => ({ id: unquoted(id), state: 'loading' }));
-  // A variable of the shell is not resolved here.
+  // Shell variables are not resolved here.
   return models.filter((model) => !model.id.includes('$') && modelSchema.safeParse(model).success);
 }
 
@@ -35,7 +36,7 @@ function namesBehind(words: readonly string[], flag: string): string[] {
   return end < 0 ? behind : behind.slice(0, end);
 }
 
-/** `vllm serve NAME …`, or `vllm serve --port 8001 NAME`: the one word that can be no flag's value. */
+/** `vllm serve NAME …`, or `vllm serve --port 8001 NAME`: the only word that cannot be a flag's value. */
 function positional(words: readonly string[]): string | undefined {
   const at = words.indexOf('serve');
   if (at < 0) return undefined;
@@ -44,7 +45,7 @@ function positional(words: readonly string[]): string | undefined {
     const before = behind[n - 1];
     return !word.startsWith('-') && (before === undefined || !before.startsWith('-') || before.includes('='));
   });
-  // Of several some belong to a flag that takes many.
+  // If there are several, some belong to a flag that takes several values.
   return free[0] === behind[0] || free.length === 1 ? free[0] : undefined;
 }
 

@@ -1,4 +1,7 @@
-/** The engine as a child process: its own process group, its output passed through, its end reported once. */
+/**
+ * The engine as a child process: it has its own process group, its output is passed through, and its end is reported
+ * once.
+ */
 import type { ChildProcess } from 'node:child_process';
 import type { Readable, Writable } from 'node:stream';
 import { childEnvironment } from '../host/child-environment.ts';
@@ -10,13 +13,16 @@ import { ProcessGuard } from './guard.ts';
 import { LineReader } from './lines.ts';
 import { LogTailBuffer } from './tail.ts';
 
-/** How the engine ended. `error`: it never started, e.g. no such command. */
+/** How the engine ended. `error`: it never started, for example because there is no such command. */
 export type EngineExit =
   | { kind: 'code'; code: number }
   | { kind: 'signal'; signal: NodeJS.Signals }
   | { kind: 'error'; message: string };
 
-/** After its end, output still in the pipe is waited for this long: a process it left behind may hold the pipe open. */
+/**
+ * Longest wait for output that is still in the pipe after the engine's end, because a process that it left may keep the
+ * pipe open.
+ */
 const LAST_OUTPUT_MS = 500;
 
 interface ChildOptions {
@@ -40,7 +46,7 @@ export class EngineChild {
   constructor(options: ChildOptions) {
     this.#guard = new ProcessGuard(options.log);
     const env = { ...engineDefaults(options.command), ...childEnvironment(options.env) };
-    // `detached` is setsid(2): a Ctrl-C at the terminal reaches the agent alone, which can then drain first.
+    // `detached` is setsid(2): only the agent receives a Ctrl-C at the terminal, and can drain first.
     const [file = '', ...args] = withUsr1Ignored(options.command, env);
     this.#child = spawnSafely(file, args, { detached: true, stdio: ['ignore', 'pipe', 'pipe'], env });
     if (this.pid !== undefined) this.#guard.watch(this.pid);
@@ -48,7 +54,7 @@ export class EngineChild {
     this.#pass(this.#child.stderr, options.stderr, options.onLine);
     this.exited = new Promise((resolve) => {
       this.#child.once('error', (error) => resolve({ kind: 'error', message: error.message }));
-      // Told before env(1) tells it: its exit code 127 could be the engine's own.
+      // Checked before env(1) reports it, because its exit code 127 could be the engine's.
       const missing = missingCommand(options.command[0] ?? '', env.PATH);
       if (missing) resolve({ kind: 'error', message: missing });
       this.#child.once('exit', (code, signal) => {
@@ -66,13 +72,13 @@ export class EngineChild {
     return this.#child.pid;
   }
 
-  /** Calls back with everything the engine writes from now on; returns how to stop. */
+  /** Calls back with all later output of the engine; returns a function that stops this. */
   follow(listener: (chunk: Buffer) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** Ends the whole group: SIGTERM, `graceMs`, SIGKILL. Also after its first process has ended by itself. */
+  /** Ends the whole group: SIGTERM, `graceMs`, SIGKILL. Also works after the group's first process has ended. */
   async stop(graceMs: number, hurry: Promise<unknown>): Promise<void> {
     if (this.pid !== undefined) await endGroup(this.pid, graceMs, hurry);
     this.#guard.dismiss();
@@ -80,7 +86,7 @@ export class EngineChild {
     this.#child.stderr?.destroy();
   }
 
-  /** Passes bytes on unchanged. A slow reader of ours slows the engine's writes; one that has gone does not stop it. */
+  /** Passes bytes on unchanged. A slow reader slows the engine's writes; a reader that has gone does not stop them. */
   #pass(source: Readable | null | undefined, sink: Writable, onLine: (line: string) => void = () => {}): void {
     if (!source) return;
     const lines = new LineReader(onLine);
@@ -90,7 +96,7 @@ export class EngineChild {
       source.resume();
     };
     sink.on('error', onBroken);
-    // The sink outlives the engine: a listener of each engine would keep its pipe in memory.
+    // The sink outlives the engine, and a listener left by each engine would keep its pipe in memory.
     source.once('close', () => sink.off('error', onBroken));
     source.on('error', () => {});
     source.on('end', () => lines.end());
@@ -105,7 +111,7 @@ export class EngineChild {
   }
 }
 
-/** For the log and for `otela-agent status`. */
+/** Text for the log and for `otela-agent status`. */
 export function describeExit(exit: EngineExit): string {
   switch (exit.kind) {
     case 'code':

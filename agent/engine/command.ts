@@ -1,20 +1,20 @@
-/** The engine's command line: what is run, and what can be read out of it. */
+/** The engine's command line: the command to run, and the facts that can be read from it. */
 
-/** One argument with spaces is a line for a shell, as in `--process "vllm serve NAME --port 8001"`. */
+/** A single argument with spaces is a line for a shell, as in `--process "vllm serve NAME --port 8001"`. */
 export function shellWrapped(command: readonly string[]): string[] {
   const [only] = command;
   return command.length === 1 && only !== undefined && /\s/.test(only.trim()) ? ['sh', '-c', only] : [...command];
 }
 
 /**
- * The words of a command as far as they can be known without running it: `sh -c` lines are split on blanks, so that
- * `apptainer exec x.sif bash -c "vllm serve NAME --port 8001"` still tells its port.
+ * The words of a command, as far as they are known without running it. `sh -c` lines are split on blanks, so `apptainer
+ * exec x.sif bash -c "vllm serve NAME --port 8001"` still shows its port.
  */
 export function commandWords(command: readonly string[]): string[] {
   return command.flatMap((argument) => argument.split(/\s+/).filter((word) => word !== ''));
 }
 
-/** The last `--name VALUE` or `--name=VALUE`, as argparse would take it, without quotes. */
+/** The last `--name VALUE` or `--name=VALUE`, as in argparse, without quotes. */
 export function flagValue(words: readonly string[], ...names: string[]): string | undefined {
   let found: string | undefined;
   for (const [index, word] of words.entries()) {
@@ -39,8 +39,9 @@ export function engineName(words: readonly string[]): EngineName | undefined {
 }
 
 /**
- * What an engine is told besides, where the user has not: SGLang looks only every 4 s whether the client of a unary answer is still there
- * (0.5.17 let go of one after 3.8 s, with this after 0.9 s), and takes no request until then.
+ * Variables that an engine gets unless the user sets them. SGLang checks only every 4 s whether the client of a
+ * non-streaming response is still connected (0.5.17 released one after 3.8 s, and with this setting after 0.9 s), and
+ * accepts no request until then.
  */
 export function engineDefaults(command: readonly string[]): Record<string, string> {
   return engineName(commandWords(command)) === 'sglang' ? { SGLANG_REQUEST_STATE_WAIT_TIMEOUT: '1' } : {};

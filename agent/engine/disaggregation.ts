@@ -1,10 +1,11 @@
 /**
- * What a disaggregated pair's two engines are asked, made of one request. Fields are appended to the body as bytes, never parsed and
- * written again: Python's JSON readers take the last of two equal keys, so a client cannot name another request's keys and values.
+ * Makes the requests to a disaggregated pair's two engines from one request. Fields are appended to the body as bytes;
+ * the body is never parsed and serialized again. Python's JSON readers take the last of two equal keys, so a client
+ * cannot name another request's keys and values.
  *
  * vLLM: the prefill engine answers one token and `kv_transfer_params`, which the decode engine gets
- * (tests/v1/kv_connector/nixl_integration/toy_proxy_server.py). SGLang: both get the request at once and meet in a room
- * (sglang_router/mini_lb.py).
+ * (tests/v1/kv_connector/nixl_integration/toy_proxy_server.py). SGLang: both get the request concurrently and find each
+ * other by `bootstrap_room` (sglang_router/mini_lb.py).
  */
 import { tryParseJson } from '../../shared/text/json.ts';
 
@@ -14,7 +15,7 @@ const PREFILL_FIELDS = {
   stream_options: null,
   max_tokens: 1,
   max_completion_tokens: 1,
-  // More than max_tokens would be an error.
+  // A value above max_tokens would be an error.
   min_tokens: 0,
   kv_transfer_params: {
     do_remote_decode: true,
@@ -26,12 +27,12 @@ const PREFILL_FIELDS = {
   },
 };
 
-/** The request as a vLLM prefill engine gets it. */
+/** The request for a vLLM prefill engine. */
 export function prefillRequest(body: Buffer): Buffer {
   return withFields(body, JSON.stringify(PREFILL_FIELDS));
 }
 
-/** The request as a vLLM decode engine gets it; `params` of null: it computes the prompt itself. */
+/** The request for a vLLM decode engine; `params` null: the engine computes the prompt itself. */
 export function decodeRequest(body: Buffer, params: KvTransferParams | null): Buffer {
   return withFields(body, JSON.stringify({ kv_transfer_params: params }));
 }
@@ -39,13 +40,13 @@ export function decodeRequest(body: Buffer, params: KvTransferParams | null): Bu
 export interface BootstrapRoom {
   host: string;
   port: number;
-  /** 63 random bits: two requests must never share one. */
+  /** 63 random bits, because two requests must never have the same number. */
   room: bigint;
 }
 
-/** The request as both SGLang engines get it. */
+/** The request for both SGLang engines. */
 export function sglangRequest(body: Buffer, { host, port, room }: BootstrapRoom): Buffer {
-  // A bigint is no JSON value, and a double has 53 bits.
+  // JSON.stringify refuses a bigint, and a double holds only 53 bits.
   return withFields(
     body,
     `{"bootstrap_host":${JSON.stringify(host)},"bootstrap_port":${port},"bootstrap_room":${room}}`,
@@ -54,7 +55,7 @@ export function sglangRequest(body: Buffer, { host, port, room }: BootstrapRoom)
 
 export type KvTransferParams = Record<string, unknown>;
 
-/** From a prefill engine's answer; undefined where there are none. */
+/** The parameters in a prefill engine's answer; undefined: it has none. */
 export function kvTransferParams(answer: Buffer): KvTransferParams | undefined {
   const value = tryParseJson(answer.toString('utf8'));
   if (typeof value !== 'object' || value === null || !('kv_transfer_params' in value)) return undefined;
@@ -63,8 +64,8 @@ export function kvTransferParams(answer: Buffer): KvTransferParams | undefined {
 }
 
 /**
- * Appends the fields of `object` (JSON) to the object in `body`. A body that does not end in `}` stays as it is: it is no JSON object, and
- * the engine says so.
+ * Appends the fields of `object` (JSON) to the object in `body`. A body that does not end in `}` stays as it is: it is
+ * not a JSON object, and the engine reports that.
  */
 function withFields(body: Buffer, object: string): Buffer {
   const end = lastNonBlank(body, body.length);
@@ -79,7 +80,7 @@ const BRACE_CLOSE = 0x7d;
 /** JSON's white space (RFC 8259 §2). */
 const BLANK: ReadonlySet<number | undefined> = new Set([0x20, 0x09, 0x0a, 0x0d]);
 
-/** Index of the last byte before `end` that is no white space; -1: none. */
+/** Index of the last byte before `end` that is not white space; -1: none. */
 function lastNonBlank(body: Buffer, end: number): number {
   let at = end - 1;
   while (at >= 0 && BLANK.has(body[at])) at--;

@@ -1,4 +1,4 @@
-/** The engine as the agent sees it: a child of ours, a process of another user, or none. */
+/** The engine from the agent's point of view: a child process, a process of another user, or none. */
 import { connect } from 'node:net';
 import type { Writable } from 'node:stream';
 import type { EngineTarget } from './address.ts';
@@ -9,7 +9,7 @@ import { EngineWatch } from './watch.ts';
 
 export interface EngineOptions {
   command: readonly string[] | undefined;
-  /** Undefined: nothing to ask, e.g. the part of an engine that serves no HTTP. */
+  /** Undefined: there is nothing to ask, such as for the part of an engine that serves no HTTP. */
   target: EngineTarget | undefined;
   env: Readonly<Record<string, string | undefined>>;
   stdout: Writable;
@@ -18,13 +18,13 @@ export interface EngineOptions {
   /** Each line of the child's output, cut at 4 KiB. */
   onLine?(line: string): void;
   onHealth(health: EngineHealth): void;
-  /** Milliseconds of a clock that does not jump. */
+  /** Milliseconds of a monotonic clock. */
   now(): number;
 }
 
 export class Engine {
   #target: EngineTarget | undefined;
-  /** Settles when the child has ended; never without a child. */
+  /** Settles when the child has ended; never settles without a child. */
   readonly exited: Promise<EngineExit>;
   readonly #child: EngineChild | undefined;
   readonly #probe: EngineProbe | undefined;
@@ -62,7 +62,7 @@ export class Engine {
     this.#watch.open();
   }
 
-  /** A pair serves while both of its engines answer. */
+  /** A pair serves only while both of its engines answer. */
   async #look(probe: EngineProbe): Promise<EngineProbeResult> {
     const result = await probe.look();
     if (this.#prefillProbe === undefined || result.kind !== 'models') return result;
@@ -79,7 +79,7 @@ export class Engine {
     }
   }
 
-  /** Once: it is looked at every 3 s. */
+  /** Logs it once, because the engine is probed every 3 s. */
   #tellUnnameable(count: number, log: (line: string) => void): void {
     if (count === 0 || this.#toldUnnameable) return;
     this.#toldUnnameable = true;
@@ -98,7 +98,7 @@ export class Engine {
     return this.#watch?.health ?? UNKNOWN_HEALTH;
   }
 
-  /** Since when it has been loading; undefined where it is not. */
+  /** How long it has been loading; undefined: it is not loading. */
   get waitingMs(): number | undefined {
     return this.#watch?.waitingMs;
   }
@@ -120,17 +120,17 @@ export class Engine {
     return this.#child?.follow(listener) ?? (() => {});
   }
 
-  /** An answer of it does not fit what is believed. */
+  /** A response of the engine contradicts the known health: probes it soon. */
   lookSoon(): void {
     this.#watch?.soon();
   }
 
-  /** As if it had never answered: what answers next at that address is another engine. */
+  /** Resets its health as if it had never answered, because the next engine at that address is another one. */
   forget(): void {
     this.#watch?.forget();
   }
 
-  /** No more looks: what is believed about it stays as it is. */
+  /** Ends the probes; the known health stays. */
   async unwatch(): Promise<void> {
     await this.#watch?.close();
     await Promise.all([this.#probe?.close(), this.#prefillProbe?.close()]);
@@ -141,12 +141,12 @@ export class Engine {
   }
 }
 
-/** A listener on this machine answers within microseconds; one far away is not asked for long. */
+/** A listener on this machine answers within microseconds; for a remote one this limits the wait. */
 const OCCUPIED_WAIT_MS = 1000;
 
 /**
- * Whether another process listens already where our engine is going to. On a node shared by jobs that is another user's
- * engine: it would be taken for ours, and our consumers' prompts would go to it.
+ * True if another process already listens at the address of our engine. On a node that jobs share, that is another
+ * user's engine: the agent would take it for its own, and our users' prompts would be sent to it.
  */
 export function isOccupied(target: EngineTarget): Promise<boolean> {
   const url = new URL(target.origin);

@@ -1,9 +1,9 @@
-/** What is told about models beyond what the engine says: `--fact`, and the engine's own command line. */
+/** Facts about models that the engine does not report: from `--fact`, and from the engine's command line. */
 import { modelSchema, type ServedModel } from '../../shared/lattice/node.ts';
 import { commandWords, engineName, flagValue } from './command.ts';
 
 export interface ModelFact {
-  /** Undefined: of every model. */
+  /** Undefined: the fact applies to every model. */
   model: string | undefined;
   key: FactKey;
   value: string;
@@ -12,11 +12,11 @@ export interface ModelFact {
 const FACT_KEYS = ['context', 'quantization', 'engine', 'revision'] as const;
 type FactKey = (typeof FACT_KEYS)[number];
 
-/** `quantization=fp8`, `meta/Llama-3:8b:context=32768`. Throws Error with a sentence for the person at the keyboard. */
+/** `quantization=fp8`, `meta/Llama-3:8b:context=32768`. Throws Error with a sentence for the user. */
 export function parseFact(text: string): ModelFact {
   const equals = text.indexOf('=');
   if (equals < 1) throw new Error(`--fact: "${text}" is not [MODEL:]KEY=VALUE`);
-  // Model names may hold colons (`llama3:8b`), keys may not.
+  // Model names may contain colons (`llama3:8b`), keys may not.
   const colon = text.lastIndexOf(':', equals);
   const name = text.slice(colon + 1, equals);
   const key = FACT_KEYS.find((known) => known === (name === 'context_length' ? 'context' : name));
@@ -32,7 +32,7 @@ export function parseFact(text: string): ModelFact {
   return fact;
 }
 
-/** Facts that the command line of a known engine tells. */
+/** Facts from the command line of a known engine. */
 export function commandFacts(command: readonly string[] | undefined): ModelFact[] {
   const words = commandWords(command ?? []);
   const engine = engineName(words);
@@ -51,7 +51,10 @@ export function commandFacts(command: readonly string[] | undefined): ModelFact[
   );
 }
 
-/** Later facts win, so: the command line's, then the flags; of those, the ones that name a model last. */
+/**
+ * Later facts take precedence. The order is: the command line's, then the flags without a model, then the flags that
+ * name a model.
+ */
 export function applyFacts(
   models: readonly ServedModel[],
   command: readonly ModelFact[],
@@ -60,7 +63,7 @@ export function applyFacts(
   const general = flags.filter(({ model }) => model === undefined);
   const particular = flags.filter(({ model }) => model !== undefined);
   return models.map((model) => {
-    // What the engine itself says stands above what its command line suggests, and below what a person states.
+    // The engine's report takes precedence over its command line, and a user's statement over both.
     let told = model;
     for (const fact of command) told = { ...applied(told, fact), ...model };
     for (const fact of [...general, ...particular]) {

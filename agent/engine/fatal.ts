@@ -1,28 +1,35 @@
 /**
- * Lines of an engine's output after which it computes nothing any more although its process may live for hours: a CUDA
- * context that is broken stays broken, a collective operation that timed out has lost its group.
+ * Lines of an engine's output after which it computes nothing any more, although its process may live for hours. A
+ * broken CUDA context stays broken, and a collective operation that timed out has lost its group.
  */
 
 export interface FatalPatterns {
-  /** Looks at one line; the sign that was found, or undefined. */
+  /** The sign of a fatal error in one line, or undefined. */
   find(line: string): string | undefined;
 }
 
 /**
- * What loggers put before a message: `(EngineCore_DP0 pid=7)`, `[rank0]:`, `[E1120 10:11:12.5 ProcessGroupNCCL.cpp:616]`,
- * `ERROR 11-20 10:11:12 [core.py:708]`, `0:` of srun --label. Not INFO: with request logging on, what stands there is a consumer's prompt, and
- * a request that contains "CUDA error" must not end a node.
+ * Prefixes that loggers put before a message: `(EngineCore_DP0 pid=7)`, `[rank0]:`, `[E1120 10:11:12.5
+ * ProcessGroupNCCL.cpp:616]`, `ERROR 11-20 10:11:12 [core.py:708]`, `0:` of srun --label. INFO is not one of them: with
+ * request logging on, an INFO line contains a user's prompt, and a request that contains "CUDA error" must not end a
+ * node.
  */
 const DECORATION =
   /^(?:\s+|\([^()]{1,100}\)|\[(?:[^[\]]|\[[^[\]]{0,40}\]){1,200}\]:?|(?:ERROR|CRITICAL|FATAL)\b:?|\d{2,4}[-/]\d\d(?:[-/]\d\d)?\b|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d{1,5}:(?=\s))/;
 
-/** Pieces of decoration before a message; real lines have five or so. */
+/** Most prefixes before a message; real lines have about five. */
 const DECORATIONS_MAX = 12;
 
-/** An exception's name with its modules, `torch.AcceleratorError: `, `c10::Error: `, or what libstdc++ prints before one. */
+/**
+ * An exception's name with its modules, `torch.AcceleratorError: `, `c10::Error: `, or the text that libstdc++ prints
+ * before one.
+ */
 const EXCEPTION = String.raw`(?:what\(\):\s+)?(?:[A-Za-z_][\w.:]*(?:Error|Exception):\s+)?`;
 
-/** Against the message without its decoration, at its beginning. Sources: PyTorch's ProcessGroupNCCL.cpp and CUDAException, NCCL's nccl.h. */
+/**
+ * Matched at the beginning of the message without its prefixes. Sources: PyTorch's ProcessGroupNCCL.cpp and
+ * CUDAException, NCCL's nccl.h.
+ */
 const MESSAGES: readonly RegExp[] = [
   // RuntimeError: CUDA error: an illegal memory access was encountered
   new RegExp(`^${EXCEPTION}CUDA (?:driver )?error: (?!out of memory|invalid device ordinal)`),
@@ -36,7 +43,7 @@ const MESSAGES: readonly RegExp[] = [
   /^Process group watchdog thread terminated with exception: /,
 ];
 
-/** A line without any of these is none of ours; most lines are let go here. */
+/** A line without any of these cannot match; this skips most lines cheaply. */
 const HINT = /cuda|nccl|watchdog/i;
 
 export const BUILT_IN: FatalPatterns = {
@@ -48,7 +55,7 @@ export const BUILT_IN: FatalPatterns = {
 };
 
 function withoutDecoration(line: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: the colours of a terminal
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the colors of a terminal
   let rest = line.replace(/\u001b\[[0-9;]*m/g, '');
   for (let n = 0; n < DECORATIONS_MAX; n++) {
     const found = DECORATION.exec(rest)?.[0];
@@ -58,13 +65,13 @@ function withoutDecoration(line: string): string {
   return rest;
 }
 
-/** Patterns that one agent may be given. */
+/** Patterns of one agent, at most. */
 const PATTERNS_MAX = 64;
 const PATTERN_MAX_CHARS = 1024;
 
 /**
- * The built-in patterns and those of `--fatal-pattern`, which are matched anywhere in a line; `none` drops what stands
- * before it, the built-in ones included. Throws Error with a sentence for the person at the keyboard.
+ * The built-in patterns and the patterns of `--fatal-pattern`, which may match anywhere in a line. `none` drops all
+ * patterns before it, including the built-in ones. Throws Error with a sentence for the user.
  */
 export function fatalPatterns(texts: readonly string[]): FatalPatterns {
   const none = texts.lastIndexOf('none');
@@ -80,7 +87,7 @@ function compiled(text: string): RegExp {
   if (text.length > PATTERN_MAX_CHARS) throw new Error(`--fatal-pattern: longer than ${PATTERN_MAX_CHARS} characters`);
   try {
     const pattern = new RegExp(text);
-    // `^$` matches nothing an engine says; a pattern that matches nothing-at-all matches everything.
+    // A pattern that matches the empty string matches every line.
     if (pattern.test('')) throw new Error('it matches every line');
     return pattern;
   } catch (error) {

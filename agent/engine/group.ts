@@ -1,11 +1,11 @@
-/** Signals to a whole process group, and whether anything of it still runs. */
+/** Sends signals to a whole process group, and checks whether any process of it still runs. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** How often a dying group is looked at. */
+/** Interval at which an ending group is checked. */
 const POLL_MS = 50;
 
-/** The kernel frees a killed process within this, or it hangs in a driver and no further signal helps. */
+/** The kernel frees a killed process within this time. Otherwise it hangs in a driver, and no further signal helps. */
 const KILL_WAIT_MS = 2000;
 
 export function signalGroup(group: number, signal: NodeJS.Signals): void {
@@ -16,7 +16,7 @@ export function signalGroup(group: number, signal: NodeJS.Signals): void {
   }
 }
 
-/** A group whose members are all zombies has ended, although kill(2) still finds it until they are reaped. */
+/** A group with only zombies has ended, although kill(2) finds it until they are reaped. */
 function groupRuns(group: number): boolean {
   try {
     process.kill(-group, 0);
@@ -33,7 +33,7 @@ function groupRuns(group: number): boolean {
   return pids.some((pid) => runsInGroup(pid, group));
 }
 
-/** proc(5): `pid (comm) state ppid pgrp …`, and comm may hold blanks and parentheses. */
+/** proc(5): `pid (comm) state ppid pgrp …`, and comm may contain blanks and parentheses. */
 function runsInGroup(pid: string, group: number): boolean {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
@@ -44,10 +44,10 @@ function runsInGroup(pid: string, group: number): boolean {
   }
 }
 
-/** Whether anything of the group runs. */
+/** True if any process of the group runs. */
 type GroupRuns = (group: number) => boolean;
 
-/** SIGTERM, up to `graceMs`, SIGKILL. `hurry` ends the wait. Resolves when nothing of the group runs. */
+/** SIGTERM, up to `graceMs`, SIGKILL. `hurry` ends the wait. Resolves when no process of the group runs. */
 export async function endGroup(
   group: number,
   graceMs: number,
@@ -65,7 +65,7 @@ export async function endGroup(
   await waitUntilGone(group, KILL_WAIT_MS, () => true, runs);
 }
 
-/** By a clock: a look at `/proc` takes a second where thousands of processes run. */
+/** Measured by a clock, because reading `/proc` takes a second with thousands of processes. */
 async function waitUntilGone(group: number, limitMs: number, waits: () => boolean, runs: GroupRuns): Promise<void> {
   const until = performance.now() + limitMs;
   while (performance.now() < until && waits() && runs(group)) await delay(POLL_MS);

@@ -1,15 +1,15 @@
 /**
- * Ends the engine's process group when the agent dies without a chance to do so itself (SIGKILL, out of memory).
+ * Ends the engine's process group if the agent dies without being able to do that itself (SIGKILL, out of memory).
  *
- * A small shell waits on a pipe that only the agent holds. `setpriv --pdeathsig` would do for the engine's first
- * process alone: vLLM's workers would live on and keep the GPUs, and it would stand in the way of a clear "no such command".
+ * A small shell waits on a pipe that only the agent holds. `setpriv --pdeathsig` would only end the engine's first
+ * process: vLLM's workers would live on and keep the GPUs. It would also hide a clear "no such command".
  */
 import type { ChildProcess } from 'node:child_process';
 import { spawnSafely } from '../host/spawn.ts';
 
 /**
- * Line 1: the group to end. Line 2 `off`, or the end of the pipe. Signals that Slurm sends to every process of a job
- * must not end the guard before the agent.
+ * Line 1: the group to end. Then the line `off`, or the end of the pipe. Signals that Slurm sends to every process of a
+ * job must not end the guard before the agent.
  */
 const SCRIPT = `trap '' HUP INT QUIT TERM USR1 USR2 PIPE
 read -r group || exit 0
@@ -21,9 +21,10 @@ export class ProcessGuard {
   readonly #shell: ChildProcess;
   #usable = true;
 
-  /** Started before the engine, so that there is no moment in which the engine has no guard. */
+  /** Started before the engine, so that the engine always has a guard. */
   constructor(log: (line: string) => void) {
-    // Its own session: a signal to the agent's process group passes it by. It keeps no file of ours open.
+    // Its own session, so that a signal to the agent's process group does not reach it. It keeps none of our files
+    // open.
     this.#shell = spawnSafely('sh', ['-c', SCRIPT], {
       detached: true,
       stdio: ['pipe', 'ignore', 'ignore'],
@@ -41,7 +42,7 @@ export class ProcessGuard {
     if (this.#usable) this.#shell.stdin?.write(`${group}\n`);
   }
 
-  /** The group has ended: the kernel may give its number to another one soon. */
+  /** The group has ended, and the kernel may soon give its number to another one. */
   dismiss(): void {
     if (this.#usable) this.#shell.stdin?.end('off\n');
   }

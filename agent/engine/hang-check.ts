@@ -1,36 +1,39 @@
 /**
- * Whether an engine that took requests still computes. Its own health endpoint cannot tell: vLLM's answers 200 while its scheduler stands
- * still (vllm-project/vllm#36451), so one token is asked for, which only a scheduler that runs can give. Silence alone proves nothing, a
- * prefill may take minutes: an engine is given up when requests wait, no byte came for `quietMs`, and neither the token nor any other byte
- * comes within `probeMs` after that. An engine without counters is never given up: it may compute one long answer, behind which the token
- * waits; the request's own time-out ends that.
+ * Checks whether an engine that accepted requests still computes. Its health endpoint does not show it: vLLM's answers
+ * 200 while its scheduler is stuck (vllm-project/vllm#36451). So the agent asks for one token, which only a running
+ * scheduler can produce. Silence is not a proof, because a prefill may take minutes. An engine is given up if requests
+ * wait, no byte arrived for `quietMs`, and neither the token nor any other byte arrives within `probeMs` after that. An
+ * engine without counters is never given up: it may compute one long response, and the token waits for that to end; the
+ * request's timeout then ends it.
  */
 
-/** What came of asking for a token. `unknown`: the engine said something else; whether its scheduler runs is not known. */
+/**
+ * Result of asking for a token. `unknown`: the engine answered otherwise, so the state of its scheduler is not known.
+ */
 export type TokenProbeResult = 'token' | 'silent' | 'unknown';
 
 export interface HangCheckOptions {
   quietMs: number;
   probeMs: number;
-  /** Milliseconds of a clock that does not jump. */
+  /** Milliseconds of a monotonic clock. */
   now(): number;
-  /** Requests that are at the engine. */
+  /** Requests at the engine. */
   waiting(): number;
-  /** When the engine last gave a byte, or computed by its own count; by `now`. */
+  /** When the engine last sent a byte, or computed according to its counters; on the clock `now`. */
   heardAt(): number;
-  /** It counts what it computes, and the counts are read: else nothing but its bytes tells that it computes. */
+  /** True if the engine's counters of its work can be read; otherwise only its bytes show that it computes. */
   counts(): boolean;
   /** Asks for one token; resolves after `probeMs` at the latest. Never rejects. */
   probe(): Promise<TokenProbeResult>;
-  /** Once. */
+  /** Called once. */
   onHang(silentMs: number): void;
 }
 
 export class HangCheck {
   readonly #options: HangCheckOptions;
-  /** Since when requests wait; undefined: none does. */
+  /** Since when requests wait; undefined: no request waits. */
   #waitsSince: number | undefined;
-  /** It gave a token then, or what it said could not be read. */
+  /** Time of the last probe that did not prove a hang. */
   #askedAt = Number.NEGATIVE_INFINITY;
   #probing = false;
   #over = false;
@@ -39,7 +42,7 @@ export class HangCheck {
     this.#options = options;
   }
 
-  /** Call it every second or so. */
+  /** Call it about every second. */
   tick(): void {
     const { now, waiting, quietMs } = this.#options;
     if (this.#over || this.#probing) return;

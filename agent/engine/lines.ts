@@ -1,10 +1,10 @@
-/** Cuts a stream of bytes into lines, in bounded memory whatever the engine prints. */
+/** Splits a stream of bytes into lines, with bounded memory for any output. */
 
-/** Of a longer line only the beginning is looked at: errors name themselves there. */
+/** Only the beginning of a longer line is checked; errors have their names there. */
 export const LINE_MAX_BYTES = 4096;
 
 const NEWLINE = 10;
-/** Progress bars end their states with it. */
+/** Carriage return, which ends each state of a progress bar. */
 const RETURN = 13;
 
 export class LineReader {
@@ -27,7 +27,7 @@ export class LineReader {
     this.#keep(chunk.subarray(start));
   }
 
-  /** What stands after the last line break is a line as well. */
+  /** The text after the last line break counts as a line. */
   end(): void {
     const length = this.#length;
     this.#length = 0;

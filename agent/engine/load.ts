@@ -1,4 +1,4 @@
-/** How busy the engine is, from its `/metrics` where it has one, and from what this agent itself has given it. */
+/** The engine's load, from its `/metrics` if it has that, and from the requests that this agent sent to it. */
 import { Agent, request } from 'undici';
 import type { EngineLoad } from '../../shared/routing/load.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
@@ -8,14 +8,14 @@ import { metricPattern, metricValues, sum } from './metrics.ts';
 import { type EngineLimits, Saturation } from './saturation.ts';
 import { TokenRate } from './token-rate.ts';
 
-/** Between two looks. Gateways are told twice a second at most. */
+/** Shortest time between two readings. Gateways get the load at most twice a second. */
 const LOOK_EVERY_MS = 500;
-/** A reading that is older says less than our own count. */
+/** An older reading is less exact than our own count. */
 const READING_MS = 2_000;
 /** An engine without metrics is asked again after this. */
 const ABSENT_MS = 60_000;
 const METRICS = { leastMs: 1_000, mostMs: 20_000 };
-/** vLLM's histograms are some 200 KiB. */
+/** vLLM's histograms are about 200 KiB. */
 const METRICS_MAX_BYTES = 4 * 1024 * 1024;
 
 const RUNNING = metricPattern(
@@ -34,7 +34,7 @@ const WAITING = metricPattern(
   'llamacpp:requests_deferred',
   'tgi_queue_size',
 );
-/** From 0 to 1; vLLM's older name of it, too. */
+/** From 0 to 1; includes vLLM's older name. */
 const KV_USE = metricPattern(
   'vllm:kv_cache_usage_perc',
   'vllm:gpu_cache_usage_perc',
@@ -43,10 +43,16 @@ const KV_USE = metricPattern(
   'llamacpp:kv_cache_usage_ratio',
 );
 
-/** Sequences that lost their place in the cache. vLLM counts them; SGLang's gauge says how many wait for it back. */
+/**
+ * Sequences that lost their place in the cache. vLLM counts them; SGLang has a gauge of the ones that wait to get it
+ * back.
+ */
 const PREEMPTIONS = metricPattern('vllm:num_preemptions(?:_total)?');
 
-/** Reads Prometheus text; of an engine that runs several times behind one port the sum, and the fullest cache. Undefined: not told. */
+/**
+ * Reads Prometheus text. For an engine that runs several times behind one port: the sum, and the fullest cache.
+ * Undefined: not reported.
+ */
 export function readLoad(text: string): EngineLoad | undefined {
   const running = metricValues(text, RUNNING);
   if (running.length === 0) return undefined;
@@ -58,7 +64,10 @@ export function readLoad(text: string): EngineLoad | undefined {
   };
 }
 
-/** What grows with every step of an engine, so that a long prefill is seen: vLLM counts each, SGLang the tokens of a chunk. */
+/**
+ * Counters that grow with every step of an engine, so that a long prefill is visible: vLLM counts each step, SGLang the
+ * tokens of a chunk.
+ */
 const COMPUTED = [
   'vllm:iteration_tokens_total_count',
   'vllm:prompt_tokens_total',
@@ -72,48 +81,54 @@ const COMPUTED = [
 
 interface Reading {
   load: EngineLoad;
-  /** Requests of this agent then. */
+  /** Requests of this agent at that time. */
   own: number;
-  /** Lines of batches then. */
+  /** Lines of batches at that time. */
   background: number;
   at: number;
 }
 
-/** One for all ways to the engine: every gateway's tunnel and the mesh. Looks only while requests run. */
+/**
+ * The load meter that all paths to the engine share: every gateway's tunnel and the mesh. It reads only while requests
+ * run.
+ */
 export class LoadMeter {
   readonly #engine: () => EngineTarget | undefined;
   readonly #limits: EngineLimits;
   readonly #saturation = new Saturation();
   readonly #rate = new TokenRate();
-  /** Its own connections: a proxy set for the agent's environment must not stand between it and its engine. */
+  /**
+   * Timeout of `/metrics`. The client below has its own connection, so that a proxy in the agent's environment is never
+   * used for its engine.
+   */
   readonly #answers = new AdaptiveTimeout(METRICS);
   readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: METRICS.mostMs });
-  /** Requests that this agent has given to the engine. */
+  /** Requests of this agent at the engine. */
   #own = 0;
-  /** Lines of batches at the engine. They give way to requests, so the load that gateways hear of leaves them out. */
+  /** Lines of batches at the engine. They yield to requests, so the load that gateways get excludes them. */
   #background: () => number = () => 0;
   #onLost: () => void = () => {};
   #reading: Reading | undefined;
   #preemptions: number | undefined;
-  /** Slowest since it was last taken. */
+  /** The slowest since the last `takeFirstTokenMs`. */
   #firstTokenMs = 0;
   #heardAt = Number.NEGATIVE_INFINITY;
-  /** Its last answer told how many requests it has. */
+  /** True if its last answer reported its number of requests. */
   #tellsQueue = false;
-  /** It told some count of what it computed. */
+  /** True if it reported any counter of its work. */
   #counts = false;
-  /** Tokens that it has read and written, by its own count. */
+  /** Sum of the engine's counters of work. */
   #computed = 0;
   #nextLook = 0;
   #looking: Promise<void> | undefined;
 
-  /** `engine`: undefined while none answers. */
+  /** `engine`: undefined while no engine answers. */
   constructor(engine: () => EngineTarget | undefined, limits: EngineLimits = {}) {
     this.#engine = engine;
     this.#limits = limits;
   }
 
-  /** What runs at the engine and is no load: counted out of every reading. */
+  /** Work at the engine that does not count as load; it is subtracted from every reading. */
   leaveOut(background: () => number): void {
     this.#background = background;
   }
@@ -128,7 +143,7 @@ export class LoadMeter {
     this.look();
   }
 
-  /** A stream of a request has begun, after so long. */
+  /** A stream of a request has begun, after `ms`. */
   firstToken(ms: number): void {
     this.#firstTokenMs = Math.max(this.#firstTokenMs, ms);
   }
@@ -137,7 +152,7 @@ export class LoadMeter {
     this.#heardAt = performance.now();
   }
 
-  /** `look`: called when an answer says that the engine may not have its model any more. */
+  /** `look`: called if a response suggests that the engine may have lost its model. */
   onLost(look: () => void): void {
     this.#onLost = look;
   }
@@ -146,53 +161,53 @@ export class LoadMeter {
     this.#onLost();
   }
 
-  /** When the engine last gave a piece of an answer, or was seen to compute; by `performance.now`. */
+  /** When the engine last sent a chunk of a response, or was seen to compute; by `performance.now`. */
   get heardAt(): number {
     return this.#heardAt;
   }
 
-  /** Whether the engine tells how many requests run and wait, as far as it could be read. */
+  /** True if the engine reported its running and waiting requests in the last reading. */
   get tellsQueue(): boolean {
     return this.#tellsQueue;
   }
 
-  /** Whether the engine counts what it computes, as far as it could be read. */
+  /** True if the engine reported counters of its work in the last reading. */
   get counts(): boolean {
     return this.#counts;
   }
 
-  /** Requests and lines of batches that this agent has at the engine. */
+  /** Requests and lines of batches of this agent at the engine. */
   get waiting(): number {
     return this.#own + this.#background();
   }
 
-  /** Requests and lines that wait in the engine's own queue; 0 also where it does not tell. */
+  /** Requests and lines in the engine's own queue; 0 if it does not report them. */
   get queued(): number {
     return this.#known?.load.waiting ?? 0;
   }
 
-  /** Milliseconds; the slowest first token of requests since the last call, 0 where there was none. */
+  /** The slowest first token of requests since the last call, in milliseconds; 0: there was none. */
   takeFirstTokenMs(): number {
     const ms = this.#firstTokenMs;
     this.#firstTokenMs = 0;
     return ms;
   }
 
-  /** Since the engine began; undefined: it does not tell. */
+  /** Preemptions since the engine's start; undefined: not reported. */
   get preemptions(): number | undefined {
     return this.#preemptions;
   }
 
-  /** As it is now: the last reading, and what has come and gone since. */
+  /** The current load: the last reading, corrected by the requests since then. */
   get current(): EngineLoad {
     const reading = this.#known;
     const total = this.#total(reading);
     const load = { ...reading?.load, ...this.#saturation.split(total) };
-    // The last reading was of the time when something ran.
+    // The rate of the last reading is from a time when requests ran.
     return total > 0 || load.tokensPerSecond === undefined ? load : { ...load, tokensPerSecond: 0 };
   }
 
-  /** Why the engine should get no more at this moment; undefined where it should. */
+  /** Why the engine should get no more requests now; undefined: it may get more. */
   get full(): string | undefined {
     const why = this.#saturation.full(this.#total(this.#known), this.#limits);
     if (why !== undefined) this.look();
@@ -204,19 +219,19 @@ export class LoadMeter {
     return reading === undefined || performance.now() - reading.at > READING_MS ? undefined : reading;
   }
 
-  /** Others may ask the engine too, past this agent. */
+  /** Other clients may send requests to the engine without this agent. */
   #total(reading: Reading | undefined): number {
     if (reading === undefined) return this.#own;
     const { load, own, background } = reading;
     return Math.max(this.#own, load.running + load.waiting + this.#own - own - background);
   }
 
-  /** Resolves when the look that is under way is over. */
+  /** Resolves when the current reading has ended. */
   async settled(): Promise<void> {
     await this.#looking;
   }
 
-  /** Asks the engine, unless it was asked a moment ago; no caller waits for its answer. */
+  /** Reads the engine's metrics, unless it did a moment ago; no caller waits for the answer. */
   look(): void {
     const target = this.#engine();
     if (target === undefined || this.#looking !== undefined || performance.now() < this.#nextLook) return;
@@ -257,7 +272,7 @@ export class LoadMeter {
         this.#saturation.observe(load);
       }
     } catch {
-      // an engine in prefill may leave its HTTP server waiting: the own count goes on
+      // during a prefill the engine's HTTP server may not answer: the agent's own count is used
     }
   }
 

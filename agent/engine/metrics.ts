@@ -1,18 +1,18 @@
-/** Values in an engine's `/metrics`. Engines and the libraries between call one figure by several names. */
+/** Values in an engine's `/metrics`. Engines and the libraries in between use several names for one value. */
 
-/** Larger ones are no counts of requests or tokens. */
+/** Larger values are not counts of requests or tokens. */
 const VALUE_MAX = 1e15;
 
 /**
- * Lines of Prometheus text with one of `names`, each written as the engine does: `vllm:num_requests_running`. OpenTelemetry's exporters write an
- * underscore for the colon, and Ray puts `ray_` before the name.
+ * Matches lines of Prometheus text with one of `names`, each as the engine writes it: `vllm:num_requests_running`.
+ * OpenTelemetry's exporters write an underscore for the colon, and Ray puts `ray_` before the name.
  */
 export function metricPattern(...names: readonly string[]): RegExp {
   const any = names.map((name) => name.replace(':', '[:_]')).join('|');
   return new RegExp(`^((?:ray_)?(?:${any}))(?:\\{.*\\})?[ \\t]+(\\S+)`, 'gm');
 }
 
-/** Of each engine behind one port. An engine that writes the figure under two names is read under the first. */
+/** The values of each engine behind one port. If an engine writes a value under two names, the first name counts. */
 export function metricValues(text: string, pattern: RegExp): number[] {
   const found: number[] = [];
   let first: string | undefined;

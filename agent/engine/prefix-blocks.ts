@@ -1,7 +1,7 @@
 /**
- * What a prompt has in common with others, without a word of it: its token ids by the engine's own tokenizer, in blocks, each told
- * by its digest. Asked after the answer, beside the engine's work, and never waited for: where there is no tokenizer, or no time,
- * there are none.
+ * The common prefix of a prompt and others, without its text: the token ids by the engine's own tokenizer, in blocks,
+ * and a digest of each block. The tokenizer is asked after the response, concurrently with the engine's work, and no
+ * request waits for it. Without a tokenizer, or without time for it, there are no blocks.
  */
 import { createHash } from 'node:crypto';
 import { request } from 'undici';
@@ -9,13 +9,13 @@ import { readTokens, TOKENS_ANSWER_MAX_BYTES } from '../../shared/openai/continu
 import { BLOCK_DIGEST_BYTES, BLOCKS_MAX } from '../../shared/wire/limits.ts';
 import type { EngineTarget } from './address.ts';
 
-/** As vLLM's cache blocks. */
+/** The size of vLLM's cache blocks. */
 const BLOCK_TOKENS = 16;
-/** An engine with long queues is not to be asked more than its clients ask it. */
+/** Bounds the questions to an engine, because a busy engine must not get more of them than requests. */
 const AT_ONCE = 2;
 const WAITING_MAX = 64;
 const ANSWER_MS = 10_000;
-/** Of a request: pictures are no prefix. */
+/** Longest body of a request; pictures are not a prefix. */
 export const PROMPT_MAX_BYTES = 1024 * 1024;
 
 type Job = { body: Uint8Array; target: EngineTarget; done: (blocks: Uint8Array) => void };
@@ -24,7 +24,7 @@ export class PrefixBlocks {
   readonly #waiting: Job[] = [];
   #running = 0;
 
-  /** `done` gets the digests one after the other, at most BLOCKS_MAX of them; empty: the engine has no tokenizer that we know. */
+  /** `done` gets the concatenated digests, at most BLOCKS_MAX of them; empty: the engine has no known tokenizer. */
   ask(body: Uint8Array, target: EngineTarget, done: (blocks: Uint8Array) => void): void {
     if (this.#waiting.length >= WAITING_MAX) return;
     this.#waiting.push({ body, target, done });
@@ -42,7 +42,7 @@ export class PrefixBlocks {
   }
 }
 
-/** Undefined where it is not known: the engine did not answer, or the request has no prompt that a tokenizer takes. */
+/** Undefined if the blocks are not known: the engine did not answer, or the request has no prompt for a tokenizer. */
 async function blocksOf(body: Uint8Array, target: EngineTarget): Promise<Uint8Array | undefined> {
   const question = questionOf(body);
   if (question === undefined) return undefined;
@@ -58,7 +58,7 @@ async function blocksOf(body: Uint8Array, target: EngineTarget): Promise<Uint8Ar
   return tokens === undefined ? new Uint8Array() : digests(tokens);
 }
 
-/** As the engine read the prompt when it answered: chat by its template, with the tools. */
+/** The prompt as the engine tokenized it: a chat by its template, with the tools. */
 function questionOf(body: Uint8Array): object | undefined {
   const { model, messages, prompt, tools } = JSON.parse(Buffer.from(body).toString('utf8'));
   if (Array.isArray(messages))
@@ -77,7 +77,7 @@ async function bounded(body: AsyncIterable<Buffer>): Promise<Uint8Array | undefi
   return Buffer.concat(chunks);
 }
 
-/** Full blocks alone: a rest is shared with no other prompt. */
+/** Only full blocks, because the rest is not shared with other prompts. */
 function digests(tokens: readonly number[]): Uint8Array {
   const blocks = Math.min(BLOCKS_MAX, Math.floor(tokens.length / BLOCK_TOKENS));
   const out = new Uint8Array(blocks * BLOCK_DIGEST_BYTES);

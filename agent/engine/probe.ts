@@ -1,4 +1,4 @@
-/** One look at an engine's `/v1/models`. */
+/** One probe of an engine's `/v1/models`. */
 import { Agent, request } from 'undici';
 import { z } from 'zod';
 import { modelSchema, type ServedModel } from '../../shared/lattice/node.ts';
@@ -7,33 +7,36 @@ import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import { waitClock } from '../wait-clock.ts';
 import type { EngineTarget } from './address.ts';
 
-/** What one look showed; `unnameable`: models whose ids no registry takes. Only `refused` says that nothing listens; `unknown` is no evidence of anything. */
+/**
+ * Result of one probe; `unnameable`: models with ids that the registry refuses. Only `refused` shows that nothing
+ * listens; `unknown` shows nothing.
+ */
 export type EngineProbeResult =
   | { kind: 'models'; models: ServedModel[]; unnameable: number }
-  /** It lists these and answers no requests yet. */
+  /** It lists these models and does not answer requests yet. */
   | { kind: 'loading'; models: ServedModel[] }
   | { kind: 'refused'; where?: string }
   | { kind: 'unknown'; reason: string };
 
-/** An engine in prefill can leave its HTTP server waiting for seconds. */
+/** During a prefill an engine's HTTP server may not answer for seconds. */
 const ANSWER = { leastMs: 5_000, mostMs: 60_000 };
 
-/** A list of models is a few KiB; an engine that sends more is not one. */
+/** A list of models is a few KiB; a server that sends more is not an engine. */
 const ANSWER_MAX_BYTES = 1024 * 1024;
 
-/** The registry's bound; more would be refused there. */
+/** The registry's bound, above which it refuses the record. */
 const MODELS_MAX = 64;
 
 const modelListSchema = z.object({
-  /** Ollama's is null while it has no model. */
+  /** Ollama's list is null while it has no model. */
   data: z.preprocess(
     (data) => (data === null ? [] : data),
     z.array(
       z.object({
         id: z.string(),
-        /** vLLM and SGLang: the longest prompt plus answer in tokens. */
+        /** vLLM and SGLang: the longest prompt plus response in tokens. */
         max_model_len: z.number().int().positive().nullish().catch(undefined),
-        /** Others name it so. */
+        /** The name in other engines. */
         context_length: z.number().int().positive().nullish().catch(undefined),
         owned_by: z.string().nullish().catch(undefined),
         /** llama.cpp: facts of the model, null while it loads. */
@@ -44,10 +47,10 @@ const modelListSchema = z.object({
 });
 
 export class EngineProbe {
-  /** It was seen to be ready. */
+  /** The engine was ready in an earlier probe. */
   #served = false;
   readonly #target: EngineTarget;
-  /** Its own connections: a proxy set for the agent's environment must not stand between it and its engine. */
+  /** Its own connection, so that a proxy in the agent's environment is never used for its engine. */
   readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: ANSWER.mostMs });
   readonly #answers = new AdaptiveTimeout(ANSWER);
 
@@ -66,7 +69,7 @@ export class EngineProbe {
       if (answer === undefined) return { kind: 'unknown', reason: 'the list of models is longer than 1 MiB' };
       const found = readAnswer(answer.status, answer.text);
       if (found.result.kind !== 'models') return found.result;
-      // A list alone is no sign: llama.cpp has one while it loads, SGLang before its first warm-up.
+      // A list is not enough: llama.cpp has one while it loads, SGLang before its first warm-up.
       if (this.#served && !found.withoutFacts) return found.result;
       if (await this.#isLoading()) return { kind: 'loading', models: loading(found.result.models) };
       this.#served = true;
@@ -76,13 +79,13 @@ export class EngineProbe {
     }
   }
 
-  /** By its `/health`, where it has one. */
+  /** According to its `/health`, if it has that. */
   async #isLoading(): Promise<boolean> {
     try {
       const answer = await waitClock.call(this.#answers, (signal) => this.#get('/health', signal));
       return answer?.status === 503;
     } catch {
-      return false; // no word of it is no word against the list
+      return false; // without an answer, the list counts
     }
   }
 
@@ -113,7 +116,7 @@ export class EngineProbe {
 
 interface ListAnswer {
   result: EngineProbeResult;
-  /** A model has `meta: null`. */
+  /** True if a model has `meta: null`. */
   withoutFacts: boolean;
 }
 
@@ -130,7 +133,7 @@ function readAnswer(status: number, body: string): ListAnswer {
   const parsed = modelListSchema.safeParse(tryParseJson(body));
   if (!parsed.success) return unknown('the answer is not a list of models');
   const { data } = parsed.data;
-  // One such id must not cost the others: a record with it would be refused whole.
+  // One such id must not exclude the other models: the registry would refuse the whole record.
   const nameable = data.filter(({ id }) => modelSchema.shape.id.safeParse(id).success);
   const models = new Map<string, ServedModel>();
   for (const { id, max_model_len, context_length, owned_by } of nameable.slice(0, MODELS_MAX)) {
@@ -149,7 +152,7 @@ function readAnswer(status: number, body: string): ListAnswer {
 
 function readFailure(error: unknown): EngineProbeResult {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  // A reset connection is also what an engine does that has just begun to listen, or is about to stop.
+  // A connection is also reset by an engine that has just begun to listen, or is about to stop.
   if (code === 'ECONNREFUSED') return { kind: 'refused' };
   return { kind: 'unknown', reason: error instanceof Error ? error.message : String(error) };
 }

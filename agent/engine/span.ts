@@ -1,15 +1,18 @@
 /**
- * One engine over several nodes of a job is one session: the agent beside the engine's HTTP server registers it with
- * the hardware of all its nodes, the agents on the other ranks only supervise their part.
+ * An engine over several nodes of a job is one session. The agent next to the engine's HTTP server registers it with
+ * the hardware of all its nodes; the agents on the other ranks only supervise their part.
  */
 import { commandWords, flagValue } from './command.ts';
 
 export interface EngineSpan {
-  /** `supervise`: this agent registers no engine. It has a session only where it keeps weights: as a node without models and hardware. */
+  /**
+   * `supervise`: this agent does not register the engine. It has a session only if it stores weights, as a node without
+   * models and hardware.
+   */
   role: 'register' | 'supervise';
-  /** Nodes that the engine runs on. */
+  /** Number of nodes that the engine runs on. */
   nodes: number;
-  /** For the log. */
+  /** Text for the log. */
   reason?: string;
 }
 
@@ -18,8 +21,8 @@ type Env = Readonly<Record<string, string | undefined>>;
 const ALONE: EngineSpan = { role: 'register', nodes: 1 };
 
 /**
- * In this order: `--span-nodes` (rank from SLURM_PROCID, one task per node), vLLM's `--headless`, vLLM's and SGLang's
- * `--nnodes N --node-rank R`, `ray start` without `--head`, vLLM on ray inside a job of several nodes.
+ * Checked in this order: `--span-nodes` (rank from SLURM_PROCID, one task per node), vLLM's `--headless`, vLLM's and
+ * SGLang's `--nnodes N --node-rank R`, `ray start` without `--head`, vLLM on ray inside a job of several nodes.
  */
 export function engineSpan(command: readonly string[] | undefined, env: Env, spanNodes: boolean): EngineSpan {
   const words = commandWords(command ?? []);
@@ -45,7 +48,7 @@ export function engineSpan(command: readonly string[] | undefined, env: Env, spa
 }
 
 function jobNodes(env: Env): number {
-  // The step's count, where there is one: a job of 4 nodes may run two engines of 2 nodes each.
+  // The step's number of nodes takes precedence, because a job of 4 nodes may run two engines of 2 nodes each.
   return positive(env.SLURM_STEP_NUM_NODES) ?? positive(env.SLURM_JOB_NUM_NODES) ?? positive(env.SLURM_NNODES) ?? 1;
 }
 

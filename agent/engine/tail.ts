@@ -1,4 +1,4 @@
-/** The last bytes of the engine's output: what an operator needs to see when it has died. */
+/** The last bytes of the engine's output, from which an operator sees why it died. */
 
 /** Enough for a Python traceback of every worker of an 8-GPU engine. */
 const TAIL_MAX_BYTES = 256 * 1024;
@@ -7,7 +7,7 @@ export class LogTailBuffer {
   readonly #maxBytes: number;
   #chunks: Buffer[] = [];
   #bytes = 0;
-  /** Something came before what is here. */
+  /** True if earlier output was dropped. */
   #cut = false;
 
   constructor(maxBytes = TAIL_MAX_BYTES) {
@@ -16,10 +16,10 @@ export class LogTailBuffer {
 
   push(chunk: Buffer): void {
     this.#cut ||= chunk.length > this.#maxBytes;
-    // A copy: a slice of the pipe's 64 KiB read buffer would keep all of it alive.
+    // Copied, because a slice of the pipe's 64 KiB read buffer would keep the whole buffer in memory.
     this.#chunks.push(Buffer.from(chunk.subarray(-this.#maxBytes)));
     this.#bytes += Math.min(chunk.length, this.#maxBytes);
-    // At twice the size, so that a chatty engine costs one copy per tail and not one per line.
+    // Done at twice the size, so that an engine with much output costs one copy per tail and not one per line.
     if (this.#bytes > 2 * this.#maxBytes || this.#chunks.length > 1024) this.#compact();
   }
 
@@ -28,7 +28,7 @@ export class LogTailBuffer {
     return this.#chunks[0] ?? Buffer.alloc(0);
   }
 
-  /** The last `count` lines as plain text: no colours, and of a progress bar only its last state. */
+  /** The last `count` lines as plain text: without colors, and with only the last state of a progress bar. */
   lines(count: number): string[] {
     return this.bytes()
       .subarray(-64 * 1024)
@@ -40,8 +40,8 @@ export class LogTailBuffer {
   }
 
   /**
-   * The last `maxBytes` at most, of whole lines, with their indentation: a line whose beginning is missing may hold the end of a secret that
-   * nothing knows any more as one. Of a line longer than all that, from its second word on.
+   * At most the last `maxBytes`, in whole lines with their indentation. A line without its beginning may contain the
+   * end of a secret, which could not be recognized any more. A line longer than `maxBytes` begins at its second word.
    */
   text(maxBytes: number): string {
     const bytes = this.bytes();
@@ -66,19 +66,19 @@ function withoutFirst(text: string): string {
   return text.slice((end === -1 ? text.search(/[\s"',;]/) : end) + 1);
 }
 
-/** Longest line repeated in a message of ours. */
+/** Longest line that is repeated in a message of the agent. */
 const LINE_MAX_CHARS = 300;
 
 function plainLine(line: string): string {
   return printable(line).trim().slice(0, LINE_MAX_CHARS);
 }
 
-/** Without colours and control characters, and of a progress bar only its last state. */
+/** Without colors and control characters, and with only the last state of a progress bar. */
 function printable(line: string): string {
   const shown = line.replace(/\r+$/, '').split('\r').at(-1) ?? '';
   return (
     shown
-      // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is removed
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: these are removed
       .replace(/\u001b\[[0-9;?]*[ -/]*[@-~]/g, '')
       // biome-ignore lint/suspicious/noControlCharactersInRegex: an engine must not drive the operator's terminal through us
       .replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, '')

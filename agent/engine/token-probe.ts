@@ -1,14 +1,15 @@
-/** Asks an engine for one token: the shortest request that its scheduler has to run. */
+/** Asks an engine for one token, the shortest request that its scheduler has to run. */
 import { Agent, request } from 'undici';
 import type { EngineTarget } from './address.ts';
 import type { TokenProbeResult } from './hang-check.ts';
 
-/** Of an answer with one token. */
+/** Size of a response with one token, at most. */
 const ANSWER_MAX_BYTES = 64 * 1024;
 
-/** Never rejects. `timeoutMs`: no answer by then is `silent`. */
+/** Never rejects. Without an answer within `timeoutMs` the result is `silent`. */
 export async function probeForToken(target: EngineTarget, model: string, timeoutMs: number): Promise<TokenProbeResult> {
-  // Its own connection: a proxy set for the agent's environment must not stand between, nor requests that wait on all others.
+  // Its own connection, so that neither a proxy in the agent's environment nor waiting requests on other connections
+  // are in between.
   const dispatcher = new Agent({ connections: 1, headersTimeout: 0, bodyTimeout: 0 });
   const signal = AbortSignal.timeout(timeoutMs);
   try {
@@ -27,7 +28,7 @@ export async function probeForToken(target: EngineTarget, model: string, timeout
       bytes += (chunk as Buffer).length;
       if (bytes > ANSWER_MAX_BYTES) return 'unknown';
     }
-    // An engine without completions says so whether or not its scheduler runs.
+    // An engine without completions answers so even if its scheduler does not run.
     return statusCode === 200 ? 'token' : 'unknown';
   } catch {
     return signal.aborted ? 'silent' : 'unknown';

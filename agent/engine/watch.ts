@@ -1,4 +1,4 @@
-/** Looks at the engine again and again and tells when what it believes has changed. */
+/** Probes the engine repeatedly and reports changes of its health. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { type EngineHealth, nextHealth, nextProbeDelay, UNKNOWN_HEALTH } from './health.ts';
 import type { EngineProbeResult } from './probe.ts';
@@ -6,16 +6,16 @@ import type { EngineProbeResult } from './probe.ts';
 interface WatchOptions {
   look(): Promise<EngineProbeResult>;
   onChange(health: EngineHealth): void;
-  /** Called now and then while it has never been ready; `waitedMs` since the start. */
+  /** Called at intervals until it is ready for the first time; `waitedMs` since the start. */
   onWaiting(waitedMs: number, trouble: string): void;
-  /** Milliseconds of a clock that does not jump. */
+  /** Milliseconds of a monotonic clock. */
   now(): number;
 }
 
-/** A line after 10 s, then ever rarer: a 405B model loads for half an hour and the log is read by people. */
+/** The first line after 10 s, then ever rarer: a 405B model loads for half an hour, and people read the log. */
 const FIRST_WORD_MS = 10_000;
 const RAREST_WORD_MS = 60_000;
-/** Between two looks, however often one is wanted. */
+/** Shortest pause between two probes, regardless of the number of requests for one. */
 const LEAST_PAUSE_MS = 250;
 
 export class EngineWatch {
@@ -35,19 +35,19 @@ export class EngineWatch {
     return this.#health;
   }
 
-  /** How long it has been looked at without an answer ever; undefined once it has answered, or before the first look. */
+  /** How long it has been probed without any answer so far; undefined: it has answered, or was not probed yet. */
   get waitingMs(): number | undefined {
     return this.#running === undefined || this.#health.everReady ? undefined : this.#options.now() - this.#since;
   }
 
-  /** As if it had never answered. */
+  /** Resets its health as if it had never answered. */
   forget(): void {
     this.#health = UNKNOWN_HEALTH;
     this.#since = this.#options.now();
     this.#nextWord = FIRST_WORD_MS;
   }
 
-  /** What is believed may be wrong: the next look is not put off. */
+  /** The known health may be wrong: the next probe is not delayed. */
   soon(): void {
     this.#wake();
   }

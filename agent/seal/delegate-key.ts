@@ -1,4 +1,7 @@
-/** A provider's delegate key: made offline by the provider's root, kept in a file of mode 0600 where its agents run, good for 90 days. */
+/**
+ * A provider's delegate key: made offline with the provider's root key, stored in a file of mode 0600 where its agents
+ * run, valid for 90 days.
+ */
 import { readFileSync, statSync } from 'node:fs';
 import * as z from 'zod';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
@@ -38,7 +41,7 @@ export class DelegateKey {
     this.#delegation = delegation;
   }
 
-  /** @throws Error that says what is wrong with the file, and nothing of what is in it */
+  /** @throws Error with the fault of the file, without its content */
   static read(path: string): DelegateKey {
     const { mode, size } = statSync(path);
     if ((mode & 0o077) !== 0) throw new Error(`${path} can be read by others: chmod 600 ${path}`);
@@ -60,7 +63,7 @@ export class DelegateKey {
     return new DelegateKey(file.provider, signer, delegation);
   }
 
-  /** The text of a new delegate's file. `seconds`: now, and how long it is good. */
+  /** The text of a new delegate's file. `seconds`: the current time, and its lifetime. */
   static make(provider: string, root: Signer, seed: Uint8Array, { now, life }: { now: number; life: number }): string {
     const notAfter = now + Math.min(life, DELEGATE_LIFE_MAX_S);
     const delegation = { delegate: nodeSigner(seed).publicKey, notAfter };
@@ -74,13 +77,13 @@ export class DelegateKey {
     return `${JSON.stringify(file, null, 2)}\n`;
   }
 
-  /** Why no client believes it for a session of this provider at `now` (seconds). Undefined: they do. */
+  /** Why clients do not accept it for a session of this provider at `now` (seconds). Undefined: they accept it. */
   whyNot(provider: string, now: number): string | undefined {
     if (provider !== this.provider) return `the delegate is that of ${this.provider}, the join token of ${provider}`;
     return now < this.notAfter ? undefined : `the delegate ran out on ${dayOf(this.notAfter)}`;
   }
 
-  /** Undefined for a session of another provider: no client would believe it. */
+  /** Undefined for a session of another provider, because clients would not accept it. */
   vouch(named: { session: string; provider: string }, encryptionKey: Uint8Array, until: number): string | undefined {
     if (named.provider !== this.provider) return undefined;
     const keySignature = this.#signer.sign(vouchMessage({ ...named, encryptionKey, until }));

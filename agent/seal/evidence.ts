@@ -1,13 +1,14 @@
 /**
- * The site's own helper that reports on a confidential VM. A report wants rights that an agent does not have (configfs-tsm is root's), so that
- * the site installs a small program for it; what the program says is passed on, and judged by clients alone.
+ * The site's helper program that reports on a confidential VM. A report needs rights that an agent does not have
+ * (configfs-tsm belongs to root), so the site installs a small program for it. The agent passes its output on; only
+ * clients judge it.
  */
 import { execFile } from 'node:child_process';
 import { EVIDENCE_MAX_BYTES } from '../../shared/seal/evidence.ts';
 
-/** Of one report: a processor's takes some ms, one of eight GPUs some seconds. */
+/** Time limit of one report: a processor's takes some ms, that of eight GPUs some seconds. */
 const HELPER_MS = 30_000;
-/** Clients that wait while one is served. Each costs a process. */
+/** Requests that wait while one is served; each costs a process. */
 const WAITING_MAX = 16;
 
 export class EvidenceHelper {
@@ -22,7 +23,7 @@ export class EvidenceHelper {
     this.kinds = kinds;
   }
 
-  /** One at a time. Undefined where too many wait, or the helper fails: why is the node's alone. */
+  /** Runs one at a time. Undefined if too many wait or the helper fails; the client does not learn which. */
   report(data: Uint8Array): Promise<Buffer | undefined> {
     if (this.#waiting >= WAITING_MAX) return Promise.resolve(undefined);
     this.#waiting++;

@@ -1,17 +1,23 @@
-/** The keys that clients seal to: in memory alone, a new one every day, the one before for as long as a request may still be sealed to it. */
+/**
+ * The keys that clients seal to. They are only in memory. Every day a new one is made, and the previous one is kept
+ * while a request may still be sealed to it.
+ */
 import { generateKeyPairSync, hash } from 'node:crypto';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import { KID_BYTES, LABEL_KID, SEAL_KEY_BYTES, SEALED_LIFE_MAX_S } from '../../shared/seal/suite.ts';
 import type { ReceiverKey } from './hpke.ts';
 
-/** HPKE's base mode has no forward secrecy but this: who takes a node's key later reads a day's recorded requests. */
+/**
+ * The only forward secrecy of HPKE's base mode: an attacker that takes a node's key later can read one day's recorded
+ * requests.
+ */
 export const ROTATE_MS = 24 * 3_600_000;
 const OVERLAP_MS = SEALED_LIFE_MAX_S * 1000;
 
 export interface SealKey extends ReceiverKey {
   /** base64url of 8 bytes. */
   kid: string;
-  /** Milliseconds since the epoch: no longer opened from then on. */
+  /** Milliseconds since the epoch; from then on the key opens nothing. */
   until: number;
 }
 
@@ -30,12 +36,12 @@ export class KeyRing {
     return this.#current;
   }
 
-  /** Makes the next key where it is time; true where it did. */
+  /** Makes the next key if it is time; true if it did. */
   rotate(): boolean {
     const now = this.#now();
     if (this.#before !== undefined && now >= this.#before.until) this.#before = undefined;
     const { until } = this.#current;
-    // A clock that was ahead and is set right would keep the key for as long as it was ahead.
+    // If the clock was ahead and is corrected, the key would otherwise be kept too long by that difference.
     const aheadOfNow = until - now > ROTATE_MS + OVERLAP_MS;
     if (now < until - OVERLAP_MS && !aheadOfNow) return false;
     this.#before = { ...this.#current, until: Math.min(until, now + OVERLAP_MS) };
@@ -43,7 +49,7 @@ export class KeyRing {
     return true;
   }
 
-  /** The key of that name, while it opens anything. */
+  /** The key with that name, while it is valid. */
   find(kid: string): SealKey | undefined {
     const now = this.#now();
     return [this.#current, this.#before].find((key) => key?.kid === kid && now < key.until);

@@ -1,4 +1,4 @@
-/** Sealing as one agent does it, through all its sessions: its keys, what its records say of them, and what opens requests. */
+/** Sealing for one agent, through all its sessions: its keys, their part of its records, and the opener of requests. */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { NodePayload } from '../../shared/lattice/payload.ts';
 import { type DelegateKey, dayOf } from './delegate-key.ts';
@@ -6,13 +6,13 @@ import type { EvidenceHelper } from './evidence.ts';
 import { KeyRing } from './key-ring.ts';
 import { SealOpener } from './opener.ts';
 
-/** A session as records name it. */
+/** A session's name in records. */
 export interface VouchedSession {
   session: string;
   provider: string;
 }
 
-/** Time enough to find the root key. */
+/** Time before a delegate's end at which a warning is logged: enough to find the root key. */
 const ENDS_SOON_S = 7 * 86_400;
 
 export class NodeSeals {
@@ -21,10 +21,10 @@ export class NodeSeals {
   readonly #delegate: DelegateKey | undefined;
   readonly #now: () => number;
   readonly #log: (line: string) => void;
-  /** Each is told once. */
+  /** Messages that were logged; each is logged once. */
   readonly #told = new Set<string>();
 
-  /** Without a delegate no provider vouches for the keys, and clients that pin one seal nothing to this node. */
+  /** Without a delegate no provider vouches for the keys, and clients that pin a provider seal nothing to this node. */
   constructor(now: () => number, delegate?: DelegateKey, evidence?: EvidenceHelper, log = (_line: string) => {}) {
     this.#now = now;
     this.#log = log;
@@ -33,7 +33,7 @@ export class NodeSeals {
     this.opener = new SealOpener(this.#ring, now, { evidence });
   }
 
-  /** What a session's record says now; makes the next key where it is time. */
+  /** The session's part of the record; makes the next key if it is time. */
   word(named: VouchedSession): Pick<NodePayload, 'encryption_key' | 'seal'> {
     this.#ring.rotate();
     const { publicKey, kid, until } = this.#ring.current;
@@ -53,7 +53,7 @@ export class NodeSeals {
     };
   }
 
-  /** The pins of clients leave this node out without a word: its operator is to read why here. */
+  /** Clients that pin a provider skip this node silently, so the log explains that to its operator. */
   #judge(provider: string): void {
     if (this.#delegate === undefined) return;
     const { notAfter } = this.#delegate;

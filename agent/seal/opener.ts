@@ -1,4 +1,7 @@
-/** Opens what clients sealed to this node. Every cause of a refusal is told as one: which check failed is nothing to tell a stranger. */
+/**
+ * Opens requests that clients sealed to this node. All causes of a refusal look the same, because an unauthenticated
+ * client must not learn which check failed.
+ */
 import { createSecretKey, hash, timingSafeEqual } from 'node:crypto';
 import { ReplayMemory } from '../../shared/collections/replay-memory.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
@@ -34,7 +37,7 @@ import type { KeyRing } from './key-ring.ts';
 import { openReplayedStream, type ReplayedStream } from './replayed-stream.ts';
 import { type AnswerExportSecret, AnswerSealer } from './sealer.ts';
 
-/** As the gateway says it. */
+/** As the gateway sends it. */
 export interface SealedOpening {
   headers: HeaderList;
   endpoint: Endpoint;
@@ -42,22 +45,22 @@ export interface SealedOpening {
 }
 
 export interface OpenedRequest {
-  /** What the client said in clear, bound by the seal. */
+  /** Model that the client named in clear; the seal covers it. */
   model: string;
   headers: Headers;
   body: Buffer;
-  /** Raw: what it was sealed to. */
+  /** The raw key that it was sealed to. */
   key: Uint8Array;
   sealer: AnswerSealer;
-  /** Another candidate may go on with its stream. */
+  /** True if another candidate may continue its stream. */
   resume: boolean;
-  /** What the client has of the stream that is to go on here. */
+  /** The part of the stream that the client has, which this node continues. */
   sent: ReplayedStream | undefined;
-  /** No answer came of it: it may be sent again. */
+  /** Call it if the request got no response: it may be sent again. */
   unanswered(): void;
 }
 
-/** All sealed bodies that one agent holds at a moment. */
+/** All sealed bodies that an agent holds at the same time. */
 const HELD_MAX_BYTES = 256 * 1024 * 1024;
 
 export class SealOpener {
@@ -65,7 +68,7 @@ export class SealOpener {
   readonly #replay: ReplayMemory;
   readonly #now: () => number;
   #held = 0;
-  /** Something sealed was opened here: the engine's output may quote it. */
+  /** True if a sealed request was opened here: the engine's output may quote it. */
   used = false;
 
   /** Absent: this node has no evidence of its machine. */
@@ -82,7 +85,7 @@ export class SealOpener {
     this.evidence = evidence;
   }
 
-  /** False where there is no room; else to be given back. */
+  /** False if the memory is full; otherwise the caller must give the bytes back. */
   hold(bytes: number): boolean {
     if (this.#held + bytes > HELD_MAX_BYTES) return false;
     this.#held += bytes;
@@ -93,7 +96,7 @@ export class SealOpener {
     this.#held -= bytes;
   }
 
-  /** @throws SealError not_opened, whatever the cause */
+  /** @throws SealError not_opened, for every cause */
   open(opening: SealedOpening, body: Uint8Array): OpenedRequest {
     try {
       return this.#open(opening, body);
@@ -108,7 +111,8 @@ export class SealOpener {
     const untimely = timingProblem(stamp, this.#now() / 1000);
     if (untimely !== undefined) throw new SealError('not_opened', untimely);
     const name = toBase64url(stamp.nonce);
-    // Before any key is made: a gateway that repeats a request with a long beginning of its answer costs the node next to nothing.
+    // Checked before any key is made, so that a gateway that repeats a request with a long part of its response costs
+    // the node almost nothing.
     if (this.#replay.has(name)) throw new SealError('not_opened', 'it came before');
     const { kid, enc, sealed } = readEnvelope(value(SEAL_TO_HEADER));
     const key = this.#ring.find(toBase64url(kid));
@@ -128,7 +132,7 @@ export class SealOpener {
       ? { kid, salt: kid, secret: shared() }
       : { kid, salt: enc, secret: context.export(LABEL_RESPONSE, RESPONSE_NONCE_BYTES) };
     const sent = frames === undefined ? undefined : openReplayedStream(frames, secret.secret);
-    // Last: what cannot be opened takes no room here.
+    // Done last, so that a request that cannot be opened uses no memory here.
     if (!this.#replay.take(name, stamp.until * 1000)) throw new SealError('not_opened', 'it came before');
     this.used = true;
     return {
@@ -144,7 +148,7 @@ export class SealOpener {
   }
 }
 
-/** The request, and behind it what a stream that breaks off has given. @throws SealError malformed */
+/** The request and, after it, the part of a broken stream that the client has. @throws SealError malformed */
 function splitGiven(given: Uint8Array, at: string): { body: Uint8Array; frames: Uint8Array | undefined } {
   if (at === '') return { body: given, frames: undefined };
   const end = Number(at);
@@ -153,7 +157,7 @@ function splitGiven(given: Uint8Array, at: string): { body: Uint8Array; frames: 
   return { body: given.subarray(0, end), frames: given.subarray(end) };
 }
 
-/** The chunks of the body, in their order and to the last. @throws SealError, and what node:crypto throws */
+/** The chunks of the body, in order and complete. @throws SealError, and errors of node:crypto */
 function openBody(cek: Uint8Array, salt: Uint8Array, body: Uint8Array): Buffer {
   const prk = extract(salt, cek);
   const key = createSecretKey(expand(prk, LABEL_BODY_KEY, AEAD_KEY_BYTES));

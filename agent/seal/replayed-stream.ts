@@ -1,4 +1,6 @@
-/** Opens what a client has of a stream that broke off at another candidate, so that this node can go on behind it. */
+/**
+ * Opens the part that a client has of a stream that broke off at another candidate, so that this node can continue it.
+ */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import { type ContinuationPoint, readAnswerContent } from '../../shared/seal/content.ts';
 import { SealError } from '../../shared/seal/error.ts';
@@ -9,9 +11,9 @@ import { openChunk } from './hpke.ts';
 import { type AnswerKeys, answerKeys } from './sealer.ts';
 
 export interface ReplayedStream {
-  /** The answer's bytes, without the heads of its parts. */
+  /** The response's bytes, without the heads of its parts. */
   pieces: Uint8Array[];
-  /** Its last place: what this node's part says that it goes on from. */
+  /** Its end, from which this node's part states that it continues. */
   end: ContinuationPoint;
 }
 
@@ -24,7 +26,7 @@ interface Part {
 /**
  * @param frames SEGMENT and CHUNK frames as the client has them, all of its parts
  * @param secret the same for every candidate
- * @throws SealError where they are no whole beginning of an answer to this request, and what node:crypto throws
+ * @throws SealError if they are not a complete beginning of a response to this request, and errors of node:crypto
  */
 export function openReplayedStream(frames: Uint8Array, secret: Uint8Array): ReplayedStream {
   const splitter = new FrameSplitter();
@@ -59,7 +61,10 @@ function endOf(part: Part | undefined): ContinuationPoint | undefined {
   return { segment: part.segment, chunks: part.chunks };
 }
 
-/** Without its head, which must say that the part goes on where the one before ends. @throws SealError malformed */
+/**
+ * The body without its head, which must state that the part continues at the previous part's end. @throws SealError
+ * malformed
+ */
 function bodyAfter(content: Uint8Array, before: ContinuationPoint | undefined): Uint8Array {
   const { body, continues } = readAnswerContent(content);
   if (continues?.segment !== before?.segment || continues?.chunks !== before?.chunks)

@@ -1,4 +1,4 @@
-/** Seals one answer: a SEGMENT, chunks, a final one. */
+/** Seals one response: a SEGMENT, chunks, and a final frame. */
 import { createCipheriv, createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
 import type { SplicedStream } from '../../shared/openai/continuation/spliced-stream.ts';
 import { concatBytes } from '../../shared/seal/bytes.ts';
@@ -25,12 +25,12 @@ const GCM = { authTagLength: TAG_BYTES };
 const NOTHING = new Uint8Array(0);
 
 /**
- * Of the chunk that is being sealed, the plaintext. Every buffer outside the heap costs the allocator as much as a seal, and the collector
- * frees them thousands at a time, in pauses that each stream feels.
+ * The plaintext of the chunk that is being sealed, in memory that is reused. Every buffer outside the heap costs the
+ * allocator as much as a seal, and the garbage collector frees them by the thousand, in pauses that each stream feels.
  */
 const PLAIN_ROOM = new Uint8Array(CHUNK_MAX_BYTES);
 
-/** What gateways and clients between must see to obey. */
+/** Headers that gateways and clients in between must see to obey. */
 const OUTSIDE: ReadonlySet<string> = new Set([
   'retry-after',
   'retry-after-ms',
@@ -38,15 +38,18 @@ const OUTSIDE: ReadonlySet<string> = new Set([
   'openai-processing-ms',
 ]);
 
-/** What an answer's keys are made of. Client and node have it; of a stream that may go on elsewhere the other candidates, too. */
+/**
+ * The secret of a response's keys. Client and node have it; if another candidate may continue the stream, all
+ * candidates have it.
+ */
 export interface AnswerExportSecret {
   kid: Uint8Array;
-  /** `enc`, or the `kid` where other candidates can make the keys as well. */
+  /** `enc`, or the `kid` if other candidates can make the keys as well. */
   salt: Uint8Array;
   secret: Uint8Array;
 }
 
-/** As RFC 9458 §4.4 makes them. */
+/** Keys of a response (RFC 9458 §4.4). */
 export function answerKeys({ salt, secret }: AnswerExportSecret, nonce: Uint8Array): AnswerKeys {
   const prk = extract(concatBytes(salt, nonce), secret);
   const nonces = new ChunkNonces(expand(prk, LABEL_NONCE, AEAD_NONCE_BYTES));
@@ -64,9 +67,12 @@ export class AnswerSealer {
   readonly #continues: ContinuationPoint | undefined;
   #begun: Uint8Array;
   #head: Uint8Array = NOTHING;
-  /** Read of the engine in this task; at most what one read of its socket gives. */
+  /** Bytes from the engine in this task; at most one read of its socket. */
   #gathered: Uint8Array[] = [];
-  /** Gives whole events alone, and those of an engine that goes on as the first one would have said them. */
+  /**
+   * Passes only whole events, and rewrites the events of an engine that continues a stream as the first engine would
+   * have sent them.
+   */
   #joined: SplicedStream | undefined;
 
   constructor(secret: AnswerExportSecret, continues?: ContinuationPoint, random = randomBytes) {
@@ -78,17 +84,17 @@ export class AnswerSealer {
     this.#begun = buildFrame(FRAME.segment, secret.kid, nonce);
   }
 
-  /** From now on what is gathered goes through it. */
+  /** From now on gathered bytes go through it. */
   joins(joined: SplicedStream): void {
     this.#joined = joined;
   }
 
-  /** Why the engine's answer is not read on: the client is to have no more of it. */
+  /** Why the engine's response is not read further: the client must get no more of it. */
   get fault(): string | undefined {
     return this.#joined?.fault;
   }
 
-  /** The engine's head goes inside; what is left outside tells no more than the sizes do. */
+  /** Puts the engine's head inside. The headers outside reveal no more than the sizes do. */
   head(status: number, headers: HeaderList, streams: boolean): HeaderList {
     const inside = headers.filter(([name, value]) => ANSWER_HEADERS.has(name) && PLAIN.test(value));
     const continues = this.#continues;
@@ -97,7 +103,7 @@ export class AnswerSealer {
     return [type, ...headers.filter(([name]) => OUTSIDE.has(name))];
   }
 
-  /** `flush` is called once for all that is gathered in one task, when the task is over. */
+  /** `flush` is called once for all bytes that are gathered in one task, when the task ends. */
   gather(pieces: readonly Uint8Array[], flush: () => void): void {
     const joined = this.#joined;
     const whole = joined === undefined ? pieces : pieces.flatMap((piece) => joined.push(piece));
@@ -106,7 +112,7 @@ export class AnswerSealer {
     this.#gathered.push(...whole);
   }
 
-  /** Frames for what was gathered. */
+  /** Frames of the gathered bytes. */
   gathered(): Uint8Array {
     const pieces = this.#gathered;
     this.#gathered = [];
@@ -115,12 +121,12 @@ export class AnswerSealer {
       : this.chunk(pieces.length === 1 && pieces[0] ? pieces[0] : Buffer.concat(pieces));
   }
 
-  /** What is left, and where the answer is whole the frame that says so. */
+  /** The remaining frames and, if the response is complete, the final frame. */
   last(whole: boolean): Uint8Array {
     return whole ? concatBytes(this.gathered(), this.final()) : this.gathered();
   }
 
-  /** Frames for a piece of the answer: one chunk for each 16 KiB of it. */
+  /** Frames of a piece of the response: one chunk for each 16 KiB. */
   chunk(content: Uint8Array): Uint8Array {
     const whole = this.#head.length === 0 ? content : concatBytes(this.#head, content);
     this.#head = NOTHING;
@@ -131,7 +137,7 @@ export class AnswerSealer {
     return frames.length === 2 && frames[0] === NOTHING && frames[1] !== undefined ? frames[1] : concatBytes(...frames);
   }
 
-  /** The whole answer came: without this frame no client takes it for complete. */
+  /** The final frame: without it a client does not accept the response as complete. */
   final(): Uint8Array {
     const before = this.#head.length > 0 || this.#begun.length > 0 ? this.chunk(NOTHING) : NOTHING;
     return concatBytes(before, this.#seal(FRAME.final, NOTHING));
@@ -150,5 +156,5 @@ export class AnswerSealer {
   }
 }
 
-/** As the inside may hold it: see shared/seal/content.ts. */
+/** Header values that the inside may contain; see shared/seal/content.ts. */
 const PLAIN = /^[\t\x20-\x7e]{0,4096}$/;
