@@ -376,7 +376,7 @@ export const deviceLogins = sqliteTable(
     hash: text('hash').primaryKey(),
     userId: text('user_id').notNull(),
     projectId: text('project_id'),
-    /** The key of a user that logged in with a key and approved; NULL: the user logged in at an identity provider. */
+    /** The key with which a user approved; NULL: the user was logged in at an identity provider. */
     approvedBy: text('approved_by'),
     denied: integer('denied', { mode: 'boolean' }).notNull(),
     expiresAt: integer('expires_at').notNull(),
@@ -519,7 +519,7 @@ export const batches = sqliteTable(
     owner: text('owner').notNull(),
     createdBy: text('created_by').notNull(),
     createdAt: integer('created_at').notNull(),
-    /** Not in a terminal state: at start the gateway wakes its object. */
+    /** Not in a terminal state: each file sweep calls its object, so that a batch without an alarm continues. */
     open: integer('open', { mode: 'boolean' }).notNull(),
     /** OpenAI's batch object as it was when this row was written. */
     summary: text('summary', { mode: 'json' }).$type<unknown>().notNull(),

@@ -14,7 +14,10 @@ type AdminContext = Context<{ Bindings: Env }>;
 /** The caller of a route. */
 export interface AdminCaller {
   account: Account;
-  /** True if the caller logged in with a browser or an identity provider's token, false for an API key. */
+  /**
+   * True for a login at an identity provider, by browser or by token. False for an API key, also if a browser logged in
+   * with it.
+   */
   login: boolean;
 }
 

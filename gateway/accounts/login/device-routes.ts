@@ -156,7 +156,8 @@ async function end(env: Env, { hash }: Row): Promise<number> {
 
 /**
  * Creates the machine's key and deletes the approval in one transaction: after a failure nothing has changed, and the
- * next poll repeats it. Undefined: the user or the key that approved has ended since, or another poll got the key.
+ * next poll repeats it. Undefined: the user, or the key that approved, may not give a key any more (ended, limited,
+ * removed from the project, too many keys), or another poll got the key.
  */
 async function makeKey(
   env: Env,
