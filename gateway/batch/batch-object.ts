@@ -239,7 +239,8 @@ export class BatchObject extends GatewayObject {
   }
 
   /**
-   * One step, then the next alarm. A failed step is retried: a batch is not given up because a store was unavailable.
+   * One step, then the next alarm. A failed step is retried: without a limit if the file store or the database caused
+   * it, otherwise up to the limit of Obstacle.
    */
   async alarm(): Promise<void> {
     const { spec } = this.#record;

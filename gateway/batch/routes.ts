@@ -50,8 +50,8 @@ batchRoutes.post('/', async (c) => {
     id,
     owner,
     account,
-    // If the file belongs to another owner, the batch fails in its check as if the file did not exist.
     windowS: WINDOW_S,
+    // If the file belongs to another owner, the batch fails in its check as if the file did not exist.
     inputExists: input !== undefined,
     ...(input === undefined ? {} : { inputBytes: input.bytes }),
   };

@@ -1,6 +1,6 @@
 /**
- * Ed25519 (RFC 8032) and SHA-256 with workerd's node:crypto: WebCrypto would return promises, and merging is
- * synchronous.
+ * Ed25519 (RFC 8032) and SHA-256 with node:crypto, which workerd has too: WebCrypto would return promises, and merging
+ * is synchronous.
  */
 import { Buffer } from 'node:buffer';
 import { createHash, createPrivateKey, createPublicKey, type KeyObject, randomBytes, sign, verify } from 'node:crypto';

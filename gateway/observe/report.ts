@@ -36,8 +36,8 @@ interface Context {
 export class MetricsReporter {
   readonly counts = new MetricStore();
   readonly #gauges: (now: MetricStore) => void;
-  /** The source's name is not created at start, because a Worker has no randomness before its first request. */
   #timelines: RequestTimeline[] = [];
+  /** Created with the first report, because a Worker has no randomness before its first request. */
   #source = '';
   #sequence = 0;
   #reportingSince = Number.NEGATIVE_INFINITY;
