@@ -1,4 +1,4 @@
-/** Plans of small problems against every plan there is. */
+/** Plans of small problems against every possible plan. */
 import { describe, expect, it } from 'vitest';
 import { judge } from '../../research/judge/exhaustive.ts';
 import { tinyInstance } from '../../research/judge/instances.ts';
@@ -10,7 +10,7 @@ import { scaled } from '../support/long-form.ts';
 
 /** Instances for each objective; together less than a minute. */
 const SEEDS = Number(process.env.JUDGE_SEEDS ?? scaled(200));
-/** A seed in ten may have no plan at all: always-on models without room on stable nodes. */
+/** One seed in ten may have no plan at all: always-on models that do not fit on stable nodes. */
 const WITHOUT_PLAN_MAX = 0.1;
 
 describe('a plan is as good as it says, and no model starves', () => {
@@ -32,7 +32,7 @@ describe('a plan is as good as it says, and no model starves', () => {
       }
       expect(faults).toEqual([]);
       expect(without).toBeLessThan(SEEDS * WITHOUT_PLAN_MAX);
-      // What is not proven cannot be wrong: nearly everything must be.
+      // Only a proven plan can be wrong, so nearly all must be proven.
       expect(verdicts.filter(({ proven }) => proven).length).toBeGreaterThan(0.95 * verdicts.length);
       expect(verdicts.some(({ kind }) => kind === 'served')).toBe(true);
       if (objective !== 'throughput') expect(verdicts.some(({ kind }) => kind === 'demand')).toBe(true);

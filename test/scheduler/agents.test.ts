@@ -1,4 +1,6 @@
-/** Orders to idle agents, as `watch --forecast` gives them: some refuse, some obey in silence, some drain for long. */
+/**
+ * Orders to idle agents, as `watch --forecast` sends them: some refuse, some obey silently, some drain for a long time.
+ */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,7 +30,7 @@ describe('idle agents', () => {
   });
   afterEach(() => cluster.close());
 
-  /** The agents, and the pool that all of them are in. */
+  /** The agents, and the pool that contains all of them. */
   async function open(drainMs = 60_000): Promise<{ agents: Agents; pool: string }> {
     const gateway = gatewayFrom(cluster.url, keyFile);
     const wait = async (ms: number) => {

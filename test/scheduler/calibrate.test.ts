@@ -26,7 +26,7 @@ const deployment: ModelDeployment = {
 };
 const base = catalogue.calibration;
 
-/** A GPU and a host that are not what the catalogue says. */
+/** A GPU and a host that differ from the catalog. */
 const truth: Calibration = {
   ...base,
   gpus: { ...base.gpus, 'A100-80-SXM': { ...base.gpus.A100, compute: 0.6, memory: 0.9, attention_memory: 0.55 } },

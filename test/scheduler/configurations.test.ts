@@ -19,7 +19,7 @@ const item = fc
     return { option, price, segments: sorted, rate: sorted.reduce((sum, { width }) => sum + width, 0), most: MOST };
   });
 
-/** Price, and price and waiting, of every choice of replicas that can serve `rate`. */
+/** Price, and price plus waiting, of every choice of replicas that can serve `rate`. */
 function* all(items: readonly Item[], rate: number): Generator<{ price: number; value: number }> {
   for (let code = 0; code < (MOST + 1) ** items.length; code++) {
     const counts = items.map((_, i) => Math.floor(code / (MOST + 1) ** i) % (MOST + 1));

@@ -5,12 +5,15 @@ import type { Demand, Option } from '../../scheduler/solver/problem.ts';
 import { drawInstance } from './support/instances.ts';
 import { catalogue, planOptions } from './support/small.ts';
 
-/** Of the options of a planning problem of 100 models and 12 kinds of GPU, so many are simulated. */
+/** Bound on the fraction of options that are simulated, for a planning problem of 100 models and 12 kinds of GPU. */
 const SHARE = 0.08;
 
 const { pools, demands } = drawInstance(catalogue, 100, 12, 1, 0.1);
 
-/** Options that a simulation finds to be better than estimated; `share` of those that `wanted` takes are simulated. */
+/**
+ * Options that a simulation finds to be better than estimated; `share` of the options that `wanted` accepts are
+ * simulated.
+ */
 function tooGood(asked: readonly Demand[], share: number, wanted: (option: Option) => boolean) {
   const random = seededRandom(3);
   const broken: string[] = [];

@@ -84,6 +84,6 @@ it('whatever the files hold, there is a plan or an error that a person can read'
     ),
     { numRuns: Number(process.env.FUZZ_RUNS ?? 60), seed: 5 },
   );
-  // Else the files are all of one kind, and the test says nothing of the other.
+  // Otherwise all files are of one kind, and the test shows nothing about the other.
   for (const code of [EXIT_DONE, EXIT_USAGE]) expect(ends).toContain(code);
 });

@@ -1,4 +1,4 @@
-/** `otela-plan plan` with the nodes of a network, and with what an operator measured. */
+/** `otela-plan plan` with the nodes of a network, and with an operator's measurements. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** What is asked of a gateway and of Slurm, and what plans make of it. */
+/** Queries to a gateway and to Slurm, and the plans made from the results. */
 import { describe, expect, it } from 'vitest';
 import { burstiness, variation } from '../../scheduler/live/burstiness.ts';
 import type { PlannerGateway } from '../../scheduler/live/gateway.ts';
@@ -77,7 +77,7 @@ describe('the live workload', () => {
       '10m',
       () => {},
     );
-    // All of it came seven minutes ago.
+    // All of it arrived seven minutes ago.
     const burst = await liveWorkload(
       gateway([], (minutes) => (minutes < 7 ? 0 : 600)),
       catalogue,

@@ -31,7 +31,7 @@ describe('public models', () => {
     ({ id, config, active_b = 0 }) => {
       const model = modelFromConfig(config, id);
       const found = activeParameters(model) / 1e9;
-      // Some count the embedding.
+      // Some include the embedding.
       const either = [found, found + (model.hidden * model.vocab) / 1e9].map((one) => Math.abs(one / active_b - 1));
       expect(Math.min(...either)).toBeLessThan(0.03);
     },
@@ -64,7 +64,7 @@ describe('memory', () => {
     const model = publicModel('google/gemma-3-27b-it');
     expect(windowTokens(model)).toBe(1024);
     const layout = cacheLayout({ model, tp: 1, kv: 'bf16' });
-    // 10 of 62 layers see everything.
+    // 10 of 62 layers attend to the whole context.
     expect(layout.perToken / (layout.perToken + layout.perWindowToken)).toBeCloseTo(10 / 62);
     expect(sequenceBytes(layout, 32_768)).toBe(layout.perToken * 32_768 + layout.perWindowToken * 1024);
   });

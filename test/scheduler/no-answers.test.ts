@@ -1,4 +1,4 @@
-/** What was never answered has no latency: it is not the fastest of all. */
+/** A configuration that never answered has no latency, so it is not the fastest of all. */
 import { expect, it } from 'vitest';
 import { comparisonText, panels } from '../../scheduler/cli/compare.ts';
 import { barsSvg, barsText } from '../../scheduler/cli/picture.ts';

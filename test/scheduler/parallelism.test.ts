@@ -30,7 +30,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const dense = findModel(catalogue, 'Llama-3.3-70B-Instruct');
 const moe = publicModel('deepseek-ai/DeepSeek-V3');
 
-/** Answer tokens per second with so many requests of 1,000 and 500 tokens under way. */
+/** Answer tokens per second with `clients` concurrent requests of 1,000 and 500 tokens. */
 const rate = (model: typeof dense, gpu: string, parallelism: Parallelism, clients: number) =>
   closedLoop({
     step: stepModelOf(model, gpu, parallelism),

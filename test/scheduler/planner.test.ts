@@ -1,4 +1,4 @@
-/** From a demand and what there is to a plan: its shares and reasons, and what it says where there is none. */
+/** From a demand and the available nodes to a plan: its shares and reasons, and its message if there is no plan. */
 import { describe, expect, it } from 'vitest';
 import { planByMilp } from '../../scheduler/planner/milp.ts';
 import { predict } from '../../scheduler/planner/predict.ts';

@@ -126,7 +126,7 @@ describe('boards and engines that differ', () => {
     const wire = (gpu: Gpu, tp: number) => reduce(gpu, tp) - catalogue.calibration.links.nvlink.latency_us * 1e-6;
     expect(wire(mesh, 2) / wire(switched, 2)).toBeCloseTo(3);
     expect(wire(mesh, 4) / wire(switched, 4)).toBeCloseTo(1);
-    // What a driver says does not tell the board: the usual one is meant.
+    // The driver's name does not identify the board, so the usual one is assumed.
     expect(findGpu(catalogue, 'NVIDIA A100-SXM4-80GB', 81_920).id).toBe('A100-80-SXM');
   });
 

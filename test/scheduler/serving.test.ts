@@ -11,12 +11,12 @@ import { drawRequests, type Requests, requestsFromRows } from '../../scheduler/s
 import { publicModel } from './support/public-models.ts';
 import { catalogue, stepModelOf } from './support/small.ts';
 
-/** Its context is not known, so that the memory alone ends a request. */
+/** Its context is unknown, so that only the memory ends a request. */
 const STEP = stepModelOf({ ...findModel(catalogue, 'Llama-2-13b-hf'), context: 0 }, 'A100-80-SXM');
-/** Leaves room for about 5,500 tokens: pre-emption is the rule. */
+/** Leaves memory for about 5,500 tokens, so pre-emption is the rule. */
 const TIGHT: SimulatedEngineLimits = { ...DEFAULT_LIMITS, memoryFraction: 0.41 };
 
-/** Ends by request, all steps taken as far as they go at once or one step at a time. */
+/** Ends by request. Steps either leap as far as possible, or run one at a time (`stepwise`). */
 function run(requests: Requests, limits: SimulatedEngineLimits, stepwise: boolean, step = STEP) {
   const ends = new Map<number, { first: number | undefined; end: number }>();
   const replica = new SimulatedEngine(step, limits, (request, first, end) => {
@@ -82,7 +82,7 @@ describe('a replica', () => {
     );
   });
 
-  // A window fills while its sequence decodes, and ends a leap; a state costs the same in every step.
+  // A window fills while its sequence decodes, which ends a leap; a state costs the same in every step.
   it.each([
     ['a model with windows', publicModel('google/gemma-3-27b-it'), 0.8],
     ['a hybrid with recurrent states', publicModel('nvidia/Nemotron-3-Nano-30B-A3B'), 0.9],
@@ -123,7 +123,7 @@ describe('a replica', () => {
     const { ends, counters } = run(requests, DEFAULT_LIMITS, false, step);
     expect(ends.get(0)).toEqual({ first: undefined, end: 0 });
     expect(counters.refused).toBe(1);
-    // The first token of each comes from its prompt.
+    // The first token of each request comes from its prompt.
     expect(counters.decodeTokens).toBe(95 + 19);
   });
 
@@ -135,7 +135,7 @@ describe('a replica', () => {
     ]);
     const { counters } = run(requests, DEFAULT_LIMITS, false);
     expect(counters.prefillTokens).toBe(2101);
-    // The first token of each comes from its prompt.
+    // The first token of each request comes from its prompt.
     expect(counters.decodeTokens).toBe(49 + 0 + 9);
     expect(counters.preemptions).toBe(0);
   });

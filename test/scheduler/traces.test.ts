@@ -9,7 +9,7 @@ import { otelaPlan } from './support/small.ts';
 const folder = mkdtempSync(join(tmpdir(), 'otela-traces-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Samples made by hand after the published column lists. */
+/** Hand-written samples that follow the published column lists. */
 const sample = (name: string) => join(import.meta.dirname, 'data/traces', name);
 const file = (text: string) => {
   const path = join(folder, `${Math.random()}.csv`);

@@ -1,4 +1,6 @@
-/** `otela-plan watch` in shadow: when it plans again, what it says, and the plan that it hands over. It starts nothing. */
+/**
+ * `otela-plan watch` in shadow mode: when it plans again, its messages, and the plan that it writes. It starts nothing.
+ */
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -43,7 +45,7 @@ afterEach(() => cluster.close());
 
 let now = Date.parse('2026-01-01T00:00:00Z');
 
-/** Runs `rounds` looks, `ms` apart; `between` happens after each. */
+/** Runs `rounds` looks, `ms` apart, with `between` after each. */
 async function watch(rounds: number, between: (round: number) => void = () => {}, ms = 60_000, more: string[] = []) {
   const lines: string[] = [];
   const io = { out: (text: string) => void lines.push(text), log: (line: string) => void lines.push(line) };
@@ -59,14 +61,14 @@ async function watch(rounds: number, between: (round: number) => void = () => {}
   return lines.join('\n');
 }
 
-/** As the factory reads it. */
+/** The wanted replicas, as the autoscaler reads them. */
 function wanted(models: string[] = [QWEN, LLAMA, HUGE, UNKNOWN]): Record<string, number> {
   const file = new PlanFile({ path, maxAge: 3_600_000, models, note: () => {} });
   const rows = [...file.latest(Date.now()).demand].map(([model, demand]) => [model, demand.wanted?.[0]?.replicas ?? 0]);
   return Object.fromEntries(rows);
 }
 
-/** A node that serves `model` because a factory ordered it. */
+/** A node that serves `model` because an autoscaler ordered it. */
 function deploy(model: string): void {
   const node = cluster.idle('*');
   Object.assign(node, {
@@ -183,7 +185,7 @@ describe('watching', () => {
     );
     expect(enough).toContain('its latency is not planned');
     expect(wanted()).toEqual({});
-    // Two did all they were seen to do, and requests were refused: a third is wanted.
+    // Two did all that was observed, and requests were refused: a third is wanted.
     cluster.workload = [asks(UNKNOWN, 6, { unserved: 1500 })];
     await watch(1);
     expect(wanted()).toEqual({ [UNKNOWN]: 1 });

@@ -1,4 +1,4 @@
-/** Virtual time: what happens next, in order of time and then of planning. */
+/** Virtual time: planned events, ordered by time and then by the order of planning. */
 interface Happening {
   at: number;
   order: number;
@@ -6,7 +6,7 @@ interface Happening {
 }
 
 export class Clock {
-  /** ms. */
+  /** Milliseconds. */
   now = 0;
   readonly #heap: Happening[] = [];
   #order = 0;
@@ -30,7 +30,7 @@ export class Clock {
     this.at(this.now + ms, run);
   }
 
-  /** Runs everything up to `until` (ms); stops early when `stop` says so. */
+  /** Runs everything up to `until` (ms); ends early if `stop` returns true. */
   run(until: number, stop?: () => boolean): void {
     for (;;) {
       const next = this.#heap[0];

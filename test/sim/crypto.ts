@@ -1,12 +1,12 @@
 /**
- * Stand-in signatures for the simulator: a hash of key and message, so that a thousand nodes fit into one process. Real keys are used by
- * everything else that tests gossip; what a signature costs a real node is added to its virtual time.
+ * Mock signatures for the simulator: a hash of key and message, so that a thousand nodes fit into one process. All
+ * other tests of gossip use real keys; a real signature's cost is added to the node's virtual time.
  */
 import { hash } from 'node:crypto';
 import type { Crypto, Signer } from '../../shared/lattice/crypto.ts';
 
 export interface CountingCrypto extends Crypto {
-  /** Verifications so far. */
+  /** Verifications until now. */
   readonly count: { verified: number };
 }
 

@@ -120,7 +120,7 @@ describe('issuers’ words', () => {
     first.node.take({ type: 'local', updates: [first.issuer.evict(session(target), 'operator')] });
     expect(world.until(() => everywhere(world, target, 'LEFT'), 1000)).toBeDefined();
     expect(world.told.some(({ node, action }) => node === session(target) && action.type === 'ended')).toBe(true);
-    // All of c1 was admitted by the second gateway's key.
+    // The second gateway's key admitted all of c1.
     second.node.take({ type: 'local', updates: [second.issuer.revoke()] });
     const collected = () => world.running().every(({ node }) => node.replica.size === 34);
     expect(world.until(collected, 1000)).toBeDefined();

@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { convergence, falseSuspicions, idle, killed, rejoining, republishing, silentHang } from './figures.ts';
 
-/** What docs/design/gossip.md promises, on fewer nodes and trials than `npm run sim`; with the same seed always the same. */
+/**
+ * The promises of docs/design/gossip.md, with fewer nodes and trials than `npm run sim`; the same seed always gives the
+ * same result.
+ */
 const seed = 3;
 
 describe('what an owner says', () => {

@@ -1,17 +1,20 @@
-/** What is asked of the registry in numbers, measured in a world. Each figure builds its own world from a seed, so each can be replayed alone. */
+/**
+ * The registry's required figures, measured in a world. Each figure builds its world from a seed, so each can be
+ * repeated on its own.
+ */
 import { pick } from './random.ts';
 import { type Agent, World, type WorldOptions } from './world.ts';
 
-/** A world that has just begun dials and compares; figures start when that is over. */
+/** A new world dials and compares first; figures start after that. */
 const WARM_UP_MS = 12_000;
 
 export interface Latencies {
   p50: number;
   p95: number;
   p99: number;
-  /** Of all nodes and updates. */
+  /** Over all nodes and updates. */
   last: number;
-  /** Nodes that had not heard within the time given to one update. */
+  /** Nodes that did not receive an update within its time. */
   missed: number;
 }
 
@@ -19,7 +22,7 @@ function quantile(sorted: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? Number.NaN;
 }
 
-/** ms from an owner's word until other agents have it. */
+/** Milliseconds from an owner's update until other agents have it. */
 export function convergence(options: Partial<WorldOptions>, updates: number, patienceMs = 6000): Latencies {
   const world = new World(options);
   world.run(WARM_UP_MS);
@@ -38,7 +41,7 @@ export function summary(times: number[], missed: number): Latencies {
   return { p50: quantile(all, 0.5), p95: quantile(all, 0.95), p99: quantile(all, 0.99), last: all.at(-1) ?? 0, missed };
 }
 
-/** One word of `speaker`'s: the time each other agent took to have it. Stops when all have. */
+/** One update of `speaker`: the time in which each other agent received it. Ends when all have it. */
 export function hearing(world: World, speaker: Agent, patienceMs: number): number[] {
   const { session } = speaker.membership;
   const from = world.clock.now;
@@ -51,13 +54,13 @@ export function hearing(world: World, speaker: Agent, patienceMs: number): numbe
   };
   world.say(speaker, 'SERVING', true);
   world.run(patienceMs, () => heard.size === others.size);
-  // Something else happens before the next word: pings, stalls, a turn of the ring.
+  // Other events happen before the next update: pings, stalls, a turn of the ring.
   world.run(200 + world.rng() * 600);
   world.listener = () => {};
   return [...heard.values()];
 }
 
-/** Bytes/s that a node sends while nothing happens: mean and largest; messages a minute at the gateway. */
+/** Bytes per second that a node sends while nothing happens: mean and largest; messages per minute at the gateway. */
 export function idle(options: Partial<WorldOptions>, seconds: number) {
   const world = new World(options);
   world.run(70_000);
@@ -78,7 +81,7 @@ function rates(world: World, during: () => void, seconds: number): { mean: numbe
   return { mean: sent.reduce((sum, rate) => sum + rate, 0) / sent.length, max: Math.max(...sent) };
 }
 
-/** Every node says something new every `everyMs`: bytes/s per node. */
+/** Every node publishes an update every `everyMs`: bytes per second and node. */
 export function republishing(options: Partial<WorldOptions>, everyMs: number, seconds: number) {
   const world = new World(options);
   world.run(WARM_UP_MS);
@@ -93,7 +96,7 @@ export function republishing(options: Partial<WorldOptions>, everyMs: number, se
   return rates(world, () => world.run(seconds * 1000), seconds);
 }
 
-/** Every node leaves and comes back as a new session every `everyMs`: all bytes over nodes and time. */
+/** Every node leaves and returns as a new session every `everyMs`: all bytes divided by nodes and time. */
 export function rejoining(options: Partial<WorldOptions>, everyMs: number, seconds: number) {
   const world = new World(options);
   world.run(WARM_UP_MS);
@@ -115,7 +118,9 @@ export function rejoining(options: Partial<WorldOptions>, everyMs: number, secon
   return { mean };
 }
 
-/** A process that stops answering with its sockets open: ms until the gateway routes to it no more. */
+/**
+ * A process that stops answering with its sockets open: milliseconds until the gateway does not route to it any more.
+ */
 export function silentHang(options: Partial<WorldOptions>, trials: number): Latencies {
   const all: number[] = [];
   let missed = 0;
@@ -131,7 +136,7 @@ export function silentHang(options: Partial<WorldOptions>, trials: number): Late
   return summary(all, missed);
 }
 
-/** A killed process, seen by its tunnel: ms until the gateway routes to it no more. */
+/** A killed process, detected by its tunnel: milliseconds until the gateway does not route to it any more. */
 export function killed(options: Partial<WorldOptions>, trials: number): Latencies {
   const all: number[] = [];
   const world = new World(options);
@@ -142,7 +147,7 @@ export function killed(options: Partial<WorldOptions>, trials: number): Latencie
     const from = world.clock.now;
     world.listener = () => {};
     world.kill(victim);
-    // Routing asks whether the tunnel is open, which the gateway hears after one way.
+    // Routing checks if the tunnel is open; the gateway learns of its end after one trip.
     world.run(100, () => world.gatewayKnowsClosed(session));
     all.push(world.clock.now - from);
     world.run(500);
@@ -150,7 +155,7 @@ export function killed(options: Partial<WorldOptions>, trials: number): Latencie
   return summary(all, 0);
 }
 
-/** Healthy nodes, so many hours: how often anybody was suspected, how often a direct path was given up for a while. */
+/** Healthy nodes for `hours`: how many suspicions there were, and how often a direct path was given up for a while. */
 export function falseSuspicions(options: Partial<WorldOptions>, hours: number) {
   const world = new World(options);
   world.run(WARM_UP_MS);
@@ -164,7 +169,10 @@ export function falseSuspicions(options: Partial<WorldOptions>, hours: number) {
   };
 }
 
-/** All at once: `nodes` processes start within `withinMs`, knowing nobody. ms until all replicas are equal, bytes/s per node meanwhile. */
+/**
+ * A mass start: `nodes` processes start within `withinMs` and know no other node. Milliseconds until all replicas are
+ * equal, and bytes per second and node meanwhile.
+ */
 export function massStart(options: Partial<WorldOptions>, nodes: number, withinMs: number) {
   const world = new World({ ...options, clusters: [1] });
   world.run(2000);

@@ -1,4 +1,4 @@
-/** More than a member may say: each flood ends with its own channel. */
+/** More messages than a member may send: each flood only ends the flooder's own channel. */
 import { describe, expect, it } from 'vitest';
 import { concat } from '../../shared/collections/concat.ts';
 import { decodeMessage, encodeMessagePart, type MessagePart } from '../../shared/gossip/messages.ts';
@@ -26,10 +26,11 @@ describe('a flood', () => {
     const before = other.node.received.messages;
     world.run(3000);
     expect(hungUp(world, target, villain)[0]).toBe('flood');
-    // A burst of 4,000 signatures, charged twice per word, and 200/s more; the others hear of some twenty words.
+    // A burst of 4,000 signatures, charged twice per update, plus 200 per second; the others receive about twenty
+    // updates.
     expect(world.crypto.count.verified - checked).toBeLessThan(4000);
     expect(other.node.received.messages - before).toBeLessThan(400);
-    // Nobody is banned for having passed it on.
+    // No member is banned for having passed it on.
     for (const agent of world.agents.slice(1)) expect(peersOf(agent.node.state).length).toBeGreaterThanOrEqual(10);
     expect(world.until(() => world.agree(), 20_000)).toBeDefined();
     const speaker = world.agent(7);
@@ -58,7 +59,7 @@ describe('a flood', () => {
     world.run(3000);
     expect(hungUp(world, target, villain)[0]).toBe('flood');
     expect(target.node.queued).toBe(0);
-    // 4 MiB of digests were read before that; each was answered with what it asked for and no more.
+    // 4 MiB of digests were read before that; each was answered only with what it asked for.
     expect(target.node.sent.bytes - from).toBeLessThan(8 * 1024 * 1024);
     expect(process.memoryUsage().heapUsed - before).toBeLessThan(64 * 1024 * 1024);
   });
@@ -70,7 +71,7 @@ describe('a flood', () => {
     other.say('SERVING');
     other.version = membership.version;
     const words = [membership, other].map((one) => one.say('SERVING', true));
-    // The one of the two that all agree on, and then the other one.
+    // First the one of the two that all agree on, then the other one.
     const send = (update: EntryUpdate | undefined) => {
       if (update === undefined) throw new Error('no word');
       const bytes = encodeMessagePart({ type: 'news', update });
@@ -150,7 +151,8 @@ describe('a peer that makes itself be asked', () => {
       send({ type: 'digest', digest: { issuer: id, items } });
     }
     const before = world.crypto.count.verified;
-    // 8,192 entries were asked for at most; the own session's words come as their answer, each a signature to check.
+    // At most 8,192 entries were requested; the session's own updates arrive as the response, and each has a signature
+    // to check.
     for (let i = 0; i < 14_000; i++) send({ type: 'repair', update: villain.membership.say('SERVING') });
     world.run(4000);
     expect(hungUp(world, target, villain)[0]).toBe('flood');

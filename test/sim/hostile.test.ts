@@ -1,4 +1,4 @@
-/** What a member says falsely: no message, forged, or a lie. */
+/** False messages of a member: invalid, forged, or a lie. */
 import { describe, expect, it } from 'vitest';
 import { concat } from '../../shared/collections/concat.ts';
 import { encodeMessagePart, MESSAGE_MAX_BYTES, suspicionMessage } from '../../shared/gossip/messages.ts';
@@ -40,7 +40,7 @@ describe('bytes that are no message', () => {
     world.run(50);
     expect(hungUp(world, target, villain)[0]).toBe('broken');
     expect(roots()).toBe(before);
-    // It is kept away, the others are not; and its own core calls ever less often.
+    // Only this member is kept away; and its own core dials at growing intervals.
     world.run(5000);
     expect(hungUp(world, target, villain).length).toBeLessThan(8);
     expect(peersOf(target.node.state)).not.toContain(session(villain));
@@ -151,7 +151,7 @@ describe('a member that lies', () => {
       world.run(100);
       least = Math.min(least, routable());
     }
-    // The gateway asks each of them and hears it answer: nobody is unrouted for a moment.
+    // The gateway probes each of them and gets an answer: none is unrouted even for a moment.
     expect(least).toBe(15);
     expect(evicted(world)).toEqual([]);
     // Each of 15 was doubted once by each of the others.

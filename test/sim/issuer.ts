@@ -1,4 +1,4 @@
-/** An institution of the simulator: its root, one gateway key, the tickets it gives and the words it signs. */
+/** An institution of the simulator: its root, one gateway key, its tickets and its signed statements. */
 import { issuerId, signCertificate } from '../../shared/lattice/certificate.ts';
 import { signGcWatermark, signRevocation } from '../../shared/lattice/control.ts';
 import type { Crypto, Signer } from '../../shared/lattice/crypto.ts';
@@ -67,7 +67,7 @@ export class Issuer {
   }
 }
 
-/** What an agent holds of its session: key, ticket, and what it last said. */
+/** An agent's state of its session: key, ticket, and the last update. */
 export class Membership {
   readonly session: string;
   readonly cluster: string;
@@ -90,7 +90,7 @@ export class Membership {
     this.host = host;
   }
 
-  /** The next word of this session; its ticket travels with the first, its payload when it changed. */
+  /** The next update of this session. The first one includes the ticket; the payload is included after each change. */
   say(state: Lifecycle, changesPayload = false): EntryUpdate {
     const first = this.#payload === undefined;
     if (first || changesPayload) this.#payload = encodePayload(payload(this.host, this.#revision++));
@@ -99,7 +99,7 @@ export class Membership {
     return this.#update(first, first || changesPayload);
   }
 
-  /** The last word again, for somebody who knows nothing. */
+  /** The last update again, complete, for a node that knows nothing. */
   full(): EntryUpdate {
     return this.#update(true, this.state !== 'LEFT');
   }
@@ -115,7 +115,7 @@ export class Membership {
   }
 }
 
-/** What a node with four GPUs and one model says of itself: 320 to 340 bytes. */
+/** The payload of a node with four GPUs and one model: 320 to 340 bytes. */
 export function payload(host: string, revision: number): NodePayload {
   return {
     tier: 'stable',

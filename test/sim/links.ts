@@ -1,4 +1,4 @@
-/** Channels between agents, and delegates' to gateways: dialled, cut, hung up and broken by the end of either side. */
+/** Channels between agents, and from delegates to gateways: dialed, cut, closed, and ended with either process. */
 import type { PeerId } from '../../shared/gossip/index.ts';
 import { type Place, type Places, peerId } from './places.ts';
 
@@ -9,7 +9,7 @@ interface Channel {
   a: Place;
   b: Place;
   open: boolean;
-  /** A cut took something that was sent on it. */
+  /** True if a cut lost something that was sent on it. */
   broken: boolean;
 }
 
@@ -57,7 +57,7 @@ export class Links {
       const key = this.#key(peerId(from), to);
       if (from.node.status === 'dead') return;
       if (target.node.status !== 'running' || this.#places.isCut(from, target)) return fail(dialTimeoutMs);
-      // Both dialled: the channel that came first stays.
+      // Both dialed: the first channel stays.
       if (this.#channels.has(key)) return;
       this.#channels.set(key, { a: from, b: target, open: true, broken: false });
       from.node.take({ type: 'opened', peer: to, inbound: false });
@@ -76,12 +76,12 @@ export class Links {
     this.#places.later(from, other, () => this.#tellClosed(other, peerId(from)));
   }
 
-  /** Drivers say nothing of a channel that a newer one has replaced. */
+  /** Drivers do not report the end of a channel that a newer one has replaced. */
   #tellClosed(node: Place, peer: PeerId): void {
     if (!this.has(peerId(node), peer)) node.node.take({ type: 'closed', peer });
   }
 
-  /** A process ended: its machine closes what it had open. */
+  /** A process ended: its machine closes its connections. */
   end(place: Place): void {
     for (const [key, channel] of this.#channels) {
       if (channel.a !== place && channel.b !== place) continue;
@@ -92,7 +92,10 @@ export class Links {
     }
   }
 
-  /** Sockets to gateways that lost something in a cut are reset when it ends; agents' channels go on with what was lost missing. */
+  /**
+   * Sockets to gateways that lost something in a cut are reset when it ends; agents' channels continue without the lost
+   * messages.
+   */
   resetBroken(): void {
     for (const { a, b, broken } of [...this.#channels.values()]) {
       if (broken && (a.kind === 'gateway' || b.kind === 'gateway')) this.hangUp(a, peerId(b));

@@ -1,6 +1,6 @@
 /**
- * `npm run sim`: the table of docs/design/gossip.md. Every line names the seed and options that bring it back:
- * `npm run sim -- --seed 7 --only idle`, `--quick` for fewer nodes and trials.
+ * `npm run sim` prints the table of docs/design/gossip.md. Every line names the seed and options that repeat it: `npm
+ * run sim -- --seed 7 --only idle`, `--quick` for fewer nodes and trials.
  */
 import { parseArgs } from 'node:util';
 import {
@@ -36,7 +36,7 @@ function row(cells: (string | number)[], widths: number[]): void {
   console.log(cells.map((cell, i) => String(cell).padEnd(widths[i] ?? 0)).join('  '));
 }
 
-/** What is required, next to what came out. */
+/** The verdict next to a figure and its requirement. */
 function verdict(good: boolean): string {
   if (!good) missedFigures++;
   return good ? 'met' : 'MISSED';
@@ -91,7 +91,7 @@ function trafficTable(): void {
   row([...others, `8000 ${verdict(fresh.mean <= 8000)}`], widths);
 }
 
-/** Nobody knows anybody: the one case in which everything has to go everywhere. */
+/** No node knows any other: the only case in which everything must be sent everywhere. */
 function startTable(): void {
   console.log(
     '\nstart: processes that begin at once and know one node; bytes/s sent per node until all replicas are equal',

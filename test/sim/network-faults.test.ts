@@ -10,7 +10,7 @@ function settled(clusters: number[], seed = 21): World {
   return world;
 }
 
-/** Two sides of a cluster that cannot talk; the gateway is on neither. */
+/** Two halves of a cluster that cannot reach each other; the gateway is in neither. */
 function split(world: World, share: number): { left: Set<string>; right: Set<string> } {
   const at = Math.floor(world.agents.length * share);
   const left = new Set(world.agents.slice(0, at).map(({ host }) => host));

@@ -1,6 +1,6 @@
 /**
- * What lies between nodes. Latencies, jitter and loss are drawn per message; loss drops a whole message, which is harsher than TCP: a real
- * channel would bring it late. A cut drops silently, as a firewall does.
+ * The network between nodes. Latencies, jitter and loss are drawn per message; loss drops a whole message, which is
+ * harsher than TCP: a real channel would deliver it late. A cut drops silently, as a firewall does.
  */
 import { exponential, type Rng } from './random.ts';
 
@@ -8,19 +8,19 @@ import { exponential, type Rng } from './random.ts';
 export const HEADER_BYTES = 66;
 
 export interface NetworkOptions {
-  /** One way, ms. */
+  /** One way, in milliseconds. */
   clusterMs: number;
   gatewayMs: number;
   /** Latency is multiplied by 1 to 1 + this. */
   jitter: number;
-  /** Share of messages that are late by an exponential time of this mean. */
+  /** Fraction of messages that are late, by an exponential time with the mean `spikeMs`. */
   spikes: number;
   spikeMs: number;
-  /** Share of messages lost. */
+  /** Fraction of messages lost. */
   loss: number;
-  /** The same between agents and gateways; undefined: as inside a cluster. */
+  /** The same between agents and gateways; undefined: like inside a cluster. */
   gatewayLoss: number | undefined;
-  /** After this a dial into a void is given up. */
+  /** A dial without an answer is given up after this time. */
   dialTimeoutMs: number;
 }
 
@@ -38,7 +38,7 @@ export const DEFAULT_NETWORK: NetworkOptions = {
 export class Network {
   readonly options: NetworkOptions;
   readonly #rng: Rng;
-  /** Whether what `from` sends reaches `to`; ids of hosts. Replaced by faults. */
+  /** True if messages from `from` to `to` are dropped, by host id. Faults replace it. */
   cut: (from: string, to: string) => boolean = () => false;
 
   constructor(options: NetworkOptions, rng: Rng) {
@@ -51,7 +51,7 @@ export class Network {
     return baseMs * (1 + this.#rng() * this.options.jitter) + late;
   }
 
-  /** Undefined: it never arrives. */
+  /** Returns milliseconds; undefined: the message never arrives. */
   travel(from: string, to: string, baseMs: number): number | undefined {
     const { gatewayLoss, gatewayMs, loss } = this.options;
     const lost = this.#rng() < (baseMs === gatewayMs ? (gatewayLoss ?? loss) : loss);

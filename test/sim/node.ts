@@ -1,6 +1,6 @@
 /**
- * A process of the simulator: it drives one real core as an agent or a gateway does, with one CPU whose time every message costs, and
- * which stands still now and then.
+ * A process of the simulator: it drives one real core as an agent or a gateway does. It has one CPU; every message
+ * costs time, and now and then the process stalls.
  */
 
 import type { GossipMemory } from '../../shared/gossip/index.ts';
@@ -22,7 +22,7 @@ import { exponential, type Rng } from './random.ts';
 
 /** Measured on one core of a small cloud machine; docs/design/gossip.md. */
 const CPU = { sendMs: 0.012, receiveMs: 0.03, verifyMs: 0.12 };
-/** A garbage collection, a neighbour's burst: every 10 s for 20 ms, both exponential. */
+/** A garbage collection, a neighbor's burst: every 10 s for 20 ms, both exponential. */
 const STALL = { everyMs: 10_000, meanMs: 20 };
 
 interface NodeSetup {
@@ -36,9 +36,9 @@ interface NodeSetup {
   clock: Clock;
   rng: Rng;
   stalls: boolean;
-  /** Its clock against virtual time. */
+  /** Difference of its clock from virtual time. */
   skewMs?: number;
-  /** What the core wants done, and when its CPU was done with it. */
+  /** Gets each action of the core, and the time at which its CPU had finished it. */
   onAction: (node: SimNode, action: GossipAction, at: number) => void;
 }
 
@@ -73,7 +73,7 @@ export class SimNode {
     if (setup.stalls) this.#planStall();
   }
 
-  /** Events wait while the CPU is busy, the process is stopped or a stall lasts; in order. */
+  /** Events wait, in order, while the CPU is busy, the process is stopped or a stall lasts. */
   take(event: GossipEvent): void {
     if (this.status === 'dead') return;
     this.#inbox.push(event);
@@ -114,7 +114,7 @@ export class SimNode {
     this.#setup.clock.at(this.#freeAt, () => {
       this.#working = false;
       if (this.status !== 'running') return;
-      // A stall that began meanwhile.
+      // A stall began meanwhile.
       if (this.#freeAt > this.#setup.clock.now) return this.#work();
       const event = this.#inbox.shift();
       if (event !== undefined) this.#handle(event);
@@ -139,7 +139,7 @@ export class SimNode {
     const timer = ++this.#timer;
     this.#setup.clock.at(at, () => {
       if (timer !== this.#timer || this.status === 'dead') return;
-      // Timers come before what waits in sockets: after a stall, Node's event loop does the same.
+      // Timers run before events that wait in sockets, as in Node's event loop after a stall.
       this.#inbox.unshift({ type: 'timer' });
       this.#work();
     });

@@ -1,4 +1,4 @@
-/** What tests ask of a world. */
+/** Queries that tests make of a world. */
 import { type GossipState, livenessOf } from '../../shared/gossip/index.ts';
 import type { PeerId } from '../../shared/gossip/types.ts';
 import type { Agent, Told, World } from './world.ts';
@@ -7,7 +7,7 @@ export function session(agent: Agent): string {
   return agent.membership.session;
 }
 
-/** Whose liveness anybody changed to `liveness` since `from`. */
+/** Changes of a liveness to `liveness` at any node since `from`. */
 export function said(world: World, liveness: string, from = 0): Told[] {
   return world.told.filter(
     ({ at, action }) => at >= from && action.type === 'liveness' && action.liveness === liveness,
@@ -30,17 +30,17 @@ export function stateAt(world: World, agent: Agent): string | undefined {
   return world.gateway.node.replica.get(session(agent))?.state;
 }
 
-/** Whether every running replica says that of a session. */
+/** True if every running replica has this state of a session. */
 export function everywhere(world: World, agent: Agent, state: string): boolean {
   return world.running().every(({ node }) => node.replica.get(session(agent))?.state === state);
 }
 
-/** Running agents that hold somebody suspected. */
+/** Running agents that suspect this agent. */
 export function believers(world: World, agent: Agent): Agent[] {
   return world.running().filter(({ node }) => livenessOf(node.state, session(agent)) === 'suspected');
 }
 
-/** No running agent and no gateway thinks ill of anybody who runs. */
+/** True if no running agent and no gateway suspects a running agent. */
 export function atPeace(world: World): boolean {
   const living = world.running();
   const nodes = [...living, ...world.gateways.filter(({ node }) => node.status === 'running')];

@@ -1,4 +1,4 @@
-/** Who there is in a world, and how far they are from each other. */
+/** The members of a world, and the distances between them. */
 import type { PeerId } from '../../shared/gossip/index.ts';
 import type { Clock } from './clock.ts';
 import type { Issuer, Membership } from './issuer.ts';
@@ -11,7 +11,7 @@ export interface Agent {
   membership: Membership;
   host: string;
   cluster: string;
-  /** Nobody can dial it. */
+  /** True if no other node can dial it. */
   hidden: boolean;
   /** By gateway id. */
   tunnels: Map<PeerId, boolean>;
@@ -50,7 +50,7 @@ export class Places {
     this.byPeer.set(peerId(place), place);
   }
 
-  /** One way, ms. */
+  /** One way, in milliseconds. */
   distance(a: Place, b: Place): number {
     const { clusterMs, gatewayMs } = this.network.options;
     return a.kind === 'gateway' || b.kind === 'gateway' ? gatewayMs : clusterMs;
@@ -60,7 +60,7 @@ export class Places {
     return this.network.cut(a.host, b.host) || this.network.cut(b.host, a.host);
   }
 
-  /** After one way; never lost. */
+  /** Runs after one trip; never lost. */
   later(from: Place, to: Place, run: () => void): void {
     this.clock.after(this.network.delay(this.distance(from, to)), run);
   }

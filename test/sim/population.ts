@@ -1,4 +1,4 @@
-/** Who lives in a world: issuers, gateways and agents are made and placed here; nobody is started. */
+/** The members of a world: issuers, gateways and agents are created and placed here, but not started. */
 import type { GossipAction, GossipMemory, GossipOptions, PeerId } from '../../shared/gossip/index.ts';
 import { keyName } from '../../shared/lattice/certificate.ts';
 import { RegistryReplica } from '../../shared/lattice/replica.ts';
@@ -14,7 +14,7 @@ export interface PopulationOptions {
   stalls: boolean;
   /** Agents on one machine. */
   perHost: number;
-  /** What the i-th agent's clock is off by, ms. */
+  /** Clock error of the i-th agent, in milliseconds. */
   skew: (agent: number) => number;
 }
 
@@ -23,7 +23,7 @@ interface PopulationSetup {
   crypto: CountingCrypto;
   rng: Rng;
   options: PopulationOptions;
-  /** What a core wants done, and when its CPU was done with it. */
+  /** Gets each action of a core, and the time at which its CPU had finished it. */
   act(peer: PeerId, node: SimNode, action: GossipAction, at: number): void;
 }
 
@@ -38,9 +38,9 @@ export class Population {
     for (let i = 0; i < Math.max(1, options.gateways); i++) this.issuers.push(new Issuer(crypto, rng));
   }
 
-  /** Worlds begin settled: everybody knows everybody. `clusters`: agents in each. */
+  /** Worlds begin settled: all members know each other. `clusters`: agents in each. */
   settle(clusters: readonly number[]): void {
-    /** What everybody knows at the beginning. */
+    /** The initial knowledge of all members. */
     const founding = this.#replica();
     const members = clusters.flatMap((size, c) => {
       const issuer = this.issuer(c % this.issuers.length);
@@ -60,7 +60,7 @@ export class Population {
     return issuer;
   }
 
-  /** An agent with a fresh session; it knows nobody unless a replica is given. */
+  /** An agent with a fresh session; it knows no other node unless a replica is given. */
   join(issuer: Issuer, cluster: string, host = this.#newHost(), replica = this.#replica()): Agent {
     return this.#embody(this.#admit(issuer, cluster, host), replica);
   }

@@ -1,4 +1,4 @@
-/** Chance from a seed (sfc32, after Chris Doty-Humphrey's PractRand). */
+/** Random numbers from a seed (sfc32, after Chris Doty-Humphrey's PractRand). */
 export type Rng = () => number;
 
 export function seeded(seed: number): Rng {
@@ -19,7 +19,7 @@ export function seeded(seed: number): Rng {
   return next;
 }
 
-/** A stream of its own, so that one part's draws do not shift another's. */
+/** A separate stream, so that one part's draws do not shift another's. */
 export function fork(rng: Rng): Rng {
   return seeded(Math.floor(rng() * 4294967296));
 }

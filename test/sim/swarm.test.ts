@@ -3,7 +3,7 @@ import { scaled } from '../support/long-form.ts';
 import { runSeed } from './swarm.ts';
 import { World } from './world.ts';
 
-/** SIM_SEED=n runs that one again; SIM_SEEDS=n runs as many, from SIM_FROM on. */
+/** SIM_SEED=n repeats that seed; SIM_SEEDS=n runs n seeds, starting at SIM_FROM. */
 const only = process.env.SIM_SEED;
 const count = Number(process.env.SIM_SEEDS ?? scaled(400));
 const from = Number(process.env.SIM_FROM ?? 1);

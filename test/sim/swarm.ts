@@ -1,6 +1,6 @@
 /**
- * One seed, one world, two phases (after TigerBeetle's VOPR): faults drawn at random with invariants checked all the while, then everything
- * heals and all replicas must become equal and trust each other again. What a seed does is told by `describe`.
+ * One seed, one world, two phases (after TigerBeetle's VOPR): random faults while invariants are checked, then
+ * everything heals and all replicas must become equal and trust each other again. `describe` prints what a seed does.
  */
 import { lifecycleRank } from '../../shared/lattice/node.ts';
 import { atPeace, evicted, session } from './observe.ts';
@@ -8,7 +8,10 @@ import { fork, pick, type Rng, seeded } from './random.ts';
 import { type Agent, World, type WorldOptions } from './world.ts';
 
 const FAULTS_MS = 40_000;
-/** Equality after the last fault, and trust after that: holds of flapping nodes last up to a minute, freezes ten. */
+/**
+ * Time until equality after the last fault, and until trust after that: holds of flapping nodes last up to a minute,
+ * freezes ten.
+ */
 const EQUAL_MS = 5000;
 const PEACE_MS = 90_000;
 const NODES_MAX = 40;
@@ -16,7 +19,7 @@ const NODES_MAX = 40;
 interface Plan {
   seed: number;
   world: Partial<WorldOptions>;
-  /** Of each kind of fault, 0 to 1; a seed leaves some out, so that rare mixtures come up. */
+  /** Of each kind of fault, 0 to 1; a seed leaves some out, so that rare mixtures occur. */
   weights: Record<string, number>;
 }
 
@@ -24,7 +27,7 @@ function plan(seed: number): Plan {
   const rng = seeded(seed);
   const clusters = Array.from({ length: 1 + Math.floor(rng() * 3) }, () => 2 + Math.floor(rng() ** 2 * 14));
   const loss = rng() < 0.5 ? 0 : rng() * 0.1;
-  // Tunnels run over TCP: what a gateway misses is late, not lost.
+  // Tunnels run over TCP: messages to a gateway arrive late, but are not lost.
   const network = { loss, gatewayLoss: 0, spikes: rng() * 0.02, spikeMs: 5 + rng() * 50, jitter: rng() };
   const weights: Record<string, number> = {};
   for (const kind of Object.keys(FAULTS)) weights[kind] = rng() < 0.4 ? 0 : rng();
@@ -35,7 +38,7 @@ function plan(seed: number): Plan {
   };
 }
 
-/** What happened to sessions: an evicted session must have had cause to be silent. */
+/** Tracks the faults of sessions: an evicted session must have had a reason to be silent. */
 class Swarm {
   readonly world: World;
   readonly rng: Rng;
@@ -53,7 +56,7 @@ class Swarm {
     };
   }
 
-  /** As `otela-agent` does: a session that is over is followed by another. */
+  /** Like `otela-agent`: a session that is over is followed by another. */
   #roll(peer: string): void {
     const agent = this.world.agents.find((other) => session(other) === peer);
     if (agent === undefined || agent.node.status === 'dead') return;
@@ -87,7 +90,7 @@ class Swarm {
     return pick(running.length > 0 ? running : this.world.agents, this.rng);
   }
 
-  /** Everybody whose path to somebody is cut may be silent for that one. */
+  /** Marks every agent, because an agent with a cut path may look silent to the other end. */
   troubleAll(): void {
     for (const agent of this.world.agents) this.troubled.add(session(agent));
   }
@@ -163,7 +166,7 @@ function draw(weights: Record<string, number>, rng: Rng): string {
   return 'word';
 }
 
-/** @throws Error that says which seed, what was drawn and what broke */
+/** @throws Error with the seed, its plan and the violated invariant */
 export function runSeed(seed: number): { equalMs: number; peaceMs: number } {
   const drawn = plan(seed);
   const world = new World(drawn.world);
@@ -215,7 +218,7 @@ function checkSafety(swarm: Swarm): void {
   }
 }
 
-/** Equal sums must mean equal contents, and nothing grew that should not. */
+/** Equal sums must mean equal contents, and bounded state must have stayed within its bounds. */
 function checkBounds(world: World): void {
   const [first, ...others] = world.running();
   const content = (agent: Agent) =>

@@ -1,16 +1,19 @@
-/** The tunnel of each agent to each gateway, as far as gossip sees it: words that go up, relays that ask, and whether it is open. */
+/**
+ * The tunnel of each agent to each gateway, as far as gossip sees it: records, probes of the relay, and whether it is
+ * open.
+ */
 import type { PathVerdict, PeerId } from '../../shared/gossip/index.ts';
 import { encodeUpdate, type Update } from '../../shared/lattice/update.ts';
 import { type Agent, type Gateway, type Place, type Places, peerId } from './places.ts';
 
-/** How long a relay waits for an agent before it says silent. */
+/** How long a relay waits for an agent until it answers `silent`. */
 const RELAY_MS = 350;
 
 export class Tunnels {
   readonly #places: Places;
-  /** Sessions whose tunnel's end reached a gateway. */
+  /** Sessions with a tunnel end that reached a gateway. */
   readonly #ended = new Set<string>();
-  /** Arrival of the last word, by agent and gateway. */
+  /** Arrival of the last record, by agent and gateway. */
   readonly #lastRecord = new Map<string, number>();
 
   constructor(places: Places) {
@@ -49,7 +52,7 @@ export class Tunnels {
     const gateway = this.#places.byPeer.get(id);
     if (gateway === undefined || agent.tunnels.get(id) !== true || this.#places.isCut(agent, gateway)) return;
     agent.node.count(updates.reduce((sum, update) => sum + encodeUpdate(update).length, 0));
-    // In order: it is one socket.
+    // In order, because it is one socket.
     const key = `${peerId(agent)} ${id}`;
     const at = Math.max(
       this.#places.clock.now + this.#places.network.delay(this.#places.network.options.gatewayMs),
@@ -59,7 +62,7 @@ export class Tunnels {
     this.#places.clock.at(at, () => gateway.node.take({ type: 'local', updates }));
   }
 
-  /** PROBE over the own tunnel, to the target's tunnel object, to the target and back. */
+  /** PROBE over the asker's tunnel, to the target's tunnel object, to the target and back. */
   ask(from: Place, target: string): void {
     const answer = (verdict: PathVerdict, ms: number) =>
       this.#places.clock.after(ms, () => from.node.take({ type: 'relayed', target, verdict }));

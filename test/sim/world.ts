@@ -1,6 +1,7 @@
 /**
- * Clusters of agents and their gateways in virtual time. Everything that decides is real (shared/gossip, shared/lattice); what is made up is
- * the network, the CPU, the signatures and the tunnels, whose messages are counted as the agents' own.
+ * Clusters of agents and their gateways in virtual time. All decisions are made by the real code (shared/gossip,
+ * shared/lattice); simulated are the network, the CPU, the signatures and the tunnels. Messages of tunnels count as the
+ * agents' own.
  */
 import { type GossipAction, livenessOf, type PeerId, saveState } from '../../shared/gossip/index.ts';
 import type { Lifecycle } from '../../shared/lattice/node.ts';
@@ -37,7 +38,7 @@ const DEFAULT_WORLD: WorldOptions = {
   skew: () => 0,
 };
 
-/** How long a tunnel lives after its path is cut. */
+/** How long a tunnel survives after its path is cut. */
 const TUNNEL_TIMEOUT_MS = 20_000;
 
 export interface Told {
@@ -58,9 +59,9 @@ export class World {
   readonly #population: Population;
   readonly #links: Links;
   readonly #tunnels: Tunnels;
-  /** Every notable action, in order; tests read it. */
+  /** Every notable action, in order, for tests to read. */
   readonly told: Told[] = [];
-  /** Hears each action with the virtual time at which it took effect. */
+  /** Called for each action with the virtual time at which it took effect. */
   listener: (peer: PeerId, action: GossipAction, at: number) => void = () => {};
 
   constructor(options: Partial<WorldOptions> = {}) {
@@ -107,7 +108,7 @@ export class World {
     for (const { id } of this.gateways) this.#tunnels.open(agent, id);
   }
 
-  /** A new agent with a fresh session; it knows nobody unless a replica is given. */
+  /** A new agent with a fresh session; it knows no other node unless a replica is given. */
   join(cluster: string, host?: string, replica?: RegistryReplica): Agent {
     const agent = this.#population.join(this.issuer, cluster, host, replica);
     agent.membership.say('JOIN');
@@ -117,7 +118,7 @@ export class World {
     return agent;
   }
 
-  /** The owner says something new, to its core and up its tunnels. */
+  /** The owner publishes an update, to its core and through its tunnels. */
   say(agent: Agent, state: Lifecycle, changesPayload = false): void {
     this.tell(agent, [agent.membership.say(state, changesPayload)]);
   }
@@ -127,7 +128,10 @@ export class World {
     for (const { id } of this.gateways) this.#tunnels.record(agent, id, updates);
   }
 
-  /** A session ends as a process exits: it says LEFT, closes its channels, and another begins on the same host. */
+  /**
+   * A session ends like an exiting process: it publishes LEFT, closes its channels, and another begins on the same
+   * host.
+   */
   rejoin(agent: Agent): Agent {
     this.say(agent, 'LEFT');
     this.clock.after(5, () => this.#vanish(agent));
@@ -137,7 +141,7 @@ export class World {
     return next;
   }
 
-  /** kill -9: its machine closes what it had open. */
+  /** kill -9: its machine closes its connections. */
   kill(agent: Place): void {
     this.#vanish(agent);
   }
@@ -157,7 +161,7 @@ export class World {
       this.clock.after(TUNNEL_TIMEOUT_MS, () => this.#tunnels.close(agent, gateway.id));
   }
 
-  /** A gateway's object comes back: from its storage and memory, or with nothing. */
+  /** A gateway's object returns: from its storage and memory, or with nothing. */
   restartGateway(gateway: Gateway, keeps: 'all' | 'nothing'): Gateway {
     const memory = keeps === 'all' ? saveState(gateway.node.state) : undefined;
     this.kill(gateway);
@@ -186,7 +190,9 @@ export class World {
     for (const { id } of this.gateways) this.#tunnels.close(agent, id);
   }
 
-  /** Hosts that cannot talk; channels stay open and swallow what is sent, tunnels end after their heartbeat. */
+  /**
+   * Hosts that cannot reach each other; channels stay open and drop what is sent, tunnels end after their heartbeat.
+   */
   cut(cut: (from: string, to: string) => boolean): void {
     this.network.cut = cut;
     this.clock.after(TUNNEL_TIMEOUT_MS, () => {
@@ -212,7 +218,7 @@ export class World {
     }
   }
 
-  /** Whether the end of this session's tunnel has reached a gateway. */
+  /** True if the end of this session's tunnel has reached a gateway. */
   gatewayKnowsClosed(session: string): boolean {
     return this.#tunnels.knownClosed(session);
   }
@@ -221,7 +227,7 @@ export class World {
     this.clock.run(this.clock.now + ms, stop);
   }
 
-  /** @returns ms until `holds` did, undefined if not within `ms` */
+  /** @returns milliseconds until `holds` returned true; undefined if it did not within `ms` */
   until(holds: () => boolean, ms: number, stepMs = 10): number | undefined {
     const from = this.clock.now;
     while (!holds()) {
@@ -260,7 +266,7 @@ export class World {
     }
   }
 
-  /** Whether a gateway would route to it. */
+  /** True if a gateway would route to it. */
   routable(gateway: Gateway, session: string): boolean {
     const agent = this.#places.byPeer.get(session);
     const tunnel = agent?.kind === 'agent' && agent.tunnels.get(gateway.id) === true;
@@ -272,7 +278,7 @@ export class World {
     return this.agents.filter(({ node }) => node.status === 'running');
   }
 
-  /** Roots of all running replicas, to be compared. */
+  /** Roots of all running replicas, for comparison. */
   fingerprint(replica: RegistryReplica): string {
     return this.#population.issuers
       .map(({ id }) => {

@@ -1,7 +1,7 @@
-/** A long form that is a program: it ends what it started, also after Ctrl-C. */
+/** A long form that is a program: it ends everything that it started, also after Ctrl-C. */
 import { endAll } from '../support/processes.ts';
 
-/** `missing`: why it cannot run here. */
+/** `missing`: the reason if it cannot run here. */
 export async function runByHand(run: () => Promise<void>, missing: string | undefined): Promise<void> {
   for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void endAll().then(() => process.exit(1)));
   try {

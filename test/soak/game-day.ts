@@ -1,4 +1,4 @@
-/** `npm run soak -- game-day`: the game day of test/netns, with six minutes of an ordinary day before each event. */
+/** `npm run soak -- game-day`: the game day of test/netns, with six quiet minutes before each event. */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { NODE, ROOT } from '../support/where.ts';

@@ -1,6 +1,6 @@
 /**
- * `npm run soak -- gateways`: two gateways of one institution, killed, cut off, promoted, upgraded with twelve agents, several times over; one
- * follows as a real older version, built from the history of this clone.
+ * `npm run soak -- gateways`: two gateways of one institution are killed, cut off, promoted and upgraded with twelve
+ * agents, several times; one follows as a real older version, built from the history of this clone.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';

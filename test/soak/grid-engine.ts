@@ -1,4 +1,7 @@
-/** `npm run soak -- grid-engine`: a whole factory on a real Grid Engine, which CI asks for the launcher's five calls alone. */
+/**
+ * `npm run soak -- grid-engine`: a whole autoscaler on a real Grid Engine; CI tests only the launcher's five calls
+ * there.
+ */
 import assert from 'node:assert/strict';
 import { chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -15,7 +18,7 @@ import { runByHand } from './by-hand.ts';
 const IDLE_S = 10;
 const LOAD_MS = 5_000;
 
-/** It fails before qstat has named it once. */
+/** It fails before qstat has listed it once. */
 const BROKEN = `
 [recipes.broken]
 weights = "none"

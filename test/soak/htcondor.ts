@@ -1,7 +1,7 @@
 /**
- * `npm run soak -- htcondor`: the launcher's five calls on a real HTCondor, and an agent in a job of it: its GPUs, its end, and why it left.
- * Debian has it from version 13 on (apt-get install condor). On an older one name a tree of Debian 13 in OTELA_HTCONDOR_ROOT, as
- * `debootstrap --variant=minbase --include=condor,procps trixie DIR` makes it.
+ * `npm run soak -- htcondor`: the launcher's five calls on a real HTCondor, and an agent in a job of it: its GPUs, its
+ * end, and why it left. Debian has it from version 13 on (apt-get install condor). On an older Debian name a tree of
+ * Debian 13 in OTELA_HTCONDOR_ROOT, as `debootstrap --variant=minbase --include=condor,procps trixie DIR` makes it.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -18,11 +18,11 @@ import { MODEL } from '../support/test-cluster.ts';
 import { runByHand } from './by-hand.ts';
 
 const ROOT = process.env.OTELA_HTCONDOR_ROOT ?? '/';
-/** As test/slurm/nvidia-smi has them on a machine that is no node of Slurm; HTCondor hands them out. */
+/** The same as in test/slurm/nvidia-smi on a machine that is not a Slurm node; HTCondor assigns them. */
 const GPUS = [0, 1].map((n) => `GPU-00000000-0000-0000-0000-1${String(n).padStart(11, '0')}`);
 const MINUTES = 20;
 
-/** Daemons of one machine; `directory` is as they see it. */
+/** Daemons of one machine; `directory` is the path that they see. */
 const configuration = (directory: string, port: number) => `CONDOR_HOST = 127.0.0.1
 COLLECTOR_HOST = 127.0.0.1:${port}
 NETWORK_INTERFACE = 127.0.0.1
@@ -62,9 +62,9 @@ SLOT_TYPE_1_PARTITIONABLE = true
 `;
 
 class HTCondor {
-  /** As its daemons and jobs see it. */
+  /** The path that its daemons and jobs see. */
   readonly directory: string;
-  /** As this process does. */
+  /** The path that this process sees. */
   readonly outside: string;
   #master: Managed | undefined;
 
@@ -114,7 +114,7 @@ class HTCondor {
     assert.equal(done.status, 0, `${argv.join(' ')}: ${done.stderr}`);
   }
 
-  /** As the ordinary user whose factory it is. */
+  /** As the ordinary user that runs the autoscaler. */
   readonly run: ReturnType<typeof commandRunner> = (file, args, input) => {
     const user = [`--reuid=${USER.uid}`, `--regid=${USER.gid}`, '--clear-groups'];
     const env = { ...this.#env, USER: 'nobody', HOME: '/nonexistent' };
@@ -154,7 +154,7 @@ async function fiveCalls(condor: HTCondor): Promise<void> {
   assert.equal((await launcher.list(PREFIX)).length, GPUS.length + 1);
   await launcher.cancel(ids);
   await eventually('none is left', 60_000, async () => ((await launcher.list(PREFIX)).length === 0 ? true : undefined));
-  // What has ended is cancelled without complaint.
+  // Canceling an ended job is not an error.
   await launcher.cancel(ids);
   await idle(GPUS.length);
   await condor.stop();
@@ -166,7 +166,7 @@ async function fiveCalls(condor: HTCondor): Promise<void> {
   );
 }
 
-/** A job of the factory's form whose body is an agent with a stand-in engine. */
+/** A job in the autoscaler's form, with an agent and a mock engine as its body. */
 async function agentInJob(condor: HTCondor): Promise<void> {
   const gateway = await Gateway.start();
   await installPrograms(condor.outside);

@@ -1,12 +1,15 @@
-/** The long forms. A room adds a row for its own: what it runs prints its findings, and exits with 1 where one is missed. */
+/**
+ * The long forms. Each folder adds a row for its own: the command prints its findings, and exits with 1 if one is
+ * missed.
+ */
 
 export interface LongForm {
   name: string;
-  /** What is looked for. */
+  /** What it checks. */
   what: string;
-  /** About. */
+  /** Approximate. */
   minutes: number;
-  /** For Node, from the root of the repository. */
+  /** Arguments for Node, from the root of the repository. */
   argv: readonly string[];
 }
 
@@ -103,7 +106,7 @@ export const LONG_FORMS: readonly LongForm[] = [
   },
 ];
 
-/** Those that are named, all without a name; or what is wrong with the names. */
+/** The named forms, or all without a name; or an error about the names. */
 export function named(names: readonly string[]): readonly LongForm[] | string {
   const unknown = names.find((name) => !LONG_FORMS.some((form) => form.name === name));
   if (unknown !== undefined) return `no "${unknown}"; there are ${LONG_FORMS.map(({ name }) => name).join(', ')}`;

@@ -1,6 +1,6 @@
 /**
- * `npm run soak`: the long forms of what CI runs short, one after the other, since each wants the machine for itself. `npm run soak -- NAME…`
- * runs some of them, `--list` names them. Exit code 1 if one fails.
+ * `npm run soak`: the long forms of the tests that CI runs in short form, one after the other, because each needs the
+ * machine for itself. `npm run soak -- NAME…` runs some of them, `--list` lists them. Exit code 1 if one fails.
  */
 import { spawn } from 'node:child_process';
 import { parseArgs } from 'node:util';

@@ -1,6 +1,6 @@
 /**
- * `node test/soak/million-lines.ts [--batches 40] [--lines 50000]`: two million lines in 40 batches are accepted, checked and listed; two of the
- * batches are executed, the others cancelled. Prints what that costs of memory and disk.
+ * `node test/soak/million-lines.ts [--batches 40] [--lines 50000]`: two million lines in 40 batches are accepted,
+ * checked and listed; two of the batches are executed, the others canceled. Prints the memory and disk that this takes.
  */
 import { statSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';

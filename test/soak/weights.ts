@@ -1,7 +1,8 @@
 /**
- * Four agents pull one blob of 2 GiB with real processes, and one of them is killed (SIGKILL) on the way and started again. Held: the source was
- * read once (and a piece, where the killed one read it), the killed one fetched no piece again that it had noted (what it lost is one piece at the most), and all four have the same bytes.
- * `--mib 2048 --nodes 4`. Needs (nodes + 1) times the blob on disk, below TMPDIR. Exit code 1: it did not hold.
+ * Four agents pull one blob of 2 GiB with real processes, and one of them is killed (SIGKILL) on the way and started
+ * again. Asserts: the source was read once (plus a piece, if the killed agent read it), the killed agent did not fetch
+ * a recorded piece again (it loses at most one piece), and all four have the same bytes. `--mib 2048 --nodes 4`. Needs
+ * (nodes + 1) times the blob on disk, below TMPDIR. Exit code 1: an assertion failed.
  */
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -23,7 +24,7 @@ const { values } = parseArgs({
 const MIB = 2 ** 20;
 const BYTES = Number(values.mib) * MIB;
 const DIGEST_BYTES = 32;
-/** A machine with other work writes and hashes some MiB a second. */
+/** A busy machine writes and hashes some MiB a second. */
 const WITHIN_MS = 3_600_000;
 const run = promisify(execFile);
 const pulledSchema = z.object({ path: z.string(), from_source: z.number(), from_peers: z.number(), state: z.string() });
@@ -57,7 +58,7 @@ const meet = () =>
       }),
     ),
   );
-/** Bytes in pieces that a node has noted as verified. */
+/** Bytes in pieces that a node has recorded as verified. */
 async function noted({ directory }: (typeof nodes)[number]): Promise<number> {
   const blobs = join(directory, '.otela', 'blobs');
   const [name] = (await readdir(blobs).catch(() => [])).filter((one) => one.endsWith('.digests'));

@@ -1,5 +1,5 @@
 /**
- * Two gateways that cannot reach each other, or whose clocks differ, under load: a client with both addresses sees no
+ * Two gateways that cannot reach each other, or with different clocks, under load: a client with both addresses sees no
  * error.
  */
 import { join } from 'node:path';
@@ -35,7 +35,7 @@ function loadOn(pair: Pair) {
   return { client, flows };
 }
 
-/** A pair whose connection can be cut. */
+/** A pair; the connection between the two can be cut. */
 async function openDivisible() {
   const between: { cut(): void; heal(): void; url: string }[] = [];
   const pair = await openPair({

@@ -93,7 +93,7 @@ it('a recipe of the planner is one that check takes', async () => {
     'sglang',
   );
   expect([code, log]).toEqual([0, '']);
-  // 141 GB of weights do not fit one of 96 GB.
+  // 141 GB of weights do not fit on one GPU of 96 GB.
   expect(out).toMatch(/^gpus = 2$/m);
   expect(out).toContain('arguments = ["--context-length", "32768"]');
   const pool = '[clusters.a]\nlauncher = "slurm"\n[[clusters.a.pools]]\nname = "n"\ngpu = "GH200"\ngpus_per_node = 4\n';

@@ -4,7 +4,7 @@ import { parseConfig } from '../../../factory/config/read.ts';
 import { durationMs, timeLimitMs } from '../../../factory/config/values.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
 
-/** Of CONFIG with one text replaced: faults as LINE: TEXT. */
+/** The faults of CONFIG with one text replaced, as LINE: TEXT. */
 function faults(from: string, to: string): string[] {
   expect(CONFIG).toContain(from);
   const read = parseConfig(CONFIG.replace(from, to));

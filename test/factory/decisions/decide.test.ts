@@ -14,7 +14,7 @@ const LLAMA = 'meta-llama/Llama-3.1-8B-Instruct';
 const QWEN = 'Qwen/Qwen3-8B';
 const NOW = Date.parse('2026-01-07T12:00:00Z');
 
-/** One factory's memory, and the worlds that it is shown. */
+/** One autoscaler's memory, and the worlds that it is shown. */
 class Bench {
   readonly config;
   readonly models;
@@ -34,7 +34,7 @@ class Bench {
     return { id, name: jobName('pool', context, 1), state, ...more };
   }
 
-  /** `before`: of the round before, where it was of the same process. */
+  /** `before`: the previous round's result, if the same process ran it. */
   round(
     view: ClusterView | readonly ListedJob[],
     demand: (Partial<ModelDemand> & { model: string })[] = [],
@@ -163,7 +163,8 @@ it('an engine that nobody uses gives its GPUs to a model of the same or a higher
   const listed = [bench.job(LLAMA, '1')];
   const wants = [{ model: QWEN, waiting: 1 }];
   bench.round(listed, [], [node('1')]);
-  // Between two requests of a conversation it stays, though the other one has a higher priority: it is not idle, and is drained.
+  // Between two requests of a conversation it stays, although the other model has a higher priority: it is not idle,
+  // and is drained.
   const { actions, held } = bench.round(listed, wants, [node('1', { idle_ms: 60_000 })]);
   expect(actions).toEqual([
     expect.objectContaining({ kind: 'drain', why: expect.stringContaining(`${QWEN} is wanted more`) }),
@@ -186,7 +187,7 @@ it('a job that has just been submitted drains no engine, nor one for which GPUs 
     bench.now += ms;
     return kinds(bench.round(view, wants, idle));
   };
-  // One GPU is the engine's, and the job that waits needs two.
+  // One GPU belongs to the engine, and the waiting job needs two.
   expect(after(15_000, 1)).toEqual([]);
   expect(after(180_000, 2)).toEqual([]);
   expect(after(180_000, 1)).toEqual([['drain', LLAMA]]);
@@ -204,7 +205,7 @@ it('a job that waits gives its place to the first replica of a model that people
   expect(held.get(QWEN)).toContain('4 jobs wait at alps already');
   const cancelled = actions.flatMap((action) => (action.kind === 'cancel' ? action.jobs : []));
   const left = pending.filter(({ id }) => !cancelled.includes(id));
-  // The scheduler's lists no longer name it; no other job is ended meanwhile.
+  // The scheduler's lists no longer contain it; no other job is ended meanwhile.
   const next = Array.from({ length: 12 }, () => bench.round(left, [lines, { model: QWEN, waiting: 1 }]).actions).flat();
   const others = next.filter(
     (action) => action.kind === 'cancel' && !action.jobs.every((id) => cancelled.includes(id)),
@@ -255,7 +256,7 @@ it('a job of a model that the file has no more is ended', () => {
   const bench = new Bench();
   const stray = { id: '9', name: jobName('pool', 'f'.repeat(12), 1), state: 'pending' as const };
   expect(bench.round([stray]).actions).toEqual([expect.objectContaining({ kind: 'cancel', jobs: ['9'] })]);
-  // Of another factory whose name begins like ours: not ours.
+  // Jobs of another autoscaler with a name that starts like ours are not ours.
   expect(bench.round([{ ...stray, id: '10', name: 'otela-pool-two--ffffffffffff-1' }]).actions).toEqual([]);
 });
 
@@ -264,7 +265,7 @@ it('a job that an administrator cancelled is not there again at once', () => {
   const wants = [{ model: LLAMA, waiting: 1 }];
   bench.round([bench.job(LLAMA, '1')], wants);
   bench.round([bench.job(LLAMA, '1', 'ended', { ended: 'cancelled' })], wants);
-  // The end is judged by the round that reads its log: here it is known at least.
+  // The round that reads its log classifies the end; here it is at least known.
   expect(bench.memory.jobs).toEqual({});
 });
 
@@ -278,7 +279,7 @@ it('a model that is always on keeps its replica though nobody asks for it', () =
     return kinds(bench.round([bench.job(LLAMA, '1')], [{ ...demand, ready_replicas: 1 }], idle));
   };
   expect([round(always), round(always)]).toEqual([[], []]);
-  // Idle as it is, it ends where that is no more.
+  // An idle replica ends if that is no longer configured.
   expect(round({ model: LLAMA })).toEqual([['drain', LLAMA]]);
 });
 
@@ -337,7 +338,7 @@ it('jobs that served and ended while the factory was dead are no failed starts; 
   const jobs = ['1', '2'].map((id) => bench.job(LLAMA, id, 'pending'));
   bench.round(jobs, waiting);
   bench.now += 3_600_000;
-  // One is told as failed at its end, the other one is not told at all.
+  // One is reported as failed at its end, the other is not reported at all.
   const [first] = jobs;
   const gone = first === undefined ? [] : [{ ...first, state: 'ended' as const, ended: 'failed' as const }];
   for (let n = 0; n < 12; n++) bench.round(gone, waiting);

@@ -1,4 +1,4 @@
-/** The factory's side of `POST /factory/exchange`, against gateways that answer with what they should not. */
+/** The autoscaler's side of `POST /factory/exchange`, against gateways with invalid responses. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -144,7 +144,7 @@ it('a gateway that answers at once, always with news, is asked twice a second at
   await eventually('an answer', 10_000, () => (news() > 0 ? true : undefined));
   const [from, before] = [Date.now(), asked()];
   await eventually('five more', 20_000, () => (asked() - before >= 5 ? true : undefined));
-  // As many within a shorter time would be more than two a second.
+  // The same number in a shorter time would be more than two a second.
   expect(Date.now() - from).toBeGreaterThanOrEqual(1_900);
 });
 
@@ -191,7 +191,7 @@ it('reports that interrupt each held answer do not keep it from hearing how long
   const busy = setInterval(say, 1_100);
   ends.push(() => clearInterval(busy));
   await eventually('a node', 10_000, () => exchange.latest(Date.now()).nodes?.[0]);
-  // It grows without being news.
+  // Its growth does not count as news.
   node.idle_ms = 60_000;
   await eventually('its idle time', 10_000, () =>
     exchange.latest(Date.now()).nodes?.[0]?.idle_ms === 60_000 ? true : undefined,

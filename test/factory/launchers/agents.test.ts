@@ -1,4 +1,6 @@
-/** A factory that gives orders to idle agents, as a gateway shows them: some refuse, some fail, some are only silent. */
+/**
+ * An autoscaler that sends orders to idle agents, which a gateway lists: some refuse, some fail, some are only silent.
+ */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -81,7 +83,7 @@ describe('idle agents', () => {
   });
   afterEach(() => house.close());
 
-  /** As the exchange tells them. */
+  /** As the exchange reports them. */
   const nodes = (): ServingNode[] =>
     house.nodes
       .filter(({ state }) => state !== 'LEFT')
@@ -203,7 +205,7 @@ describe('idle agents', () => {
     wanted = {};
     idleMs = 11 * 60_000;
     const result = await rounds(3);
-    // By the deployment: an agent that is drained by the gateway would end.
+    // Through the deployment, because an agent that the gateway drains would exit.
     expect(house.drainsMs).toEqual([900_000]);
     expect(result?.drains).toEqual([]);
     house.drained(serving);
@@ -218,7 +220,7 @@ describe('idle agents', () => {
     house.idle(LLAMA);
     wanted = { [QWEN]: 1, [LLAMA]: 1 };
     const result = await rounds(10);
-    // The one node refuses Qwen by its template; Llama does not wait for that.
+    // The only node refuses Qwen by its template; Llama does not wait for that.
     expect(house.running).toEqual([LLAMA]);
     expect(result?.held.get(QWEN)).toMatch(/no node of idle\/a100 is idle|not allowed here/);
   });

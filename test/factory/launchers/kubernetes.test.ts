@@ -1,4 +1,7 @@
-/** The Kubernetes launcher at a stand-in API server, which checks Jobs by the published schema, keeps them, and answers as the API's conventions say. */
+/**
+ * The Kubernetes launcher at a mock API server, which checks Jobs against the published schema, stores them, and
+ * answers by the API's conventions.
+ */
 import { writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -29,7 +32,7 @@ interface Call {
 class ApiServer {
   readonly calls: Call[] = [];
   readonly jobs: Job[] = [];
-  /** Answered instead, by the number of the call. */
+  /** The response to use instead, by the number of the call. */
   fault: (call: number) => { status: number; message: string } | undefined = () => undefined;
   url = '';
 
@@ -57,7 +60,7 @@ class ApiServer {
     if (fault !== undefined) return [fault.status, { kind: 'Status', ...fault, code: fault.status }];
     if (request.method === 'POST') {
       const job = JSON.parse(body) as Job;
-      // By the schema that Kubernetes publishes: a Job that a real server would refuse is refused here.
+      // Checked against Kubernetes' published schema: a Job that a real server would refuse is refused here.
       try {
         new PublishedJob(job as never).validate();
       } catch (error) {
@@ -72,7 +75,7 @@ class ApiServer {
       this.jobs.splice(at, 1);
       return [200, { kind: 'Status', status: 'Success' }];
     }
-    // Two a page, whatever is asked for: a server may give fewer.
+    // Two per page, whatever the request asks for, because a server may return fewer.
     const from = Number(url.searchParams.get('continue') ?? 0);
     const rest = from + 2 < this.jobs.length ? { continue: String(from + 2) } : {};
     return [200, { kind: 'JobList', metadata: rest, items: this.jobs.slice(from, from + 2) }];
@@ -186,7 +189,7 @@ it('a refusal is told; a server that fails may have taken the job, and its list 
       'unreachable',
     ]);
   }
-  // The first of three was taken.
+  // The first of three was accepted.
   const before = api.calls.length;
   api.fault = (call) => (call === before + 2 ? { status: 403, message: 'exceeded quota' } : undefined);
   expect(await codeOf(launcher.submit(submission({ count: 3 })))).toBe('unclear');

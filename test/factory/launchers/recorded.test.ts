@@ -1,4 +1,7 @@
-/** What batch systems print. Slurm's and Grid Engine's were recorded from programs that ran; the others are the examples of their manuals, with our names. */
+/**
+ * Outputs of batch systems. Slurm's and Grid Engine's were recorded from real runs; the others are the examples of
+ * their manuals, with our names.
+ */
 import { expect, it } from 'vitest';
 import type { ClusterConfig } from '../../../factory/config/schema.ts';
 import { LauncherError, type ListedJob } from '../../../factory/launchers/launcher.ts';
@@ -229,7 +232,7 @@ it.each(RECORDED)(
       );
     const gone = launcherWith(kind, () => done('', 1, away)).launcher;
     expect(await codeOf(gone.list(PREFIX))).toBe('unreachable');
-    // The submission may have been taken.
+    // The submission may have been accepted.
     expect(await codeOf(gone.submit(submission(kind)))).toBe('unclear');
     const no = launcherWith(kind, () => done('', 1, refused)).launcher;
     expect(await codeOf(no.submit(submission(kind)))).toBe('refused');

@@ -1,4 +1,7 @@
-/** What is particular to Slurm; what all launchers have in common is in recorded.test.ts, and a real Slurm in test/slurm. */
+/**
+ * Only what is specific to Slurm; recorded.test.ts has the common behavior of all launchers, and test/slurm a real
+ * Slurm.
+ */
 import { expect, it } from 'vitest';
 import { clusterOf, done, launcherWith, NAME, PREFIX, submission } from '../../support/factory/scripted-launcher.ts';
 

@@ -4,7 +4,7 @@ import type { Launcher } from '../../../factory/launchers/launcher.ts';
 import type { RoundDependencies } from '../../../factory/life/round.ts';
 import { simulateDay } from '../../support/factory/simulated-day.ts';
 
-/** The long form has more of them: test/soak. */
+/** The long form in test/soak has more. */
 const SEEDS = Number(process.env.OTELA_FACTORY_SEEDS ?? 4);
 
 it.each(Array.from({ length: SEEDS }, (_, n) => n + 1))(
@@ -12,7 +12,7 @@ it.each(Array.from({ length: SEEDS }, (_, n) => n + 1))(
   async (seed) => {
     const day = await simulateDay({ seed });
     expect(day.violations).toEqual([]);
-    // The day had something in it.
+    // The day was not empty.
     expect(day.jobs).toBeGreaterThan(20);
     expect(day.kills).toBeGreaterThan(0);
   },
@@ -21,7 +21,8 @@ it.each(Array.from({ length: SEEDS }, (_, n) => n + 1))(
 it('a recipe that never starts costs a few jobs a day, and its last log is kept', async () => {
   const day = await simulateDay({ seed: 3, broken: true });
   expect(day.violations).toEqual([]);
-  // Two models: three starts, then one more after rests of 1, 2, 4 and 8 hours; and those that the scheduler's faults took before they failed.
+  // Two models: three starts, then one more after each rest of 1, 2, 4 and 8 hours; plus the starts that the
+  // scheduler's faults ended first.
   expect(day.submissions).toBeLessThan(60);
   const [backOff] = Object.values(day.factory.memory.back_offs);
   expect(backOff).toMatchObject({ resting: true, log_tail: 'CUDA out of memory' });
@@ -55,7 +56,10 @@ function inMemory(parts: RoundDependencies, change: (memory: Memory) => void): R
   return parts;
 }
 
-/** Factories with one rule less. Each must be found out by what holds above: else that would hold of anything. */
+/**
+ * Autoscalers with one rule less. The assertions above must catch each of them: otherwise they would hold for any
+ * autoscaler.
+ */
 const MUTANTS: Record<string, (parts: RoundDependencies) => RoundDependencies> = {
   '"cannot ask" is taken for "gone"': (parts) => ({
     ...parts,
@@ -101,7 +105,8 @@ const MUTANTS: Record<string, (parts: RoundDependencies) => RoundDependencies> =
       remember: (memory) => {
         calls += 1;
         if (calls === 1) before = JSON.stringify(memory);
-        // The end of a round alone is stored: a kill in between goes back to its begin, and the job's name is given twice.
+        // Only the end of a round is stored: after a kill in the middle the round starts over, and the job's name is
+        // used twice.
         parts.remember(calls === 1 ? memory : JSON.parse(before));
       },
     };
@@ -111,7 +116,7 @@ const MUTANTS: Record<string, (parts: RoundDependencies) => RoundDependencies> =
       for (const job of Object.values(jobs))
         if (job.asked?.what === 'drain') job.asked = { ...job.asked, what: 'cancel', at: 0 };
     }),
-    // All of them look idle, so that some that end are not.
+    // All of them look idle, so some jobs that end are not idle.
     heard: (now) => {
       const { demand, nodes } = parts.heard(now);
       return { demand, nodes: nodes?.map((node) => ({ ...node, idle_ms: 10_000_000 })) };

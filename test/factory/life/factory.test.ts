@@ -1,4 +1,4 @@
-/** A factory as it runs: its file, its lease, its memory; batch system and gateway are stand-ins. */
+/** A running autoscaler: its file, its lease, its memory; batch system and gateway are mocks. */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
@@ -28,7 +28,7 @@ it('a gateway that has news all the time makes no storm of squeue', async () => 
     gateway.news();
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
-  // One a second, and those of the beginning and the end.
+  // One per second, plus the first and the last.
   expect(site.launcher.lists).toBeLessThanOrEqual(2 + Math.ceil((Date.now() - from) / 1_000));
 });
 
@@ -105,7 +105,7 @@ it('why a model rests, and what its engine printed last, is in status for as lon
 
 it('a factory whose disk is full submits nothing that it could not remember, and goes on when there is room', async () => {
   const site = new FactorySite(KEPT);
-  // A directory in the way of the file that becomes memory.json.
+  // A directory at the path of the temporary file that becomes memory.json.
   const inTheWay = join(site.state, `memory.json.${process.pid}`);
   mkdirSync(inTheWay, { recursive: true });
   const { lines } = site.start();

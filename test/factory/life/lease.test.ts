@@ -7,7 +7,7 @@ import { FACTORY_LEASE_MS, Lease } from '../../../factory/life/lease.ts';
 let directory = '';
 afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
-/** Time that only the test's sleeps move; `each` runs in between. */
+/** Time that only the test's sleeps advance; `each` runs in between. */
 function clock(each: () => void = () => {}) {
   let now = 0;
   return {
@@ -39,7 +39,7 @@ it('the second of two waits for as long as the first one writes, whatever its cl
   expect(await second.acquire(({ host }) => void told.push(host), time.sleep, never, time.now)).toBe(true);
   expect(time.now()).toBeGreaterThanOrEqual(200_000 + FACTORY_LEASE_MS - 2_000);
   expect(told).toEqual(['login1']);
-  // The first one sees it and writes no more.
+  // The first one sees it and does not write any more.
   expect([first.held(), first.beat(), second.held()]).toEqual([false, false, true]);
 });
 
@@ -81,7 +81,7 @@ it('a file that cannot be read for a moment ends no factory, one that cannot be 
   const path = join(directory, 'lease.json');
   const text = readFileSync(path, 'utf8');
   rmSync(path);
-  // To read a directory fails as a file system does that is away.
+  // Reading a directory fails like a file system that is unreachable.
   mkdirSync(path);
   expect(lease.held()).toBe(true);
   await sleep(FACTORY_LEASE_MS / 2);

@@ -1,4 +1,4 @@
-/** A plan of `otela-plan` becomes jobs of the factory. */
+/** A plan of `otela-plan` becomes jobs of the autoscaler. */
 import { rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -50,7 +50,7 @@ it('replicas of a plan are submitted and kept without a request, and end when th
   const { gateway } = site.start();
   const wanted = () => Math.min(4, replicas(LLAMA)) + Math.min(2, replicas(QWEN));
   const count = () => site.launcher.jobs.filter(({ state }) => state === 'pending').length;
-  // At most two wait at a time: those that began make room.
+  // At most two wait at a time: jobs that begin free a slot.
   await eventually('all replicas', 60_000, () => {
     for (const job of site.launcher.jobs) if (job.state === 'pending' && count() === 2) job.state = 'running';
     return site.launcher.jobs.length === wanted() ? true : undefined;

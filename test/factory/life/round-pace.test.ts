@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { RoundPace } from '../../../factory/life/factory.ts';
 
-/** Rounds in `ms` of a gateway that always has news. */
+/** Rounds in `ms` with a gateway that always has news. */
 function rounds(pace: RoundPace, every: number, from: number, ms: number): number {
   let count = 0;
   for (let now = from; now < from + ms; count++) now += pace.rest(every, now);

@@ -1,4 +1,4 @@
-/** Rounds on a clock of the test's, with a stand-in for the batch system. */
+/** Rounds on the test's clock, with a mock of the batch system. */
 import { expect, it } from 'vitest';
 import { parseConfig } from '../../../factory/config/read.ts';
 import { emptyMemory, type Memory } from '../../../factory/decisions/memory.ts';
@@ -19,7 +19,7 @@ class Rounds {
   readonly memory: Memory = emptyMemory(0);
   readonly #config;
   now = 0;
-  /** What jobs printed. */
+  /** The jobs' output. */
   tail: string | undefined = 'CUDA out of memory';
 
   constructor(text: string) {
@@ -57,7 +57,7 @@ it('an engine that fails is tried three times on each kind of GPU, then it rests
   expect(pools(rounds.launcher.submissions).sort()).toEqual(['normal', 'normal', 'normal', 'old', 'old', 'old']);
   expect(result?.held.get(LLAMA)).toMatch(/rests for .*failed \(FAILED\)/);
   expect(rounds.memory.failed).toHaveLength(6);
-  // After its rest one job tries it, no more.
+  // After its rest only one job tries it.
   await rounds.until(HOUR_MS * 1.5);
   expect(rounds.launcher.submissions).toHaveLength(8);
 });

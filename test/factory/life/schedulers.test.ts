@@ -3,7 +3,7 @@ import type { Launcher } from '../../../factory/launchers/launcher.ts';
 import type { RoundDependencies } from '../../../factory/life/round.ts';
 import { hostileHours } from '../../support/factory/hostile-hours.ts';
 
-/** Other hours each time. The name of a failed test has the seed that brings its hours back. */
+/** Different hours each time. The name of a failed test contains the seed that repeats its hours. */
 const FIRST = Number(process.env.OTELA_FACTORY_SEED ?? Math.floor(Math.random() * 1_000_000));
 const SEEDS = Array.from({ length: Number(process.env.OTELA_FACTORY_SEEDS ?? 3) }, (_, n) => FIRST + n);
 
@@ -12,13 +12,13 @@ it.each(SEEDS)(
   async (seed) => {
     const { violations, submitted, preempted } = await hostileHours({ seed, hours: 8 });
     expect(violations).toEqual([]);
-    // The hours had something in them.
+    // The hours were not empty.
     expect(submitted).toBeGreaterThan(20);
     expect(preempted).toBeGreaterThan(0);
   },
 );
 
-/** Factories with one rule less. What holds above must find each of them out. */
+/** Autoscalers with one rule less. The assertions above must catch each of them. */
 const MUTANTS: Record<string, (parts: RoundDependencies) => RoundDependencies> = {
   'submissions without an answer are forgotten': (parts) => {
     parts.memory.submissions = parts.memory.submissions.map((one) => ({ ...one, outcome: 'refused' }));

@@ -7,7 +7,7 @@ import { CONFIG } from '../../support/factory/config-text.ts';
 
 const QWEN = 'engine = "sglang"';
 
-/** The script of a job for Qwen, whose engine has these lines. */
+/** The script of a job for Qwen with these engine lines. */
 function script(lines: string): string {
   const read = parseConfig(CONFIG.replace(QWEN, `${QWEN}\n${lines}`));
   if ('faults' in read) throw new Error(read.faults.map(({ text }) => text).join('\n'));

@@ -1,4 +1,4 @@
-/** A job's script, run by a real bash with a stand-in for the agent that tells what it was given. */
+/** A job's script, run by a real bash with a mock agent that prints its arguments. */
 import { spawnSync } from 'node:child_process';
 import { chmodSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,7 +17,7 @@ const AGENT = `#!/usr/bin/env bash
 printf '%s\\0' "$@" "TOKEN_FILE=$OTELA_TOKEN_FILE" "GREETING=$GREETING" "KEY=\${#VLLM_API_KEY}"
 `;
 
-/** Places of a model of a file, in the order of its engines. */
+/** Places of a model in a file, in the order of its engines. */
 function placesIn(text: string, model = LLAMA) {
   const read = parseConfig(text);
   if ('faults' in read) throw new Error(JSON.stringify(read.faults));
@@ -26,7 +26,7 @@ function placesIn(text: string, model = LLAMA) {
   return placementsOf(read.config, found);
 }
 
-/** What the agent is given by the job of a model's first place. */
+/** The agent's arguments in the job of a model's first place. */
 async function told(text: string, more: { agent?: string; jobId?: string; tmpdir?: string } = {}): Promise<string[]> {
   const directory = await temporaryDirectory();
   const agent = join(directory, more.agent ?? 'otela-agent');
@@ -61,7 +61,7 @@ it('the agent is told whose job it is, and its engine gets the port of the job',
     ),
   );
   expect(words).toEqual(expect.arrayContaining(['factory=pool', 'factory-job=alps/77']));
-  // Its API is behind a key: other users of the node reach loopback too.
+  // Its API requires a key, because other users of the node reach loopback too.
   expect(words.at(-1)).toBe('KEY=48');
 });
 
@@ -134,7 +134,7 @@ engine = "vllm"
 container = "apptainer"
 image = "/images/vllm-rocm.sif"
 `;
-  // Its table stands at the end of the file, behind the models.
+  // Its table is at the end of the file, after the models.
   const places = placesIn(three);
   expect(places.map(({ pool, engine }) => [pool.gpu, engine.engine, engine.image])).toEqual([
     ['H100', 'vllm', undefined],
@@ -153,6 +153,6 @@ it('a context is named by its content: equal ones have one name, however their t
   expect(of(variables('A = "1"'))[0]).not.toBe(first);
   const [longer] = of(CONFIG.replace('gpus = 1\nengine', 'gpus = 1\narguments = ["--max-model-len", "8192"]\nengine'));
   expect(longer).not.toBe(first);
-  // How long it loads, or how it is kept, is no part of it.
+  // The load time and the idle time are not part of it.
   expect(of(CONFIG.replace('load = "2m"', 'load = "9m"').replace('idle = "10m"', 'idle = "1m"'))[0]).toBe(first);
 });

@@ -13,7 +13,7 @@ describe('the length of an answer', () => {
     const same = Array.from({ length: 100 }, () => ({ input: 10, output: 1000 }));
     const { requests, withinTwo } = lengthErrors(same);
     expect(requests).toBe(100);
-    // The first one is not known from anything.
+    // The first value cannot be forecast from anything.
     expect(withinTwo).toBeCloseTo(0.99, 5);
   });
 });

@@ -1,4 +1,4 @@
-/** The commands of the papers fail where a headline is missed, but for misses that are known, with their reasons. */
+/** The papers' commands fail if a headline is missed, except for known misses with their reasons. */
 import { describe, expect, it } from 'vitest';
 import { type Cell, cellSchema } from '../../../research/papers/oserve/latency-cells.ts';
 import { latencyClaims } from '../../../research/papers/oserve/latency-claims.ts';

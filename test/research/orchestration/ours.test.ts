@@ -27,7 +27,7 @@ const viewOf = (of: Partial<View> = {}): View => ({
   ...of,
 });
 
-/** Twenty minutes in which minute `i` has `times(i)` of these requests/s. */
+/** Twenty minutes; minute `i` has `times(i)` of these requests/s. */
 const pastOf = (perS: readonly number[], times: (minute: number) => number): History => ({
   ...EMPTY,
   counts: perS.map((rate) => Array.from({ length: 20 }, (_, minute) => rate * 60 * times(minute))),
@@ -41,7 +41,7 @@ describe('the first plan', () => {
     const steady = first(() => 1);
     const bursts = first((minute) => (minute % 5 === 4 ? 2.2 : 0.7));
     expect(planText(bursts)).not.toBe(planText(steady));
-    // What has room for bursts is chosen for a demand that is that high all the time, too.
+    // A plan with capacity for bursts is also chosen for a demand that is constantly that high.
     const high = oursOf({ initial: initial.map((one) => one * 1.6) }).decide(
       viewOf({ history: pastOf(initial, () => 1) }),
     );
@@ -86,7 +86,7 @@ describe('the first plan', () => {
     const load = (plan: DeploymentPlan) =>
       evaluate(SMALL, plan, { demand: between, high: between, horizonS: 180 }).load;
     expect(seconds(LINE)).toBeLessThan(seconds(PIPES));
-    // By averages it is the other way round.
+    // By averages the order is reversed.
     expect(load(PIPES)).toBeGreaterThan(1);
     expect(load(LINE)).toBeGreaterThan(load(PIPES));
     expect(planText(oursOf({ initial, plans: () => [PIPES, LINE] }).decide(viewOf())?.plan ?? [])).toBe(planText(LINE));

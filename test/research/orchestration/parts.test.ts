@@ -1,4 +1,4 @@
-/** The long report of a paper: computed in parts, each kept when it is done. */
+/** The long report of a paper: computed in parts, each stored when it is done. */
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
@@ -25,7 +25,7 @@ test('a report that was interrupted goes on where it was, unless all of it is wa
   expect(again.told).toMatch(/^1 of 1 parts are kept from before/);
   expect(again.section).toEqual(first.section);
   expect((await report(true)).told).toContain('1 of 1: assignment');
-  // What was cut off while it was written counts as not computed.
+  // A part that was cut off while it was written counts as not computed.
   for (const name of readdirSync(folder)) writeFileSync(join(folder, name), '{"title": "App');
   expect((await report()).section).toEqual(first.section);
 });
@@ -38,6 +38,6 @@ test('a result is kept for its own part alone, and for what the code that comput
   const sources = [...filesOf(join(import.meta.dirname, '../../../research/papers/oserve/latency-cells.ts'))];
   const names = sources.map((path) => basename(path));
   expect(names).toContain('simplex.ts');
-  // What only prints may change.
+  // Files that only print may change.
   expect(names).not.toContain('latency-claims.ts');
 });

@@ -1,4 +1,4 @@
-/** What a change would do to the requests that are under way and to those that come. */
+/** The effect of a change on the running requests and on the next ones. */
 import { describe, expect, it } from 'vitest';
 import { place } from '../../../research/orchestration/placement.ts';
 import { forecastRequests, simulatePlan, withRunningRequests } from '../../../research/orchestration/rehearse.ts';

@@ -11,7 +11,7 @@ import { fitKinds } from '../../../scheduler/workload/kinds.ts';
 
 const catalogue = loadCatalogue();
 
-/** Long prompts with short answers, and short prompts with long ones. */
+/** Long prompts with short answers, and short prompts with long answers. */
 const LENGTHS = [
   { input: 1400, output: 12 },
   { input: 200, output: 300 },
@@ -29,7 +29,7 @@ export function tableOf(gpus: number, model = 'facebook/opt-30b'): RateTable {
 
 export const SMALL = tableOf(8);
 
-/** Poisson arrivals; `rates(minute)` gives requests/s of both kinds. */
+/** Poisson arrivals; `rates(minute)` gives the requests/s of both kinds. */
 export function requestsOf(minutes: number, rates: (minute: number) => readonly [number, number], seed = 1) {
   const rows: [number, number, number, number][] = [];
   for (const [j, { input, output }] of LENGTHS.entries()) {

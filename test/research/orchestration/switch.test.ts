@@ -98,7 +98,7 @@ describe('running sequences at a switch', () => {
     );
 
   it('move while they go on, with the tokens that they add meanwhile', () => {
-    // 200 MB and 1 MB per 30 ms over 1 GB/s.
+    // 200 MB plus 1 MB per 30 ms, over 1 GB/s.
     expect(seconds([200, 400])).toBeCloseTo(0.2 / (1 - 1 / 30), 9);
   });
 

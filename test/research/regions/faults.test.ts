@@ -124,7 +124,7 @@ describe('a forecast', () => {
 });
 
 describe('two gateways that plan for themselves', () => {
-  /** Each sees its own half of the demand and the backlog that both made. Gives how much shares moved in each slot. */
+  /** Each sees its own half of the demand and the backlog of both. Returns how much shares moved in each slot. */
   function movements(planners: readonly MacroPlanner[], load: number): number[] {
     const world = lineWorld(3);
     const kinds = world.kinds.length;
@@ -141,7 +141,7 @@ describe('two gateways that plan for themselves', () => {
       let sum = 0;
       const inflow = [0, 0, 0];
       for (const [p, planner] of planners.entries()) {
-        // They disagree about what comes: one sees a tenth more, the other a tenth less.
+        // They disagree about the demand: one sees a tenth more, the other a tenth less.
         const demand = [0, 1, 2].map(() => [20, 8, 12].map((count) => count * load * (p === 0 ? 1.1 : 0.9)));
         const input: MacroInput = {
           world,

@@ -7,7 +7,7 @@ import { catalogue } from '../../scheduler/support/small.ts';
 
 export { catalogue };
 
-/** A line of so many regions, 1,000 km from one to the next. */
+/** A line of `regions` regions, 1,000 km apart. */
 export function lineWorld(regions: number, seed = 1): World {
   const topology = topologyOf({
     id: 'line',
@@ -19,7 +19,7 @@ export function lineWorld(regions: number, seed = 1): World {
   return worldOf(topology, seed, loadHardware(catalogue));
 }
 
-/** These tasks and no others; expects nothing. */
+/** Only these tasks; expects nothing. */
 export function listed(tasks: readonly Task[], world: World): TaskSource {
   let at = 0;
   return {

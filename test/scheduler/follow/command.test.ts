@@ -1,4 +1,7 @@
-/** `otela-plan watch --forecast` against a gateway in memory: two models on GPUs of two kinds, and what it says of them. */
+/**
+ * `otela-plan watch --forecast` against an in-memory gateway: two models on GPUs of two kinds, and its output about
+ * them.
+ */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -23,7 +26,7 @@ const poolOf = (id: string, gpuId: string) => {
 };
 const POOLS = [poolOf('a100', 'A100-80-SXM'), poolOf('h100', 'H100-SXM')];
 
-/** Requests of a slot by model and kind, of whatever slot. */
+/** Requests of a slot by model and kind, the same for every slot. */
 class MemoryGateway {
   readonly jobs = new StandInDeployments(() => POOLS);
   readonly told: unknown[] = [];
@@ -85,7 +88,7 @@ const write = (name: string, content: unknown): string => {
   return path;
 };
 
-/** So many slots; what it printed, and what it left. */
+/** Runs `slots` slots; returns what it printed and what it left. */
 async function watch(requests: Record<string, readonly number[]>, slots: number) {
   let now = Date.parse('2026-01-01T10:00:01Z');
   const gateway = new MemoryGateway(requests, () => now);
@@ -93,7 +96,8 @@ async function watch(requests: Record<string, readonly number[]>, slots: number)
   const lines: string[] = [];
   const history = join(folder, 'history.jsonl');
   const state = join(folder, 'state.json');
-  // The large model is ten times as quick on H100, the small one alike on both. TP 2 suits prompts, TP 1 × PP 2 answers.
+  // The large model is ten times as fast on H100, the small one equally fast on both. TP 2 suits prompts, TP 1 × PP 2
+  // suits answers.
   const rates = Object.values(MODELS).flatMap((model) =>
     ['A100-80-SXM', 'H100-SXM'].flatMap((gpu) => {
       const times = model === MODELS.large && gpu === 'A100-80-SXM' ? 0.1 : 1;

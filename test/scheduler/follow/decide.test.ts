@@ -27,7 +27,7 @@ test('a flip that is three slots away is waited for, and the switch comes before
     }
   }
   expect(kinds.at(-1)).toBe('switch');
-  // It is ordered no later than in the slot of the flip, and not as soon as it is seen.
+  // It is ordered no later than in the slot of the flip, and not as soon as it is visible.
   expect(kinds.length).toBeGreaterThanOrEqual(4);
 });
 
@@ -139,7 +139,7 @@ test('over several models and kinds of GPUs a layout serves as much as the best 
         { id: 'y', gpus: 2, replicas: 2 },
       ];
       const given = problem([], { options, pools, models, running: [0, 0, 0, 0] });
-      /** How many times all demand it serves. */
+      /** The multiple of the whole demand that it can serve. */
       const times = (layout: readonly number[]) =>
         1 / Math.max(...models.map(({ mean }, m) => loadOf(m === 0 ? [0, 1] : [2, 3], layout, mean[0] ?? [])));
       const loadOf = (own: number[], layout: readonly number[], wanted: readonly number[]) =>

@@ -1,4 +1,4 @@
-/** Following a live network, slot by slot: what it does when the network, the load or the change itself goes wrong. */
+/** Following a live network, slot by slot: its behavior when the network, the load or the change itself goes wrong. */
 import { expect, test } from 'vitest';
 import { timelineOf } from '../../../scheduler/follow/record.ts';
 import { KINDS, MODEL, SLOT_S, World } from './world.ts';
@@ -94,13 +94,13 @@ test('hours without a request, and a kind that vanishes and comes back, change n
   const before = world.running;
   world.arrivals = () => [0, 0];
   await world.run(8);
-  // The first request after a quiet night goes where it is answered soonest.
+  // The first request after a quiet night is sent to the replica that answers it soonest.
   for (const { name } of KINDS)
     expect(world.published.weights.some(({ kind, weight }) => kind === name && weight > 0.2)).toBe(true);
   world.arrivals = () => [0, 600];
   await world.run(8);
   expect(world.running).toEqual(before);
-  // The kind that is away still has a node to go to.
+  // The absent kind still has a node.
   const answers = world.published.weights.filter(({ kind }) => kind === 'answers');
   expect(answers.some(({ weight }) => weight > 0)).toBe(true);
 });

@@ -1,4 +1,4 @@
-/** Which replicas a kind goes to while there is room, while there is none, and while replicas change. */
+/** The replicas that a kind is sent to while there is capacity, while there is none, and while replicas change. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { PublishedShares } from '../../../scheduler/follow/shares.ts';
@@ -12,7 +12,7 @@ const SERVING = (prompts: number, answers: number) =>
     [1, Array.from({ length: answers }, (_, n) => `a${n}`)],
   ]);
 
-/** Share of a kind that goes to replicas of the shape that answers suit (`a…`) or prompts suit (`p…`). */
+/** Share of a kind that is sent to replicas of the shape that suits answers (`a…`) or prompts (`p…`). */
 const part = (shares: PublishedShares | undefined, kind: string, shape: string) =>
   (shares?.weights ?? [])
     .filter((rule) => rule.kind === kind && rule.session?.startsWith(shape))
@@ -21,7 +21,7 @@ const shared = (steps: number[][], serving: Map<number, string[]>, slotS = 60) =
   kindShares(problem(steps, { slotS }), demand(steps), PUBLISHED, serving, 0);
 
 test('what its replicas cannot do for a moment waits for them: others would answer it later still', () => {
-  // One of two waves: two slots of a second with more answers than the one replica for them can do, then fewer.
+  // One of two waves: two slots of a second with more answers than their one replica can serve, then fewer.
   const steps = [
     [2, 13],
     [2, 5],
@@ -36,7 +36,7 @@ test('what they cannot do for long goes to others, as far as these have room and
   const shares = shared([[2, 20]], SERVING(2, 1));
   const away = 20 * part(shares, 'answers', 'p');
   expect(away).toBeGreaterThan(0);
-  // Prompts take 0.2 replicas of two; an answer takes a second there.
+  // Prompts take 0.2 of two replicas; an answer takes a second there.
   expect(2 / 10 + away).toBeLessThanOrEqual(2 * 0.92 + 0.01);
 });
 

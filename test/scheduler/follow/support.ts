@@ -1,4 +1,4 @@
-/** Four nodes of two GPUs and two shapes: one fast at prompts, one at answers. */
+/** Four nodes of two GPUs in two shapes: one fast at prompts, one at answers. */
 import type { FollowProblem, ModelDemand, ReplicaOption } from '../../../scheduler/follow/problem.ts';
 
 export const MODEL = 'm';
@@ -10,7 +10,7 @@ const option = (pp: number, rates: number[]): ReplicaOption => ({
   rates,
   latencyS: rates.map((rate) => 1 / rate),
 });
-/** TP 2: ten prompts or one answer a second; TP 1 × PP 2: the other way round. */
+/** TP 2: ten prompts or one answer a second; TP 1 × PP 2: one prompt or ten answers. */
 export const OPTIONS = [option(1, [10, 1]), option(2, [1, 10])];
 
 /** Slots in which demand is `[prompts, answers]` requests/s. */

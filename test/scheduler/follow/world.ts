@@ -1,4 +1,4 @@
-/** A gateway, its records and a launcher in memory, in virtual time: what a follower looks at and acts on. */
+/** A gateway, its records and a launcher in memory, in virtual time: a follower's inputs and outputs. */
 import { loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import type { Controller } from '../../../scheduler/controller/round.ts';
 import { EMPTY_STATE } from '../../../scheduler/controller/state.ts';
@@ -16,7 +16,7 @@ export const KINDS = [
   { name: 'answers', input: 50, output: 1_000, share: 0.5 },
   { name: 'prompts', input: 4_000, output: 10, share: 0.5 },
 ];
-/** Ten prompts or one answer a second, and the other way round. */
+/** Ten prompts or one answer a second, and the reverse. */
 const RATES = [
   { model: MODEL, tp: 2, pp: 1, prompt_tokens_per_s: 44_000, answer_tokens_per_s: 1_000 },
   { model: MODEL, tp: 1, pp: 2, prompt_tokens_per_s: 4_400, answer_tokens_per_s: 11_000 },
@@ -26,10 +26,10 @@ export class World {
   now = Date.parse('2026-01-01T10:00:00Z');
   nodes = 4;
   readonly jobs: StandInDeployments;
-  /** `[answers, prompts]` of the slot that begins at a time; undefined: the gateway knows of none. */
+  /** `[answers, prompts]` of the slot that begins at a time; undefined: the gateway has no data. */
   arrivals: (slot: number) => readonly number[] | undefined = () => [60, 600];
   unserved = 0;
-  /** Prompts and answers as they were recorded. */
+  /** Prompts and answers with their recorded lengths. */
   lengths = KINDS.map(({ input, output }) => ({ input, output, requests: 500 }));
   down = false;
   /** Windows that take the gateway longer than a planner waits. */
@@ -91,7 +91,7 @@ export class World {
     );
   }
 
-  /** So many slots, a look at the begin of each. */
+  /** Runs `slots` slots, with a look at the start of each. */
   async run(slots: number): Promise<void> {
     for (let n = 0; n < slots; n++) {
       this.now = (Math.floor(this.now / SLOT_MS) + 1) * SLOT_MS + 1;
@@ -99,7 +99,7 @@ export class World {
     }
   }
 
-  /** Replicas that run, `[TP 2, TP 1 × PP 2]`. */
+  /** Running replicas, `[TP 2, TP 1 × PP 2]`. */
   get running(): [number, number] {
     const of = (tp: number) => this.state.jobs.filter((job) => job.tp === tp).length;
     return [of(2), of(1)];

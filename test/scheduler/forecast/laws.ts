@@ -1,4 +1,4 @@
-/** The tests of every method of forecasting, whichever part it belongs to. */
+/** The tests of every forecasting method, in whichever folder it is. */
 import { expect, it } from 'vitest';
 import { backtest } from '../../../scheduler/forecast/backtest.ts';
 import { lastValue } from '../../../scheduler/forecast/persistence.ts';
@@ -17,7 +17,7 @@ export function waves(): History {
   return { names: ['wave', 'noise'], counts: [wave, noise], slotS: 60 };
 }
 
-/** What every method keeps; `remembering` of them see a wave, which the last value does not. */
+/** The laws of every method; the `remembering` ones also detect a wave, which the last value does not. */
 export function forecasterLaws(remembering: readonly Forecaster[], others: readonly Forecaster[] = []): void {
   const methods = [...others, ...remembering];
   const options = { ...DEFAULT_FIT, from: 320, refitEvery: 1000 };

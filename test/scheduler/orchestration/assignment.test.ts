@@ -52,7 +52,7 @@ describe('the assignment of kinds to replicas', () => {
         problem.demand.forEach((wanted, j) => {
           const best = Math.max(...problem.rates.map((row) => row[j] ?? 0));
           expect(own.served[j]).toBeCloseTo(best > 0 ? wanted : 0, 5);
-          // Half as quick as the quickest: it gets nothing beyond its room.
+          // Less than half as fast as the fastest: it gets nothing beyond its capacity.
           own.flow.forEach((row, k) => {
             const rate = problem.rates[k]?.[j] ?? 0;
             if (rate > 0 && rate < 0.49 * best)

@@ -1,4 +1,4 @@
-/** `otela-plan regions` against a gateway in memory: what it asks, says and gives. */
+/** `otela-plan regions` against an in-memory gateway: its queries, its messages and its plans. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,11 +13,11 @@ interface Put {
   warm: { region: string; replicas: number }[];
 }
 
-/** As `/admin/regions…` answers; each look finds 100 more requests answered in each region. */
+/** Answers like `/admin/regions…`; each look finds 100 more answered requests in each region. */
 class MemoryGateway {
   looks = 0;
   down = false;
-  /** Connections that break in the middle of an answer. */
+  /** True: connections break in the middle of a response. */
   breaks = false;
   holder = '';
   stored: { planner: string; sequence: number } | undefined;
@@ -136,7 +136,7 @@ describe('otela-plan regions', () => {
       gateway = new MemoryGateway();
       await run(['--apply', '--concurrency', '1'], 60, (look) => {
         gateway.down = away && look >= 10 && look < 40;
-        // It goes on answering.
+        // The gateway continues to answer.
         if (gateway.down) gateway.looks++;
       });
       return Math.max(...gateway.plans.flatMap(({ warm }) => warm.map(({ replicas }) => replicas)));

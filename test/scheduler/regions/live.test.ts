@@ -1,4 +1,4 @@
-/** Planning regions from what a gateway tells: facts in, shares out, with everything that can be wrong about the facts. */
+/** Planning regions from a gateway's data: facts in, shares out, with everything that can be wrong about the facts. */
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -17,13 +17,13 @@ interface Told {
   replicas?: number;
   price?: number | null;
   state?: string;
-  /** Seconds of the round trip, a bound; null: never measured. */
+  /** Seconds of the round trip, an upper bound; null: never measured. */
   tripS?: number | null;
   answered?: number;
   waiting?: number;
 }
 
-/** Regions as a gateway tells them after so many slots: each slot answered `answered` requests of 4 s in each. */
+/** A gateway's data of regions after `slots` slots: in each slot each region answered `answered` requests of 4 s. */
 function facts(slots: number, regions: Record<string, Told>): RegionFacts[] {
   return Object.entries(regions).map(([region, told]) => {
     const { replicas = 4, price = 0.1, state = 'current', tripS = 0.05, answered = 100, waiting = 0 } = told;
@@ -51,7 +51,7 @@ function facts(slots: number, regions: Record<string, Told>): RegionFacts[] {
 const tracker = () => new Tracker({ slotS: SLOT_S, concurrency: 8, watts: () => 700 });
 const options: LivePlannerOptions = { slotS: SLOT_S, secondsPerUsd: 10_000, smoothness: 0.05 };
 
-/** The last plan of so many slots that were all alike. */
+/** The last plan after `slots` equal slots. */
 function planned(
   regions: Record<string, Told>,
   { slots = 30, more = {} }: { slots?: number; more?: Partial<LivePlannerOptions> } = {},
@@ -76,7 +76,7 @@ describe('a plan from facts', () => {
     const plan = planned({ near: { tripS: 0.01, price: 0.15 }, far: { tripS: 0.3, price: 0.05 } });
     const { near = 0, far = 0 } = sharesOf(plan);
     expect(near + far).toBeCloseTo(1, 9);
-    // The network's 0.15 s more are dearer than 0.1 USD/kWh less.
+    // The additional 0.15 s of network cost more than the 0.1 USD/kWh saved.
     expect(near).toBeGreaterThan(0.9);
     const dear = planned(
       { near: { tripS: 0.01, price: 0.15 }, far: { tripS: 0.3, price: 0.05 } },
@@ -95,7 +95,7 @@ describe('a plan from facts', () => {
   });
 
   it('spreads by room where the near region has too little', () => {
-    const answered = 200; // 1,600 s of answers in a slot; four nodes of eight places have 1,296
+    const answered = 200; // 1,600 s of answers in a slot; four nodes with eight slots each have 1,296
     const { near = 0, far = 0 } = sharesOf(planned({ near: { tripS: 0.01, answered }, far: { tripS: 0.3, answered } }));
     expect(near).toBeGreaterThan(0.7);
     expect(far).toBeGreaterThan(0.15);
@@ -212,7 +212,7 @@ describe('faults', () => {
     const eyes = tracker();
     eyes.look(facts(10_000, { near: {} }));
     eyes.look(facts(10_001, { near: {} }));
-    // Its nodes are back, and the gateway counts on from last week.
+    // Its nodes are back, and the gateway's counters continue from last week.
     const all = facts(10_002, { near: {}, back: {} });
     const unread = { answered: null, service_s: null };
     const cannotRead = all.map((one) => ({ ...one, models: one.models.map((model) => ({ ...model, ...unread })) }));
@@ -222,7 +222,7 @@ describe('faults', () => {
     expect(seen?.models[0]?.places[1]).toMatchObject({ answered: 0, serviceS: 4 });
     for (const { models } of all) for (const model of models) model.running = 20;
     const [near, back] = eyes.look(all)?.models[0]?.places ?? [];
-    // All of it is of others, of the one as of the other.
+    // All of it is the others' share, for both regions.
     expect(near?.others).toBeGreaterThan(0);
     expect(back?.others).toBeGreaterThan(5);
   });
@@ -244,7 +244,7 @@ describe('faults', () => {
       }));
     eyes.look(told(0, 0, 0, 0));
     expect(eyes.look(told(100, 400, 0, 30))?.models[0]?.places[0]).toMatchObject({ serviceS: 4, concurrency: 8 });
-    // Now each answer takes 40 s, most of it in a queue; the queue tells how many a node takes at once.
+    // Now each answer takes 40 s, most of it in a queue; the queue shows how many requests a node runs concurrently.
     expect(eyes.look(told(200, 4_400, 90, 24))?.models[0]?.places[0]).toMatchObject({ serviceS: 4, concurrency: 6 });
   });
 });

@@ -34,7 +34,7 @@ function objective(
   return sum;
 }
 
-/** The same problem by HiGHS, an independent solver of quadratic programs. */
+/** The same problem solved by HiGHS, an independent solver of quadratic programs. */
 async function byHighs(problem: TransportProblem, previous: Float64Array, lambda: number): Promise<Float64Array> {
   const { rows, columns, mass, cost, load, capacity } = problem;
   const highs = await loadHighs();
@@ -90,7 +90,7 @@ describe('the smoothing QP', () => {
     for (const lambda of [0.3, 3]) {
       const ours = objective(problem, smoothTransport(problem, previous, lambda).shares, previous, lambda);
       const theirs = objective(problem, await byHighs(problem, previous, lambda), previous, lambda);
-      // Ours may overload a column by a thousandth, which is a gain of as little.
+      // Our solver may overload a column by a thousandth, which gains as little.
       expect(Math.abs(ours / theirs - 1)).toBeLessThan(2e-3);
     }
   });

@@ -4,8 +4,8 @@ import { seededRandom } from '../../../scheduler/serving/random.ts';
 import type { Demand, Pool } from '../../../scheduler/solver/problem.ts';
 
 /**
- * A planning problem with `models` models and `kinds` kinds of GPU, drawn from the catalogue: shapes repeat, rates and lengths do not.
- * `load` scales all rates.
+ * A planning problem with `models` models and `kinds` kinds of GPU, drawn from the catalog: shapes repeat, rates and
+ * lengths do not. `load` scales all rates.
  */
 export function drawInstance(
   catalogue: HardwareCatalogue,
@@ -22,12 +22,12 @@ export function drawInstance(
     const nodes = Math.ceil((2 + Math.floor(random() * 5)) * Math.max(1, models / kinds / 2));
     return { id: `pool ${i + 1}`, gpu, nodes, gpusPerNode: gpu.gpusPerNode >= 8 ? 8 : 4 };
   });
-  // The models that the timings in the docs were always taken with.
+  // The models with which the timings in the docs were always measured.
   const known = catalogue.models.filter(({ source }) => source !== PUBLIC_SOURCE);
   const demands = Array.from({ length: models }, (_, i): Demand => {
     const model = known[i % known.length];
     if (model === undefined) throw new Error('a catalogue without models');
-    // Larger models are asked less.
+    // Larger models get fewer requests.
     const size = layerCount(model) * model.hidden ** 2;
     return {
       model: { ...model, id: `${model.id} #${i + 1}` },

@@ -11,8 +11,9 @@ interface Running {
 }
 
 /**
- * An engine whose steps take exactly as long as a `StepModel` says: no GPU is here to be calibrated. Prompts are computed whole, with
- * whatever decodes; a word is a token. Its clock is its own, so that a load of minutes takes none.
+ * An engine with the exact step times of a `StepModel`, because there is no GPU here to calibrate. Prompts are computed
+ * whole, together with the decoding sequences; a word is a token. It has its own clock, so that a load of minutes takes
+ * no time.
  */
 export class StandInEngine {
   readonly #step: StepModel;
@@ -30,7 +31,7 @@ export class StandInEngine {
 
   now = (): number => this.clock;
 
-  /** The port, without sockets. */
+  /** The engine's HTTP API, without sockets. */
   fetch = async (input: Parameters<typeof fetch>[0], init?: RequestInit): Promise<Response> => {
     const path = new URL(String(input)).pathname;
     if (path === '/version') return Response.json({ version: '9.9.9' });
@@ -110,7 +111,7 @@ export class StandInEngine {
   }
 }
 
-/** Lets everyone who waits for a token read it, and its time, before the clock goes on. */
+/** Lets every reader that waits for a token read it, and its time, before the clock continues. */
 async function turn(): Promise<void> {
   for (let i = 0; i < 3; i++) await new Promise<void>((resolve) => setImmediate(resolve));
 }

@@ -1,8 +1,8 @@
 import { createServer, type Server } from 'node:http';
 
 /**
- * Stands in for a gateway: `/v1/registry/nodes` and `/admin/workload` as gateways answer them; `/admin/routing/{model}`, which no gateway has
- * yet, is only remembered.
+ * A mock gateway: `/v1/registry/nodes` and `/admin/workload` with a gateway's responses; requests to
+ * `/admin/routing/{model}` are only recorded.
  */
 export class StandInGateway {
   nodes: object[] = [];
@@ -64,6 +64,6 @@ export const node = (session: string, changes: object = {}) => ({
   ...changes,
 });
 
-/** A node that has one model ready; `job`: the Slurm job that it says it runs in. */
+/** A node that has one model ready; `job`: the Slurm job in which it claims to run. */
 export const serving = (session: string, model: string, job?: string) =>
   node(session, { models: [{ id: model, state: 'ready' }], ...(job === undefined ? {} : { job: { id: job } }) });

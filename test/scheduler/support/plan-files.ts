@@ -1,15 +1,15 @@
-/** Inventories, workloads and other files that `otela-plan` is given. */
+/** Inventories, workloads and other input files of `otela-plan`. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { otelaPlan } from './small.ts';
 
-/** For files of all tests in this process, which share this module; removed with it. */
+/** For the files of all tests in this process, which share this module; removed when the process exits. */
 export const folder = mkdtempSync(join(tmpdir(), 'otela-plan-'));
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
 let files = 0;
 
-/** Writes `content`, as JSON where it is no text. @returns its path */
+/** Writes `content`, as JSON if it is not a string. @returns its path */
 export function file(content: unknown, name = `${++files}.json`): string {
   const path = join(folder, name);
   writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content));

@@ -3,7 +3,7 @@ import { dataPath, readJson } from '../../../scheduler/catalogue/catalogue.ts';
 import { modelFromConfig } from '../../../scheduler/catalogue/huggingface.ts';
 import type { Model } from '../../../scheduler/catalogue/model.ts';
 
-/** Facts of public `config.json` files with what their publishers say of them; sources are in the file. */
+/** Facts of public `config.json` files with their publishers' statements; the sources are in the file. */
 export const { models: PUBLIC_MODELS } = z
   .object({
     models: z.array(

@@ -13,7 +13,7 @@ export function stepModel(model: string, gpu: string, tp = 1): StepModel {
   return stepModelOf(findModel(catalogue, model), gpu, { tp });
 }
 
-/** A model as it is stored, on one replica of that parallelism. */
+/** A model as stored, on one replica with this parallelism. */
 export function stepModelOf(model: Model, gpu: string, parallelism: Parallelism = { tp: 1 }): StepModel {
   const { weights, kv } = model.storage;
   return new StepModel({ model, gpu: findGpu(catalogue, gpu), ...parallelism, weights, kv }, catalogue.calibration);

@@ -10,7 +10,7 @@ interface Deployed {
   pp: number;
 }
 
-/** Idle agents in memory: what is ordered runs, until it is stopped or taken away. */
+/** In-memory idle agents: an ordered deployment runs until it is stopped or removed. */
 export class StandInDeployments implements AgentSide {
   readonly alive = new Map<string, Deployed>();
   started = 0;

@@ -1,7 +1,7 @@
 import { normal, seededRandom } from '../../../scheduler/serving/random.ts';
 import type { KindLengths } from '../../../scheduler/workload/kinds.ts';
 
-/** Requests around three centres, in the shares given. */
+/** Requests around three centers, in the given shares. */
 export function requestsOf(seed: number, shares: readonly [number, number, number], count = 3000): KindLengths[] {
   const random = seededRandom(seed);
   const centres = [
