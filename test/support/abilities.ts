@@ -1,12 +1,12 @@
-/** What this machine can run: tests that need root, Slurm or network namespaces say why they do not run. */
+/** What this machine can run. Tests that need root, Slurm or network namespaces print why they do not run. */
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 
-/** Where daemons live that an ordinary PATH leaves out. */
+/** Directories of daemons that an ordinary PATH leaves out. */
 const MORE_PATH = ['/usr/sbin', '/sbin'];
 
-/** Full path of a program, or undefined. */
+/** Full path of a program; undefined: not found. */
 export function which(name: string): string | undefined {
   for (const directory of [...(process.env.PATH ?? '').split(delimiter), ...MORE_PATH]) {
     const path = join(directory, name);
@@ -14,7 +14,7 @@ export function which(name: string): string | undefined {
       accessSync(path, constants.X_OK);
       return path;
     } catch {
-      // Not there.
+      // Not in this directory.
     }
   }
   return undefined;
@@ -30,7 +30,7 @@ function notRoot(): string | undefined {
   return process.getuid?.() === 0 ? undefined : 'needs root';
 }
 
-/** Containers often forbid namespaces: try once, so that the reason is known before twenty tests fail. */
+/** Containers often forbid namespaces, so this creates one to learn the reason before twenty tests fail. */
 function noNamespaces(): string | undefined {
   const name = `otela-probe-${process.pid}`;
   const made = spawnSync('ip', ['netns', 'add', name], { encoding: 'utf8' });
@@ -38,7 +38,7 @@ function noNamespaces(): string | undefined {
   return made.status === 0 ? undefined : `no network namespaces here: ${made.stderr.trim()}`;
 }
 
-/** Why a project of vitest.config.ts cannot run here, or undefined. */
+/** Why a project of vitest.config.ts cannot run here; undefined: it can. */
 export function cannotRun(project: string): string | undefined {
   switch (project) {
     case 'slurm':
@@ -54,7 +54,7 @@ export function cannotRun(project: string): string | undefined {
   }
 }
 
-/** A Python that has this package: the one in `.ci/venv`, that of OTELA_TEST_PYTHON, or the machine's. */
+/** A Python that has this package: from `.ci/venv`, from OTELA_TEST_PYTHON, or the machine's. */
 export function pythonWith(
   root: string,
   name: 'openai' | 'prometheus_client' | 'pyhpke' | 'schemathesis',

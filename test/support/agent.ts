@@ -9,9 +9,9 @@ export const ENGINE_MAIN = join(ROOT, 'test/support/engine.ts');
 export interface AgentOptions extends Omit<SpawnOptions, 'label'> {
   gateways: string[];
   token: string;
-  /** An engine that runs already. */
+  /** A running engine. */
   engineUrl?: string;
-  /** Or a command that the agent shall run. */
+  /** Or a command that the agent runs as its engine. */
   command?: string[];
   /** More flags of `start`. */
   args?: string[];
@@ -19,11 +19,11 @@ export interface AgentOptions extends Omit<SpawnOptions, 'label'> {
   main?: string;
   /** Or a program that needs no Node. */
   executable?: string;
-  /** Before the command, e.g. `ip netns exec c1h1`. */
+  /** Prepended to the command, e.g. `ip netns exec c1h1`. */
   prefix?: string[];
 }
 
-/** Starts the agent; wait for `gateway.serving(…)` to know that it is in. */
+/** Starts the agent. To wait until it has joined, use `gateway.serving(…)`. */
 export async function startAgent(options: AgentOptions): Promise<Managed> {
   const state = await temporaryDirectory('otela-agent');
   const tokenFile = join(state, 'token');
@@ -50,7 +50,7 @@ export async function startAgent(options: AgentOptions): Promise<Managed> {
     {
       label: 'agent',
       cwd: cwd ?? ROOT,
-      // Tests listen on loopback; in a network namespace of their own, everywhere.
+      // Tests listen on loopback; inside a network namespace, on all addresses.
       env: { XDG_RUNTIME_DIR: state, ...(options.prefix ? {} : { OTELA_MESH: '127.0.0.1' }), ...options.env },
       ...(uid === undefined ? {} : { uid }),
       ...(gid === undefined ? {} : { gid }),
@@ -58,7 +58,7 @@ export async function startAgent(options: AgentOptions): Promise<Managed> {
   );
 }
 
-/** The stand-in engine as a command line. */
+/** The command line of the mock engine. */
 export function engineCommand(port: number, ...more: string[]): string[] {
   return [NODE, ENGINE_MAIN, '--port', String(port), ...more];
 }

@@ -1,4 +1,7 @@
-/** This clone's programs, or those of an older commit, as one file each that says it is another version: what an upgrade replaces. */
+/**
+ * Builds this clone's programs, or those of an older commit, as single files that report another version, for tests of
+ * upgrades.
+ */
 import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
@@ -36,7 +39,7 @@ const ESM: BuildOptions = {
   banner: { js: REQUIRE_BANNER },
 };
 
-/** Writes `file` in one step, as an installation does: what runs from the former one is not disturbed. */
+/** Writes `file` atomically, as an installation does: a process that runs the previous file is not disturbed. */
 async function install(file: string, text: string): Promise<void> {
   await mkdir(dirname(file), { recursive: true });
   await writeFile(`${file}.new`, text);
@@ -47,7 +50,7 @@ export async function installAgent(file: string, version: string): Promise<void>
   await install(file, await bundled('agent/cli/main.ts', { ...ESM, plugins: [versioned(version, ROOT)] }));
 }
 
-/** `file` is DIR/dist/NAME.js; what the gateway needs beside it comes too, without the page. `root`: the clone. */
+/** `file` is DIR/dist/NAME.js; the gateway's other files are written too, without the page. `root`: the clone. */
 export async function installGateway(file: string, version: string, root = ROOT): Promise<void> {
   const worker = await bundled('gateway/hosts/node/reports/report-worker.ts', { format: 'cjs' }, root);
   const define = { OTELA_REPORT_WORKER: JSON.stringify(worker) };

@@ -1,4 +1,7 @@
-/** `npm run test:promises`: of each promise that the line which keeps it, once broken, turns its test red. `-- WORD`: of those with that word in them. */
+/**
+ * `npm run test:promises` checks each promise: if the line that keeps it is broken, its test must fail. `-- WORD`: only
+ * promises that contain the word.
+ */
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,7 +12,7 @@ import { testPattern } from './reporter.ts';
 import { vitestRun } from './vitest-run.ts';
 import { ROOT } from './where.ts';
 
-/** The clone as it is now, apart from it: nobody's editor sees a broken line, and none is left after an interruption. */
+/** A copy of the clone's current state: no editor sees a broken line, and none is left after an interruption. */
 function copyOfClone(directory: string): string {
   const copy = join(directory, 'clone');
   const listed = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], {
@@ -17,14 +20,15 @@ function copyOfClone(directory: string): string {
     encoding: 'utf8',
     maxBuffer: 1 << 26,
   });
-  // A deleted file is listed until it is committed. Times stay: the page in dist/ is older than no source.
+  // Git lists a deleted file until the deletion is committed. File times stay, so that the page in dist/ is not older
+  // than its sources.
   for (const path of new Set(listed.split('\n')))
     if (path !== '') cpSync(join(ROOT, path), join(copy, path), { preserveTimestamps: true, force: true });
   for (const made of ['node_modules', 'dist']) symlinkSync(join(ROOT, made), join(copy, made));
   return copy;
 }
 
-/** Why this promise is not proven; undefined where it is. */
+/** Why this promise is not proven; undefined: it is. */
 async function unproven(
   { file, test, breaks }: Promised,
   copy: string,

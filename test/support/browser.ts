@@ -1,4 +1,4 @@
-/** A real Chromium, Debian's, and pages in it that tell what went wrong inside. */
+/** Debian's Chromium, and pages in it that report errors. */
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import { which } from './abilities.ts';
 import { patience } from './patience.ts';
@@ -6,13 +6,12 @@ import { atEnd } from './processes.ts';
 
 const CHROMIUM = process.env.OTELA_TEST_CHROMIUM ?? which('chromium');
 
-/** Playwright's own 30 s are not enough on a machine that is three times slower and has other work. */
+/** Playwright's own 30 s are not enough on a machine that is three times slower and busy. */
 const WAIT_MS = 30_000;
 
 export async function openBrowser(): Promise<Browser> {
   if (CHROMIUM === undefined) throw new Error('no chromium here');
-  // Its sandbox refuses to start as root, which CI is.
-  // Containers have a /dev/shm of 64 MiB.
+  // Chromium's sandbox refuses to start as root, which CI is. Containers have a /dev/shm of 64 MiB.
   const args = ['--disable-dev-shm-usage', ...(process.getuid?.() === 0 ? ['--no-sandbox'] : [])];
   const browser = await chromium.launch({ executablePath: CHROMIUM, args });
   atEnd(() => browser.close());
@@ -21,7 +20,7 @@ export async function openBrowser(): Promise<Browser> {
 
 export interface Visit {
   page: Page;
-  /** What scripts threw, what the console called an error, what the content-security policy forbade. */
+  /** Exceptions of scripts, console errors, and violations of the content-security policy. */
   complaints: string[];
 }
 
@@ -32,7 +31,7 @@ export async function openPage(browser: Browser, options: BrowserContextOptions 
   const complaints: string[] = [];
   page.on('pageerror', (error) => complaints.push(error.message));
   page.on('console', (message) => {
-    // A page without a login gets a 401, which browsers count as an error.
+    // A page without a login gets a 401, which browsers log as an error.
     if (message.type() === 'error' && !message.text().includes('status of 401')) complaints.push(message.text());
   });
   return { page, complaints };

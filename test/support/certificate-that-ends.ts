@@ -6,8 +6,8 @@ import { temporaryDirectory } from './processes.ts';
 const LEFT_S = 3 * 86_400;
 
 /**
- * Makes the issuer of a data directory so that the gateway's certificate has three days left. Its root key is elsewhere, or the gateway's
- * start would renew it. @returns the root key's file
+ * Creates the issuer of a data directory with a gateway certificate that has three days left. Its root key is moved
+ * elsewhere, because the gateway would otherwise renew the certificate at its start. @returns the root key's file
  */
 export async function certificateThatEnds(data: string): Promise<string> {
   const nowS = Math.floor(Date.now() / 1000);
@@ -15,7 +15,7 @@ export async function certificateThatEnds(data: string): Promise<string> {
   const lifeS = probe.certificate.notAfter - nowS;
   await openIssuer(join(data, 'issuer'), nowS - lifeS + LEFT_S);
   const safe = join(await temporaryDirectory('otela-safe'), 'root.key');
-  // It may be on another file system.
+  // Copied and not renamed: it may be on another file system.
   await copyFile(join(data, 'issuer/root.key'), safe);
   await rm(join(data, 'issuer/root.key'));
   return safe;

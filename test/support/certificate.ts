@@ -1,14 +1,17 @@
-/** Certificates of a test's own, by openssl. */
+/** Certificates for tests, made by openssl. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { atEnd } from './processes.ts';
 
-/** Whether there is an openssl here to make certificates. */
+/** True if openssl is installed. */
 export const OPENSSL = spawnSync('openssl', ['version']).status === 0;
 export const NO_OPENSSL = 'no openssl here to make certificates';
 
-/** A certificate that signs itself, in `directory`: paths of two PEM files. `names`: as openssl has them, e.g. `IP:127.0.0.1`. */
+/**
+ * Creates a self-signed certificate in `directory` and returns the paths of two PEM files. `names`: in openssl's form,
+ * e.g. `IP:127.0.0.1`.
+ */
 export function selfSigned(
   directory: string,
   commonName: string,
@@ -34,7 +37,7 @@ export function selfSigned(
   return { cert, key };
 }
 
-/** `fetch` of this process trusts it too, until the test ends. */
+/** Makes `fetch` of this process trust it too, until the test ends. */
 export function trust(pem: string): void {
   const before = getCACertificates();
   setDefaultCACertificates([...before, pem]);

@@ -1,14 +1,17 @@
-/** What changed, as paths from the root: since main, for a developer; since all tests passed, for CI. */
+/**
+ * Changed files, as paths from the root: since main, for a developer; since the last run in which all tests passed, for
+ * CI.
+ */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { ROOT } from './where.ts';
 
-/** Written by `npm run test:all`, and committed by whoever ran it. */
+/** Written by `npm run test:all`; commit it after the run. */
 const TESTED = join(ROOT, 'test/tested.json');
 const testedSchema = z.object({
-  /** All tests passed on it. */
+  /** The commit on which all tests passed. */
   commit: z.string().regex(/^[0-9a-f]{40}$/),
 });
 
@@ -21,12 +24,15 @@ const differing = (base: string) => [
   ...git('ls-files', '--others', '--exclude-standard'),
 ];
 
-/** Uncommitted and new files included. */
+/** Includes uncommitted and new files. */
 export function changedSinceMain(): string[] {
   return differing(git('merge-base', 'HEAD', 'main')[0] ?? 'main');
 }
 
-/** Undefined where that is not known: no run of all tests is remembered, or its commit is not in this clone's history, as in a shallow one. */
+/**
+ * Undefined: not known, because no full run is recorded, or its commit is not in this clone's history, as in a shallow
+ * clone.
+ */
 export function changedSinceTested(): string[] | undefined {
   if (!existsSync(TESTED)) return undefined;
   const { commit } = testedSchema.parse(JSON.parse(readFileSync(TESTED, 'utf8')));
@@ -34,7 +40,10 @@ export function changedSinceTested(): string[] | undefined {
   return isKnown ? differing(commit) : undefined;
 }
 
-/** After a run of all tests in which none failed: what follows is the change. Nothing where files were not committed, which the tests saw. */
+/**
+ * Records the current commit after a full run without failures. Does nothing if files are uncommitted, because the
+ * tests saw them.
+ */
 export function rememberTested(): void {
   if (git('status', '--porcelain').length > 0)
     return console.log('files are not committed: test/tested.json stays as it is');

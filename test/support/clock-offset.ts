@@ -1,4 +1,6 @@
-/** `--import` of a program whose wall clock is to be CLOCK_OFFSET_MS off. Monotonic clocks and timers stay right. */
+/**
+ * `--import` this into a program to shift its wall clock by CLOCK_OFFSET_MS. Monotonic clocks and timers stay right.
+ */
 const offset = Number(process.env.CLOCK_OFFSET_MS ?? 0);
 const RealDate = Date;
 

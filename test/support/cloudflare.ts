@@ -1,6 +1,7 @@
 /**
- * A stand-in for Cloudflare's API, as far as wrangler asks it for a deployment: one account, its D1 databases (in SQLite, so that
- * migrations really run), Workers with their secrets. `fail` lets the next request that fits fail, as an outage would.
+ * A mock of the part of Cloudflare's API that wrangler uses for a deployment: one account, its D1 databases (in SQLite,
+ * so that migrations really run), and Workers with their secrets. `fail` makes the next matching request fail, as in an
+ * outage.
  */
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -8,7 +9,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { z } from 'zod';
 
 interface StandInWorker {
-  /** Values by name, which Cloudflare tells nobody. */
+  /** Values by name; Cloudflare never returns them. */
   secrets: Map<string, string>;
   vars: Record<string, string>;
   databases: string[];
@@ -44,7 +45,7 @@ export class Cloudflare {
     return `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
   }
 
-  /** What wrangler needs to find it. */
+  /** Environment with which wrangler finds it. */
   get env(): Record<string, string> {
     return {
       CLOUDFLARE_API_BASE_URL: this.url,
@@ -54,7 +55,7 @@ export class Cloudflare {
     };
   }
 
-  /** Of `METHOD path`s that fit, the next one after so many is answered 400, once. */
+  /** Skips `after` requests with a matching `METHOD path` and answers the next one with 400, once. */
   fail(pattern: RegExp, after = 0): void {
     this.#failing = { pattern, after };
   }
@@ -68,7 +69,7 @@ export class Cloudflare {
       this.#failing = undefined;
       return send(response, 400, undefined, 10_001, 'An outage of the stand-in.');
     }
-    // The Worker itself, once there is one.
+    // The deployed Worker itself.
     if (path === '/readyz') return send(response, this.workers.size > 0 ? 200 : 503, { status: 'ok' });
     const parts = path.replace(`/accounts/${ACCOUNT}/`, '').split('/');
     const answer =
@@ -195,11 +196,11 @@ interface Answer {
   result?: unknown;
   code?: number;
   message?: string;
-  /** Of pages. */
+  /** Only for pages. */
   info?: unknown;
 }
 
-/** As D1 does: one statement after the other, all or none, rows of each. */
+/** Like D1: executes one statement after the other, all or none, and returns the rows of each. */
 function run(sqlite: DatabaseSync, body: Buffer): Answer {
   const { sql, params = [] } = z
     .object({ sql: z.string(), params: z.array(z.union([z.string(), z.number(), z.null()])).optional() })

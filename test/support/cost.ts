@@ -1,9 +1,12 @@
-/** What a piece of code costs beside another in the same process: a bound that a slow machine, or a busy one, moves on both sides. */
+/** Compares the cost of two pieces of code in one process, so that a slow or busy machine affects both sides. */
 const RUNS = 5;
-/** Less is not measured well: what costs less is repeated. */
+/** Shorter times are not measured accurately, so cheaper code is repeated. */
 const LEAST_MS = 5;
 
-/** CPU time in ms of one call, by the cheapest of some runs: the first ones are compiled, and a collection falls into one of them. */
+/**
+ * CPU time in ms of one call, as the minimum of several runs: the first runs include compilation, and any run may
+ * include a garbage collection.
+ */
 function cpuMs(act: () => unknown): number {
   const timed = (times: number) => {
     const before = process.cpuUsage();
@@ -16,12 +19,12 @@ function cpuMs(act: () => unknown): number {
   return Math.min(...Array.from({ length: RUNS }, () => timed(times))) / times;
 }
 
-/** How many times as much CPU time `act` takes as `control`. */
+/** The CPU time of `act` as a multiple of that of `control`. */
 export function costBeside(act: () => unknown, control: () => unknown): number {
   return cpuMs(act) / cpuMs(control);
 }
 
-/** One look at each byte. */
+/** Reads each byte once. */
 export function readOnce(bytes: Uint8Array): number {
   let sum = 0;
   for (const byte of bytes) sum = (sum + byte) | 0;

@@ -1,4 +1,7 @@
-/** Setup of every file in Node: the CPU time that it used, with its imports and the processes that it waited for. */
+/**
+ * Setup of every test file in Node: measures its CPU time, including its imports and the child processes that it waited
+ * for.
+ */
 import { afterAll } from 'vitest';
 import { endedChildrenSeconds } from './ended-children.ts';
 
@@ -9,7 +12,7 @@ declare module 'vitest' {
   }
 }
 
-// A worker runs several files where they share modules: each has what was used since the one before it.
+// If files share modules, a worker runs several of them, so each one is charged the time since the previous one.
 const KEY = Symbol.for('otela.cpuSecondsBefore');
 const kept = globalThis as { [KEY]?: number };
 

@@ -1,6 +1,7 @@
 /**
- * The stand-in engine: an HTTP server that answers as vLLM does and knows no model at all. It says so in its banner, in `owned_by` and in
- * `system_fingerprint`. Importable for tests (`startEngine`) and runnable (`node test/support/engine.ts --port 0 --model NAME`).
+ * The mock engine: an HTTP server that answers like vLLM but has no model. It admits this in its banner, in `owned_by`
+ * and in `system_fingerprint`. Importable for tests (`startEngine`) and runnable (`node test/support/engine.ts --port 0
+ * --model NAME`).
  */
 import { createServer, type Server } from 'node:http';
 import { pathToFileURL } from 'node:url';
@@ -14,21 +15,21 @@ export type { EngineOptions } from './engine/mock-engine.ts';
 export type { EngineRequest } from './engine/record.ts';
 
 export interface Engine {
-  /** Origin and prefix, no slash at the end. */
+  /** Origin and prefix, without a slash at the end. */
   url: string;
   port: number;
-  /** The newest 2000, oldest first. */
+  /** The newest 10,000 requests, oldest first. */
   requests: readonly EngineRequest[];
   running(): number;
   when: RequestLog['when'];
-  /** For the next `requests` requests (all when absent), beneath what a request asks for itself. */
+  /** Sets the behavior for the next `requests` requests (absent: for all); a request's own wishes take precedence. */
   control(behaviour: Behaviour, requests?: number): void;
   setModels(models: string[]): void;
-  /** Prompts whose keys and values came from a prefill engine. */
+  /** Number of prompts that got their keys and values from a prefill engine. */
   received(): number;
-  /** Cuts every connection in the middle of what it carries, and listens on. */
+  /** Cuts every connection mid-transfer, and keeps listening. */
   hangUp(): void;
-  /** Ends open connections too. */
+  /** Also ends open connections. */
   close(): Promise<void>;
 }
 
@@ -69,10 +70,13 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
   };
 }
 
-/** `--port N --host H --model NAME… --tokens N --rate TOKENS_PER_SECOND --prompt-rate TOKENS_PER_SECOND --slots N --journal FILE --prefix /p --exit-after-ms N --api-key-env VAR` */
+/**
+ * `--port N --host H --model NAME… --tokens N --rate TOKENS_PER_SECOND --prompt-rate TOKENS_PER_SECOND --slots N
+ * --journal FILE --prefix /p --exit-after-ms N --api-key-env VAR`
+ */
 async function main(): Promise<void> {
   const { values } = parseArgs({
-    // `serve NAME` and unknown flags are let through, so that it can stand where `vllm serve NAME …` would.
+    // `serve NAME` and unknown flags are accepted, so that it can replace `vllm serve NAME …`.
     strict: false,
     allowPositionals: true,
     options: {

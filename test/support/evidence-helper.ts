@@ -1,4 +1,7 @@
-/** No confidential VM: a stand-in for a site's helper that says over which 64 bytes it was asked to report. */
+/**
+ * A mock of a provider's helper program, without a confidential VM: it returns the 64 bytes that it was asked to report
+ * over.
+ */
 import { join } from 'node:path';
 import { temporaryDirectory } from './processes.ts';
 import { program } from './program.ts';

@@ -1,4 +1,4 @@
-/** What a stand-in factory reports on an ordinary day: all that its page shows. */
+/** A mock factory's report on an ordinary day, with everything that its page shows. */
 import type { FactoryReport } from '../../shared/factory/exchange.ts';
 import { coldModel } from './factory.ts';
 

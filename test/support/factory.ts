@@ -1,4 +1,4 @@
-/** A stand-in for a factory of jobs: it speaks the exchange, and starts nothing by itself. */
+/** A mock of the autoscaler (`otela-factory`): it speaks the exchange protocol, but starts nothing. */
 import { type ExchangeAnswer, type FactoryReport, parseAnswer } from '../../shared/factory/exchange.ts';
 import { patience } from './patience.ts';
 
@@ -25,7 +25,7 @@ export interface MockFactoryOptions {
 export class MockFactory {
   readonly #options: MockFactoryOptions;
   readonly name: string;
-  /** What it reports next; tests change it. */
+  /** Its next report; tests change it. */
   report: Partial<FactoryReport>;
   #after: string | undefined;
   #ended = false;
@@ -39,7 +39,7 @@ export class MockFactory {
     this.report = { models: options.models };
   }
 
-  /** One exchange, as it is given; its body may be anything. */
+  /** Sends one exchange with any body. */
   async post(body: unknown, signal: AbortSignal = this.#abort.signal): Promise<Response> {
     const { url, token } = this.#options;
     const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
@@ -53,7 +53,7 @@ export class MockFactory {
     return { ...empty, ...fixed, ...this.report, ...more };
   }
 
-  /** Reports once and is answered at once. */
+  /** Sends a report and returns the answer immediately. */
   async tell(more: Partial<FactoryReport> = {}): Promise<ExchangeAnswer> {
     const response = await this.post(this.whole(more));
     if (!response.ok) throw new Error(`exchange: ${response.status} ${await response.text()}`);
@@ -94,7 +94,7 @@ export class MockFactory {
     return this.#answer?.nodes ?? [];
   }
 
-  /** Resolves when what it was told last meets `met`. */
+  /** Resolves when its last answer satisfies `met`. */
   heard(what: string, met: (factory: this) => boolean, withinMs = 10_000): Promise<void> {
     if (met(this)) return Promise.resolve();
     return new Promise((resolve, reject) => {

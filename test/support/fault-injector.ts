@@ -1,6 +1,7 @@
 /**
- * Preloaded into a process (`node --import`): from its first SIGWINCH on each spawn, each file call and each socket fails once, in one of its
- * first times. A place is a line of ours that calls; which of its times and which error come from FAULT_SEED. Each fault is a line of FAULT_LOG.
+ * Preloaded into a process (`node --import`). From the first SIGWINCH on, each place that spawns or calls a file
+ * function fails once, in one of its first calls, and sockets break. A place is a line of our code. FAULT_SEED decides
+ * the call and the error. Each fault is a line of FAULT_LOG.
  */
 import childProcess from 'node:child_process';
 import fs from 'node:fs';
@@ -10,17 +11,17 @@ import { promisify } from 'node:util';
 import { seeded } from './random.ts';
 import { ROOT } from './where.ts';
 
-/** A place fails in one of so many of its first times. */
+/** A place fails in one of this many first calls. */
 const TIMES = 3;
-/** Sockets that are broken at the most: what retries has to get through in the end. */
+/** Maximum number of broken sockets, because retries must succeed in the end. */
 const SOCKETS_MAX = 20;
-/** A socket that is broken while it carries something breaks in one of so many of its first writes. */
+/** A socket that is broken during a transfer breaks in one of this many first writes. */
 const WRITES = 12;
-/** Sockets that stand already break within this. */
+/** Existing sockets break within this time. */
 const SOON_MS = 2_000;
-/** Nothing listens there. */
+/** A port on which nothing listens. */
 const NOWHERE = 1;
-/** Lines of ours. */
+/** Lines of our code. */
 const PLACE = new RegExp(`${ROOT}((?:agent|shared|dist)/[^):]+:\\d+)`);
 
 const FILE_CODES = ['EIO', 'ENOSPC', 'EACCES', 'ESTALE', 'EMFILE'];
@@ -33,7 +34,7 @@ type Kind = 'spawn' | 'file' | 'socket';
 const random = seeded(Number(process.env.FAULT_SEED ?? '1'));
 const log = process.env.FAULT_LOG ?? '/dev/null';
 const append = fs.appendFileSync;
-/** By place, after how many more calls it fails; 0: it has. */
+/** By place: calls until it fails; 0: it has failed. */
 const places = new Map<string, number>();
 let armed = false;
 let broken = 0;
@@ -44,14 +45,14 @@ function among<T>(all: readonly T[]): T {
 
 function faultOf(kind: Kind, what: string, codes: readonly string[]): NodeJS.ErrnoException {
   const code = among(codes);
-  // It calls what is replaced here.
+  // `append` calls functions that are replaced here.
   armed = false;
   append(log, `${kind} ${what} ${code}\n`);
   armed = true;
   return Object.assign(new Error(`${code}: injected, ${what}`), { code, errno: -5, syscall: 'injected' });
 }
 
-/** The fault that this call is to have, if any. */
+/** The fault for this call, if one is due. */
 function dueFault(kind: 'spawn' | 'file', name: string): NodeJS.ErrnoException | undefined {
   if (!armed) return undefined;
   const place = PLACE.exec(new Error('where').stack ?? '')?.[1];
@@ -62,7 +63,7 @@ function dueFault(kind: 'spawn' | 'file', name: string): NodeJS.ErrnoException |
   return left === 1 ? faultOf(kind, what, kind === 'spawn' ? SPAWN_CODES : FILE_CODES) : undefined;
 }
 
-/** Puts `make(original)` in the place of functions of a module, with all that hangs on them. */
+/** Replaces functions of a module by `make(original)`, and keeps their properties. */
 function replace(module: object, names: readonly string[], make: (name: string, original: Call) => Call): void {
   const table = module as Record<string, unknown>;
   for (const name of names) {
@@ -122,14 +123,14 @@ Object.defineProperty(childProcess.execFile, promisify.custom, {
   },
 });
 
-/** Breaks a socket as its other end does. */
+/** Breaks a socket like a failure of its other end. */
 function breakOff(socket: Socket, when: string): void {
   if (socket.destroyed || broken >= SOCKETS_MAX) return;
   broken++;
   socket.destroy(faultOf('socket', `${when} ${socket.remotePort ?? ''}`.trim(), SOCKET_CODES));
 }
 
-/** In one of its next writes, or never. */
+/** Breaks the socket in one of its next writes, if it has that many. */
 function doom(socket: Socket, when: string): void {
   let left = 1 + Math.floor(random() * WRITES);
   const write = socket.write.bind(socket) as Call;
@@ -162,7 +163,7 @@ net.Server.prototype.emit = function (this: unknown, event: string, ...args: unk
 
 syncBuiltinESMExports();
 
-/** Node has no other list: all that keeps the process alive. */
+/** All handles that keep the process alive: Node has no other list of sockets. */
 function standing(): Socket[] {
   const handles: unknown = '_getActiveHandles' in process && (process._getActiveHandles as () => unknown)();
   const all: unknown[] = Array.isArray(handles) ? handles : [];

@@ -1,11 +1,12 @@
-/** An HTTP proxy before one server, which breaks what a test tells it to break. */
+/** An HTTP proxy in front of one server, which breaks responses as a test says. */
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { atEnd } from './processes.ts';
 
 /**
- * What becomes of one answer. `cut`: the connection breaks after so many bytes of its body; `stall`: nothing follows after so many;
- * `lose`: the server gets the request, the client no answer; `answer`: the proxy answers itself, and the server is not asked.
+ * The fault of one response. `cut`: the connection breaks after this many bytes of the body; `stall`: nothing follows
+ * after this many bytes; `lose`: the server gets the request, but the client gets no response; `answer`: the proxy
+ * responds itself, without the server.
  */
 type Fault =
   | { kind: 'cut'; afterBytes: number }
@@ -15,9 +16,9 @@ type Fault =
 
 export interface FaultyProxy {
   url: string;
-  /** Asked for each request; undefined: let it through. */
+  /** Called for each request; undefined: no fault. */
   fault: (asked: { method: string; path: string }) => Fault | undefined;
-  /** Requests that came. */
+  /** Requests that arrived. */
   asked: string[];
 }
 

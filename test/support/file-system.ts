@@ -1,4 +1,4 @@
-/** Small file systems of a test's own, to be filled, made read-only and taken away. They need root. */
+/** Small file systems for tests, which can be filled, made read-only and removed. They need root. */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,9 +7,9 @@ import { atEnd } from './processes.ts';
 
 export interface FileSystem {
   path: string;
-  /** Writes until so many bytes are left. */
+  /** Writes until this many bytes are left. */
   fill(leftBytes: number): void;
-  /** Gives back what `fill` took. */
+  /** Frees the space that `fill` took. */
   empty(): void;
 }
 
@@ -24,7 +24,7 @@ function run(command: string, ...args: string[]): string | undefined {
   return status === 0 ? undefined : `${command} ${args.join(' ')}: ${error?.message ?? stderr.trim()}`;
 }
 
-/** A file system, or why there can be none here. */
+/** A file system, or the reason why it cannot be mounted here. */
 export function mountFileSystem({ sizeMiB, kind = 'memory' }: FileSystemOptions): FileSystem | string {
   const base = mkdtempSync(join(tmpdir(), 'otela-fs-'));
   atEnd(() => rmSync(base, { recursive: true, force: true }));
@@ -52,7 +52,7 @@ export function mountFileSystem({ sizeMiB, kind = 'memory' }: FileSystemOptions)
   };
 }
 
-/** Makes an ext4 file system read-only as the kernel does after an error: at once, whatever is open on it. */
+/** Makes an ext4 file system read-only as the kernel does after an error: immediately, even if files are open. */
 export function abortFileSystem({ path }: FileSystem): void {
   const told = run('mount', '-o', 'remount,abort', path);
   if (told !== undefined) throw new Error(told);

@@ -1,4 +1,4 @@
-/** What an operator asks of a running gateway over HTTP, whichever host it runs on. */
+/** An operator's requests to a running gateway over HTTP, on any host. */
 import { z } from 'zod';
 import { eventually } from './processes.ts';
 
@@ -59,7 +59,7 @@ export class GatewayClient {
     return nodesSchema.parse(await response.json()).data;
   }
 
-  /** Waits until exactly `count` nodes can be routed to (with `model`, if given). */
+  /** Waits until exactly `count` nodes are routable (with `model`, if given). */
   serving(count: number, withinMs = 15_000, model?: string): Promise<RegisteredNode[]> {
     return eventually(`${count} serving nodes`, withinMs, async () => {
       const ready = (node: RegisteredNode) =>
@@ -71,7 +71,7 @@ export class GatewayClient {
     });
   }
 
-  /** Sum of a metric's samples, of those whose labels begin so: `{gen_ai_request_model="m"`. */
+  /** Sum of a metric's samples with labels that begin with `labels`: `{gen_ai_request_model="m"`. */
   async metric(name: string, labels = ''): Promise<number> {
     const response = await fetch(`${this.url}/metrics`, { headers: { authorization: `Bearer ${this.adminKey}` } });
     if (!response.ok) throw new Error(`metrics: ${response.status} ${await response.text()}`);

@@ -1,4 +1,4 @@
-/** A gateway on the host under test, spoken to as its operators do. */
+/** A gateway on the host under test, used as by its operators. */
 import { GatewayClient } from './gateway-client.ts';
 import { HOST, type RunningHost } from './host.ts';
 import { freePort, type Managed, temporaryDirectory } from './processes.ts';
@@ -14,11 +14,13 @@ export interface GatewayOptions {
   env?: Record<string, string>;
   /** Default: the program in this clone. */
   main?: string;
-  /** How long requests wait for a node, as its settings have it; `false`: not at all. Default: as shipped. */
+  /**
+   * How long requests wait for a node, in the form of its settings; `false`: not at all. Default: the shipped settings.
+   */
   queue?: false | Record<string, unknown>;
-  /** Before the command, e.g. `ip netns exec gateway`. */
+  /** Prepended to the command, e.g. `ip netns exec gateway`. */
   prefix?: string[];
-  /** Where clients reach it, when that is not what it prints. */
+  /** The host that clients use, if it differs from the printed one. */
   publicHost?: string;
 }
 
@@ -70,7 +72,7 @@ export class Gateway extends GatewayClient {
     await this.#ready();
   }
 
-  /** KILL to all of its processes at once, as an out-of-memory or a power cut would. */
+  /** Sends KILL to all its processes together, as an out-of-memory kill or a power failure would. */
   kill9(): Promise<void> {
     return this.#running.kill9();
   }

@@ -1,4 +1,7 @@
-/** What a Node process holds on to: its heap and its buffers after a full collection, asked of its inspector. Start it with `NODE_OPTIONS=--inspect=127.0.0.1:0`. */
+/**
+ * Memory that a Node process retains: its heap and its buffers after a full collection, read through its inspector.
+ * Start the process with `NODE_OPTIONS=--inspect=127.0.0.1:0`.
+ */
 import { WebSocket } from 'ws';
 import { z } from 'zod';
 import { patience } from './patience.ts';

@@ -1,4 +1,7 @@
-/** The gateway under test, as a parameter: a program that is started, answers at a URL, and keeps its data in one directory. */
+/**
+ * The gateway's host as a parameter of the tests: a program that is started, answers at a URL, and keeps its data in
+ * one directory.
+ */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { YOUNG_GENERATION_FLAG } from '../../gateway/hosts/node/serve/young-generation.ts';
@@ -17,20 +20,20 @@ interface HostOptions {
   env?: Record<string, string> | undefined;
   /** Another build of the program. */
   main?: string | undefined;
-  /** Before the command, e.g. `ip netns exec gateway`. */
+  /** Prepended to the command, e.g. `ip netns exec gateway`. */
   prefix?: string[] | undefined;
 }
 
-/** One start of it. */
+/** One run of the host. */
 export interface RunningHost {
   readonly process: Managed;
-  /** Resolves when it answers, with the scheme that it speaks; rejects with its output where it ends before. */
+  /** Resolves with the URL's scheme when it answers; rejects with its output if it ends before. */
   ready(): Promise<'http' | 'https'>;
   /** The operator's first key. */
   adminKey(): Promise<string>;
-  /** TERM, and all of it is gone. */
+  /** Sends TERM and waits until all its processes have ended. */
   stop(): Promise<void>;
-  /** KILL to all of its processes at once, as an out-of-memory or a power cut would. */
+  /** Sends KILL to all its processes together, as an out-of-memory kill or a power failure would. */
   kill9(): Promise<void>;
   /** Resident memory of all its processes. */
   memoryMib(): number;
@@ -45,7 +48,7 @@ export interface Host {
 const HOST_NAMES = ['node', 'worker'] as const;
 export type HostName = (typeof HOST_NAMES)[number];
 
-/** With it the program need not start itself anew, which takes as long again. */
+/** With this flag the program does not start itself again, which would double its start time. */
 const FLAGS: Readonly<Record<HostName, string[]>> = { node: [YOUNG_GENERATION_FLAG], worker: [] };
 
 /** Programs that take `serve --port --host --data`, print `otela-gateway ready URL` and write DATA/admin.key. */
@@ -105,5 +108,5 @@ function hostNamed(name: string): Host {
   return { name: known, start: (options) => new ServedHost(options.main ?? main, FLAGS[known], options) };
 }
 
-/** Of this run: `OTELA_TEST_HOST=worker npx vitest run --project conformance`. */
+/** The host of this run: `OTELA_TEST_HOST=worker npx vitest run --project conformance`. */
 export const HOST: Host = hostNamed(process.env.OTELA_TEST_HOST ?? 'node');

@@ -10,7 +10,7 @@ export const AUDIENCE = 'https://gateway.test/api';
 
 interface IdentityOptions {
   redirectUri: string;
-  /** Claims by login name, beside `sub`, which is the name. */
+  /** Claims by login name, in addition to `sub`, which is the name. */
   people: Record<string, Record<string, unknown>>;
   port?: number;
 }
@@ -19,7 +19,7 @@ type Key = Awaited<ReturnType<typeof generateKeyPair>>['privateKey'];
 
 export class Identity {
   readonly issuer: string;
-  /** Requests for its keys. */
+  /** Number of requests for its keys. */
   keysAsked = 0;
   readonly #options: IdentityOptions;
   readonly #server: Server;
@@ -66,13 +66,13 @@ export class Identity {
     return provider.callback();
   }
 
-  /** Another key from now on; the old one is not known any more. */
+  /** Replaces the key; the old one is no longer known. */
   async rotate(): Promise<void> {
     this.#key = await newKey();
     this.#handle = this.#provider();
   }
 
-  /** A token of its own, as `change` says. */
+  /** Signs a token with changed claims, header or key. */
   async token(claims: Record<string, unknown>, header: Partial<JWTHeaderParameters> = {}, key?: Key): Promise<string> {
     const now = Math.floor(Date.now() / 1000);
     return new SignJWT({ iss: this.issuer, aud: AUDIENCE, sub: 'ada', iat: now, exp: now + 600, ...claims })
@@ -92,12 +92,12 @@ export async function newKey(): Promise<{ key: Key; jwk: JWK }> {
   return { key: privateKey, jwk };
 }
 
-/** Follows redirects with cookies, site by site, as a browser would; fills in the provider's forms. */
+/** Follows redirects with cookies per site, as a browser would, and fills in the provider's forms. */
 export class Browser {
   readonly #cookies = new Map<string, Map<string, string>>();
   readonly #name: string;
 
-  /** Logs in as `name` wherever it is asked to. */
+  /** Logs in as `name` at every login form. */
   constructor(name: string) {
     this.#name = name;
   }
@@ -113,7 +113,7 @@ export class Browser {
     jar.set(name, value);
   }
 
-  /** One request, without following. */
+  /** One request, without following redirects. */
   async once(url: string, init: RequestInit = {}): Promise<Response> {
     const jar = this.#cookies.get(new URL(url).host) ?? new Map<string, string>();
     const headers = new Headers(init.headers);
@@ -130,7 +130,10 @@ export class Browser {
     return response;
   }
 
-  /** Until a page that is neither a redirect nor a form of the provider, or until `stop` says so of the next address. */
+  /**
+   * Follows until a page that is neither a redirect nor a form of the provider, or until `stop` returns true for the
+   * next address.
+   */
   async go(url: string, stop: (next: string) => boolean = () => false): Promise<{ url: string; response: Response }> {
     let next = url;
     let init: RequestInit = {};

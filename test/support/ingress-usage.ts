@@ -1,6 +1,6 @@
 import type { IngressUsage } from '../../shared/usage/ingress-usage.ts';
 
-/** What an agent's ingress used for its n-th request, of n tokens. */
+/** The usage of an agent's ingress for its n-th request, of n tokens. */
 export function ingressUsage(n: number, more: Partial<IngressUsage> = {}): IngressUsage {
   return {
     request_id: `request-${n}`,

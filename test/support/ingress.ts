@@ -1,4 +1,7 @@
-/** Agents as processes with an ingress each, as their user sees them: by what `otela-agent status` asks and the key in a file. */
+/**
+ * Agents as processes, each with an ingress, used as by their users: through `otela-agent status` and the key in a
+ * file.
+ */
 import { readFileSync } from 'node:fs';
 import { askNetwork, localAgents } from '../../agent/host/control-client.ts';
 import type { AgentStatus, NetworkRow } from '../../agent/host/control-protocol.ts';
@@ -14,10 +17,10 @@ interface IngressAgentOptions {
   gateway: Gateway;
   token: string;
   engineUrl?: string;
-  /** The first agent of the mesh needs none. */
+  /** Absent: the first agent of the mesh. */
   peer?: IngressAgent;
   args?: string[];
-  /** Where it keeps its state; an agent that ended leaves there what the next one takes over. */
+  /** Its state directory; after an agent ended, the next one takes over the directory. */
   state?: string;
 }
 
@@ -67,7 +70,7 @@ export class IngressAgent {
     return eventually('an address of the mesh', 20_000, async () => (await this.status()).mesh?.addresses[0]);
   }
 
-  /** Waits until it knows of so many live nodes that serve. */
+  /** Waits until it knows this many live serving nodes. */
   async knows(serving: number): Promise<void> {
     await eventually(`${serving} nodes that serve`, 20_000, async () => {
       const { network } = await this.status();

@@ -1,4 +1,4 @@
-/** A run of tests as pieces of about equal time: what is started first, and what may run side by side. */
+/** Divides a run of tests into pieces of similar duration, and orders them. */
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -9,22 +9,25 @@ import { ROOT } from './where.ts';
 export interface Job {
   /** The part, as `npm test -- PART` names it. */
   part: string;
-  /** The part, and which of its pieces where it has several. */
+  /** The part, and the number of the piece if it has several. */
   title: string;
-  /** vitest's project; another than the part for `worker`. */
+  /** vitest's project; differs from the part for `worker`. */
   project: string;
   /** Paths from the root. */
   files: string[];
   env: NodeJS.ProcessEnv;
-  /** As measured once; an order is all that it decides. */
+  /** Measured in the past; it affects only the order. */
   seconds: number;
 }
 
-/** Files of a part are divided among runs of at most so long, unless one file takes longer. */
+/** Files of a part are divided into runs of at most this duration, unless one file takes longer. */
 const PIECE_SECONDS = 200;
-/** Of a file that the table does not have. */
+/** For a file that is not in the table. */
 const OTHER_FILE_SECONDS = 5;
-/** Parts that are one run: files of `netns` and `slurm` share addresses and daemons of the machine, those of the others a runtime or loaded modules. */
+/**
+ * Parts that are one run: files of `netns` and `slurm` share the machine's addresses and daemons; the others share a
+ * runtime or loaded modules.
+ */
 const WHOLE: ReadonlySet<string> = new Set([
   'netns',
   'slurm',
@@ -36,10 +39,10 @@ const WHOLE: ReadonlySet<string> = new Set([
   'research',
   'worker',
 ]);
-/** `wrangler dev` takes so many times as long for the same files. */
+/** How many times longer `wrangler dev` takes for the same files. */
 const WORKER_SLOWER = 4;
 
-/** The part `worker` is some files of another project, on another host. */
+/** The part `worker` runs some files of another project on another host. */
 export function environmentOf(part: string): { project: string; env: NodeJS.ProcessEnv } {
   return part === 'worker'
     ? { project: 'conformance', env: { OTELA_TEST_HOST: 'worker' } }
@@ -52,14 +55,14 @@ export function filesOf(part: string): string[] {
   return globSync(`test/${part}/**/*.test.ts`, { cwd: ROOT }).toSorted();
 }
 
-/** Seconds by test file, of those that take long. `npm test` prints the slowest at its end. */
+/** Seconds by test file, for slow files. `npm test` prints the slowest at its end. */
 function fileTimes(): Record<string, number> {
   return z
     .record(z.string(), z.number().positive())
     .parse(JSON.parse(readFileSync(join(ROOT, 'test/file-times.json'), 'utf8')));
 }
 
-/** Each file goes, the longest first, to the piece that has the least so far. */
+/** Assigns each file, the longest first, to the piece with the least time so far. */
 export function pieces(files: readonly string[], seconds: (file: string) => number, limit: number): string[][] {
   const total = files.reduce((sum, file) => sum + seconds(file), 0);
   const made = Array.from({ length: Math.max(1, Math.ceil(total / limit)) }, () => ({

@@ -1,11 +1,11 @@
-/** Ordinary clients that ask and leave, each in its own way. All of them close with a FIN. */
+/** Common clients that send a request and disconnect, each in its own way. All close with a FIN. */
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { Managed } from './processes.ts';
 import { dial, postBytes } from './raw.ts';
 
 export interface Asking {
-  /** Breaks off as a user of this client would; resolves when the client is done with it. */
+  /** Disconnects as a user of this client would; resolves when the client has finished. */
   leave(): Promise<void>;
 }
 
@@ -17,7 +17,7 @@ interface Target {
 
 type Leaver = (target: Target) => Promise<Asking>;
 
-/** What a broken-off request rejects with is the client's affair. */
+/** Ignores the rejection of an aborted request, because it differs between clients. */
 const hush = (promise: Promise<unknown>): Promise<void> =>
   promise.then(
     () => undefined,
@@ -27,7 +27,7 @@ const hush = (promise: Promise<unknown>): Promise<void> =>
 /** Reads a stream to its end, so that the client holds it open as a user would. */
 async function drain(stream: AsyncIterable<unknown>): Promise<void> {
   for await (const _ of stream) {
-    // Only the reading counts.
+    // Only reading matters.
   }
 }
 

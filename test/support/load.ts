@@ -1,9 +1,9 @@
-/** Clients that keep asking while something else happens, and what became of their requests. */
+/** Clients that send requests while a test does something else, with counts of the outcomes. */
 
 import { atEnd } from './processes.ts';
 import { chatBody, type TestCluster } from './test-cluster.ts';
 
-/** Failures kept, as text: the first ones tell the story. */
+/** Failures that are kept, as text: the first ones explain the problem. */
 const KEPT = 20;
 
 type Asker = Pick<TestCluster, 'ask'>;
@@ -12,11 +12,11 @@ export interface Load {
   /** Requests that were answered with 200. */
   served: number;
   failures: string[];
-  /** Ends after the requests under way. */
+  /** Stops after the running requests. */
   stop(): Promise<void>;
 }
 
-/** `workers` clients, each asking one unary request after the other until told to stop. */
+/** `workers` clients, each of which sends one non-streaming request after the other until it is stopped. */
 export function load(cluster: Asker, workers: number, standIn: object = { delayMs: 20 }, more: object = {}): Load {
   let going = true;
   const load: Load = {
@@ -53,18 +53,18 @@ export function load(cluster: Asker, workers: number, standIn: object = { delayM
 
 interface Streamed {
   status: number;
-  /** The words that came. */
+  /** The received text. */
   words: string;
-  /** The stream said that it was whole: `[DONE]`. */
+  /** True if the stream was complete: `[DONE]`. */
   done: boolean;
-  /** The code of the error event, if one came. */
+  /** The code of the error event, if there was one. */
   error: string | undefined;
-  /** The longest silence between two pieces, in ms. */
+  /** The longest pause between two pieces, in ms. */
   silenceMs: number;
   node: string | null;
 }
 
-/** Reads one chat stream to its end, as a careful client would. `onWords` is told how many tokens have come. */
+/** Reads one chat stream to its end, as a careful client would. `onWords` gets the number of tokens so far. */
 export async function stream(
   cluster: Asker,
   standIn: object,

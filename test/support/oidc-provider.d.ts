@@ -1,4 +1,4 @@
-/** The part of npm's oidc-provider that the tests use; it comes without types. */
+/** The part of npm's oidc-provider that the tests use; it has no types. */
 declare module 'oidc-provider' {
   import type { RequestListener } from 'node:http';
 

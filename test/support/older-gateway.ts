@@ -1,11 +1,11 @@
-/** The gateway of an older commit, built from this clone's history. */
+/** Builds the gateway of an older commit from this clone's history. */
 import { execFileSync } from 'node:child_process';
 import { mkdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { installGateway } from './as-version.ts';
 import { ROOT } from './where.ts';
 
-/** What two gateways say to each other: the commit before its last change speaks an older language. */
+/** The messages between two gateways: the commit before the last change of this file speaks an older version. */
 const LANGUAGE = 'gateway/hosts/node/replication/messages.ts';
 const HISTORY_MAX_BYTES = 512 * 1024 * 1024;
 
@@ -14,7 +14,7 @@ const git = (...args: string[]): Buffer =>
 
 /**
  * Builds it below `directory`.
- * @returns the program's file and the commit; or why there is none: a clone without that history
+ * @returns the program's file and the commit; or the reason if there is none: this clone lacks the history
  */
 export async function olderGateway(directory: string): Promise<{ file: string; commit: string } | string> {
   let commit: string;

@@ -1,12 +1,12 @@
-/** A TCP proxy before a gateway through which other gateways reach it, and which a test can cut: packets go nowhere, nothing is refused. */
+/** A TCP proxy between gateways that a test can cut: packets are dropped, and no connection is refused. */
 import { connect, createServer, type Socket } from 'node:net';
 import { atEnd } from './processes.ts';
 
 export interface Partition {
   url: string;
-  /** What is under way stops, and what comes is not answered. */
+  /** Drops the data of existing and new connections. */
   cut(): void;
-  /** Connections that were silent break; new ones pass. */
+  /** Breaks all existing connections; new ones work. */
   heal(): void;
 }
 

@@ -1,12 +1,15 @@
-/** Words in the memory of a process, as its core dump would have them. Linux; the process must be this user's. */
+/**
+ * Searches the memory of a process for words, as they would be in its core dump. Linux only; the process must belong to
+ * this user.
+ */
 import { readFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 
 const PIECE_BYTES = 8 * 1024 * 1024;
-/** Longer than any word that is looked for, in either encoding of V8's strings. */
+/** Longer than any searched word, in either of V8's string encodings. */
 const OVERLAP_BYTES = 128;
 
-/** For each of the words, whether it is anywhere. */
+/** For each word, true if it is in the memory. */
 export async function inMemory(pid: number, words: readonly string[]): Promise<boolean[]> {
   const memory = await open(`/proc/${pid}/mem`, 'r');
   const found = words.map(() => false);

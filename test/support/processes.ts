@@ -1,6 +1,7 @@
 /**
- * Starts real processes for tests and ends every one of them, whatever happened. Two nets: each process leads its own group, and all of
- * them carry a mark in their environment, by which children that left the group (an engine outliving a killed agent, a Slurm job) are found.
+ * Starts real processes for tests and ends all of them in every case. There are two safety nets. Each process leads a
+ * process group. All carry a mark in their environment, which finds children that left the group (an engine that
+ * outlives a killed agent, a Slurm job).
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
@@ -14,27 +15,30 @@ import { patience, pauses, promise } from './patience.ts';
 import './slowness.ts';
 import { ROOT } from './where.ts';
 
-/** Output kept of each process: enough to see why it failed. */
+/** Output that is kept of each process: enough to see why it failed. */
 const OUTPUT_BYTES = 64 * 1024;
-/** Of that, shown when a test fails. */
+/** The part of the output that a failed test shows. */
 const TOLD_BYTES = 3_000;
 /** From TERM to the end, on a quiet machine. */
 const STOPS_MS = 5_000;
-/** What is left at the end of a test file gets as long to tidy up: no test looks at how it ends. */
+/** At the end of a test file, remaining processes get this long to clean up; no test checks how they end. */
 const GRACE_MS = 4_000;
 export const MARK = 'PROOF_RUN';
-/** `test/run.ts` names the run, so that it can sweep after a worker that died; each process that imports this adds its own name. */
+/**
+ * `test/run.ts` names the run, so that it can end processes of a dead worker; each process that imports this adds its
+ * own name.
+ */
 const OWN = `${process.env[MARK] ?? 'run'}/${process.pid}-${randomBytes(6).toString('hex')}`;
 
 export interface SpawnOptions {
-  /** Beside a small environment of its own: PATH, HOME, TMPDIR, the mark. */
+  /** Added to a small environment: PATH, HOME, TMPDIR, the mark. */
   env?: Record<string, string>;
   cwd?: string;
-  /** Shown before its output when something fails. */
+  /** Shown before its output if something fails. */
   label?: string;
   uid?: number;
   gid?: number;
-  /** `pipe`: `child.stdin` is there to be written to. Default: it reads nothing. */
+  /** `pipe`: `child.stdin` is writable. Default: no input. */
   stdin?: 'pipe';
 }
 
@@ -43,7 +47,7 @@ export interface Exit {
   signal: NodeJS.Signals | null;
 }
 
-/** A child process with its output kept in bounds. */
+/** A child process. Its output is kept, up to a bound. */
 export class Managed {
   readonly label: string;
   readonly child: ChildProcess;
@@ -104,7 +108,10 @@ export class Managed {
     for (const watcher of this.#watchers) watcher();
   }
 
-  /** The first match of `pattern` in the output; rejects with the output when the process ends first, or hangs: see `patience`. */
+  /**
+   * The first match of `pattern` in the output; rejects with the output if the process ends first or hangs: see
+   * `patience`.
+   */
   line(pattern: RegExp, withinMs: number): Promise<RegExpExecArray> {
     return new Promise((resolve, reject) => {
       const settle = (done: () => void) => {
@@ -127,7 +134,7 @@ export class Managed {
     });
   }
 
-  /** Waits for the end of the process, which takes `withinMs` at most on a quiet machine. */
+  /** Waits for the end of the process, which takes at most `withinMs` on a quiet machine. */
   end(withinMs: number): Promise<Exit> {
     return this.#endWithin(patience(withinMs));
   }
@@ -144,17 +151,20 @@ export class Managed {
     return new Error(`${this.label} (pid ${this.pid}) ${what}\n--- its output ends:\n${this.tail}\n---`);
   }
 
-  /** To the process alone; to its whole group with `group`. */
+  /** Signals only the process, or its whole process group with `group`. */
   signal(signal: NodeJS.Signals, to: 'process' | 'group' = 'process'): void {
     if (this.child.pid !== undefined) tryKill(to === 'group' ? -this.child.pid : this.child.pid, signal);
   }
 
-  /** TERM, and waits for the end; rejects if the process goes on, since a test that says "was stopped" would pass after a KILL, too. Idempotent. */
+  /**
+   * Sends TERM and waits for the end; rejects if the process continues, because a KILL would make a test of stopping
+   * pass. Idempotent.
+   */
   async stop(): Promise<void> {
     await this.#close(patience(STOPS_MS), true);
   }
 
-  /** For the end of a test file: as `stop`, with a short grace, and KILL to what goes on. Idempotent. */
+  /** For the end of a test file: like `stop`, with a short grace period and then KILL. Idempotent. */
   async dispose(): Promise<void> {
     await this.#close(promise(GRACE_MS), false);
   }
@@ -191,7 +201,7 @@ function tryKill(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
   } catch {
-    // Gone already.
+    // Already ended.
   }
 }
 
@@ -206,7 +216,7 @@ export async function endAll(): Promise<void> {
   await Promise.all([...live].map((managed) => managed.dispose()));
 }
 
-/** What the processes that are still known printed: for the message of a failed test. */
+/** Output of the processes that still run, for the message of a failed test. */
 function outputs(): string {
   return [...live].map((managed) => `--- ${managed.label} (pid ${managed.pid}):\n${managed.tail}`).join('\n');
 }
@@ -216,7 +226,10 @@ process.once('exit', () => {
   for (const pid of processIds()) if (hasMark(pid)) tryKill(pid, 'SIGKILL');
 });
 
-/** Ends what the workers of a run left behind and tells what that was. Linux only; elsewhere the groups must do. */
+/**
+ * Ends the processes that the workers of a run left behind and lists them. Linux only; other systems rely on the
+ * process groups.
+ */
 export function sweep(run: string): string[] {
   const left = processIds().filter((pid) => hasMark(pid, `${MARK}=${run}/`));
   const told = left.map((pid) => `${pid} ${commandOf(pid)}`);
@@ -242,7 +255,7 @@ function processIds(): number[] {
   }
 }
 
-/** Parent of a process, from /proc/PID/stat (the name in it may hold spaces and brackets). */
+/** Parent of a process, from /proc/PID/stat (the name in it may contain spaces and parentheses). */
 function parentOf(pid: number): number {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
@@ -252,7 +265,7 @@ function parentOf(pid: number): number {
   }
 }
 
-/** Children, their children and so on, as they are now. */
+/** All current descendants. */
 export function descendants(pid: number): number[] {
   const children = new Map<number, number[]>();
   for (const id of processIds()) {
@@ -285,21 +298,27 @@ export function memoryOf(pid: number): { rssMib: number; peakMib: number } {
   return { rssMib: field('VmRSS'), peakMib: field('VmHWM') };
 }
 
-/** A directory that is gone at teardown. */
+/** A directory that is removed at teardown. */
 export async function temporaryDirectory(name = 'otela-test'): Promise<string> {
   const path = await mkdtemp(join(tmpdir(), `${name}-`));
-  atEnd(() => rm(path, { recursive: true, force: true, maxRetries: 5 })); // a runtime that is dying may still write
+  atEnd(() => rm(path, { recursive: true, force: true, maxRetries: 5 })); // a runtime that is ending may still write
   return path;
 }
 
-/** Below the ports of outgoing connections: one of those could take a port before its program listens. `fetch` refuses none of these. */
+/**
+ * Below the range of outgoing connections, which could take a port before its program listens. `fetch` blocks none of
+ * these.
+ */
 const PORTS = [20_000, 32_000] as const;
 
-/** Runs side by side would give out a port twice: its program needs seconds until it listens. A name in this folder keeps it for one of them. */
+/**
+ * Concurrent runs would otherwise use a port twice, because its program needs seconds until it listens. A name in this
+ * folder reserves it.
+ */
 const RESERVED = join(ROOT, 'node_modules/.cache/test-ports');
 const RESERVED_MS = 10 * 60_000;
 
-/** A port that was free a moment ago, and that no other test is given for ten minutes. */
+/** A port that was free a moment ago, and that no other test gets for ten minutes. */
 export async function freePort(host = '127.0.0.1'): Promise<number> {
   const port = randomInt(...PORTS);
   if (!reserve(port)) return freePort(host);
@@ -329,7 +348,10 @@ function reserve(port: number): boolean {
   }
 }
 
-/** Asks again, ever more rarely, until `probe` gives something; rejects if it hangs: see `patience`. The last error is the cause of that. */
+/**
+ * Polls at growing intervals until `probe` returns a value; rejects if it hangs: see `patience`. The last error is the
+ * cause of the rejection.
+ */
 export async function eventually<T>(
   what: string,
   withinMs: number,

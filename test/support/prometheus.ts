@@ -1,4 +1,4 @@
-/** The real Prometheus as a process, with the configuration that `deploy/prometheus` ships. */
+/** The real Prometheus as a process, with the configuration from `deploy/prometheus`. */
 import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -28,7 +28,7 @@ export interface Sample {
   value: number;
 }
 
-/** The alerts as shipped, but every wait is two seconds and every window ten, save the day that a model is remembered. */
+/** The shipped alerts with waits of two seconds and windows of ten, except the day for which a model is remembered. */
 export function shortenedRules(): string {
   return readFileSync(join(SHIPPED, 'otela.rules.yml'), 'utf8')
     .replace(/for: \d+[mh]/g, 'for: 2s')
@@ -37,7 +37,10 @@ export function shortenedRules(): string {
 }
 
 interface PrometheusOptions {
-  /** URL, whose path is /metrics, and bearer token. `also`: hosts of other gateways. `ca`: a PEM file, where they are trusted by none else. */
+  /**
+   * URL with the path /metrics, and bearer token. `also`: hosts of other gateways. `ca`: a PEM file, if no public CA
+   * signed the certificate.
+   */
   gateway: { url: string; token: string; also?: string[]; ca?: string };
   agents: { hosts: string[]; token: string };
   /** The text of the alerts. Default: as shipped. */
@@ -93,13 +96,13 @@ export class Prometheus {
     return JSON.parse(text);
   }
 
-  /** What an expression is now. @throws where Prometheus does not take it */
+  /** The current value of an expression. @throws if Prometheus refuses it */
   async query(expr: string): Promise<Sample[]> {
     const { data } = vector.parse(await this.#get('query', { query: expr }));
     return data.result.map(({ metric, value }) => ({ labels: metric, value: Number(value[1]) }));
   }
 
-  /** Names and expressions of the loaded alerts, as Prometheus prints them. */
+  /** Names and expressions of the loaded alerts, in Prometheus's form. */
   async alertRules(): Promise<{ name: string; query: string }[]> {
     return rules.parse(await this.#get('rules', { type: 'alert' })).data.groups.flatMap((group) => group.rules);
   }
@@ -108,7 +111,7 @@ export class Prometheus {
     return alerts.parse(await this.#get('alerts')).data.alerts.filter(({ state }) => state === 'firing');
   }
 
-  /** Waits until an alert of this name fires, and gives it. */
+  /** Waits until an alert of this name fires, and returns it. */
   fires(name: string, withinMs: number): Promise<Alert> {
     return eventually(`alert ${name}`, withinMs, async () =>
       (await this.firing()).find(({ labels }) => labels.alertname === name),

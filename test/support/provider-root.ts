@@ -9,7 +9,7 @@ import { temporaryDirectory } from './processes.ts';
 
 export interface ProviderRoot {
   provider: string;
-  /** What clients pin. */
+  /** The value that clients pin. */
   pin: string;
   /** For `--delegate-file`. */
   delegateFile: string;

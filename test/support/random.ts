@@ -1,4 +1,4 @@
-/** Mulberry32: the same seed gives the same run. Returns numbers in [0, 1). */
+/** Mulberry32: the same seed gives the same sequence. Returns numbers in [0, 1). */
 export function seeded(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

@@ -1,4 +1,4 @@
-/** HTTP without a library's opinion: exact bytes, exact headers, digests of large bodies, sockets that do what a test wants. */
+/** HTTP without a library's restrictions: exact bytes, exact headers, digests of large bodies, and raw sockets. */
 import { createHash } from 'node:crypto';
 import { request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from 'node:http';
 import { connect, type Socket } from 'node:net';
@@ -16,14 +16,14 @@ export interface RawAnswer {
   bytes: number;
   /** False if the connection ended before the body did. */
   complete: boolean;
-  /** When each piece of the body came, in ms since the request was sent. */
+  /** Arrival of each piece of the body, in ms since the request was sent. */
   arrivals: number[];
 }
 
-/** Largest body that is kept whole; of longer ones the digest must do. */
+/** Largest body that is kept completely; longer ones have only a digest. */
 const KEPT_BYTES = 64 * 1024 * 1024;
 
-/** Sends a request and reads the answer as bytes. Never throws for an answer that breaks off. */
+/** Sends a request and reads the response as bytes. Never throws for a response that breaks off. */
 export function raw(
   url: string,
   options: {
@@ -66,7 +66,7 @@ export function raw(
   });
 }
 
-/** A body of `size` bytes of the pattern, made as it is read. */
+/** A body of `size` bytes of the pattern, generated while it is read. */
 export function patternStream(size: number, blockBytes = 64 * 1024): Readable {
   let at = 0;
   return new Readable({
@@ -80,7 +80,7 @@ export function patternStream(size: number, blockBytes = 64 * 1024): Readable {
   });
 }
 
-/** The digest that a body of `size` pattern bytes has. */
+/** The digest of a body of `size` pattern bytes. */
 export function patternSha256(size: number): string {
   const hash = createHash('sha256');
   for (let at = 0; at < size; at += 65_536) hash.update(patternBytes(at, Math.min(65_536, size - at)));
@@ -96,7 +96,7 @@ export function dial(url: string): Promise<Socket> {
   });
 }
 
-/** Sends until the peer takes no more. */
+/** Sends until the peer accepts no more. */
 export async function sendUntilHeld(socket: Socket): Promise<void> {
   const piece = Buffer.alloc(64 * 1024, 'x');
   let sent = 0;

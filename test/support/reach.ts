@@ -1,25 +1,28 @@
 /**
- * Which test files a change can break. Computed from the sources: a file reaches what it names in a string, be it an import, a page, a script or a
- * program that it starts; and what that names, and so on.
+ * Which test files a change can break, computed from the sources. A file reaches everything that it names in a string:
+ * an import, a page, a script, or a program that it starts; and transitively what those name.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 
-/** Their strings are read; other files reach nothing. */
+/** Files that are searched for strings; other files reach nothing. */
 const SOURCE = /\.(ts|tsx|toml|py|sh)$|^[^.]+$/;
-/** A path from the file itself or from the root, in quotes of any kind. */
+/** A path relative to the file or to the root, in quotes of any kind. */
 const QUOTED = /(['"`])((?:\.{1,2}\/)*[\w@.-]+(?:\/[\w@.-]+)*\/?)\1/g;
-/** A page that a comment quotes is not read. */
+/** Comments are removed: a page that a comment quotes is not read. */
 const COMMENT = /^\s*(\/\*\*|\*|\/\/).*$/gm;
-/** Names each program by its file, of which an importer starts those that it imports by name. */
+/** Names each program by its file; an importer starts the programs that it imports by name. */
 const PROGRAMS = 'test/support/where.ts';
 const PROGRAM = /export const (\w+) = programFile\('[^']*', '([^']+)'\)/g;
-/** Names all programs by what it makes of them: who names it runs it, and who names `dist/NAME` reaches that program. */
+/**
+ * Names all programs by their outputs: a file that names build.ts runs it, and a file that names `dist/NAME` reaches
+ * that program.
+ */
 const BUILD = 'build.ts';
 const BUILT = /'([\w-]+\.js)': '([^']+)'/g;
 
-/** What a part's tests reach without a word of it: the page in the browser, the runtime and its setup. */
+/** Files that a part's tests reach without naming them: the page in the browser, the runtime and its setup. */
 const OF_PART: Readonly<Record<string, readonly string[]>> = {
   browser: ['dashboard/'],
   gateway: ['vitest.gateway.config.ts'],
@@ -27,17 +30,20 @@ const OF_PART: Readonly<Record<string, readonly string[]>> = {
   conformance: ['test/conformance/setup.ts', 'test/support/wrangler-gateway.ts'],
 };
 
-/** They decide how everything is installed, built or run, as do the files of test/ that the runner and vitest's settings need. */
+/**
+ * Files that decide how everything is installed, built or run. The files of test/ that the runner and vitest's settings
+ * need have the same effect.
+ */
 const EVERYTHING =
   /^(package(-lock)?\.json|\.npmrc|tsconfig.*|vitest\..*|build\.ts|wrangler\.toml|migrations\/.*|\.ci\/.*)$/;
 const RUNNER = ['test/run.ts', 'vitest.config.ts', 'vitest.gateway.config.ts'];
-/** Of those, the ones that only choose, order and remember. */
+/** Exceptions: they only choose, order and record tests. */
 const CHOICE: ReadonlySet<string> = new Set(['test/tiers.ts', 'test/file-times.json', 'test/tested.json']);
-/** Read by tests of the docs, which look at all pages. */
+/** Files that tests of the docs read, because they check all pages. */
 const PAGE = /\.(md|svg|png)$|^docs\/|^LICENSE$/;
 
 export class Reach {
-  /** For each file those that name it. */
+  /** For each file, the files that name it. */
   readonly #namers = new Map<string, Set<string>>();
   readonly #names = new Map<string, Set<string>>();
   readonly #files: ReadonlySet<string>;
@@ -67,7 +73,7 @@ export class Reach {
     }
   }
 
-  /** From the root. */
+  /** Path from the root. */
   #resolved(from: string, name: string): string {
     if (name.startsWith('dist/dashboard')) return 'dashboard/';
     if (name.startsWith('dist/')) return this.#built.get(name.slice('dist/'.length)) ?? BUILD;
@@ -75,9 +81,9 @@ export class Reach {
   }
 
   #add(from: string, to: string): void {
-    // The gateway hands out the page that was built, and reads none of it.
+    // The gateway serves the built page, and does not read its sources.
     if (to.startsWith('dashboard/') && (from.startsWith('gateway/') || from === 'wrangler.toml')) return;
-    // A folder is named with a slash in it; one word is a word.
+    // A folder is named with a slash; a single word is not a path.
     const all = this.#files.has(to) ? [to] : to.includes('/') ? this.#below(to) : [];
     for (const one of all) {
       this.#namers.set(one, (this.#namers.get(one) ?? new Set()).add(from));
@@ -97,7 +103,7 @@ export class Reach {
     return found;
   }
 
-  /** Test files that `changed`, paths from the root, can break; undefined: any of them, or it is not known which. */
+  /** Test files that `changed`, paths from the root, can break; undefined: possibly all of them. */
   tests(changed: readonly string[]): ReadonlySet<string> | undefined {
     const runner = this.#runner();
     const read = changed.filter((path) => !CHOICE.has(path));

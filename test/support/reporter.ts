@@ -1,6 +1,7 @@
 /**
- * vitest's reporter for every run: the first line of a failure says what broke, the second runs that test alone. Names what was skipped, or is
- * known to fail, with its reason. Where `npm test` asks for it, writes what it saw into a file.
+ * vitest's reporter for every run. The first line of a failure says what broke; the second is a command that runs only
+ * this test. It lists skipped tests and known failures with their reasons. If `npm test` asks for it, it also writes
+ * its results to a file.
  */
 import { writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
@@ -9,25 +10,25 @@ import { ROOT } from './where.ts';
 
 /** Path of the file with a RunReport. */
 export const REPORT_VARIABLE = 'OTELA_TEST_REPORT';
-/** Of a message in one line. */
+/** Characters of a message in one line. */
 const MESSAGE_CHARS = 200;
 
 export interface Failure {
-  /** From the root; none: of the run, in no file. */
+  /** Path from the root; absent: the run failed outside any file. */
   file?: string;
-  /** With the `describe`s around it; none: the file itself, as when it cannot be loaded. */
+  /** With its enclosing `describe`s; absent: the file itself failed, for example to load. */
   test?: string;
   /** Its first line. */
   message: string;
-  /** For a shell. */
+  /** A shell command that runs it again. */
   again?: string;
 }
 
 export interface FileReport {
-  /** From the root. */
+  /** Path from the root. */
   file: string;
   seconds: number;
-  /** None in Cloudflare's runtime. */
+  /** Absent in Cloudflare's runtime. */
   cpuSeconds?: number;
 }
 
@@ -44,7 +45,7 @@ const firstLine = (errors: readonly SerializedError[]) =>
 /** For vitest's `-t`, which takes a regular expression of the names joined by ` > `. */
 export const testPattern = (names: string) => names.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
-/** How one test is run alone. */
+/** The command that runs only this test. */
 function again(project: string, file: string, names?: string): string {
   const host = process.env.OTELA_TEST_HOST === undefined ? '' : `OTELA_TEST_HOST=${process.env.OTELA_TEST_HOST} `;
   const pattern = names === undefined ? undefined : testPattern(names).replaceAll("'", "'\\''");
@@ -56,7 +57,7 @@ export function failureLines({ file, test, message, again }: Failure): string {
   return `failed: ${where || 'the run'}: ${message}${again === undefined ? '' : `\n  again: ${again}`}`;
 }
 
-/** Of a test: its own name, after those of the `describe`s around it. */
+/** The test's name, after those of its enclosing `describe`s. */
 function namesOf(test: TestCase): string[] {
   const names = [test.name];
   for (let at = test.parent; at.type === 'suite'; at = at.parent) names.unshift(at.name);
@@ -72,7 +73,7 @@ function failuresOf(module: TestModule): Failure[] {
     message: firstLine(test.result().errors ?? []),
     again: again(project, file, namesOf(test).join(' > ')),
   }));
-  // A file that cannot be loaded has no tests; hooks fail beside tests that pass.
+  // A file that cannot be loaded has no tests; hooks may fail even if all tests pass.
   const own = [module, ...module.children.allSuites()].map((suite) => suite.errors()).find(({ length }) => length > 0);
   if (own === undefined && (tests.length > 0 || module.state() !== 'failed')) return tests;
   return [...tests, { file, message: firstLine(own ?? []), again: again(project, file) }];
@@ -109,7 +110,7 @@ export default class RunReporter implements Reporter {
       }),
     };
     for (const failure of report.failures) console.log(failureLines(failure));
-    // A run of some tests by name skips all others, and says so itself.
+    // A run of some tests by name skips all others, and vitest reports that itself.
     if (process.argv.every((word) => word !== '-t')) modules.forEach(tellSkipped);
     const path = process.env[REPORT_VARIABLE];
     if (path !== undefined) writeFileSync(path, JSON.stringify(report));

@@ -1,3 +1,6 @@
-/** Before a bundle that is an ES module: CommonJS dependencies call require(). The name is the build's, which no source file imports. */
+/**
+ * Prepended to a bundle that is an ES module, because CommonJS dependencies call require(). The name is the build's; no
+ * source file imports it.
+ */
 export const REQUIRE_BANNER =
   "import { createRequire as otelaRequire } from 'node:module'; const require = otelaRequire(import.meta.url);";

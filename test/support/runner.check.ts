@@ -1,4 +1,7 @@
-/** The runner's own tests, which prove nothing of the product: `node --test test/support/runner.check.ts`, one of the checks. */
+/**
+ * Tests of the runner itself, which prove nothing about the product: `node --test test/support/runner.check.ts`, one of
+ * the checks.
+ */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** versitygw (https://github.com/versity/versitygw), a real S3 server on a directory: `.ci/run` builds it. */
+/** versitygw (https://github.com/versity/versitygw), a real S3 server on a directory; `.ci/run` builds it. */
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -17,7 +17,7 @@ const SECRET = 'a-secret-of-tests';
 
 export class S3Server {
   readonly port: number;
-  /** The bucket's objects are files below it. */
+  /** The directory of the bucket; its objects are files below it. */
   readonly bucket: string;
   readonly #root: string;
   #process: Managed | undefined;
@@ -28,7 +28,7 @@ export class S3Server {
     this.bucket = join(root, BUCKET);
   }
 
-  /** With an empty bucket. `root`: a directory with extended attributes. */
+  /** Starts with an empty bucket. `root`: a directory with extended attributes. */
   static async start(root?: string): Promise<S3Server> {
     const server = new S3Server(root ?? (await temporaryDirectory('otela-s3')), await freePort());
     await mkdir(server.bucket, { recursive: true });
@@ -40,15 +40,15 @@ export class S3Server {
     return `http://127.0.0.1:${this.port}`;
   }
 
-  /** For a gateway; `secret`: another than the server's. */
+  /** The environment of a gateway; `secret`: differs from the server's in tests of refusals. */
   env(url = this.url, secret = SECRET): Record<string, string> {
     return { AWS_ENDPOINT_URL_S3: url, AWS_ACCESS_KEY_ID: 'otela', AWS_SECRET_ACCESS_KEY: secret };
   }
 
-  /** Again on the same port and directory, after `stop`. */
+  /** Starts it again on the same port and directory, after `stop`. */
   async run(): Promise<void> {
     if (S3_SERVER === undefined) throw new Error(NO_S3_SERVER);
-    // The secret is in its environment, as a real one's should be.
+    // The secret is in its environment, as a real one should be.
     const env = { ROOT_ACCESS_KEY_ID: 'otela', ROOT_SECRET_ACCESS_KEY: SECRET };
     const args = ['--port', `127.0.0.1:${this.port}`, '--health', '/health', '--quiet', 'posix', this.#root];
     this.#process = new Managed([S3_SERVER, ...args], { env, label: 'versitygw' });

@@ -9,7 +9,10 @@ export const SCHEMATHESIS_ROLES = ['operator', 'provider', 'consumer'] as const;
 export type SchemathesisRole = (typeof SCHEMATHESIS_ROLES)[number];
 
 export interface SchemathesisRun {
-  /** `coverage`: each bound of each schema, met and missed. `fuzzing`: values drawn at random, `examples` of them for each operation. */
+  /**
+   * `coverage`: each bound of each schema, kept and violated. `fuzzing`: random values, `examples` of them for each
+   * operation.
+   */
   phases: readonly ('examples' | 'coverage' | 'fuzzing')[];
   examples: number;
   timeoutMs: number;
@@ -18,7 +21,7 @@ export interface SchemathesisRun {
 export const PYTHON = pythonWith(ROOT, 'schemathesis');
 export const NO_PYTHON = 'no Python with schemathesis: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv';
 
-/** A key of each role, the provider's of `lab`. */
+/** A key of each role; the provider's is of `lab`. */
 export async function keysOfRoles(gateway: Gateway): Promise<Record<SchemathesisRole, string>> {
   const keyOf = async (body: object) => {
     const user = (await gateway.admin('POST', 'users', { name: 'Somebody', ...body })) as { id: string };
@@ -31,7 +34,7 @@ export async function keysOfRoles(gateway: Gateway): Promise<Record<Schemathesis
   };
 }
 
-/** What it reports, and whether it found anything. */
+/** Returns its report, and whether it found a problem. */
 export function schemathesis(
   gateway: Gateway,
   key: string,

@@ -1,14 +1,17 @@
-/** A control group that gets a fifth of one core: what runs in it runs on a machine many times slower. Linux, root; versions 1 and 2. */
+/**
+ * A control group with a fifth of one core: processes in it run as on a machine that is many times slower. Linux, root;
+ * versions 1 and 2.
+ */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Linux shares the processor out by such periods: so long is each run, and the rest of the period it stands still. */
+/** Linux divides CPU time by this period: a process runs for the quota, and stalls for the rest of the period. */
 const PERIOD_US = 100_000;
 const QUOTA_US = PERIOD_US / 5;
 const ROOT_V2 = '/sys/fs/cgroup';
 
-/** Directories of one group: one in version 2, one for each controller in version 1. */
+/** Directories of one group: one in version 2, one per controller in version 1. */
 interface Group {
   directories: readonly string[];
   cpuSeconds(): number;
@@ -22,14 +25,14 @@ export class SlowGroup {
     this.#group = group;
   }
 
-  /** @throws Error with the reason where this machine allows no such group */
+  /** @throws Error with the reason if this machine allows no such group */
   static make(): SlowGroup {
     if (process.platform !== 'linux') throw new Error(`control groups need Linux, this is ${process.platform}`);
     const name = `otela-slow-${process.pid}`;
     return new SlowGroup(existsSync(join(ROOT_V2, 'cgroup.controllers')) ? second(name) : first(name));
   }
 
-  /** Moves a process in. What it starts later runs there, too. */
+  /** Moves a process in. Its later children run there, too. */
   enter(pid: number): void {
     for (const directory of this.#group.directories) writeFileSync(join(directory, 'cgroup.procs'), String(pid));
   }
@@ -45,12 +48,12 @@ export class SlowGroup {
     return this.#group.cpuSeconds();
   }
 
-  /** How long it stood still because its share was used up. */
+  /** How long its processes stalled because the quota was used up. */
   get throttledSeconds(): number {
     return this.#group.throttledSeconds();
   }
 
-  /** Moves out what still runs in it: a test's worker has helpers, which began there. */
+  /** Removes the group after moving out its remaining processes: helpers of a test's worker began there. */
   remove(): void {
     for (const directory of this.#group.directories) {
       const pids = readFileSync(join(directory, 'cgroup.procs'), 'utf8').split('\n').filter(Boolean);
@@ -90,7 +93,7 @@ function first(name: string): Group {
 
 function second(name: string): Group {
   const directory = join(ROOT_V2, name);
-  // At the root of a container this fails with EBUSY: processes are there. The controller may be on all the same.
+  // In a container's root this fails with EBUSY, because it has processes. The controller may be enabled anyway.
   spawnSync('sh', ['-c', `echo +cpu > ${ROOT_V2}/cgroup.subtree_control`]);
   mkdirSync(directory);
   try {

@@ -1,4 +1,4 @@
-/** `npm start` until a stream has been answered by what it printed: `node slow-start.ts PORT`. */
+/** Runs `npm start` until its printed command has answered a stream: `node slow-start.ts PORT`. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';

@@ -1,12 +1,14 @@
-/** Measures how slow this machine is, once for a run and all its processes; `patience.ts` goes by it. */
+/** Measures how slow this machine is, once for a run and all its processes; `patience.ts` uses it. */
 import { spawnSync } from 'node:child_process';
 import { SLOWNESS_VARIABLE } from './patience.ts';
 
-/** Node's own start on the machine that the tests' times were chosen on. */
+/** The start of Node on the machine for which the tests' times were chosen. */
 const NODE_START_MS = 45;
 const MOST_SLOWNESS = 100;
 
-/** The start of a process takes the disk, the kernel and a quota of the CPU into account; a loop that counts takes only the core. */
+/**
+ * Starting a process depends on the disk, the kernel and a CPU quota; a counting loop would depend only on the core.
+ */
 function nodeStartMs(): number {
   const from = performance.now();
   spawnSync(process.execPath, ['-e', '0'], { stdio: 'ignore' });

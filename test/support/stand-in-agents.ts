@@ -1,21 +1,21 @@
 import { createServer, type Server } from 'node:http';
 import * as z from 'zod';
 
-/** One session of an agent, as the registry shows it, and how it takes orders. */
+/** One session of an agent, as the registry shows it, and its reaction to orders. */
 interface Node {
   session: string;
   state: string;
   suspected: boolean;
   labels: Record<string, string>;
   model?: string;
-  /** What its templates allow. */
+  /** Models that its templates allow. */
   allow: string[];
   refuses?: string;
-  /** It obeys, and its answer is lost. */
+  /** It obeys, but its answer is lost. */
   deaf?: boolean;
-  /** What runs takes long: it serves on until `drained`. */
+  /** Its running requests take long: it serves until `drained`. */
   drains?: boolean;
-  /** It was told to end, and has not ended. */
+  /** It was ordered to end, and has not ended yet. */
   leaving?: boolean;
 }
 
@@ -26,7 +26,10 @@ const orderSchema = z.object({
 });
 const id = (n: number) => `n${String.fromCharCode(97 + n)}`.padEnd(26, 'x');
 
-/** A gateway with agents that wait for deployments: it gives them the orders it gets, and they follow, refuse or are only silent. */
+/**
+ * A mock gateway with agents that wait for deployments: it passes orders to them, and they obey, refuse or do not
+ * answer.
+ */
 export class StandInAgents {
   nodes: Node[] = [];
   workload: object[] = [];
@@ -115,7 +118,7 @@ export class StandInAgents {
     this.nodes.push({ ...rest, session: id(this.#sessions++), state: 'JOIN', ...next });
   }
 
-  /** Of what it was given. */
+  /** The models that it serves because of orders. */
   get running(): string[] {
     return this.nodes.flatMap(({ state, model }) => (state === 'SERVING' && model !== undefined ? [model] : []));
   }

@@ -1,4 +1,4 @@
-/** A reader of event streams that has nothing in common with the code that is tested. */
+/** A reader of event streams that shares no code with the product. */
 
 interface Heard {
   text: string;
@@ -9,14 +9,17 @@ interface Heard {
   usages: Record<string, unknown>[];
   errors: unknown[];
   chunks: number;
-  /** Of those the ones that brought text. */
+  /** Number of events with text. */
   textChunks: number;
   comments: string[];
   /** The last event lacks its blank line. */
   cut: boolean;
 }
 
-/** What a client hears: events end with a blank line, the rest is dropped, as the specification wants it. */
+/**
+ * Events as a client reads them: an event ends with a blank line, and an incomplete one is dropped, as the
+ * specification requires.
+ */
 export function hear(answer: string): Heard {
   const heard: Heard = {
     text: '',

@@ -1,18 +1,21 @@
-/** What a run of tests came to, and what it cost. */
+/** The results of a run of tests, and its cost. */
 import { endedChildrenSeconds } from './ended-children.ts';
 import type { Failure, FileReport } from './reporter.ts';
 import type { Outcome } from './vitest-run.ts';
 
-/** Files that are named with what they cost. */
+/** Number of the most expensive files that are listed. */
 const DEAREST = 20;
-/** Of the whole short form with its checks and the build, on a machine of 2026. A slower one is told, and not failed for it. */
+/**
+ * For the whole short form with its checks and the build, on a machine of 2026. A more expensive run exits with 1,
+ * unless `--no-budget` or `--ci` is given.
+ */
 const BUDGET_CPU_SECONDS = 1_300;
 
 const seconds = (value: number) => `${value.toFixed(0).padStart(5)} s`;
 const row = (name: string, wall: number | undefined, cpu: number | undefined) =>
   `  ${wall === undefined ? ' '.repeat(7) : seconds(wall)} ${cpu === undefined ? ' '.repeat(7) : seconds(cpu)}  ${name}`;
 
-/** Of a part whose files were several runs. */
+/** Combines the outcomes of a part that had several runs. */
 export function together(outcomes: readonly Outcome[]): Outcome {
   const total = (of: (outcome: Outcome) => number) => outcomes.reduce((all, outcome) => all + of(outcome), 0);
   return {
@@ -30,9 +33,9 @@ const nameOf = ({ file, test }: Failure) => [file, test].filter((part) => part !
 export class TestTally {
   passed = 0;
   skipped = 0;
-  /** What passed at the second try only. */
+  /** Tests that passed only at the second try. */
   readonly flaky: { test: string; message: string }[] = [];
-  /** What failed at the last. */
+  /** Tests that failed at the last try. */
   readonly failures: Failure[] = [];
   readonly #files: FileReport[] = [];
   readonly #rows: string[] = [];
@@ -40,21 +43,21 @@ export class TestTally {
   #checksSeconds = 0;
   #unable = 0;
 
-  /** All of one part, and what its second try gave, if there was one. */
+  /** Adds all runs of one part, and its second try, if there was one. */
   add(part: string, first: Outcome, second: Outcome | undefined): void {
     this.#rows.push(row(part, first.wallSeconds, first.cpuSeconds + (second?.cpuSeconds ?? 0)));
     const failures = second?.failures ?? first.failures;
     const failed = new Set(failures.map(nameOf));
     const flaky = second === undefined ? [] : first.failures.filter((failure) => !failed.has(nameOf(failure)));
     this.flaky.push(...flaky.map((failure) => ({ test: nameOf(failure), message: failure.message })));
-    // A test that passed at first and fails now is one that fails: the sum stays that of the tests that ran.
+    // A test that passed at first and fails now counts as failed: the sum stays the number of tests that ran.
     this.passed += first.passed + first.failures.length - failures.length;
     this.skipped += first.skipped;
     this.failures.push(...failures);
     this.#files.push(...first.files);
   }
 
-  /** `again`: the command that failed. */
+  /** `again`: the command that failed; undefined: it passed. */
   check(name: string, again: string | undefined, cpuSeconds: number): void {
     this.#checksSeconds += cpuSeconds;
     if (again === undefined) this.passed++;
@@ -65,14 +68,14 @@ export class TestTally {
     this.#rows.push(row(name, undefined, cpuSeconds));
   }
 
-  /** A part that this machine lacks something for. */
+  /** Records a part that this machine cannot run. */
   cannotRun(part: string): void {
     this.skipped++;
     this.#unable++;
     this.#rows.push(row(`${part}, skipped`, undefined, undefined));
   }
 
-  /** Everything ran, and passed at once. */
+  /** True if everything ran and passed at the first try. */
   isClean(): boolean {
     return this.failures.length === 0 && this.flaky.length === 0 && this.#unable === 0;
   }
@@ -85,7 +88,7 @@ export class TestTally {
     return true;
   }
 
-  /** Where the time goes: what is work, and what is waiting beside others. */
+  /** Lists the CPU time and the wall time of files and parts; wall time includes waiting. */
   told(): string {
     const dearest = this.#files
       .filter(({ cpuSeconds }) => cpuSeconds !== undefined)

@@ -1,4 +1,4 @@
-/** A gateway, engines and agents, wired together: what most end-to-end tests begin with. */
+/** A test cluster: a gateway, engines and agents, connected. Most end-to-end tests begin with it. */
 import { startAgent } from './agent.ts';
 import { type Engine, type EngineOptions, startEngine } from './engine.ts';
 import { Gateway, type GatewayOptions } from './gateway.ts';
@@ -7,7 +7,7 @@ import { atEnd, type Managed } from './processes.ts';
 export const MODEL = 'stand-in/model-1';
 
 interface TestClusterOptions {
-  /** How many nodes, each with an engine of its own. Default 1. */
+  /** Number of nodes, each with its own engine. Default 1. */
   nodes?: number;
   engine?: EngineOptions;
   gateway?: GatewayOptions;
@@ -23,11 +23,11 @@ export interface TestCluster {
   token: string;
   engines: Engine[];
   agents: Managed[];
-  /** The only engine of a house with one. */
+  /** The first engine, for clusters with one. */
   engine: Engine;
   /** `…/v1` of the gateway. */
   base: string;
-  /** A request to the gateway with the consumer's key, JSON where `body` is an object. */
+  /** Sends a request to the gateway with the consumer's key; `body` is sent as JSON if it is an object. */
   ask(path: string, body?: unknown, init?: RequestInit): Promise<Response>;
 }
 
@@ -67,7 +67,10 @@ export async function openTestCluster(options: TestClusterOptions = {}): Promise
   return { gateway, key, token, engines, agents, engine, base: `${gateway.url}/v1`, ask };
 }
 
-/** Asks something good, whatever the engine was told before: 200 where the break did no harm to others, else what was answered. */
+/**
+ * Sends a good request, after resetting the engine's behavior. Returns 200 if the break did no harm to others,
+ * otherwise the response.
+ */
 export async function stillServes(cluster: TestCluster): Promise<number | string> {
   cluster.engine.control({}, 1);
   const good = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
@@ -75,7 +78,7 @@ export async function stillServes(cluster: TestCluster): Promise<number | string
   return good.status === 200 ? 200 : `${good.status} ${text}`;
 }
 
-/** A chat request's body; `standIn` tells the engine how to behave. */
+/** A chat request's body; `standIn` sets the engine's behavior. */
 export function chatBody(standIn: object = {}, more: object = {}): Record<string, unknown> {
   return { model: MODEL, messages: [{ role: 'user', content: 'Say something.' }], stand_in: standIn, ...more };
 }
@@ -87,7 +90,7 @@ interface ErrorEnvelope {
   code: string;
 }
 
-/** Reads OpenAI's error envelope and nothing else; throws when the body has another form. */
+/** Reads OpenAI's error envelope; throws if the body has another form. */
 export async function envelopeOf(response: Response): Promise<ErrorEnvelope> {
   const text = await response.text();
   const body: unknown = JSON.parse(text);

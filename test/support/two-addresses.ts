@@ -1,22 +1,24 @@
-/** A client that knows two gateways, as an SDK with a second base URL: it asks one, and the other where the first attempt fails. */
+/**
+ * A client with two gateways, like an SDK with a second base URL: it alternates between them until an attempt succeeds.
+ */
 
 import { patience } from './patience.ts';
 import { atEnd } from './processes.ts';
 import { chatBody } from './test-cluster.ts';
 
-/** Errors kept: the first ones tell the story. */
+/** Errors that are kept: the first ones explain the problem. */
 const KEPT = 20;
-/** Answers kept: the newest. */
+/** Answers that are kept: the newest. */
 const ANSWERS_KEPT = 2_000;
 const ANSWER_MS = 20_000;
-/** An SDK's own: it tries again this often, and waits a little longer each time. */
+/** As in an SDK: it retries at most this often, and doubles the pause each time. */
 const TRIES = 6;
 const BACKOFF_MS = 100;
 
 interface TwoAddressesOptions {
   addresses: readonly { url: string }[];
   key: string;
-  /** Requests a second, sent whether earlier ones have ended or not. */
+  /** Requests per second, sent even if earlier ones have not ended. */
   perSecond: number;
   standIn?: object;
 }
@@ -26,11 +28,11 @@ export interface Answered {
   id: string;
   /** The gateway that answered. */
   url: string;
-  /** Nodes that it asked. */
+  /** Nodes that the gateway tried. */
   attempts: number;
-  /** When the model ends, as the answer's header has it. */
+  /** The end of the model, from the response's header. */
   sunset: string | null;
-  /** Milliseconds since 1970 when it was sent first, and when its answer was there. */
+  /** Milliseconds since 1970 of the first attempt, and of the answer. */
   sentAt: number;
   at: number;
 }
@@ -38,12 +40,12 @@ export interface Answered {
 export interface TwoAddresses {
   sent: number;
   served: number;
-  /** Attempts that failed at one address and were made at the other. */
+  /** Failed attempts. */
   retried: number;
-  /** What a user would have seen. */
+  /** Errors that a user would have seen. */
   errors: string[];
   answered: readonly Answered[];
-  /** Ends when every request that was sent has been answered. */
+  /** Resolves when every sent request has ended. */
   stop(): Promise<void>;
 }
 
@@ -67,7 +69,7 @@ export function twoAddresses({
     },
   };
   const body = JSON.stringify(chatBody(standIn));
-  /** What the answer tells, or what a user would have seen. */
+  /** Facts from the response, or the error that a user would have seen. */
   const attempt = async (url: string, id: string): Promise<Pick<Answered, 'attempts' | 'sunset'> | string> => {
     try {
       const response = await fetch(`${url}/v1/chat/completions`, {

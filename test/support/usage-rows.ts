@@ -1,8 +1,8 @@
-/** Records of use, as many as a test or a bench wants. */
+/** Usage records for tests and benches. */
 import { DatabaseSync } from 'node:sqlite';
 import type { UsageRow } from '../../gateway/usage/usage-row.ts';
 
-/** The n-th of them, at `at` (milliseconds since the epoch). */
+/** The n-th record, at `at` (milliseconds since 1970). */
 export function usageRow(n: number, at: number): UsageRow {
   return {
     session: 'n5qqpdx3rdv3jmbwtjrhcpu5ru',
@@ -32,7 +32,9 @@ export function usageRow(n: number, at: number): UsageRow {
   };
 }
 
-/** Writes `count` rows into the file of an hour, as UsageObject stores them, without its sums. The file must not exist. */
+/**
+ * Writes `count` rows into the file of an hour, as UsageObject stores them, without its sums. The file must not exist.
+ */
 export function fillHour(file: string, count: number, at: number): void {
   const database = new DatabaseSync(file);
   database.exec(`PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;

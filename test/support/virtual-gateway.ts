@@ -1,6 +1,6 @@
 /**
- * Objects of batches and files with a clock that only the test moves, over real storage: SQLite, the accounts' migrations, a directory. What
- * other objects would say is a stand-in: nobody has joined, and use is remembered.
+ * Objects of batches and files with a clock that only the test advances, over real storage: SQLite, the accounts'
+ * migrations, a directory. Other objects are mocked: no node has joined, and usage is only recorded.
  */
 import { join } from 'node:path';
 import type { AttemptSettlement } from '../../gateway/accounts/limits/limits-object.ts';
@@ -22,7 +22,7 @@ import type { UsageRow } from '../../gateway/usage/usage-row.ts';
 import { temporaryDirectory } from './processes.ts';
 import { ROOT } from './where.ts';
 
-/** One object's context. Its alarm rings when the test says so. */
+/** One object's context. The test triggers its alarm. */
 class VirtualContext implements ObjectContext {
   readonly name: string;
   readonly storage: ObjectContext['storage'];
@@ -60,17 +60,17 @@ class VirtualContext implements ObjectContext {
 }
 
 export class VirtualGateway {
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since 1970. */
   now = Date.UTC(2026, 10, 25, 12);
   readonly env: Env;
-  /** Records of use, as the hour's objects got them. */
+  /** Usage records that the hour's objects would get. */
   readonly used: UsageRow[] = [];
   readonly settled: AttemptSettlement[] = [];
-  /** What /metrics is made of. */
+  /** Reports that /metrics is made of. */
   readonly reports: MetricsReport[] = [];
-  /** What the limits say was used this month. */
+  /** The month's usage according to the limits. */
   usedTokens = 0;
-  /** Of a batch's files; undefined: as in the gateway. */
+  /** Maximum size of a batch's output; undefined: the gateway's. */
   outputMaxBytes: number | undefined;
   readonly database: Database;
   readonly #directory: string;
@@ -120,7 +120,7 @@ export class VirtualGateway {
     return this.env.FILES;
   }
 
-  /** Of a stored file. */
+  /** Path of a stored file. */
   path(id: string): string {
     return join(this.#directory, 'files', id);
   }
@@ -134,7 +134,7 @@ export class VirtualGateway {
     return made;
   }
 
-  /** As after kill -9: what was written is there, its alarm included, and nothing else. */
+  /** Like kill -9: only written data stays, including the alarm. */
   kill(id: string): void {
     const { context } = this.batch(id);
     context.commit();
@@ -147,7 +147,7 @@ export class VirtualGateway {
     return { object: new FileSweepObject(context, this.env), context };
   }
 
-  /** A row of the accounts' tables. */
+  /** Inserts a row into the accounts' tables. */
   insert(table: string, row: Record<string, unknown>): void {
     const names = Object.keys(row);
     this.database.rows(
@@ -156,7 +156,7 @@ export class VirtualGateway {
     );
   }
 
-  /** A file of so many lines, with its row. */
+  /** Stores a file with these lines, and its row. */
   async input(id: string, lines: readonly string[]): Promise<number> {
     async function* content() {
       yield new TextEncoder().encode(lines.map((line) => `${line}\n`).join(''));
@@ -184,7 +184,7 @@ export class VirtualGateway {
     }
   }
 
-  /** Time goes by while the process runs: every alarm rings when it is due. A move of `now` is a process that stood still. */
+  /** A batch of the bootstrap key, because no store is asked about it. */
   async pass(id: string, ms: number): Promise<void> {
     const end = this.now + ms;
     const { context } = this.batch(id);

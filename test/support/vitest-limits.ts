@@ -1,4 +1,7 @@
-/** What runs longer hangs: the slowest test takes two minutes on a quiet machine. Where the time is the promise, a test measures it. */
+/**
+ * A longer test hangs: the slowest takes two minutes on a quiet machine. If the time is a promise, the test measures
+ * it.
+ */
 import './slowness.ts';
 import { patience, SLOWNESS_VARIABLE } from './patience.ts';
 
@@ -6,6 +9,6 @@ export const LIMITS = {
   testTimeout: patience(120_000),
   hookTimeout: patience(120_000),
   expect: { poll: { timeout: patience() } },
-  /** Workers, Cloudflare's runtime among them, go by the measure that this process took. */
+  /** Workers, including Cloudflare's runtime, use the factor that this process measured. */
   env: { [SLOWNESS_VARIABLE]: process.env[SLOWNESS_VARIABLE] ?? '1' },
 };

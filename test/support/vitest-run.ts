@@ -1,4 +1,4 @@
-/** One run of vitest: started, read, and swept after. */
+/** Starts one run of vitest, reads its results, and ends the processes that it left behind. */
 import { spawn } from 'node:child_process';
 import { open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { MARK, sweep } from './processes.ts';
 import { type Failure, type FileReport, REPORT_VARIABLE, type RunReport } from './reporter.ts';
 import { ROOT } from './where.ts';
 
-/** What runs longer hangs. */
+/** A longer run hangs. */
 const LIMIT_MS = 45 * 60_000;
 
 const reportSchema: z.ZodType<RunReport> = z.object({
@@ -31,11 +31,14 @@ export interface Outcome {
   failures: Failure[];
   files: FileReport[];
   wallSeconds: number;
-  /** Of vitest and all that its tests started and waited for. */
+  /** CPU time of vitest and of all processes that its tests started and waited for. */
   cpuSeconds: number;
 }
 
-/** The files that run a second time; none if more than `most` failed, or if a run broke beside its files: then it is not known what it would have said. */
+/**
+ * The files that run a second time. None if more than `most` failed, or if the run failed outside a file, because its
+ * results are then incomplete.
+ */
 export function filesToTryAgain(failures: readonly Failure[], most: number): string[] {
   const files = new Set(failures.flatMap(({ file }) => (file === undefined ? [] : [file])));
   return failures.some(({ file }) => file === undefined) || files.size > most ? [] : [...files];
@@ -43,13 +46,13 @@ export function filesToTryAgain(failures: readonly Failure[], most: number): str
 
 interface Exit {
   code: number;
-  /** Of the process and of those that it waited for. */
+  /** CPU time of the process and of its children that it waited for. */
   cpuSeconds: number;
 }
 
 let secondsBefore = 0;
 
-/** `logTo`: its words go into that file; without it they are seen as they come. */
+/** `logTo`: its output goes into this file; absent: it is printed immediately. */
 export async function command(argv: string[], env: NodeJS.ProcessEnv, logTo?: string, cwd = ROOT): Promise<Exit> {
   const [file = '', ...args] = argv;
   const log = logTo === undefined ? undefined : await open(logTo, 'w');
@@ -62,7 +65,7 @@ export async function command(argv: string[], env: NodeJS.ProcessEnv, logTo?: st
       console.error(`${file}: ${error.message}`);
       resolve(1);
     });
-    // A child is waited for in the moment before this event: what was added since the last one is its own.
+    // A child is waited for just before this event, so the time since the last event is its own.
     child.once('exit', () => {
       const seconds = endedChildrenSeconds();
       cpuSeconds = seconds - secondsBefore;
@@ -75,7 +78,7 @@ export async function command(argv: string[], env: NodeJS.ProcessEnv, logTo?: st
   return { code, cpuSeconds };
 }
 
-/** What the reporter wrote. A run that failed with no failed test, or without a report, is one failure. */
+/** The reporter's results. A run that failed without a failed test, or without a report, counts as one failure. */
 async function readReport(path: string, code: number): Promise<RunReport> {
   try {
     const report = reportSchema.parse(JSON.parse(await readFile(path, 'utf8')));
@@ -93,16 +96,16 @@ async function readReport(path: string, code: number): Promise<RunReport> {
 }
 
 export interface RunOptions {
-  /** A name of its own, by which what its tests leave running is found and ended. */
+  /** A unique name, by which processes that its tests left running are found and ended. */
   id: string;
-  /** Report and log are there. */
+  /** The directory of its report and log. */
   directory: string;
   env: NodeJS.ProcessEnv;
-  /** What it says is printed under that when it is over; without it, as it comes. */
+  /** Its output is printed under this title after it ended; absent: immediately. */
   title?: string;
-  /** Of another clone. */
+  /** The directory of another clone. */
   cwd?: string;
-  /** Nothing is printed. */
+  /** Prints nothing. */
   quiet?: boolean;
 }
 

@@ -1,16 +1,21 @@
-/** A TCP proxy before a server that keeps what passes, both ways. Payloads of WebSockets are unmasked (RFC 6455 §5.3): masked, no word is found. */
+/**
+ * A TCP proxy in front of a server that records all traffic in both directions. Payloads of WebSockets are unmasked
+ * (RFC 6455 §5.3), because words cannot be found in masked ones.
+ */
 import { connect, createServer, type Socket } from 'node:net';
 import { atEnd } from './processes.ts';
 
-/** Kept of all connections; a test that sends more would search a part alone, and fails instead. */
+/** Recorded bytes of all connections. A test that sends more fails, because only a part could be searched. */
 const KEPT_MAX_BYTES = 64 * 1024 * 1024;
 const MASKED = 0x80;
 
 export interface Wiretap {
   url: string;
-  /** Whether a word passed, in any piece of either direction. */
+  /** True if the word passed in either direction. */
   heard(word: string): boolean;
-  /** Whole requests that began so, on connections without an upgrade: head, and a body by content-length. */
+  /**
+   * Complete requests that begin with this text, on connections without an upgrade: head, and a body by content-length.
+   */
   requests(beginning: string): Buffer[];
 }
 
@@ -58,7 +63,7 @@ function requestsIn(whole: Buffer, beginning: string): Buffer[] {
   return found;
 }
 
-/** What passed as it was, and behind the head of an upgrade the payloads of its frames, one after the other. */
+/** The raw traffic, and after the head of an upgrade also the concatenated payloads of its frames. */
 function unmasked(whole: Buffer): Buffer[] {
   const head = whole.indexOf('\r\n\r\n');
   if (head < 0 || !/^upgrade: websocket/im.test(whole.subarray(0, head).toString('latin1'))) return [whole];

@@ -1,6 +1,6 @@
 /**
- * The gateway on Cloudflare's runtime under the flags of `otela-gateway serve`, for tests that run on both hosts:
- * `node worker-host.ts serve --port N --host ADDRESS --data DIR`. Settings of the gateway come from the environment.
+ * The gateway on Cloudflare's runtime with the flags of `otela-gateway serve`, for tests that run on both hosts: `node
+ * worker-host.ts serve --port N --host ADDRESS --data DIR`. Settings of the gateway come from the environment.
  */
 import { parseArgs } from 'node:util';
 import { SERVE_SETTINGS } from '../../gateway/hosts/node/serve/serve.ts';

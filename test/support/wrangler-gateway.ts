@@ -7,7 +7,7 @@ import { GatewayClient } from './gateway-client.ts';
 import { eventually, freePort, Managed, temporaryDirectory } from './processes.ts';
 import { NODE, ROOT } from './where.ts';
 
-/** Wrangler builds the page and the Worker first. */
+/** Wrangler first builds the page and the Worker. */
 const READY_MS = 120_000;
 
 interface WranglerOptions {
@@ -42,7 +42,7 @@ export class WranglerGateway extends GatewayClient {
     const now = Math.floor(Date.now() / 1000);
     const { secrets } = await wantedSecrets(directory, [], { newAdminKey: false, nowS: now });
     const envFile = join(directory, 'secrets.env');
-    // Between single quotes dotenv takes a value as it is; between others JSON would keep its backslashes.
+    // dotenv takes a value in single quotes literally; in double quotes it would change the backslashes of JSON.
     const lines = Object.entries({ ...secrets, ...settings }).map(([name, value]) => `${name}='${value}'\n`);
     await writeFile(envFile, lines.join(''), { mode: 0o600 });
     const local = ['--local', '--persist-to', state];

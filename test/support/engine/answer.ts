@@ -1,11 +1,11 @@
-/** What an endpoint of the stand-in answers, before pace and faults are applied to it. */
+/** The mock's answer at an endpoint, before pace and faults are applied to it. */
 import type { Behaviour } from './behaviour.ts';
 
 export interface SseEvent {
   event?: string;
-  /** Sent as it is; objects are serialised by the endpoint, so that the bytes are its own. */
+  /** Sent unchanged; the endpoint serializes objects, so that it controls the bytes. */
   data: string;
-  /** This event carries a token: the pace and the faults count it. */
+  /** This event carries a token: pace and faults count it. */
   token?: boolean;
 }
 
@@ -14,13 +14,13 @@ export type Answer =
   | { kind: 'bytes'; contentType: string; size: number }
   | { kind: 'stream'; events: Iterable<SseEvent> };
 
-/** A request as the endpoints see it. `tokens` is how many the answer shall have, after `max_tokens`. */
+/** A request for an endpoint. `tokens` is the length of the answer, after `max_tokens`. */
 export interface Ask {
   body: Record<string, unknown>;
   model: string;
   tokens: number;
   finish: 'stop' | 'length';
-  /** Tokens that stand in the prompt already: the answer goes on behind them. */
+  /** Tokens that the prompt already contains; the answer continues after them. */
   already: number;
   id: string;
   /** Seconds. */
@@ -34,7 +34,7 @@ export function json(body: unknown, tokens?: number): Answer {
   return tokens === undefined ? { kind: 'json', status: 200, body } : { kind: 'json', status: 200, body, tokens };
 }
 
-/** What vLLM's and SGLang's web framework says where there is no such path. */
+/** The response of vLLM's and SGLang's web framework for an unknown path. */
 export const NO_PATH: Answer = { kind: 'json', status: 404, body: { detail: 'Not Found' } };
 
 /** vLLM's error body (its `code` is the status as a number). */

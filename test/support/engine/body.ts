@@ -1,4 +1,4 @@
-/** Reads a request's body: a digest of all of it, its beginning, and the whole of it only where it is JSON. */
+/** Reads a request's body: a digest of all of it, its beginning, and the whole of it only if it is JSON. */
 import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { EngineRequest } from './record.ts';
@@ -10,7 +10,7 @@ const START_BYTES = 64 * 1024;
 interface ReadBody {
   /** undefined: not JSON, or malformed. */
   json: Record<string, unknown> | undefined;
-  /** The first bytes, latin1: enough for the text fields of a multipart body that come first. */
+  /** The first bytes, latin1: enough for the text fields at the beginning of a multipart body. */
   start: string;
 }
 
@@ -31,7 +31,7 @@ export async function readBody(message: IncomingMessage, request: EngineRequest)
   return { json: isJson ? parse(Buffer.concat(kept)) : undefined, start: start.toString('latin1') };
 }
 
-/** A byte order mark is passed over, as Python's `json.loads` does in the real ones. */
+/** Skips a byte order mark, as Python's `json.loads` does in real engines. */
 function parse(bytes: Buffer): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(new TextDecoder().decode(bytes));

@@ -1,4 +1,4 @@
-/** chat/completions and completions, shaped as vLLM 0.32 shapes them. */
+/** chat/completions and completions, in the form of vLLM 0.32. */
 import { type Answer, type Ask, FINGERPRINT, json, missing, type SseEvent } from './answer.ts';
 import { countTokens, text, token } from './words.ts';
 
@@ -8,7 +8,7 @@ interface Usage {
   completion_tokens: number;
 }
 
-/** What a choice says besides, when it is over. */
+/** Additional members of a finished choice. */
 const ENDED = { stop_reason: null };
 
 interface UsageWish {
@@ -36,7 +36,7 @@ interface ToolCall {
   arguments: string;
 }
 
-/** An argument that fits a JSON schema's type. */
+/** An argument that matches the type of a JSON schema. */
 function sample(schema: unknown): unknown {
   if (typeof schema !== 'object' || schema === null || !('type' in schema)) return 'Bern';
   switch (schema.type) {
@@ -57,10 +57,10 @@ function sample(schema: unknown): unknown {
   }
 }
 
-/** The call that a request with tools gets: its first function, with arguments made from the schema. */
+/** The tool call for a request with tools: its first function, with arguments made from the schema. */
 function toolCall(body: Record<string, unknown>): ToolCall | undefined {
   if (!Array.isArray(body.tools) || body.tool_choice === 'none') return undefined;
-  // After a tool's result, words: otherwise a client's tool loop would never end.
+  // After a tool's result it answers with text: otherwise a client's tool loop would never end.
   const last: unknown = Array.isArray(body.messages) ? body.messages.at(-1) : undefined;
   if (typeof last === 'object' && last !== null && 'role' in last && last.role === 'tool') return undefined;
   for (const tool of body.tools as unknown[]) {
@@ -102,7 +102,10 @@ export function chat(ask: Ask): Answer {
   );
 }
 
-/** With the counts, and vLLM's only word of itself in a stream. vLLM has it in the chunk before where no counts are asked for. */
+/**
+ * The chunk with the counts, and in a stream the only place of vLLM's fingerprint. If no counts are requested, vLLM
+ * puts it into the previous chunk.
+ */
 const last = (head: object, usage: Usage) =>
   JSON.stringify({ ...head, choices: [], usage, system_fingerprint: FINGERPRINT });
 
@@ -113,12 +116,13 @@ function* chatEvents(ask: Ask): Iterable<SseEvent> {
     JSON.stringify({
       ...head,
       choices: [{ index: 0, delta, logprobs: null, finish_reason, ...(finish_reason === null ? {} : ENDED) }],
-      // vLLM leaves unset fields out: no `usage: null` in the chunks before the last.
+      // vLLM omits unset fields: there is no `usage: null` in the chunks before the last.
       ...(wish.each ? { usage: usageOf(ask.body.messages, sent) } : {}),
     });
   yield { data: chunk({ role: 'assistant', content: '' }, null, 0) };
   const call = toolCall(ask.body);
-  // At a limit vLLM says so in the chunk of the last token; a token that ends the answer has a chunk of its own, without text.
+  // At a limit, vLLM sets the finish reason in the chunk of the last token; otherwise it sends another chunk without
+  // text.
   const cut = call === undefined && ask.finish === 'length' && ask.tokens > 0;
   let sent = 0;
   if (call !== undefined) {

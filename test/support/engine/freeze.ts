@@ -1,4 +1,4 @@
-/** An engine whose scheduler stands still: what is under way waits until it goes on, or until its client has left. */
+/** Simulates an engine with a stalled scheduler: running requests wait until it resumes or their client disconnects. */
 import type { ServerResponse } from 'node:http';
 
 export class Freeze {
@@ -12,7 +12,7 @@ export class Freeze {
     }
   }
 
-  /** Fulfilled when it goes on, or its client has left. */
+  /** Resolves when the engine resumes or the client disconnects. */
   async over(res: ServerResponse): Promise<void> {
     while (this.#thawed !== undefined && !res.destroyed) {
       const left = Promise.withResolvers<void>();

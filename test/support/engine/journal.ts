@@ -1,6 +1,6 @@
 /**
- * What an engine was asked and how it ended, in a file: written before anything else happens, so that it outlives a `kill -9`. Requests
- * are told apart by a marker that their sender put into the prompt, `[[like-this]]`.
+ * Writes each request and its end to a file, before anything else happens, so that it survives a `kill -9`. Requests
+ * are distinguished by a marker that their sender put into the prompt, `[[like-this]]`.
  */
 import { openSync, writeSync } from 'node:fs';
 import { z } from 'zod';
@@ -9,14 +9,14 @@ import type { EngineRequest } from './record.ts';
 const MARKER = /\[\[([\w-]{1,64})\]\]/;
 
 export const entrySchema = z.object({
-  /** ms since the epoch. */
+  /** Milliseconds since 1970. */
   at: z.number(),
   what: z.enum(['up', 'begun', 'finished', 'aborted']),
-  /** The engine's own number of the request; 0 where it is none. */
+  /** The engine's number of the request; 0: the entry is not about a request. */
   id: z.number(),
   marker: z.string(),
   tokens: z.number(),
-  /** Of the answer's head, once it has ended. */
+  /** Status of the answer, after its end. */
   status: z.number(),
   pid: z.number(),
 });
@@ -31,7 +31,7 @@ export class Journal {
     this.#write({ what: 'up', id: 0, marker: '', tokens: 0, status: 0 });
   }
 
-  /** Requests without a marker are not kept. */
+  /** Requests without a marker are not recorded. */
   tell(what: 'begun' | 'finished' | 'aborted', request: EngineRequest, status = 0): void {
     const marker = MARKER.exec(request.bodyStart)?.[1];
     if (marker !== undefined) this.#write({ what, id: request.id, marker, tokens: request.tokensSent, status });

@@ -1,23 +1,24 @@
 /**
- * Keys and values between two stand-in engines, as HTTP: vLLM's NIXL and SGLang's Mooncake move memory between GPUs, which is not here. What is
- * checked is the handover alone: a decode engine that is not told where its prompt's keys and values are cannot get them.
+ * Transfers keys and values between two mock engines over HTTP. vLLM's NIXL and SGLang's Mooncake move memory between
+ * GPUs, which do not exist here. Only the handover is checked: a decode engine that does not learn where its prompt's
+ * keys and values are cannot get them.
  */
 import type { EngineRequest } from './record.ts';
 
 export type Role = 'prefill' | 'decode';
 
-/** Keys and values of one prompt are kept for this many requests. */
+/** Prompts with stored keys and values. The oldest are dropped first. */
 const KEPT = 1000;
-/** SGLang waits for a peer by a time-out of its own; tests wait less. */
+/** SGLang waits for a peer with its own, longer time-out. */
 const PEER_WAIT_MS = 5_000;
 
 export class KvTransfer {
   readonly role: Role;
-  /** Prompts by the id of their keys and values, or by their room. */
+  /** Prompts by the id of their keys and values, or by their `bootstrap_room`. */
   readonly #held = new Map<string, string>();
   readonly #waiting = new Map<string, () => void>();
   #next = 1;
-  /** Decode: prompts that came from a prefill engine. */
+  /** Decode: number of prompts that came from a prefill engine. */
   received = 0;
 
   constructor(role: Role) {
@@ -30,7 +31,7 @@ export class KvTransfer {
     this.#waiting.get(id)?.();
   }
 
-  /** What a prefill engine answers beside its one token; `port`: its own. */
+  /** The additional members of a prefill engine's answer; `port`: its own. */
   prefill(body: Record<string, unknown>, port: number): Record<string, unknown> {
     const prompt = promptOf(body);
     if (body.bootstrap_room !== undefined) this.#keep(String(body.bootstrap_room), prompt);
@@ -43,7 +44,7 @@ export class KvTransfer {
     return { kv_transfer_params: { do_remote_prefill: true, do_remote_decode: false, ...where } };
   }
 
-  /** Gets a decode engine's prompt from its peer. Returns what went wrong. */
+  /** Fetches a decode engine's prompt from its peer. Returns an error message; undefined: success. */
   async receive(body: Record<string, unknown>): Promise<string | undefined> {
     const url = peerUrl(body);
     if (url === undefined) return undefined;
@@ -59,7 +60,7 @@ export class KvTransfer {
     }
   }
 
-  /** GET /__kv/ID: the prompt, once it was computed; undefined where it never is. */
+  /** GET /__kv/ID: the prompt, after it was computed; undefined: it was not computed in time. */
   async give(id: string): Promise<string | undefined> {
     if (!this.#held.has(id)) {
       await new Promise<void>((resolve) => {
@@ -83,5 +84,5 @@ function peerUrl({ kv_transfer_params: params, ...body }: Record<string, unknown
   return `http://${String(params.remote_host)}:${String(params.remote_port)}/__kv/${String(ids[0])}`;
 }
 
-/** Requests for answers, without looks at models and metrics. */
+/** Requests for answers, without those for models and metrics. */
 export const prompts = (requests: readonly EngineRequest[]) => requests.filter(({ url }) => url.startsWith('/v1/chat'));

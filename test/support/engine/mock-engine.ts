@@ -15,23 +15,23 @@ import { detokenize, tokenize, tokensAlready } from './tokens.ts';
 import { countTokens } from './words.ts';
 
 export interface EngineOptions {
-  /** Default 0: any free one. */
+  /** Default 0: any free port. */
   port?: number;
   host?: string;
   /** Default `['stand-in']`. */
   models?: string[];
-  /** How requests that ask for nothing else are answered. */
+  /** Behavior for requests that ask for no other. */
   behaviour?: Behaviour;
-  /** Requests must bring it as a bearer token. */
+  /** Requests must send it as a bearer token. */
   apiKey?: string;
-  /** Before every path, e.g. `/llm`. */
+  /** Prefix of every path, e.g. `/llm`. */
   pathPrefix?: string;
   maxModelLen?: number;
-  /** Answers under way at once; more wait for their turn. Default: no limit. */
+  /** Answers that run concurrently; further ones wait. Default: no limit. */
   slots?: number;
   /** Prompt tokens/s, before the answer's first token. Default: no time. */
   promptRate?: number;
-  /** Says that it is one, and has rerank and score where that has them: under /v1 alone. */
+  /** Reports to be SGLang, and has rerank and score only under /v1, as SGLang does. */
   likeSglang?: boolean;
   /** A file for `journal.ts`. */
   journal?: string;
@@ -46,7 +46,7 @@ const ENDPOINTS: Record<string, (ask: Ask) => Answer> = {
   '/v1/messages': messages,
   '/v1/messages/count_tokens': countMessageTokens,
   '/v1/embeddings': embeddings,
-  // vLLM serves these at its root; a gateway that sends them to /v1 gets the 404 it deserves.
+  // vLLM serves these at its root; a gateway that sends them to /v1 gets a 404.
   '/rerank': rerank,
   '/score': score,
   '/classify': classify,
@@ -60,7 +60,7 @@ const SGLANG: Record<string, string> = { '/v1/rerank': '/rerank', '/v1/score': '
 const UPLOADS = new Set(['/v1/audio/transcriptions', '/v1/audio/translations']);
 const DEFAULT_TOKENS = 24;
 
-/** What it answers, and what it remembers of that. */
+/** Answers requests, and records them. */
 export class MockEngine {
   readonly log = new RequestLog();
   readonly #options: EngineOptions;
@@ -120,7 +120,7 @@ export class MockEngine {
     }
   }
 
-  /** What is asked of an engine besides inference. */
+  /** Requests to an engine other than inference. */
   #probe(path: string, authorization: string | undefined): Answer | undefined {
     if (path === '/health' || path === '/ping') return json({ status: 'ok' });
     if (path === '/version') return json({ version: 'stand-in' });
@@ -146,7 +146,7 @@ export class MockEngine {
     const lines = Object.entries({ ...values, generation_tokens_total: this.log.tokens }).map(
       ([name, value]) => `vllm:${name}${labels} ${value.toFixed(1)}\n`,
     );
-    // Beside the sum of them: a reader that takes both counts twice.
+    // A second metric with the same values by reason: a reader that sums all would count twice.
     lines.push(
       `vllm:num_requests_waiting_by_reason${labels.replace('}', ',reason="capacity"}')} ${waiting.toFixed(1)}\n`,
     );
@@ -205,7 +205,7 @@ export class MockEngine {
     return refuse(404, 'NotFoundError', `The model \`${model}\` does not exist.`, 'model');
   }
 
-  /** The tests' own door; not part of what an engine speaks. */
+  /** Paths for tests only; engines do not have them. */
   async #operate(req: IncomingMessage, res: ServerResponse, path: string): Promise<void> {
     if (path === '/__requests') return answerNow(res, json({ running: this.log.running, requests: this.log.requests }));
     const pieces: Buffer[] = [];
@@ -235,7 +235,7 @@ function askOf(body: Record<string, unknown>, model: string, request: EngineRequ
   };
 }
 
-/** vLLM's /v1/messages says errors as Anthropic does, but for bodies that are none: those it says as OpenAI. */
+/** vLLM's /v1/messages sends errors in Anthropic's form, except for malformed bodies, which get OpenAI's form. */
 function anthropic(answer: Answer): Answer {
   if (answer.kind !== 'json') return answer;
   const { type, message } = Object(answer.body).error;

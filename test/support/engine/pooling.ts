@@ -1,4 +1,7 @@
-/** Endpoints that answer whole: embeddings, the ones at the engine's root (rerank, score, classify, tokenize, detokenize) and audio. */
+/**
+ * Non-streaming endpoints: embeddings, those at the engine's root (rerank, score, classify, tokenize, detokenize) and
+ * audio.
+ */
 import { type Answer, type Ask, json, refuse } from './answer.ts';
 import { countTokens } from './words.ts';
 
@@ -8,7 +11,7 @@ function list(value: unknown): unknown[] {
   return Array.isArray(value) ? value : [value];
 }
 
-/** The same text gives the same vector: a test can tell two inputs apart. */
+/** The same text gives the same vector, so that a test can distinguish two inputs. */
 function vector(input: unknown): number[] {
   const words = String(typeof input === 'string' ? input : JSON.stringify(input));
   const out = new Array<number>(EMBEDDING_DIMENSIONS).fill(0);
@@ -23,7 +26,7 @@ export function embeddings(ask: Ask): Answer {
   if (ask.body.input === undefined) return refuse(400, 'BadRequestError', 'input: field required', 'input');
   const data = list(ask.body.input).map((input, index) => {
     const numbers = vector(input);
-    // openai-node asks for base64 unless told otherwise: little-endian 32-bit floats.
+    // openai-node asks for base64 by default: little-endian 32-bit floats.
     const embedding =
       ask.body.encoding_format === 'base64'
         ? Buffer.from(new Float32Array(numbers).buffer).toString('base64')

@@ -1,29 +1,29 @@
 import { patience } from '../patience.ts';
 
-/** What the stand-in engine saw of each request, so that a test can look at it from the engine's side. */
+/** The mock engine's view of each request, for tests. */
 export interface EngineRequest {
   id: number;
   method: string;
-  /** As it came: path and query. */
+  /** As received: path and query. */
   url: string;
   /** Lower-case names. */
   headers: Record<string, string>;
   bodyBytes: number;
-  /** Hex, of the bytes that came. Empty until the whole body was read. */
+  /** Hex, of the received bytes. Empty until the whole body was read. */
   bodySha256: string;
   /** The first 64 KiB of the body as text. */
   bodyStart: string;
-  /** Milliseconds of Date.now(). */
+  /** Milliseconds since 1970. */
   arrivedAt: number;
-  /** The answer went out whole. */
+  /** The answer was sent completely. */
   finishedAt?: number;
-  /** The other side left before that. */
+  /** The client disconnected before that. */
   abortedAt?: number;
   headAt?: number;
   tokensSent: number;
 }
 
-/** Requests kept; older ones go first. */
+/** Requests that are kept; older ones are dropped. */
 const KEPT = 10_000;
 
 interface Waiting {
@@ -35,7 +35,7 @@ export class RequestLog {
   readonly requests: EngineRequest[] = [];
   #next = 1;
   #running = 0;
-  /** Of requests that are not kept any more. */
+  /** Tokens of requests that were dropped. */
   #written = 0;
   readonly #waiting = new Set<Waiting>();
 
@@ -75,12 +75,12 @@ export class RequestLog {
     this.changed(request);
   }
 
-  /** Wakes those who wait for this request to reach a state. */
+  /** Resolves the waits that this request now satisfies. */
   changed(request: EngineRequest): void {
     for (const one of this.#waiting) if (one.matches(request)) one.resolve(request);
   }
 
-  /** The first request, seen already or to come, that matches; rejects if it hangs: see `patience`. */
+  /** The first matching request, past or future; rejects if it hangs: see `patience`. */
   when(
     matches: (request: EngineRequest) => boolean,
     withinMs: number,

@@ -1,4 +1,4 @@
-/** OpenAI's /v1/responses and Anthropic's /v1/messages: named events, usage in their own places. */
+/** OpenAI's /v1/responses and Anthropic's /v1/messages: named events, with usage in their own members. */
 import { type Answer, type Ask, json, missing, type SseEvent } from './answer.ts';
 import { countTokens, text, token } from './words.ts';
 
@@ -16,7 +16,7 @@ function responseBody(ask: Ask, status: 'in_progress' | 'completed', output: str
     id: ask.id,
     object: 'response',
     created_at: ask.created,
-    // vLLM says it here alone: the stream's last event is `response.completed` all the same.
+    // vLLM reports it only here: the stream's last event is `response.completed` anyway.
     status: cut ? 'incomplete' : status,
     error: null,
     incomplete_details: cut ? { reason: 'max_output_tokens' } : null,

@@ -1,4 +1,4 @@
-/** Puts an answer on the wire at the asked pace, with the asked faults. */
+/** Sends an answer at the requested pace, with the requested faults. */
 import { existsSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -8,12 +8,12 @@ import type { Freeze } from './freeze.ts';
 import type { EngineRequest } from './record.ts';
 import { patternBytes } from './words.ts';
 
-/** One write of a large body; the next waits until the socket took it. */
+/** Size of one write of a large body; the next write waits until the socket accepted it. */
 const BLOCK_BYTES = 64 * 1024;
-/** Between two looks for the file that a gated answer waits for. */
+/** Interval of checks for the file that a gated answer waits for. */
 const GATE_MS = 50;
 
-/** Fulfilled when the socket takes more, or is gone. */
+/** Resolves when the socket accepts more, or is closed. */
 function writable(res: ServerResponse): Promise<void> {
   if (!res.writableNeedDrain || res.destroyed) return Promise.resolve();
   return new Promise((resolve) => {
@@ -27,7 +27,7 @@ function writable(res: ServerResponse): Promise<void> {
   });
 }
 
-/** A wait that ends early when the other side leaves. */
+/** A pause that ends early if the client disconnects. */
 async function pause(res: ServerResponse, ms: number): Promise<void> {
   if (ms <= 0 || res.destroyed) return;
   const left = new AbortController();
@@ -43,7 +43,7 @@ function render(event: SseEvent, eol: string): string {
     : `event: ${event.event}${eol}data: ${event.data}${eol}${eol}`;
 }
 
-/** Carries out a fault that replaces the whole answer. True if there is nothing left to send. */
+/** Performs a fault that replaces the whole answer. True if there is nothing left to send. */
 function failBeforeHead(res: ServerResponse, behaviour: Behaviour): boolean {
   switch (behaviour.fault) {
     case 'never':
@@ -59,7 +59,7 @@ function failBeforeHead(res: ServerResponse, behaviour: Behaviour): boolean {
   }
 }
 
-/** Carries out a fault in mid-answer. True if the answer ends here. */
+/** Performs a fault in mid-answer. True if the answer ends here. */
 function failNow(res: ServerResponse, behaviour: Behaviour, sent: number): boolean {
   if (sent < (behaviour.afterTokens ?? 0)) return false;
   switch (behaviour.fault) {
@@ -72,7 +72,8 @@ function failNow(res: ServerResponse, behaviour: Behaviour, sent: number): boole
       res.end();
       return true;
     case 'close':
-      // The bytes written so far leave first; the body's end (a last chunk, or the promised length) never comes.
+      // The bytes written so far are sent first; the end of the body (a last chunk, or the promised length) is never
+      // sent.
       res.socket?.end();
       return true;
     default:
@@ -105,7 +106,7 @@ async function sendStream(
     if (event.token === true) {
       if (failNow(res, behaviour, request.tokensSent)) return;
       if (request.tokensSent === behaviour.pauseAfter) return;
-      // Due times are absolute, so that a late timer does not slow the whole stream down.
+      // Due times are absolute, so that a late timer does not slow down the whole stream.
       if (rate > 0) await pause(res, start + (request.tokensSent * 1000) / rate - performance.now());
       await freeze.over(res);
       request.tokensSent++;
@@ -155,7 +156,7 @@ interface Pace {
   freeze: Freeze;
 }
 
-/** Sends `answer`. Returns when nothing more will be written; the socket may still be open (a stall). */
+/** Sends `answer`. Resolves when nothing more will be written; the socket may still be open (a stall). */
 export async function send(res: ServerResponse, answer: Answer, pace: Pace, request: EngineRequest): Promise<void> {
   const { behaviour, freeze } = pace;
   if (behaviour.earlyHead === true && answer.kind === 'stream') sendStreamHead(res, behaviour, request);
@@ -172,7 +173,7 @@ export async function send(res: ServerResponse, answer: Answer, pace: Pace, requ
       return sendBytes(res, answer.contentType, answer.size, behaviour, request);
     case 'json': {
       const rate = behaviour.tokensPerSecond ?? 0;
-      // A unary answer takes as long as its tokens do.
+      // A non-streaming answer takes as long as its tokens.
       if (rate > 0 && answer.tokens !== undefined) await pause(res, (answer.tokens * 1000) / rate);
       if (answer.tokens !== undefined) await freeze.over(res);
       if (res.destroyed) return;

@@ -1,4 +1,4 @@
-/** Room for a fixed number of answers at once, as an engine's batch has; the others wait in the order they came. */
+/** A fixed number of slots for concurrent answers, like an engine's batch; further answers wait in order of arrival. */
 import type { ServerResponse } from 'node:http';
 
 export class Slots {
@@ -18,7 +18,10 @@ export class Slots {
     return this.#queue.size;
   }
 
-  /** Fulfilled when there is room for this answer, or it is wanted no more; the room is free again when its connection is done with it. */
+  /**
+   * Resolves when this answer has a slot, or its client disconnected; the slot is free again when its connection
+   * closes.
+   */
   take(res: ServerResponse): Promise<void> {
     if (res.destroyed) return Promise.resolve();
     if (this.#taken < this.#size) {
@@ -35,7 +38,7 @@ export class Slots {
         this.#enter(res);
         resolve();
       };
-      // Bounded by the connections that wait: each leaves when it closes.
+      // Bounded by the waiting connections: each is removed when it closes.
       this.#queue.add(enter);
       res.once('close', gone);
     });

@@ -1,13 +1,13 @@
 /**
- * The stand-in's tokenizer and chat template: a token is a word with the space before it, so that the text of an answer has as many
- * tokens as were sent.
+ * The mock's tokenizer and chat template: a token is a word with the preceding space, so that the text of an answer has
+ * as many tokens as were sent.
  */
 import { type Answer, type Ask, json, NO_PATH, refuse } from './answer.ts';
 import { token } from './words.ts';
 
 const PIECES = /<\|[^|]*\|>\n?| ?[^\s<]+|[\s<]/gu;
 
-/** Below it a token is a UTF-16 unit, above it a piece of the vocabulary. */
+/** A smaller token id is a UTF-16 unit, a larger one a piece of the vocabulary. */
 const FIRST_PIECE = 0x10000;
 const VOCABULARY_MAX = 50_000;
 const numbers = new Map<string, number>();
@@ -23,7 +23,7 @@ function numberOf(piece: string): number[] {
   return [FIRST_PIECE + pieces.length - 1];
 }
 
-/** How a conversation becomes a prompt. */
+/** Renders a conversation as a prompt. */
 function render(messages: readonly unknown[], ask: Ask, partial: boolean): string {
   let prompt = '';
   for (const [at, message] of messages.entries()) {
@@ -72,7 +72,7 @@ export function detokenize(ask: Ask): Answer {
   return json({ prompt: text.join('') });
 }
 
-/** How many tokens of this engine's only answer the prompt ends with: an engine goes on where a text stops. */
+/** Number of tokens of this engine's only answer at the end of the prompt: an engine continues where a text stops. */
 export function tokensAlready(body: Record<string, unknown>): number {
   const text = partialAnswer(body);
   const words = text === undefined ? 0 : text.split(' ').length;

@@ -1,23 +1,23 @@
-/** The stand-in's vocabulary: a sentence that says what it is, over and over. */
+/** The mock's vocabulary: a repeated sentence that describes the mock. */
 const SENTENCE =
   'This is a stand-in engine and not a language model: its words come from a list , the same ones each time .'.split(
     ' ',
   );
 
-/** The n-th token; every token but the first begins with a space, as those of most tokenizers do. */
+/** The n-th token; every token but the first begins with a space, as in most tokenizers. */
 export function token(n: number): string {
   const word = SENTENCE[n % SENTENCE.length] ?? '';
   return n === 0 ? word : ` ${word}`;
 }
 
-/** `tokens` of them, behind so many. */
+/** `tokens` tokens of the text, after the first `already`. */
 export function text(tokens: number, already = 0): string {
   let out = '';
   for (let n = 0; n < tokens; n++) out += token(already + n);
   return out;
 }
 
-/** Tokens of a prompt as this engine counts them: four characters each, rounded up. */
+/** The mock's count of a prompt's tokens: four characters each, rounded up. */
 export function countTokens(prompt: unknown): number {
   const chars = typeof prompt === 'string' ? prompt.length : (JSON.stringify(prompt ?? '')?.length ?? 0);
   return Math.max(1, Math.ceil(chars / 4));
@@ -26,7 +26,10 @@ export function countTokens(prompt: unknown): number {
 const PATTERN_PERIOD = 65_521;
 let pattern: Buffer | undefined;
 
-/** Bytes `offset … offset + length` of an endless pattern with a prime period: a lost, doubled or swapped block shows in a digest. */
+/**
+ * Bytes `offset … offset + length` of an endless pattern with a prime period: a lost, doubled or swapped block changes
+ * a digest.
+ */
 export function patternBytes(offset: number, length: number): Buffer {
   if (pattern === undefined) {
     pattern = Buffer.alloc(PATTERN_PERIOD);

@@ -1,4 +1,4 @@
-/** A factory in a directory of its own, between a stand-in batch system and a stand-in gateway; `endAll` ends it. */
+/** A factory in a separate directory, between a mock batch system and a mock gateway; `endAll` ends it. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

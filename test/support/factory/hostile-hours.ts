@@ -1,6 +1,7 @@
 /**
- * Hours of a factory with two clusters, and what must hold after each round. The schedulers take jobs without an answer, list nothing, hide
- * idle GPUs, let jobs wait for hours, preempt, and give jobs of both clusters the same numbers.
+ * Simulates hours of a factory with two clusters, and checks invariants after each round. The schedulers take jobs
+ * without an answer, list nothing, hide idle GPUs, let jobs wait for hours, preempt, and give jobs of both clusters the
+ * same numbers.
  */
 import { parseConfig } from '../../../factory/config/read.ts';
 import type { FactoryConfig } from '../../../factory/config/schema.ts';
@@ -13,13 +14,13 @@ import { SimulatedFactory } from './simulator/simulated-factory.ts';
 const HOUR_MS = 3_600_000;
 const STEP_MS = 5_000;
 const ROUND_MS = 15_000;
-/** The factory knows a job after three true lists of it. */
+/** The factory knows a job after three correct lists of it. */
 const LISTS_MAX = 3;
-/** After 40 rounds without a fault the first replica of a model that people wait for has been asked of a scheduler. */
+/** After 40 rounds without a fault, the first replica of a requested model has been submitted to a scheduler. */
 const FIRST_MAX = 40;
-/** Faults under which every list is true, and every call is answered. */
+/** Faults under which every list is correct, and every call is answered. */
 const QUIET: ReadonlySet<Fault> = new Set(['hides', 'holds']);
-/** How long each fault lasts at most, and how often it comes. */
+/** Maximum duration of each fault. */
 const FAULTS: readonly [Fault, number][] = [
   ['stalls', 120_000],
   ['loses', 60_000],
@@ -149,15 +150,15 @@ export async function hostileHours({ seed, hours, mutant }: HoursOptions): Promi
   };
 }
 
-/** Knows the truth of all schedulers, and holds the factory's rounds against it. */
+/** Knows the real state of all schedulers, and checks the factory's rounds against it. */
 class Watch {
   readonly violations = new Set<string>();
   readonly #config: FactoryConfig;
   readonly #clusters: readonly SimulatedCluster[];
   readonly #factory: SimulatedFactory;
-  /** By job: true lists that named it. */
+  /** By job: correct lists that named it. */
   readonly #listed = new Map<string, number>();
-  /** By model: rounds in which people waited for its first job without an obstacle. */
+  /** By model: rounds in which requests waited for its first job without an obstacle. */
   readonly #waited = new Map<string, number>();
 
   constructor(config: FactoryConfig, clusters: readonly SimulatedCluster[], factory: SimulatedFactory) {
@@ -184,7 +185,9 @@ class Watch {
     );
   }
 
-  /** Of a model that a job was submitted for: no more of them run or wait than are wanted, those that were told to end aside. */
+  /**
+   * For a model with a submitted job: no more jobs run or wait than are wanted, apart from jobs that are being ended.
+   */
   #tooMany({ actions, wanted }: RoundResult): string[] {
     const { jobs } = this.#factory.memory;
     const submitted = new Set(actions.flatMap((action) => (action.kind === 'submit' ? [action.model] : [])));
@@ -209,7 +212,7 @@ class Watch {
     });
   }
 
-  /** The first job of a model that people wait for comes before growth of another, and comes. */
+  /** The first job of a requested model is submitted, and before any growth of another model. */
   #behind({ actions, held, world }: RoundResult): string[] {
     const alive = this.#alive();
     const jobsOf = (id: string) => alive.filter(({ model: of }) => of === id);
@@ -238,7 +241,7 @@ class Watch {
     });
   }
 
-  /** An engine is given up for a model that waits only if all clusters lack idle GPUs for it. */
+  /** An engine is drained for a waiting model only if no cluster has idle GPUs for it. */
   #drained({ actions }: RoundResult): string[] {
     return actions.flatMap((action) => {
       if (action.kind !== 'drain') return [];

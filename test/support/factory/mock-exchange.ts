@@ -1,4 +1,7 @@
-/** A stand-in for a gateway's side of `POST /factory/exchange`: demand and nodes are what the test says. It holds answers as a gateway does. */
+/**
+ * A mock of a gateway's side of `POST /factory/exchange`: the test sets demand and nodes. It delays answers as a
+ * gateway does.
+ */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import {
   EXCHANGE_MAX_BYTES,
@@ -16,7 +19,7 @@ export const TOKEN = `otf_${'t'.repeat(43)}`;
 export class MockExchange {
   readonly url: string;
   readonly reports: FactoryReport[] = [];
-  /** What every exchange is answered with, while set. */
+  /** If set, the status of every answer. */
   status: number | undefined;
   #demand: ModelDemand[] = [];
   #nodes: ServingNode[] = [];
@@ -44,7 +47,7 @@ export class MockExchange {
     return this.reports.at(-1);
   }
 
-  /** Fields that are not given are 0. */
+  /** Absent fields are 0. */
   demand(...demand: (Partial<ModelDemand> & { model: string })[]): void {
     const none = { waiting: 0, oldest_wait_ms: 0, queued: 0, in_flight: 0, busy: 0, ready_replicas: 0 };
     this.#demand = demand.map((one) => ({ ...none, ...one }));

@@ -1,4 +1,4 @@
-/** A stand-in for a batch system: jobs are what the test says, and each call is counted. */
+/** A mock of a batch system: the test sets the jobs, and each call is counted. */
 import { type Launcher, LauncherError, type ListedJob, type Submission } from '../../../factory/launchers/launcher.ts';
 
 export class MockLauncher implements Launcher {
@@ -8,9 +8,9 @@ export class MockLauncher implements Launcher {
   readonly jobs: ListedJob[] = [];
   readonly submissions: Submission[] = [];
   lists = 0;
-  /** What sbatch says instead of taking a job. */
+  /** sbatch's error, instead of accepting a job. */
   refusal: string | undefined;
-  /** What becomes of a new job. */
+  /** Changes a new job, for example its state. */
   begin: (job: ListedJob, submission: Submission) => ListedJob = (job) => job;
 
   async submit(submission: Submission): Promise<string[]> {

@@ -1,4 +1,7 @@
-/** 24 hours of a factory against a scheduler that lies, stalls and loses jobs, and what must hold at every moment. */
+/**
+ * Simulates 24 hours of a factory with a scheduler that lies, stalls and loses jobs, and checks the invariants at every
+ * moment.
+ */
 import { parseConfig } from '../../../factory/config/read.ts';
 import type { FactoryConfig } from '../../../factory/config/schema.ts';
 import { DRAIN_MAX_MS } from '../../../factory/decisions/stops.ts';
@@ -79,7 +82,10 @@ export interface Day {
   factory: SimulatedFactory;
 }
 
-/** Wrong for at most 90 s at a time, and right for a minute in between: longer than that nobody could tell a lie from the truth. */
+/**
+ * A script of faults with at least a minute in between. A wrong list lasts at most 90 s: after that nothing could
+ * distinguish a lie from the truth. Other faults last up to 140 s, `down` up to 620 s.
+ */
 function faultScript(seed: number, hours: number): (now: number) => Fault | undefined {
   const random = seeded(seed * 7919);
   const spans: { from: number; to: number; fault: Fault }[] = [];
@@ -163,7 +169,7 @@ export async function simulateDay({ seed, hours = 24, broken = false, mutant }: 
     killedSeen = cluster.killed.length;
     for (const one of limits(config, cluster, factory, now)) violations.add(one);
   }
-  // An hour without demand and without faults is over.
+  // The last hour, without demand and faults, has passed.
   if (violations.size === 0)
     for (const { id, name, state } of cluster.alive())
       violations.add(`job ${id} (${name}) is ${state} an hour after the last demand`);

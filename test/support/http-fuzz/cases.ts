@@ -1,4 +1,4 @@
-/** What a hostile client sends: some requests on one connection, each with a mark of its own, and what is done to their bytes. */
+/** Requests of a hostile client: several on one connection, each with a unique mark, and mutations of their bytes. */
 import type { ReadRequest } from './rfc9112.ts';
 import { valuesOf } from './rfc9112.ts';
 
@@ -6,16 +6,16 @@ export interface Target {
   /** `host:port`. */
   host: string;
   key: string;
-  /** Served by an engine that tells what bodies it got. */
+  /** Served by an engine that reports the bodies that it received. */
   model: string;
 }
 
 export interface Case {
-  /** Each letter is a byte. */
+  /** Each character is a byte. */
   bytes: string;
-  /** Where the client's writes end, ascending. */
+  /** Ends of the client's writes, ascending. */
   cuts: readonly number[];
-  /** What was done; none: every request has to be answered. */
+  /** The applied mutations; if there are none, every request must be answered. */
   mutations: readonly string[];
 }
 
@@ -24,7 +24,7 @@ type Random = () => number;
 const REQUESTS_MAX = 4;
 const CUTS_MAX = 5;
 const BODY_MAX_BYTES = 600;
-/** Of the cases, those that are left whole. */
+/** Share of the cases without mutations. */
 const WHOLE_PART = 0.1;
 const MUTATIONS_MAX = 3;
 
@@ -42,7 +42,7 @@ function pick<T>(random: Random, from: readonly T[]): T {
   return chosen;
 }
 
-/** Chunks of random sizes, with an extension now and then. */
+/** Chunks of random sizes, some with an extension. */
 function chunked(random: Random, body: string): string {
   let text = '';
   for (let at = 0; at < body.length; ) {
@@ -55,7 +55,7 @@ function chunked(random: Random, body: string): string {
   return `${text}0\r\n${random() < 0.1 ? 'x-trailer: t\r\n' : ''}\r\n`;
 }
 
-/** Bytes that look like another request: what a parser that loses the boundary takes for one. */
+/** Bytes that look like another request, for a parser that loses the boundary. */
 function opaque(random: Random, mark: string, host: string): string {
   const inner = `GET ${MODELS_PATH}${mark}-smuggled HTTP/1.1\r\nhost: ${host}\r\n\r\n`;
   const noise = Array.from({ length: below(random, BODY_MAX_BYTES) }, () =>
@@ -78,7 +78,7 @@ function oneRequest(random: Random, { host, key, model }: Target, mark: string):
   return `POST ${toEngine ? ENGINE_PATH : CHAT_PATH} HTTP/1.1\r\n${common}${type || 'content-type: application/json\r\n'}${framed}`;
 }
 
-/** Lines that two parsers may read in two ways. */
+/** Lines that two parsers may read differently. */
 const LINES: readonly string[] = [
   'content-length: 0',
   'content-length: 5',
@@ -192,7 +192,7 @@ const METHODS: readonly string[] = [
   'M-SEARCH',
 ];
 
-/** At a random one of the places that `pattern` finds; the same text where there is none. */
+/** Replaces one random match of `pattern`; without a match the text stays the same. */
 function replaceOne(random: Random, text: string, pattern: RegExp, by: (found: string) => string): string {
   const places = [...text.matchAll(pattern)];
   if (places.length === 0) return text;
@@ -238,7 +238,7 @@ const MUTATIONS: Record<string, (random: Random, text: string) => string> = {
   'the end is missing': (random, text) => text.slice(0, below(random, text.length)),
 };
 
-/** The case of this number: the same `random` gives the same one. */
+/** The case with this number: the same `random` gives the same case. */
 export function caseOf(random: Random, target: Target, number: number): Case {
   const count = 1 + below(random, REQUESTS_MAX);
   let bytes = '';
@@ -250,13 +250,13 @@ export function caseOf(random: Random, target: Target, number: number): Case {
       bytes = MUTATIONS[name]?.(random, bytes) ?? bytes;
       mutations.push(name);
     }
-  // A request behind all: who lost count answers it at the wrong place, or not at all.
+  // A final request: a parser that lost count answers it at the wrong position, or not at all.
   bytes += `GET ${MODELS_PATH}fuzz-${number}-end HTTP/1.1\r\nhost: ${target.host}\r\nauthorization: Bearer ${target.key}\r\n\r\n`;
   const cuts = Array.from({ length: below(random, CUTS_MAX) }, () => below(random, bytes.length));
   return { bytes, cuts: cuts.sort((a, b) => a - b), mutations };
 }
 
-/** The mark that an answer to this request has to name, where it certainly must. */
+/** The mark that a response to this request must contain; undefined: not certain. */
 export function markOf({ method, target, body, ...rest }: ReadRequest, { key }: Target): string | undefined {
   const [authorization, second] = valuesOf(rest, 'authorization');
   if (authorization !== `Bearer ${key}` || second !== undefined) return undefined;
@@ -269,7 +269,7 @@ export function markOf({ method, target, body, ...rest }: ReadRequest, { key }: 
   return /^\{"model":"(fuzz-[0-9a-z-]+)","messages":\[\]\}$/.exec(body)?.[1];
 }
 
-/** Whether its body goes to the engine as it is. */
+/** True if its body is passed to the engine unchanged. */
 export function isForEngine({ method, target }: ReadRequest): boolean {
   return method === 'POST' && target === ENGINE_PATH;
 }

@@ -1,30 +1,30 @@
-/** Whether a server read what the judge read: the same requests, up to where one of them stops. */
+/** Checks that a server read the same requests as the judge, up to the point at which one of the two stops. */
 import type { Answer } from '../../conformance/http/connection.ts';
 import { type Case, markOf, type Target } from './cases.ts';
 import { isOffer, type Reading, readRequests } from './rfc9112.ts';
 
-/** What came back on the connection of a case. */
+/** Data received on the connection of a case. */
 export interface Heard {
   answers: readonly Answer[];
   /** The server ended the connection. */
   ended: boolean;
-  /** What came and is no whole answer. */
+  /** Received data that is not a complete response. */
   unread: string;
 }
 
 export interface Comparison {
-  /** One sentence for each. */
+  /** One sentence per disagreement. */
   disagreements: readonly string[];
-  /** The server refused what the judge takes: no harm to anybody else's request. */
+  /** The server refused a request that the judge accepts, which harms no other request. */
   stricter: boolean;
   reading: Reading;
 }
 
-/** The server's own words where its parser, and no room behind it, refuses. */
+/** The server's messages if its parser refuses a request, before any handler. */
 const REFUSALS =
   /this is not HTTP|(?:more than one|no) Host header|names no host|has no Transfer-Encoding|No Transfer-Encoding|no version that is|this is no proxy|can be expected here/;
 
-/** The server's parser, or what stands before its rooms, refused it: the connection ends with that. */
+/** True if the server's parser, or a check before its handlers, refused the request: the connection then ends. */
 export function isRefusal({ status, body }: Answer): boolean {
   return status >= 400 && REFUSALS.test(body);
 }
@@ -35,7 +35,7 @@ export function compare({ bytes, mutations }: Case, heard: Heard, target: Target
   const disagreements: string[] = [];
   const refusedAt = heard.answers.findIndex(isRefusal);
   const answered = refusedAt < 0 ? heard.answers : heard.answers.slice(0, refusedAt);
-  // An answer may come before its request's body is whole.
+  // A response may arrive before its request's body is complete.
   const most = requests.length + (restHead === undefined ? 0 : 1);
   if (answered.length > most)
     disagreements.push(
@@ -51,7 +51,8 @@ export function compare({ bytes, mutations }: Case, heard: Heard, target: Target
   }
   if (refusedAt >= 0 && refusedAt < heard.answers.length - 1) disagreements.push('an answer follows a refusal');
   if (refusedAt >= 0 && !heard.ended) disagreements.push('a connection stays open after a refusal');
-  // Behind the offer of another protocol node:http tells of no error: the body stalls, and is given up as others that do.
+  // After an offer of another protocol, node:http reports no error: the body stalls, and is given up like other stalled
+  // bodies.
   if (rest === 'refused' && !heard.ended && !(restHead && isOffer(restHead)))
     disagreements.push(`it waits for more behind what is no request: ${reason}`);
   if (!heard.ended && answered.length < requests.length)

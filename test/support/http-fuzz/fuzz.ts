@@ -1,4 +1,4 @@
-/** Case after case against a server's socket, some at once, each on a connection of its own. */
+/** Runs cases against a server's socket, several concurrently, each on a separate connection. */
 import { createHash } from 'node:crypto';
 import { Connection } from '../../conformance/http/connection.ts';
 import { seeded } from '../random.ts';
@@ -6,26 +6,29 @@ import { type Case, caseOf, isForEngine, type Target } from './cases.ts';
 import { compare, type Heard, isRefusal } from './compare.ts';
 import { readRequests } from './rfc9112.ts';
 
-/** Connections at once. Enough that those that wait for silence cost no time. */
+/** Concurrent connections: enough that connections which wait for silence cost no time. */
 const AT_ONCE = 24;
-/** A server that has said nothing for so long waits for more bytes. */
+/** A server that has sent nothing for this long is waiting for more bytes. */
 const QUIET_MS = 400;
 const LOOK_MS = 10;
-/** One that owes an answer, or its end, and has said nothing for so long, owes it; what it owes on a busy machine it pays at a second try. */
+/**
+ * A server that must still send a response or close, and has sent nothing for this long, has failed to. A busy machine
+ * gets more time at the second try.
+ */
 const OWING_MS = 2_000;
 const PATIENT_MS = 20_000;
-/** Findings that are told; more of one kind say nothing new. */
+/** Maximum number of reported findings; more of one kind add nothing. */
 const TOLD_MAX = 10;
 
 export interface Fuzzed {
   cases: number;
-  /** Whole requests in them. */
+  /** Complete requests in the cases. */
   requests: number;
-  /** Of the cases, those in which the server refused a request that the judge takes. */
+  /** Cases in which the server refused a request that the judge accepts. */
   stricter: number;
   /** Each with its seed, its number and its bytes. */
   disagreements: readonly string[];
-  /** Of the bodies that an engine may get: hex of SHA-256. */
+  /** Bodies that an engine may receive: hex of SHA-256. */
   bodies: ReadonlySet<string>;
 }
 
@@ -56,7 +59,10 @@ async function hear(url: string, { bytes, cuts }: Case, owingMs = OWING_MS): Pro
   return heard;
 }
 
-/** Until `untilMs` (of Date.now()) or for so many `cases`, from case `from` on. What is found is tried again with `patientMs` of patience before it counts. */
+/**
+ * Runs until `untilMs` (of Date.now()) or for this many `cases`, beginning with case `from`. A finding is tried again
+ * with `patientMs` before it counts.
+ */
 export async function fuzz(
   url: string,
   target: Target,
@@ -75,7 +81,7 @@ export async function fuzz(
   const one = async () => {
     while (Date.now() < untilMs && next < from + cases && disagreements.length < TOLD_MAX) {
       const number = next++;
-      // A case depends on its number alone, whatever its neighbours take.
+      // A case depends only on its number, not on concurrent cases.
       const made = caseOf(seeded(seed * 1_000_003 + number), target, number);
       for (const request of readRequests(made.bytes).requests)
         if (isForEngine(request)) bodies.add(createHash('sha256').update(request.body, 'latin1').digest('hex'));

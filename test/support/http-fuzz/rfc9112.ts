@@ -1,7 +1,8 @@
 /**
- * A reader of HTTP/1.1 requests, as RFC 9112 has them and no more: the judge of what `node:http` reads. It is our own because a judge has to
- * be stricter than what it judges: llhttp is the parser under test, and h11 and http-parser take LF alone and folded lines as well, so that
- * they would agree with a parser that errs. It reads bytes that are all there; it answers nobody and keeps nothing.
+ * A strict reader of HTTP/1.1 requests according to RFC 9112: the judge of what `node:http` reads. We wrote it because
+ * a judge must be stricter than the parser under test, which is llhttp. h11 and http-parser also accept a bare LF and
+ * folded lines, so they would agree with a parser that errs. It reads bytes that are all present; it sends no responses
+ * and keeps no state.
  */
 
 export interface ReadRequest {
@@ -14,16 +15,16 @@ export interface ReadRequest {
 }
 
 export interface Reading {
-  /** Whole requests. */
+  /** Complete requests. */
   requests: readonly ReadRequest[];
   /**
-   * What follows them. `nothing` · `part`: a request that is not whole · `refused`: bytes that are no request · `last`: whatever it is, it is not
-   * read, since the request before it was the last of its connection.
+   * The rest after them. `nothing` · `part`: an incomplete request · `refused`: bytes that are not a request · `last`:
+   * anything, which is not read, because the previous request was the last of its connection.
    */
   rest: 'nothing' | 'part' | 'refused' | 'last';
-  /** The head of what follows is good: it may have an answer before its body is read. */
+  /** Set if the head of what follows is valid: it may be answered before its body is read. */
   restHead: ReadRequest | undefined;
-  /** Of `refused`. */
+  /** Only for `refused`. */
   reason?: string;
 }
 
@@ -32,13 +33,16 @@ const TARGET = /^[!-~]+$/;
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 const DIGITS = /^[0-9]+$/;
 const CHUNK = /^([0-9A-Fa-f]+)((?:[\t ]*;[\t\x20-\x7e\x80-\xff]*)?)$/;
-/** What a parser can count to. A length beyond what is there is a part of a request, however far beyond. */
+/**
+ * The largest number that a parser can represent. A length beyond the present bytes makes a request incomplete, however
+ * large it is.
+ */
 const LENGTH_MAX = 2n ** 64n - 1n;
 
 class Refusal extends Error {}
 class Part extends Error {}
 
-/** Each letter of `bytes` is one, U+0000 to U+00FF. */
+/** Each character of `bytes` is a byte, U+0000 to U+00FF. */
 export function readRequests(bytes: string): Reading {
   const reader = new Reader(bytes);
   const requests: ReadRequest[] = [];
@@ -61,7 +65,7 @@ export function valuesOf({ headers }: Pick<ReadRequest, 'headers'>, name: string
   return headers.filter(([one]) => one === name).map(([, value]) => value);
 }
 
-/** §9.3: nothing is read behind it on its connection. CONNECT and an upgrade make it another protocol's. */
+/** §9.3: nothing after it is read on its connection. CONNECT and an upgrade hand the connection to another protocol. */
 function isLast(request: ReadRequest): boolean {
   const options = valuesOf(request, 'connection').flatMap((value) => value.toLowerCase().split(/[\t ]*,[\t ]*/));
   if (options.includes('close') || request.method === 'CONNECT') return true;
@@ -69,13 +73,13 @@ function isLast(request: ReadRequest): boolean {
   return request.version === '1.0' && !options.includes('keep-alive');
 }
 
-/** Of another protocol on this connection (§7.8 of RFC 9110). */
+/** True for an offer of another protocol on this connection (§7.8 of RFC 9110). */
 export function isOffer(request: ReadRequest): boolean {
   const options = valuesOf(request, 'connection').join(',').toLowerCase();
   return options.includes('upgrade') && valuesOf(request, 'upgrade').length > 0;
 }
 
-/** llhttp lets those who stream sound to an Icecast server call it so. It has no body. */
+/** llhttp accepts this name from clients that stream audio to an Icecast server. Such a request has no body. */
 function isIce(method: string, protocol: string): boolean {
   return method === 'SOURCE' && protocol === 'ICE/1.0';
 }
@@ -89,7 +93,10 @@ class Reader {
     this.#bytes = bytes;
   }
 
-  /** §2.2: empty lines before a request are passed over; llhttp counts CR and LF alone as such, and no request can hide in either. */
+  /**
+   * §2.2: empty lines before a request are skipped; llhttp also counts a bare CR or LF as one, and no request can hide
+   * in either.
+   */
   atEnd(): boolean {
     while (this.#bytes[this.#at] === '\r' || this.#bytes[this.#at] === '\n') this.#at++;
     return this.#at >= this.#bytes.length;
@@ -97,7 +104,7 @@ class Reader {
 
   request(): ReadRequest {
     const line = this.#line();
-    // §3 lets a server take more than one space between them, as llhttp does.
+    // §3 allows a server to accept more than one space between them, as llhttp does.
     const [method = '', target = '', protocol = '', more] = line.split(/(?<=\S) +/);
     if (more !== undefined || !TOKEN.test(method) || !TARGET.test(target)) throw new Refusal('request line');
     const version =
@@ -111,7 +118,7 @@ class Reader {
     return { ...head, body: framing === 'chunked' ? this.#chunks() : this.#exactly(framing) };
   }
 
-  /** Up to CR LF. A CR or an LF alone ends no line, and stands in none. */
+  /** Up to CR LF. A bare CR or LF does not end a line, and is not allowed in one. */
   #line(): string {
     const end = this.#bytes.slice(this.#at).search(/[\r\n]/);
     if (end < 0) throw new Part();
@@ -128,7 +135,7 @@ class Reader {
     for (let line = this.#line(); line !== ''; line = this.#line()) {
       const colon = line.indexOf(':');
       const [name, value] = [line.slice(0, Math.max(0, colon)), line.slice(colon + 1)];
-      if (!TOKEN.test(name)) throw new Refusal('the name of a field'); // a folded line, too: it begins with a space
+      if (!TOKEN.test(name)) throw new Refusal('the name of a field'); // also refuses a folded line: it begins with a space
       if (!VALUE.test(value)) throw new Refusal('the value of a field');
       fields.push([name.toLowerCase(), value.replace(/^[\t ]+|[\t ]+$/g, '')]);
     }
@@ -163,14 +170,14 @@ class Reader {
   }
 }
 
-/** §6.3, without what it lets a server mend. */
+/** §6.3, without the repairs that it allows a server. */
 function framingOf(head: ReadRequest): 'chunked' | number {
   const lengths = valuesOf(head, 'content-length');
   const codings = valuesOf(head, 'transfer-encoding').flatMap((value) => value.toLowerCase().split(/[\t ]*,[\t ]*/));
   if (codings.length > 0) {
     if (lengths.length > 0) throw new Refusal('Content-Length and Transfer-Encoding');
     if (head.version === '1.0') throw new Refusal('Transfer-Encoding in HTTP/1.0');
-    // §6.1: another coding is one that nobody here undoes.
+    // §6.1: the server decodes no other coding.
     if (codings.length > 1 || codings[0] !== 'chunked') throw new Refusal('a transfer coding');
     return 'chunked';
   }

@@ -1,4 +1,4 @@
-/** Starts processes of members and talks to them. */
+/** Starts processes of mesh members and controls them. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import type { PathVerdict } from '../../../shared/gossip/types.ts';
@@ -15,14 +15,16 @@ export class CrewProcess {
   readonly #waiting = new Map<number, (reply: Reply) => void>();
   #output = '';
 
-  /** `prefix`: e.g. `ip netns exec HOST`. `relay`: the gateway's answer to one of these members that asks about a session. */
+  /**
+   * `prefix`: e.g. `ip netns exec HOST`. `relay`: the gateway's answer if one of these members asks about a session.
+   */
   constructor(
     prefix: readonly string[] = [],
     relay: (session: string) => Promise<PathVerdict> = async () => 'unknown',
   ) {
     const [file = NODE, ...args] = [...prefix, NODE, join(ROOT, 'test/support/mesh/process.ts')];
     this.child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] });
-    this.child.setMaxListeners(0); // one for each question that waits
+    this.child.setMaxListeners(0); // one listener per pending question
     for (const stream of [this.child.stdout, this.child.stderr])
       stream?.setEncoding('utf8').on('data', (text: string) => {
         this.#output = (this.#output + text).slice(-8_192);

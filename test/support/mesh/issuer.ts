@@ -1,4 +1,4 @@
-/** An issuer for tests and benchmarks: a root, one gateway key, and tickets without any gateway. */
+/** An issuer for tests and benchmarks: a root, one gateway key, and tickets without a gateway. */
 import { nodeCrypto, nodeSigner } from '../../../agent/host/crypto.ts';
 import { issuerId, keyName, signCertificate } from '../../../shared/lattice/certificate.ts';
 import type { Signer } from '../../../shared/lattice/crypto.ts';
@@ -6,7 +6,7 @@ import { signEviction } from '../../../shared/lattice/eviction.ts';
 import { openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
 import type { Update } from '../../../shared/lattice/update.ts';
 
-/** 2026: any time will do, nobody asks a clock. */
+/** 2026; any time is good, because no clock is used. */
 const FROM_S = 1_767_225_600;
 const YEAR_S = 365 * 86_400;
 
@@ -15,7 +15,7 @@ export class TestIssuer {
   readonly gateway: Signer;
   readonly certificate: Uint8Array;
   readonly issuer: string;
-  /** As a gossip peer. */
+  /** Its id as a gossip peer. */
   readonly gatewayId: string;
 
   constructor(rootSeed?: Uint8Array, gatewaySeed?: Uint8Array) {

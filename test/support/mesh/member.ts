@@ -1,4 +1,4 @@
-/** An agent that is nothing but a mesh: a session, a record of ordinary size, and what it saw of the others. */
+/** An agent with only a mesh: a session, a record of ordinary size, and what it saw of other members. */
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import { createSessionKey, type SessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import { Mesh, type MeshOptions } from '../../../agent/mesh/mesh.ts';
@@ -17,9 +17,9 @@ export interface MemberOptions {
   listen: MeshOptions['listen'];
   peers?: readonly string[];
   replica?: RegistryReplica;
-  /** Published instead of those that it listens at. */
+  /** Published instead of its real addresses. */
   addresses?: readonly string[];
-  /** Published: it relays. */
+  /** Published: it is a relay. */
   relay?: boolean;
   more?: Partial<MeshOptions>;
 }
@@ -66,7 +66,7 @@ export class Member {
     this.say('SERVING');
   }
 
-  /** The next word of this session. Returns its version. */
+  /** Publishes the session's next record. Returns its version. */
   say(state: Lifecycle): number {
     const version = ++this.#version;
     this.mesh.publish(this.word(state, version));

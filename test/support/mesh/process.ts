@@ -1,4 +1,4 @@
-/** Some members in one process, driven over IPC: `crew.ts` starts it. */
+/** Several members in one process, controlled over IPC; `crew.ts` starts it. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PathVerdict } from '../../../shared/gossip/types.ts';
 import type { RegistryReplica } from '../../../shared/lattice/replica.ts';
@@ -6,16 +6,16 @@ import { seeded } from '../random.ts';
 import { Member } from './member.ts';
 import { answerSchema, type Command, commandSchema, type MemberSpec, type Reply, type Sighting } from './protocol.ts';
 
-/** For a last word to go out, and for a port to be free again. */
+/** Time for the last record to be sent, and for a port to become free. */
 const LEAVE_MS = 20;
 
 const STAGGER_MS = 50;
 
-/** Kept between two reports. */
+/** Sightings that are kept between two reports. */
 const SIGHTINGS_MAX = 2_000_000;
 
 const members: Member[] = [];
-/** Those that left included. */
+/** All members, including those that left. */
 const ever: Member[] = [];
 let sightings: Sighting[] = [];
 let opened: Open | undefined;
@@ -35,7 +35,7 @@ function watch(member: Member, index: number): void {
   });
 }
 
-/** Questions to the gateway's stand-in that wait for their answers. */
+/** Pending questions to the mock gateway. */
 const questions = new Map<number, (verdict: PathVerdict) => void>();
 let lastQuestion = 0;
 
@@ -81,11 +81,11 @@ async function run(command: Command): Promise<Omit<Reply, 'id'>> {
       const [first, ...others] = command.members;
       if (first === undefined) return {};
       const one = await add(0, first, command);
-      // Somebody must be known: where nobody else is, the first one.
+      // A member must know at least one peer; if none is given, it is the first member.
       opened = command.peers.length > 0 ? command : { ...command, peers: one.mesh.addresses };
       const open = [one];
       for (const spec of others) {
-        // One after the other: they share an event loop, which takes one connection in each of its turns.
+        // One after the other: they share an event loop, which accepts one connection per turn.
         await sleep(STAGGER_MS);
         open.push(await add(open.length, spec, opened));
       }
@@ -106,7 +106,7 @@ async function run(command: Command): Promise<Omit<Reply, 'id'>> {
       const port = Number(old.mesh.addresses[0]?.split(':').at(-1));
       old.close();
       await sleep(LEAVE_MS);
-      // As an agent whose session ended: it goes on with what it knows, and others find it where it was.
+      // Like an agent with an ended session: the new session keeps the replica and the port.
       const member = await add(command.index, command.member, opened, port, old.mesh.replica);
       return { opened: [{ session: member.session, addresses: member.mesh.addresses }] };
     }

@@ -1,4 +1,7 @@
-/** What a process of members and its parent say to each other, over Node's IPC. Bytes are base64, times ns of CLOCK_MONOTONIC. */
+/**
+ * Messages between a process of members and its parent, over Node's IPC. Bytes are base64, times are ns of
+ * CLOCK_MONOTONIC.
+ */
 import * as z from 'zod';
 
 const memberSchema = z.object({ seed: z.string(), ticket: z.string(), host: z.string() });
@@ -15,19 +18,19 @@ export const commandSchema = z.discriminatedUnion('do', [
     seed: z.number(),
   }),
   z.object({ do: z.literal('publish'), index: z.number(), state: z.enum(['SERVING', 'DOWN', 'LEFT']) }),
-  /** Leaves as one session and comes back as another. */
+  /** Ends one session and begins another. */
   z.object({ do: z.literal('again'), index: z.number(), member: memberSchema }),
-  /** What was seen since the last report. */
+  /** Requests the sightings since the last report. */
   z.object({ do: z.literal('report') }),
   z.object({ do: z.literal('view'), index: z.number() }),
-  /** Answered by all members. */
+  /** Answered without any action. */
   z.object({ do: z.literal('ping') }),
   z.object({ do: z.literal('gateways'), gateways: z.array(z.object({ id: z.string(), url: z.string() })) }),
 ]);
 export type Command = z.infer<typeof commandSchema>;
 
 const sightingSchema = z.object({
-  /** Who saw it: index in the process. */
+  /** Index of the observing member in the process. */
   index: z.number(),
   session: z.string(),
   state: z.string(),
@@ -53,12 +56,12 @@ export const replySchema = z.object({
   view: z.array(viewSchema).optional(),
   channels: z.array(z.number()).optional(),
   memoryMiB: z.number().optional(),
-  /** Of gossip, by all members that ever were in this process. */
+  /** Gossip that was sent by all members that ever were in this process. */
   sent: z.object({ messages: z.number(), bytes: z.number() }).optional(),
   ended: z.array(z.string()).optional(),
 });
 export type Reply = z.infer<typeof replySchema>;
 
-/** A question of a process, as its gateway would get it: does this session answer? */
+/** A process's question that a gateway would get: does this session answer? */
 export const questionSchema = z.object({ question: z.number(), session: z.string() });
 export const answerSchema = z.object({ answer: z.number(), verdict: z.enum(['alive', 'silent', 'unknown']) });

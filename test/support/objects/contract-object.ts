@@ -1,10 +1,10 @@
-/** An object that shows what its host promises: see test/e2e/standalone/object-contract.test.ts. */
+/** An object that demonstrates its host's guarantees: see test/e2e/standalone/object-contract.test.ts. */
 import { GatewayObject, type ObjectHandlers } from '../../../gateway/platform/gateway-object.ts';
 import type { ObjectContext, ObjectNamespace, ObjectSocket } from '../../../gateway/platform/object-context.ts';
 
 type Answer = number | string | boolean | null | (number | string)[];
 
-/** Names whose first instance could not be made. */
+/** Names with a failed first construction. */
 const failedOnce = new Set<string>();
 
 export class ContractObject extends GatewayObject implements ObjectHandlers {
@@ -40,7 +40,7 @@ export class ContractObject extends GatewayObject implements ObjectHandlers {
       .map(({ n }) => n);
   }
 
-  /** Writes, and never comes to the end of its turn. */
+  /** Writes, and then never ends its turn. */
   spin(n: number): void {
     this.write(n);
     for (;;) {}
@@ -50,7 +50,7 @@ export class ContractObject extends GatewayObject implements ObjectHandlers {
     throw new Error('as asked');
   }
 
-  /** Its caller's list must not change, nor its own by its caller. */
+  /** The caller's list must not change, and the caller must not change this object's list. */
   change(list: string[]): string[] {
     list.push('changed by the one that was called');
     return this.#list;
@@ -124,7 +124,7 @@ export class ContractObject extends GatewayObject implements ObjectHandlers {
     return this.ctx.sockets.accept().response;
   }
 
-  /** Writes a row, and says so in the same turn: first by the frame. */
+  /** Writes a row and sends a confirmation in the same turn. */
   webSocketMessage(socket: ObjectSocket, message: string | ArrayBuffer): void {
     const text = typeof message === 'string' ? message : new TextDecoder().decode(message);
     this.ctx.storage.sql.exec('INSERT INTO rows (n) VALUES (?)', Number(text));

@@ -1,4 +1,4 @@
-/** The contract's object in a Node host, as a process of its own: `node node-door.ts DIRECTORY` prints `door PORT`. */
+/** The contract's object in a Node host, as a separate process: `node node-door.ts DIRECTORY` prints `door PORT`. */
 import { mkdirSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { getRequestListener } from '@hono/node-server';

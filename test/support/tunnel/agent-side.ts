@@ -1,4 +1,4 @@
-/** A real agent's tunnel and engine with the gateway's end in the test's hands. */
+/** A real agent's tunnel and engine; the test plays the gateway's end. */
 import { openTunnel } from '../../../agent/tunnel/tunnel.ts';
 import type { Tunnel, TunnelOptions, TunnelRefusal } from '../../../agent/tunnel/types.ts';
 import { type Engine, startEngine } from '../engine.ts';
@@ -16,7 +16,7 @@ interface AgentSide {
   refusals: TunnelRefusal[];
 }
 
-/** Without the first handshake. */
+/** Before the first handshake. */
 export async function startAgentSide(more: Partial<TunnelOptions> = {}, reads?: number): Promise<AgentSide> {
   const [gateway, engine] = await Promise.all([HandGateway.open(), startEngine({ models: [MODEL] })]);
   gateway.reads = reads;
@@ -41,7 +41,7 @@ export async function startAgentSide(more: Partial<TunnelOptions> = {}, reads?: 
   return { gateway, engine, tunnel, log, refusals };
 }
 
-/** With it: `socket` is ready for frames. */
+/** After the handshake: `socket` is ready for frames. */
 export async function openAgentSide(
   more: Partial<TunnelOptions> = {},
   reads?: number,

@@ -1,4 +1,4 @@
-/** An agent's end of the tunnel spoken by hand, over a real socket to the Worker. */
+/** An agent's end of the tunnel, played by the test over a real socket to the Worker. */
 import { WebSocket } from 'ws';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import type { NodeRecord } from '../../../shared/lattice/node.ts';
@@ -13,7 +13,7 @@ import { nodeRecord, type TunnelBench } from './tunnel-bench.ts';
 
 type FrameOf<T extends Frame['type']> = Extract<Frame, { type: T }>;
 
-/** The bytes of a message. */
+/** Encodes a message. */
 export function messageOf(...frames: Frame[]): Uint8Array {
   const out = new FrameWriter();
   let previous: number | undefined;
@@ -21,7 +21,7 @@ export function messageOf(...frames: Frame[]): Uint8Array {
   return out.take();
 }
 
-/** A whole answer to an opening. */
+/** The frames of a complete answer to an opening. */
 export function answerOf(
   stream: number,
   body = '{"ok":true}',
@@ -45,7 +45,7 @@ export class HandAgent {
   readonly frames: Frame[] = [];
   readonly closed: Promise<{ code: number; reason: string }>;
   closeCode: number | undefined;
-  /** The status of an answer that is no upgrade. */
+  /** The status of a response that is not an upgrade. */
   readonly refused: Promise<number>;
 
   constructor(shop: Pick<TunnelBench, 'url' | 'issuer'>, identity?: TestIdentity);
@@ -53,7 +53,7 @@ export class HandAgent {
   constructor(
     shop: Pick<TunnelBench, 'url'> & Partial<Pick<TunnelBench, 'issuer'>>,
     identity = shop.issuer?.identity({ cluster: 'testbed' }),
-    /** The highest number of a frame that it reads. */
+    /** The highest frame number that it reads. */
     reads?: number,
   ) {
     if (identity === undefined) throw new Error('an issuer or an identity');
@@ -114,7 +114,7 @@ export class HandAgent {
     return { type: 'hello', publicKey, signature, generation, window: SOCKET_WINDOW_BYTES, ...more };
   }
 
-  /** What it says of itself in a RECORD. */
+  /** Its registry record, for a RECORD frame. */
   words(models: string[], more: Partial<NodeRecord> = {}): Uint8Array {
     return wordsOf(this.identity, { ...nodeRecord(models), ...more });
   }
@@ -129,7 +129,7 @@ export class HandAgent {
     return this;
   }
 
-  /** The n-th opening, with all of its body read. */
+  /** The n-th opening, after its whole body was read. */
   async opening(n = 1): Promise<OpenFrame> {
     const open = await this.when('open', n);
     await eventually('the body', 5_000, () =>
@@ -138,7 +138,7 @@ export class HandAgent {
     return open;
   }
 
-  /** A whole answer to an opening. */
+  /** Sends a complete answer to an opening. */
   answer(...answer: Parameters<typeof answerOf>): void {
     this.send(...answerOf(...answer));
   }

@@ -1,4 +1,4 @@
-/** A gateway's end of the tunnel spoken by hand: honest where a test needs it, hostile where it wants. */
+/** A gateway's end of the tunnel, played by the test: honest or hostile as needed. */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type WebSocket, WebSocketServer } from 'ws';
@@ -16,7 +16,7 @@ export class HandSocket {
   readonly socket: WebSocket;
   readonly link: Link;
   readonly frames: Frame[] = [];
-  /** No link keeps the credit's books: the test writes DATA itself. */
+  /** True: no link accounts for credit, and the test writes DATA itself. */
   byHand = false;
   readonly closed: Promise<{ code: number; reason: string }>;
 
@@ -52,7 +52,7 @@ export class HandSocket {
     );
   }
 
-  /** The first such frame, seen already or to come. */
+  /** The first such frame, past or future. */
   when<T extends Frame['type']>(type: T, stream?: number, withinMs = 5_000): Promise<FrameOf<T>> {
     return eventually(`${type} on ${stream ?? 'any stream'}`, withinMs, () => this.all(type, stream)[0]);
   }
@@ -62,13 +62,13 @@ export class HandSocket {
     this.put({ type: 'challenge', nonce: new Uint8Array(32) });
     const hello = await this.when('hello');
     this.put({ type: 'welcome', window: SOCKET_WINDOW_BYTES, gateway: 'gw:test' });
-    await Promise.resolve(); // the welcome is a message of its own
+    await Promise.resolve(); // the welcome must be a separate message
     this.link.open(hello.window);
     await this.when('record');
     return hello;
   }
 
-  /** Answers every DATA of a stream as an honest reader would. */
+  /** Number of bytes in all received DATA frames. */
   get answerBytes(): number {
     return this.all('data').reduce((sum, { bytes }) => sum + bytes.length, 0);
   }
@@ -78,10 +78,10 @@ export class HandGateway {
   readonly #server: Server;
   readonly #sockets: HandSocket[] = [];
   readonly port: number;
-  /** Answers the next upgrades itself instead of taking them. */
+  /** If set, responds to the next upgrades instead of accepting them. */
   refuse: ((request: IncomingMessage, response: ServerResponse) => void) | undefined;
   upgrades = 0;
-  /** What it says at the upgrade that it reads; undefined: nothing. */
+  /** The highest frame number that it announces at the upgrade; undefined: none. */
   reads: number | undefined;
 
   private constructor(server: Server, port: number) {
@@ -98,7 +98,7 @@ export class HandGateway {
     server.on('upgrade', (request, socket, head) => {
       gateway.upgrades++;
       if (gateway.refuse !== undefined) {
-        // The plain answer to an upgrade, written by hand: node:http gives no response object here.
+        // The test writes the response to the upgrade itself: node:http has no response object here.
         return void server.emit('refused', request, socket);
       }
       sockets.handleUpgrade(request, socket, head, (ws) => gateway.#sockets.push(new HandSocket(ws)));
@@ -115,7 +115,7 @@ export class HandGateway {
     response.writeHead(404).end();
   }
 
-  /** Answers the next upgrades with these bytes and then ends, or resets, the connection. */
+  /** Answers the next upgrades with these bytes, and then ends or resets the connection. */
   answerUpgrades(bytes: string, then: 'end' | 'reset'): void {
     this.refuse = () => undefined;
     this.#server.on('refused', (_request, socket) => {
@@ -131,7 +131,7 @@ export class HandGateway {
     return new URL(`http://127.0.0.1:${this.port}`);
   }
 
-  /** The n-th socket that came, from 0. */
+  /** The n-th accepted socket, from 0. */
   socket(n: number, withinMs = 5_000): Promise<HandSocket> {
     return eventually(`socket ${n}`, withinMs, () => this.#sockets[n]);
   }
@@ -147,7 +147,7 @@ export class HandGateway {
   }
 }
 
-/** An opening of chat/completions, unary unless said otherwise. */
+/** An opening of chat/completions, non-streaming by default. */
 export function openingFrame(stream: number, more: Partial<OpenFrame> = {}): OpenFrame {
   return {
     type: 'open',

@@ -1,4 +1,4 @@
-/** Sessions whose tickets a test signs itself: the gateway under test is given the issuer's keys. */
+/** Sessions with tickets that a test signs itself: the gateway under test gets the issuer's keys. */
 import * as z from 'zod';
 import { nodeCrypto, nodeSigner } from '../../../agent/host/crypto.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
@@ -23,7 +23,7 @@ export class TestIssuer {
   readonly #gateway: Signer;
   readonly certificate: Uint8Array;
   readonly root: string;
-  /** What the gateway under test is given. */
+  /** Variables for the gateway under test. */
   readonly vars: { OTELA_GATEWAY_KEY: string; OTELA_GATEWAY_CERT: string };
 
   constructor() {
@@ -36,7 +36,7 @@ export class TestIssuer {
     this.vars = { OTELA_GATEWAY_KEY: toBase64url(seed), OTELA_GATEWAY_CERT: toBase64url(this.certificate) };
   }
 
-  /** A session that nobody else speaks for. */
+  /** A new session. */
   identity(more: { provider?: string; cluster?: string; birth?: number; expires?: number } = {}): TestIdentity {
     const signer = nodeSigner(crypto.getRandomValues(new Uint8Array(32)));
     const { provider = 'lab', cluster = 'testbed', birth = nowS(), expires = birth + 3600 } = more;
@@ -46,7 +46,7 @@ export class TestIssuer {
   }
 }
 
-/** A session that a gateway admits by its public door, with a join token. */
+/** A session that a gateway admits through its public endpoint, with a join token. */
 export async function admitted(url: string, token: string): Promise<TestIdentity> {
   const signer = nodeSigner(crypto.getRandomValues(new Uint8Array(32)));
   const response = await fetch(`${url}/agent/admit`, {
@@ -64,7 +64,7 @@ function identityFor(ticket: Ticket, signer: Signer): TestIdentity {
   return { session, publicKey: signer.publicKey, ticket, signer, sign: (message) => signer.sign(message) };
 }
 
-/** What a session says of itself, as a RECORD carries it. */
+/** A session's registry record, in the form of a RECORD frame. */
 export function wordsOf({ session, signer, ticket }: TestIdentity, record: NodeRecord): Uint8Array {
   const { state, version, hardware, ...said } = record;
   const gpus = hardware.gpus.map((gpu) => ({ ...gpu, count: 1 }));

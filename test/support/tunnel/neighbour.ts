@@ -1,4 +1,4 @@
-/** An honest node beside those that misbehave: its socket is never lost to what they do. */
+/** An honest node next to hostile ones: it never loses its socket because of them. */
 import { expect } from 'vitest';
 import { chatBody } from '../test-cluster.ts';
 import type { Bench, TunnelBench } from './tunnel-bench.ts';
@@ -6,7 +6,7 @@ import type { Bench, TunnelBench } from './tunnel-bench.ts';
 export class Neighbour {
   readonly bench: Bench;
   readonly #shop: TunnelBench;
-  /** Of its path, as many as the test itself brought about. */
+  /** Expected connections on its path: one, and those that the test caused. */
   #connections = 1;
 
   private constructor(shop: TunnelBench, bench: Bench) {
@@ -22,14 +22,14 @@ export class Neighbour {
     return this.#shop.ask('/v1/chat/completions', chatBody({ tokens: 3 }, { model: 'neighbour' }));
   }
 
-  /** Expects an answer, over the same socket as ever. */
+  /** Expects an answer over the same socket as before. */
   async serves(): Promise<void> {
     const response = await this.ask();
     expect(response.status, await response.text()).toBe(200);
     expect(this.bench.path.connections).toBe(this.#connections);
   }
 
-  /** The test cut its path: the socket that it has now is the one to keep. */
+  /** The test cut its path: from now on the current socket must stay. */
   reconnected(): void {
     this.#connections = this.bench.path.connections;
   }

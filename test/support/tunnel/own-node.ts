@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import { endAll } from '../processes.ts';
 import { type Bench, openTunnelBench, type TunnelBench } from './tunnel-bench.ts';
 
-/** One workshop for a file of tests, and in it a node with a model of its own for each test. */
+/** One tunnel bench per test file, and in it for each test a node with a separate model. */
 export class OwnNode {
   #shop: TunnelBench | undefined;
   #bench: Bench | undefined;

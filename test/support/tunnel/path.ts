@@ -1,4 +1,4 @@
-/** A TCP path between an agent and its gateway that a test can cut, hold up and count. */
+/** A TCP path between an agent and its gateway that a test can cut, hold and measure. */
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
 interface Pair {
@@ -13,10 +13,10 @@ export class Path {
   #held = false;
   #watchers = new Set<() => void>();
   readonly port: number;
-  /** Bytes that went by since the path was opened. */
+  /** Bytes that passed since the path was opened. */
   toGateway = 0;
   toAgent = 0;
-  /** Connections taken so far. */
+  /** Accepted connections so far. */
   connections = 0;
 
   private constructor(server: Server, port: number) {
@@ -75,7 +75,7 @@ export class Path {
     for (const watcher of this.#watchers) watcher();
   }
 
-  /** Resolves once `reached` says so, looked at after every chunk. */
+  /** Resolves when `reached` returns true; it is checked after every chunk. */
   when(reached: () => boolean): Promise<void> {
     return new Promise((resolve) => {
       const look = () => {
@@ -106,7 +106,7 @@ export class Path {
     this.#closed = false;
   }
 
-  /** Nothing passes, nobody is told. */
+  /** Passes nothing, without an error at either end. */
   hold(): void {
     this.#held = true;
     for (const { near, far } of this.#pairs) {

@@ -1,4 +1,7 @@
-/** The Worker on Cloudflare's local runtime, whose objects a test can evict, with real agents' tunnels in this process. */
+/**
+ * The Worker on Cloudflare's local runtime with objects that a test can evict, and with real agents' tunnels in this
+ * process.
+ */
 import { createHash, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { createTestHarness, unstable_readConfig } from 'wrangler';
@@ -14,7 +17,7 @@ import { ROOT } from '../where.ts';
 import { TestIssuer, wordsOf } from './identities.ts';
 import { Path } from './path.ts';
 
-/** How the lines begin that requests and nodes leave in the log, inside a message that is a string of JSON. */
+/** How lines about requests and nodes begin in the log, inside a message that is a JSON string. */
 const EVENT_LINES = ['request', 'node_left', 'cluster_'].map((event) => `{\\"event\\":\\"${event}`);
 
 const usageSchema = z.object({
@@ -51,37 +54,38 @@ export interface TunnelBench {
   url: URL;
   key: string;
   token: string;
-  /** Whose keys the gateway was given. */
+  /** The issuer with the gateway's keys. */
   issuer: TestIssuer;
   admin(method: string, path: string, body?: unknown): Promise<unknown>;
   ask(path: string, body: unknown, init?: RequestInit): Promise<Response>;
   /**
-   * As `ask`, past the proxy that wrangler puts before its runtime. Of some clients that leave it tells the runtime by a FIN alone, and
-   * keeps its end open unread: the Worker then writes into a connection that looks well.
+   * Like `ask`, but without the proxy that wrangler puts in front of its runtime. For some clients that disconnect,
+   * this proxy only sends a FIN to the runtime and keeps its end open without reading, so that the Worker writes into a
+   * connection that looks healthy.
    */
   askStraight(path: string, body: unknown, signal: AbortSignal): Promise<Pick<Response, 'status' | 'body'>>;
-  /** `facts`: what the node says of its models. */
+  /** `facts`: the node's claims about its models. */
   addNode(options?: EngineOptions, tunnel?: Partial<TunnelOptions>, facts?: Partial<ServedModel>): Promise<Bench>;
-  /** Takes the object out of memory; waits until it is idle. */
+  /** Evicts the object from memory; waits until it is idle. */
   evict(bench: Bench, webSockets: 'hibernate' | 'close'): Promise<void>;
-  /** Ends the object at once, whatever it is doing. */
+  /** Ends the object immediately, even in the middle of its work. */
   crash(bench: Bench): Promise<void>;
   /** The usage records that the session's object has stored, newest first. */
   usage(node: Pick<Bench, 'session'>): Promise<StoredUsage[]>;
-  /** Asks the session's object's own database. */
+  /** Queries the database of the session's object. */
   rows(node: Pick<Bench, 'session'>, query: string): Promise<unknown[]>;
-  /** Waits until that many are stored. */
+  /** Waits until this many records are stored. */
   settled(node: Pick<Bench, 'session'>, count: number, withinMs?: number): Promise<StoredUsage[]>;
-  /** Waits until the object has nothing open and nothing to settle: only then can it be evicted. */
+  /** Waits until the object has nothing open and nothing to settle, because only then it can be evicted. */
   rest(bench: Bench): Promise<void>;
   restOf(session: string): Promise<void>;
-  /** One sample of /metrics, by its name and labels as they are written there; undefined where it is not on the page. */
+  /** One sample of /metrics, by its name and labels as they are written there; undefined: it is not on the page. */
   metric(sample: string): Promise<number | undefined>;
   /** Sessions that the registry suspects. */
   suspected(): Promise<string[]>;
-  /** Waits until the Worker has a younger view of the registry than now. */
+  /** Waits until the Worker has a newer view of the registry than now. */
   refreshed(): Promise<void>;
-  /** But for the lines that requests, nodes that left and clusters leave. */
+  /** Without the lines about requests, nodes that left, and clusters. */
   logs(): string[];
 }
 
@@ -97,7 +101,7 @@ export function nodeRecord(models: string[] = [MODEL], facts: Partial<ServedMode
   };
 }
 
-/** wrangler.toml with a door for crashes. */
+/** wrangler.toml with an additional entry point for crashes. */
 async function configuration(vars: Record<string, string>) {
   const config = unstable_readConfig({ config: join(ROOT, 'wrangler.toml') });
   const { name, compatibility_date = '', compatibility_flags, durable_objects, migrations, d1_databases } = config;
@@ -128,7 +132,7 @@ export async function openTunnelBench(vars: Record<string, string> = {}): Promis
   const { url } = await server.listen();
   atEnd(() => server.close());
   const worker = server.getWorker();
-  // Miniflare asks on a connection that workerd may just have closed; what was applied is not applied again.
+  // Miniflare may send on a connection that workerd just closed; applied migrations are not applied again.
   await eventually('the migrations', 30_000, async () => {
     await worker.applyD1Migrations('DB');
     return true;
@@ -142,7 +146,7 @@ export async function openTunnelBench(vars: Record<string, string> = {}): Promis
     if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
     return response.json();
   };
-  await admin('PATCH', 'settings', { queue: { unary_ms: 0, stream_ms: 0 } }); // who finds no node is told so at once
+  await admin('PATCH', 'settings', { queue: { unary_ms: 0, stream_ms: 0 } }); // a request without a node is refused immediately
   const { key = '' } = createdSchema.parse(await admin('POST', 'keys', { name: 'test' }));
   const { token = '' } = createdSchema.parse(
     await admin('POST', 'join-tokens', { provider: 'lab', cluster: 'testbed' }),

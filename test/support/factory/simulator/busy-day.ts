@@ -1,4 +1,7 @@
-/** A batch on what a busy cluster leaves free: 24 hours, at most 20 jobs of one GPU, and what became of each GPU-second. */
+/**
+ * Simulates a batch on the free GPUs of a busy cluster: 24 hours, at most 20 jobs of one GPU, and the use of each
+ * GPU-second.
+ */
 import { parseConfig } from '../../../../factory/config/read.ts';
 import { seeded } from '../../random.ts';
 import { SimulatedCluster } from './simulated-cluster.ts';
@@ -11,12 +14,12 @@ const ROUND_MS = 15_000;
 const POINT_MS = 300_000;
 const MAX_JOBS = 20;
 const LOAD_S = 240;
-/** Lines in flight at a preemption are answered again elsewhere: so much of an engine's time. */
+/** Engine time that a preemption costs, because the lines in flight are answered again elsewhere. */
 const LOST_S = 15;
-/** Slurm's backfill looks every half minute, a busy one later. */
+/** Slurm's backfill runs every half minute, on a busy cluster less often. */
 const SCHEDULER_MS = 60_000;
 
-/** Of mean 0 and deviation 1. */
+/** With mean 0 and standard deviation 1. */
 const normal = (random: () => number): number =>
   Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
 
@@ -50,13 +53,13 @@ idle = "2m"
 `;
 
 export interface BusyDay {
-  /** GPU-hours that were free, counted up to MAX_JOBS at a time; of them in jobs, and what jobs did. */
+  /** GPU-hours that were free (counted up to MAX_JOBS GPUs), that jobs used, and that jobs spent on loading. */
   free: number;
   used: number;
   loading: number;
   working: number;
   idle: number;
-  /** Of what worked: answered again after preemptions. */
+  /** GPU-hours of work that was repeated after preemptions. */
   lost: number;
   jobs: number;
   preempted: number;
@@ -64,8 +67,8 @@ export interface BusyDay {
 }
 
 /**
- * Free GPUs by the minute: a made-up trace in the manner of the paper's site, whose daily means were 11 to 64 GPUs. Jobs of others come and go
- * in groups, so it holds for a while and then jumps; by day there is less.
+ * Free GPUs by the minute: a made-up trace like that of the paper's site, which had daily means of 11 to 64 GPUs. Other
+ * users' jobs begin and end in groups, so the number stays for a while and then jumps; by day it is lower.
  */
 function freeGpus(random: () => number): (now: number) => number {
   const minutes: number[] = [];
@@ -143,7 +146,7 @@ export async function busyDay(seed: number): Promise<BusyDay> {
 
 const [WIDTH, HEIGHT, LEFT, BOTTOM] = [860, 260, 40, 28];
 
-/** GPUs that were free, that jobs had and that worked, over the day. */
+/** GPUs over the day: free, in jobs, and working. */
 export function busyDaySvg({ points }: BusyDay): string {
   const top = Math.max(MAX_JOBS, ...points.map(({ free }) => free));
   const x = (at: number) => LEFT + (at / DAY_MS) * (WIDTH - LEFT - 10);

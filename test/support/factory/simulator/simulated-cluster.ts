@@ -1,4 +1,4 @@
-/** A batch system that exists in memory alone. It can lie, stall and lose jobs, as its script of faults says. */
+/** A batch system in memory. It can lie, stall and lose jobs, according to a script of faults. */
 import {
   type Capacity,
   type Launcher,
@@ -17,46 +17,46 @@ export interface SimulatedJob {
   began?: number;
   ended?: number;
   how?: ListedJob['ended'];
-  /** Not listed before. */
+  /** The time from which it is listed. */
   shows: number;
-  /** TERM was sent. */
+  /** The time at which TERM was sent. */
   cancelled?: number;
 }
 
-/** What is wrong in a span of time. */
+/** A fault during a span of time. */
 export type Fault =
   /** No call is answered. */
   | 'down'
-  /** sbatch hangs: a submission is taken, and no word comes of it. */
+  /** sbatch hangs: a submission is accepted, but not answered. */
   | 'stalls'
-  /** A submission is answered with an id and is lost. */
+  /** A submission is answered with an id, but lost. */
   | 'loses'
-  /** squeue answers with nothing at all. */
+  /** squeue returns an empty list. */
   | 'empty'
-  /** squeue leaves out every second job. */
+  /** squeue omits every second job. */
   | 'omits'
-  /** squeue tells what was a minute ago. */
+  /** squeue returns the state of a minute ago. */
   | 'stale'
-  /** sbatch says no. */
+  /** sbatch refuses. */
   | 'refuses'
   /** sinfo shows no idle GPU. */
   | 'hides'
-  /** No job begins: others are before them. */
+  /** No job begins, because others have priority. */
   | 'holds';
 
 export interface SimulatedClusterOptions {
   id: string;
   pool: string;
   random: () => number;
-  /** GPUs that this user may have now. */
+  /** GPUs that this user may use now. */
   free(now: number): number;
   faultAt(now: number): Fault | undefined;
-  /** How long jobs run that are not ended; Infinity: to their time limit. */
+  /** How long jobs run if they are not ended; Infinity: until their time limit. */
   lifeMs(): number;
   limitMs: number;
-  /** A scheduler looks at its queue so often. */
+  /** Interval of the scheduler's passes over its queue. */
   everyMs: number;
-  /** Of a submission, until squeue names it. */
+  /** Delay between a submission and its appearance in squeue. */
   lagMs(): number;
 }
 
@@ -68,9 +68,9 @@ export class SimulatedCluster implements Launcher {
   readonly jobId = '$ID';
   readonly seen = 'recorded';
   readonly jobs: SimulatedJob[] = [];
-  /** Of all calls of sbatch, jobs that were asked for. */
+  /** By call of sbatch: the number of requested jobs. */
   readonly asked: { at: number; count: number }[] = [];
-  /** Jobs that were cancelled though they ran. */
+  /** Jobs that were cancelled while they ran. */
   readonly killed: { id: string; at: number }[] = [];
   now = 0;
   submitted = 0;
@@ -89,12 +89,12 @@ export class SimulatedCluster implements Launcher {
     return this.#options.id;
   }
 
-  /** As the gateway and the factory name its job. */
+  /** The gateway's and the factory's key of the job. */
   keyOf({ id }: Pick<SimulatedJob, 'id'>): string {
     return `${this.id}/${id}`;
   }
 
-  /** That a job could have now. */
+  /** GPUs that a job could get now. */
   idle(): number {
     return Math.max(0, this.#options.free(this.now) - this.used());
   }
@@ -118,7 +118,7 @@ export class SimulatedCluster implements Launcher {
     if (how === 'preempted') this.preempted += 1;
   }
 
-  /** Time goes on to `now`. */
+  /** Advances time to `now`. */
   step(now: number): void {
     this.now = now;
     const { free, limitMs, everyMs } = this.#options;
@@ -128,7 +128,7 @@ export class SimulatedCluster implements Launcher {
       else if (now - began >= limitMs) this.end(job.id, 'time');
       else if (now - began >= (this.#lives.get(job.id) ?? Number.POSITIVE_INFINITY)) this.end(job.id, 'node');
     }
-    // The newest go first, as Slurm's preemption does by default.
+    // The newest are preempted first, as by default in Slurm.
     for (const job of this.running().toReversed()) if (this.used() > free(now)) this.end(job.id, 'preempted');
     if (now - this.#looked < everyMs) return;
     this.#looked = now;
@@ -139,7 +139,7 @@ export class SimulatedCluster implements Launcher {
       }
     this.#past.push({ at: now, jobs: this.#told() });
     if (this.#past.length > 100) this.#past.shift();
-    // A controller forgets what ended (MinJobAge).
+    // A controller forgets ended jobs (MinJobAge).
     while (this.jobs.length > 2_000 && this.jobs[0]?.state === 'ended') this.jobs.shift();
   }
 

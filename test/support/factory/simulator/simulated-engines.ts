@@ -1,4 +1,4 @@
-/** What runs in simulated jobs: engines that load, answer lines of batches, drain, and are seen by a gateway with a delay. */
+/** Engines in simulated jobs: they load, answer lines of batches, drain, and appear at a gateway with a delay. */
 
 import { noDemand } from '../../../../factory/demand/demand-source.ts';
 import {
@@ -14,9 +14,9 @@ export interface SimulatedModel {
   id: string;
   contexts: readonly string[];
   loadMs: number;
-  /** Of one engine. */
+  /** Rate of one engine. */
   linesPerS: number;
-  /** Requests that come, and for how long each is answered. */
+  /** Number of requests at this time. */
   requestsAt(now: number): number;
 }
 
@@ -26,9 +26,9 @@ interface Engine {
   drainAt?: number;
 }
 
-/** The registry learns of a node, and forgets it, so much later. */
+/** Delay until the registry learns of a node, and until it forgets it. */
 const SEEN_MS = 3_000;
-/** A drain waits for the streams that run. */
+/** A drain waits for the running streams. */
 const DRAIN_MS = 10_000;
 
 export class SimulatedEngines {
@@ -37,9 +37,9 @@ export class SimulatedEngines {
   readonly #engines = new Map<string, Engine>();
   readonly lines = new Map<string, number>();
   readonly #askedAt = new Map<string, number>();
-  /** GPU-ms that engines loaded, worked, and stood idle. */
+  /** GPU-ms that engines spent loading, working and idle. */
   readonly spent = { loading: 0, working: 0, idle: 0 };
-  /** A job whose engine cannot start. */
+  /** True for a job with an engine that cannot start. */
   broken: (job: SimulatedJob) => boolean = () => false;
   now = 0;
 
@@ -68,7 +68,7 @@ export class SimulatedEngines {
     );
   }
 
-  /** GPUs of engines that answer. */
+  /** GPUs of engines that are answering. */
   busyGpus(): number {
     return this.#running().reduce((sum, { key, job }) => sum + (this.isBusy(key) ? job.gpus : 0), 0);
   }
@@ -117,7 +117,7 @@ export class SimulatedEngines {
     this.lines.set(model.id, Math.max(0, lines - (model.linesPerS * passed) / 1_000));
   }
 
-  /** As the gateway tells it. */
+  /** The gateway's list of nodes. */
   nodes(factory: string): ServingNode[] {
     return this.#running().flatMap(({ job, key }): ServingNode[] => {
       const engine = this.#engines.get(key);

@@ -1,4 +1,4 @@
-/** The factory's own rounds against a simulated cluster, with time that only the simulation moves. */
+/** Runs the factory's real rounds against a simulated cluster; only the simulation advances time. */
 import type { FactoryConfig, ModelConfig } from '../../../../factory/config/schema.ts';
 import { emptyMemory, type Memory, memorySchema } from '../../../../factory/decisions/memory.ts';
 import { type PlacedModel, placedModels } from '../../../../factory/decisions/world.ts';
@@ -6,20 +6,23 @@ import { type RoundDependencies, type RoundResult, runRound } from '../../../../
 import type { SimulatedCluster } from './simulated-cluster.ts';
 import { SimulatedEngines, type SimulatedModel } from './simulated-engines.ts';
 
-/** A kill at the worst moment: a scheduler has taken a job, and the factory dies before it reads the answer. */
+/** A kill at the worst moment: a scheduler has accepted a job, and the factory dies before it reads the answer. */
 class Killed extends Error {}
 
 export interface SimulationOptions {
   config: FactoryConfig;
   cluster: SimulatedCluster;
-  /** Further ones of the file. */
+  /** Further clusters of the configuration. */
   others?: readonly SimulatedCluster[];
   models(placed: readonly PlacedModel[]): SimulatedModel[];
-  /** Whether the gateway answers. */
+  /** True if the gateway answers. */
   gatewayAt?(now: number): boolean;
-  /** Each true kills the factory with the next submission. */
+  /** True: the next submission kills the factory. */
   killAt?(now: number): boolean;
-  /** What is done to the factory's own parts before each round: a fault in its rules, which the invariants must find. */
+  /**
+   * Changes the factory's parts before each round. A mutant breaks one of its rules, and the invariants must detect
+   * this.
+   */
   mutant?(parts: RoundDependencies): RoundDependencies;
 }
 
@@ -51,7 +54,9 @@ export class SimulatedFactory {
     return this.#options.config.models.find((one) => one.id === id);
   }
 
-  /** Time goes on to `now`: the clusters, their engines, one round. Undefined: there was none, or it was killed. */
+  /**
+   * Advances time to `now`: the clusters, their engines, one round. Undefined: there was no round, or it was killed.
+   */
   async step(now: number, withRound: boolean): Promise<RoundResult | undefined> {
     this.now = now;
     const { config } = this.#options;
@@ -93,7 +98,7 @@ export class SimulatedFactory {
     }
   }
 
-  /** A cluster; a kill comes after the scheduler has taken the job. */
+  /** Wraps a cluster so that a kill happens after the scheduler has accepted the job. */
   #launcher(cluster: SimulatedCluster): SimulatedCluster {
     const { killAt } = this.#options;
     const now = this.now;
