@@ -1,4 +1,7 @@
-/** Projects, requests for access and the catalogue, in a real browser against a real gateway; people come with tokens of a real provider. */
+/**
+ * Projects, requests for access and the catalog, in a real browser against a real gateway; users have tokens of a real
+ * provider.
+ */
 import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { z } from 'zod';
@@ -12,7 +15,7 @@ const idSchema = z.object({ id: z.string() });
 const made = async (path: string, body: object) =>
   idSchema.parse(await visitors.house.gateway.admin('POST', path, body)).id;
 
-/** People who are logged in, each in a page of their own. */
+/** Logged-in users, each in a separate page. */
 async function people() {
   const { gateway } = visitors.house;
   const identity = await Identity.start({ redirectUri: `${gateway.url}/login/callback`, people: {} });
@@ -66,7 +69,7 @@ it('a person asks for a project, its lead lets them in and out, and each sees wh
   await bob.page.reload();
   await bob.page.getByRole('listitem').filter({ hasText: 'Physics' }).getByText('member').waitFor();
 
-  // Bob, who has no home, makes a key there.
+  // Bob has no home project; he makes a key in this one.
   await go(bob.page, 'Keys');
   await bob.page.getByRole('button', { name: 'New key' }).first().click();
   await bob.page.getByRole('dialog').getByLabel('Name').fill('thesis');
@@ -96,7 +99,7 @@ it('a person asks for a project, its lead lets them in and out, and each sees wh
   await adding.getByLabel('User id').fill(bob.id);
   await adding.getByRole('button', { name: 'Add a member' }).click();
   await rowOf(lead.page, bob.id).waitFor();
-  // The refused form is an error to the browser's console.
+  // The browser's console reports the refused form as an error.
   expect([...bob.complaints, ...lead.complaints].filter((line) => !line.includes('status of 422'))).toEqual([]);
 });
 

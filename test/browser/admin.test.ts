@@ -1,4 +1,4 @@
-/** What operators set, done through the page alone, in a real browser against a real gateway. */
+/** An operator's settings, changed only through the page, in a real browser against a real gateway. */
 import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import * as z from 'zod';

@@ -25,7 +25,7 @@ it('a reader of /docs finds a request, reads what it takes, and tries it with a 
   await chat.getByLabel('Body').fill('{');
   await chat.getByRole('button', { name: 'Send POST' }).click();
   await chat.getByRole('status').getByText('400').waitFor();
-  // Browsers count a refused request as an error.
+  // Browsers report a refused request as an error.
   expect(complaints.filter((one) => !one.includes('status of 400'))).toEqual([]);
 });
 

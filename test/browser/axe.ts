@@ -1,4 +1,4 @@
-/** What axe finds on what is shown now. */
+/** axe's findings on the current page. */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Page } from 'playwright-core';
@@ -12,7 +12,7 @@ const resultSchema = z.object({
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
-/** One line for each rule that is broken. The context needs `bypassCSP`: the page's own policy would keep axe out. */
+/** One line per violated rule. The context needs `bypassCSP`, because the page's own policy would block axe. */
 export async function findings(page: Page, where: string): Promise<string[]> {
   if (!(await page.evaluate("'axe' in window"))) await page.evaluate(AXE);
   const { violations } = resultSchema.parse(await page.evaluate('axe.run()'));

@@ -1,4 +1,4 @@
-/** The batches' page, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
+/** The page of batches, in a real browser against a real gateway with a real agent; the engine is a mock. */
 import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
 import { MODEL } from '../support/test-cluster.ts';
@@ -34,7 +34,7 @@ async function start(page: Page): Promise<void> {
   await page.getByRole('link', { name: 'Back to all batches' }).waitFor();
 }
 
-/** As a file manager does it. */
+/** Drops a file as a file manager does. */
 async function drop(page: Page, name: string, text: string): Promise<void> {
   const data = await page.evaluateHandle(`(() => {
     const transfer = new DataTransfer();
@@ -82,7 +82,7 @@ it('a batch is paused, goes on, and is cancelled; what was answered is kept', as
   const { page } = await visitors.enter(visitors.house.key);
   visitors.house.engine.control({ tokens: 20, tokensPerSecond: 20 });
   await go(page, 'Batches');
-  // More than what nodes can have taken by then.
+  // More lines than nodes can have taken by then.
   await choose(page, 'slow.jsonl', requests(4 * LINES));
   await start(page);
   await page.getByText('running', { exact: true }).waitFor();
@@ -131,7 +131,7 @@ it('a part that is lost on the way is sent again, and a file that cannot be sent
     sent++;
     return route.continue();
   });
-  // Two parts: 4 MiB are one.
+  // Two parts: one part has 4 MiB.
   const padding = requests(6_000, () => ({ note: 'x'.repeat(700) }));
   await choose(page, 'large.jsonl', padding);
   await start(page);
@@ -191,7 +191,8 @@ it('on a phone, by keyboard alone, a file is chosen and its batch begun', async 
     reducedMotion: 'reduce',
   } as const;
   const { page } = await visitors.enter(visitors.house.key, phone);
-  // Chromium opens its own chooser, which no test sees, until it has been told of the first wait: that takes a moment.
+  // Until Chromium knows that a test waits for it, it opens its own file chooser, which the test does not see; this
+  // takes a moment.
   const chooser = page.waitForEvent('filechooser');
   await page.goto(`${visitors.house.gateway.url}/#/batches`);
   const button = page.getByRole('button', { name: 'Choose a file' });

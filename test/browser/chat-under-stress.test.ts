@@ -1,4 +1,7 @@
-/** The chat under what goes wrong: a slow network, a gateway that starts anew, a full store, a thousand conversations; and by keyboard alone. */
+/**
+ * The chat under difficult conditions: a slow network, a gateway that restarts, full storage, a thousand conversations;
+ * and with only the keyboard.
+ */
 import { expect, it } from 'vitest';
 import { logIn, openBrowser, openPage } from '../support/browser.ts';
 import { promise } from '../support/patience.ts';

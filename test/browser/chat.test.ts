@@ -1,4 +1,4 @@
-/** The chat, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
+/** The chat, in a real browser against a real gateway with a real agent; the engine is a mock. */
 import type { Page } from 'playwright-core';
 import { beforeEach, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -9,7 +9,7 @@ import { openDoor } from './visitors.ts';
 
 const visitors = openDoor();
 
-/** Of what a test is not about, little. */
+/** Short answers, for tests that are about something else. */
 beforeEach(() => visitors.house.engine.control({ tokens: 12, tokensPerSecond: 60 }));
 
 const bodySchema = z.object({
@@ -17,7 +17,7 @@ const bodySchema = z.object({
   messages: z.array(z.object({ role: z.string(), content: z.unknown() })),
 });
 
-/** What the engine was asked last. */
+/** The body of the engine's last request. */
 function lastAsked(): z.infer<typeof bodySchema> {
   return bodySchema.parse(JSON.parse(visitors.house.engine.requests.at(-1)?.bodyStart ?? ''));
 }
@@ -27,13 +27,13 @@ async function send(page: Page, text: string): Promise<void> {
   await page.getByRole('button', { name: 'Send' }).click();
 }
 
-/** The answer has ended. */
+/** Waits until the answer has ended. */
 async function answered(page: Page): Promise<void> {
   await page.getByRole('button', { name: 'Send' }).waitFor();
   await expect.poll(() => page.locator('[aria-busy=true]').count()).toBe(0);
 }
 
-/** Every answer is these deltas. */
+/** Answers every request with these deltas. */
 async function answerWith(page: Page, deltas: readonly object[], headers: Record<string, string> = {}): Promise<void> {
   const events = deltas.map((delta) => `data: ${JSON.stringify({ choices: [{ delta }] })}\n\n`).join('');
   await page.route('**/v1/chat/completions', (route) =>
@@ -225,7 +225,7 @@ it.each([
 
 it('a wait says why: its place in the queue, loading, reading', async () => {
   const { page } = await visitors.enter(visitors.house.key);
-  // A stand-in for a gateway that tells: comments of a stream that stays open.
+  // Mocks a gateway that reports waits: comments in a stream that stays open.
   await page.addInitScript(`
     const real = fetch;
     window.fetch = (input, init) => !String(input.url ?? input).endsWith('/v1/chat/completions') ? real(input, init) :
@@ -362,7 +362,7 @@ it('the page follows a long answer, and lets go when one scrolls up', async () =
   const { page } = await visitors.enter(visitors.house.key);
   await send(page, 'Go on and on');
   const scroller = page.locator('.pane > div').first();
-  // This program has no types of a page's elements.
+  // This program has no types for a page's elements.
   const scrolled = () =>
     scroller.evaluate((element) => {
       const { scrollHeight, scrollTop, clientHeight } = element as unknown as Record<string, number>;

@@ -1,4 +1,4 @@
-/** One conversation in two tabs: what each of them did is kept. */
+/** A conversation that is open in two tabs: the changes of both are kept. */
 import { expect, test } from 'vitest';
 import { merged } from '../../dashboard/chat/merged.ts';
 
@@ -18,7 +18,7 @@ const BASE = {
 };
 type Told = Parameters<typeof merged<Turn, typeof SETTINGS>>[0];
 
-/** As a tab finds it in the store: other objects. */
+/** As a tab reads it from the store: as new objects. */
 const copied = (conversation: Told): Told => structuredClone(conversation);
 const asking = (of: Told, turns: Record<string, Turn>): Told => ({
   ...of,

@@ -1,4 +1,7 @@
-/** The factory's page and models that a question starts, in a real browser against a real gateway. The factory is a stand-in. */
+/**
+ * The autoscaler's page and models that a request starts, in a real browser against a real gateway. The autoscaler is a
+ * mock.
+ */
 import { expect, it } from 'vitest';
 import * as z from 'zod';
 import { MockFactory } from '../support/factory.ts';

@@ -1,6 +1,7 @@
 /**
- * `npm run figures:page [-- --minutes 30]`: what the page costs, in Chromium against a real gateway and agent. The engine is a stand-in
- * that writes 200 tokens a second. Run it on a quiet machine: whatever else runs drops frames.
+ * `npm run figures:page [-- --minutes 30]` measures the cost of the page, in Chromium against a real gateway and agent.
+ * The engine is a mock that writes 200 tokens a second. Run it on a quiet machine, because other programs cause dropped
+ * frames.
  */
 import { parseArgs } from 'node:util';
 import type { CDPSession, Page } from 'playwright-core';
@@ -12,14 +13,14 @@ import { openTestCluster } from '../support/test-cluster.ts';
 const RATE = 200;
 const FIRST_LOAD_MAX_KIB = 250;
 const READY_MAX_MS = 1_000;
-/** 12,000 tokens a minute are kept as text, as elements and as what React knows of them. */
+/** 12,000 tokens a minute are kept as text, as elements and as React's state. */
 const HEAP_MAX_MIB_PER_MIN = 5;
-/** Of a screen that draws 60 a second. */
+/** For a screen with 60 frames a second. */
 const FRAME_MS = 1000 / 60;
 
 const framesSchema = z.object({ frames: z.number(), dropped: z.number(), longestMs: z.number() });
 
-/** Counts frames that came late: two frames' time between two is one that was dropped. */
+/** Counts late frames: an interval of two frames between two frames is one dropped frame. */
 const COUNT_FRAMES = `new Promise((resolve) => {
   let last = performance.now(); let frames = 0; let dropped = 0; let longestMs = 0;
   window.stopFrames = () => resolve({ frames, dropped, longestMs });
@@ -31,7 +32,7 @@ const COUNT_FRAMES = `new Promise((resolve) => {
   requestAnimationFrame(next);
 })`;
 
-/** The stand-in writes one endless paragraph, which no model does: here each of its sentences is one. */
+/** The mock writes one endless paragraph, which no model does: here each of its sentences becomes a paragraph. */
 const PARAGRAPHS = `{
   const ask = window.fetch;
   window.fetch = async (...asked) => {
@@ -51,8 +52,8 @@ const traceSchema = z.object({
 });
 
 /**
- * Tasks of the page's thread that cost more of a processor's time than a frame lasts: each drops one on any machine, however idle. Unlike
- * frames, they do not count what else the machine does.
+ * Tasks of the page's thread that use more CPU time than one frame lasts: each drops a frame on any machine, even an
+ * idle one. Unlike dropped frames, they do not depend on other programs.
  */
 function longTasks(trace: Buffer): { long: number; longestMs: number } {
   const { traceEvents } = traceSchema.parse(JSON.parse(trace.toString()));
@@ -73,7 +74,7 @@ const metricsSchema = z.object({ metrics: z.array(z.object({ name: z.string(), v
 
 const PARTS = ['TaskDuration', 'ScriptDuration', 'RecalcStyleDuration', 'LayoutDuration'] as const;
 
-/** Seconds that the page's thread has worked, in all and of that in scripts, styles and layout. */
+/** Seconds that the page's thread has worked: total, scripts, styles and layout. */
 async function worked(cdp: CDPSession): Promise<number[]> {
   const { metrics } = metricsSchema.parse(await cdp.send('Performance.getMetrics'));
   return PARTS.map((part) => metrics.find(({ name }) => name === part)?.value ?? 0);
@@ -84,10 +85,10 @@ function perToken(before: readonly number[], after: readonly number[], tokens: n
   return `${all} ms of work per token: scripts ${script}, styles ${style}, layout ${layout}`;
 }
 
-/** Bytes on the wire and milliseconds until one can write, with an empty cache and a session's cookie. */
+/** Bytes on the wire and milliseconds until the user can write, with an empty cache and a session cookie. */
 async function firstLoad(page: Page, url: string): Promise<{ kib: number; readyMs: number }> {
   const cdp = await page.context().newCDPSession(page);
-  // Away first: what the page before still loads is none of this one's.
+  // First leaves the page, so that its remaining requests are not counted for this one.
   await page.goto('about:blank');
   await cdp.send('Network.enable');
   await cdp.send('Network.clearBrowserCache');

@@ -1,4 +1,4 @@
-/** A form writes what the person changed, and nothing else. */
+/** A form writes only what the user changed. */
 import { expect, test } from 'vitest';
 import { emptyRule, ruleOf, written } from '../../dashboard/pages/admin/weight-rules.ts';
 import { limitsFrom, narrowingFrom } from '../../dashboard/parts/narrowing.ts';
@@ -17,7 +17,7 @@ const bodyOf = (filled: FilledFields) => ({
   expires_at: filled.text('expires') === '' ? null : `${filled.text('expires')}T23:59:59Z`,
 });
 
-/** What a dialog shows of a key that may use nothing and ends at eight in the morning. */
+/** A dialog's values for a key that may use nothing and expires at eight in the morning. */
 const SHOWN = { name: 'ada', models: '', models_nothing: 'on', tiers: 'none', expires: '2026-12-01' };
 const changed = (more: Readonly<Record<string, string>>, shown: Readonly<Record<string, string>> = SHOWN) =>
   new FilledFields(formOf({ ...shown, ...more }), formOf(shown)).changes(bodyOf);
@@ -63,7 +63,7 @@ const over = (now: Readonly<Record<string, string>>, stored: object, shown: Read
 
 test('two windows change two limits of one key, and both hold', async () => {
   const shown = { ...SHOWN, requests_per_minute: '5', tokens_per_minute: '9' };
-  // The other window added a limit, and took one away.
+  // The other window added a limit and removed another.
   const limits = { tokens_per_minute: 9, concurrent_requests: 3, models: { m: { requests_per_minute: 1 } } };
   expect(await over({ tokens_per_minute: '10' }, { limits }, shown)).toEqual({
     limits: { ...limits, tokens_per_minute: 10 },

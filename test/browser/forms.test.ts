@@ -1,4 +1,6 @@
-/** Every form over something that is stored, in a real browser against a real gateway: it writes what the person changed, and nothing else. */
+/**
+ * Every form that edits stored data, in a real browser against a real gateway: it writes only what the user changed.
+ */
 import type { Page } from 'playwright-core';
 import { beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -11,21 +13,21 @@ type Stored = Record<string, unknown>;
 
 interface FormCase {
   name: string;
-  /** Of the page. */
+  /** Location of the page. */
   at: string;
-  /** Of the row, and what of its menu opens the form; absent: the form stands in the page. */
+  /** The row, and the entry of its menu that opens the form; absent: the form is part of the page. */
   row?: string;
   action?: string;
-  /** What the gateway has. */
+  /** The API path of the stored object. */
   path(): string;
-  /** The thing itself in the answer. */
+  /** Picks the object from the response. */
   of?(answer: Stored): unknown;
-  /** By other hands, while the form is open. */
+  /** A concurrent change, made while the form is open. */
   other: { method: string; path(): string; body: object };
-  /** By the person, in the form. */
+  /** The user's change in the form. */
   field: string;
   value: string;
-  /** What must be stored then: of the other hands and of the person. */
+  /** The stored state that must result: both changes. */
   both: object;
 }
 
@@ -197,7 +199,7 @@ const FORMS: FormCase[] = [
   },
 ];
 
-/** Opens the form, in which `Save` is its own button. */
+/** Opens the form and returns the element that contains its own `Save` button. */
 async function open(page: Page, { at, row, action, field }: FormCase) {
   await page.goto(`${visitors.house.gateway.url}/#/${at}`);
   await loaded(page);
@@ -236,7 +238,7 @@ describe.each(FORMS)('$name', (form) => {
     const { page } = await visitors.enter();
     const opened = await open(page, form);
     const { method, path, body } = form.other;
-    // The whole list of issuers is one value: the other hands add one to it.
+    // The whole list of issuers is one value, and the concurrent change adds an issuer to it.
     const issuers = async () => z.looseObject({ oidc: z.array(z.looseObject({})) }).parse(await stored(form)).oidc;
     const more =
       'oidc' in body

@@ -1,4 +1,4 @@
-/** The keys' page, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
+/** The page of keys, in a real browser against a real gateway with a real agent; the engine is a mock. */
 import { expect, it } from 'vitest';
 import { eventually } from '../support/processes.ts';
 import { go, openDoor } from './visitors.ts';

@@ -1,4 +1,7 @@
-/** Logging in and out, and what a session may do, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
+/**
+ * Logging in and out, and a session's rights, in a real browser against a real gateway with a real agent; the engine is
+ * a mock.
+ */
 import { expect, it } from 'vitest';
 import { logIn, openPage } from '../support/browser.ts';
 import { openDoor } from './visitors.ts';

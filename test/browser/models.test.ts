@@ -1,4 +1,4 @@
-/** The models' page, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
+/** The page of models, in a real browser against a real gateway with a real agent; the engine is a mock. */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
@@ -11,7 +11,7 @@ import { MODEL } from '../support/test-cluster.ts';
 import { go, openDoor } from './visitors.ts';
 
 const SECOND = 'stand-in/model-2';
-/** Long enough to be looked at. */
+/** Long enough for the test to see it. */
 const STREAM = {
   model: MODEL,
   stream: true,
@@ -40,7 +40,7 @@ it('a model appears when its node serves and is gone when it is, without a reloa
   await page.getByRole('button', { name: 'Code' }).click();
   const code = await page.getByRole('dialog').locator('pre').innerText();
   const env = { ...process.env, OPENAI_API_KEY: visitors.house.key };
-  // Not spawnSync: the stand-in engine lives in this process.
+  // Not spawnSync, because the mock engine runs in this process.
   const done = await promisify(execFile)('bash', ['-c', code], { env });
   expect(z.object({ model: z.string() }).parse(JSON.parse(done.stdout)).model).toBe(MODEL);
   expect(complaints).toEqual([]);

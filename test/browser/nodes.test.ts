@@ -1,4 +1,4 @@
-/** The nodes' page, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
+/** The page of nodes, in a real browser against a real gateway with a real agent; the engine is a mock. */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
@@ -41,7 +41,7 @@ it('nodes: the clusters, one node on its page, a filter, and what happened', asy
   await history.getByText('left').waitFor();
   const told = await history.allInnerTexts();
   const life = told.filter((line) => line.includes(node?.session.slice(0, 8) ?? '–'));
-  // From before the page was opened.
+  // Events from before the page was opened.
   expect(life.map((line) => line.split('\t')[1]?.trim())).toEqual(['serving', 'joined']);
   await page.getByRole('img', { name: /^Over time/ }).waitFor();
   expect(complaints).toEqual([]);
@@ -99,7 +99,7 @@ it('a node that falls silent is shown so, with what was noticed, and a provider 
   await page.getByText('7 in partition gpu').waitFor();
   expect(await page.getByRole('button', { name: 'End node' }).count()).toBe(0);
   await page.getByRole('link', { name: 'Back to all nodes' }).click();
-  // As a lost machine: the process that would tell the gateway of the agent's end is killed first.
+  // Simulates a lost machine: the process that would report the agent's end to the gateway is killed first.
   for (const pid of descendants(agent.pid)) process.kill(pid, 'SIGKILL');
   agent.signal('SIGKILL', 'group');
   await row.getByText('silent').waitFor();
@@ -151,14 +151,14 @@ it('a node is drained by its button, after a question, and what runs there finis
   expect(await agent.end(15_000)).toMatchObject({ code: 0 });
   await details.getByText('left', { exact: true }).first().waitFor();
   await expect.poll(() => details.getByRole('button', { name: 'Drain' }).count()).toBe(0);
-  // It left no log, which is a 404, and browsers count that as an error.
+  // It left no log, which is a 404; browsers report that as an error.
   expect(complaints.filter((one) => !one.includes('status of 404'))).toEqual([]);
 });
 
 it('a node tells its log, its GPUs and its load while its page is open, and a failed one what it printed last', async () => {
   const { gateway, token } = visitors.house;
   const model = 'stand-in/model-4';
-  // The tool is a stand-in: there is no GPU here.
+  // The tool is a mock, because there is no GPU here.
   const script = [
     `import { createServer } from 'node:http';`,
     `const json = (response, body) => response.setHeader('content-type', 'application/json').end(JSON.stringify(body));`,
@@ -189,7 +189,7 @@ it('a node tells its log, its GPUs and its load while its page is open, and a fa
   await page.getByText('What engine and agent printed last.').waitFor();
   expect(await page.getByRole('region', { name: 'Log', exact: true }).innerText()).toContain('  File "x.py"');
   await page.getByRole('region', { name: 'Joins and losses' }).getByText('engine').first().waitFor();
-  // An agent that is gone cannot be asked: browsers count that answer as an error.
+  // An agent that has left cannot be asked; browsers report that response as an error.
   expect(complaints.filter((one) => !one.includes('status of 404') && !one.includes('status of 409'))).toEqual([]);
 });
 
@@ -199,7 +199,7 @@ it('the plots of a node begin before its page was opened', async () => {
   const body = chatBody({ tokens: 60, tokensPerSecond: 40 }, { stream: true });
   await (await cluster.ask('/v1/chat/completions', body)).text();
   const { page } = await visitors.enter();
-  // Chromium may have let go of a body before it is asked for it.
+  // Chromium may have dropped a body before the test asks for it.
   const loads: unknown[] = [];
   await page.route('**/loads', async (route) => {
     const response = await route.fetch();
@@ -232,7 +232,7 @@ it('a thousand nodes (a stand-in registry) are drawn and filtered without a hang
   await page.goto(`${visitors.house.gateway.url}/#/nodes`);
   await page.reload();
   await page.locator('p').getByText('1,000 nodes').waitFor();
-  // All clusters are there, and those with most nodes are drawn.
+  // All clusters are listed, and those with the most nodes are drawn.
   await page.getByRole('region', { name: '40 clusters with 1,000 nodes' }).waitFor();
   expect(await page.getByRole('button', { name: /^Find nodes of/ }).count()).toBe(12);
   await page.getByRole('button', { name: 'Show all 40 clusters' }).click();

@@ -1,11 +1,11 @@
-/** What holds for every page, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
+/** Rules for every page, in a real browser against a real gateway with a real agent; the engine is a mock. */
 import { expect, it } from 'vitest';
 import { findings } from './axe.ts';
 import { loaded, openDoor, PAGES } from './visitors.ts';
 
 const visitors = openDoor();
 
-/** The narrowest phones are 360 wide. */
+/** The narrowest phones are 360 pixels wide. */
 const PHONE = { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true };
 const LOOKS = [
   { look: 'light', options: { colorScheme: 'light' } },
@@ -21,7 +21,7 @@ it.each(['operator', 'provider', 'consumer'] as const)(
     const more = role === 'provider' ? { role, provider: 'lab' } : {};
     const key = role === 'operator' ? gateway.adminKey : await gateway.createKey(role, more);
     const seen = LOOKS.map(async ({ look, options }) => {
-      // The page's own policy would keep the tester out.
+      // The page's own policy would block axe.
       const { page } = await visitors.enter(key, { bypassCSP: true, reducedMotion: 'reduce', ...options });
       const found: string[] = [];
       for (const name of PAGES[role]) {
@@ -37,7 +37,7 @@ it.each(['operator', 'provider', 'consumer'] as const)(
     });
     expect((await Promise.all(seen)).flat()).toEqual([]);
   },
-  // Fourteen pages in four looks: a minute where nothing else runs.
+  // Fourteen pages in four looks take a minute on an idle machine.
   300_000,
 );
 

@@ -1,4 +1,4 @@
-/** One page with one line, as PDF 1.4 §3.4 wants it. */
+/** One page with one line, in the format of PDF 1.4 §3.4. */
 export function pdf(text: string): Buffer {
   const stream = `BT /F1 18 Tf 72 720 Td (${text}) Tj ET`;
   const objects = [

@@ -1,4 +1,4 @@
-/** The providers' page, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
+/** The page of providers, in a real browser against a real gateway with a real agent; the engine is a mock. */
 import { spawnSync } from 'node:child_process';
 import { expect, it } from 'vitest';
 import { go, openDoor } from './visitors.ts';

@@ -1,4 +1,4 @@
-/** The page of regions, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
+/** The page of regions, in a real browser against a real gateway with a real agent; the engine is a mock. */
 import { expect, it } from 'vitest';
 import { chatBody, MODEL } from '../support/test-cluster.ts';
 import { findings } from './axe.ts';
@@ -30,7 +30,7 @@ it('an operator sees regions with prices, round trips and the plan beside what w
   const answer = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
   expect(answer.status, await answer.text()).toBe(200);
   await row(/moon 0 0\.250 USD\/kWh old/).waitFor();
-  // A region of the operator's prices stands first.
+  // A region from the operator's prices is listed first.
   await row(/plan 25%\s*went 0%\s*0 serving\s*keep 2 warm.*plan 75%\s*went 100%\s*1 serving/).waitFor();
   await row(/no region 1 not known \d+ ms/).waitFor();
   await page.getByText(/Made by night, holds until/).waitFor();

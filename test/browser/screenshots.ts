@@ -1,4 +1,7 @@
-/** `npm run screenshots`: every page of the dashboard, light, dark and on a phone, into docs/screenshots. The engines are stand-ins. */
+/**
+ * `npm run screenshots` saves every page of the dashboard, light, dark and on a phone, to docs/screenshots. The engines
+ * are mocks.
+ */
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
@@ -14,7 +17,7 @@ import { ROOT } from '../support/where.ts';
 
 const OUT = join(ROOT, 'docs/screenshots');
 const SECOND = 'stand-in/model-2';
-/** A laptop's, and a phone's. */
+/** Sizes of a laptop and of a phone. */
 const LOOKS = [
   { name: 'light', colorScheme: 'light', viewport: { width: 1280, height: 800 } },
   { name: 'dark', colorScheme: 'dark', viewport: { width: 1280, height: 800 } },
@@ -22,7 +25,7 @@ const LOOKS = [
 ] as const;
 type Look = (typeof LOOKS)[number];
 
-/** Written by hand: the stand-in engine knows no formulas. */
+/** Written by hand, because the mock engine has no formulas. */
 const ANSWER = `The **Gaussian integral** is
 
 $$\\int_{-\\infty}^{\\infty} e^{-x^2}\\,dx = \\sqrt{\\pi}$$
@@ -97,7 +100,7 @@ async function takeChat(page: Page, url: string, take: (what: string) => Promise
 
 async function main(): Promise<void> {
   mkdirSync(OUT, { recursive: true });
-  // GPUs are as real as the engines.
+  // The GPUs are mocks, like the engines.
   process.env.PATH = `${join(ROOT, 'test/slurm')}:${process.env.PATH}`;
   const facts = ['--fact', 'quantization=bf16'];
   const cluster = await openTestCluster({ agentArgs: facts });
@@ -129,7 +132,7 @@ async function main(): Promise<void> {
   await stop();
 }
 
-/** People and a project, as a small lab has them. */
+/** Users and a project, as in a small lab. */
 async function makeAccounts({ gateway }: TestCluster): Promise<void> {
   const made = await gateway.admin('POST', 'projects', {
     name: 'Climate models',
@@ -149,7 +152,7 @@ async function makeAccounts({ gateway }: TestCluster): Promise<void> {
   await gateway.admin('PUT', `models/${MODEL}`, aliases);
 }
 
-/** As an operator would. */
+/** Describes the models as an operator would. */
 async function describe({ gateway }: TestCluster): Promise<void> {
   const common = { license: 'Apache-2.0', output: ['text'], tools: true };
   await gateway.admin('PUT', `model-cards/${MODEL}`, {
@@ -169,7 +172,7 @@ async function describe({ gateway }: TestCluster): Promise<void> {
   });
 }
 
-/** Two streams that go on, so that there is a load to be seen. */
+/** Keeps two streams running, so that there is a load to show. */
 async function keepBusy(cluster: TestCluster): Promise<() => Promise<void>> {
   const running = new AbortController();
   const streams = [1, 2].map(() =>
@@ -191,7 +194,7 @@ async function keepBusy(cluster: TestCluster): Promise<() => Promise<void>> {
   };
 }
 
-/** A stand-in that reports an ordinary day. */
+/** A mock that reports an ordinary day. */
 async function openFactory({ gateway }: TestCluster): Promise<MockFactory> {
   const made = await gateway.admin('POST', 'factory-tokens', { provider: 'lab', name: 'night' });
   const { token } = z.object({ token: z.string() }).parse(made);
@@ -200,7 +203,7 @@ async function openFactory({ gateway }: TestCluster): Promise<MockFactory> {
   return factory.open();
 }
 
-/** One that is done, one that was refused, and one that goes on for as long as this takes. @returns its id */
+/** A finished batch, a refused one, and one that runs during the whole program. @returns the id of the last */
 async function makeBatches(cluster: TestCluster): Promise<string> {
   const body = (n: number) => ({
     model: MODEL,
@@ -225,7 +228,7 @@ async function makeBatches(cluster: TestCluster): Promise<string> {
   };
   await begin('pilot', 12);
   await begin('typos', 9, '/v1/embeddings');
-  // So many that it runs until the last picture, on a slow machine too.
+  // Enough lines that it runs until the last picture, even on a slow machine.
   return begin('claims of 2026', 40_000);
 }
 

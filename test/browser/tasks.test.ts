@@ -1,6 +1,6 @@
 /**
- * What people come for, done as they would: through the visible page alone, by the words on it. The engines are stand-ins, and the one
- * answer with a formula is written by hand; everything else is a real gateway, agent and browser.
+ * Users' main tasks, performed as users would: only through the visible page, by its texts. The engines are mocks, and
+ * the one answer with a formula is written by hand; gateway, agent and browser are real.
  */
 import type { Page } from 'playwright-core';
 import { expect, it } from 'vitest';
@@ -25,7 +25,7 @@ async function signIn(page: Page, key: string): Promise<void> {
   await page.getByRole('navigation', { name: 'Pages' }).waitFor();
 }
 
-/** A model whose engine runs one request at a time, and has three. */
+/** A model with an engine that runs one request at a time, and has three. */
 async function openBusyModel(): Promise<() => void> {
   const { gateway, token, ask } = visitors.house;
   const engine = await startEngine({ models: [BUSY], slots: 1 });
@@ -100,7 +100,7 @@ it('a new user signs in, finds a model and why one is busy, asks about a PDF, st
   await cluster.gateway.restart();
   const later = await page.context().newPage();
   await later.goto(`${cluster.gateway.url}/#/chat`);
-  // Of two that are served, the one that was asked last.
+  // Of two served models, the last requested one.
   await later.getByRole('combobox', { name: 'Model' }).getByText(MODEL).waitFor();
   await later.getByRole('link', { name: 'Which area does the paper give?' }).click();
   await later.getByRole('math').waitFor();

@@ -1,4 +1,4 @@
-/** The usage page, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
+/** The usage page, in a real browser against a real gateway with a real agent; the engine is a mock. */
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { eventually } from '../support/processes.ts';
@@ -93,6 +93,6 @@ it('an operator sees the own use first, and the limits and requests of one perso
   asked.length = 0;
   await page.getByRole('button', { name: '24 hours' }).click();
   await page.getByRole('img', { name: /^Tokens, \d days?$/ }).waitFor();
-  // The hours that the gateway tells are the reader's own.
+  // The gateway reports usage by hour only for the user's own.
   expect(asked.filter((one) => one.startsWith('me/'))).toEqual([]);
 });

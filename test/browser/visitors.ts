@@ -1,11 +1,11 @@
-/** What every test of the dashboard begins with: a house, a browser, and somebody who logs in. */
+/** The setup of every test of the dashboard: a test cluster, a browser, and a user who logs in. */
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect } from 'vitest';
 import { logIn, openBrowser, openPage, type Visit } from '../support/browser.ts';
 import { endAll } from '../support/processes.ts';
 import { openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 
-/** Their places, by the lowest role that sees them. */
+/** Locations of the pages, by the lowest role that sees them. */
 const CONSUMER_PAGES = ['models', 'chat', 'batches', 'keys', 'usage', 'access'];
 const PROVIDER_PAGES = [...CONSUMER_PAGES, 'nodes', 'providers'];
 const ADMIN_TABS = ['users', 'projects', 'routing', 'peers', 'settings', 'audit'];
@@ -15,7 +15,7 @@ export const PAGES = {
   operator: [...PROVIDER_PAGES, 'factory', 'regions', ...ADMIN_TABS.map((tab) => `admin/${tab}`)],
 };
 
-/** Of one file; there from its first test on. */
+/** Setup of one file, available from its first test on. */
 interface Visitors {
   house: TestCluster;
   browser: Browser;
