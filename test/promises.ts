@@ -1,15 +1,16 @@
 /**
- * What the pages promise, each with the test that would tell. `npm run test:promises` breaks the line of each promise that has one here, in a copy of the
- * clone, and runs its test alone, which must then fail: a test that stays green proves nothing.
+ * The promises of the pages, each with the test that would detect a violation. `npm run test:promises` breaks the line
+ * of each promise in a copy of the clone and runs only its test, which must then fail: a test that still passes proves
+ * nothing.
  */
 
 export interface Promised {
   promise: string;
   /** From test/, without `.test.ts`. */
   file: string;
-  /** The test's name, its `describe` before it. */
+  /** The test's name, after its `describe`. */
   test: string;
-  /** `line` stands once in `file`; `broken` takes its place. */
+  /** `line` occurs once in `file`; `broken` replaces it. */
   breaks: { file: string; line: string; broken: string };
 }
 

@@ -1,10 +1,16 @@
 /**
- * `npm test`: the short form, what proves the product in minutes; `npm run test:all` adds the rest (test/tiers.ts). `-- e2e netns` runs those parts only.
- * `-- --changed`: of the form the files that what differs from main can reach. `--ci`, as .ci/run has it: the short form, and of the rest what can be
- * reached by what changed since all tests passed (test/tested.json).
- * Several runs of vitest go side by side, since tests mostly wait, the longest first; what each says is printed when it is over.
- * Ends with one line, `N passed, N failed` and `, N skipped` where so; the exit code is 0 only if something ran and nothing failed. Files of tests that
- * failed run a second time, alone: what passes then is named as flaky and counts as passed, and fails `npm run test:all` all the same.
+ * `npm test` runs the short form, which proves the product in minutes; `npm run test:all` adds the rest
+ * (test/tiers.ts). `-- e2e netns` runs only these parts. `-- --changed` runs the form's files that can be affected by
+ * the differences from main. `--ci`, used by .ci/run, runs the short form, and of the rest the files that can be
+ * affected by changes since all tests passed (test/tested.json).
+ *
+ * Several runs of vitest run concurrently, the longest first, because tests mostly wait; the output of each is printed
+ * when it ends.
+ *
+ * The last line is `N passed, N failed`, with `, N skipped` if any were. The exit code is 0 only if something ran and
+ * nothing failed. Failed test files run a second time, separately: tests that then pass are listed as flaky and count
+ * as passed, but `npm run test:all` still fails. The whole short form also fails above its budget of CPU time
+ * (test/support/tally.ts), unless `--no-budget` or `--ci` is given.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -37,15 +43,18 @@ const CHECKS: Record<string, string[]> = {
   'tsc dashboard': ['npm', 'run', '--silent', 'lint:dashboard'],
   'the runner': ['node', '--test', 'test/support/runner.check.ts'],
 };
-/** Bundles the page, which is built before. */
+/** Bundles the page, which must be built before. */
 const DEPLOY_CHECK: Record<string, string[]> = {
   'wrangler deploy --dry-run': ['npm', 'run', '--silent', 'deploy:check'],
 };
-/** Loads the machine as far as it goes and allows no error: runs when all others are over. */
+/** Loads the machine fully and allows no error, so it runs after all others. */
 const ALONE: ReadonlySet<string> = new Set(['chaos']);
-/** Tests wait for two thirds of their time, so these many runs of vitest keep the cores busy. */
+/** Tests wait for two thirds of their time, so this many runs of vitest keep the cores busy. */
 const LANES = Math.min(3 * availableParallelism(), 12);
-/** They compute, or have a browser do so: one at a time beside those that wait, since bounds of time would break. */
+/**
+ * They compute, or a browser does for them. One runs at a time next to those that wait, because more would break time
+ * bounds.
+ */
 const COMPUTING: ReadonlySet<string> = new Set([
   'browser',
   'docs',
@@ -55,15 +64,15 @@ const COMPUTING: ReadonlySet<string> = new Set([
   'factory',
   'research',
 ]);
-/** More files than these do not fail by chance, so nothing is run again. */
+/** More failed files than this are not chance, so nothing is run again. */
 const SECOND_TRY_MAX = 6;
 
 const run = `test-${randomBytes(6).toString('hex')}`;
 const env: NodeJS.ProcessEnv = {
   ...process.env,
-  // npm may run under an older Node of the machine's: ours first.
+  // npm may run under an older Node of the machine, so this Node is first.
   PATH: `${join(ROOT, 'node_modules/.bin')}${delimiter}${process.env.PATH ?? ''}`,
-  // Of vitest itself and of its workers, too.
+  // For vitest itself and for its workers.
   NODE_COMPILE_CACHE: COMPILE_CACHE,
   CLOUDFLARE_CF_FETCH_ENABLED: 'false',
   WRANGLER_SEND_METRICS: 'false',
@@ -77,8 +86,9 @@ interface Ended {
 }
 
 /**
- * Runs `jobs` in their order, `lanes` at once; gives each one's outcome. One of them computes all the while that others wait, and one for each core
- * when those are over. `quiet`: others speak too, so each is heard when it is over.
+ * Runs `jobs` in their order, `lanes` concurrently, and returns each one's outcome. One of them computes while others
+ * wait, and one per core when those have ended. `quiet`: other output is printed meanwhile, so each job's is printed at
+ * its end.
  */
 async function runAll(
   jobs: readonly Job[],
@@ -95,7 +105,7 @@ async function runAll(
     const index = computes < 0 ? left.findIndex(({ part }) => !COMPUTING.has(part)) : computes;
     return index < 0 ? undefined : left.splice(index, 1)[0];
   };
-  // A lane ends where only computing is left and enough do it: those go on.
+  // A lane ends if only computing jobs are left and enough of them run.
   const lane = async () => {
     for (let job = next(); job !== undefined; job = next()) {
       const { part, project, title, files } = job;
@@ -112,7 +122,7 @@ async function runAll(
   return ended;
 }
 
-/** Runs these files by part, those that failed a second time. */
+/** Runs these files by part, and failed files a second time. */
 async function runFiles(
   files: ReadonlyMap<string, readonly string[]>,
   directory: string,
@@ -152,7 +162,7 @@ async function secondTry(part: string, { failures }: Outcome, directory: string)
   return vitestRun(project, files, { id: `${run}-${part}-again`, directory, env: { ...env, ...more } });
 }
 
-/** Each is one thread for most of its life. */
+/** Each is one thread for most of its time. */
 async function runChecks(checks: Record<string, string[]>, directory: string, tally: TestTally): Promise<void> {
   const left = Object.entries(checks);
   const lane = async () => {
@@ -167,7 +177,7 @@ async function runChecks(checks: Record<string, string[]>, directory: string, ta
   await Promise.all(Array.from({ length: availableParallelism() + 1 }, lane));
 }
 
-/** Tests then start the programs from dist/. @throws Error where one cannot be built */
+/** Makes tests start the programs from dist/. @throws Error if one cannot be built */
 async function buildPrograms(tally: TestTally): Promise<void> {
   const { code, cpuSeconds } = await command(['node', 'build.ts'], env);
   if (code !== 0) throw new Error('the programs cannot be built: no test was run');
@@ -184,7 +194,7 @@ interface Asked {
   'no-budget': boolean;
 }
 
-/** The files of the form that was asked for, by part. */
+/** The files of the requested form, by part. */
 function chosen({ parts, all, changed, ci }: Asked): Map<string, string[]> {
   const since = changed ? changedSinceMain() : ci ? changedSinceTested() : undefined;
   const reached = since && new Reach(ROOT).tests(since);

@@ -1,7 +1,8 @@
 /**
- * `npm run test:slow`: the product on a machine many times slower, a control group with a fifth of one core. `npm run test:slow -- PART…` runs
- * parts: `start` (`npm start` until it has answered), `story` (streams, a key, a batch and a reconnect), `quickstarts`, `tests` (all of
- * `npm test`: hours), or names of test files. Prints wall and CPU seconds of each, and exits with 1 where one failed. Needs Linux and root.
+ * `npm run test:slow` tests the product on a machine that is many times slower: a control group with a fifth of one
+ * core. `npm run test:slow -- PART…` runs parts: `start` (`npm start` until it has answered), `story` (streams, a key,
+ * a batch and a reconnect), `quickstarts`, `tests` (all of `npm test`: hours), or names of test files. It prints wall
+ * and CPU seconds of each, and exits with 1 if one failed. Needs Linux and root.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -37,7 +38,7 @@ async function run(name: string): Promise<Ended> {
   return { name, code: code ?? 1, told: `${told}, ${stood}` };
 }
 
-/** Processes that were told to end may take a moment. */
+/** Processes that were ended may take a moment. */
 async function removed(group: SlowGroup): Promise<void> {
   for (let tries = 0; ; tries++) {
     try {

@@ -1,6 +1,7 @@
 /**
- * The short form, which `npm test` runs, and the long one, which `npm run test:all` adds. Files of UNITS are short unless LONG names them, all others
- * are long unless SHORT does: a new test of a unit is short by itself, and one that starts a cluster is not. A long file says why it may wait.
+ * The short form, which `npm test` runs, and the long one, which `npm run test:all` adds. Files of UNITS are short
+ * unless LONG names them; all others are long unless SHORT names them. So a new unit test is short, and a new test that
+ * starts a cluster is long. A long file states why it may wait.
  */
 
 /** Parts of `npm test -- PART`, the ones with the longest tests first. */
@@ -38,7 +39,7 @@ export const UNITS: ReadonlySet<string> = new Set([
 const rooms = (part: string, files: Readonly<Record<string, string>>) =>
   Object.fromEntries(Object.entries(files).map(([name, why]) => [`test/${part}/${name}.test.ts`, why]));
 
-/** Files of UNITS that only the long form runs, and what the short form has of them. */
+/** Files of UNITS that only the long form runs, and what the short form has in their place. */
 export const LONG: Readonly<Record<string, string>> = {
   ...rooms('shared', {
     'lattice/mutants': 'thirty builds of a broken lattice: lattice/laws holds the laws that they break',
@@ -126,10 +127,10 @@ export const SHORT: Readonly<Record<string, string>> = {
   }),
 };
 
-/** Files of test/conformance that the short form runs in Cloudflare's runtime, too. */
+/** Files of test/conformance that the short form also runs in Cloudflare's runtime. */
 export const SHORT_WORKER: readonly string[] = ['http/answers', 'sdk/openai-sdk', 'registry'];
 
-/** Whether the short form runs `file`, a path from the root, in `part`. */
+/** True if the short form runs `file`, a path from the root, in `part`. */
 export function isShort(part: string, file: string): boolean {
   if (part === 'worker') return SHORT_WORKER.some((name) => file === `test/conformance/${name}.test.ts`);
   return UNITS.has(part) ? !(file in LONG) : file in SHORT;

@@ -1,4 +1,4 @@
-/** What `npm ci` alone gives: the commands of the clone, by their names. */
+/** The commands of the clone, by name, after only `npm ci`. */
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,7 +9,7 @@ import { NODE, ROOT } from '../support/where.ts';
 it.each(['otela', 'otela-agent', 'otela-gateway', 'otela-plan', 'otela-factory'])(
   'npm ci puts %s into node_modules/.bin',
   (name) => {
-    // A PATH without Node 24 where npm ci fetched one: the command has to find it, from any directory.
+    // A PATH without Node 24, if npm ci fetched one: the command must find it from any directory.
     const fetched = existsSync(join(ROOT, 'node_modules/.bin/node'));
     const run = spawnSync(join(ROOT, 'node_modules/.bin', name), ['--version'], {
       cwd: tmpdir(),

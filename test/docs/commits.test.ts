@@ -1,4 +1,4 @@
-/** Messages of commits, and which of them are checked. */
+/** Which commits are checked, and how their messages are judged. */
 import { spawnSync } from 'node:child_process';
 import { afterEach, expect, it } from 'vitest';
 import { checkBranch, messageFault } from '../../packaging/commits.ts';

@@ -1,4 +1,4 @@
-/** What pages list is what the code has. */
+/** Lists on pages match the code. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,7 +12,7 @@ it('docs/troubleshooting.md has every exit code of the agent', () => {
   const page = read('docs/troubleshooting.md');
   const codes = [EXIT_DONE, EXIT_USAGE, ...Object.values(exits)].filter((value) => typeof value === 'number');
   expect(codes.length).toBeGreaterThan(3);
-  // An exit code is below 256: what is above it is a status of HTTP.
+  // An exit code is below 256; larger numbers are HTTP statuses.
   const listed = [...page.matchAll(/^\| (\d+) /gm)].map(([, code]) => Number(code)).filter((code) => code < 256);
   expect(listed).toEqual([...codes].sort((a, b) => a - b));
 });
@@ -33,7 +33,7 @@ it('docs/troubleshooting.md quotes what the programs print', () => {
   const quotes = [...read('docs/troubleshooting.md').matchAll(/^\| ([^|]*`[^|]*`[^|]*) \|/gm)].flatMap(
     ([, cell = '']) => [...cell.matchAll(/`([^`]+)`/g)].map(([, quote = '']) => quote),
   );
-  // Between what is left out, and what the program fills in.
+  // The text between omissions and values that the program fills in.
   const pieces = quotes.flatMap((quote) => quote.split(/…:?|\d{3}|"/)).map((piece) => piece.trim());
   const told = pieces.filter((piece) => piece.split(' ').length > 2);
   expect(told.length).toBeGreaterThan(15);
@@ -62,7 +62,7 @@ it('docs/architecture.md names every room, and no other', () => {
   const rooms = roomsOf('docs/architecture.md');
   expect(rooms.filter((room) => !existsSync(join(ROOT, room)))).toEqual([]);
   const named = new Set(rooms);
-  // What git ignores is no room.
+  // Folders that git ignores are left out.
   const made = new Set(['node_modules', 'dist', 'data', 'release', 'cloudflare-keys']);
   const tops = readdirSync(ROOT, { withFileTypes: true })
     .filter((entry) => entry.isDirectory() && !entry.name.startsWith('.') && !made.has(entry.name))

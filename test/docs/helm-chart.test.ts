@@ -1,4 +1,4 @@
-/** The Helm chart: rendered, each object is valid by Kubernetes' own schema, and values that the chart cannot take are refused. */
+/** The Helm chart: each rendered object is valid by Kubernetes' own schema, and invalid values are refused. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
@@ -24,7 +24,7 @@ const objectSchema = z.looseObject({
 });
 const valuesSchema = z.looseObject({ agents: z.looseObject({}), ingress: z.looseObject({}) });
 const DEFAULTS = valuesSchema.parse(parse(readFileSync(join(CHART, 'values.yaml'), 'utf8')));
-/** All that may be there. */
+/** Values with which the chart renders every optional object. */
 const FULL = {
   ...DEFAULTS,
   env: { REQUEST_LOG: 'all' },

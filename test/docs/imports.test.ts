@@ -1,4 +1,4 @@
-/** The order of imports holds, and the page shows it. */
+/** Imports follow the import order, and the page shows it. */
 import { expect, it } from 'vitest';
 import { importsOf, readOrder, violation, violations, withTable } from '../../packaging/imports.ts';
 import { read } from './markdown.ts';

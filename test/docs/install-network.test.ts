@@ -1,6 +1,6 @@
 /**
- * `npm ci` with this clone's .npmrc and a lock file as `npm run package-lock` writes it, against a registry of this test: by way of a mirror or a
- * proxy, broken off half way, and without a network.
+ * `npm ci` with this clone's .npmrc and a lock file from `npm run package-lock`, against a registry of this test:
+ * through a mirror or a proxy, interrupted half way, and without a network.
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -19,7 +19,7 @@ afterEach(endAll);
 
 const NAMES = ['a', '@scope/b', 'c', '@scope/d', 'e'];
 const VERSION = '1.0.0';
-/** npm asks for several archives at once; one after the other, which of them arrived is certain. */
+/** npm fetches several archives concurrently; one after the other, it is certain which of them arrived. */
 const ONE_BY_ONE = ['--maxsockets=1', '--fetch-retries=0'];
 
 interface Project {
@@ -60,11 +60,11 @@ async function project(): Promise<Project> {
 
 interface Registry {
   url: string;
-  /** As they came: of a proxy, whole addresses. */
+  /** As received; a proxy receives whole addresses. */
   asked: string[];
 }
 
-/** Serves `archives` below `base`; breaks the connection off in the middle of each archive beyond the first `whole` ones. */
+/** Serves `archives` below `base`; breaks the connection in the middle of each archive after the first `whole` ones. */
 async function registry(
   { archives }: Project,
   base: string,

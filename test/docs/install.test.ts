@@ -1,4 +1,4 @@
-/** What `npm ci` brings, and what scripts bring beside it. */
+/** The packages that `npm ci` and the scripts install. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from 'esbuild';
@@ -19,7 +19,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Packages that a program imports, by way of its own files; what it imports late included. */
+/** Packages that a program imports through its own files, including dynamic imports. */
 async function packagesOf(entry: string): Promise<string[]> {
   const options = { bundle: true, write: false, metafile: true, logLevel: 'silent' } as const;
   const { metafile } = await build({
@@ -72,7 +72,7 @@ it('npm start and npm run build need no package for developers, and the page non
   ];
   const imported = new Set((await Promise.all([...programs, ...more].map(packagesOf))).flat());
   expect([...imported].filter((name) => name in devDependencies)).toEqual([]);
-  // The styles import them.
+  // Only style sheets import them.
   const unseen = /^(tailwindcss|@fontsource)/;
   expect(Object.keys(dependencies).filter((name) => !imported.has(name) && !unseen.test(name))).toEqual([]);
 });

@@ -1,11 +1,11 @@
-/** Every link between files of this repository leads somewhere, to the heading that it names. */
+/** Every link between files of this repository has an existing target and heading. */
 import { existsSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ROOT } from '../support/where.ts';
 import { anchorsOf, linksOf, markdownFiles, read } from './markdown.ts';
 
-/** What is wrong with a link of this file, or undefined. */
+/** What is wrong with a link of this file; undefined: nothing. */
 function broken(file: string, target: string): string | undefined {
   if (/^[a-z]+:/i.test(target)) return undefined;
   const [path = '', anchor] = target.split('#');

@@ -1,4 +1,4 @@
-/** What package-lock.json has for npm to take archives, and nothing else, from whichever registry is configured. */
+/** package-lock.json has exactly the entries with which npm takes archives from the configured registry. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** The markdown of this repository as a forge reads it: links, headings and their anchors. */
+/** Reads the Markdown of this repository as a forge does: links, headings and their anchors. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { ROOT } from '../support/where.ts';
@@ -19,7 +19,7 @@ export function read(path: string): string {
   return readFileSync(join(ROOT, path), 'utf8');
 }
 
-/** Without fenced blocks, which keep their lines. */
+/** The text without fenced blocks; line numbers stay the same. */
 function prose(text: string): string {
   let open = false;
   return text
@@ -32,7 +32,7 @@ function prose(text: string): string {
     .join('\n');
 }
 
-/** What stands in `](…)`, in `src="…"` and in reference definitions, outside of code. */
+/** Targets in `](…)`, in `src="…"` and in reference definitions, outside code. */
 export function linksOf(text: string): string[] {
   const plain = prose(text).replace(/`[^`\n]*`/g, '');
   return [
@@ -42,7 +42,10 @@ export function linksOf(text: string): string[] {
   ].map(([, target = '']) => target);
 }
 
-/** As forges make them: lower case, no punctuation, dashes for spaces; the second of the same name has `-1`. */
+/**
+ * Anchors in the forges' form: lower case, no punctuation, dashes for spaces; the second heading of the same name has
+ * `-1`.
+ */
 export function anchorsOf(text: string): Set<string> {
   const seen = new Map<string, number>();
   const anchors = new Set<string>();

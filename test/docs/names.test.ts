@@ -1,4 +1,4 @@
-/** The table of unique names: its chances follow from its bits, and the files that make the names exist. */
+/** The table of unique names: its probabilities follow from its bits, and the files that make the names exist. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -15,7 +15,7 @@ test('the table has its rows', () => {
 
 test.each(rows)('$name: the chance is that of $bits bits', ({ file = '', bits, chance }) => {
   expect(existsSync(join(ROOT, file))).toBe(true);
-  // Of a birthday: one minus e to the power of minus n squared over twice the names that there are.
+  // Birthday problem: one minus e to the power of minus n squared over twice the number of possible names.
   const expected = -Math.expm1(-(NAMES ** 2) / 2 ** (Number(bits) + 1));
   expect(Number(chance)).toBe(Number(expected.toExponential(0)));
 });

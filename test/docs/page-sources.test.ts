@@ -1,4 +1,6 @@
-/** In a clone the page is built anew where one of its sources is newer: all that it imports must be among them. */
+/**
+ * In a clone the page is rebuilt if one of its sources is newer, so the sources must include all files that it imports.
+ */
 import { globSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { expect, it } from 'vitest';

@@ -1,15 +1,15 @@
 /**
- * A page of docs/ whose commands are run: its fenced blocks, in order. What a block needs besides being run stands in a comment before it, which
- * a reader does not see:
+ * A page of docs/ with commands that tests run: its fenced blocks, in order. A comment before a block, which a reader
+ * does not see, states special needs:
  *
- *     <!-- run: yours -->                  a reader puts values of their own here; a test exports its own for the same names
- *     <!-- run: stays until REGEX -->      in a terminal of its own, which goes on; the next block follows when its output has the REGEX
- *     <!-- run: again until REGEX -->      the same, in place of the last one that runs the same program, which gets Ctrl-C before
- *     <!-- run: file NAME -->              no command: the block is saved under that name
- *     <!-- run: needs WHAT -->             only where there is WHAT; the text around it says so too
- *     <!-- run: by FILE -->                that file of tests runs it; here it is not run
+ *     <!-- run: yours -->                  the reader sets these names; a test exports its own values for them
+ *     <!-- run: stays until REGEX -->      runs on in another terminal; the next block follows when its output matches
+ *     <!-- run: again until REGEX -->      the same, after Ctrl-C to the last terminal that runs the same program
+ *     <!-- run: file NAME -->              not a command: the block is saved under this name
+ *     <!-- run: needs WHAT -->             runs only if WHAT is available; the text around it says so too
+ *     <!-- run: by FILE -->                this test file runs it; it is not run here
  *
- * A `text` block after a `sh` block shows what comes out; `…` in it stands for anything.
+ * A `text` block after a `sh` block shows the output; `…` in it matches anything.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

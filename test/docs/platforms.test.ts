@@ -1,4 +1,7 @@
-/** What Kubernetes and Compose read: by Kubernetes' own schema, and by a strict one of what is used of Compose. */
+/**
+ * The files for Kubernetes and Compose are valid: by Kubernetes' own schema, and by a strict schema of the used part of
+ * Compose.
+ */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Deployment } from 'kubernetes-models/apps/v1/Deployment';
@@ -12,7 +15,7 @@ import { ROOT } from '../support/where.ts';
 const objectSchema = z.looseObject({ kind: z.string(), metadata: z.looseObject({ name: z.string() }) });
 const KINDS = { Deployment, StatefulSet, Service } as const;
 
-/** By kind; each is valid by the schema of Kubernetes. */
+/** Objects by kind; each is valid by Kubernetes' schema. */
 function objectsOf(text: string) {
   return parseAllDocuments(text)
     .map((document): unknown => document.toJS())

@@ -1,4 +1,4 @@
-/** Discouraged phrases become fewer: test/docs/prose.ts says which, prose.json how many each file has. */
+/** Discouraged phrases become fewer: test/docs/prose.ts defines them, and prose.json has their number for each file. */
 import { expect, it } from 'vitest';
 import { allPhrases, countsOf, phrasesOf, readBaseline, risen } from './prose.ts';
 
@@ -25,7 +25,7 @@ it('a number may fall and not rise, and a new file may take only what others los
   const before = { 'a.md': 2, 'b.md': 1 };
   expect(risen({ 'a.md': 1 }, before)).toEqual([]);
   expect(risen({ 'a.md': 3 }, before)).toEqual([expect.stringContaining('a.md: 3 discouraged phrases, allowed 2')]);
-  // Moved: b.md is gone.
+  // Moved: b.md no longer exists.
   expect(risen({ 'a.md': 2, 'c.md': 1 }, before)).toEqual([]);
   expect(risen({ 'a.md': 2, 'c.md': 2 }, before)).toHaveLength(1);
   expect(risen({ 'a.md': 2, 'b.md': 1, 'c.md': 1 }, before)).toHaveLength(1);

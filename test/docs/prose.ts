@@ -1,10 +1,10 @@
 /**
- * Discouraged phrases in Markdown, in the generated reference (so in every help text), in the dashboard's texts and in comments. prose.json has
- * their number for each file, and a number may only fall.
+ * Discouraged phrases in Markdown, in the generated reference (which has every help text), in the dashboard's texts and
+ * in comments. prose.json has their number for each file, and a number may only fall.
  *
  *     npm run prose                  numbers of each rule
  *     npm run prose -- FILE …        each phrase of these files, and what to write
- *     npm run prose -- --write       lowers the numbers in prose.json to what is there now
+ *     npm run prose -- --write       lowers the numbers in prose.json to the current ones
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -13,7 +13,7 @@ import { ROOT } from '../support/where.ts';
 
 export interface Rule {
   pattern: RegExp;
-  /** What to write in its place. */
+  /** What to write instead. */
   use: string;
 }
 
@@ -56,10 +56,10 @@ export const RULES: Readonly<Record<string, Rule>> = {
 export type Counts = Record<string, number>;
 
 const BASELINE = join(ROOT, 'test/docs/prose.json');
-/** Quotes the phrases themselves. */
+/** These files quote the phrases themselves. */
 const LEFT_OUT = /^(?:test\/docs\/prose\.(?:ts|test\.ts)|docs\/glossary\.md|dashboard\/api\/contract\.ts)$/;
 
-/** The prose of a file, the other lines empty; undefined if none of it is checked. */
+/** The prose of a file; all other lines are empty. Undefined: the file is not checked. */
 export function proseOf(path: string, text: string): string[] | undefined {
   if (LEFT_OUT.test(path)) return undefined;
   if (path.endsWith('.md')) return markdown(text);
@@ -68,7 +68,7 @@ export function proseOf(path: string, text: string): string[] | undefined {
   return undefined;
 }
 
-/** Without code. */
+/** The text without code. */
 function markdown(text: string): string[] {
   let open = false;
   return text.split('\n').map((line) => {
@@ -108,7 +108,7 @@ export function phrasesOf(path: string, text: string): Found[] {
   );
 }
 
-/** Every file that git tracks or would. */
+/** Phrases in every file that git tracks or would track. */
 export function allPhrases(): Found[] {
   const listed = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], { cwd: ROOT, encoding: 'utf8' });
   return listed
@@ -128,8 +128,8 @@ export function readBaseline(): Counts {
 }
 
 /**
- * Each number that rose. A file that the baseline does not have, be it new, moved or split, may take what other files lost since the baseline
- * was written, so a move costs nothing.
+ * Each number that rose. A file that is not in the baseline, because it is new, moved or split, may take what other
+ * files lost since the baseline was written, so a move costs nothing.
  */
 export function risen(now: Counts, before: Counts): string[] {
   let lost = 0;
@@ -143,7 +143,7 @@ export function risen(now: Counts, before: Counts): string[] {
   });
 }
 
-/** One line a file, so that two branches that improve different files merge. */
+/** One line per file, so that two branches that improve different files merge. */
 function textOf(counts: Counts): string {
   const lines = Object.keys(counts)
     .sort()

@@ -1,4 +1,4 @@
-/** What the quick starts say, done as they say it. */
+/** Runs the quick starts as they are written. */
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, symlink, writeFile } from 'node:fs/promises';
@@ -15,16 +15,16 @@ import { release } from './release.ts';
 
 afterEach(endAll);
 
-/** `OTELA_TEST_NETWORK=1`: what the pages install comes from the registries, as for a reader, and not from this clone. */
+/** `OTELA_TEST_NETWORK=1`: packages are installed from the registries, as for a reader, and not from this clone. */
 const ONLINE = process.env.OTELA_TEST_NETWORK === '1';
 const NETWORK = ONLINE ? ['PyPI', 'the npm registry'] : [];
-/** How this machine reaches them. */
+/** This machine's settings for reaching the registries. */
 const WAYS: Record<string, string> = {};
 for (const [name, value] of ONLINE ? Object.entries(process.env) : []) {
   if (/^(npm_config_|pip_|ssl_|node_extra_ca|\w+_proxy$)/i.test(name)) WAYS[name] = value ?? '';
 }
 
-/** A home of the reader's own, and programs first on the PATH. */
+/** A separate home for the reader, with programs that are first on the PATH. */
 async function place(programs: Record<string, string>, yours: Record<string, string>, has: string[]): Promise<Place> {
   const home = await temporaryDirectory('otela-reader');
   const cwd = join(home, 'work');
@@ -44,7 +44,7 @@ async function place(programs: Record<string, string>, yours: Record<string, str
   return { cwd, env, yours, has };
 }
 
-/** What it prints; nothing where there is no such program. */
+/** The program's output; empty if the program does not exist. */
 function run(program: string, ...args: string[]): string {
   const { stdout, stderr } = spawnSync(program, args, { encoding: 'utf8' });
   return `${stdout ?? ''}${stderr ?? ''}`;
@@ -56,7 +56,7 @@ function tell({ skipped }: Read): void {
 
 const QWEN = 'Qwen/Qwen3-8B';
 
-/** `vllm serve NAME`, played by the mock engine; vLLM's own port may be taken on this machine. */
+/** `vllm serve NAME`, run by the mock engine; vLLM's own port may be taken on this machine. */
 async function vllmAt(model: string): Promise<{ programs: Record<string, string>; replace: Record<string, string> }> {
   const port = await freePort();
   return {
@@ -88,7 +88,7 @@ it('docs/quickstart-consumer.md', async () => {
   const has = [...NETWORK, ...(ONLINE || python ? ['Python with openai'] : [])];
   const programs: Record<string, string> = ONLINE ? {} : { python3: python ?? 'false', node: NODE };
   const here = await place(programs, yours, has);
-  // What `npm install openai` would bring.
+  // What `npm install openai` would install.
   if (!ONLINE) await symlink(join(ROOT, 'node_modules'), join(here.cwd, 'node_modules'));
   const read = await follow('docs/quickstart-consumer.md', here);
   tell(read);
@@ -130,7 +130,7 @@ it('docs/quickstart-operator.md', async (context) => {
   expect(read.skipped).toEqual([]);
   const installed = join(here.env.HOME ?? '', '.local/lib/node_modules/opentela/dist');
   expect(existsSync(join(installed, 'dashboard/index.html'))).toBe(true);
-  // The machine's own Node, where it is an older one.
+  // The machine's own Node, if it is older.
   const old = ['/usr/bin/node', '/usr/local/bin/node'].find(
     (node) => Number(/^v(\d+)/.exec(run(node, '--version'))?.[1]) < 24,
   );

@@ -1,4 +1,4 @@
-/** Somebody who follows a page: one terminal for what ends, others for what stays. */
+/** A reader who follows a page: one terminal for commands that end, others for commands that keep running. */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -6,33 +6,35 @@ import { Managed, type SpawnOptions } from '../support/processes.ts';
 import { ROOT } from '../support/where.ts';
 import { namesOf, type Step, stepsOf } from './page.ts';
 
-/** An installation and a model that loads are the slowest things on the pages. */
+/** Installing packages and loading a model are the slowest steps on the pages. */
 const BLOCK_MS = 120_000;
 
 export interface Place extends Pick<SpawnOptions, 'uid' | 'gid'> {
-  /** Where the reader stands; empty, or with the files that the page says others sent. */
+  /** The reader's directory; empty, or with files that the page says the reader received. */
   cwd: string;
   env: Record<string, string>;
   /** The reader's own values. */
   yours: Record<string, string>;
-  /** What is here of the things that blocks need. */
+  /** Available things of those that blocks need. */
   has: readonly string[];
-  /** Words of the page, such as a fixed port, and what this reader types instead. */
+  /** Text of the page, such as a fixed port, and its replacement. */
   replace?: Readonly<Record<string, string>>;
 }
 
 export interface Read {
-  /** What blocks printed, by their line in the page. */
+  /** Output of blocks, by their line in the page. */
   printed: Map<number, string>;
   /** Blocks that did not run here: `page:line needs WHAT`. */
   skipped: string[];
-  /** What stays, in the order of the page. */
+  /** Commands that keep running, in the order of the page. */
   terminals: Managed[];
-  /** The first word of what runs in each. */
+  /** The first word of the command in each terminal. */
   programs: Map<Managed, string>;
 }
 
-/** Runs every block of a page. @throws Error with the block's line and what it printed, where one fails or shows something else */
+/**
+ * Runs every block of a page. @throws Error with the block's line and its output, if one fails or prints something else
+ */
 export async function follow(page: string, place: Place): Promise<Read> {
   const shell = new Shell(place);
   const read: Read = { printed: new Map(), skipped: [], terminals: [], programs: new Map() };
@@ -87,7 +89,7 @@ function programOf(code: string): string {
   return code.trim().split(/\s/, 1)[0] ?? '';
 }
 
-/** Commands that another file of tests runs: they are scripts of package.json, and the file is there. */
+/** Commands that another test file runs: they must be scripts of package.json, and the file must exist. */
 function expectScripts(code: string, file: string): void {
   if (!existsSync(join(ROOT, file))) throw new Error(`there is no ${file}`);
   const { scripts } = z
@@ -109,7 +111,10 @@ function exportsOf(code: string, yours: Readonly<Record<string, string>>): strin
     .join('\n');
 }
 
-/** The first line that is not there, after the ones before it; `…` is anything, and so is how many spaces. */
+/**
+ * The first line that is missing in the output after the previous ones; `…` matches anything, and the number of spaces
+ * does not matter.
+ */
 function firstMissing(shows: readonly string[], printed: string): string | undefined {
   let rest = printed;
   for (const line of shows) {
@@ -144,7 +149,7 @@ class Shell {
     return new Managed(['bash', ...args], { label: 'a terminal', cwd, env, ...who, ...more });
   }
 
-  /** What it printed, on both of its outputs. */
+  /** Returns the output of stdout and stderr. */
   async run(code: string): Promise<string> {
     const file = this.#file(code);
     const printed = `${file}.out`;

@@ -1,4 +1,4 @@
-/** A release of this clone, as pages have it in OTELA_RELEASE. */
+/** A release of this clone, for OTELA_RELEASE on the pages. */
 import { execFileSync } from 'node:child_process';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -10,7 +10,7 @@ let made: Promise<string> | undefined;
 const removeAtEnd: string[] = [];
 afterAll(() => Promise.all(removeAtEnd.map((one) => rm(one, { recursive: true, force: true }))));
 
-/** Signed, made once per file of tests, readable by every user of the machine: its address. */
+/** The address of a signed release, which is made once per test file and is readable by every user of the machine. */
 export function release(): Promise<string> {
   made ??= (async () => {
     const directory = await mkdtemp(join(tmpdir(), 'otela-quickstart-release-'));

@@ -1,16 +1,22 @@
-/** What differs between two directories, down to the file in an npm package and the first place in it: two checksums tell nothing of the cause. */
+/**
+ * Describes the differences between two directories, down to the file in an npm package and its first difference: two
+ * checksums would not show the cause.
+ */
 import { execFileSync } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { filesBelow } from '../../packaging/archives.ts';
 import { temporaryDirectory } from '../support/processes.ts';
 
-/** Characters on each side of the first place that differs. */
+/** Characters on each side of the first difference. */
 const AROUND = 80;
-/** In the name of a file that a bundler made: it follows from the content, so that each file that imports another one differs with it. */
+/**
+ * A hash in the name of a bundler's file: it follows from the content, so each file that imports another one differs
+ * with it.
+ */
 const HASH = /-[\w-]{8}(?=\.(?:m?js|css|svg|woff2)\b)/g;
 
-/** What differs because another file does: told last. */
+/** Files that differ only because another file does; listed last. */
 const FOLLOWS = /^SHA256SUMS|\.(?:br|gz): |: differs in names of other files alone$/;
 
 const withoutHashes = (text: string) => text.replace(HASH, '-*');
@@ -30,7 +36,10 @@ export async function differences(one: string, other: string): Promise<string[]>
   return found.toSorted((a, b) => Number(FOLLOWS.test(a)) - Number(FOLLOWS.test(b)));
 }
 
-/** Of each right path the left one of that name, else the first of that name but for its hash. */
+/**
+ * Pairs each right path with the left one of the same name, otherwise with the first that has the same name apart from
+ * its hash.
+ */
 function counterparts(left: readonly string[], right: readonly string[]): Map<string, string> {
   const free = left.filter((path) => !right.includes(path));
   return new Map(

@@ -1,6 +1,6 @@
 /**
- * Each file of a release in an empty root (no compiler, no git, no clone): installed as the pages say, started, one answer through gateway, agent and
- * the stand-in engine, and removed without a trace.
+ * Each file of a release in an empty root (no compiler, no git, no clone): installed as the pages say, started, one
+ * response through gateway, agent and the mock engine, and removed without a trace.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -19,16 +19,16 @@ import { differences } from './differences.ts';
 import { addNode, type EmptyRoot, emptyRoot, PLATFORM } from './root.ts';
 
 const MODEL = 'stand-in/model-1';
-/** What a release may take on the disk of those who install it. */
+/** Maximum disk space of an installed release. */
 const UNPACKED_BYTES_MAX = 30 * 2 ** 20;
 const READY_MS = 120_000;
-/** Of npm itself: what it fetched, logged and compiled. */
+/** Files of npm itself: fetched, logged and compiled. */
 const NPM_LEAVES = /^(root\/\.npm|tmp\/node-compile-cache)\//;
 
 const { version } = z
   .object({ version: z.string() })
   .parse(JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')));
-/** Why nothing can be installed here. */
+/** Why nothing can be installed here; undefined: it can. */
 const noRoot = cannotRun('release');
 
 let clone: string;
@@ -41,7 +41,7 @@ interface Released {
   log: string;
 }
 
-/** A release, made by a copy of the clone in `from`. */
+/** A release that was made by a copy of the clone in `from`. */
 async function released(name: string, key: string, from: string): Promise<Released> {
   const directory = await temporaryDirectory(name);
   const clone = join(directory, 'clone');
@@ -64,7 +64,7 @@ afterAll(endAll);
 
 const sums = (directory: string) => readFile(join(directory, 'SHA256SUMS'), 'utf8');
 
-/** `serve` of it, with its data in `data`. */
+/** Runs `serve` of the release, with its data in `data`. */
 async function gatewayIn(root: EmptyRoot, command: string[], data: string) {
   const port = await freePort();
   const process = root.start([...command, '--port', String(port)], { label: 'gateway' });
@@ -80,7 +80,7 @@ async function agentIn(root: EmptyRoot, gateway: GatewayClient, program: string,
   await writeFile(join(root.path, 'root/otela-token'), `${await gateway.createJoinToken()}\n`, { mode: 0o600 });
   const command = [program, 'start', '--gateway', gateway.url, '--token-file', '/root/otela-token'];
   const agent = root.start([...command, '--engine-url', engine.url, ...flags], { label: 'agent' });
-  // Not only until the gateway knows it: an agent that ends says why.
+  // Waits for the agent first, because an agent that ends prints the reason.
   await agent.line(/\bserving\b/, READY_MS);
   await gateway.serving(1, READY_MS, MODEL);
   return agent;
@@ -174,7 +174,7 @@ it('the npm package: all commands, without a registry; gateway and agent answer;
   expect((await root.changed()).filter((path) => !before.has(path) && !NPM_LEAVES.test(path))).toEqual([]);
 });
 
-/** The image's root directory and how a container of it starts, as docker reads them. */
+/** The image's root directory and the start of its container, read as docker does. */
 async function unpackedImage(): Promise<{ rootfs: string; user: string; command: string[] }> {
   const directory = await temporaryDirectory('otela-image');
   execFileSync('tar', ['-xf', join(out, `opentela-image-${version}-${PLATFORM}.tar`), '-C', directory]);
@@ -207,7 +207,7 @@ it('image and single file: the gateway of one, as its user, and the agent that n
   const { rootfs, user, command } = await unpackedImage();
   expect(globSync(['etc/resolv.conf', 'etc/hostname'], { cwd: rootfs })).toEqual([]);
   const container = await emptyRoot(rootfs, user);
-  // Only root makes devices; docker brings these.
+  // Only root can make devices; docker provides these.
   await mkdir(join(container.path, 'dev'), { recursive: true });
   for (const [name, minor] of Object.entries({ null: '3', urandom: '9' })) {
     execFileSync('mknod', ['-m', '666', join(container.path, 'dev', name), 'c', '1', minor]);

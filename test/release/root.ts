@@ -1,4 +1,7 @@
-/** A machine with nothing on it but a base system: a directory that programs are started in by chroot, in which every change shows. */
+/**
+ * A machine with only a base system: a directory in which programs are started by chroot, and in which every change is
+ * visible.
+ */
 import { execFileSync } from 'node:child_process';
 import { existsSync, realpathSync, renameSync } from 'node:fs';
 import { cp, mkdir, readdir, symlink, writeFile } from 'node:fs/promises';
@@ -27,16 +30,16 @@ async function baseSystem(): Promise<string> {
 }
 
 export interface EmptyRoot {
-  /** Where it lies on this machine. */
+  /** Its path on this machine. */
   path: string;
-  /** What a command in it printed. @throws Error where it fails */
+  /** Runs a command in it and returns the output. @throws Error if it fails */
   run(...command: string[]): string;
   start(command: string[], options?: SpawnOptions): Managed;
   /** Files that were added or changed in it since it was made. */
   changed(): Promise<string[]>;
 }
 
-/** `lower`: what is in it at first, if not the base system. Nothing is written there. */
+/** `lower`: the initial content, by default the base system; it is not written to. */
 export async function emptyRoot(lower?: string, asUser?: string): Promise<EmptyRoot> {
   const directory = await temporaryDirectory('otela-root');
   const [upper, work, path] = ['upper', 'work', 'root'].map((name) => join(directory, name));
@@ -48,7 +51,7 @@ export async function emptyRoot(lower?: string, asUser?: string): Promise<EmptyR
     execFileSync('umount', ['--lazy', path]);
   });
   const within = [which('chroot') ?? 'chroot', ...(asUser === undefined ? [] : [`--userspec=${asUser}`]), path];
-  // Of this machine's environment nothing reaches it.
+  // None of this machine's environment reaches it.
   const clean = ['env', '-i', `PATH=${PATH}`, 'HOME=/root', 'LANG=C.UTF-8', 'OTELA_MESH=127.0.0.1'];
   return {
     path,
@@ -65,7 +68,7 @@ export async function emptyRoot(lower?: string, asUser?: string): Promise<EmptyR
   };
 }
 
-/** Node and npm, laid out as in the archive of nodejs.org. */
+/** Node and npm, in the layout of nodejs.org's archive. */
 export async function addNode(root: EmptyRoot): Promise<void> {
   await writeFile(join(root.path, 'usr/local/bin/node'), await nodeBinary(PLATFORM, CACHE), { mode: 0o755 });
   const npm = dirname(dirname(realpathSync(which('npm') ?? '')));
