@@ -1,4 +1,4 @@
-/** Finds the node that continues a stream whose own node is gone, and asks it to. */
+/** Finds the node that continues a stream after the stream lost its node, and asks it to. */
 
 import type { StartTimer } from '../collections/timer.ts';
 import { ApiError } from '../openai/errors.ts';
@@ -47,7 +47,7 @@ export interface ResumeHost<C extends DispatchTarget, A extends ResponseStream> 
 export interface BrokenStream<C extends DispatchTarget> {
   context: DispatchContext;
   prepare: BuildContinuation<C>;
-  /** Nodes where it broke, or that cannot continue it. A node that only did not take it may take it after the next break. */
+  /** Nodes that broke it or cannot continue it. A node that merely refused it may accept it after the next break. */
   excluded: Set<string>;
   /** Attempts made for this request, so that the next one gets a new number. */
   attempts: number;
