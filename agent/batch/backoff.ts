@@ -1,9 +1,12 @@
-/** When a gateway that failed is asked again, and how often that is told of. */
+/** When a gateway that failed is asked again, and how often failures are logged. */
 
-/** A night without a gateway is some dozen lines. */
+/** With this a night without a gateway is a few dozen lines. */
 const TELL_MS = 10 * 60_000;
 
-/** A failure at once, and others after ten minutes at the earliest. One for all who ask the same gateway. */
+/**
+ * Logs a failure immediately, and further ones after ten minutes at the earliest. Shared by all workers that ask the
+ * same gateway.
+ */
 export class FailureLog {
   readonly #log: (line: string) => void;
   #untilMs = Number.NEGATIVE_INFINITY;
@@ -20,7 +23,10 @@ export class FailureLog {
   }
 }
 
-/** Twice as long after each failure, less a quarter at most: agents that lost one gateway together do not come back together. */
+/**
+ * Doubles after each failure, minus up to a quarter, so that agents that lost one gateway together do not return
+ * together.
+ */
 export class LoggedBackoff {
   readonly #firstMs: number;
   readonly #mostMs: number;
@@ -36,7 +42,7 @@ export class LoggedBackoff {
     this.#nextMs = this.#firstMs;
   }
 
-  /** Milliseconds until the next try. */
+  /** Returns the milliseconds until the next try. */
   failed(): number {
     const ms = this.#nextMs * (1 - Math.random() / 4);
     this.#nextMs = Math.min(this.#mostMs, this.#nextMs * 2);

@@ -1,21 +1,27 @@
-/** What the engine's command line says of lines of batches. */
+/** Options for lines of batches, from the engine's command line. */
 import { commandWords, engineName, flagValue } from '../engine/command.ts';
 
-/** How far lines stand behind requests, which have the engine's default. */
+/** How far the priority of lines is below requests, which have the engine's default. */
 const BEHIND = 1_000;
-/** vLLM's default of `--max-num-seqs`, which SGLang decides by itself. */
+/** vLLM's default of `--max-num-seqs`; SGLang chooses the number itself. */
 const SLOTS = 256;
-/** Of an engine that does not tell its queue (llama.cpp, Ollama, TGI): what waits there for too long would fail, though the engine is well. */
+/**
+ * Slots of an engine that does not report its queue (llama.cpp, Ollama, TGI): a line that waits in it too long would
+ * fail although the engine is healthy.
+ */
 const UNTOLD_SLOTS = 8;
 
 export interface LineOptions {
-  /** Sequences that the engine runs at once. */
+  /** Sequences that the engine runs concurrently. */
   slots: number;
-  /** `priority` of each line's request; undefined: the engine has none, and vLLM refuses requests that name one. */
+  /**
+   * `priority` of each line's request; undefined: the engine has no priorities. vLLM refuses requests with one unless
+   * it is enabled.
+   */
   priority: number | undefined;
 }
 
-/** `tellsQueue`: its metrics say how many requests wait. */
+/** `tellsQueue`: its metrics report how many requests wait. */
 export function readLineOptions(
   command: readonly string[] | undefined,
   maxRunning: number | undefined,
@@ -28,9 +34,10 @@ export function readLineOptions(
 }
 
 /**
- * The engines count in opposite directions. vLLM: lower goes first, requests have 0, any other is an error unless the scheduling policy is
- * `priority`. SGLang: higher goes first unless `--schedule-low-priority-values-first`, and a request without one goes behind all that have
- * one: lines may name a priority only where `--default-priority-value` gives requests theirs.
+ * The engines order priorities in opposite directions. vLLM: lower goes first, requests have 0, and any other value is
+ * an error unless the scheduling policy is `priority`. SGLang: higher goes first unless
+ * `--schedule-low-priority-values-first` is given, and a request without a priority goes after all that have one. So
+ * lines may have a priority only if `--default-priority-value` gives requests theirs.
  */
 function linePriority(words: readonly string[]): number | undefined {
   switch (engineName(words)) {

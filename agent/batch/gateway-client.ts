@@ -1,4 +1,4 @@
-/** A session's requests for work of batches to one gateway: see gateway/batch/leases/agent-routes. */
+/** A session's requests for batch work to one gateway; see gateway/batch/leases/agent-routes. */
 import { randomBytes } from 'node:crypto';
 import { Agent, type Dispatcher, ProxyAgent, request } from 'undici';
 import type * as z from 'zod';
@@ -32,7 +32,7 @@ export interface SessionCredentials {
 
 /** A chunk is 256 KiB, or one line of up to 4 MiB. */
 const CHUNK_MAX_BYTES = 5 * 1024 * 1024;
-/** Beyond what the gateway waits for a batch. */
+/** Longer than the gateway waits for a batch. */
 const ANSWER_MS = 60_000;
 const CONNECTIONS_MAX = 4;
 
@@ -40,10 +40,10 @@ export class BatchGateway {
   readonly #url: URL;
   readonly #credentials: () => SessionCredentials | undefined;
   readonly #dispatcher: Dispatcher;
-  /** How far its clock is ahead of this one's, as it said last. */
+  /** How far the gateway's clock is ahead of this one, according to its last answer. */
   #aheadMs = 0;
 
-  /** @param credentials the session that speaks for this agent now */
+  /** @param credentials of the agent's current session */
   constructor(url: URL, credentials: () => SessionCredentials | undefined, proxy: URL | undefined) {
     this.#url = url;
     this.#credentials = credentials;
@@ -51,7 +51,7 @@ export class BatchGateway {
     this.#dispatcher = proxy === undefined ? new Agent(options) : new ProxyAgent({ uri: proxy.href, ...options });
   }
 
-  /** Undefined: there is no work for this node now. @throws Error where the gateway cannot be asked */
+  /** Undefined: there is no work for this node now. @throws Error if the gateway cannot be asked */
   async lease(
     models: readonly string[],
     prefix: number | undefined,
@@ -63,7 +63,7 @@ export class BatchGateway {
     return answer === undefined ? undefined : parsed(grantedLease, answer);
   }
 
-  /** Lines for functions. @param functions the contexts that are here, and whose functions may run */
+  /** Leases lines for functions. @param functions the contexts on this node, and the owners that are allowed */
   async leaseFunction(
     functions: NodeContexts & { owners?: readonly string[] },
     waitMs: number,
@@ -73,7 +73,7 @@ export class BatchGateway {
     return answer === undefined ? undefined : parsed(grantedLease, answer);
   }
 
-  /** Python. @throws Error */
+  /** The function's Python code. @throws Error */
   async functionCode(lease: GrantedLease, signal: AbortSignal): Promise<Uint8Array> {
     return (await this.#post('function', refOf(lease), signal)) ?? Buffer.alloc(0);
   }
@@ -107,7 +107,8 @@ export class BatchGateway {
   async #post(verb: string, value: unknown, signal?: AbortSignal): Promise<Buffer | undefined> {
     const body = Buffer.from(JSON.stringify(value));
     const first = await this.#ask(verb, body, signal);
-    // Of a clock that is wrong, here or there, or of a gateway that began a moment ago.
+    // The gateway answers with its clock if one of the clocks is wrong, or if it began a moment ago. The request is
+    // then sent once more.
     const answer = first.clockMs === undefined ? first : await this.#ask(verb, body, signal);
     if (answer.status === 204) return undefined;
     if (answer.status === 200) return answer.text;
@@ -146,7 +147,7 @@ function clockOf(header: string | string[] | undefined): number | undefined {
   return typeof header === 'string' && /^\d{1,15}$/.test(header) ? Number(header) : undefined;
 }
 
-/** The gateway's answer, not the network's. */
+/** A refusal by the gateway, not an error of the network. */
 export class GatewayRefusal extends Error {
   readonly status: number;
 
@@ -172,7 +173,7 @@ async function readAll(body: AsyncIterable<Buffer>): Promise<Buffer> {
   return Buffer.concat(pieces);
 }
 
-/** @throws Error where a gateway answers in another form */
+/** @throws Error if a gateway answers in another form */
 function parsed<T extends z.ZodType>(schema: T, answer: Buffer | undefined): z.infer<T> {
   try {
     return schema.parse(parseJson(String(answer)));

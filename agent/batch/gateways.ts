@@ -1,15 +1,15 @@
 import type { BatchGateway } from './gateway-client.ts';
 
-/** As many as an agent has tunnels to. */
+/** The maximum of an agent's tunnels. */
 const GATEWAYS_MAX = 16;
 
 interface BatchGatewaysOptions {
-  /** Those that this agent works for now: its configuration's, and those that it has learned of since. */
+  /** Gateways that this agent works for now: the configured and the learned ones. */
   named(): readonly URL[];
   open(url: URL): BatchGateway;
   /** Takes leases of the gateway until `signal`. */
   begin(gateway: BatchGateway, signal: AbortSignal): void;
-  /** Whether leases of the gateway are here still. */
+  /** True if leases of the gateway are still here. */
   busy(gateway: BatchGateway): boolean;
 }
 
@@ -18,17 +18,20 @@ interface Entry {
   stop: AbortController;
 }
 
-/** The gateways that lines are taken from. One that is no longer named is left when nothing of it is here. */
+/**
+ * The gateways from which lines are leased. A gateway that is no longer named is dropped when none of its leases is
+ * here.
+ */
 export class BatchGateways {
   readonly #options: BatchGatewaysOptions;
-  /** By address. At most `GATEWAYS_MAX`. */
+  /** By URL. At most `GATEWAYS_MAX`. */
   readonly #entries = new Map<string, Entry>();
 
   constructor(options: BatchGatewaysOptions) {
     this.#options = options;
   }
 
-  /** Reads again which gateways there are. Once a second. */
+  /** Reads the list of gateways again. Called once a second. */
   look(): void {
     const { named, open, begin, busy } = this.#options;
     const urls = new Map(named().map((url) => [url.href, url]));
@@ -41,7 +44,7 @@ export class BatchGateways {
     }
     for (const [href, url] of urls) {
       const known = this.#entries.get(href);
-      // One that was left a moment ago, and whose leases end yet, is begun anew when they have ended.
+      // A gateway that was dropped a moment ago, and is named again, starts again when its last leases have ended.
       if (known?.stop.signal.aborted === true && !busy(known.gateway)) {
         this.#entries.delete(href);
         void known.gateway.close();
@@ -53,7 +56,7 @@ export class BatchGateways {
     }
   }
 
-  /** Takes nothing more. */
+  /** Takes no more leases. */
   stop(): void {
     for (const { stop } of this.#entries.values()) stop.abort();
   }

@@ -17,44 +17,47 @@ export interface PendingLine {
 /** Results wait for this long, or until they have this many bytes. */
 const FLUSH_MS = 1_000;
 const FLUSH_BYTES = 64 * 1024;
-/** Results that could not be committed yet. Beyond it the runner starts no lines. */
+/** Limit of uncommitted results, above which the runner takes no leases. */
 export const UNCOMMITTED_MAX_BYTES = 16 * 1024 * 1024;
-/** Results in one commit: the gateway takes 4 MiB, and JSON in JSON may be twice as long. */
+/** Results in one commit: the gateway accepts 4 MiB, and JSON in JSON may be twice as long. */
 const COMMIT_MAX_BYTES = 1024 * 1024;
-/** A commit that fails is tried again after this. */
+/** A commit that failed is tried again after this. */
 const AGAIN_MS = 1_000;
-/** Renewals in the time of a lease. A node whose lines take minutes commits nothing, and hears of a cancel only so. */
+/**
+ * Renewals during a lease. If its lines take minutes, a node commits nothing meanwhile and learns only this way that
+ * the batch was cancelled.
+ */
 const RENEWALS = 6;
 
 interface LeaseEvents {
-  /** The gateway wants these lines tried again. */
+  /** The gateway asks to run these lines again. */
   again(lines: number[]): void;
-  /** The gateway wants lines of this lease tried at another node. */
+  /** The gateway asks to run lines of this lease on another node. */
   elsewhere?(): void;
-  /** Lines of this lease that have not begun shall not. */
+  /** Lines of this lease that have not begun must not begin. */
   stopped?(): void;
-  /** Nothing of this lease is left here. */
+  /** No line or result of this lease is left here. */
   over(): void;
   log(line: string): void;
 }
 
-/** One lease: what is left of it, and the results that are on their way to the gateway. */
+/** One lease: its remaining lines, and the results on their way to the gateway. */
 export class LeaseWork {
   readonly lease: GrantedLease;
   readonly gateway: BatchGateway;
   readonly #events: LeaseEvents;
   readonly #waiting: LineResult[] = [];
   #waitingBytes = 0;
-  /** Lines without a result that was committed. */
+  /** Lines without a committed result. */
   #left: number;
   #timer: NodeJS.Timeout | undefined;
   #renewal: NodeJS.Timeout | undefined;
   #sending: Promise<void> | undefined;
   #stands = true;
-  /** False: the gateway has ended the lease, and need not be told that it is over. */
+  /** False: the gateway has ended the lease, so it need not be released. */
   #leased = true;
   readonly #stop = new AbortController();
-  /** Lines that the gateway wants another node to try. */
+  /** Lines that another node should run. */
   #elsewhere = 0;
 
   constructor(lease: GrantedLease, gateway: BatchGateway, events: LeaseEvents) {
@@ -65,17 +68,17 @@ export class LeaseWork {
     this.#renewal = setInterval(() => void this.#renew(), lease.leaseMs / RENEWALS);
   }
 
-  /** False: the gateway has given the lease to others. Lines that run may end; no others begin. */
+  /** False: the lease is not valid any more. Running lines may end, and no others begin. */
   get stands(): boolean {
     return this.#stands;
   }
 
-  /** Aborts lines that run: the gateway takes their answers no more. */
+  /** Aborts running lines: the gateway does not accept their results any more. */
   get signal(): AbortSignal {
     return this.#stop.signal;
   }
 
-  /** Ends the lines that run here. Results that are there are committed still. */
+  /** Ends the lines that run here. Existing results are still committed. */
   abort(): void {
     this.#stop.abort();
   }
@@ -85,9 +88,9 @@ export class LeaseWork {
   }
 
   /**
-   * The open lines of the chunk, those with a common prefix next to each other. One that cannot be read has failed: left out without a
-   * word, it would be leased again and again.
-   * @param priority that the engine is told, whatever the line says
+   * The open lines of the chunk, with lines of a common prefix next to each other. An unreadable line gets a failed
+   * result; if it were skipped, it would be leased again and again.
+   * @param priority of the engine's requests; it replaces the line's own
    */
   linesOf(chunk: Uint8Array, priority?: number): PendingLine[] {
     const open = new Set(this.lease.open);
@@ -113,7 +116,7 @@ export class LeaseWork {
     });
   }
 
-  /** Undefined where it cannot be read. */
+  /** Undefined if it cannot be read. */
   #requestOf(line: Uint8Array, priority: number | undefined): { body: string; prefix: number } | undefined {
     try {
       const body = lineBody(line);
@@ -132,25 +135,25 @@ export class LeaseWork {
     else this.#timer ??= setTimeout(() => void this.flush(), FLUSH_MS);
   }
 
-  /** The last results of a lease wait for nothing. */
+  /** True if enough results wait; the last results of a lease are committed immediately. */
   get #isDue(): boolean {
     const { length } = this.#waiting;
     return this.#waitingBytes >= FLUSH_BYTES || (length > 0 && length >= this.#left);
   }
 
-  /** Lines that will not be run here. */
+  /** Lines that will not run here. */
   drop(lines: number): void {
     this.#left -= lines;
     this.#endIfDone();
   }
 
-  /** Lines that another node shall run: the lease goes back as soon as nothing of it is left here. */
+  /** Lines for another node: the lease is released as soon as no line of it is left here. */
   giveBack(lines: number): void {
     this.#elsewhere += lines;
     this.drop(lines);
   }
 
-  /** Commits what waits. Tries again until the gateway has taken it or refused it. */
+  /** Commits the waiting results; after a failure it is tried again until the gateway accepts or refuses them. */
   flush(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -162,12 +165,12 @@ export class LeaseWork {
     return this.#sending;
   }
 
-  /** Until nothing waits for a commit. */
+  /** Resolves when no result waits for a commit. */
   async settled(): Promise<void> {
     while (this.#waiting.length > 0 || this.#sending !== undefined) await this.flush();
   }
 
-  /** Gives the lease back, with all that was committed. */
+  /** Returns the lease after all results are committed. */
   async release(): Promise<void> {
     await this.settled();
     this.#end();
@@ -188,7 +191,7 @@ export class LeaseWork {
       this.#endIfDone();
     } catch (error) {
       if (isRefusal(error)) {
-        // Never taken, however often: the batch is over, or another gateway has the data now.
+        // The gateway would refuse every retry: the batch is over, or another gateway has the data now.
         this.#events.log(`results of ${results.length} lines are refused: ${String(error)}`);
         this.#waitingBytes -= bytesOf(results);
         this.#stands = false;
@@ -200,7 +203,7 @@ export class LeaseWork {
     }
   }
 
-  /** As many as one commit may have; one at least. */
+  /** Number of results in one commit; at least one. */
   #commitLines(): number {
     let bytes = 0;
     const over = this.#waiting.findIndex(({ body }, i) => {
@@ -214,7 +217,8 @@ export class LeaseWork {
     try {
       this.#obey(await this.gateway.renew(this.lease));
     } catch (error) {
-      // Its batch is gone, with who made it. A gateway that is away is no reason: the lease ends there by itself, and results are still good.
+      // The batch or its owner was deleted. A gateway that cannot be reached is not a reason: the lease expires there,
+      // and results are still valid.
       if (error instanceof GatewayRefusal && error.status === 409) this.#obey({ leased: false, stop: true });
     }
   }
@@ -230,7 +234,7 @@ export class LeaseWork {
   #endIfDone(): void {
     if (this.#left > 0 || this.#waiting.length > 0) return;
     this.#end();
-    // Other nodes, and a batch that was cancelled, wait for this lease to end, not for its time to run out.
+    // Other nodes, or a cancelled batch, wait for the end of this lease, so it is released before it expires.
     if (this.#leased && (this.#elsewhere > 0 || this.#stop.signal.aborted))
       void this.gateway.release(this.lease).catch(() => {});
     this.#events.over();

@@ -6,21 +6,21 @@ import { tryParseJson } from '../../shared/text/json.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import { waitClock } from '../wait-clock.ts';
 
-/** uvicorn closes idle connections after 5 s: leave before it does. */
+/** uvicorn closes idle connections after 5 s; this client closes them first. */
 const KEEP_ALIVE_MS = 4_000;
-/** An engine that counts what it computes, and has computed nothing for so long, has lost its lines. */
+/** If an engine has counters of its work and has computed nothing for this long, it has lost its lines. */
 const SILENT_MS = 15 * 60_000;
-/** For one that does not count: it may compute one long answer, or others that it took before. */
+/** The same for an engine without counters: it may compute one long response, or earlier requests. */
 const UNTOLD_MS = 60 * 60_000;
-/** However much it computes: a line that it forgot ends too. */
+/** Longest time of a line, even if the engine computes: this also ends a line that the engine forgot. */
 const LINE_MAX_MS = 12 * 60 * 60_000;
 const LOOK_MS = 30_000;
 
 export type LineAnswer =
   | { kind: 'answered'; status: number; body: string }
-  /** The engine answered what is no answer, or too late: another attempt may do better. */
+  /** The engine's answer is not valid or too late; another attempt may succeed. */
   | { kind: 'failed'; why: string }
-  /** The engine is not there: the line was not at fault. */
+  /** The engine cannot be reached; the line is not the cause. */
   | { kind: 'gone'; why: string }
   | { kind: 'aborted' };
 
@@ -30,20 +30,22 @@ export class LineClient {
   readonly #pool: Pool;
   readonly #computedAt: () => number | undefined;
 
-  /** `computedAt`: when the engine last showed that it computes, by `performance.now()`; undefined: it does not count. */
+  /**
+   * `computedAt`: when the engine last showed that it computes, by `performance.now()`; undefined: it has no counters.
+   */
   constructor(target: EngineTarget, computedAt: () => number | undefined) {
     this.target = target;
     this.#computedAt = computedAt;
     this.#pool = new Pool(target.origin, {
       pipelining: 1,
       keepAliveTimeout: KEEP_ALIVE_MS,
-      // `#watch` judges: an answer that is not streamed says nothing until it is whole.
+      // `#watch` decides, because a non-streaming response has no bytes until it is complete.
       headersTimeout: 0,
       bodyTimeout: 0,
     });
   }
 
-  /** @param body JSON @param path of the endpoint, e.g. `/v1/chat/completions` */
+  /** @param body JSON @param path of the endpoint, such as `/v1/chat/completions` */
   async run(path: string, body: string, requestId: string, signal: AbortSignal): Promise<LineAnswer> {
     const endpoint = findEndpoint('POST', path);
     if (endpoint === undefined || 'methodNotAllowed' in endpoint) return { kind: 'failed', why: `no endpoint ${path}` };
@@ -79,7 +81,9 @@ export class LineClient {
     }
   }
 
-  /** Calls `onLost` when a line that begins now is answered no more; returns how to stop. */
+  /**
+   * Calls `onLost` when a line that begins now will not be answered any more; returns a function that stops the watch.
+   */
   #watch(onLost: () => void): () => void {
     const begunAt = performance.now();
     let passed = 0;
@@ -104,7 +108,7 @@ export class LineClient {
   }
 }
 
-/** It is there, and answers what is no HTTP. */
+/** True if the engine is there and its answer is not HTTP. */
 function isFailure(error: unknown): boolean {
   return error instanceof Error && error.name === 'HTTPParserError';
 }

@@ -1,4 +1,4 @@
-/** Lines of batches, run at this node's engine beside its requests. */
+/** Lines of batches, run at this node's engine next to its requests. */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WHY_MAX } from '../../shared/batch/function.ts';
@@ -22,31 +22,33 @@ export interface BatchRunnerOptions {
   engine(): EngineTarget | undefined;
   /** Models that the engine has ready. */
   models(): string[];
-  /** How busy the engine is, its lines of batches included. */
+  /** The engine's load, including lines of batches. */
   reading(): Pick<EngineReading, 'running' | 'waiting' | 'kvUsed' | 'preemptions' | 'firstTokenMs'>;
-  /** When the engine last showed that it computes, by `performance.now()`; undefined: it does not count. */
+  /** When the engine last showed that it computes, by `performance.now()`; undefined: it has no counters. */
   computedAt(): number | undefined;
-  /** Requests that are no lines of batches. */
+  /** Requests, without lines of batches. */
   interactive(): number;
-  /** Of the engine that runs now. */
+  /** Options of the current engine. */
   lines(): LineOptions;
   log(line: string): void;
 }
 
-/** The window is judged once a second. */
+/** Interval at which the window is adjusted. */
 const TURN_MS = 1_000;
-/** An agent without work waits at the gateway for so long. */
+/** Time that an agent without work waits at the gateway. */
 const WAIT_MS = 20_000;
-/** A gateway that cannot be asked is asked again after this, then twice as long each time. */
+/** Wait after a gateway could not be asked; it doubles each time. */
 const AGAIN_MS = { first: 500, most: 10_000 };
-/** While no engine answers, or nothing can be taken. */
+/** Interval of checks while no engine answers, or no lease can be taken. */
 const LOOK_MS = 200;
 /** A line that failed runs again after this. */
 const RETRY_MS = 1_000;
-/** Failures one after another that make an engine a broken one, and what it then rests after each. */
+/** Consecutive failures after which an engine counts as broken, and its rest after each failure. */
 const FAILING_MAX = 8;
 const REST_MS = { first: 2_000, most: 60_000 };
-/** Lines wait here for as long as the engine takes for them: a lease takes tens of milliseconds, on a busy gateway more. */
+/**
+ * Time for which lines wait here ahead of the engine: a lease takes tens of milliseconds, and more on a busy gateway.
+ */
 const AHEAD_S = 0.5;
 /** Share of the slots that stays free for requests. */
 const RESERVE = 0.1;
@@ -62,16 +64,19 @@ export class BatchRunner {
   #client: LineClient | undefined;
   #running = 0;
   #ended = 0;
-  /** Of the last second. */
+  /** Lines that ended in the last second. */
   #linesPerS = 0;
   #refused = 0;
-  /** Failures one after another. */
+  /** Consecutive failures. */
   #failing = 0;
   #restsUntil = 0;
   #restMs: number = REST_MS.first;
   #prefix: number | undefined;
   #draining = false;
-  /** Waits that end early. One that ends by itself leaves: at most a few of each gateway, and one of each line that runs again. */
+  /**
+   * Waits that may end early; a wait removes itself at its end. At most a few for each gateway, and one for each line
+   * that runs again.
+   */
   readonly #waits = new Set<() => void>();
 
   constructor(options: BatchRunnerOptions) {
@@ -96,7 +101,7 @@ export class BatchRunner {
     return this.#running;
   }
 
-  /** Begins nothing; gives leases back when what runs has ended, or at `signal`. */
+  /** Begins no lines; returns leases when the running lines have ended, or at `signal`. */
   async drain(signal: AbortSignal): Promise<void> {
     this.#draining = true;
     this.#wake();
@@ -119,7 +124,7 @@ export class BatchRunner {
     for (const lease of this.#leases) lease.abort();
   }
 
-  /** Takes leases of one gateway for as long as the agent works for it. */
+  /** Takes leases of one gateway while the agent works for it. */
   async #lease(gateway: BatchGateway, signal: AbortSignal): Promise<void> {
     const backoff = new LoggedBackoff(AGAIN_MS);
     const failures = new FailureLog(this.#options.log);
@@ -131,18 +136,18 @@ export class BatchRunner {
       try {
         const lease = await gateway.lease(this.#options.models(), this.#prefix, WAIT_MS, signal);
         if (lease !== undefined) await this.#take(gateway, lease, signal);
-        // Not before: a gateway that leases, and has no chunk to give, would be asked twice a second.
+        // Reset only here: a gateway that leases, and has no chunk to send, would otherwise be asked twice a second.
         backoff.succeeded();
       } catch (error) {
         if (signal.aborted) return;
         failures.tell(`batches: ${error instanceof Error ? error.message : error}`);
-        // No #pause: that ends each second.
+        // Not #pause, which ends each second.
         await sleep(backoff.failed(), undefined, { signal }).catch(() => {});
       }
     }
   }
 
-  /** Lines wait here, so that the engine never waits for the gateway. */
+  /** True if more lines should wait here, so that the engine never waits for the gateway. */
   #wants(): boolean {
     const { engine, models, speaker: credentials } = this.#options;
     if (this.#isBroken && performance.now() < this.#restsUntil) return false;
@@ -177,7 +182,7 @@ export class BatchRunner {
     }
   }
 
-  /** Of lines that may have to run again. */
+  /** Bodies of lines that may have to run again. */
   readonly #bodies = new WeakMap<LeaseWork, Map<number, string>>();
 
   async #again(lease: LeaseWork, lines: readonly number[]): Promise<void> {
@@ -202,7 +207,7 @@ export class BatchRunner {
     if (this.#queue.length <= this.#ahead) this.#wake();
   }
 
-  /** The gateway takes no more answers to the lines of this lease. */
+  /** The gateway does not accept results of this lease's lines any more. */
   #drop(lease: LeaseWork): void {
     const queued = this.#queue.splice(0);
     this.#queue.push(...queued.filter((one) => one.lease !== lease));
@@ -210,7 +215,10 @@ export class BatchRunner {
     this.#pump();
   }
 
-  /** An engine that only fails gets one line at a time: it would take lines from healthy ones faster than these can run them. */
+  /**
+   * An engine that only fails gets one line at a time. Otherwise it would take lines faster than healthy engines can
+   * run them.
+   */
   get #places(): number {
     if (!this.#isBroken) return this.#window.beside(this.#options.interactive());
     return performance.now() >= this.#restsUntil ? 1 : 0;
@@ -231,7 +239,7 @@ export class BatchRunner {
     this.#restMs = REST_MS.first;
   }
 
-  /** Other nodes run what waits here, and this engine is tried ever more seldom. */
+  /** Other nodes run the waiting lines, and this engine is tried more and more rarely. */
   #giveBack(): void {
     if (!this.#isBroken) return;
     this.#restMs = Math.min(REST_MS.most, this.#restMs * 2);
@@ -263,7 +271,8 @@ export class BatchRunner {
         });
         break;
       case 'gone':
-        // The engine is away, and the line is as good as before. When it does not come back, the lease goes back with the agent.
+        // The engine cannot be reached, and the line is still valid. If the engine does not return, the lease is
+        // returned when the agent ends.
         await this.#pause(RETRY_MS);
         this.#queue.unshift(pending);
         break;

@@ -1,18 +1,18 @@
-/** Directories of functions' processes: in the temporary directory, 0700, with the agent's process number in their name. */
+/** Directories of functions' processes: in the temporary directory, 0700, with the agent's process id in their name. */
 import { lstatSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { isAlive } from '../../host/is-alive.ts';
 
 const NAME = /^otela-function-(\d{1,10})-/;
-/** Looked at when an agent starts; more are left for the next one. */
+/** Directories that are checked when an agent starts; the rest is left for the next agent. */
 const STALE_MAX = 1_000;
 
-/** @throws Error where it cannot be made */
+/** @throws Error if it cannot be created */
 export function makeFunctionDirectory(temporary: string): string {
   return mkdtempSync(join(temporary, `otela-function-${process.pid}-`));
 }
 
-/** Removes what agents of this user left that were killed on this host. */
+/** Removes directories of this user's agents that were killed on this host. */
 export function removeStaleDirectories(temporary: string): void {
   let names: string[];
   try {
@@ -29,8 +29,8 @@ export function removeStaleDirectories(temporary: string): void {
 }
 
 /**
- * A function may leave what cannot be removed: a directory without rights, an open file on NFS, a process that writes on. Returns why
- * something stays; the next agent that starts here tries again.
+ * A function may leave files that cannot be removed: a directory without permissions, an open file on NFS, a process
+ * that continues to write. Returns why something remains; the next agent that starts here tries again.
  */
 export function removeFunctionDirectory(path: string): string | undefined {
   try {

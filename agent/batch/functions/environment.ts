@@ -1,6 +1,6 @@
 /**
- * What a function's process sees of the agent's environment: names that Python, CUDA and model caches need. A list of what may pass, not of
- * what may not: the agent's environment holds tokens of services that it does not know.
+ * The part of the agent's environment that a function's process sees: the variables that Python, CUDA and model caches
+ * need. This is an allow-list, because the agent's environment may contain tokens of unknown services.
  */
 const PASSED = [
   'PATH',
@@ -24,7 +24,7 @@ const PASSED = [
   'OMP_NUM_THREADS',
 ] as const;
 
-/** @param directory the process's own: home and temporary files are there */
+/** @param directory the process's own directory, for its home and temporary files */
 export function functionEnvironment(
   env: Readonly<Record<string, string | undefined>>,
   directory: string,

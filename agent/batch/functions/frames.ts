@@ -1,10 +1,10 @@
-/** Frames of a function's process: one JSON object a line, of a bounded length. */
+/** Frames of a function's process: one JSON object a line, of bounded length. */
 import * as z from 'zod';
 import { decodeUtf8 } from '../../../shared/openai/bytes.ts';
 import { JsonReader } from '../../../shared/openai/json.ts';
 import { tryParseJson } from '../../../shared/text/json.ts';
 
-/** What one call answers. A call's lines have 4 MiB at most, and each result that is kept 1 MiB. */
+/** Longest answer of one call. A call's lines have at most 4 MiB, and each result that is kept has at most 1 MiB. */
 export const FUNCTION_FRAME_MAX_BYTES = 8 * 1024 * 1024;
 
 const frameSchema = z.union([
@@ -14,10 +14,10 @@ const frameSchema = z.union([
 ]);
 type Parsed = z.output<typeof frameSchema>;
 type Outputs = Extract<Parsed, { outputs: unknown[] }>;
-/** Outputs as JSON, in the digits that the function gave them. */
+/** Outputs as JSON, with the digits that the function wrote. */
 export type FunctionFrame = Exclude<Parsed, Outputs> | { id: number; outputs: string[] };
 
-/** Cuts what comes into frames. */
+/** Splits the output into frames. */
 export class FunctionFrameReader {
   readonly #onFrame: (frame: FunctionFrame) => void;
   readonly #onGarbage: (why: string) => void;
@@ -25,7 +25,7 @@ export class FunctionFrameReader {
   #bytes = 0;
   #over = false;
 
-  /** @param onGarbage at most once; nothing is read after it */
+  /** @param onGarbage called at most once; nothing is read after it */
   constructor(onFrame: (frame: FunctionFrame) => void, onGarbage: (why: string) => void) {
     this.#onFrame = onFrame;
     this.#onGarbage = onGarbage;
@@ -65,7 +65,7 @@ export class FunctionFrameReader {
   }
 }
 
-/** Of a frame that was parsed already. */
+/** The outputs of a frame that was parsed already. */
 function outputsOf(frame: Uint8Array): string[] {
   const reader = new JsonReader(frame);
   let outputs: string[] = [];

@@ -1,7 +1,8 @@
 /**
- * The Python side of a function's process. Asks come on descriptor 3 and answers go out on descriptor 4, one JSON object a line; what the
- * function prints goes to descriptors 1 and 2, which the agent keeps the end of. `opentela` here is a stand-in for the client's module: a file
- * that was written for `@opentela.function` loads without it, and starts nothing.
+ * The Python side of a function's process. Calls arrive on descriptor 3 and answers are sent on descriptor 4, one JSON
+ * object a line. The function's own output goes to descriptors 1 and 2, of which the agent keeps the end. `opentela`
+ * here replaces the client's module: a file that was written for `@opentela.function` loads without the client, and
+ * starts nothing.
  */
 export const HARNESS = String.raw`
 import importlib.util, json, os, sys, traceback, types

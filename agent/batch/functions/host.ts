@@ -1,4 +1,4 @@
-/** The functions of a node: which are loaded, which one goes when another is wanted, which have failed. */
+/** The functions of a node: which are loaded, which is unloaded for another one, which have failed. */
 import type { NodeContexts } from '../../../shared/batch/function.ts';
 import { removeStaleDirectories } from './directory.ts';
 import { type FunctionLimits, FunctionProcess } from './process.ts';
@@ -12,7 +12,7 @@ export interface FunctionCode {
 interface HostOptions {
   limits: FunctionLimits;
   env: Readonly<Record<string, string | undefined>>;
-  /** Functions that are loaded at once: one GPU seldom holds two models. */
+  /** Functions that are loaded concurrently; one GPU rarely holds two models. */
   loadedMax: number;
   /** Directory of temporary files. */
   temporary: string;
@@ -29,16 +29,16 @@ interface Loaded {
   usedMs: number;
 }
 
-/** An unused function leaves its GPU to others. */
+/** A function that is unused for this long is unloaded, because it uses a GPU. */
 const IDLE_MS = 600_000;
 const LOOK_MS = 5_000;
-/** Files that are kept; the oldest goes. */
+/** Stored files; the oldest is dropped. */
 const STORED_MAX = 32;
-/** A function that failed is not tried here again for so long, twice as long each time. */
+/** A function that failed is not tried here again for this long; the time doubles with each failure. */
 const BROKEN_MS = { first: 2_000, most: 600_000 };
 const BROKEN_MAX = 64;
 
-/** It could not be loaded. */
+/** The function could not be loaded. */
 export class LoadError extends Error {
   constructor(why: string) {
     super(why);
@@ -49,11 +49,11 @@ export class LoadError extends Error {
 export class FunctionHost {
   readonly #options: HostOptions;
   readonly #loaded = new Map<string, Loaded>();
-  /** At most STORED_MAX of at most half a MiB, the one used last at the end. */
+  /** At most STORED_MAX of at most half a MiB, the most recently used at the end. */
   readonly #stored = new Map<string, FunctionCode>();
   /** At most BROKEN_MAX. */
   readonly #broken = new Map<string, { untilMs: number; waitMs: number }>();
-  /** Waiting for a place: at most as many as there are leases. */
+  /** Calls that wait for a loaded function: at most one per lease. */
   readonly #freed = new Set<() => void>();
   readonly #look: NodeJS.Timeout;
   #closed = false;
@@ -87,19 +87,23 @@ export class FunctionHost {
     if (this.#stored.size > STORED_MAX && oldest !== undefined) this.#stored.delete(oldest);
   }
 
-  /** The loaded function, for one call; waits for a place, or for the user before. Give it back by `release`. @throws LoadError */
+  /**
+   * Returns the loaded function, for one call; waits until it is unused or another one can be unloaded. Return it with
+   * `release`. @throws LoadError
+   */
   async acquire(code: FunctionCode): Promise<FunctionProcess> {
     for (;;) {
       if (this.#closed) throw new LoadError('the agent is ending');
       const known = this.#loaded.get(code.context);
-      // Of one user at a time: the process answers one call, and would take a second for an answer to the first.
+      // Only for one call at a time: the process answers one call, and would take a second call's answer for the
+      // first's.
       if (known?.state === 'ready' && known.users === 0 && known.process.broken === undefined) {
         known.users += 1;
         return known.process;
       }
       const full = this.#loaded.size >= this.#options.loadedMax;
       if (known === undefined && !full) return this.#start(code);
-      // Where it is loaded and broken it goes itself, else the one that was used longest ago.
+      // If the function itself is broken, it is unloaded; otherwise the least recently used one.
       const leaving = known === undefined ? this.#leastUsed() : ([code.context, known] as const);
       if (leaving?.[1].users === 0) await this.#stop(...leaving);
       else await new Promise<void>((resolve) => this.#freed.add(resolve));
@@ -114,7 +118,7 @@ export class FunctionHost {
     this.#tellFreed();
   }
 
-  /** It failed here: others may do better. */
+  /** It failed here; other nodes may succeed. */
   setBroken(context: string): void {
     const before = this.#broken.get(context);
     const waitMs = before === undefined ? BROKEN_MS.first : Math.min(BROKEN_MS.most, before.waitMs * 2);

@@ -13,10 +13,12 @@ import { functionEnvironment } from './environment.ts';
 import { type FunctionFrame, FunctionFrameReader } from './frames.ts';
 import { HARNESS } from './harness.ts';
 
-/** Of Linux on every machine that runs an engine; only this bound hangs on it. */
+/** Linux's page size on every machine that runs an engine; only the memory limit depends on it. */
 const PAGE_BYTES = 4_096;
 
-/** Resident memory of a process group, by proc(5); 0 where there is no /proc. Pages that two of its processes share count twice. */
+/**
+ * Resident memory of a process group, from proc(5); 0 without /proc. Pages that two of its processes share count twice.
+ */
 function groupMemoryBytes(group: number): number {
   let pids: string[];
   try {
@@ -39,7 +41,7 @@ function residentOf(pid: string, group: number): number {
 }
 
 export interface FunctionLimits {
-  /** The interpreter. */
+  /** Path of the interpreter. */
   python: string;
   loadMs: number;
   /** Longest call. */
@@ -50,9 +52,9 @@ export interface FunctionLimits {
 
 interface ProcessOptions {
   limits: FunctionLimits;
-  /** The agent's: the process gets what it needs of it. */
+  /** The agent's environment; the process gets only the variables that it needs. */
   env: Readonly<Record<string, string | undefined>>;
-  /** Directory of temporary files; one of its own is made in it, 0700. */
+  /** Directory of temporary files; the process gets its own directory in it, 0700. */
   temporary: string;
   code: string;
   name: string | undefined;
@@ -61,17 +63,17 @@ interface ProcessOptions {
 
 export type CallAnswer =
   | { kind: 'outputs'; outputs: string[] }
-  /** The function raised, or returned too many or too few: the process is well. */
+  /** The function raised, or returned too many or too few outputs; the process is healthy. */
   | { kind: 'raised'; error: string }
-  /** The process ended, answered no frame, or was ended for its time or memory. */
+  /** The process ended, sent no valid frame, or was ended because of its time or memory. */
   | { kind: 'broken'; why: string };
 
-/** What it printed last, for the errors of lines. */
+/** Length of its last output that is kept for the errors of lines. */
 const TAIL_BYTES = 16 * 1024;
 const SHOWN_CHARS = 400;
-/** Between two looks at its memory. */
+/** Interval at which its memory is checked. */
 const MEMORY_LOOK_MS = 1_000;
-/** From SIGTERM to SIGKILL: it has nothing to save. */
+/** Time from SIGTERM to SIGKILL; short, because it has nothing to save. */
 const GRACE_MS = 1_000;
 
 export class FunctionProcess {
@@ -86,7 +88,7 @@ export class FunctionProcess {
   #waits: ((frame: FunctionFrame | undefined) => void) | undefined;
   #gone: Promise<void> | undefined;
 
-  /** Starts it; `load` says whether it is ready. @throws Error where its directory cannot be made */
+  /** Starts it; `load` reports whether it is ready. @throws Error if its directory cannot be created */
   constructor(options: ProcessOptions) {
     this.#options = options;
     const { limits, env, temporary, code, name, log } = options;
@@ -117,7 +119,7 @@ export class FunctionProcess {
     this.#look = setInterval(() => this.#watchMemory(), MEMORY_LOOK_MS);
   }
 
-  /** Undefined where it could not be started. */
+  /** Undefined if the process could not be started. */
   get #asks(): Writable | undefined {
     return this.#child.stdio?.[3] as Writable | undefined;
   }
@@ -126,12 +128,12 @@ export class FunctionProcess {
     return this.#child.stdio?.[4] as Readable | undefined;
   }
 
-  /** Why it can answer no more; undefined: it can. */
+  /** Why it cannot answer any more; undefined: it can. */
   get broken(): string | undefined {
     return this.#broken;
   }
 
-  /** Once, first. @returns why it could not be loaded, or undefined */
+  /** Call once, before all calls. @returns why it could not be loaded, or undefined */
   async load(): Promise<string | undefined> {
     const { loadMs } = this.#options.limits;
     const frame = await this.#answer(loadMs, 'load()');
@@ -140,7 +142,7 @@ export class FunctionProcess {
     return frame.loaded ? undefined : (frame.error ?? 'load() failed').slice(0, WHY_MAX);
   }
 
-  /** One at a time. @param lines what `infer` gets, as JSON */
+  /** One at a time. @param lines inputs of `infer`, as JSON */
   async call(lines: readonly string[]): Promise<CallAnswer> {
     const id = this.#next++;
     if (this.#broken === undefined) this.#asks?.write(`{"id":${id},"lines":[${lines.join(',')}]}\n`);
@@ -181,12 +183,12 @@ export class FunctionProcess {
   }
 
   #take(frame: FunctionFrame): void {
-    // A process that it left behind may write to the pipe between calls.
+    // A process that it left running may write to the pipe between calls.
     if (this.#waits === undefined) this.#break('it answered when nothing was asked');
     else this.#waits(frame);
   }
 
-  /** Nothing of it is believed any more; all of it is killed. */
+  /** No output of it is accepted any more; kills the whole group. */
   #break(why: string): string {
     if (this.#broken !== undefined) return this.#broken;
     this.#broken = why;

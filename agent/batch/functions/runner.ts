@@ -11,12 +11,12 @@ import { LeaseWork, type PendingLine } from '../lease-work.ts';
 import { type FunctionCode, type FunctionHost, LoadError } from './host.ts';
 import type { FunctionProcess } from './process.ts';
 
-/** Calls grow until one takes about this long: what a killed node loses is one call. */
+/** Calls grow until one takes about this long, because a killed node loses one call. */
 const AIM_MS = 1_000;
-/** A lease has as many lines. */
+/** Most lines of one call; a lease has as many. */
 const MOST = 100;
 
-/** How many lines one call of `infer` gets. */
+/** Number of lines in one call of `infer`. */
 class CallSize {
   #size = 1;
 
@@ -36,11 +36,11 @@ interface FunctionRunnerOptions {
   gateways(): readonly URL[];
   open(url: URL): BatchGateway;
   host: FunctionHost;
-  /** Whose functions run here; undefined: everybody's. */
+  /** Owners of the functions that may run here; undefined: all owners. */
   owners: readonly string[] | undefined;
-  /** Leases at once, of each gateway. */
+  /** Concurrent leases of each gateway. */
   workers: number;
-  /** Whether a session speaks for this agent. */
+  /** True if this agent has a session. */
   admitted(): boolean;
   log(line: string): void;
 }
@@ -48,9 +48,9 @@ interface FunctionRunnerOptions {
 const WAIT_MS = 20_000;
 const AGAIN_MS = { first: 500, most: 30_000 };
 const LOOK_MS = 200;
-/** Between two looks at which gateways there are. */
+/** Interval at which the list of gateways is read. */
 const GATEWAYS_LOOK_MS = 1_000;
-/** Crashes one after another, with no answer between, after which the function rests here. */
+/** Consecutive crashes after which the function is not tried here for a while. */
 const CRASHES_MAX = 3;
 
 type Work = GrantedLease & { function: NonNullable<GrantedLease['function']> };
@@ -79,12 +79,12 @@ export class FunctionRunner {
     this.#gateways.look();
   }
 
-  /** Lines in functions now. */
+  /** Lines that functions run now. */
   get running(): number {
     return this.#running;
   }
 
-  /** Begins no call; gives leases back when those that run have ended, or at `signal`. */
+  /** Begins no calls; returns leases when the running calls have ended, or at `signal`. */
   async drain(signal: AbortSignal): Promise<void> {
     this.#draining = true;
     while (this.#running > 0 && !signal.aborted) await pause(LOOK_MS);
@@ -139,7 +139,7 @@ export class FunctionRunner {
     }
   }
 
-  /** Until each line has a result that the gateway took, or the function rests. */
+  /** Runs until the gateway has accepted a result for each line, or the function is not tried any more. */
   async #runLines(
     lease: Work,
     work: LeaseWork,
@@ -171,7 +171,7 @@ export class FunctionRunner {
       const call = queue.splice(0, size);
       const outcome = await this.#call(process, lease, work, call);
       host.release(code.context);
-      // One line may have spoilt the others of its call: each runs alone.
+      // One line may have caused the failure of the whole call, so each line then runs separately.
       if (outcome !== 'done' && call.length > 1) {
         queue.unshift(...call);
         alone = call.length;
@@ -214,7 +214,7 @@ export class FunctionRunner {
   async #code(gateway: BatchGateway, lease: Work, signal: AbortSignal): Promise<FunctionCode> {
     const { host } = this.#options;
     const { context, name, sha256, owner } = lease.function;
-    // Else code of one owner would be kept, and run later, as another owner's function.
+    // Otherwise one owner's code would be stored, and run later, as another owner's function.
     if (
       context !==
       createHash('sha256')
@@ -235,7 +235,7 @@ export class FunctionRunner {
     return code;
   }
 
-  /** At most as many as contexts are stored. */
+  /** At most one for each stored context. */
   #size(context: string): CallSize {
     let size = this.#sizes.get(context);
     if (size === undefined) {
@@ -255,7 +255,7 @@ function answered(line: number, model: string, output = 'null'): LineResult {
   return raised(line, `the result of this line has more than ${RESULT_MAX_BYTES} bytes`);
 }
 
-/** The function's own answer to a line that it cannot take: as a 4xx of a model, it is not tried again. */
+/** The function's own error for a line that it cannot process. Like a model's 4xx, it is not tried again. */
 function raised(line: number, message: string): LineResult {
   const error = { message, type: 'function_error', param: null, code: 'function_failed' };
   return { line, status_code: 400, request_id: randomUUID(), body: JSON.stringify({ error }) };
