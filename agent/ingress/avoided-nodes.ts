@@ -1,20 +1,25 @@
-/** A node that did not answer is left alone for so long, unless no other node serves the model. */
+/** A node that did not answer is avoided for this long, unless no other node serves the model. */
 export const SILENT_MS = 10_000;
 
-/** A node that drains, has lost its engine or does not serve our provider; what it says of itself catches up with the first two. */
+/**
+ * A node that drains, has lost its engine or does not serve our provider. For the first two reasons its record changes
+ * meanwhile.
+ */
 export const REFUSING_MS = 10_000;
 
-/** A node that takes no channel from here: it may stand behind another NAT, which does not change by the second. */
+/** A node that cannot be reached from here: it may be behind another NAT, which does not change within seconds. */
 export const UNREACHABLE_MS = 30_000;
 
-/** More than any wait above: the clock was set back, and the wait is over. */
+/** A longer wait than this means that the clock was set back, and the wait has ended. */
 const LONGEST_MS = Math.max(SILENT_MS, REFUSING_MS, UNREACHABLE_MS);
 
 const AVOIDED_MAX = 10_000;
 
-/** What this ingress found out by itself about the ways to nodes. Says nothing about the nodes: the registry does. */
+/**
+ * This ingress's own findings about the paths to nodes. They concern only the paths; the registry describes the nodes.
+ */
 export class AvoidedNodes {
-  /** Session to the time until which it is avoided, oldest first. */
+  /** Time until which a session is avoided, oldest first. */
   readonly #until = new Map<string, number>();
 
   get size(): number {
@@ -28,7 +33,7 @@ export class AvoidedNodes {
     if (this.#until.size > AVOIDED_MAX && oldest !== undefined) this.#until.delete(oldest);
   }
 
-  /** A way to it was found. */
+  /** A path to the node was found. */
   delete(session: string): void {
     this.#until.delete(session);
   }

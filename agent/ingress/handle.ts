@@ -1,4 +1,7 @@
-/** What comes to the ingress: `GET` views of the registry, and requests to models, which take the pipeline of `shared/proxy`. */
+/**
+ * Requests to the ingress: `GET` views of the registry, and requests to models, which go through the pipeline of
+ * `shared/proxy`.
+ */
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Endpoint, findEndpoint } from '../../shared/openai/endpoints.ts';
@@ -21,7 +24,7 @@ import type { RunningRequests } from './running-requests.ts';
 import type { UnauthenticatedLimit } from './unauthenticated-limit.ts';
 import { answerView, isView } from './views.ts';
 
-/** Writes the pipeline's response to its client; resolves when that is over, also where the client has left. */
+/** Writes the pipeline's response to its client; resolves when that has ended, even if the client disconnected. */
 async function writeResponse(
   message: IncomingMessage,
   response: ServerResponse,
@@ -29,7 +32,7 @@ async function writeResponse(
 ): Promise<void> {
   const sink = serverSink(response);
   if (response.destroyed) return typeof body === 'function' ? body(sink) : undefined;
-  // The unread rest of a body would be taken for the next request.
+  // Otherwise the unread rest of the body would be taken for the next request.
   if (!message.complete) response.setHeader('connection', 'close');
   if (body instanceof ReadableStream) throw new Error('the mesh has no bodies of its own kind');
   if (typeof body === 'function') {
@@ -41,10 +44,10 @@ async function writeResponse(
   response.end(body ?? undefined);
 }
 
-/** `GET /v1/otela/seal` at the ingress: nodes that a client may seal a request to, as a gateway has it. */
+/** `GET /v1/otela/seal` at the ingress: nodes that a client may seal a request to, as at a gateway. */
 const SEAL_PATH = '/v1/otela/seal';
 
-/** @throws ApiError as a request in clear would be refused */
+/** @throws ApiError for the reasons for which an unsealed request is refused */
 function answerSeal(
   request: ProxyRequest,
   query: URLSearchParams,
@@ -63,10 +66,10 @@ function answerSeal(
   return { status: 200, headers, body };
 }
 
-/** Of a client that has shown no key, so much of a refused body is read. */
+/** Bytes of a refused body that are read from a client without a valid key. */
 const STRANGER_MAX_BYTES = 1024 * 1024;
 
-/** What answering a request needs of the ingress. */
+/** Services for answering requests at the ingress. */
 export interface IngressServices {
   key: IngressKey;
   unauthenticated: UnauthenticatedLimit;
@@ -74,12 +77,12 @@ export interface IngressServices {
   watchers: RegistryWatchers;
   registry: ReadableRegistry;
   host: IngressHost;
-  /** Of requests without lists of their own. */
+  /** Trust for requests without provider lists. */
   trust(): Trust;
   log(line: string): void;
 }
 
-/** Everything that comes to the ingress takes this path. Never rejects. */
+/** Handles every request to the ingress. Never rejects. */
 export async function handleIngressRequest(
   message: IncomingMessage,
   response: ServerResponse,
@@ -88,7 +91,7 @@ export async function handleIngressRequest(
   const url = urlOf(message);
   const request = new IngressRequest(message, response, url?.pathname ?? '');
   try {
-    services.key.require(message.headers); // before anything is said about what there is
+    services.key.require(message.headers); // before any information is disclosed
     services.unauthenticated.greet(message.socket);
     if (url === null) throw new ApiError('not_found', `There is no ${quoteForMessage(message.url ?? '')} here.`);
     if (isView(url.pathname)) return view(message, response, url, services, requestIdOf(request));
@@ -127,7 +130,7 @@ async function refuse(error: unknown, { message, response, request, desk: servic
   if (!(error instanceof ApiError)) services.log(`ingress: ${error instanceof Error ? error.stack : String(error)}`);
   const stranger = error instanceof ApiError && error.code === 'invalid_api_key';
   await discardBody(request.body, services.host, stranger ? STRANGER_MAX_BYTES : undefined);
-  // Where the head has gone out there is nothing left to say.
+  // After the head was sent, no error can be sent.
   if (response.headersSent) return void response.destroy();
   await writeResponse(message, response, errorResponse(error, requestIdOf(request), endpointOf(request)));
 }
@@ -136,13 +139,13 @@ function requestIdOf(request: IngressRequest): string {
   return clientRequestId(request) ?? randomUUID();
 }
 
-/** For the form of an error. */
+/** The endpoint decides the error's format. */
 function endpointOf({ method, path }: IngressRequest): Endpoint | undefined {
   const endpoint = findEndpoint(method, path);
   return endpoint === undefined || 'methodNotAllowed' in endpoint ? undefined : endpoint;
 }
 
-/** The host is this ingress whatever the client calls it. */
+/** The host is always this ingress, regardless of the client's Host header. */
 function urlOf({ url = '/' }: IncomingMessage): URL | null {
   return URL.parse(url.startsWith('/') ? `http://ingress${url}` : url);
 }

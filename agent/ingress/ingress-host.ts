@@ -33,9 +33,12 @@ import { IngressRequest } from './ingress-request.ts';
 import type { IngressCaller, IngressQueues } from './queues.ts';
 import { noTrustedNodeError, type RouteOptions, resolveIngressRoute } from './route.ts';
 
-/** Bytes that all bodies may keep for retries, and streams for going on elsewhere, above the first MiB of each. */
+/**
+ * Bytes of all bodies that are kept for retries, and of streams that are kept for resuming, above the first MiB of
+ * each.
+ */
 const BODY_BUDGET_BYTES = 48 * 1024 * 1024;
-/** Of bodies on their way in, up to 1 MiB of each: above this the slowest give way. */
+/** Bytes of incomplete bodies, up to 1 MiB of each; above this the slowest are ended. */
 const UPLOADS_BYTES = 32 * 1024 * 1024;
 const BODY_MAX_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
 
@@ -47,7 +50,7 @@ interface IngressHostOptions extends RouteOptions {
   log(line: string): void;
 }
 
-/** This agent's ingress. Its callers have no accounts: each holds the one key. */
+/** This agent's ingress. Its clients have no accounts: all use the same key. */
 export class IngressHost implements Host<IngressCaller> {
   readonly clock: HostClock = {
     now: () => Date.now(),
@@ -84,7 +87,7 @@ export class IngressHost implements Host<IngressCaller> {
     };
     this.#record = {
       ...NULL_RECORDER,
-      // A way to the node was found.
+      // A path to the node was found.
       responseStarted: (_status, { node }) => this.#avoided.delete(node.session),
       refused: (error) => this.#refused(error),
     };
@@ -99,7 +102,7 @@ export class IngressHost implements Host<IngressCaller> {
     this.#options.log(`ingress: ${error instanceof Error ? error.stack : String(error)}`);
   }
 
-  /** The key was looked at before: see handle.ts. */
+  /** The key was verified before; see handle.ts. */
   identify(request: ProxyRequest): IngressCaller {
     return { address: request instanceof IngressRequest ? request.address : '' };
   }
@@ -124,7 +127,7 @@ export class IngressHost implements Host<IngressCaller> {
     return this.#options.queues.waitForTurn(queued);
   }
 
-  /** The index moves with the registry. */
+  /** Nothing to do, because the index follows the registry. */
   refresh(): void {}
 
   open({ choice, plan, dispatch, request }: AttemptContext<IngressCaller>): Promise<ResponseStream> {
@@ -143,7 +146,7 @@ export class IngressHost implements Host<IngressCaller> {
     else if (marksSuspected(code)) this.#avoided.add(session, now + SILENT_MS);
   }
 
-  /** A place of that node may be one that a request waits for. */
+  /** A request may wait for a free slot of that node. */
   onAttemptEnded(session: string): void {
     this.#options.queues.ended(session);
   }
@@ -151,7 +154,7 @@ export class IngressHost implements Host<IngressCaller> {
   refusal(route: Route, failure: AttemptError | undefined): ApiError {
     if (failure === undefined) return noTrustedNodeError(route);
     if (failure.code !== 'refused') return apiErrorFor(failure);
-    // The node's own message helps here: it names the agent and the flag that refuse the request.
+    // The node's message helps here: it names the agent and the flag that refuse the request.
     const message = `The node that serves this model refuses: ${failure.message}.`;
     return new ApiError('no_capacity', message, { cause: failure });
   }

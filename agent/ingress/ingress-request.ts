@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import type { BodyReader, BodySource, ProxyRequest } from '../../shared/proxy/message.ts';
 
-/** A request to the ingress, as the pipeline reads it. */
+/** A request to the ingress, in the form that the pipeline reads. */
 export class IngressRequest implements ProxyRequest, BodySource {
   readonly method: string;
   readonly path: string;
@@ -11,12 +11,12 @@ export class IngressRequest implements ProxyRequest, BodySource {
   readonly address: string;
   readonly #message: IncomingMessage;
   readonly #chunks: AsyncIterator<Uint8Array>;
-  /** Another reader has the body. */
+  /** True if another reader has the body. */
   #locked = false;
 
   constructor(message: IncomingMessage, response: ServerResponse, path: string) {
     this.#message = message;
-    // Left open on an error: the response goes out on the same connection.
+    // Left open on an error, because the response is sent on the same connection.
     this.#chunks = message.iterator({ destroyOnReturn: false });
     this.method = message.method ?? 'GET';
     this.path = path;
@@ -35,7 +35,7 @@ export class IngressRequest implements ProxyRequest, BodySource {
     return Array.isArray(value) ? value.join(', ') : value;
   }
 
-  /** What is not read stays in the client's socket. */
+  /** Unread bytes stay in the client's socket. */
   reader(): BodyReader | undefined {
     if (this.#locked || this.#message.readableEnded || this.#message.destroyed) return undefined;
     this.#locked = true;

@@ -17,44 +17,47 @@ import { RegistryWatchers } from './registry-watchers.ts';
 import { RunningRequests } from './running-requests.ts';
 import { UnauthenticatedLimit } from './unauthenticated-limit.ts';
 
-/** A stream that has waited this long is opened with comments: proxies on the way cut what is silent for 100 s. */
+/**
+ * A stream that has waited this long starts with comments, because proxies in between end a connection that is silent
+ * for 100 s.
+ */
 const PING_MS = 15_000;
 
-/** One request each: bounds the first MiBs, and what stalled readers hold of the channels' windows. */
+/** One request each: bounds the first MiBs, and the bytes of the channels' windows for readers that stall. */
 const CONNECTIONS_MAX = 1024;
 
-/** A client that opens a connection says what it wants within this. */
+/** Time in which a new connection must send its request's headers. */
 const HEADERS_TIMEOUT_MS = 15_000;
 
-/** Faults of the operator's policy are logged so often. */
+/** Shortest time between two logged faults of the operator's policy. */
 const FAULT_TOLD_MS = 60_000;
 
-/** Idle connections of SDKs' pools. */
+/** Time that idle connections of SDKs' pools are kept. */
 const KEEP_ALIVE_MS = 65_000;
 
 interface IngressOptions {
   host: string;
   port: number;
-  /** The agent's state directory as it is called now; the key is written there. */
+  /** The agent's current state directory, in which the key is written. */
   directory(): string;
   registry: ReadableRegistry;
-  /** Where we stand: own issuer's local name, and own provider's id. Read for each request. */
+  /** This node's identity: the local name of its issuer, and the id of its provider. Read for each request. */
   self(): { issuer: string; provider: string };
-  /** `--trust`; undefined: our own provider. */
+  /** `--trust`; undefined: this node's provider. */
   trust: readonly string[] | undefined;
-  /** `--policy`; undefined: by load, and by conversation where a request names one. */
+  /** `--policy`; undefined: by load, and by conversation if a request names one. */
   policy?: ShippedPolicy | Policy | undefined;
-  /** Who waits, and how long, where no node is free. */
+  /** How many requests may wait, and how long, if no node is free. */
   queue?: QueueLimits;
   requests: Pick<MeshRequests, 'ask'>;
-  /** A stream that has waited this long is opened with comments. Default 15 s. */
+  /** A stream that has waited this long starts with comments. Default 15 s. */
   pingMs?: number;
-  /** A body that brings next to nothing for so long is given up. Default 30 s. */
+  /** A body that makes almost no progress for this long is ended. Default 30 s. */
   bodyStallMs?: number | undefined;
   log(line: string): void;
 }
 
-/** A local OpenAI endpoint that routes over the mesh: it needs no gateway. */
+/** A local OpenAI endpoint that routes over the mesh; it needs no gateway. */
 export class Ingress {
   readonly #options: IngressOptions;
   readonly #server: Server;
@@ -64,7 +67,7 @@ export class Ingress {
   #services: IngressServices | undefined;
   #ownTrust: { issuer: string; provider: string; trust: Trust } | undefined;
   #address: { host: string; port: number } | undefined;
-  /** Choices of the operator's policy that the default made. */
+  /** Choices that the operator's policy failed to make, so that the default policy made them. */
   policyFaults = 0;
   #faultTold = Number.NEGATIVE_INFINITY;
 
@@ -76,13 +79,13 @@ export class Ingress {
       res.on('error', () => {});
       if (this.#services !== undefined) void handleIngressRequest(req, res, this.#services);
     });
-    this.#server.requestTimeout = 0; // bodies of any size stream; those that stall are given up where they are read
+    this.#server.requestTimeout = 0; // bodies of any size are streamed; their reader ends stalled ones
     this.#server.maxConnections = CONNECTIONS_MAX;
     this.#server.on('connection', (socket) => this.#unauthenticated.add(socket));
     this.#server.on('error', (error) => options.log(`ingress: ${error.message}`));
   }
 
-  /** Where it listens; undefined before `open`. */
+  /** The ingress's URL; undefined before `open`. */
   get url(): string | undefined {
     if (this.#address === undefined) return undefined;
     const { host, port } = this.#address;
@@ -106,7 +109,7 @@ export class Ingress {
     this.#options.log(`the ingress's policy (${kind}): ${why}; the default chooses`);
   }
 
-  /** Writes the key, then listens. Rejects where the address cannot be had. */
+  /** Writes the key, then listens. Rejects if the address cannot be used. */
   async open(): Promise<void> {
     const { directory, host, port, log, requests, registry } = this.#options;
     this.#services = {
@@ -142,7 +145,10 @@ export class Ingress {
     if (!isLoopback(host)) log(`warning: the ingress on ${host} takes keys and prompts over the network in clear`);
   }
 
-  /** The same object for as long as we stand where we do: what was filtered with it holds. */
+  /**
+   * Returns the same object while this node's identity stays the same, because results that were filtered with it stay
+   * valid.
+   */
   #trust(lists: readonly (readonly string[])[]): Trust {
     const { issuer, provider } = this.#options.self();
     if (lists.length > 0) return this.#decide(issuer, provider, lists);
@@ -157,13 +163,13 @@ export class Ingress {
     return decideTrust({ own, lists: [trust, ...lists], defaults: [], deleted: new Set(), policies: [] });
   }
 
-  /** Takes no new requests, and lets those go that wait for a node; resolves when every client has its answer. */
+  /** Refuses new requests and requests that wait for a node; resolves when every running request has ended. */
   drain(): Promise<void> {
     this.#queues.close();
     return this.#running.drain();
   }
 
-  /** Running requests are cut off: drain before. Idempotent. */
+  /** Ends running requests, so drain first. Idempotent. */
   async close(): Promise<void> {
     this.#queues.close();
     if (!this.#server.listening) return;

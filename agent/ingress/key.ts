@@ -6,10 +6,10 @@ import { ApiError } from '../../shared/openai/errors.ts';
 
 export const INGRESS_KEY_FILE = 'ingress.key';
 
-/** Longer headers are no keys; they are not worth a hash. */
+/** A longer header is not a key, and is not hashed. */
 const KEY_MAX_CHARS = 256;
 
-/** The one key of this ingress, new with each start: in memory as a hash, in clear only in the file. */
+/** The only key of this ingress, created at each start: in memory as a hash, in clear only in the file. */
 export class IngressKey {
   readonly #hash: Buffer;
 
@@ -17,12 +17,12 @@ export class IngressKey {
     this.#hash = sha256(key);
   }
 
-  /** A key that the operator chose and keeps. */
+  /** A key that the operator chose. */
   static of(key: string): IngressKey {
     return new IngressKey(key);
   }
 
-  /** Writes `DIRECTORY/ingress.key`, or another file there, 0600. */
+  /** Creates a key and writes it to `DIRECTORY/ingress.key`, or to another file there, 0600. */
   static make(directory: string, file = INGRESS_KEY_FILE): IngressKey {
     const key = `sk-otela-${randomBytes(32).toString('base64url')}`;
     writeFileSync(join(directory, file), `${key}\n`, { mode: 0o600 });
@@ -33,7 +33,7 @@ export class IngressKey {
   require(headers: IncomingHttpHeaders): void {
     const given = presentedKey(headers);
     if (given === undefined) throw unauthorized('No API key was given. Send it as "Authorization: Bearer …".');
-    // Of equal length whatever was sent: the time of the comparison tells nothing.
+    // Compares hashes of equal length, so that the time of the comparison reveals nothing.
     if (given.length > KEY_MAX_CHARS || !timingSafeEqual(sha256(given), this.#hash)) {
       throw unauthorized('This API key is not known here.');
     }

@@ -1,4 +1,4 @@
-/** How an ingress chooses among nodes: by the policy that its agent was started with, else by load and conversation. */
+/** How an ingress chooses among nodes: by the configured policy, otherwise by load and conversation. */
 import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
 import { guardPolicy, type PolicyFault } from '../../shared/routing/policies/operator-policies.ts';
 import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts';
@@ -11,7 +11,7 @@ import type { Policy, RoutedRequest } from '../../shared/routing/policy.ts';
 
 export type PolicyFor = (request: RoutedRequest) => Policy;
 
-/** What the policies remember of earlier requests is this ingress's own. */
+/** Creates the policy of one ingress; its memory of earlier requests is not shared. */
 export function policyOf(
   name: ShippedPolicy | Policy | undefined,
   onFault: (kind: PolicyFault, why: string) => void,
@@ -24,7 +24,7 @@ export function policyOf(
     const policy = made(name);
     return () => policy;
   }
-  // Who names a conversation wants its cache; all others go where there is least to do.
+  // A request that names a conversation needs its cache; all others go to the node with the least load.
   const affinity = prefixAffinity();
   return ({ session }) => (session === undefined ? leastLoadPolicy : affinity);
 }
@@ -44,7 +44,7 @@ function made(name: ShippedPolicy): Policy {
   }
 }
 
-/** Processor time of this thread, milliseconds. */
+/** Processor time of this thread in milliseconds. */
 function cpuMs(): number {
   const { user, system } = process.threadCpuUsage();
   return (user + system) / 1_000;

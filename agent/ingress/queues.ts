@@ -1,4 +1,4 @@
-/** Requests of one ingress that find no free node: a bounded, fair line for each model, as a gateway has. In memory. */
+/** Requests of one ingress that find no free node: a bounded, fair queue for each model, as at a gateway. In memory. */
 
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { QueueRequest } from '../../shared/proxy/host.ts';
@@ -8,17 +8,17 @@ import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import { startTimer } from '../start-timer.ts';
 
 export interface QueueLimits {
-  /** The longest waits, milliseconds; 0: none. */
+  /** Longest wait of a non-streaming request and of a streaming one, in milliseconds; 0: none. */
   unaryMs: number;
   streamMs: number;
   /** Requests that may wait for one model. */
   places: number;
 }
 
-/** As long as a gateway lets its clients wait; each place is one of the ingress's connections. */
+/** The waits of a gateway; each place uses one of the ingress's connections. */
 export const QUEUE_LIMITS: QueueLimits = { unaryMs: 60_000, streamMs: 600_000, places: 256 };
 
-/** Clients at different addresses have turns alike. */
+/** Fairness is by address: clients at different addresses take turns. */
 export interface IngressCaller {
   readonly address: string;
 }
@@ -26,7 +26,7 @@ export interface IngressCaller {
 export class IngressQueues {
   readonly busyNodes = new BusyNodeMemory();
   readonly #limits: QueueLimits;
-  /** By model: those with a waiting request, now or a moment ago. */
+  /** Queues by model: models with a waiting request, now or a moment ago. */
   readonly #lines = new Map<string, WaitQueue>();
   #closed = false;
 
@@ -38,24 +38,27 @@ export class IngressQueues {
     return streaming ? this.#limits.streamMs : this.#limits.unaryMs;
   }
 
-  /** Requests that wait now, for whichever model. */
+  /** Requests that wait now, over all models. */
   get waiting(): number {
     let sum = 0;
     for (const { depth } of this.#lines.values()) sum += depth.waiting;
     return sum;
   }
 
-  /** Whether a request waits for the same nodes already. */
+  /** True if a request already waits for the same nodes. */
   isQueued(model: string, scope: () => string): boolean {
     return this.#lines.size > 0 && (this.#lines.get(model)?.waitsIn(scope()) ?? false);
   }
 
-  /** 1 is next; undefined: it does not wait now. */
+  /** Position in the queue, from 1; undefined: it does not wait now. */
   position(model: string, name: string): number | undefined {
     return this.#lines.get(model)?.position(name);
   }
 
-  /** One wait for a turn. @throws ApiError 503 where this endpoint is leaving, AttemptError `cancelled` when the client left */
+  /**
+   * Waits for one turn. @throws ApiError 503 if this ingress is closing, AttemptError `cancelled` if the client
+   * disconnected
+   */
   async waitForTurn(queued: QueueRequest<IngressCaller>): Promise<TurnResult> {
     if (this.#closed) throw closing();
     const { name, scope, priority, busy, back, begun, model, until, client, caller } = queued;
@@ -82,12 +85,12 @@ export class IngressQueues {
     return line;
   }
 
-  /** One of our requests ended there: a waiting request may take its place. */
+  /** One of our requests ended at this node, so a waiting request may take its place. */
   ended(session: string): void {
     for (const line of this.#lines.values()) if (line.wants(session)) line.freed(session, 1);
   }
 
-  /** Refuses all waiting requests: this endpoint is leaving. Idempotent. */
+  /** Refuses all waiting requests, because this ingress is closing. Idempotent. */
   close(): void {
     this.#closed = true;
     for (const line of this.#lines.values()) line.close();

@@ -5,10 +5,10 @@ import { RegistryChanges } from '../../shared/routing/registry-changes.ts';
 import type { RegistryFilter, RegistryViewName } from '../../shared/routing/registry-view.ts';
 import type { ViewServices } from './views.ts';
 
-/** How often the open streams look whether something changed. */
+/** Interval at which the open streams are checked for changes. */
 const LOOK_MS = 1_000;
 
-/** Each compares the whole registry when it changed. */
+/** Open streams; each compares the whole registry after a change. */
 const STREAMS_MAX = 64;
 
 interface Watcher {
@@ -16,7 +16,7 @@ interface Watcher {
   news: RegistryChanges;
 }
 
-/** Open streams of registry changes. One timer serves them all, and there is none without them. */
+/** Open streams of registry changes. They share one timer, which runs only if a stream is open. */
 export class RegistryWatchers {
   readonly #open = new Set<Watcher>();
   #looking: NodeJS.Timeout | undefined;
@@ -45,7 +45,7 @@ export class RegistryWatchers {
     this.#looking ??= setInterval(() => this.#look(), LOOK_MS);
   }
 
-  /** A reader that is behind is told when it has caught up: what it missed meanwhile is then one change. */
+  /** A reader that is behind gets news when it has caught up; the changes that it missed are then one change. */
   #look(): void {
     const now = Date.now();
     for (const { response, news } of this.#open) {

@@ -3,32 +3,32 @@ import type { RegistryReplica } from '../../shared/lattice/replica.ts';
 import { NodeIndex } from '../../shared/routing/nodes.ts';
 import { registryEntry } from '../../shared/routing/registry-entry.ts';
 
-/** LEFT sessions kept beside the live ones; the first that left make room. */
+/** LEFT sessions that are kept next to the live ones; the first that left are dropped first. */
 const LEFT_MAX = 20_000;
 
-/** As this agent sees a session; `unreachable` says something about our path alone. */
+/** This agent's view of a session; `unreachable` only describes the path from here. */
 type Liveness = 'alive' | 'suspected' | 'unreachable';
 
 interface ReplicaNodesOptions {
   replica: Pick<RegistryReplica, 'get'>;
   liveness(session: string): Liveness;
-  /** Local name of an issuer; undefined for one that is on no list. */
+  /** Local name of an issuer; undefined: it is not listed. */
   issuerName(issuer: string): string | undefined;
-  /** Local name of our own issuer. */
+  /** Local name of this agent's issuer. */
   own: string;
-  /** A session that LEFT is shown, and the models it served are known, this long. */
+  /** How long a session that LEFT is shown, and the models that it served are known. */
   retentionMs(): number;
   /** Milliseconds since the epoch. */
   now(): number;
 }
 
-/** This agent's replica, indexed for choosing a node and for showing them. */
+/** This agent's replica, indexed to choose and to show nodes. */
 export class ReplicaNodes {
   readonly index = new NodeIndex();
   readonly #options: ReplicaNodesOptions;
   /** Sessions that LEFT, in that order, with the time. */
   readonly #left = new Map<string, number>();
-  /** Changes with everything that is shown. */
+  /** Changes with all data that is shown. */
   #version = 0;
 
   constructor(options: ReplicaNodesOptions) {
@@ -39,13 +39,13 @@ export class ReplicaNodes {
     return this.#version;
   }
 
-  /** Entries of these sessions came, changed or were collected, or their liveness did. */
+  /** Entries of these sessions were added, changed or collected, or their liveness changed. */
   changed(sessions: Iterable<string>): void {
     for (const session of sessions) this.#read(session);
     this.#sweep();
   }
 
-  /** A node that is in no replica yet: ourselves before a gateway has admitted us. */
+  /** Adds a node that is not in the replica: this node before a gateway has admitted it. */
   put(entry: RegistryEntry): void {
     this.index.put(entry);
     this.#version++;
@@ -62,7 +62,7 @@ export class ReplicaNodes {
     const entry = replica.get(session);
     const issuer = entry && issuerName(entry.issuer);
     const before = this.index.get(session);
-    // What was collected is gone from the replica; its models stay known for as long as they would have.
+    // A collected session is gone from the replica; its models stay known until the end of its retention.
     if (entry === undefined && before?.state === 'LEFT') return;
     const shown =
       entry === undefined || issuer === undefined

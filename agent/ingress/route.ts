@@ -1,4 +1,4 @@
-/** What one request to the ingress is routed by. */
+/** The routing data of one request to the ingress. */
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Route } from '../../shared/proxy/host.ts';
 import { readRequirements } from '../../shared/proxy/read-requirements.ts';
@@ -14,14 +14,14 @@ import type { IngressQueues } from './queues.ts';
 const TRUST_HEADER = 'x-otela-trusted-providers';
 const TRUST_METADATA = 'otela_trusted_providers';
 
-/** Use that no client asked for leaves no record. */
+/** Receipt of attempts without a client's request; their usage is not recorded. */
 export const NO_RECEIPT = '';
 
 export interface RouteOptions {
   nodes: NodeIndex;
   queues: Pick<IngressQueues, 'longestWait'>;
   policyFor: PolicyFor;
-  /** `lists`: those that a request brings. */
+  /** `lists`: provider lists of the request. */
   trust(lists: readonly (readonly string[])[]): Trust;
 }
 
@@ -51,7 +51,7 @@ export function resolveIngressRoute(request: Headers, parsed: ParsedRequest, opt
     waitMs: options.queues.longestWait(parsed.streaming),
     restartGraceMs: options.queues.longestWait(true),
     resumes: false,
-    // Where a node said no, its own words are worth more than a wait.
+    // If a node refused, its message is worth more than a wait.
     mayWait: ({ cause }) => !(cause instanceof AttemptError && cause.code === 'refused'),
   };
 }
@@ -62,7 +62,7 @@ function requireTrust(trust: Trust): void {
   throw new ApiError('no_trusted_provider', message);
 }
 
-/** Lists of the header and of the body's `metadata`; given both, both hold. @throws ApiError 400 */
+/** Lists of the header and of the body's `metadata`; if both are given, both apply. @throws ApiError 400 */
 function requestedProviders(request: Headers, metadata: Readonly<Record<string, string>>): string[][] {
   const said: [string, string | undefined][] = [
     [TRUST_HEADER, request.header(TRUST_HEADER) ?? undefined],

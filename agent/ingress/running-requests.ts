@@ -1,6 +1,6 @@
 import { ApiError } from '../../shared/openai/errors.ts';
 
-/** Requests that clients of the ingress wait for. */
+/** Running requests of the ingress's clients. */
 export class RunningRequests {
   #count = 0;
   #draining = false;
@@ -10,7 +10,7 @@ export class RunningRequests {
     return this.#count;
   }
 
-  /** Call what it returns when the request is over, once. @throws ApiError 503 while draining */
+  /** Call the returned function once, when the request has ended. @throws ApiError 503 while draining */
   begin(): () => void {
     if (this.#draining) {
       const headers = { connection: 'close' };
@@ -23,7 +23,7 @@ export class RunningRequests {
     };
   }
 
-  /** Takes no more; resolves when none is left. */
+  /** Refuses new requests; resolves when none is left. */
   drain(): Promise<void> {
     this.#draining = true;
     if (this.#count === 0) return Promise.resolve();

@@ -18,7 +18,7 @@ import { NO_RECEIPT } from './route.ts';
 import { UsageDelivery } from './usage-delivery.ts';
 import { UsageQueue } from './usage-queue.ts';
 
-/** As a gateway stores it; `provider` of the session that served, where the registry still knows it. */
+/** The record as a gateway stores it; `provider` of the session that served it, if the registry still has that. */
 export function toIngressUsage(record: UsageRecord, provider: string | undefined): IngressUsage {
   return {
     request_id: record.requestId,
@@ -39,7 +39,7 @@ export function toIngressUsage(record: UsageRecord, provider: string | undefined
   };
 }
 
-/** An ingress that has forgotten an attempt has no course of it: what it has is known. */
+/** Missing values become 0. An attempt that the ingress has forgotten has no course at all. */
 function courseOf({ endpoint, streamed, status, firstMs, totalMs }: AttemptCourse) {
   const [first_ms, total_ms] = [Math.round(firstMs ?? 0), Math.round(totalMs ?? 0)];
   return { endpoint, streamed, status: status ?? 0, first_ms, total_ms };
@@ -49,21 +49,21 @@ function tokens(said: number): number {
   return Math.min(TOKENS_MAX, said);
 }
 
-/** The session of a node that no gateway has admitted yet: known to its own ingress alone. */
+/** Session name of a node that no gateway has admitted yet; only its own ingress knows it. */
 const UNADMITTED_SESSION = 'unadmitted'.padEnd(26, '2');
 
-/** No provider's id, so that no list can name it. */
+/** Not a valid provider id, so that no list can contain it. */
 const UNADMITTED_PROVIDER = '(unadmitted)';
 
-/** Where the ingress listens, whom it trusts, and whom this node serves over the mesh. */
+/** The ingress's address, the providers that it trusts, and the providers that this node serves over the mesh. */
 export interface IngressConfig {
   /** Undefined: no ingress. */
   listen: { host: string; port: number } | undefined;
-  /** Providers whose nodes a request may go to; undefined: our own. */
+  /** Providers that may receive requests; undefined: only this node's provider. */
   trust: string[] | undefined;
-  /** Providers whose agents this node serves; undefined: our own. */
+  /** Providers of the agents that this node serves; undefined: only this node's provider. */
   serveTo: string[] | undefined;
-  /** How the ingress chooses among nodes; undefined: by load, and by conversation where a request names one. */
+  /** How the ingress chooses among nodes; undefined: by load, and by conversation if a request names one. */
   policy: ShippedPolicy | Policy | undefined;
 }
 
@@ -71,25 +71,25 @@ interface RequestServiceOptions {
   config: IngressConfig;
   /** Outlives sessions. */
   replica: RegistryReplica;
-  /** How lists here call an issuer; undefined for the own one. */
+  /** The name by which lists here call an issuer; undefined for this agent's issuer. */
   issuerName(issuer: string): string | undefined;
-  /** Nodes that LEFT are shown this long. */
+  /** Nodes that LEFT are shown for this long. */
   retentionMs(): number;
   /** Undefined while no engine answers. */
   engine(): EngineTarget | undefined;
   load?: LoadCounter | undefined;
   seals?: SealOpener | undefined;
-  /** The agent's state directory as it is called now. */
+  /** The agent's current state directory. */
   directory(): string;
-  /** Where usage waits for the next agent, should this one end first; outlives the state directory. */
+  /** Directory in which usage waits for the next agent if this one ends first; outlives the state directory. */
   usageDirectory: string | undefined;
   log(line: string): void;
 }
 
-/** What our node says of itself before any gateway has admitted it. */
+/** Facts about this node before any gateway has admitted it. */
 export type LocalNodeFacts = Pick<RegistryEntry, 'tier' | 'labels' | 'models' | 'hardware' | 'agent_version'>;
 
-/** Who we are in the mesh now. */
+/** This node's current identity in the mesh. */
 interface Self {
   mesh: Mesh;
   session: string;
@@ -97,8 +97,8 @@ interface Self {
 }
 
 /**
- * Requests over the mesh, asked and served, for one agent through all its sessions: hand `requests` to each mesh, tell `join`
- * which one is current, and give `usage` to the tunnels.
+ * Requests over the mesh in both directions, for one agent through all its sessions: pass `requests` to each mesh, pass
+ * the current one to `join`, and give `usage` to the tunnels.
  */
 export class RequestService {
   readonly requests: MeshRequests;
@@ -164,14 +164,14 @@ export class RequestService {
     return this.#self.mesh.channelTo(session);
   }
 
-  /** Listens, where it is to. Rejects where the address cannot be had. */
+  /** Listens, if an address is configured. Rejects if the address cannot be used. */
   async open(): Promise<void> {
     this.requests.open();
     this.#queue.open();
     await this.#ingress?.open();
   }
 
-  /** What our own ingress can be served with while no gateway has admitted us; undefined: nothing. */
+  /** Facts of the node that serves our ingress while no gateway has admitted us; undefined: there is none. */
   unadmitted(facts: LocalNodeFacts | undefined): void {
     if (this.#self !== undefined) return;
     this.#nodes.delete(UNADMITTED_SESSION);
@@ -192,7 +192,7 @@ export class RequestService {
     });
   }
 
-  /** A session was admitted, and this is its mesh: from now on we ask as it. */
+  /** A session was admitted and has this mesh; from now on requests are sent under its name. */
   join(mesh: Mesh, ticket: { session: string; provider: string }): void {
     this.#unwatch();
     this.#nodes.delete(UNADMITTED_SESSION);
@@ -211,7 +211,7 @@ export class RequestService {
     this.#queue.add(charged.map((record) => toIngressUsage(record, provider(record.session))));
   }
 
-  /** Requests that our engine is working on for other agents and our own ingress, and those that others answer for this one. */
+  /** Requests at our engine, for other agents and our own ingress, and our requests at other nodes. */
   get inFlight(): number {
     return this.requests.serving.inFlight + this.requests.askedElsewhere;
   }
@@ -222,12 +222,12 @@ export class RequestService {
     return { url, key_file: keyFile, usage_waiting: this.#queue.size, policy_faults: policyFaults };
   }
 
-  /** Neither our engine nor our ingress takes new requests; resolves when they have none any more. */
+  /** The engine and the ingress refuse new requests; resolves when both have none left. */
   async drain(): Promise<void> {
     await Promise.all([this.#ingress?.drain(), this.requests.serving.drain()]);
   }
 
-  /** Before the meshes close: what still runs is told to have ended. Idempotent. */
+  /** Call before the meshes close, so that running requests are reported as ended. Idempotent. */
   async close(): Promise<void> {
     await this.#ingress?.close();
     await this.requests.close();
@@ -237,7 +237,7 @@ export class RequestService {
   }
 }
 
-/** Beside the state directories of all agents of this user. */
+/** Next to the state directories of all agents of this user. */
 export function usageDirectoryOf(stateDirectory: string): string {
   return join(stateDirectory, '..', 'usage');
 }

@@ -1,6 +1,9 @@
 import type { Socket } from 'node:net';
 
-/** Connections that have shown no key yet. One more pushes the oldest out: slow ones cannot keep quick ones away. */
+/**
+ * Connections that have not shown a key yet. One more closes the oldest, so that slow clients cannot keep quick ones
+ * out.
+ */
 const STRANGERS_MAX = 128;
 
 export class UnauthenticatedLimit {
@@ -14,7 +17,7 @@ export class UnauthenticatedLimit {
     if (this.#sockets.size > STRANGERS_MAX) oldest?.destroy();
   }
 
-  /** It showed the key, and may stay. */
+  /** The connection has shown the key and stays. */
   greet(socket: Socket): void {
     this.#sockets.delete(socket);
   }

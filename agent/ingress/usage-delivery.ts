@@ -2,10 +2,10 @@ import { type IngressUsage, USAGE_BATCH_MAX } from '../../shared/usage/ingress-u
 import type { UsageSender, UsageSenderListener as Way } from '../tunnel/types.ts';
 import type { UsageQueue } from './usage-queue.ts';
 
-/** A batch that was stored and not acknowledged: the gateway's object moved, say. It is sent again on the same way. */
+/** Time after which an unacknowledged batch is sent again on another tunnel: the gateway's object may have moved. */
 const AGAIN_MS = 10_000;
 
-/** Brings what waits in the queue to one of the gateways that are there, a batch at a time. */
+/** Delivers waiting records to one of the connected gateways, one batch at a time. */
 export class UsageDelivery implements Way {
   readonly #queue: UsageQueue;
   readonly #senders = new Set<UsageSender>();
@@ -26,7 +26,7 @@ export class UsageDelivery implements Way {
   disconnected(sender: UsageSender): void {
     this.#senders.delete(sender);
     if (this.#sent?.sender !== sender) return;
-    this.#sent = undefined; // whether it was stored is not known: it is said again, and counts once
+    this.#sent = undefined; // it may have been stored: it is sent again, and counts once
     this.#next();
   }
 
@@ -50,7 +50,7 @@ export class UsageDelivery implements Way {
     this.#again = setTimeout(() => this.#giveUp(sequence), AGAIN_MS).unref();
   }
 
-  /** Another gateway, where there is one. */
+  /** Tries another gateway, if there is one. */
   #giveUp(sequence: number): void {
     if (this.#sent?.sequence !== sequence) return;
     const { sender } = this.#sent;

@@ -5,28 +5,31 @@ import { dirname, join } from 'node:path';
 import * as z from 'zod';
 import { type IngressUsage, ingressUsageSchema, usageName } from '../../shared/usage/ingress-usage.ts';
 
-/** Records kept for gateways that are away: at a request per second, most of three hours. Then the oldest make room. */
+/**
+ * Records kept for gateways that are away: at one request per second, almost three hours. Above that the oldest are
+ * dropped.
+ */
 const USAGE_KEPT_MAX = 10_000;
 
-/** A burst is written once. */
+/** Delay of a write, so that a burst is written once. */
 const WRITE_AFTER_MS = 1_000;
 
-/** Files that other agents left; more than that were left by something else. */
+/** Files of other agents that are adopted; more than these are not from agents. */
 const ADOPTED_MAX = 64;
 
-/** A number at its end was put there by an older agent, while it took the file over. */
+/** A number at the end was added by an older agent when it took the file over. */
 const FILE = /^([0-9]+)-([^/]+?)(?:@[0-9a-f]{8})?\.json(?:\.([0-9]+))?$/;
 
 interface UsageQueueOptions {
-  /** Where records wait for the next agent, should this one end first; undefined: in memory only. */
+  /** Directory in which records wait for the next agent if this one ends first; undefined: in memory only. */
   directory: string | undefined;
   max?: number;
   log(line: string): void;
 }
 
 /**
- * Usage that no gateway has stored yet: bounded, in memory and in a file (0600) of this process. What an agent left behind that
- * has ended is taken over by the next one of its user on the same machine.
+ * Usage that no gateway has stored yet: bounded, in memory and in a file (0600) of this process. The next agent of the
+ * same user on the same machine adopts the file of an agent that has ended.
  */
 export class UsageQueue {
   readonly #options: UsageQueueOptions;
@@ -35,7 +38,7 @@ export class UsageQueue {
   readonly #kept = new Map<string, IngressUsage>();
   readonly #file: string | undefined;
   #writing: NodeJS.Timeout | undefined;
-  /** Records were lost because no gateway came for them, and the log says so. */
+  /** True if records were lost because no gateway took them, and that was logged. */
   #drops = false;
   #onAdded: () => void = () => {};
 
@@ -49,12 +52,12 @@ export class UsageQueue {
     return this.#kept.size;
   }
 
-  /** Calls `listener` whenever there is something new to deliver. */
+  /** Calls `listener` for each new record. */
   watch(listener: () => void): void {
     this.#onAdded = listener;
   }
 
-  /** Takes over what ended agents left. */
+  /** Adopts the files of ended agents. */
   open(): void {
     const { directory, log } = this.#options;
     if (directory === undefined) return;
@@ -67,7 +70,7 @@ export class UsageQueue {
     }
   }
 
-  /** Of two agents that start at once only one can rename the file. */
+  /** If two agents start concurrently, only one can rename the file. */
   #adopt(path: string): void {
     const mine = ownFile(dirname(path));
     try {
@@ -77,12 +80,15 @@ export class UsageQueue {
     }
     const records = readRecords(mine);
     this.add(records);
-    // The only copy stays where this process cannot write its own: the next agent takes it over.
+    // If this process cannot write its own file, the only copy stays, and the next agent adopts it.
     if (this.#write()) rmSync(mine, { force: true });
     if (records.length > 0) this.#options.log(`${records.length} usage records of a former agent are taken over`);
   }
 
-  /** An exact record replaces an estimated one of the same attempt; a late one does not know when and how that went. */
+  /**
+   * An exact record replaces an estimated one of the same attempt. The estimated one's time is kept, and its course if
+   * the exact one has none.
+   */
   add(records: readonly IngressUsage[]): void {
     for (const record of records) {
       const name = usageName(record);
@@ -104,7 +110,7 @@ export class UsageQueue {
     this.#onAdded();
   }
 
-  /** The oldest, at most `count`; they stay until `stored`. */
+  /** The oldest records, at most `count`; they stay until `stored`. */
   oldest(count: number): IngressUsage[] {
     const oldest: IngressUsage[] = [];
     for (const record of this.#kept.values()) {
@@ -114,7 +120,7 @@ export class UsageQueue {
     return oldest;
   }
 
-  /** A gateway has these. One that became exact meanwhile stays. */
+  /** A gateway has stored these. A record that became exact meanwhile stays. */
   stored(records: readonly IngressUsage[]): void {
     for (const record of records) {
       const name = usageName(record);
@@ -128,7 +134,7 @@ export class UsageQueue {
     this.#writing ??= setTimeout(() => this.#write(), WRITE_AFTER_MS).unref();
   }
 
-  /** Whole and by renaming: a reader never sees half of it. False where it is in memory only. */
+  /** Writes a new file and renames it, so that a reader never sees a part. False if the records are only in memory. */
   #write(): boolean {
     clearTimeout(this.#writing);
     this.#writing = undefined;
@@ -148,18 +154,18 @@ export class UsageQueue {
     }
   }
 
-  /** What no gateway took waits in the file. Idempotent. */
+  /** Writes undelivered records to the file. Idempotent. */
   close(): void {
     this.#write();
   }
 }
 
-/** Processes of two containers on one machine may have one number. */
+/** Includes random characters, because processes in two containers on one machine may have the same id. */
 function ownFile(directory: string): string {
   return join(directory, `${process.pid}-${hostname()}@${randomBytes(4).toString('hex')}.json`);
 }
 
-/** Left by an agent of this machine that has ended. */
+/** True if the file is from an agent of this machine that has ended. */
 function isLeft(name: string): boolean {
   const [, pid, host, heir] = FILE.exec(name) ?? [];
   if (pid === undefined || host !== hostname()) return false;
@@ -175,6 +181,6 @@ function readRecords(path: string): IngressUsage[] {
       .parse(JSON.parse(readFileSync(path, 'utf8')));
     return items.flatMap((item) => ingressUsageSchema.safeParse(item).data ?? []);
   } catch {
-    return []; // cut off by whatever ended that agent
+    return []; // truncated when that agent was killed
   }
 }

@@ -18,7 +18,7 @@ import type { RegistryWatchers } from './registry-watchers.ts';
 const MODELS = '/v1/models';
 const REGISTRY = '/v1/registry';
 
-/** What answering a read-only question needs. */
+/** Services for answering a read-only request. */
 export interface ViewServices {
   registry: ReadableRegistry;
   trust: Trust;
@@ -27,7 +27,7 @@ export interface ViewServices {
   now: number;
 }
 
-/** Whether `path` is one of the read-only ones. */
+/** True if `path` is a read-only one. */
 export function isView(path: string): boolean {
   return [MODELS, REGISTRY].some((root) => path === root || path.startsWith(`${root}/`));
 }
@@ -44,7 +44,8 @@ export function answerView(request: IncomingMessage, response: ServerResponse, u
   const filter = filterOf(url);
   if (path.endsWith('/stream')) return showing.watchers.open(request, response, { name, filter, showing });
   const { registry, now } = showing;
-  // RFC 9110 §8.8.3. Weak: the same registry, not the same bytes; and what depends on the clock has none.
+  // RFC 9110 §8.8.3. Weak, because the registry is the same but not the bytes; a view that depends on the clock has no
+  // tag.
   const tag = dependsOnTime(filter) ? undefined : `W/"${registry.version}"`;
   const headers = { 'cache-control': 'private, no-cache', ...(tag === undefined ? {} : { etag: tag }) };
   if (tag !== undefined && matches(request.headers['if-none-match'], tag)) {
@@ -74,7 +75,7 @@ interface Model {
   owned_by: string;
 }
 
-/** Models that a request could be served with now, by name. */
+/** Models that can be served now, by name. */
 function servedModels({ registry, trust }: ViewServices): Model[] {
   const models = new Map<string, Model>();
   for (const entry of registry.index.entries()) {
@@ -102,7 +103,7 @@ function modelsBody(path: string, showing: ViewServices): unknown {
   throw new ApiError('model_not_found', `The model '${id.slice(0, 256)}' does not exist here.`, { param: 'model' });
 }
 
-/** Slashes of a model's name come raw or encoded. */
+/** Slashes in a model's name arrive raw or encoded. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
