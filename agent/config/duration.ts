@@ -2,12 +2,12 @@ import { UsageError } from '../../shared/command-line/index.ts';
 
 const UNIT_MS: Record<string, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** setTimeout fires at once above this (2^31 - 1 ms), so no duration may reach it. */
+/** Above this (2^31 - 1 ms) setTimeout fires immediately, so no duration may exceed it. */
 const LONGEST_DURATION_MS = 2_147_483_647;
 
 /**
- * `90s`, `2m`, `1h30m`, `500ms`, `0` → milliseconds.
- * A bare number is refused: Slurm reads `--time=60` as minutes and `--signal=@60` as seconds.
+ * `90s`, `2m`, `1h30m`, `500ms`, `0` → milliseconds. A bare number is refused, because Slurm reads `--time=60` as
+ * minutes and `--signal=@60` as seconds.
  */
 export function parseDuration(text: string, name: string): number {
   if (text === '0') return 0;
@@ -23,7 +23,7 @@ export function parseDuration(text: string, name: string): number {
   return Math.round(total);
 }
 
-/** 7,384,000 → `2h3m4s`: for people, never parsed again. */
+/** 7,384,000 → `2h3m4s`: for display, never parsed again. */
 export function formatDuration(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000));
   const [h, m, s] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];

@@ -18,7 +18,7 @@ export function checkCommand(command: string[] | undefined): void {
   }
 }
 
-/** Undefined: there is none. @throws UsageError */
+/** Undefined: there is no engine. @throws UsageError */
 export function engineConfig(
   settings: SettingValues,
   command: string[] | undefined,

@@ -5,7 +5,7 @@ import { parseDuration } from './duration.ts';
 
 /** Users' functions on this node. */
 export interface FunctionsConfig {
-  /** Owners of files, as gateways name them; undefined: all. */
+  /** Owners of files, by their names at gateways; undefined: all. */
   owners: string[] | undefined;
   loadedMax: number;
   limits: FunctionLimits;

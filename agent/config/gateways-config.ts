@@ -1,4 +1,4 @@
-/** Which gateways an agent serves, and the token that it joins with. */
+/** The gateways that an agent serves, and the join token. */
 import { UsageError } from '../../shared/command-line/index.ts';
 import { proxyFor } from '../host/proxy.ts';
 import { GATEWAYS_MAX } from '../tunnel/admission.ts';
@@ -34,7 +34,7 @@ export function gatewayUrl(text: string): URL {
     throw new UsageError('--gateway: a password in the address shows in logs; use --token-file');
   if (url.search !== '' || url.hash !== '')
     throw new UsageError(`--gateway: "${text}": only a path may follow the address`);
-  // People paste what OpenAI clients take, which ends in /v1.
+  // Users paste the address for OpenAI clients, which ends in /v1.
   url.pathname = url.pathname.replace(/\/v1\/*$/, '/');
   if (url.protocol.startsWith('ws')) url.protocol = url.protocol === 'ws:' ? 'http:' : 'https:';
   return url;
@@ -50,7 +50,7 @@ export function joinToken(settings: SettingValues, env: Env, warnings: string[])
   const file = settings.values.get('token-file');
   if (direct?.source === '--token')
     warnings.push('--token shows in ps to everybody on this node: use --token-file or OTELA_TOKEN');
-  // The nearer source wins, as everywhere: a flag that names a file stands above a variable that holds a token.
+  // The source with the higher precedence counts: a flag with a file overrides a variable with a token.
   const useFile = file && (!direct || sourcePrecedence(file.source) > sourcePrecedence(direct.source));
   if (!useFile && !direct) throw new UsageError('no token: say --token-file FILE or set OTELA_TOKEN');
   let value = direct?.values.at(-1) ?? '';

@@ -1,4 +1,7 @@
-/** Where the local OpenAI endpoint listens, whom it trusts, and whom this node serves over the mesh. */
+/**
+ * The address of the local OpenAI endpoint, the providers that it trusts, and the providers that this node serves over
+ * the mesh.
+ */
 
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
@@ -27,7 +30,7 @@ export function ingressConfig(
   };
 }
 
-/** A shipped one by its name, or the first of an operator's file. Throws UsageError, with file and line. */
+/** A shipped policy by its name, or the first policy in an operator's file. Throws UsageError, with file and line. */
 function policyNamed(text: string): ShippedPolicy | Policy {
   if (isShippedPolicy(text)) return text;
   if (!/[/\\]|\.[cm]?[jt]s$/.test(text))
@@ -43,7 +46,7 @@ function policyNamed(text: string): ShippedPolicy | Policy {
   throw new UsageError(`--policy ${text}: it has none`);
 }
 
-/** `HOST:PORT`, `[::1]:PORT`, `:PORT` or `PORT` for this machine alone; port 0 for any free one. Throws UsageError. */
+/** `HOST:PORT`, `[::1]:PORT`, or `:PORT` and `PORT` for this machine only; port 0: any free one. Throws UsageError. */
 export function listenAddress(flag: string, text: string): { host: string; port: number } {
   const bare = /^:?(\d{1,5})$/.exec(text)?.[1];
   if (bare !== undefined && Number(bare) <= 65_535) return { host: '127.0.0.1', port: Number(bare) };

@@ -6,7 +6,7 @@ const LABELS_MAX = 32;
 /** Labels share the registry's 4 KiB with the list of models. */
 const LABELS_MAX_BYTES = 1024;
 
-/** `deploys`: deployments add labels of their own. @throws UsageError */
+/** `deploys`: deployments add further labels. @throws UsageError */
 export function labelsConfig(texts: readonly string[], deploys: boolean): Record<string, string> {
   const max = deploys ? LABELS_MAX - OWN_LABELS_MAX : LABELS_MAX;
   const read: Record<string, string> = Object.create(null);

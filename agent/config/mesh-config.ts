@@ -1,4 +1,4 @@
-/** Where this agent listens for others, whom it knows, and who passes its bytes on. */
+/** The address at which this agent listens for others, the peers that it knows, and its relay. */
 
 import { UsageError } from '../../shared/command-line/index.ts';
 import { isVersion, OLDEST_VERSION, type ReleaseRules, readReleaseKeys } from '../../shared/release/release.ts';
@@ -6,19 +6,19 @@ import { parseAddress } from '../mesh/channel/dial.ts';
 import { SEEDS_MAX } from '../mesh/seeds.ts';
 
 export interface MeshConfig {
-  /** `host` undefined: on all addresses. Undefined: nowhere; this agent only dials. */
+  /** `host` undefined: on all addresses. Undefined: the agent does not listen and only dials. */
   listen: { host?: string; port: number } | undefined;
-  /** Host:port. */
+  /** `host:port`. */
   peers: string[];
-  /** Host:port of the agent through which every gateway is reached. */
+  /** `host:port` of the agent through which every gateway is reached. */
   relay: string | undefined;
-  /** Pass others' bytes to the gateways that this agent has. */
+  /** True if this agent passes others' bytes on to its gateways. */
   offerRelay: boolean;
-  /** Releases that peers have to be of; undefined: every peer with a good ticket is accepted. */
+  /** Releases that peers must run; undefined: every peer with a valid ticket is accepted. */
   peerReleases: ReleaseRules | undefined;
 }
 
-/** What the flags say. */
+/** Values of the flags. */
 interface MeshFlags {
   listen: string | undefined;
   peers: readonly string[];

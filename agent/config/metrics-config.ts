@@ -1,4 +1,4 @@
-/** Where `GET /metrics` listens, and for whom. */
+/** The address of `GET /metrics`, and its key. */
 import { readFileSync } from 'node:fs';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { listenAddress } from './ingress-config.ts';
@@ -6,11 +6,11 @@ import { listenAddress } from './ingress-config.ts';
 export interface MetricsConfig {
   host: string;
   port: number;
-  /** Undefined: one is made, in STATE/metrics.key. */
+  /** Undefined: a key is created, in STATE/metrics.key. */
   token: string | undefined;
 }
 
-/** A key that could be guessed opens the port to the whole network. */
+/** A key that can be guessed opens the port to the whole network. */
 const TOKEN_MIN_CHARS = 16;
 
 /** Throws UsageError. */

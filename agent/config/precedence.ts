@@ -1,18 +1,21 @@
-/** Settings that exclude each other: one flag must be able to overrule what a file says in other words. */
+/** Settings that exclude each other: a flag must be able to override another setting from the file. */
 import { UsageError } from '../../shared/command-line/index.ts';
 import type { SettingValues } from './setting-sources.ts';
 import type { SettingName } from './settings.ts';
 
-/** Flags over the environment over the file. */
+/** Flags take precedence over the environment, and the environment over the file. */
 export function sourcePrecedence(source: string): number {
   if (source.startsWith('--')) return 2;
   return source.startsWith('OTELA_') ? 1 : 0;
 }
 
-/** The engine's command stands on the command line alone. */
+/** The engine's command can be given only on the command line. */
 const COMMAND_RANK = 2;
 
-/** Of settings that say differently what runs here, or where it is, those of the highest rank. Throws UsageError where two have it. */
+/**
+ * Of settings that exclude each other about the engine or its address, keeps the ones of the highest rank. Throws
+ * UsageError if two have it.
+ */
 export function resolveConflicts(settings: SettingValues, command: readonly string[] | undefined): SettingValues {
   const values = new Map(settings.values);
   const ranked = (...names: SettingName[]) =>

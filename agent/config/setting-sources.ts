@@ -1,4 +1,4 @@
-/** Configuration file < environment < flags, each value with the place it came from. */
+/** Configuration file < environment < flags; each value has its source. */
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { SETTINGS, type SettingName, settingName } from './settings.ts';
 export type Env = Readonly<Record<string, string | undefined>>;
 
 interface Sourced {
-  /** As written: one entry per repetition. */
+  /** As written, with one entry per repetition. */
   values: string[];
   /** `--flag`, `OTELA_X` or `FILE:LINE`. */
   source: string;
@@ -20,10 +20,10 @@ export interface SettingValues {
   warnings: string[];
 }
 
-/** A configuration file is written by hand; anything longer is not one. */
+/** A configuration file is written by hand; a longer file is not one. */
 const CONFIG_FILE_MAX_BYTES = 64 * 1024;
 
-/** A token or key file holds one line. */
+/** A token or key file has one line. */
 const SECRET_FILE_MAX_BYTES = 16 * 1024;
 
 export function readSettingValues(flags: ReadonlyMap<string, readonly string[]>, env: Env): SettingValues {
@@ -32,10 +32,10 @@ export function readSettingValues(flags: ReadonlyMap<string, readonly string[]>,
   for (const [name, sourced] of readConfigFile(flags, env, warnings)) values.set(name, sourced);
   for (const setting of SETTINGS) {
     const value = env[setting.env];
-    // An empty variable is how a shell spells "not set": FOO="$UNSET".
+    // An empty variable means "not set" in a shell: FOO="$UNSET".
     if (value === undefined || value === '') continue;
     values.set(settingName(setting), {
-      // A comma is an ordinary character of a pattern: there a line break separates.
+      // A comma is an ordinary character of a pattern, so patterns are separated by line breaks.
       values: setting.kind === 'repeat' ? splitList(value, setting.flag === 'fatal-pattern' ? '\n' : ',') : [value],
       source: setting.env,
     });
@@ -43,7 +43,7 @@ export function readSettingValues(flags: ReadonlyMap<string, readonly string[]>,
   for (const setting of SETTINGS) {
     const given = setting.flag === '' ? undefined : flags.get(setting.flag);
     if (!given) continue;
-    // Commas separate gateways in a flag as well; in labels and facts they belong to the value.
+    // Commas also separate gateways in a flag; in labels and facts they belong to the value.
     const list = setting.flag === 'gateway' ? given.flatMap((text) => splitList(text)) : given;
     values.set(settingName(setting), { values: [...list], source: `--${setting.flag}` });
   }
@@ -83,14 +83,17 @@ function readConfigFile(
   return values;
 }
 
-/** Undefined where there can be none. */
+/** Undefined if there is no home and no configuration directory. */
 function usualConfigFile(env: Env): string | undefined {
   const home = homeOf(env);
   const configHome = env.XDG_CONFIG_HOME || (home === undefined ? undefined : join(home, '.config'));
   return configHome === undefined ? undefined : join(configHome, 'otela-agent', 'config');
 }
 
-/** Undefined in a container whose user stands in no /etc/passwd, without HOME: `homedir` throws there, and the agent would end. */
+/**
+ * Undefined without HOME in a container with a user that is missing from /etc/passwd: there `homedir` throws, and the
+ * agent would end.
+ */
 function homeOf(env: Env): string | undefined {
   if (env.HOME) return env.HOME;
   try {
@@ -123,7 +126,7 @@ function parseConfig(text: string, path: string): Map<SettingName, Sourced> {
   return values;
 }
 
-/** The one secret in `path`, without the newline that editors add. */
+/** The only secret in `path`, without the newline that editors add. */
 export function readSecretFile(name: string, path: string, env: Env): { secret: string; warnings: string[] } {
   const full = expandHome(path, env);
   const secret = readBounded(full, SECRET_FILE_MAX_BYTES).trim();
@@ -141,18 +144,18 @@ function expandHome(path: string, env: Env): string {
 
 function readableByOthers(path: string): boolean {
   const stat = statSync(path, { throwIfNoEntry: false });
-  // A pipe from <(pass show token) has odd bits and no other readers. What another owner lets our group read, as
-  // Kubernetes does with a secret, is meant so.
+  // A pipe from <(pass show token) has unusual bits and no other readers. A file of another owner that our group may
+  // read, such as a Kubernetes secret, is intended.
   const others = stat?.uid === process.getuid?.() ? 0o077 : 0o007;
   return stat?.isFile() === true && (stat.mode & others) !== 0;
 }
 
-/** Undefined where the default place has no file. */
+/** Undefined if the default path has no file. */
 function readOptional(path: string, warnings: string[]): string | undefined {
   try {
     return readBounded(path, CONFIG_FILE_MAX_BYTES);
   } catch (error) {
-    // A home that compute nodes do not mount is ordinary; a file that is there and cannot be read is worth a word.
+    // A home that compute nodes do not mount is normal; a file that exists and cannot be read needs a warning.
     if (mayExist(path)) warnings.push(error instanceof Error ? error.message : String(error));
     return undefined;
   }
@@ -162,11 +165,11 @@ function mayExist(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false }) !== undefined;
   } catch {
-    return true; // behind a directory that we may not enter, such as /root in a container that runs as another user
+    return true; // inside a directory that this process may not enter, such as /root in a container that runs as another user
   }
 }
 
-/** Reads to the end of the file, or of a pipe such as <(pass show token), and not further than `maxBytes`. */
+/** Reads a file, or a pipe such as <(pass show token), to its end, and not further than `maxBytes`. */
 function readBounded(path: string, maxBytes: number): string {
   const buffer = Buffer.alloc(maxBytes + 1);
   let length = 0;
@@ -186,7 +189,10 @@ function readBounded(path: string, maxBytes: number): string {
   return buffer.toString('utf8', 0, length);
 }
 
-/** It travels in a header: a line break in it would end the header, and what is no ASCII arrives as something else, or not. @throws UsageError */
+/**
+ * The text is sent in a header. A line break would end the header, and characters outside ASCII would arrive changed or
+ * not at all. @throws UsageError
+ */
 export function requireHeaderWord(what: string, text: string): string {
   const word = text.trim();
   if (/^[\x21-\x7e]{1,4096}$/.test(word)) return word;

@@ -2,7 +2,10 @@
 import type { AcceptedValues, Flag, Flags } from '../../shared/command-line/index.ts';
 
 interface Setting {
-  /** `--name`, and the same word in the configuration file. Empty: there is no flag, so that it cannot show in `ps`. */
+  /**
+   * `--name`, and the same name in the configuration file. Empty: there is no flag, so that the value cannot show in
+   * `ps`.
+   */
   flag: string;
   env: string;
   /** A switch takes no value; `repeat` collects every value. */
@@ -12,7 +15,7 @@ interface Setting {
   help: string;
   /** Never shown, not even by `otela-agent config`. */
   secret?: true;
-  /** The default, in words. */
+  /** The default, as text. */
   otherwise?: string;
 }
 
@@ -425,19 +428,19 @@ export const SETTINGS = [
   },
 ] as const satisfies readonly Setting[];
 
-/** Name under which a setting is kept: its flag, or its variable where there is no flag. */
+/** Name of a setting: its flag, or its variable if it has no flag. */
 export type SettingName = Exclude<(typeof SETTINGS)[number]['flag'], ''> | 'OTELA_ENGINE_KEY';
 
 export function settingName(setting: (typeof SETTINGS)[number]): SettingName {
   return setting.flag === '' ? 'OTELA_ENGINE_KEY' : setting.flag;
 }
 
-/** Behind `--` or this flag stands the engine's command line. */
+/** The engine's command line follows `--` or this flag. */
 export const COMMAND_FLAG = {
   process: { value: 'COMMAND…', rest: true, takes: 'command', help: 'the same as -- COMMAND…' },
 } as const satisfies Flags;
 
-/** The flags that `start`, `doctor` and `config` take. */
+/** The flags of `start`, `doctor` and `config`. */
 export const START_FLAGS: Flags = {
   ...Object.fromEntries(SETTINGS.filter(({ flag }) => flag !== '').map((setting) => [setting.flag, flagOf(setting)])),
   ...COMMAND_FLAG,
@@ -452,7 +455,7 @@ function flagOf({ kind, value, help, otherwise }: Setting): Flag {
   };
 }
 
-/** Placeholders say what a shell may offer: files, directories, or the words themselves. */
+/** Placeholders show what a shell may complete: files, directories, or words. */
 function takenFor(placeholder: string): AcceptedValues {
   if (placeholder === 'FILE') return 'file';
   if (placeholder === 'DIR') return 'directory';

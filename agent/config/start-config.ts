@@ -1,4 +1,4 @@
-/** The settings of `otela-agent start`, checked: from here on they are typed. */
+/** The settings of `otela-agent start`, checked and typed. */
 
 import { accessSync, constants, existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -44,18 +44,18 @@ export interface StartConfig {
   command: string[] | undefined;
   /** Undefined: joins idle. */
   engine: EngineTarget | undefined;
-  /** What the network may have this agent run; undefined: nothing. */
+  /** Templates that the network may deploy here; undefined: none. */
   templates: Templates | undefined;
-  /** What it is given at once. */
+  /** Limits of concurrent requests at the engine. */
   limits: EngineLimits;
-  /** Undefined: no function of a user runs here. */
+  /** Undefined: no user's function runs here. */
   functions: FunctionsConfig | undefined;
-  /** Undefined: none are kept here. */
+  /** Undefined: this node stores no weights. */
   weights: NodeWeightsConfig | undefined;
   span: EngineSpan;
-  /** Lines of the engine's output that end this node. */
+  /** Patterns of the engine's output lines that end this node. */
   fatal: FatalPatterns;
-  /** When the engine is asked for a token, and how long it may take. */
+  /** How long the engine may be silent before it is asked for a token, and how long it may take for it. */
   probe: { afterMs: number; timeoutMs: number };
   mesh: MeshConfig;
   ingress: IngressConfig;
@@ -64,22 +64,25 @@ export interface StartConfig {
   /** Undefined: chosen from the job's length. 0: never. */
   drainBeforeMs: number | undefined;
   drainTimeoutMs: number | undefined;
-  /** Gateways may read the output of engine and agent. */
+  /** True if gateways may read the output of engine and agent. */
   remoteLogs: boolean;
   logDirectory: string | undefined;
-  /** When this node ends by the operator's word; undefined: as its batch job does. */
+  /** The node's end that the operator set; undefined: the end of its batch job. */
   endsAt: Date | undefined;
-  /** What vouches for this node's encryption keys; undefined: no one does. */
+  /** Key that vouches for this node's encryption keys; undefined: nothing vouches for them. */
   delegate: DelegateKey | undefined;
   evidence: EvidenceHelper | undefined;
-  /** Where manifest and signature of this program's release are; undefined: beside it. */
+  /** Directory of the manifest and signature of this program's release; undefined: the program's directory. */
   releaseDir: string | undefined;
   warnings: string[];
 }
 
 /** Longer than most prefills take. */
 const PROBE_AFTER_MS = 120_000;
-/** With the above ten minutes: sooner than gateways give a first byte up, and longer than prefills of a million tokens. */
+/**
+ * With PROBE_AFTER_MS ten minutes: less than the first-byte timeout of gateways, and more than prefills of a million
+ * tokens take.
+ */
 const PROBE_TIMEOUT_MS = 480_000;
 
 /** Throws UsageError. */
@@ -111,7 +114,7 @@ export function startConfig(given: SettingValues, command: string[] | undefined,
     },
     env,
   );
-  // Other ranks of an engine get their weights from neighbours, too.
+  // The other ranks of an engine also get their weights from neighbors.
   const joins = registers || weights !== undefined;
   return {
     gateways: joins ? gatewaysConfig(many('gateway'), env, warnings) : [],

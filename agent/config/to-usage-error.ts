@@ -1,6 +1,6 @@
 import { UsageError } from '../../shared/command-line/index.ts';
 
-/** Rethrows what `read` throws as a UsageError. */
+/** Rethrows each error of `read` as a UsageError. */
 export function toUsageError<T>(read: () => T): T {
   try {
     return read();

@@ -19,7 +19,7 @@ interface Given {
 export const SOURCES_MAX = 16;
 const UPLOADS_MAX = 64;
 const CLUSTERS_MAX = 16;
-/** The rest is for logs, results, and what the engine itself writes. */
+/** The rest is for logs, results and the engine's own files. */
 const DISK_SHARE = 0.8;
 /** Engines need the other half. */
 const MEMORY_SHARE = 0.5;
@@ -27,7 +27,7 @@ const MEMORY_SHARE = 0.5;
 const TMPFS = 0x01021994;
 const UNITS: Readonly<Record<string, number>> = { '': 1, K: 1e3, M: 1e6, G: 1e9, T: 1e12 };
 
-/** Undefined: this node keeps no weights. @throws UsageError */
+/** Undefined: this node stores no weights. @throws UsageError */
 export function weightsConfig(given: Given, env: Env): NodeWeightsConfig | undefined {
   const { sources, environment, directory, limit, rate, uploads, clusters } = given;
   if (sources.length === 0 && environment === undefined && directory === undefined) {
@@ -55,7 +55,7 @@ function sourceNamed(flag: string, text: string): string {
   return sourceText(source);
 }
 
-/** The job's own disk, else the node's, else its memory: never the shared file system, where the home is. */
+/** The job's own disk, otherwise the node's, otherwise its memory. Never the home's shared file system. */
 function localPlace(env: Env): string {
   const places = [env.SLURM_TMPDIR, env.TMPDIR, '/tmp'].filter((place) => place !== undefined && place !== '');
   const writable = places.filter((place) => place !== undefined && isWritable(place));
