@@ -2,7 +2,7 @@ import type { Env } from '../config/setting-sources.ts';
 import type { AgentIo } from './io.ts';
 import type { AgentDependencies } from './start.ts';
 
-/** What the program hands to its commands. */
+/** The context that the program passes to its commands. */
 export interface CommandContext {
   env: Env;
   io: AgentIo;

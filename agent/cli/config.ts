@@ -1,4 +1,4 @@
-/** `otela-agent config`: every setting, its value, and where that came from. Takes the flags of `start`. */
+/** `otela-agent config`: every setting with its value and source. Takes the flags of `start`. */
 
 import { type Command, EXIT_DONE, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
 import { readSettingValues } from '../config/setting-sources.ts';

@@ -1,19 +1,19 @@
-/** Where a command writes. */
+/** The output of a command. */
 import type { Writable } from 'node:stream';
 import { type Paint, painterFor } from '../../shared/terminal/paint.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 
-/** A gateway or an engine may say more. */
+/** Longest line; a gateway or an engine may send a longer text. */
 const LINE_MAX_CHARS = 2_000;
 
 export interface AgentIo {
   stdout: Writable;
   stderr: Writable;
-  /** Colours for stdout, where it is a terminal. */
+  /** Colors for stdout, if it is a terminal. */
   paint: Paint;
-  /** One line for the person at the terminal. */
+  /** Prints a line for the user at the terminal. */
   out(line: string): void;
-  /** One line for the operator, with the time: the engine's own lines stand between ours. */
+  /** Prints a line for the operator, with the time, because the engine's lines are in between. */
   log(line: string): void;
 }
 
@@ -36,7 +36,7 @@ export function makeAgentIo(
   };
 }
 
-/** Resolves when the reader has taken what was written, or has gone. */
+/** Resolves when the reader has taken the output, or has gone. */
 export function waitForFlush(stream: Writable): Promise<void> {
   return new Promise((resolve) => {
     if (stream.writable) stream.write('', () => resolve());

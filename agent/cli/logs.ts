@@ -1,4 +1,6 @@
-/** `otela-agent logs`: the last output of the engine, byte for byte or as JSON line by line, and with --follow what comes. */
+/**
+ * `otela-agent logs`: the last output of the engine, as raw bytes or as JSON lines, and with --follow the later output.
+ */
 
 import { type Command, EXIT_DONE, type Flags, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
 import { LineReader } from '../engine/lines.ts';

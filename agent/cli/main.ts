@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** `otela-agent`: serves a model engine of this machine to gateways, over connections that go outward only. */
+/** `otela-agent`: serves a model engine of this machine to gateways, over outgoing connections only. */
 import { isSea } from 'node:sea';
 import type { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
@@ -13,10 +13,10 @@ import { makeAgentIo, waitForFlush } from './io.ts';
 import type { AgentDependencies } from './start.ts';
 import { neverBlocking } from './terminal-output.ts';
 
-/** Not for people: what an agent that was killed had to say, on standard input. */
+/** Internal: delivers the last will of a killed agent, read from standard input. */
 const LAST_WILL = 'last-will';
 
-/** Replaced in tests; a process has its own. */
+/** Replaced in tests; in production the process provides them. */
 export interface MainOptions extends Partial<AgentDependencies> {
   stdout?: Writable;
   stderr?: Writable;
@@ -41,10 +41,10 @@ export async function main(argv: readonly string[], env: Env, options: MainOptio
   }
 }
 
-/** A job that ends does not wait for a reader that has stopped reading. */
+/** A job that ends does not wait longer for a reader that has stopped reading. */
 const OUTPUT_TAKEN_MS = 2000;
 
-/** A pipe takes 64 KiB at a time: the rest waits here for its reader, and an exit would drop it. */
+/** A pipe takes 64 KiB at a time. The rest waits here for its reader, and an exit would drop it. */
 async function run(argv: readonly string[]): Promise<void> {
   const program = isSea() ? [process.execPath] : [process.execPath, ...process.argv.slice(1, 2)];
   const streams =
@@ -56,5 +56,5 @@ async function run(argv: readonly string[]): Promise<void> {
   process.exit(code);
 }
 
-// Not awaited: as one file it is a CommonJS script, and those cannot wait at their top.
+// Not awaited: as a single file it is a CommonJS script, which has no top-level await.
 if (import.meta.main) void run(process.argv.slice(2));

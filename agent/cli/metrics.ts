@@ -1,4 +1,4 @@
-/** `otela-agent metrics`: one agent's figures, as Prometheus and its node exporter's text files take them. */
+/** `otela-agent metrics`: one agent's metrics, for Prometheus and for text files of its node exporter. */
 
 import { type Command, EXIT_DONE, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
 import { ask } from '../host/control-client.ts';

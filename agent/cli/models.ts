@@ -1,4 +1,4 @@
-/** `otela-agent models`: what this user's engines on this machine serve. */
+/** `otela-agent models`: the models that this user's engines serve on this machine. */
 
 import { type Command, EXIT_DONE, parseLine } from '../../shared/command-line/index.ts';
 import type { CommandContext } from './command-context.ts';

@@ -1,4 +1,4 @@
-/** `otela-agent sbatch`: a job script for this user's gateway, printed or handed to Slurm. */
+/** `otela-agent sbatch`: a job script for this user's gateway, printed or submitted to Slurm. */
 
 import { spawn } from 'node:child_process';
 import { resolve as absolute } from 'node:path';
@@ -51,7 +51,7 @@ const FLAGS = {
   json: { help: '{"script"}, with --submit {"job", "script"}' },
   ...COMMAND_FLAG,
 } as const satisfies Flags;
-/** What sbatch says is a line. */
+/** sbatch prints one line. */
 const SAID_MAX_BYTES = 64 * 1024;
 
 export const SBATCH_COMMAND: Command<CommandContext> = {
@@ -82,7 +82,7 @@ async function sbatchCommand(argv: readonly string[], { env, io }: CommandContex
   return EXIT_DONE;
 }
 
-/** @throws UsageError: what would fail in the job fails here, before it has waited in a queue. */
+/** @throws UsageError for errors that would otherwise show only in the job, after its wait in the queue */
 function requested(given: ReadonlyMap<string, readonly string[]>, env: Env): JobRequest {
   const one = (name: keyof typeof FLAGS) => given.get(name)?.at(-1)?.trim();
   const settings = readSettingValues(new Map([...given].filter(([name]) => SETTINGS_TAKEN.includes(name))), env).values;
@@ -120,7 +120,7 @@ function requested(given: ReadonlyMap<string, readonly string[]>, env: Env): Job
 
 type PlaceFlag = 'partition' | 'account' | 'qos' | 'constraint' | 'mem' | 'cpus';
 
-/** Where the job may run and on whose account. Throws UsageError. */
+/** The job's partition, account and similar options. Throws UsageError. */
 function place(one: (name: PlaceFlag) => string | undefined) {
   const word = (name: PlaceFlag, what: string, cleaned = directiveWord) => {
     const text = one(name) ?? '';
@@ -143,7 +143,7 @@ function place(one: (name: PlaceFlag) => string | undefined) {
   };
 }
 
-/** Each is one word such as `reservation=maint`; leading dashes may be left out. Throws UsageError. */
+/** Each is one word such as `reservation=maint`, with or without leading dashes. Throws UsageError. */
 function sbatchOptions(given: readonly string[]): string[] {
   if (given.length > SBATCH_OPTIONS_MAX) throw new UsageError(`--sbatch-option: more than ${SBATCH_OPTIONS_MAX}`);
   return given.map((text) => {
@@ -154,7 +154,7 @@ function sbatchOptions(given: readonly string[]): string[] {
   });
 }
 
-/** What stands after `--` goes to the engine. Throws UsageError. */
+/** The words after `--` go to the engine. Throws UsageError. */
 function engineArguments(words: readonly string[]): string[] {
   if (words.length > ENGINE_ARGUMENTS_MAX)
     throw new UsageError(`more than ${ENGINE_ARGUMENTS_MAX} words for the engine`);
@@ -167,7 +167,7 @@ function engineArguments(words: readonly string[]): string[] {
 
 const SETTINGS_TAKEN: readonly string[] = ['gateway', 'token-file', 'config'];
 
-/** The job may begin in another directory than this one. */
+/** The job may begin in another directory than this command. */
 function fromAnywhere(path: string): string {
   return path.startsWith('~/') ? path : absolute(path);
 }
@@ -196,7 +196,7 @@ function submit(script: string, env: Env): Promise<{ code: number; said: string 
     };
     child.stdout.on('data', hear);
     child.stderr.on('data', hear);
-    child.stdin.on('error', () => {}); // it ended before it read: its exit code says so
+    child.stdin.on('error', () => {}); // it ended before it read: its exit code shows that
     child.on('error', (error) => resolve({ code: 1, said: `${error.message}; is this a login node of the cluster?` }));
     child.on('close', (code) => resolve({ code: code ?? 1, said }));
     child.stdin.end(script);

@@ -1,4 +1,4 @@
-/** Which of this user's agents a command means. */
+/** Which of this user's agents a command refers to. */
 
 import { type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/index.ts';
 import type { Env } from '../config/setting-sources.ts';
@@ -7,7 +7,7 @@ import { type LocalAgent, localAgents } from '../host/control-client.ts';
 export const SESSION_FLAG = {
   session: { value: 'PREFIX', help: 'the agent whose session begins so' },
 } as const satisfies Flags;
-/** Flags and help of the commands that only look: `status`, `models`. */
+/** Flags and help of the read-only commands `status` and `models`. */
 export const LOCAL_AGENTS_USAGE = {
   examples: `[--session PREFIX] [--json]
 
@@ -23,7 +23,10 @@ export const SESSION_HINT = {
   hint: ([word]: readonly string[]) => `; an agent is named by --session ${word}`,
 };
 
-/** The agents whose session begins with `prefix`; without a prefix, all. Throws UsageError if agents run here and none matches. */
+/**
+ * The agents with a session that begins with `prefix`; without a prefix, all. Throws UsageError if agents run here and
+ * none matches.
+ */
 export async function selectAgents(prefix: string | undefined, env: Env): Promise<LocalAgent[]> {
   const agents = await localAgents(env);
   const meant = agents.filter(({ session }) => session.startsWith(prefix ?? ''));
@@ -34,10 +37,10 @@ export async function selectAgents(prefix: string | undefined, env: Env): Promis
   return meant;
 }
 
-/** The one agent meant; a command that changes something never guesses. */
+/** The only matching agent; a command that changes something never guesses. */
 export async function selectOneAgent(prefix: string | undefined, env: Env): Promise<LocalAgent> {
   const found = await selectAgents(prefix, env);
-  // Inside a job, its own agent on this node is meant although others of this user run here.
+  // Inside a job, the job's own agent on this node is meant, even if other agents of this user run here.
   const { SLURM_JOB_ID: job, SLURMD_NODENAME: node } = env;
   const own = found.filter(({ status }) => job && status.job?.id === job && status.job.node === node);
   const agents = own.length > 0 ? own : found;

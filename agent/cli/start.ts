@@ -1,4 +1,4 @@
-/** `otela-agent start`: joins the gateways with this machine's engine and stays until it ends. */
+/** `otela-agent start`: joins the gateways with this machine's engine and runs until it ends. */
 
 import { type Command, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { EXIT_ENGINE } from '../config/exit.ts';
@@ -15,17 +15,17 @@ import type { Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import type { CommandContext } from './command-context.ts';
 import { waitForFlush } from './io.ts';
 
-/** What connects the agent with the outside; handed in so that a test can stand in for a gateway. */
+/** The agent's connections to the outside; passed in so that a test can replace a gateway. */
 export interface AgentDependencies {
   openTunnel(options: TunnelOptions): Tunnel;
   admit(options: AdmissionOptions): Promise<TunnelAdmission>;
   signals: SignalSource;
   faults: FaultSource;
-  /** Until an engine that is not our child and does not listen counts as stopped. */
+  /** Time after which an engine that is not our child and does not listen counts as stopped. */
   engineGoneMs?: number;
-  /** See Lifecycle's. */
+  /** See Lifecycle. */
   willCommand?: readonly string[];
-  /** Whether sessions meet other agents; default true. */
+  /** True if sessions join the mesh; default true. */
   joinMesh?: boolean;
 }
 

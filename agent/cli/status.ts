@@ -1,4 +1,4 @@
-/** `otela-agent status`: what this user's agents on this machine are doing. */
+/** `otela-agent status`: the state of this user's agents on this machine. */
 
 import { type Command, EXIT_DONE, parseLine } from '../../shared/command-line/index.ts';
 import { formatDuration } from '../config/duration.ts';
@@ -36,7 +36,7 @@ async function statusCommand(argv: readonly string[], { env, io }: CommandContex
 
 const text = (lines: readonly string[]) => lines.join('\n');
 
-/** The one that knows most: agents of one machine see the same network, once they have met. */
+/** Uses the longest list, because agents of one machine see the same network once they are connected. */
 function table(known: readonly { network: NetworkRow[] }[]): string[][] {
   const rows = known.map(({ network }) => network).reduce((a, b) => (b.length > a.length ? b : a), []);
   return rows.length === 0 ? [] : [networkTable(rows)];

@@ -1,12 +1,12 @@
-/** A terminal that may stop taking lines: Ctrl-S, an ssh or `srun --pty` that stands still. */
+/** Output to a terminal that may stop accepting lines: Ctrl-S, or an ssh or `srun --pty` that stalls. */
 import { Writable } from 'node:stream';
 
-/** Lines that wait for the terminal. What comes beyond is not shown; the engine's last lines are kept elsewhere (`Tail`). */
+/** Bytes that wait for the terminal. Further output is not shown; `Tail` keeps the engine's last lines. */
 const WAITING_MAX_BYTES = 256 * 1024;
 
 /**
- * `stream`, and where it is a terminal one that never makes its writer wait. Node writes to terminals synchronously: while one takes
- * nothing, the engine's next line would stop every request of this process.
+ * Returns `stream`, or for a terminal a stream that never blocks its writer. Node writes to terminals synchronously, so
+ * while a terminal accepts nothing, the engine's next line would stop every request of this process.
  */
 export function neverBlocking(stream: NodeJS.WriteStream): Writable {
   return stream.isTTY ? new TerminalOutput(stream) : stream;
@@ -43,7 +43,10 @@ class TerminalOutput extends Writable {
   }
 }
 
-/** Node has no option for it: https://nodejs.org/api/process.html#a-note-on-process-io. As before where the handle is another one. */
+/**
+ * Node has no option for this: https://nodejs.org/api/process.html#a-note-on-process-io. Without such a handle nothing
+ * changes.
+ */
 function unblock(terminal: object): void {
   const handle = '_handle' in terminal ? terminal._handle : undefined;
   if (typeof handle !== 'object' || handle === null || !('setBlocking' in handle)) return;

@@ -1,4 +1,7 @@
-/** `otela-agent vouch`: a provider's root key, kept offline, and the delegates that its agents vouch for their encryption keys with. */
+/**
+ * `otela-agent vouch`: a provider's root key, which is kept offline, and the delegate keys with which its agents vouch
+ * for their encryption keys.
+ */
 import { randomBytes } from 'node:crypto';
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import {
@@ -81,7 +84,7 @@ function newRoot(file: string): string {
   return toBase64url(nodeSigner(seed).publicKey);
 }
 
-/** Never over another key: what was signed by it would be lost. */
+/** Never overwrites a key: its signatures would be lost. */
 function write(file: string, text: string): void {
   try {
     writeFileSync(file, text, { mode: 0o600, flag: 'wx' });

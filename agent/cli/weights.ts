@@ -1,4 +1,4 @@
-/** `otela-agent weights`: what this machine's agents keep of weights, and pull from their neighbours. */
+/** `otela-agent weights`: the weights that this machine's agents store, and pull from their neighbors. */
 import {
   type Command,
   EXIT_DONE,
@@ -20,7 +20,7 @@ import { START_COMMAND } from './start.ts';
 
 const VERBS = ['pull', 'serve', 'ls', 'gc'] as const;
 const KINDS = ['hub', 'dir', 's3'] as const;
-/** Of `serve`, which is an agent without an engine. */
+/** Flags of `serve`, an agent without an engine. */
 const SERVE_FLAGS = [
   'gateway',
   'token-file',
@@ -87,7 +87,7 @@ async function weightsCommand(argv: readonly string[], context: CommandContext):
   }
 }
 
-/** An agent that keeps weights and has no engine. */
+/** An agent that stores weights and has no engine. */
 function serve(argv: readonly string[], context: CommandContext): Promise<number> | number {
   const { given, values, words } = parseLine(argv, WEIGHTS_COMMAND.flags, { words: SOURCES_MAX + 1 });
   const from = typeof values.from === 'string' ? values.from : undefined;
@@ -102,7 +102,7 @@ function serve(argv: readonly string[], context: CommandContext): Promise<number
   return START_COMMAND.run([...flags, ...sources], context);
 }
 
-/** As `parseSource` writes it. @throws UsageError */
+/** The source in the form of `parseSource`. @throws UsageError */
 function sourceOf(name: string, kind: string | undefined): string {
   if (kind !== undefined && !KINDS.some((one) => one === kind))
     throw new UsageError(`--from: "${kind}" is none of ${KINDS.join(', ')}`);
@@ -129,7 +129,7 @@ async function keeper(prefix: string | undefined, { env }: CommandContext): Prom
   return first;
 }
 
-/** A pull says how far it is every second. */
+/** A pull reports its progress every second. */
 const SILENCE_MS = 60_000;
 
 async function pull({ directory }: LocalAgent, source: string, json: boolean, { io }: CommandContext): Promise<number> {

@@ -1,4 +1,6 @@
-/** `otela-agent doctor`: what would stop an agent here, each with its fix. Joins nothing and starts nothing. */
+/**
+ * `otela-agent doctor`: every problem that would stop an agent here, with its fix. Joins nothing and starts nothing.
+ */
 
 import { type Command, EXIT_DONE, JSON_FLAG, parseLine, UsageError } from '../../../shared/command-line/index.ts';
 import {
@@ -49,7 +51,7 @@ async function doctorCommand(argv: readonly string[], { env, io }: CommandContex
   return findings.some(({ verdict }) => verdict === 'bad') ? EXIT_ENGINE : EXIT_DONE;
 }
 
-/** One wrong setting hides the others, but not the way to the gateways. */
+/** One wrong setting hides the other settings, but not the check of the gateways. */
 async function checkSettings(settings: SettingValues, command: string[] | undefined, env: Env): Promise<CheckResult[]> {
   const config = settled(() => startConfig(settings, command, env));
   if (!(config instanceof UsageError)) return checkConfig(config, env);

@@ -1,4 +1,7 @@
-/** The way to a gateway, by a request that admits no agent: `POST /agent/admit` without a token is refused in OpenTela's own words. */
+/**
+ * Checks the path to a gateway by a request that admits no agent: OpenTela refuses `POST /agent/admit` without a token
+ * with its own message.
+ */
 
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../shared/terminal/check-result.ts';
 import { PROTOCOL_VERSION } from '../../../shared/wire/limits.ts';
@@ -7,20 +10,20 @@ import { proxyFor } from '../../host/proxy.ts';
 import { errorMessageOf, type GatewayAnswer, type postToGateway } from '../../tunnel/gateway-request.ts';
 
 const ANSWER_MS = 10_000;
-/** Tickets and certificates begin and end by the clock; an hour's reserve stands behind each. */
+/** Largest clock difference: tickets and certificates depend on the clock, with an hour's reserve at each end. */
 const SKEW_MAX_MS = 60_000;
 
 interface GatewayCheck {
   gateway: URL;
   env: Env;
-  /** The agent with `--offer-relay` through which this one would go, as a proxy. */
+  /** The agent with `--offer-relay` that this one would use as a proxy. */
   relay?: URL | undefined;
   post: typeof postToGateway;
   /** Milliseconds since the epoch. */
   now(): number;
 }
 
-/** Findings about the way and, where the gateway told the time, about the clock. Never rejects. */
+/** Findings about the path and, if the gateway sent its time, about the clock. Never rejects. */
 export async function checkGateway({ gateway, env, relay, post, now }: GatewayCheck): Promise<CheckResult[]> {
   const what = `gateway ${gateway.host}`;
   let way = 'directly';
@@ -65,7 +68,7 @@ function judge(what: string, way: string, answer: GatewayAnswer): CheckResult {
 function clock(date: string | undefined, askedAt: number, answeredAt: number): CheckResult[] {
   const theirs = Date.parse(date ?? '');
   if (Number.isNaN(theirs)) return [];
-  // Its clock is read somewhere between the question and the answer, and told in whole seconds.
+  // The gateway read its clock between the request and the answer, and sent it in whole seconds.
   const ahead = Math.max(0, askedAt - theirs - 1000);
   const behind = Math.max(0, theirs - answeredAt);
   const off = Math.max(ahead, behind);
@@ -85,7 +88,7 @@ const FIXES: readonly (readonly [RegExp, string])[] = [
 
 const PASSWORD = 'Put them into HTTPS_PROXY: http://name:password@host:port.';
 
-/** What to do where a proxy stands between. */
+/** Fixes if a proxy is in between. */
 const PROXY_FIXES: typeof FIXES = [
   [/answered 407/, PASSWORD],
   [

@@ -1,4 +1,4 @@
-/** What this machine has for an agent: GPUs, a job, an engine, a place for its state. */
+/** Checks what this machine has for an agent: GPUs, a job, an engine, a place for its state. */
 import { dirname } from 'node:path';
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../shared/terminal/check-result.ts';
 import type { Env } from '../../config/setting-sources.ts';
@@ -38,7 +38,7 @@ export async function checkJob(env: Env, run: RunTool): Promise<CheckResult> {
   );
 }
 
-/** `command` has not run, so nothing may answer in its engine's place; one that was started elsewhere must. */
+/** `command` has not run, so its engine's address must be free; an engine that was started elsewhere must answer. */
 export async function checkEngine(
   command: string[] | undefined,
   target: EngineTarget | undefined,
@@ -72,7 +72,7 @@ export async function checkEngine(
 
 export function checkState(env: Env): CheckResult {
   try {
-    // Made and removed: permissions alone do not tell of a full disk, or of whose directory stands there already.
+    // Created and removed, because permissions do not show a full disk, or another owner of an existing directory.
     const state = new StateDir(env);
     state.remove();
     return checkPassed('state', `goes below ${dirname(state.path)}`);
