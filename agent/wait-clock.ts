@@ -1,7 +1,10 @@
 import { AdaptiveTimeout } from '../shared/timing/adaptive-timeout.ts';
 import { WaitClock } from '../shared/timing/wait-clock.ts';
 
-/** How long this process waits for others. Deadlines are set and judged by `patience.now()`, waits are ended by `patience.after`. */
+/**
+ * How long this process waits for others. Deadlines are set and checked by `waitClock.now()`, and waits end by
+ * `waitClock.after`.
+ */
 export const waitClock = new WaitClock({
   now: () => performance.now(),
   after: (ms, ring) => {
@@ -15,7 +18,8 @@ export const waitClock = new WaitClock({
 });
 
 /**
- * A gateway's answer to one request: an upgrade, a welcome, a POST. When a gateway stood still all its agents come at once, and then each
- * answer takes longer than usual: without the growth they would all give up and come again, without end.
+ * Timeout of a gateway's answer to one request: an upgrade, a welcome, a POST. After a gateway stalled, all its agents
+ * connect again together and each answer takes longer than usual. With a fixed timeout they would all give up and try
+ * again, without end.
  */
 export const gatewayTimeout = new AdaptiveTimeout({ leastMs: 10_000, mostMs: 60_000 });

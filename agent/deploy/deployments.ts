@@ -1,7 +1,7 @@
 /**
- * Decides about orders to deploy, which the issuer signed: which template, which parameters, and whether now. What it
- * accepts it hands to the engine's keeper when the answer is on its way, because a deployment begins with the end of the session that
- * was ordered to begin it.
+ * Decides about orders to deploy, which the issuer signed: the template, the parameters, and whether now. It passes an
+ * accepted order to the EngineRunner when the answer is on its way, because a deployment begins with the end of the
+ * session that got the order.
  */
 import type { DeploymentAnswer, DeploymentState } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
@@ -9,15 +9,15 @@ import { type DeploymentProgress, deploymentLabels } from '../../shared/deployme
 import type { StartRequest, StopRequest } from '../../shared/deployment/order.ts';
 import { bindTemplate, type EngineLaunch, type Templates } from './templates.ts';
 
-/** Runs what was decided. */
+/** Carries out the decisions. */
 export interface EngineRunner {
-  /** A port where this engine may listen. @throws DeploymentError cannot_start where there is none */
+  /** A port on which this engine may listen. @throws DeploymentError cannot_start if there is none */
   port(wanted: number | undefined): Promise<number>;
-  /** Ends the idle session and begins one that is this deployment. */
+  /** Ends the idle session and begins the session of this deployment. */
   begin(deployment: DeploymentState, launch: EngineLaunch): void;
-  /** Ends the deployment and its session; resolves when nothing of it runs any more. */
+  /** Ends the deployment and its session; resolves when no process of it runs. */
   end(why: string, drainMs: number): Promise<void>;
-  /** The session says what deployments it has, and would take, from now on. */
+  /** The session publishes its current deployment and the templates that it would accept. */
   tell(): void;
 }
 
@@ -29,7 +29,7 @@ interface DeploymentsOptions {
   log(line: string): void;
 }
 
-/** What is said, and what is then done. */
+/** The answer, and the action that follows it. */
 export interface OrderOutcome {
   answer: DeploymentAnswer;
   act?: () => void;
@@ -40,7 +40,7 @@ export const REASON_MAX = 512;
 export class Deployments {
   readonly #options: DeploymentsOptions;
   #deployment: DeploymentState | undefined;
-  /** An order is being looked into that needs a moment. */
+  /** True while an order is decided, which takes a moment. */
   #deciding = false;
 
   constructor(options: DeploymentsOptions) {
@@ -51,7 +51,7 @@ export class Deployments {
     return this.#deployment;
   }
 
-  /** Of the session as it is now. */
+  /** Labels of the current state. */
   get labels(): Record<string, string> {
     return deploymentLabels(this.#news);
   }
@@ -70,7 +70,7 @@ export class Deployments {
     }
   }
 
-  /** What it has, and would take. */
+  /** The current deployment, and the templates that it would accept. */
   described(): DeploymentAnswer {
     const { offers } = this.#options.templates;
     return { kind: 'described', offers, ...(this.#deployment === undefined ? {} : { deployment: this.#deployment }) };
@@ -89,7 +89,7 @@ export class Deployments {
     if (before !== undefined && before.state !== 'failed')
       throw new DeploymentError('busy', `deployment ${before.id} runs here: end it first`);
     const template = templates.find(request.template);
-    bindTemplate(template, request.parameters, 1); // what is wrong with the parameters is told before a port is looked for
+    bindTemplate(template, request.parameters, 1); // errors in the parameters are reported before a port is looked for
     this.#deciding = true;
     try {
       const launch = bindTemplate(template, request.parameters, await keeper.port(template.port));
@@ -123,7 +123,7 @@ export class Deployments {
     if (this.#deployment?.state === 'starting') this.#set({ ...this.#deployment, state: 'running' });
   }
 
-  /** The engine ended, or is broken, or was never ready. */
+  /** The engine ended, is broken, or was never ready. */
   async failed(why: string, drainMs: number): Promise<void> {
     const one = this.#deployment;
     if (one === undefined || one.state === 'failed' || one.state === 'stopping') return;

@@ -1,4 +1,7 @@
-/** Orders of gateways: who may give them, and whether one came before. Every agent drains and restarts; deployments are begun where its operator lets it. */
+/**
+ * Orders of gateways: checks their sender, and whether they are repeated. Every agent accepts orders to drain and
+ * restart; it deploys only if its operator allows that.
+ */
 import type { DeploymentAnswer, Inspection } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
 import { type DeploymentRequest, openOrder } from '../../shared/deployment/order.ts';
@@ -7,25 +10,27 @@ import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { type Deployments, type OrderOutcome, REASON_MAX } from './deployments.ts';
 
 interface OrdersOptions {
-  /** Undefined: this agent was not started to take deployments. */
+  /** Undefined: this agent was not started to accept deployments. */
   deployments(): Deployments | undefined;
-  /** As `otela-agent drain` does. */
+  /** Drains like `otela-agent drain`. */
   drain(why: string): void;
-  /** Drains, then begins anew as the program that is installed. Rejects with DeploymentError where that is not `version`, or cannot be run. */
+  /**
+   * Drains, then starts the installed program. Rejects with DeploymentError if that is not `version`, or cannot run.
+   */
   restart(version: string): Promise<{ from: string; act: () => void }>;
-  /** What the engine prints, and how busy the GPUs are. */
+  /** The engine's output and the utilization of the GPUs. */
   inspect(): Promise<Inspection>;
   /** Requests that run here. */
   inFlight(): number;
   crypto: Crypto;
   /** Milliseconds since 1970. */
   now(): number;
-  /** Whether the institution took that key back. */
+  /** True if the institution revoked that key. */
   revoked(issuer: string, keyName: string): boolean;
   log(line: string): void;
 }
 
-/** Orders that are remembered until they have run out; none lives for more than ten minutes. */
+/** Orders that are remembered until they expire; none is valid for more than ten minutes. */
 const NONCES_MAX = 1024;
 
 const NO_DEPLOYMENTS = {
@@ -36,14 +41,14 @@ const NO_DEPLOYMENTS = {
 
 export class Orders {
   readonly #options: OrdersOptions;
-  /** By nonce: until when, seconds since 1970. */
+  /** End of validity by nonce, in seconds since 1970. */
   readonly #seen = new Map<string, number>();
 
   constructor(options: OrdersOptions) {
     this.#options = options;
   }
 
-  /** To the session of `ticket`. An empty order asks what there is. Never rejects. */
+  /** Answers an order to the session of `ticket`. An empty order asks for the templates. Never rejects. */
   async answer(ticket: Ticket, order: Uint8Array): Promise<OrderOutcome> {
     if (order.length === 0) return { answer: this.#options.deployments()?.described() ?? NO_DEPLOYMENTS };
     try {
@@ -77,11 +82,11 @@ export class Orders {
     const { session, issuer } = ticket;
     const context = { session, issuer, nowS, crypto, revoked: (key: string) => revoked(issuer, key) };
     const { nonce, notAfter, wish: request } = openOrder(bytes, context);
-    // It changes nothing, and pages ask it every few seconds: remembering each would leave no room for orders that matter.
+    // It changes nothing, and pages send it every few seconds; remembering each would leave no space for other orders.
     if (request.action === 'inspect') return request;
     for (const [known, until] of this.#seen) if (until <= nowS) this.#seen.delete(known);
     if (this.#seen.has(nonce)) throw new DeploymentError('replayed', 'this order came before');
-    // Only the holder of the institution's key gets here: so many in ten minutes are a fault on that side.
+    // Only the holder of the institution's key can reach this limit, so it means a fault there.
     if (this.#seen.size >= NONCES_MAX) throw new DeploymentError('busy', 'too many orders; try again in ten minutes');
     this.#seen.set(nonce, notAfter);
     return request;

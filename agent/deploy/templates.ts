@@ -1,6 +1,6 @@
 /**
- * What this node may be told to run: the operator's templates, DIR/NAME.json, read once when the agent starts. The network chooses among
- * them and fills their parameters; it never says a command.
+ * The commands that may be deployed on this node: the operator's templates, DIR/NAME.json, read once when the agent
+ * starts. The network chooses among them and sets their parameters; it never sends a command.
  */
 import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,10 +16,10 @@ import {
 
 const FILE_MAX_BYTES = 64 * 1024;
 const ARGUMENTS_MAX = 256;
-/** What all templates together tell of themselves travels in one frame. */
+/** The descriptions of all templates are sent in one frame. */
 const OFFERS_MAX_BYTES = DEPLOYMENT_ANSWER_MAX_BYTES - 8 * 1024;
 
-/** The free port that the agent chose, unless the template names one. */
+/** The free port that the agent chose, unless the template sets one. */
 const PORT = 'port';
 const PLACEHOLDER = /\{\{\s*([^{}]*?)\s*\}\}/g;
 
@@ -35,7 +35,7 @@ const templateSchema = z.strictObject({
     .refine(([file = '']) => file.trim() !== '', 'the command is empty')
     .refine(([file = '']) => !file.includes('{{'), 'the program itself cannot be a parameter'),
   parameters: parameterSpecsSchema.default({}),
-  /** Where the engine listens; a free one, `{{port}}`, where absent. */
+  /** The engine's port; absent: a free one, `{{port}}`. */
   port: z.number().int().min(1).max(65_535).optional(),
   /** An engine that serves nothing by then has failed. */
   ready_within_s: z.number().int().min(1).max(86_400).default(READY_WITHIN_S),
@@ -45,7 +45,7 @@ interface Template extends z.infer<typeof templateSchema> {
   name: string;
 }
 
-/** A command that is ready to be run. */
+/** A command that is ready to run. */
 export interface EngineLaunch {
   argv: string[];
   port: number;
@@ -86,7 +86,7 @@ export class Templates {
 export function bindTemplate(template: Template, given: Parameters, port: number): EngineLaunch {
   const values: Record<string, string> = { ...bindParameters(template.parameters, given), [PORT]: String(port) };
   const argv = template.argv.map((argument) =>
-    // Every placeholder was found among the names when the template was read.
+    // Every placeholder was checked against the names when the template was read.
     argument.replace(PLACEHOLDER, (_, name: string) => values[name] ?? ''),
   );
   return { argv, port, readyWithinMs: template.ready_within_s * 1000 };
@@ -95,7 +95,7 @@ export function bindTemplate(template: Template, given: Parameters, port: number
 /** @throws Error with a sentence for the operator */
 export function readTemplates(directory: string): Templates {
   const mine = (what: string, { uid, mode }: { uid: number; mode: number }) => {
-    // A user with write access there can have any command run as this user.
+    // A user with write access there could run any command as this user.
     if (uid !== process.getuid?.() && uid !== 0) throw new Error(`${what} belongs to another user`);
     if ((mode & 0o022) !== 0) throw new Error(`others may write ${what}: chmod go-w`);
   };
@@ -127,7 +127,7 @@ function readTemplate(
   return templateFrom(path, name, value);
 }
 
-/** Of what was opened, not of what the name means by the time of reading. */
+/** Reads the opened file, because the path may point to another file by the time of reading. */
 function readSmall(path: string, check: (what: string, stat: { uid: number; mode: number }) => void): string {
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {

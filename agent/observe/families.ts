@@ -1,4 +1,7 @@
-/** Every metric of an agent. Sessions, hosts and requests are no labels: an agent's job is short, and a page is about one agent. */
+/**
+ * Every metric of an agent. Sessions, hosts and requests are not labels, because an agent's job is short and a page is
+ * about one agent.
+ */
 import type { Family } from '../../shared/metrics/family.ts';
 
 const counter = (name: string, help: string, ...labels: string[]): Family => ({ kind: 'counter', name, help, labels });

@@ -6,19 +6,19 @@ import type { AgentStatus } from '../host/control-protocol.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 import * as families from './families.ts';
 
-/** What a page is made of: `otela-agent status`, and what is counted beside it. */
+/** Input of a page: `otela-agent status`, and further counters. */
 interface AgentFigures {
   status: AgentStatus;
   /** Undefined while no engine answers. */
   load: EngineLoad | undefined;
   mesh: Pick<Mesh, 'view' | 'sent'> | undefined;
-  /** Requests of other agents and of the own ingress. */
+  /** Requests of other agents and of this agent's ingress. */
   meshInFlight: number;
-  /** Bytes, and microseconds of the processor. */
+  /** Memory in bytes, and processor time in microseconds. */
   process: { rss: number; cpuUs: number };
 }
 
-/** The agent in Prometheus' text format. Reads what is there; costs the sessions that it knows. */
+/** The agent's metrics in Prometheus' text format. Only reads existing data; its cost grows with the known sessions. */
 export function agentPage({ status, load, mesh, meshInFlight, process }: AgentFigures): string {
   const metrics = new MetricStore();
   for (const state of LIFECYCLE) metrics.set(families.AGENT_STATE, [state], Number(state === status.state));

@@ -6,7 +6,7 @@ import { listenError } from '../../shared/terminal/listen-error.ts';
 import type { IngressKey } from '../ingress/key.ts';
 import { UnauthenticatedLimit } from '../ingress/unauthenticated-limit.ts';
 
-/** One or two Prometheus servers; what comes above is turned away by the kernel's queue. */
+/** Enough for one or two Prometheus servers; further connections are refused. */
 const CONNECTIONS_MAX = 16;
 const TIMEOUT_MS = 10_000;
 
@@ -18,7 +18,7 @@ interface MetricsServerOptions {
   page(): string;
 }
 
-/** `GET /metrics` with the key alone, on this machine too. */
+/** `GET /metrics`, only with the key, even on this machine. */
 export class MetricsServer {
   readonly #options: MetricsServerOptions;
   readonly #server: Server;
@@ -44,7 +44,7 @@ export class MetricsServer {
     this.#server.on('connection', (socket) => this.#strangers.add(socket));
   }
 
-  /** Resolves with its URL. Rejects where the address cannot be had. */
+  /** Resolves with its URL. Rejects if the address cannot be used. */
   open(): Promise<string> {
     const { host, port } = this.#options;
     return new Promise((resolve, reject) => {

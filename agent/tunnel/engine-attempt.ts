@@ -25,7 +25,7 @@ export interface EngineAttemptHost {
   /** Absent: this agent does not open sealed requests. */
   readonly seals?: SealOpener | undefined;
   now(): number;
-  /** Clock for deadlines; see `Patience`. */
+  /** Clock for deadlines; see `WaitClock`. */
   patientNow(): number;
   /** State for the current engine. */
   usageOptions(): UsageOptions['state'];

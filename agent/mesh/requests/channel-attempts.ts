@@ -28,7 +28,7 @@ const REDIALS_MAX = 3;
 export interface ChannelAttemptsHost {
   readonly channels: ChannelSource;
   now(): number;
-  /** Clock for deadlines; see `Patience`. */
+  /** Clock for deadlines; see `WaitClock`. */
   patientNow(): number;
   /** Never repeats within this process; odd if this end dialed. */
   nextStream(dialled: boolean): number;
