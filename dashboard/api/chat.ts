@@ -20,7 +20,7 @@ export interface ChatRequest {
   max_tokens?: number;
 }
 
-/** What is known about an answer after it arrived; times in milliseconds. */
+/** Facts about an answer, known after it arrived; times in milliseconds. */
 export interface AnswerFacts {
   node?: string;
   provider?: string;

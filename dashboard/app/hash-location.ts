@@ -1,6 +1,6 @@
 /**
  * The location in the page: `#/chat?model=x`. It is in the hash, so that the gateway serves one file and no path of its
- * API is taken. wouter's own hash location puts the query before the hash, where the gateway would see it.
+ * API is taken. wouter's own hash location puts the query before the hash, and so the gateway would see it.
  */
 import { useSyncExternalStore } from 'react';
 

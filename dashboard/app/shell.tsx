@@ -211,7 +211,7 @@ function ConnectionWords() {
   );
 }
 
-/** For a phone, which has no room for text. */
+/** For a phone, which has no space for text. */
 function ConnectionState() {
   const { connection } = useLive();
   if (connection === 'live') return null;

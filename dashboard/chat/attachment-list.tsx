@@ -14,7 +14,7 @@ export function AttachmentList({ attachments, remove }: AttachmentListProps) {
   return (
     <ul className="flex flex-wrap gap-2">
       {attachments.map((one, n) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: two files may have one name
+        // biome-ignore lint/suspicious/noArrayIndexKey: two files may have the same name
         <li key={n} className="flex min-w-0 items-center gap-2 rounded-md border border-line bg-surface p-1.5 text-sm">
           {one.kind === 'image' ? (
             <img src={one.url} alt={one.name} className="thumb size-12 rounded-sm object-cover" />

@@ -55,7 +55,7 @@ export function ConversationView({
   const [editing, setEditing] = useState<string>();
   const [open, setOpen] = useState(false);
   const { isBusy: busy } = model;
-  // biome-ignore lint/correctness/useExhaustiveDependencies: told whenever it was saved
+  // biome-ignore lint/correctness/useExhaustiveDependencies: called after each save
   useEffect(onSaved, [updatedAt]);
   const [first] = threads;
   const proposed = first?.model === '' ? proposedModel(models, live.loads, lastModel) : undefined;
@@ -143,7 +143,7 @@ export function ConversationView({
         <div className="flex min-h-0 flex-1 flex-col divide-line max-md:divide-y md:flex-row md:divide-x">
           {threads.map((thread, n) => (
             <ThreadView
-              // biome-ignore lint/suspicious/noArrayIndexKey: the first one and the second one
+              // biome-ignore lint/suspicious/noArrayIndexKey: the first and the second thread
               key={n}
               label={n === 0 ? texts.model : texts.secondModel}
               thread={thread}
@@ -229,7 +229,7 @@ const NO_ACTIONS: TurnActions = { show: () => undefined, edit: () => undefined, 
 /** Elements that handle Escape themselves. */
 const POPUPS = '[role=dialog], [role=alertdialog], [role=menu], [role=listbox]';
 
-/** Escape stops an answer, wherever the focus is. */
+/** Escape stops an answer, regardless of the focus. */
 function useStopByEscape(model: ConversationModel, editing: boolean): void {
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent) => {

@@ -36,7 +36,7 @@ export class ConversationStore {
   readonly #opening: Promise<IDBPDatabase<Schema>>;
   readonly #channel = new BroadcastChannel(CHANNEL);
 
-  /** `person`: an id; users who share a browser do not see each other's conversations. */
+  /** `person`: a user's id; users of one browser do not see each other's conversations. */
   constructor(person: string) {
     this.#opening = openDB<Schema>(`otela-chat-${person}`, 1, {
       upgrade: (db) => {

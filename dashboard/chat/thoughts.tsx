@@ -43,7 +43,7 @@ export function ToolCalls({ calls }: { calls: readonly ToolCall[] }) {
   return (
     <ul className="flex flex-col gap-2">
       {calls.map((call, n) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: calls are only added behind
+        // biome-ignore lint/suspicious/noArrayIndexKey: calls are only appended
         <li key={n}>
           <Folded icon={<Wrench className="size-4 shrink-0" aria-hidden />} title={t.chat.tool(call.name)}>
             <Code label={t.chat.tool(call.name)}>{formatted(call.arguments)}</Code>

@@ -12,8 +12,8 @@ export class FilledFields {
   }
 
   /**
-   * The members of a body whose fields the user changed. The others are left out: a form cannot show every stored
-   * value, and another window may have changed a field that this one has not.
+   * The members of a body that the user changed. The others are left out: a form cannot show every stored value, and
+   * another window may have changed a field that this one has not.
    */
   changes<Body extends object>(bodyOf: (filled: FilledFields) => Body): Partial<Body> {
     const before = new Map(Object.entries(bodyOf(new FilledFields(this.#loaded))));

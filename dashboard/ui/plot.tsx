@@ -43,7 +43,7 @@ export function Plot({ title, about, times, lines, range, max: highest, stepped 
   const figure = useRef<HTMLElement>(null);
   const theme = useTheme();
   const dark = useMedia('(prefers-color-scheme: dark)');
-  // biome-ignore lint/correctness/useExhaustiveDependencies: colours are read anew when the theme is another; the rest stays
+  // biome-ignore lint/correctness/useExhaustiveDependencies: colors are read again when the theme changes; the rest stays
   useEffect(() => {
     const div = ref.current;
     const keys = [...(figure.current?.querySelectorAll('[data-colour]') ?? [])];

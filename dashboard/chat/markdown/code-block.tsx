@@ -38,7 +38,7 @@ export function CodeBlock({ code, language }: { code: string; language: string }
         <pre className="w-max min-w-full px-4 py-3 text-sm leading-relaxed">
           <code>
             {coloured?.lines.map((line, n) => (
-              // biome-ignore lint/suspicious/noArrayIndexKey: lines have no other name
+              // biome-ignore lint/suspicious/noArrayIndexKey: lines have no other key
               <Line key={n} tokens={line} isLast={n === coloured.lines.length - 1} />
             ))}
             {code.slice(coloured?.code.length ?? 0)}
@@ -53,7 +53,7 @@ function Line({ tokens, isLast }: { tokens: Token[]; isLast: boolean }) {
   return (
     <>
       {tokens.map(({ text, className }, n) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: tokens have no other name
+        // biome-ignore lint/suspicious/noArrayIndexKey: tokens have no other key
         <span key={n} className={className || undefined}>
           {text}
         </span>

@@ -104,12 +104,12 @@ const Chunk = memo(({ text, streaming = false }: MarkdownProps) => {
   return blocks.map((pieces, n) => {
     const parts = pieces.map((piece, at) => {
       const grows = streaming && pieces === last && at === pieces.length - 1;
-      // biome-ignore lint/suspicious/noArrayIndexKey: parts are only added behind
+      // biome-ignore lint/suspicious/noArrayIndexKey: parts are only appended
       return <Part key={`${n}.${at}`} text={grows ? remend(piece) : piece} inline={pieces.length > 1} />;
     });
     if (pieces.length === 1) return parts;
     // A piece loses the space at its end.
-    // biome-ignore lint/suspicious/noArrayIndexKey: blocks are only added behind
+    // biome-ignore lint/suspicious/noArrayIndexKey: blocks are only appended
     return <p key={n}>{parts.flatMap((part) => [part, ' '])}</p>;
   });
 });
@@ -122,7 +122,7 @@ export function Markdown({ text, streaming = false }: MarkdownProps) {
   return (
     <div className="markdown">
       {chunks.map((chunk, n) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: chunks are only added behind
+        // biome-ignore lint/suspicious/noArrayIndexKey: chunks are only appended
         <OrPlain key={n} text={chunk}>
           <Chunk text={chunk} streaming={streaming && n === chunks.length - 1} />
         </OrPlain>

@@ -18,7 +18,7 @@ const ADMITS = ['known', 'mapped', 'everybody'] as const;
 type Issuer = Settings['oidc'][number];
 type Roles = NonNullable<Issuer['roles']>;
 
-/** Identity providers whose users may log in. */
+/** Identity providers; their users may log in. */
 export function LoginSettings({ settings, save }: SettingsProps) {
   const { oidc } = settings;
   /** Null: a new one. */

@@ -11,7 +11,7 @@ import { useAction } from '../../ui/use-action.ts';
 
 const texts = t.keys.device;
 
-/** `otela login` on another machine shows a code. The user enters it here to give this machine a key. */
+/** `otela login` on another machine shows a code. The user enters it here to give the other machine a key. */
 export function DeviceLogin({ close }: { close: () => void }) {
   const { login } = useMe();
   const [done, setDone] = useState<'approved' | 'denied'>();

@@ -48,7 +48,9 @@ export function useNodeNow(session: string) {
   });
 }
 
-/** `enabled`: the node is connected. If a node cannot be asked, the error gives the reason, and it is polled again. */
+/**
+ * `enabled`: the node is connected. If the agent does not answer, the error gives the reason, and it is polled again.
+ */
 export function useTelemetry(session: string, enabled: boolean) {
   return useQuery({
     queryKey: ['telemetry', session],
@@ -94,7 +96,7 @@ export function useSamples(
     initialData: NONE,
     staleTime: Number.POSITIVE_INFINITY,
   });
-  // biome-ignore lint/correctness/useExhaustiveDependencies: one sample for each answer
+  // biome-ignore lint/correctness/useExhaustiveDependencies: one sample per response
   useEffect(() => {
     if (now === undefined) return;
     const sample = sampleOf(heardAt / 1000, now, telemetry);
