@@ -1,10 +1,10 @@
 #!/bin/sh
-# root.sh ROOT STAGE NODE: adds Node and the product to Debian's libraries in ROOT. mmdebstrap runs it when those are unpacked.
+# root.sh ROOT STAGE NODE: adds Node and the product to Debian's libraries in ROOT. mmdebstrap runs it after they are unpacked.
 set -eu
 root=$1 stage=$2 node=$3
-# mmdebstrap copies these from the machine that builds.
+# mmdebstrap copies these from the build machine.
 rm -rf "$root/etc/resolv.conf" "$root/etc/hostname" "$root/usr/share/locale"
-# Scanners read here which packages an image has.
+# Scanners read the packages of an image here.
 mkdir -p "$root/var/lib/dpkg/status.d"
 for archive in $MMDEBSTRAP_ESSENTIAL; do
   name=$(dpkg-deb -f "$root$archive" Package)
