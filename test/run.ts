@@ -86,9 +86,9 @@ interface Ended {
 }
 
 /**
- * Runs `jobs` in their order, `lanes` concurrently, and returns each one's outcome. One of them computes while others
- * wait, and one per core when those have ended. `quiet`: other output is printed meanwhile, so each job's is printed at
- * its end.
+ * Runs `jobs` in their order, `lanes` concurrently, and returns each one's outcome. While waiting jobs are left, only
+ * one computing job runs; afterwards one per core. `quiet`: other output is printed meanwhile, so each job's is printed
+ * at its end.
  */
 async function runAll(
   jobs: readonly Job[],

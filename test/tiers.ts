@@ -24,7 +24,7 @@ export const PARTS = [
   'chaos',
 ] as const;
 
-/** Parts whose files are short by default. */
+/** Parts with files that are short by default. */
 export const UNITS: ReadonlySet<string> = new Set([
   'shared',
   'sim',
@@ -39,7 +39,7 @@ export const UNITS: ReadonlySet<string> = new Set([
 const rooms = (part: string, files: Readonly<Record<string, string>>) =>
   Object.fromEntries(Object.entries(files).map(([name, why]) => [`test/${part}/${name}.test.ts`, why]));
 
-/** Files of UNITS that only the long form runs, and what the short form has in their place. */
+/** Files of UNITS that only the long form runs, and their replacement in the short form. */
 export const LONG: Readonly<Record<string, string>> = {
   ...rooms('shared', {
     'lattice/mutants': 'thirty builds of a broken lattice: lattice/laws holds the laws that they break',

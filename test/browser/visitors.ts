@@ -1,4 +1,4 @@
-/** The setup of every test of the dashboard: a test cluster, a browser, and a user who logs in. */
+/** The setup of every test of the dashboard: a test cluster, a browser, and logged-in users. */
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect } from 'vitest';
 import { logIn, openBrowser, openPage, type Visit } from '../support/browser.ts';

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { ROOT } from '../support/where.ts';
 import { anchorsOf, linksOf, markdownFiles, read } from './markdown.ts';
 
-/** What is wrong with a link of this file; undefined: nothing. */
+/** The fault of a link in this file; undefined: none. */
 function broken(file: string, target: string): string | undefined {
   if (/^[a-z]+:/i.test(target)) return undefined;
   const [path = '', anchor] = target.split('#');

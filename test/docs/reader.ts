@@ -1,4 +1,4 @@
-/** A reader who follows a page: one terminal for commands that end, others for commands that keep running. */
+/** Follows a page as a reader would: one terminal for commands that end, others for commands that keep running. */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';

@@ -16,7 +16,7 @@ declare module 'vitest' {
 const KEY = Symbol.for('otela.cpuSecondsBefore');
 const kept = globalThis as { [KEY]?: number };
 
-// biome-ignore lint/correctness/noEmptyPattern: vitest wants the context taken apart, and nothing of it is needed
+// biome-ignore lint/correctness/noEmptyPattern: vitest requires a destructured context, and no member is needed
 afterAll(({}, suite) => {
   const { user, system } = process.cpuUsage();
   const used = (user + system) / 1_000_000 + endedChildrenSeconds();

@@ -72,7 +72,9 @@ export function detokenize(ask: Ask): Answer {
   return json({ prompt: text.join('') });
 }
 
-/** Number of tokens of this engine's only answer at the end of the prompt: an engine continues where a text stops. */
+/**
+ * Number of tokens of this engine's only answer at the end of the prompt: an engine continues from the end of a text.
+ */
 export function tokensAlready(body: Record<string, unknown>): number {
   const text = partialAnswer(body);
   const words = text === undefined ? 0 : text.split(' ').length;

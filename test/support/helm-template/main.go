@@ -1,5 +1,5 @@
-// helm-template CHART RELEASE VALUES.json: the manifests of a chart, by the template engine that Helm uses (Go's text/template) and those
-// of Helm's functions that our chart calls. For machines without helm; where helm is, tests ask it, too.
+// helm-template CHART RELEASE VALUES.json: the manifests of a chart, by Helm's template engine (Go's text/template) and
+// the Helm functions that our chart calls. For machines without helm; if helm is installed, tests also use it.
 package main
 
 import (
@@ -38,7 +38,7 @@ func render(chart, release, valuesFile string) error {
 		return err
 	}
 	for _, file := range files {
-		// As Helm does: what is not there is an error, not "<no value>".
+		// Like Helm: a missing value is an error, not "<no value>".
 		parsed, err := template.New(filepath.Base(file)).Option("missingkey=error").Funcs(functions).ParseFiles(file)
 		if err != nil {
 			return err

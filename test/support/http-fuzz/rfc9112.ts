@@ -18,8 +18,8 @@ export interface Reading {
   /** Complete requests. */
   requests: readonly ReadRequest[];
   /**
-   * The rest after them. `nothing` · `part`: an incomplete request · `refused`: bytes that are not a request · `last`:
-   * anything, which is not read, because the previous request was the last of its connection.
+   * What follows the requests. `nothing` · `part`: an incomplete request · `refused`: bytes that are not a request ·
+   * `last`: anything, which is not read, because the previous request was the last of its connection.
    */
   rest: 'nothing' | 'part' | 'refused' | 'last';
   /** Set if the head of what follows is valid: it may be answered before its body is read. */
