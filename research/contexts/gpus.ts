@@ -8,9 +8,10 @@ export interface SiteGpu {
 }
 
 /**
- * The site of "Scaling Up Throughput-oriented LLM Inference … with Pervasive Context Management" (arXiv 2509.13201, §5).
- * Counts are the paper's. The speed of the A10 is derived from pv0 (40,900 s for 145,449 claims with text), that of the TITAN X
- * Pascal from the pool rate of ten of each (62.5 inferences/s over all 150,000). The other speeds are estimates: the paper prints none.
+ * The site of "Scaling Up Throughput-oriented LLM Inference … with Pervasive Context Management" (arXiv 2509.13201,
+ * §5). Counts are the paper's. The speed of the A10 is derived from pv0 (40,900 s for 145,449 claims with text). The
+ * speed of the TITAN X Pascal is derived from the pool rate of ten of each (62.5 inferences/s over all 150,000). The
+ * other speeds are estimates, because the paper prints none.
  */
 export const A10: SiteGpu = { name: 'A10', secondsPerInference: 0.2812, count: 78 };
 export const TITAN_X_PASCAL: SiteGpu = { name: 'TITAN X (Pascal)', secondsPerInference: 0.399, count: 69 };

@@ -7,7 +7,7 @@ import type { SiteGpu } from './gpus.ts';
 export interface Worker {
   gpu: SiteGpu;
   joinS: number;
-  /** Evicted then, without a warning. Absent: it stays. */
+  /** Second of its eviction, which has no warning. absent: it stays. */
   leaveS?: number;
 }
 
@@ -24,19 +24,22 @@ export interface Run {
   /** Inferences of one task. */
   batch: number;
   seed: number;
-  /** False: the workers are ready when they join (a plain script on one's own GPU). Default true. */
+  /** False: the workers are ready when they join (a plain script on one's own GPU). Default: true. */
   staged?: boolean;
-  /** What an engine with continuous batching adds; absent: one inference at a time, a task is committed whole, as in the paper. */
+  /**
+   * An engine with continuous batching; absent: one inference at a time, and a task is committed as a whole, as in the
+   * paper.
+   */
   engine?: Engine;
 }
 
-/** An engine that decodes several lines at once and commits each by itself. */
+/** An engine that decodes several lines concurrently and commits each line separately. */
 export interface Engine {
   /** Lines in flight. */
   window: number;
-  /** Throughput at a full window, against one line at a time. */
+  /** Throughput with a full window, relative to one line at a time. */
   speedup: number;
-  /** Finished lines wait this long at most before they are committed. */
+  /** Longest time that finished lines wait for their commit. */
   flushS: number;
 }
 
@@ -44,13 +47,13 @@ export interface Result {
   /** Second of the last commit. */
   endS: number;
   done: number;
-  /** Inferences that were computed, whole or in part, and thrown away. */
+  /** Inferences that were computed, completely or partly, and discarded. */
   lost: number;
   /** Execution times of the tasks that ended, in seconds (the paper's Table 2). */
   tasksS: Float64Array;
   /** Commits in order of time. */
   commits: { s: number; inferences: number }[];
-  /** Mean of connected workers from 0 to `endS`. */
+  /** Mean number of connected workers from 0 to `endS`. */
   averageWorkers: number;
 }
 
@@ -69,7 +72,10 @@ interface Finish {
   evicted: boolean;
 }
 
-/** A central queue, pulled from by workers, one task in flight at each (paper, Figure 3). Pure: the seed is its only chance. */
+/**
+ * A central queue from which workers pull, with one task in progress each (paper, Figure 3). Pure: all randomness is
+ * from the seed.
+ */
 export function simulateWorkers(run: Run): Result {
   const random = seededRandom(run.seed);
   const queue = tasksOf(run.work, run.batch);
@@ -146,7 +152,9 @@ function taskS(
   return engine === undefined ? oneByOne : oneByOne / engine.speedup;
 }
 
-/** A whole task is lost; with commits by line, what is in flight and what was not flushed yet. */
+/**
+ * Without an engine the whole task is lost. With commits by line, the lines in flight and the unflushed ones are lost.
+ */
 function keptAtEviction(task: Task, share: number, execS: number, engine: Engine | undefined) {
   const all = task.full + task.empty;
   if (engine === undefined || share <= 0) return { committed: 0, lost: share > 0 ? all : 0 };

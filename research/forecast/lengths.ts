@@ -9,7 +9,10 @@ export interface LengthError {
   withinTwo: number;
 }
 
-/** Predicts each request from those before it, in order, and learns from it afterwards: no answer is known before it ends. */
+/**
+ * Predicts each request from the previous ones, in order, and learns from it afterwards, because the length of a
+ * response is unknown until it ends.
+ */
 export function lengthErrors(
   requests: readonly (ArrivingRequest & { output: number })[],
   predictor = new LengthPredictor(),

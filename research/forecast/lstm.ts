@@ -5,7 +5,7 @@ import { Adam } from './adam.ts';
 import { onWindows, type Sample, type WindowNetwork } from './windows.ts';
 
 export interface LstmOptions {
-  /** Slots that it looks back: 50 in OServe §4.1. */
+  /** Number of previous slots that are inputs: 50 in OServe §4.1. */
   window?: number;
   hidden?: number;
   epochs?: number;
@@ -13,10 +13,10 @@ export interface LstmOptions {
 
 const RATE = 0.005;
 const BATCH = 32;
-/** Norm of a batch's gradient at most: one burst must not undo the training. */
+/** Largest norm of a batch's gradient: one burst must not undo the training. */
 const CLIP = 1;
 
-/** A long short-term memory (Hochreiter and Schmidhuber 1997) over all series together, with a linear layer at its end. */
+/** A long short-term memory (Hochreiter and Schmidhuber 1997) over all series together, followed by a linear layer. */
 export function lstm({ window = 50, hidden = 24, epochs = 8 }: LstmOptions = {}): Forecaster {
   return calibrated(
     onWindows({
@@ -29,7 +29,10 @@ export function lstm({ window = 50, hidden = 24, epochs = 8 }: LstmOptions = {})
   );
 }
 
-/** Gates in the order input, forget, cell, output. Parameters in one vector: gates (4H × (I + H + 1)), then the head (O × (H + 1)). */
+/**
+ * Gates in the order input, forget, cell, output. Parameters in one vector: gates (4H × (I + H + 1)), then the head (O
+ * × (H + 1)).
+ */
 class Lstm implements WindowNetwork {
   readonly #steps: number;
   readonly #inputs: number;
@@ -38,7 +41,7 @@ class Lstm implements WindowNetwork {
   readonly #parameters: Float64Array;
   readonly #gradient: Float64Array;
   readonly #adam: Adam;
-  /** Of the last forward pass: gates, cells and hidden states by step. */
+  /** Gates, cells and hidden states by step, of the last forward pass. */
   readonly #gates: Float64Array;
   readonly #cells: Float64Array;
   readonly #states: Float64Array;
@@ -52,7 +55,8 @@ class Lstm implements WindowNetwork {
     this.#parameters = new Float64Array(size);
     const spread = 1 / Math.sqrt(inputs + hidden);
     for (let i = 0; i < 4 * hidden * this.#row; i++) this.#parameters[i] = normal(random) * spread;
-    // A forget gate that begins open remembers (Gers et al. 2000). The head begins at zero: no change is forecast.
+    // An initially open forget gate remembers (Gers et al. 2000). The head begins at zero, so that it first forecasts
+    // no change.
     for (let h = 0; h < hidden; h++) this.#parameters[(hidden + h + 1) * this.#row - 1] = 1;
     this.#gradient = new Float64Array(size);
     this.#adam = new Adam(size, RATE);
@@ -122,7 +126,7 @@ class Lstm implements WindowNetwork {
     return error / (batch.length * this.#inputs);
   }
 
-  /** Through time (Werbos 1990): `down` is the gradient of the last hidden state. */
+  /** Backpropagation through time (Werbos 1990): `down` is the gradient of the last hidden state. */
   #backward(window: Float64Array, last: Float64Array): void {
     const [p, grad, H, I, row] = [this.#parameters, this.#gradient, this.#hidden, this.#inputs, this.#row];
     let down = last;

@@ -13,10 +13,13 @@ export interface MlpOptions {
 
 const RATE = 0.001;
 const BATCH = 32;
-/** Weight of the squares of the parameters in the loss. */
+/** Weight of the parameters' squares in the loss. */
 const DECAY = 1e-5;
 
-/** A multi-layer perceptron over the last slots of all series together: mean squared error with a penalty on large weights. */
+/**
+ * A multi-layer perceptron over the last slots of all series together: mean squared error with a penalty on large
+ * weights.
+ */
 export function mlp({ window = 20, hidden = [512, 256], epochs = 6 }: MlpOptions = {}): Forecaster {
   return calibrated(
     onWindows({
@@ -29,7 +32,10 @@ export function mlp({ window = 20, hidden = [512, 256], epochs = 6 }: MlpOptions
   );
 }
 
-/** Layers of rectified units, the last one linear. Parameters in one vector: by layer, by output, inputs and then the constant. */
+/**
+ * Layers of rectified units; the last one is linear. Parameters in one vector: by layer, then by output, inputs before
+ * the constant.
+ */
 class Mlp implements WindowNetwork {
   readonly #sizes: readonly number[];
   readonly #starts: number[] = [];
@@ -53,7 +59,7 @@ class Mlp implements WindowNetwork {
       for (let i = 0; i < (sizes[layer] ?? 0) * (inputs + 1); i++)
         this.#parameters[start + i] = (i + 1) % (inputs + 1) === 0 ? 0 : normal(random) * spread;
     }
-    // The last layer begins at zero, so that no change is forecast before anything is learned.
+    // The last layer begins at zero, so that it forecasts no change before it has learned.
     this.#gradient = new Float64Array(size);
     this.#adam = new Adam(size, rate);
     this.#values = sizes.map((units) => new Float64Array(units));
@@ -111,7 +117,7 @@ class Mlp implements WindowNetwork {
       this.#gradient[at] = (this.#gradient[at] as number) + d;
       at++;
     }
-    // The units of hidden layers are rectified: where nothing came out, nothing goes back.
+    // The units of hidden layers are rectified: a unit with output zero passes no gradient.
     if (layer > 1) for (let i = 0; i < from.length; i++) if ((from[i] as number) <= 0) next[i] = 0;
     return next;
   }

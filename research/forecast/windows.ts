@@ -1,9 +1,12 @@
 import type { PointForecaster, Predict } from '../../scheduler/forecast/types.ts';
 import { type Random, seededRandom } from '../../scheduler/serving/random.ts';
 
-/** A network that is trained on windows of all series together: `window × series` numbers in, one per series out, standardised. */
+/**
+ * A network that is trained on windows of all series together: `window × series` standardized numbers in, one per
+ * series out.
+ */
 export interface WindowNetwork {
-  /** One step of training on a batch; returns its mean squared error. */
+  /** Trains one step on a batch; returns its mean squared error. */
   train(batch: readonly Sample[]): number;
   predict(window: Float64Array): Float64Array;
 }
@@ -15,21 +18,22 @@ export interface Sample {
 
 export interface WindowOptions {
   name: string;
-  /** Slots that it looks back. */
+  /** Number of previous slots that are inputs. */
   window: number;
   epochs: number;
   batch: number;
   create(inputs: { window: number; series: number }, random: Random): WindowNetwork;
 }
 
-/** Windows that one fit is trained on: the newest. More take minutes and change little. */
+/** Most windows of one fit, the newest. More take minutes and change little. */
 const WINDOWS_MAX = 1500;
-/** Fewer windows than this train nothing: the last value stands in. */
+/** With fewer windows the network is not trained, and the last value replaces it. */
 const WINDOWS_MIN = 30;
 
 /**
- * A network as a forecaster: counts are standardised by the mean and deviation of the history that it is fitted on, never of later slots;
- * it says by how much the next slot differs from the last, which makes persistence its starting point. Later steps feed on earlier ones.
+ * Makes a forecaster of a network. Counts are standardized by the mean and deviation of the history of the fit, never
+ * of later slots. The network's output is the difference between the next slot and the last, so that it starts from
+ * persistence. Later steps use the forecasts of earlier ones.
  */
 export function onWindows({ name, window, epochs, batch, create }: WindowOptions): PointForecaster {
   return {
@@ -86,7 +90,7 @@ function scaleOf(series: readonly number[]): Scale {
 const standardised = (value: number, scale: Scale | undefined): number =>
   scale === undefined ? value : (value - scale.mean) / scale.deviation;
 
-/** The slots before `at`, slot by slot; before the first one it repeats. */
+/** The slots before `at`; the first slot is repeated for earlier ones. */
 function windowAt(series: readonly (readonly number[])[], at: number, window: number): Float64Array {
   const found = new Float64Array(window * series.length);
   for (let t = 0; t < window; t++)

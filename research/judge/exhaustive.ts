@@ -5,23 +5,23 @@ import type { Counts, Demand, Option, PlanOptions, Pool } from '../../scheduler/
 import { latencyTarget, type UsableCapacity, usableCapacity } from '../../scheduler/solver/targets.ts';
 import type { Instance } from './instances.ts';
 
-/** The best that any set of replicas reaches, by trying them all on simulated options. */
+/** The best results of any set of replicas, found by trying all sets on simulated options. */
 interface Best {
-  /** What the asked objective reaches; undefined where no plan keeps all conditions. */
+  /** Best value of the requested objective; undefined if no plan keeps all conditions. */
   asked: number | undefined;
-  /** Least sum over requests/s of their seconds, without targets; undefined where not all can be served. */
+  /** Lowest sum over requests/s of their seconds, without targets; undefined if not all requests can be served. */
   waiting: number | undefined;
   /** Largest share of the worst served model. */
   share: number;
-  /** Most models that have a replica at the same time. */
+  /** Most models with a replica simultaneously. */
   placed: number;
-  /** Plans tried. */
+  /** Number of plans tried. */
   plans: number;
 }
 
 export interface Judge {
   best: Best;
-  /** What a plan reaches, by the same rules. */
+  /** Rates a plan by the same rules. */
   rate(placements: readonly { model: string; pool: string; tp: number; replicas: number }[]): Rating;
 }
 
@@ -34,7 +34,7 @@ interface Rating {
   gpus: number;
 }
 
-/** Simulates every option and tries every plan. For a handful of GPUs. */
+/** Simulates every option and tries every plan. Only for a few GPUs. */
 export function judge({ pools, demands }: Instance, settings: PlanOptions): Judge {
   const table = new OptionTable(demands, pools, settings);
   const targets = demands.map((demand, m) => latencyTarget(demand, table.estimatesOf(m), settings));
@@ -76,7 +76,7 @@ export function judge({ pools, demands }: Instance, settings: PlanOptions): Judg
   };
 }
 
-/** Undefined where a condition that no objective may break is broken: tiers and budget. */
+/** Undefined if a condition of all objectives is broken: tiers and budget. */
 function rated(
   options: readonly Option[],
   counts: Counts,
@@ -110,7 +110,7 @@ function rated(
   };
 }
 
-/** Every set of replicas that fits the pools. */
+/** Yields every set of replicas that fits the pools. */
 function* allCounts(options: readonly Option[], pools: readonly Pool[]): Generator<number[]> {
   const counts = options.map(() => 0);
   function* from(o: number): Generator<number[]> {

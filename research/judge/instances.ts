@@ -9,7 +9,7 @@ const LENGTHS = [
   { input: 300, output: 200 },
   { input: 1200, output: 80 },
 ] as const;
-/** Nodes and GPUs of each. */
+/** Nodes, and GPUs of each. */
 const SHAPES = [
   [1, 1],
   [1, 2],
@@ -18,11 +18,11 @@ const SHAPES = [
   [1, 4],
   [2, 2],
 ] as const;
-/** GPUs of all pools together. */
+/** Most GPUs of all pools together. */
 const GPUS_MAX = 6;
-/** Share of what the GPUs could do together, from idle to twice too much. */
+/** Rates as shares of the GPUs' total capacity, from idle to twice too high. */
 const LOADS = [0.01, 0.1, 0.4, 0.7, 0.85, 0.95, 1.05, 2];
-/** requests/s of one GPU at which 8 billion parameters keep it busy, roughly. */
+/** Approximate requests/s of one GPU at which 8 billion parameters keep it busy. */
 const RATE_OF_8B = 12;
 
 export interface Instance {
@@ -31,8 +31,8 @@ export interface Instance {
 }
 
 /**
- * A planning problem that is small enough to try every plan: up to three models and two kinds of GPU, at most six GPUs. Rates go from
- * next to nothing to twice too much, evenly or with one model that is asked most.
+ * A planning problem that is small enough to try every plan: up to three models and two kinds of GPU, at most six GPUs.
+ * Rates range from nearly zero to twice the capacity, divided evenly or mostly for one model.
  */
 export function tinyInstance(catalogue: HardwareCatalogue, seed: number): Instance {
   const random = seededRandom(seed * 7919 + 1);

@@ -1,4 +1,7 @@
-/** `npm run --prefix research bench:optimality`: plans of small problems against every plan there is. `SEEDS`: problems per objective. */
+/**
+ * `npm run --prefix research bench:optimality`: compares plans of small problems with all possible plans. `SEEDS`:
+ * problems per objective.
+ */
 import { loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { SchedulerError } from '../../scheduler/errors.ts';
 import { DEFAULT_LIMITS } from '../../scheduler/serving/limits.ts';

@@ -3,25 +3,25 @@ import type { PlanOptions } from '../../scheduler/solver/problem.ts';
 import { judge } from './exhaustive.ts';
 import type { Instance } from './instances.ts';
 
-/** How a plan compares with the best of all plans. */
+/** Compares a plan with the best of all plans. */
 export interface Verdict {
-  /** served: as asked. targets: all served, but late. demand: not all can be served. */
+  /** served: as required. targets: all requests served, but late. demand: not all requests can be served. */
   kind: 'served' | 'targets' | 'demand';
-  /** How much worse than the best it is, relative, by what its kind is about. */
+  /** Relative distance from the best, in the measure of its kind. */
   worse: number;
-  /** How much worse it says it is at most. */
+  /** The plan's own bound on that distance. */
   gap: number;
   proven: boolean;
-  /** What it does that no plan may; empty where all is well. */
+  /** Conditions that the plan breaks; empty if there are none. */
   faults: string[];
   plans: number;
   seconds: number;
 }
 
-/** Relative differences below this are arithmetic. */
+/** Relative differences below this are rounding errors. */
 const ROUNDING = 2e-6;
 
-/** Plans, tries everything, and compares. */
+/** Plans, tries all plans, and compares. */
 export async function verdictOn(instance: Instance, settings: PlanOptions): Promise<Verdict> {
   const { pools, demands } = instance;
   const started = performance.now();

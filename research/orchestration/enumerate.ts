@@ -1,11 +1,11 @@
 import { type DeploymentPlan, type Group, gpusOfShape, type Shape } from '../../scheduler/orchestration/types.ts';
 
-/** Plans that one enumeration may give: 32 GPUs of a model with many heads have 120,000. */
+/** Most plans of one enumeration: 32 GPUs of a model with many heads have 120,000. */
 const PLANS_MAX = 1_000_000;
 
 /**
- * Every multiset of shapes on exactly `gpus` GPUs; where no multiset fills them all, on as many as can be filled. Replicas of like shape are
- * one group. Shapes are given once each.
+ * Enumerates multisets of shapes on exactly `gpus` GPUs. If no multiset fills them all, on as many as can be filled.
+ * Replicas of equal shape are one group. `shapes` must be distinct.
  */
 export function plansOf(shapes: readonly Shape[], gpus: number): DeploymentPlan[] {
   const usable = shapes.filter((shape) => gpusOfShape(shape) <= gpus);

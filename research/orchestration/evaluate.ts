@@ -2,40 +2,42 @@ import { balance } from '../../scheduler/orchestration/assignment.ts';
 import type { RateTable } from '../../scheduler/orchestration/rates.ts';
 import type { Assignment, DeploymentPlan } from '../../scheduler/orchestration/types.ts';
 
-/** What is expected of the time that a plan is for. */
+/** The expected load for the duration of a plan. */
 export interface ExpectedLoad {
   /** Requests/s of each kind. */
   demand: readonly number[];
-  /** The same, as high as it may well be: what the forecast's interval ends with. */
+  /** The same at the upper end of the forecast's interval. */
   high: readonly number[];
-  /** Seconds that it is for. */
+  /** Duration, seconds. */
   horizonS: number;
 }
 
 export interface Evaluation {
   plan: DeploymentPlan;
   assignment: Assignment;
-  /** Seconds: what the search makes small. */
+  /** Seconds: the value that the search minimizes. */
   score: number;
-  /** Seconds of an answer without a backlog, weighted towards the slow kinds. */
+  /** Seconds of a response without a backlog, weighted towards the slow kinds. */
   latencyS: number;
   /** Load at the expected and at the high demand. */
   load: number;
   highLoad: number;
 }
 
-/** Up to this load kinds go where they are answered soonest; above it the load decides. */
+/** Up to this load, kinds go to the replicas with the lowest latency; above it the load decides. */
 const IDLE_LOAD = 0.7;
-/** A power mean of latencies: between the mean (1) and the slowest kind (∞), since the goal is the tail. */
+/**
+ * Exponent of the power mean of latencies: between the mean (1) and the slowest kind (∞), because the goal is the tail.
+ */
 const TAIL_POWER = 3;
-/** A replica fuller than this queues more than averages tell. */
+/** Above this load, a replica queues more than averages predict. */
 const FULL = 0.92;
-/** Arrivals are somewhat burstier than Poisson's. */
+/** Arrivals are somewhat burstier than Poisson. */
 const ARRIVALS_CV = 1.3;
 
 /**
- * How long answers take under a plan: kinds are assigned by linear program, each group's batch by averages (`serving/fluid`). Demand above
- * what it can do waits: the mean wait of an excess that lasts the horizon.
+ * Estimates latencies under a plan: a linear program assigns kinds, and averages describe each group's batch
+ * (`serving/fluid`). Demand above the capacity waits: the mean wait of an excess that lasts for the horizon.
  */
 export function evaluate(table: RateTable, plan: DeploymentPlan, expected: ExpectedLoad): Evaluation {
   const groups = plan.map(({ shape }) => table.of(shape));
@@ -70,10 +72,13 @@ export function evaluate(table: RateTable, plan: DeploymentPlan, expected: Expec
   return { plan, assignment, score, latencyS: latencyS + (lost ? 1e6 : 0), load: assignment.load, highLoad: high.load };
 }
 
-/** A backlog never drains slower than at this share of the capacity: demand does not stay above it for ever. */
+/** Slowest drain of a backlog, as a share of the capacity, because demand does not stay above it forever. */
 const SPARE_MIN = 0.05;
 
-/** Request seconds of waiting behind demand above the capacity, as a fluid: until the end of the horizon, and while what is left then drains. */
+/**
+ * Request seconds of waiting due to demand above the capacity, in a fluid model: until the end of the horizon, and
+ * while the remaining backlog drains.
+ */
 export function overloadSeconds({ demand, horizonS }: ExpectedLoad, load: number): number {
   const total = demand.reduce((sum, one) => sum + one, 0);
   if (load <= 1) return 0;

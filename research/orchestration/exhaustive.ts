@@ -4,13 +4,13 @@ import type { DeploymentPlan, Shape, Site } from '../../scheduler/orchestration/
 import { plansOf } from './enumerate.ts';
 import { place } from './placement.ts';
 
-/** Plans worth weighing: of shapes that no other beats. */
+/** Plans of undominated shapes. */
 export function candidatePlans(table: RateTable, gpus: number): DeploymentPlan[] {
   const shapes = undominated(table.shapes).map(({ shape }) => shape);
   return plansOf(shapes, gpus).filter((plan) => fits(plan, table.site));
 }
 
-/** Whether nodes have room: two replicas of seven GPUs and one of two are no plan for two nodes of eight. */
+/** True if the plan fits the nodes: two replicas of seven GPUs and one of two do not fit two nodes of eight. */
 export function fits(plan: DeploymentPlan, site: Site): boolean {
   try {
     place(plan, [], site);
@@ -21,7 +21,9 @@ export function fits(plan: DeploymentPlan, site: Site): boolean {
   }
 }
 
-/** As many replicas of each shape alone as nodes have room for: of TP 3 four on two nodes of eight, not five. */
+/**
+ * For each shape, a plan with as many replicas as the nodes can hold: of TP 3, four on two nodes of eight, not five.
+ */
 export function uniformPlans(shapes: readonly Shape[], gpus: number, site: Site): DeploymentPlan[] {
   return shapes.flatMap((shape): DeploymentPlan[] => {
     for (let replicas = Math.floor(gpus / (shape.tp * shape.pp)); replicas > 0; replicas--)

@@ -14,20 +14,20 @@ export interface FleetSetup {
   table: RateTable;
   limits: SimulatedEngineLimits;
   requests: Requests;
-  /** The kind of each request as it is judged when it comes. */
+  /** The kind of each request as judged on arrival. */
   judged: Int32Array;
   /** Bytes/s of one link between replicas; each GPU has one. */
   kvBytesPerS: number;
-  /** Called once per request that has its whole answer. */
+  /** Called once per completed request. */
   ended?: (request: number, latencyS: number) => void;
 }
 
-/** A replica that ends, and serves what runs until its keys and values have moved. */
+/** A replica that ends, and serves its running requests until their keys and values have moved. */
 interface Leaving extends Pick<Member, 'placed' | 'engine'> {
   atS: number;
 }
 
-/** A request that enters a replica at a later time: it moves there, or waits until one is ready. */
+/** A request that enters a replica at a later time: it moves there, or waits until a replica is ready. */
 interface Later {
   request: number;
   tokens: number;
@@ -36,12 +36,15 @@ interface Later {
   target?: Member;
 }
 
-/** Seconds that moving a sequence takes beside its bytes: pauses of a last small chunk (Llumnix, OSDI'24 reports 20 to 30 ms). */
+/**
+ * Seconds to move a sequence in addition to its bytes: the pause for a last small chunk (Llumnix, OSDI'24 reports 20 to
+ * 30 ms).
+ */
 const MOVE_S = 0.03;
-/** Loads closer than this stay as they are: moving costs, too. */
+/** Smaller differences in load are not balanced, because moves cost time. */
 const REBALANCE_MIN = 4;
 
-/** The replicas of a run with a deployment that changes, and where each request is. */
+/** The replicas of a run with a changing deployment, and the replica of each request. */
 export class Fleet {
   /** Seconds of the first token and of the end of each request; NaN: not yet. */
   readonly first: Float64Array;
@@ -49,7 +52,10 @@ export class Fleet {
   migrated = 0;
   #members: Member[] = [];
   #leaving: Leaving[] = [];
-  /** What waits for one moment goes on in the order in which it came: a switch must not send the oldest to the end of the queue. */
+  /**
+   * Requests that wait for the same moment continue in order of arrival: a switch must not send the oldest to the end
+   * of the queue.
+   */
   readonly #later = new Heap<Later>({ byEpoch: true });
   readonly #prefilling: Uint8Array;
   #dispatch: Dispatch = { kind: 'least-loaded' };
@@ -81,7 +87,7 @@ export class Fleet {
     return this.#members.map(({ placed }) => placed);
   }
 
-  /** Requests that have come and have not ended. */
+  /** Requests that have arrived and not ended. */
   underWay(now: number): RunningRequest[] {
     const engines = [...this.#members, ...this.#leaving].map(({ engine }) => engine);
     const held = engines.flatMap((engine) => engine.held());
@@ -95,7 +101,7 @@ export class Fleet {
     }));
   }
 
-  /** Brings everything up to `until`, in the order in which it happens. */
+  /** Simulates everything up to `until`, in order of time. */
   run(until: number): void {
     for (;;) {
       for (const { role, engine } of this.#members) if (role === 'prefill') engine.run(until);
@@ -120,7 +126,7 @@ export class Fleet {
     for (const { engine } of this.#leaving) if (engine.clock < until) engine.run(until);
   }
 
-  /** A request that had begun before this run. */
+  /** Adds a request that began before this run. */
   resume(request: number, { tokens, computed }: RunningRequest, remaining: number): void {
     this.#enter({ request, tokens, remaining, stored: computed }, 0);
   }
@@ -134,8 +140,8 @@ export class Fleet {
   }
 
   /**
-   * Goes over to another deployment: replicas that end give their requests away, those that run once their keys and values have moved. New
-   * ones are ready `darkS` after that.
+   * Changes to another deployment. Replicas that end give up their waiting requests, and the running ones once their
+   * keys and values have moved. New replicas are ready `darkS` after that.
    */
   apply(decision: OrchestrationDecision, placement: ReplicaPlacement, now: number, darkS: number): void {
     this.#dispatch = decision.dispatch;
@@ -154,7 +160,7 @@ export class Fleet {
       return this.#member(placed, group, role, movedS + darkS);
     });
     for (const { placed, engine } of leaving) {
-      // What waits has nothing to move.
+      // Waiting requests have nothing to move.
       if (migrates) for (const held of engine.surrender(engine.waiting)) this.#move(held, now, true);
       else this.#moveAway(engine, now, false);
       if (migrates) this.#leaving.push({ placed, engine, atS: movedS });
@@ -167,14 +173,17 @@ export class Fleet {
     return kvMoveSeconds(sequences, { tokenS, bytesPerToken, bytesPerS: this.#kvBytesPerS * gpusOfShape(shape) });
   }
 
-  /** A switch that failed half-way: replicas that should have ended are away for `darkS` and then serve on. */
+  /**
+   * A switch that failed halfway: replicas that should have ended are unavailable for `darkS` and then continue to
+   * serve.
+   */
   pause(placement: ReplicaPlacement, now: number, darkS: number): void {
     const paused = this.#members.filter(({ placed }) => !placement.kept.has(placed.id));
     for (const member of paused) member.readyS = now + darkS;
     for (const { engine } of paused) this.#moveAway(engine, now, false);
   }
 
-  /** GPUs are gone, and with them what their replicas had computed. */
+  /** GPUs fail, and their replicas lose everything that they had computed. */
   lose(gpus: ReadonlySet<number>, now: number): void {
     const isGone = ({ placed }: Leaving | Member) => placed.gpus.some((gpu) => gpus.has(gpu));
     const gone = [...this.#members.filter(isGone), ...this.#leaving.filter(isGone)];
@@ -232,7 +241,8 @@ export class Fleet {
     if (held.computed) this.migrated++;
     const shape = this.#members[0]?.placed.shape ?? { tp: 1, pp: 1 };
     const at = stored ? now + this.#moveS(shape, held.tokens) : now;
-    // The last token of an answer has no keys and values yet: who computes again computes it, too.
+    // The last token of a response has no keys and values yet: a replica that recomputes the others also computes this
+    // one.
     const tokens = held.computed && !stored ? held.tokens + 1 : held.tokens;
     this.#after(at, {
       request: held.request,
@@ -245,7 +255,7 @@ export class Fleet {
 
   #enter(item: Later, now: number): void {
     const kind = this.#judged[item.request] ?? 0;
-    // What has begun an answer elsewhere is computed where answers are.
+    // A response that began elsewhere continues on a replica that decodes.
     const begun = item.tokens > (this.#requests.input[item.request] ?? 0);
     const ready: Member[] = [];
     let readyS = Number.POSITIVE_INFINITY;
@@ -254,7 +264,7 @@ export class Fleet {
       if (member.readyS <= now) ready.push(member);
       else readyS = Math.min(readyS, member.readyS);
     }
-    // Nothing serves now: it waits for the first replica that will.
+    // No replica serves now: the request waits for the first one that will.
     if (ready.length === 0) return this.#after(readyS, item);
     const chosen =
       item.target !== undefined && ready.includes(item.target)
@@ -267,7 +277,10 @@ export class Fleet {
     chosen.engine.push(item.request, now, item.tokens, prefillOnly ? 1 : item.remaining, item.stored);
   }
 
-  /** From the fullest to the emptiest of each role, newest first, until both hold as many. */
+  /**
+   * Moves requests from the fullest to the emptiest replica of each role, newest first, until both hold the same
+   * number.
+   */
   #rebalance(now: number): void {
     this.#rebalancedAt = now;
     const ready = this.#members.filter(({ readyS }) => readyS <= now);

@@ -11,27 +11,27 @@ import { seededRandom } from '../../scheduler/serving/random.ts';
 
 export interface SearchOptions {
   seed: number;
-  /** Starts from different plans: a search by exchange ends in local optima. */
+  /** Number of starting plans, because a search by exchange ends in local optima. */
   starts?: number;
 }
 
 export interface FoundPlan {
   plan: DeploymentPlan;
-  /** Load of its fullest group: the makespan of a second's demand. */
+  /** Load of its fullest group: the makespan of one second's demand. */
   load: number;
-  /** Plans that were weighed. */
+  /** Number of evaluated plans. */
   weighed: number;
   rounds: number;
 }
 
-/** Moves of one round that are weighed, at most. */
+/** Most moves of one round that are evaluated. */
 const MOVES_MAX = 400;
 /** Rounds without a better plan after which the search ends (OServe §4.3). */
 const FLAT_ROUNDS = 20;
-/** A plan that is as good as the one before is taken now and then: it may lead on. */
+/** Probability of accepting a plan that is equal to the previous one, because it may lead to better plans. */
 const EQUAL_TAKEN = 0.3;
 
-/** The load of a plan, remembered by its key. */
+/** Returns the load of a plan, cached by its key. */
 function loadOfPlan(shapes: readonly ShapeRates[], demand: readonly number[]): (plan: DeploymentPlan) => number {
   const known = new Map<string, number>();
   const rates = new Map(shapes.map((one) => [`${one.shape.tp}.${one.shape.pp}`, one.rates]));
@@ -52,8 +52,9 @@ function loadOfPlan(shapes: readonly ShapeRates[], demand: readonly number[]): (
 }
 
 /**
- * Flow-guided search (OServe Algorithm 1): the assignment shows which replicas are full and which have slack. GPUs move from the slack to the
- * full, replicas are merged and split, each part in its best shape. All moves of a round are weighed on the plan as it is, and the best is made.
+ * Flow-guided search (OServe Algorithm 1): the assignment shows which replicas are full and which have slack. GPUs move
+ * from the latter to the former; replicas are merged and split, each part in its best shape. All moves of a round are
+ * evaluated on the same plan, and the best is applied.
  */
 export function flowGuided(
   table: RateTable,
@@ -95,7 +96,7 @@ export function flowGuided(
   return { ...best, weighed, rounds };
 }
 
-/** Sizes of replicas to begin with: all of one size, the smallest first; what is left over goes to the last ones. */
+/** Initial sizes of replicas: all of one size, the smallest first; remaining GPUs go to the last replicas. */
 function startsOf(sizes: readonly number[], gpus: number, most: number): number[][] {
   return sizes
     .filter((size) => size <= gpus)
@@ -130,8 +131,8 @@ function grouped(shapes: readonly Shape[]): DeploymentPlan {
 }
 
 /**
- * Plans one move away: two replicas become one or other two of the same GPUs together (merge, swap), one becomes two (split) or takes
- * another shape.
+ * Plans that are one move away: two replicas become one, or two others on the same GPUs (merge, swap), or one becomes
+ * two (split) or gets another shape.
  */
 function movesOf(
   plan: DeploymentPlan,
@@ -167,7 +168,7 @@ function movesOf(
     }
   }
   if (found.length <= MOVES_MAX) return found;
-  // A round weighs a sample of them; another round has another one.
+  // A round evaluates a sample of them; the next round draws another one.
   for (let i = 0; i < MOVES_MAX; i++) {
     const other = i + Math.floor(random() * (found.length - i));
     const [x, y] = [found[i], found[other]];
@@ -176,10 +177,10 @@ function movesOf(
   return found.slice(0, MOVES_MAX);
 }
 
-/** Whether every GPU count up to this is enumerated; beyond it the guided search is used. */
+/** Up to this number of GPUs, all plans are enumerated; above it the guided search is used. */
 export const EXHAUSTIVE_MAX_GPUS = 24;
 
-/** The plan with the least load of all. */
+/** Returns the plan with the lowest load. */
 export function leastLoaded(
   shapes: readonly ShapeRates[],
   plans: readonly DeploymentPlan[],

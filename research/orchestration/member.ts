@@ -4,23 +4,23 @@ import type { Dispatch } from './timeline.ts';
 
 export type MemberRole = 'both' | 'prefill' | 'decode';
 
-/** A replica that is there, or will be at `readyS`. */
+/** A replica that is ready, or will be at `readyS`. */
 export interface Member {
   placed: PlacedReplica;
   engine: SimulatedEngine;
   role: MemberRole;
   readyS: number;
   group: number;
-  /** Seconds of work that was given to it and has not ended: the sum of 1 / rate of the kinds. */
+  /** Seconds of assigned work that has not ended: the sum of 1 / rate of the kinds. */
   workS: number;
   /** `costS[kind]`: seconds of work of one request. */
   costS: readonly number[];
 }
 
-/** A replica outside the assignment takes a request only if it would begin so much sooner, as a factor and in seconds. */
+/** A replica outside the assignment takes a request only if it would begin earlier by this factor and these seconds. */
 const SPILL = { factor: 1.5, s: 1 };
 
-/** The replica that takes a request of a kind. `turn`: a number that grows with every choice. */
+/** Chooses the replica for a request of a kind. `turn`: a number that grows with every choice. */
 export function choose(ready: readonly Member[], dispatch: Dispatch, kind: number, turn: number): Member | undefined {
   switch (dispatch.kind) {
     case 'round-robin':

@@ -9,7 +9,10 @@ import {
   shapeText,
 } from '../../scheduler/orchestration/types.ts';
 
-/** One replica and the GPUs that it has, by number: GPU g is in node ⌊g / gpusPerNode⌋. Stage s of a pipeline has `tp` of them in a row. */
+/**
+ * One replica and its GPUs, by number: GPU g is in node ⌊g / gpusPerNode⌋. Stage s of a pipeline has `tp` consecutive
+ * ones.
+ */
 export interface PlacedReplica {
   /** Unique within a run: a replica that is kept keeps its id. */
   id: number;
@@ -19,13 +22,15 @@ export interface PlacedReplica {
 
 export interface ReplicaPlacement {
   replicas: PlacedReplica[];
-  /** Ids of replicas that go on as they are. */
+  /** Ids of replicas that stay unchanged. */
   kept: ReadonlySet<number>;
 }
 
 /**
- * Puts a plan on GPUs. Replicas that run in a wanted shape stay where they are; a stage's tensor parallelism stays inside a node. Where
- * what stays leaves no room for the rest, those that are in the way move too. Throws `infeasible` where the plan does not fit at all.
+ * Assigns a plan to GPUs. Running replicas of a wanted shape stay where they are; a stage's tensor parallelism stays
+ * inside a node. If the staying replicas leave too few GPUs for the others, those in the way also move.
+ *
+ * @throws SchedulerError `infeasible` if the plan does not fit at all
  */
 export function place(
   plan: DeploymentPlan,
@@ -52,7 +57,7 @@ export function place(
       const fresh = found.map(({ shape, gpus }) => ({ id: id++, shape, gpus }));
       return { replicas: [...keep, ...fresh], kept: new Set(keep.map((one) => one.id)) };
     }
-    // The smallest replica is the cheapest to move, and most often what splits a node.
+    // The smallest replica is the cheapest to move, and most often the one that splits a node.
     const smallest = keep.reduce<PlacedReplica | undefined>(
       (least, one) => (least === undefined || one.gpus.length < least.gpus.length ? one : least),
       undefined,
@@ -65,7 +70,7 @@ export function place(
   throw new SchedulerError('infeasible', `no node has room for ${wanted.map(shapeText).join(', ')}`);
 }
 
-/** First fit of the widest first; each stage in the node that it leaves the fullest. */
+/** First fit, widest first; each stage in the node that it leaves the fullest. */
 function firstFit(
   shapes: readonly Shape[],
   keep: readonly PlacedReplica[],

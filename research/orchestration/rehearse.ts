@@ -7,35 +7,35 @@ import { Fleet } from './fleet.ts';
 import { type PlacedReplica, place } from './placement.ts';
 import type { Dispatch, OrchestrationDecision, RunningRequest } from './timeline.ts';
 
-/** Requests of a first rehearsal at most: a few ten milliseconds of simulation. */
+/** Most requests of a first rehearsal: some ten milliseconds of simulation. */
 export const SHORT_REQUESTS = 8000;
 /**
- * Of the rehearsal that decides. At 400 requests/s the first one ends after 20 s, in which the queue of a plan that falls behind by a tenth
- * is still short.
+ * Most requests of the deciding rehearsal. At 400 requests/s the first one ends after 20 s, in which the queue of a
+ * plan that is a tenth too slow is still short.
  */
 export const LONG_REQUESTS = 100_000;
 /** Bytes/s of keys and values over one link of InfiniBand. */
 const KV_BYTES_PER_S = 25e9;
-/** Engines have begun a step by then. */
+/** Engines have begun a step by this time. */
 const BEGUN_S = 1e-9;
 
-/** What a rehearsal serves. */
+/** The requests of a rehearsal. */
 export interface Rehearsal {
   requests: Requests;
   kinds: Int32Array;
-  /** The first requests are these; the others are to come. */
+  /** The first requests, which are in progress; the others are still to arrive. */
   begun: readonly RunningRequest[];
 }
 
-/** What runs when a rehearsal begins. */
+/** The running replicas at the beginning of a rehearsal. */
 export interface Start {
   plan: DeploymentPlan;
   running: readonly PlacedReplica[];
 }
 
 /**
- * Requests of a forecast: Poisson arrivals of each kind, with lengths of its examples, for `seconds` or until there are `most`. Every plan is
- * rehearsed on the same ones.
+ * Draws requests of a forecast: Poisson arrivals of each kind, with the lengths of its examples, for `seconds` or until
+ * there are `most`. Every plan is rehearsed on the same ones.
  */
 export function forecastRequests(
   table: RateTable,
@@ -70,7 +70,8 @@ export function forecastRequests(
 }
 
 /**
- * With the requests that are under way before those to come. What is left of an answer is drawn from the examples of its kind that are longer than what it has.
+ * Inserts the requests in progress before those to arrive. The remaining length of a response is drawn from the
+ * examples of its kind that are longer than its current length.
  */
 export function withRunningRequests(
   table: RateTable,
@@ -80,7 +81,7 @@ export function withRunningRequests(
 ): Rehearsal {
   if (begun.length === 0) return coming;
   const random = seededRandom(seed);
-  // In the order in which they came: what waits keeps its place.
+  // In order of arrival: waiting requests keep their place.
   const sorted = [...begun].sort((a, b) => b.ageS - a.ageS);
   const left = sorted.map(({ kind, answered }) => {
     const longer = (table.kinds[kind]?.examples ?? []).filter(({ output }) => output > answered);
@@ -122,9 +123,10 @@ export function withRunningRequests(
 }
 
 /**
- * Seconds of an answer, as a mean of fourth powers: the goal is the tail, but one request in a hundred of a short rehearsal is chance. `start`: what runs
- * now changes to the plan first, as it would: its GPUs are dark for `darkS`, and what waits meanwhile waits here. Infinite where a request is lost, and as
- * soon as it is sure to be above `mostS`.
+ * Simulates a plan and returns the seconds of a response, as a mean of fourth powers: the goal is the tail, but one
+ * request in a hundred of a short rehearsal is chance. With `start`, the running replicas first change to the plan, as
+ * they would: their GPUs do not serve for `darkS`, and waiting requests wait here. Infinite if a request is lost, and
+ * as soon as it is certain to exceed `mostS`.
  */
 export function simulatePlan(
   table: RateTable,

@@ -6,17 +6,17 @@ export interface Shard {
   columns: readonly [number, number];
 }
 
-/** A shard and the GPUs that hold it, and those that shall. */
+/** A shard, the GPUs that hold it, and those that must receive it. */
 export interface ShardMove {
   shard: Shard;
   /** Share of all weights. */
   size: number;
   sources: number[];
-  /** GPUs that want it and do not have it. */
+  /** GPUs that need it and do not have it. */
   targets: number[];
 }
 
-/** What a GPU of a replica holds: its stage's layers, its rank's columns. */
+/** The part that a GPU of a replica holds: its stage's layers, its rank's columns. */
 export function shardOf({ shape, gpus }: PlacedReplica, gpu: number): Shard | undefined {
   const at = gpus.indexOf(gpu);
   if (at < 0) return undefined;
@@ -33,8 +33,9 @@ const holds = (shard: Shard | undefined, part: Shard): boolean =>
   shard !== undefined && within(part.layers, shard.layers) && within(part.columns, shard.columns);
 
 /**
- * The weights cut by the common refinement of all cuts before and after: each part is held whole or not at all by every GPU. Parts that some GPU
- * lacks come with those that have them. Layers are taken as fractions: a real engine rounds them to whole layers.
+ * Cuts the weights by the common refinement of all cuts before and after, so that every GPU holds each part completely
+ * or not at all. Returns the parts that some GPU lacks, with the GPUs that have them. Layers count as fractions; a real
+ * engine rounds them to whole layers.
  */
 export function shardMoves(before: readonly PlacedReplica[], after: readonly PlacedReplica[]): ShardMove[] {
   const all = [...before, ...after];

@@ -4,16 +4,21 @@ import { type PlacedReplica, place } from './placement.ts';
 import { shardMoves } from './shards.ts';
 import { greedyTransfers, H100_LINKS, type Links, type TransferPlan } from './transfer.ts';
 
-/** How weights get to where they are wanted. */
+/** How weights reach the GPUs that need them. */
 export type SwitchMethod =
   /** The engine stops and starts: weights from storage, then warm-up. */
   | 'reload'
   /** GPUs send each other the shards that they lack; the engine stays up. */
   | 'peer transfer'
-  /** vLLM's sleep mode, level 1: weights wait in host memory and come back over PCIe. Only for a shape that was there before. */
+  /**
+   * vLLM's sleep mode, level 1: weights wait in host memory and return over PCIe. Only for a shape that existed before.
+   */
   | 'sleep';
 
-/** Seconds beside the bytes. Process groups, graphs and memory pools are made anew; a stopped engine also imports and profiles. */
+/**
+ * Seconds in addition to the bytes. Process groups, graphs and memory pools are rebuilt; a stopped engine also imports
+ * and profiles.
+ */
 const FIXED_S: Record<SwitchMethod, number> = { reload: 40, 'peer transfer': 6, sleep: 2 };
 /** PCIe 5 × 16, one way. */
 const PCIE_BYTES_PER_S = 50e9;
@@ -24,7 +29,11 @@ export interface SwitchCost {
   transfer: TransferPlan;
 }
 
-/** What it takes to go from replicas that run to a plan. Throws `infeasible` where the plan does not fit. */
+/**
+ * Cost of changing from running replicas to a plan.
+ *
+ * @throws SchedulerError `infeasible` if the plan does not fit
+ */
 export function switchCost(
   from: readonly PlacedReplica[],
   to: DeploymentPlan,
@@ -61,15 +70,16 @@ export function switchCost(
 
 /** A sequence on a replica that ends. */
 interface RunningSequence {
-  /** Whose keys and values it holds. */
+  /** Tokens whose keys and values it holds. */
   tokens: number;
-  /** Tokens of the answer still to come. */
+  /** Tokens of the response that are still to come. */
   remaining: number;
 }
 
 /**
- * Seconds in which the keys and values of a replica that ends move while its sequences go on: those that end by then drain, and
- * need no move (OServe §5.3). What the others add meanwhile moves too. `tokenS`: seconds of a token; `bytesPerS`: of all its links.
+ * Seconds in which the keys and values of an ending replica move while its sequences continue. Sequences that end by
+ * then drain, and need no move (OServe §5.3). Tokens that the others add meanwhile also move. `tokenS`: seconds of a
+ * token; `bytesPerS`: of all its links.
  */
 export function kvMoveSeconds(
   sequences: readonly RunningSequence[],
@@ -81,7 +91,7 @@ export function kvMoveSeconds(
     if (endsS <= seconds) break;
     moved++;
     tokens += one.tokens;
-    // Of what the links carry, some is what these sequences add.
+    // These sequences' new tokens take a part of the links' bandwidth.
     const spare = bytesPerS - (moved * bytesPerToken) / tokenS;
     seconds = Math.min(endsS, spare > 0 ? (tokens * bytesPerToken) / spare : endsS);
   }

@@ -9,65 +9,65 @@ import { Fleet } from './fleet.ts';
 import type { MemberRole } from './member.ts';
 import { type PlacedReplica, place } from './placement.ts';
 
-/** What a policy sees at the start of a slot: nothing that comes later. */
+/** What a policy sees at the start of a slot: nothing later. */
 export interface View {
   slot: number;
   nowS: number;
-  /** Requests per kind, as judged when they came, in the slots that are over. */
+  /** Requests per kind, as judged on arrival, in past slots. */
   history: History;
   running: readonly PlacedReplica[];
   plan: DeploymentPlan;
-  /** GPUs that work. */
+  /** Working GPUs. */
   gpus: number;
   underWay(): readonly RunningRequest[];
 }
 
-/** A request that has come and has not ended. */
+/** A request that has arrived and not ended. */
 export interface RunningRequest {
-  /** As it was judged when it came. */
+  /** As judged on arrival. */
   kind: number;
-  /** Seconds since it came. */
+  /** Seconds since its arrival. */
   ageS: number;
-  /** Of its prompt and of the answer so far, and of the answer alone. */
+  /** Tokens of its prompt and of the response so far, and of only the response. */
   tokens: number;
   answered: number;
-  /** A replica has the keys and values of all of them. */
+  /** True if a replica has the keys and values of all its tokens. */
   computed: boolean;
 }
 
-/** Which requests go where. */
+/** Which requests go to which replicas. */
 export type Dispatch =
-  /** `flow[group][kind]` of the plan: least work among the replicas that the assignment gives the kind. */
+  /** `flow[group][kind]` of the plan: least work among the replicas to which the assignment gives the kind. */
   | { kind: 'flow'; flow: readonly (readonly number[])[] }
-  /** Fewest requests, whatever their kind. */
+  /** Fewest requests, regardless of their kind. */
   | { kind: 'least-loaded' }
   | { kind: 'round-robin' };
 
 export interface OrchestrationDecision {
   plan: DeploymentPlan;
   dispatch: Dispatch;
-  /** How long the GPUs of replicas that change serve nothing, seconds. */
+  /** Seconds for which the GPUs of changing replicas do not serve. */
   darkS: number;
-  /** Running requests of replicas that end: their keys and values move, or are computed again elsewhere. */
+  /** Running requests of replicas that end: their keys and values move, or are recomputed elsewhere. */
   running: 'migrate' | 'recompute';
-  /** Roles of the replicas in order of the plan, for disaggregated prefill; all do both without it. */
+  /** Roles of the replicas in the order of the plan, for disaggregated prefill; absent: all do both. */
   roles?: readonly MemberRole[];
-  /** Every so many seconds running requests are moved from the fullest to the emptiest replica (Llumnix). */
+  /** Interval in seconds at which running requests move from the fullest to the emptiest replica (Llumnix). */
   rebalanceS?: number;
-  /** For people: why. */
+  /** The reason, for people. */
   note: string;
 }
 
 export interface Orchestrator {
   readonly name: string;
-  /** `undefined`: as before. The first slot's answer must be a decision. */
+  /** `undefined`: no change. The first slot needs a decision. */
   decide(view: View): OrchestrationDecision | undefined;
 }
 
 interface TimelineFaults {
-  /** GPUs that are gone from a second on. */
+  /** GPUs that fail at a given second. */
   lost?: readonly { atS: number; gpus: readonly number[] }[];
-  /** Switches that fail half-way, counted from 0: what ran before serves on. */
+  /** Switches that fail halfway, counted from 0: the previous replicas continue to serve. */
   failedSwitches?: readonly number[];
 }
 
@@ -75,10 +75,10 @@ export interface TimelineSetup {
   table: RateTable;
   limits: SimulatedEngineLimits;
   requests: Requests;
-  /** The kind of each request as it is judged when it comes. */
+  /** The kind of each request as judged on arrival. */
   judged: Int32Array;
   slotS: number;
-  /** Slots before the first request, for forecasts; of the same kinds. */
+  /** Slots before the first request, of the same kinds, for forecasts. */
   before?: History;
   orchestrator: Orchestrator;
   faults?: TimelineFaults;
@@ -91,7 +91,7 @@ interface SlotRow {
   plan: DeploymentPlan;
   note: string | undefined;
   switched: boolean;
-  /** Requests that came, by kind. */
+  /** Requests that arrived, by kind. */
   demand: number[];
   p99S: number;
 }
@@ -102,11 +102,11 @@ export interface TimelineResult {
   /** The percentiles from 95 to 99, seconds. */
   tail: number[];
   ttft: Distribution;
-  /** Seconds between tokens, mean of each answer. */
+  /** Seconds between tokens, mean of each response. */
   tbt: Distribution;
   requestsPerS: number;
   requests: number;
-  /** Requests without an end: must be 0 but for what no replica could hold. */
+  /** Requests without an end: must be 0, except for those that no replica could hold. */
   unanswered: number;
   switches: number;
   failedSwitches: number;
@@ -115,17 +115,17 @@ export interface TimelineResult {
   latencies: Float64Array;
 }
 
-/** Runs all requests through a deployment that changes. The same input gives the same output. */
+/** Runs all requests through a changing deployment. The same input gives the same output. */
 export function runTimeline(setup: TimelineSetup): TimelineResult {
   const result = raceTimeline(setup, Number.POSITIVE_INFINITY);
   if (result === undefined) throw new Error('a run without a limit has given up');
   return result;
 }
 
-/** The same, up to the moment at which its P99 is sure to be above `p99S`: undefined then. */
+/** The same, until its P99 is certain to exceed `p99S`: then it returns undefined. */
 export function raceTimeline(setup: TimelineSetup, p99S: number): TimelineResult | undefined {
   const { requests, slotS, table } = setup;
-  // Requests that never end have no latency: without them fewer may be late.
+  // Requests that never end have no latency, which lowers the number of requests that may be late.
   const lateMax = requests.count - Math.ceil(0.99 * requests.count);
   let late = 0;
   const ended = (_request: number, latencyS: number) => {
@@ -185,7 +185,7 @@ export function raceTimeline(setup: TimelineSetup, p99S: number): TimelineResult
   return summary(setup, fleet, rows, { switches, failed });
 }
 
-/** What is known at the start of a slot. */
+/** Known history at the start of a slot. */
 function historyAt(before: History | undefined, counted: History, slot: number): History {
   const counts = counted.counts.map((series, kind) => [...(before?.counts[kind] ?? []), ...series.slice(0, slot)]);
   return { names: counted.names, slotS: counted.slotS, counts };

@@ -1,18 +1,21 @@
 import { LpProgram, solve } from '../../scheduler/solver/highs.ts';
 import type { ShardMove } from './shards.ts';
 
-/** Bytes/s that a GPU and a node can send, and as many that they can receive. */
+/** Bytes/s that a GPU and a node can send, and the same to receive. */
 export interface Links {
   gpusPerNode: number;
   /** NVLink of one GPU. */
   nvlinkBytesPerS: number;
   /** All network cards of one node together. */
   nodeBytesPerS: number;
-  /** A shard that no GPU holds comes from storage, at this rate per node. */
+  /** A shard that no GPU holds is read from storage, at this rate per node. */
   storageBytesPerS: number;
 }
 
-/** H100: 400 GB/s one way of NVLink and 200 GB/s of InfiniBand per node, as in OServe §5; 2 GB/s per node from shared storage. */
+/**
+ * H100: 400 GB/s one way of NVLink and 200 GB/s of InfiniBand per node, as in OServe §5; 2 GB/s per node from shared
+ * storage.
+ */
 export const H100_LINKS: Links = {
   gpusPerNode: 8,
   nvlinkBytesPerS: 400e9,
@@ -32,7 +35,7 @@ export interface TransferPlan {
   transfers: Transfer[];
   /** Seconds until the fullest link is done. */
   seconds: number;
-  /** Which link that is: `NVLink out of GPU 3`. */
+  /** Name of that link: `NVLink out of GPU 3`. */
   bottleneck: string;
 }
 
@@ -47,7 +50,7 @@ class Loads {
     this.#bytes = bytes;
   }
 
-  /** Links that one transfer uses, with the seconds that it adds to each. */
+  /** Links of one transfer, with the seconds that it adds to each. */
   of({ size, from, to }: Transfer): [string, number][] {
     const { gpusPerNode, nvlinkBytesPerS, nodeBytesPerS, storageBytesPerS } = this.#links;
     const bytes = size * this.#bytes;
@@ -68,7 +71,7 @@ class Loads {
     for (const [link, seconds] of this.of(transfer)) this.#seconds.set(link, (this.#seconds.get(link) ?? 0) + seconds);
   }
 
-  /** Seconds of the fullest link that the transfer would use, with it. */
+  /** Seconds of the fullest of the transfer's links, including the transfer. */
   with(transfer: Transfer): number {
     return Math.max(...this.of(transfer).map(([link, seconds]) => (this.#seconds.get(link) ?? 0) + seconds));
   }
@@ -79,15 +82,16 @@ class Loads {
 }
 
 /**
- * Greedy plan (OServe Algorithm 2): large shards first; a source in the same node where there is one, and of those the one whose links would be done first.
- * Loads count per device over all its transfers: the paper's pseudocode counts per pair, which is blind to what a source sends to others.
+ * Greedy plan (OServe Algorithm 2): large shards first; a source in the same node if there is one, and among those the
+ * one whose links would finish first. Loads count per device over all its transfers: the paper's pseudocode counts per
+ * pair, and so ignores what a source sends to other GPUs.
  */
 export function greedyTransfers(moves: readonly ShardMove[], weightBytes: number, links: Links): TransferPlan {
   const loads = new Loads(links, weightBytes);
   const transfers: Transfer[] = [];
   const node = (gpu: number) => Math.floor(gpu / links.gpusPerNode);
   for (const { size, sources, targets } of [...moves].sort((a, b) => b.size - a.size)) {
-    // A GPU that just got the shard can give it on.
+    // A GPU that just received the shard can send it to others.
     const have = [...sources];
     for (const to of targets) {
       const near = have.filter((gpu) => node(gpu) === node(to));
@@ -112,8 +116,8 @@ function least(items: readonly number[], of: (item: number) => number): number |
 }
 
 /**
- * No plan is faster: shards may be split over all sources at will. Receivers may relay, so every holder after the switch counts as a
- * source, too.
+ * Lower bound of all plans: shards may be split over all sources. Receivers may relay, so every holder after the switch
+ * also counts as a source.
  */
 export async function transferBound(moves: readonly ShardMove[], weightBytes: number, links: Links): Promise<number> {
   const program = new LpProgram();

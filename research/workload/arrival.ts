@@ -5,13 +5,13 @@ import { LengthPredictor } from '../../shared/routing/kinds/length-predictor.ts'
 /** How often the kind at arrival is the true one. */
 export interface Misjudgement {
   requests: number;
-  /** Share of requests whose kind was another. */
+  /** Share of requests whose kind was misjudged. */
   wrong: number;
   /** `confusion[true][judged]`: requests. */
   confusion: number[][];
 }
 
-/** Gives a request its kind when it comes: the prompt is known, the answer is predicted. */
+/** Judges the kind of a request on arrival: the prompt is known, the response is predicted. */
 export class ArrivalClassifier {
   readonly #kindOf: (lengths: KindLengths) => number;
   readonly #predictor: LengthPredictor;
@@ -27,7 +27,10 @@ export class ArrivalClassifier {
     return this.#kindOf({ input: request.input, output: this.#predictor.predict(request).output });
   }
 
-  /** The answer is there: the predictor learns from it, and the judgement is compared. Returns the true kind. */
+  /**
+   * Called when the response has ended: the predictor learns from it, and the judgment is compared. Returns the true
+   * kind.
+   */
   ended(request: ArrivingRequest, judged: number, output: number): number {
     const truth = this.#kindOf({ input: request.input, output });
     const row = this.#confusion[truth];

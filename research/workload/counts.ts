@@ -1,10 +1,12 @@
 import type { History } from '../../scheduler/forecast/types.ts';
 import type { Requests } from '../../scheduler/serving/requests.ts';
 
-/** Slots that one history may have: 100 days of minutes. */
+/** Most slots of one history: 100 days of minutes. */
 const SLOTS_MAX = 144_000;
 
-/** Requests per kind and slot of `slotS` seconds, from the first slot to `endS`. `kinds[i]`: of request i. */
+/**
+ * Counts requests per kind and slot of `slotS` seconds, from the first slot to `endS`. `kinds[i]`: kind of request i.
+ */
 export function countByKind(
   requests: Requests,
   kinds: ArrayLike<number>,

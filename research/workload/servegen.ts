@@ -2,7 +2,7 @@ import { SchedulerError } from '../../scheduler/errors.ts';
 import { exponential, gamma, normal, type Random, seededRandom } from '../../scheduler/serving/random.ts';
 import { REQUESTS_MAX, type Requests, requestsFromRows } from '../../scheduler/serving/requests.ts';
 
-/** A client's habits in one window of ten minutes, as ServeGen (Xiang et al. 2025) publishes them. */
+/** A client's arrivals in one window of ten minutes, as ServeGen (Xiang et al. 2025) publishes them. */
 interface ClientWindow {
   client: number;
   /** Number of the window, from the start of the trace. */
@@ -14,7 +14,7 @@ interface ClientWindow {
   family: 'gamma' | 'weibull';
 }
 
-/** Tokens of a client's prompts and answers in six hours. */
+/** Tokens of a client's prompts and responses in six hours. */
 interface ClientLengths {
   client: number;
   period: number;
@@ -37,9 +37,9 @@ export interface DrawOptions {
   /** Seconds of the trace. */
   fromS: number;
   toS: number;
-  /** Share of each client's requests that is drawn, as if a balancer sent the others elsewhere. */
+  /** Share of each client's requests that is drawn, as if a load balancer sent the others elsewhere. */
   share: number;
-  /** Longest prompt and answer, tokens: a model's context. */
+  /** Longest prompt and response, tokens: a model's context. */
   inputMax: number;
   outputMax: number;
   seed: number;
@@ -50,7 +50,11 @@ const PERIOD_S = 21_600;
 /** The 95th percentile of a standard normal. */
 const Z95 = 1.645;
 
-/** Rows of CSV without their header. Throws `bad_input` with the line. */
+/**
+ * Parses rows of CSV without their header.
+ *
+ * @throws SchedulerError `bad_input` with the line
+ */
 export function parseServeGen(trace: string, windows: string, lengths: string): ServeGen {
   return {
     windows: rows(windows).map(([client, window, rate, cv, family], i) => {
@@ -84,9 +88,9 @@ const rows = (text: string): string[][] =>
     .map((line) => line.split(','));
 
 /**
- * Requests of the interval. Each client draws its own gaps, window by window, from its family and cv: rates are never interpolated, which
- * would make the next minute look like the last one. Of a share `p` of a renewal process, chosen at random, the gaps have
- * cv² = 1 + p (cv² − 1). `clients[i]` is request i's client.
+ * Requests of the interval. Each client draws its own gaps, window by window, from its family and cv. Rates are never
+ * interpolated, because that would make the next minute look like the last one. For a share `p` of a renewal process,
+ * chosen at random, the gaps have cv² = 1 + p (cv² − 1). `clients[i]` is request i's client.
  */
 export function drawServeGen(trace: ServeGen, options: DrawOptions): { requests: Requests; clients: Int32Array } {
   const drawn: [number, number, number, number][] = [];
@@ -97,7 +101,7 @@ export function drawServeGen(trace: ServeGen, options: DrawOptions): { requests:
     if (start >= end) continue;
     const of = lengths.get(`${window.client}:${Math.floor((window.window * WINDOW_S) / PERIOD_S)}`);
     if (of === undefined) continue;
-    // A seed of its own for each window of each client: what is drawn of one does not depend on which others are there.
+    // A separate seed for each window of each client: the draws of one client do not depend on the presence of others.
     const random = seededRandom(options.seed * 1_000_003 + window.client * 100_003 + window.window);
     const gap = gapOf(window, options.share, random);
     for (let now = start + gap() * random(); now < end; now += gap()) {

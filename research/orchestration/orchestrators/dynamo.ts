@@ -5,8 +5,8 @@ import type { OrchestrationDecision, Orchestrator, View } from '../timeline.ts';
 import { rates } from './rates-of-slot.ts';
 
 /**
- * Dynamo's planner (NVIDIA, 2025): prompts and answers are computed by replicas of their own, all of one shape; how many of each follows the
- * load of the last slot. A replica that changes its role keeps its weights.
+ * Dynamo's planner (NVIDIA, 2025): separate replicas, all of one shape, compute prompts and responses; the load of the
+ * last slot decides how many of each. A replica that changes its role keeps its weights.
  */
 export function dynamo(table: RateTable, plan: DeploymentPlan): Orchestrator {
   const group = plan[0];
@@ -29,7 +29,7 @@ export function dynamo(table: RateTable, plan: DeploymentPlan): Orchestrator {
   return { name: 'Dynamo', decide };
 }
 
-/** Replicas in proportion to the seconds that prompts and answers take, each at its best batch; at least one of both. */
+/** Replicas in proportion to the seconds of prompts and responses, each at its best batch; at least one of both. */
 function prefillReplicas(
   table: RateTable,
   shape: { tp: number; pp: number },

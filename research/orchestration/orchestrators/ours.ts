@@ -21,54 +21,70 @@ export interface OursOptions {
   table: RateTable;
   limits: SimulatedEngineLimits;
   forecaster: FittedForecaster;
-  /** Slots ahead that a change has to pay in. */
+  /** Slots ahead in which a change must pay off. */
   horizon: number;
-  /** Seconds that GPUs are dark when their replica changes, from the plan of the transfer. */
+  /** Seconds for which GPUs do not serve when their replica changes, from the plan of the transfer. */
   switchS: (running: readonly PlacedReplica[], to: DeploymentPlan) => number;
-  /** A change must save this share of what keeping costs: forecasts err, and a plan that comes and goes serves nobody. */
+  /**
+   * A change must save this share of the cost of staying, because forecasts err and alternating between plans serves no
+   * request.
+   */
   margin: number;
-  /** Slots in a row that must agree on a change, each on the same plan. */
+  /** Consecutive slots that must agree on a change to the same plan. */
   confirm?: number;
-  /** Requests/s of each kind that the first plan is for; the forecast without it. */
+  /** Requests/s of each kind for the first plan; absent: the forecast. */
   initial?: readonly number[];
-  /** Only the assignment follows the workload, the plan stays: an ablation. */
+  /** An ablation: only the assignment follows the workload, the plan stays. */
   fixedPlan?: boolean;
-  /** All requests to the least loaded replica, whatever their kind: an ablation. */
+  /** An ablation: all requests go to the least loaded replica, regardless of their kind. */
   untyped?: boolean;
-  /** Plans that are weighed; all undominated ones without it. */
+  /** Plans that are evaluated; absent: all undominated ones. */
   plans?: (gpus: number) => readonly DeploymentPlan[];
-  /** The requests of the next `horizonS` as they will come, which none can know: a bound. Drawn from the forecast without it. */
+  /**
+   * The real requests of the next `horizonS`, which no forecaster knows: a bound. absent: they are drawn from the
+   * forecast.
+   */
   foresee?: (nowS: number, horizonS: number, most: number) => Rehearsal;
-  /** An operator's pin: this plan, whatever the workload. */
+  /** An operator's pin: this plan, regardless of the workload. */
   pin?: DeploymentPlan;
   seed?: number;
   name?: string;
 }
 
-/** A plan with a way to give it requests, and what it costs over the horizon. */
+/** A plan with a dispatch, and its cost over the horizon. */
 interface Candidate {
   found: Evaluation;
-  /** It is what runs. */
+  /** True for the running plan. */
   stays: boolean;
   dispatch: Dispatch;
-  /** Request seconds, the switch to it included. */
+  /** Request seconds, including the switch to it. */
   cost: number;
   darkS: number;
 }
 
 const SHORTLIST = 5;
-/** Of the shortlist, those that are rehearsed over the whole horizon where the first rehearsal is only its beginning. */
+/**
+ * Number of the best candidates that are rehearsed over the whole horizon, if the first rehearsal covers only its
+ * beginning.
+ */
 const FINALISTS = 4;
-/** Uniform plans that are rehearsed beside the shortlist: averages do not show that one large pool takes a burst that several small ones do not. */
+/**
+ * Uniform plans that are rehearsed in addition to the shortlist: averages do not show that one large pool absorbs a
+ * burst that several small ones do not.
+ */
 const UNIFORM = 4;
-/** As `otela-plan watch --confirm`: one slot alone is deceived by a burst (in one of 18 of OServe's runs); a third one only comes later to a mix that flips. */
+/**
+ * As in `otela-plan watch --confirm`. A burst can mislead a single slot (in one of 18 of OServe's runs); a third slot
+ * only delays the reaction to a mix that flips.
+ */
 const CONFIRM = 2;
 const NO_WISH = { key: '', slots: 0 };
 
 /**
- * Follows the forecast. Every plan is weighed by averages and the linear program; the best ones, and the one that runs, are then simulated on the
- * forecast. A plan replaces the one that runs if it saves the margin, and does so from what is under way, its dark GPUs included. Between changes the assignment
- * of kinds follows the forecast in every slot.
+ * Follows the forecast. Every plan is evaluated by averages and the linear program. The best ones, and the running one,
+ * are then simulated on the forecast. A plan replaces the running one if it saves the margin; this simulation begins
+ * with the requests in progress and includes the GPUs that do not serve. Between changes, the assignment of kinds
+ * follows the forecast in every slot.
  */
 export function ours(options: OursOptions): Orchestrator {
   const plans = new Map<number, readonly DeploymentPlan[]>();
@@ -80,8 +96,8 @@ export function ours(options: OursOptions): Orchestrator {
     plans.set(gpus, known);
     return guided ? guidedPlans(options, gpus, expected, known) : known;
   };
-  // The change that the last slots wished for, and how many did: neither a burst of one minute nor a wish that is another one
-  // each minute is a reason to move weights.
+  // The change that the last slots preferred, and their number: neither a burst of one minute nor a preference that
+  // changes each minute is a reason to move weights.
   let wish = NO_WISH;
   const decide = (view: View): OrchestrationDecision => {
     const expected = expectation(options, view);
@@ -100,7 +116,8 @@ export function ours(options: OursOptions): Orchestrator {
       wish = NO_WISH;
       return decisionOf(keep, `no other plan saves ${options.margin * 100} % of what this one costs`);
     }
-    // From what is under way: what waits, what comes while GPUs are dark, and how soon the new replicas are done with it.
+    // From the requests in progress: those that wait, those that arrive while GPUs do not serve, and how soon the new
+    // replicas complete them.
     const both = rehearsed(of, [keep, best], LONG_REQUESTS, 2, view.underWay());
     const [stays, costs] = both.map(({ cost }) => cost.toFixed(0));
     const why = `${planText(best.found.plan)} costs ${costs} request seconds in ${options.horizon} slots, its switch included; what runs costs ${stays}`;
@@ -115,8 +132,9 @@ export function ours(options: OursOptions): Orchestrator {
 }
 
 /**
- * Too many to weigh each: what the guided search finds for the expected and for the high demand, the uniform ones, and every plan of a
- * half (a third, ...) of the GPUs so many times over. The search makes the load small; `copies` has those that answer soonest, too.
+ * If there are too many plans to evaluate each: the results of the guided search for the expected and the high demand,
+ * the uniform plans, and every plan of a half (a third, ...) of the GPUs, repeated. The search minimizes the load;
+ * `copies` also has the plans with the lowest latency.
  */
 function guidedPlans(
   { table, seed = 1 }: OursOptions,
@@ -131,7 +149,7 @@ function guidedPlans(
   return [...guided.filter((plan) => fits(plan, table.site)), ...uniformPlans(shapes, gpus, table.site), ...copies];
 }
 
-/** Every plan of an equal part of the GPUs that is small enough to enumerate, as often as there are parts. */
+/** Every plan of an equal part of the GPUs that is small enough to enumerate, repeated for each part. */
 function copiedPlans(table: RateTable, gpus: number): DeploymentPlan[] {
   const parts = Math.ceil(gpus / EXHAUSTIVE_MAX_GPUS);
   return candidatePlans(table, Math.floor(gpus / parts))
@@ -139,7 +157,7 @@ function copiedPlans(table: RateTable, gpus: number): DeploymentPlan[] {
     .filter((plan) => fits(plan, table.site));
 }
 
-/** What plans are weighed for. */
+/** The input for evaluating plans. */
 interface Weighing {
   options: OursOptions;
   view: View;
@@ -148,12 +166,12 @@ interface Weighing {
   coming: number;
 }
 
-/** The shortlist by averages, and what runs, each simulated on the forecast with both ways to dispatch. */
+/** Simulates the shortlist by averages, and the running plan, on the forecast with both kinds of dispatch. */
 function weighed(of: Weighing, plans: readonly DeploymentPlan[], runs: boolean): Candidate[] {
   const { options, view, expected, coming } = of;
   const { table } = options;
   const now = runs ? evaluate(table, view.plan, expected) : undefined;
-  // Several ways to search find the same plan: five times the best one is no shortlist.
+  // Several searches find the same plan: five copies of the best one are not a shortlist.
   const distinct = new Map(plans.map((plan) => [keyOf(plan), plan]));
   const scored = [...distinct.values()].map((plan) => evaluate(table, plan, expected)).sort(byScore);
   const uniform = scored.filter((one) => isUniform(one.plan) && one.load < 1).slice(0, UNIFORM);
@@ -177,8 +195,9 @@ function weighed(of: Weighing, plans: readonly DeploymentPlan[], runs: boolean):
 }
 
 /**
- * The same candidates with their cost. Of those that are not among the `wanted` best, nor what runs, it may be infinite: they are not rehearsed to their
- * end. Where one alone is wanted, neither are those that do not save the margin. A rehearsal begins empty, or with what is `begun`.
+ * Returns the same candidates with their cost. The cost may be infinite for a candidate that is neither running nor
+ * among the `wanted` best, because its rehearsal is cut short. If only one is wanted, this also applies to candidates
+ * that do not save the margin. A rehearsal begins empty, or with the requests in `begun`.
  */
 function rehearsed(
   { options, view, expected, coming }: Weighing,
@@ -210,7 +229,7 @@ function rehearsed(
   for (const one of candidates) {
     const { found, dispatch } = one;
     const darkS = begun === undefined ? 0 : one.darkS;
-    // The queue of an overload is in the rehearsal as far as it goes, and must not count twice.
+    // The rehearsal includes the queue of an overload for its duration, which must not count twice.
     const overloadS = (1 - Math.min(1, most / coming)) * overloadSeconds(expected, (found.load + found.highLoad) / 2);
     const latencyS = simulatePlan(table, limits, { plan: found.plan, dispatch, darkS }, rehearsal, {
       ...start,
@@ -226,7 +245,7 @@ const leastOf = (candidates: readonly Candidate[]): Candidate | undefined =>
 const byScore = (a: Evaluation, b: Evaluation): number => a.score - b.score;
 const isUniform = (plan: DeploymentPlan): boolean => plan.length === 1;
 
-/** Half-way from the expected to the high demand: a plan that only just fits the mean queues every other minute. */
+/** Midpoint between the expected and the high demand: a plan that just fits the mean queues every other minute. */
 const between = ({ demand, high }: ExpectedLoad): number[] => demand.map((one, j) => (one + (high[j] ?? one)) / 2);
 
 const decisionOf = ({ found, dispatch, darkS }: Candidate, note: string): OrchestrationDecision => ({
@@ -247,13 +266,13 @@ function expectation({ table, forecaster, horizon, initial }: OursOptions, { his
   return { demand: mean.map(perS), high: high.map(perS), horizonS };
 }
 
-/** Without a past nothing says how demand varies: the first plan has room for so many times the mean. */
+/** Without a history, the variation of demand is unknown: the first plan has capacity for this multiple of the mean. */
 const UNKNOWN_PEAK = 1.5;
-/** Slots from which the spread of the past is known, and which of them counts as its high. */
+/** Slots from which the spread of the history is known, and the quantile that counts as its high. */
 const PEAK_SLOTS_MIN = 5;
 const PEAK_LEVEL = 0.9;
 
-/** How many times the mean of the past slots their high is, in work: kinds do not all peak in the same slot. */
+/** Ratio of the high of past slots to their mean, in work, because kinds do not all peak in the same slot. */
 function peak({ kinds, shapes }: RateTable, { counts }: History): number {
   const costS = kinds.map((_, j) => 1 / Math.max(1e-9, ...shapes.map(({ rates }) => rates[j] ?? 0)));
   const slots = Array.from({ length: counts[0]?.length ?? 0 }, (_, slot) =>

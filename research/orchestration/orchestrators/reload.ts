@@ -9,8 +9,9 @@ import { rates } from './rates-of-slot.ts';
 const RELOAD_S = 50;
 
 /**
- * Restarts engines in the uniform shape that suits the last slots best, if that shape is better by `margin`. Requests that run are computed
- * again. `everySlots`: how often it looks; the mix of that many slots decides. `initial`: requests/s of each kind that the first deployment is for.
+ * Restarts engines in the uniform shape that suits the last slots best, if that shape is better by `margin`. Running
+ * requests are recomputed. `everySlots`: slots between two decisions, each by the mix of that number of slots.
+ * `initial`: requests/s of each kind for the first deployment.
  */
 export function reload(
   table: RateTable,

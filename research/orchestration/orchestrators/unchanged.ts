@@ -9,7 +9,7 @@ const decision = (plan: DeploymentPlan, dispatch: Dispatch, note: string): Orche
   note,
 });
 
-/** One deployment for the whole time. */
+/** One deployment for the whole run. */
 export function unchanged(name: string, plan: DeploymentPlan, dispatch: Dispatch): Orchestrator {
   return { name, decide: ({ slot }) => (slot === 0 ? decision(plan, dispatch, 'stays so') : undefined) };
 }
@@ -17,7 +17,9 @@ export function unchanged(name: string, plan: DeploymentPlan, dispatch: Dispatch
 /** Seconds between two rounds of Llumnix's scheduler in this simulation. */
 const REBALANCE_S = 2;
 
-/** Llumnix (OSDI'24): one deployment of like replicas, between which running requests move live to even out their load. */
+/**
+ * Llumnix (OSDI'24): one deployment of equal replicas, between which running requests move live to balance the load.
+ */
 export function llumnix(plan: DeploymentPlan): Orchestrator {
   return {
     name: 'Llumnix',
