@@ -1,4 +1,7 @@
-/** `npm run --prefix research paper:placement`: the paper's experiment (OpenTela §5, Table 1 and Figure 7), solved and simulated. */
+/**
+ * `npm run --prefix research paper:placement`: solves and simulates the paper's experiment (OpenTela §5, Table 1 and
+ * Figure 7).
+ */
 import { writeFileSync } from 'node:fs';
 import { dataPath, findGpu, findModel, loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { type ComparedPlan, comparisonText, panels } from '../../scheduler/cli/compare.ts';
@@ -16,7 +19,7 @@ import { researchData } from '../data-path.ts';
 /** Seconds of arrivals. */
 const DURATION_S = 300;
 
-/** Replicas as the paper's Table 1 and its configuration files (2_1_placement) have them: model, pool, TP, replicas. */
+/** Replicas in the paper's Table 1 and its configuration files (2_1_placement): model, pool, TP, replicas. */
 const PAPER_OURS = [
   ['Llama-2-13b-hf', 'a100', 1, 6],
   ['CodeLlama-34b-hf', 'a100', 2, 5],
@@ -48,7 +51,7 @@ const options: PlanOptions = {
 };
 const tail = (id: string) => id.split('/').at(-1) ?? id;
 
-/** As the paper: one parallelism per model. */
+/** As in the paper: one parallelism per model. */
 const paperDemands: Demand[] = workload.map((demand) => ({ ...demand, tp: [PAPER_TP[tail(demand.model.id)] ?? 1] }));
 
 function countsOf(table: OptionTable, demands: readonly Demand[], rows: Rows): Counts {
@@ -63,7 +66,7 @@ function check(name: string, holds: boolean): boolean {
   return holds;
 }
 
-/** The measured drain times instead of the simulator: the table that the paper's own allocation was computed from. */
+/** Uses the measured drain times instead of the simulator: the table from which the paper's allocation was computed. */
 async function withMeasuredTimes(): Promise<boolean> {
   const measured = measuredDrains().map((drain) => ({
     model: findModel(catalogue, drain.model).id,

@@ -1,33 +1,36 @@
-/** One claim of a paper beside what our program computes. */
+/** One claim of a paper next to our program's result. */
 export interface Row {
   claim: string;
-  /** Absent: the paper prints no figure. */
+  /** absent: the paper prints no figure. */
   paper?: number | undefined;
   ours: number;
   unit: string;
-  /** The range that `ours` must lie in; absent: reported only. */
+  /** The range that must contain `ours`; absent: only reported. */
   band?: Band | undefined;
-  /** Why `ours` is outside of what the paper claims, where that is known and `ours` is in the range of the miss. */
+  /** Why `ours` misses the paper's claim, if the reason is known and `ours` is in the range of the miss. */
   missed?: string | undefined;
   holds: boolean;
 }
 
 export type Band = readonly [least: number, most: number];
 
-/** A figure that the paper has needs a range, or a reason for none: a command that misses its headline must fail, or say why. */
+/**
+ * A figure of the paper needs a range, or a reason for none: a command that misses its headline must fail, or give the
+ * reason.
+ */
 export type Allowed =
   | { paper?: undefined; band?: Band; miss?: Miss }
   | { paper: number; share: number; miss?: Miss }
   | { paper: number; band: Band; miss?: Miss }
   | { paper: number; reported: string };
 
-/** A claim that ours is known to miss: the range that ours keeps to instead. Outside of both ranges the row fails. */
+/** A claim that ours is known to miss, with the range of ours. Outside both ranges the row fails. */
 export interface Miss {
   band: Band;
   reason: string;
 }
 
-/** A row that must lie within `share` of the paper's figure, or within `band`, or is a known miss. */
+/** Makes a row that must be within `share` of the paper's figure, or within `band`, or is a known miss. */
 export function row(claim: string, unit: string, ours: number, allowed: Allowed = {}): Row {
   const band = bandOf(allowed);
   const miss = 'miss' in allowed ? allowed.miss : undefined;
@@ -78,7 +81,7 @@ export function rowsText(rows: readonly Row[]): string {
     .join('\n');
 }
 
-/** Each claim that is missed, with its reason; empty: none is. */
+/** Lists each missed claim with its reason; empty if there is none. */
 export function missesText(rows: readonly Row[]): string {
   return rows
     .flatMap(({ claim, paper, ours, unit, missed }) =>

@@ -1,4 +1,7 @@
-/** `npm run --prefix research bench:placement`: how long planning takes, and how far from the best possible it may be. */
+/**
+ * `npm run --prefix research bench:placement`: measures how long planning takes, and the bound on its distance from the
+ * optimum.
+ */
 import { cpus } from 'node:os';
 import { loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { DEFAULT_LIMITS } from '../../scheduler/serving/limits.ts';
@@ -7,7 +10,7 @@ import { OBJECTIVES } from '../../scheduler/solver/problem.ts';
 import { percent, table } from '../../scheduler/validate/table.ts';
 import { drawInstance } from '../../test/scheduler/support/instances.ts';
 
-/** What is wanted of each size: distance from the best possible, within seconds. */
+/** Requirements for each size: distance from the optimum, within seconds. */
 const SIZES = [
   { models: 5, kinds: 4, seeds: [1, 2, 3], load: 0.15, limitS: 20, gap: 0.05, withinS: 1 },
   { models: 10, kinds: 6, seeds: [1, 2, 3], load: 0.15, limitS: 5, gap: 0.05, withinS: 5 },

@@ -3,11 +3,14 @@ import { type Result, simulateWorkers } from '../../contexts/simulate.ts';
 import { type Row, row, statement } from '../rows.ts';
 import { alone, BATCH_SIZES, DAILY_GPUS, evictedRun, opportunistic, PV6_GPUS, poolRun, pv5p, pv5s } from './runs.ts';
 
-/** Every figure is the median over these; the paper ran each once. */
+/** Every figure is the median over these seeds; the paper ran each once. */
 const SEEDS = [1, 2, 3, 4, 5, 6, 7] as const;
-/** A run's time may differ by this share of the paper's. */
+/** Allowed relative difference of a run's time from the paper's. */
 const NEAR = 0.08;
-/** pv3_100: from the published mean of its tasks the run had fewer workers, or more contention, than 20 workers explain. */
+/**
+ * The same for pv3_100: by the published mean of its tasks, the run had fewer workers, or more contention, than 20
+ * workers explain.
+ */
 const PV3_100 = 0.2;
 
 function median(values: readonly number[]): number {
@@ -85,7 +88,7 @@ export function timeRows(found: ReadonlyMap<string, number>): Row[] {
   ];
 }
 
-/** pv5: all workers are evicted, one a minute. */
+/** pv5: all workers are evicted, one per minute. */
 export function evictionRows(): Row[] {
   const [partial, pervasive] = [SEEDS.map(pv5p), SEEDS.map((seed) => pv5s(seed))];
   const lostTwo = (how: 'run' | 'evictions') => median(SEEDS.map((seed) => pv5s(seed, how).done));
@@ -144,8 +147,8 @@ function momentsOf(values: Float64Array): Moments {
 }
 
 /**
- * What the paper would have got with continuous batching and commits by line. How much a full window gives its application is not
- * known: three values are shown. The paper's own runs decode one line at a time.
+ * The paper's result with continuous batching and commits by line. The speedup of its application with a full window is
+ * unknown: three values are shown. The paper's own runs decode one line at a time.
  */
 const SPEEDUPS = [1, 4, 8] as const;
 const OWN_RUN = 'beside our simulation of the paper, which is no figure of the paper';

@@ -1,4 +1,7 @@
-/** `npm run --prefix research paper:context [-- --quick] [--json FILE] [--pictures DIR]`: the runs pv0 to pv6 of arXiv 2509.13201, simulated. */
+/**
+ * `npm run --prefix research paper:context [-- --quick] [--json FILE] [--pictures DIR]`: simulates the runs pv0 to pv6
+ * of arXiv 2509.13201.
+ */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { rowsText } from '../rows.ts';

@@ -4,7 +4,7 @@ import { type Result, simulateWorkers } from '../../contexts/simulate.ts';
 import { BATCH_SIZES, DAILY_GPUS, opportunistic, PV6_GPUS, pv5p, pv5s } from './runs.ts';
 
 const SEED = 1;
-/** The runs that the paper's Figure 4 shows, in its order. */
+/** The runs in the paper's Figure 4, in its order. */
 const FIGURE_4 = ['pv0', 'pv1', 'pv3_100', 'pv4_100', 'pv6'];
 
 /** The paper's Figures 4 to 7 from our simulation, as [name, SVG]. */

@@ -15,13 +15,13 @@ const POOL: readonly Worker[] = [A10, TITAN_X_PASCAL].flatMap((gpu) =>
   Array.from({ length: 10 }, () => ({ gpu, joinS: 0 })),
 );
 
-/** pv5: from 900 s on one worker is evicted each minute, the A10 first. */
+/** pv5: from 900 s on, one worker is evicted each minute, the A10 first. */
 const EVICTION = { fromS: 900, everyS: 60 };
-/** Workers connect one after another as the site gives them. */
+/** Workers connect one after another when the site assigns them. */
 const JOIN_EVERY_S = 1;
-/** pv6: most GPUs at once; the run's average was 157. pv6_2p: the largest of the five daily runs. */
+/** pv6: the most concurrent GPUs; the run's average was 157. pv6_2p: the largest of the five daily runs. */
 export const PV6_GPUS = 186;
-/** The paper says 11 to 64 GPUs on average over the five daily runs; the sizes between are ours. */
+/** The paper reports 11 to 64 GPUs on average over the five daily runs; the values in between are ours. */
 export const DAILY_GPUS = [11, 24, 38, 51, 64] as const;
 
 export function poolRun(policy: Policy, batch: number, seed: number, engine?: Engine): Run {
@@ -34,8 +34,8 @@ export function alone(seed: number): Run {
 }
 
 /**
- * pv5s lost two workers at its start; it is not said of what. `run`: they never computed. `evictions`: two went in the first minute of
- * the evictions. The paper's count of inferences is reached with neither.
+ * pv5s lost two workers at its start; the paper does not specify how. `run`: they never computed. `evictions`: two left
+ * in the first minute of the evictions. Neither reaches the paper's count of inferences.
  */
 export type LostTwo = 'no' | 'run' | 'evictions';
 
@@ -52,7 +52,7 @@ export const pv5p = (seed: number): Result => simulateWorkers(evictedRun('partia
 export const pv5s = (seed: number, lostTwo: LostTwo = 'no'): Result =>
   simulateWorkers(evictedRun('pervasive', 100, seed, lostTwo));
 
-/** `gpus` of the site's, drawn without replacement, joining one after another. */
+/** `gpus` of the site's GPUs, drawn without replacement, joining one after another. */
 export function opportunistic(gpus: number, seed: number, engine?: Engine): Run {
   const random = seededRandom(seed + 1_000);
   const site: SiteGpu[] = SITE.flatMap((gpu) => Array.from({ length: gpu.count }, () => gpu));

@@ -27,15 +27,18 @@ const { values } = parseArgs({
 
 const MODEL = 'stand-in/elastic';
 const PER_PROCESS = 4;
-/** Up by starting processes, down by killing them; at the top the same number is killed at random and started again. */
+/**
+ * Adds replicas by starting processes and removes them by killing processes; at the top the same number is killed at
+ * random and started again.
+ */
 const STEPS = [8, 16, 32, 48, 64, 64, 48, 32, 16, 8];
 const SLOTS = 2;
-/** Rate of one stream, so low that the clients and the gateway on the same cores are not the limit. */
+/** Rate of one stream, low enough that the clients and the gateway on the same cores are not the limit. */
 const TOKENS_PER_S = 5;
 const TOKENS = 40;
-/** Per slot, so that one always waits. */
+/** Per slot, so that a request always waits. */
 const CLIENTS_PER_SLOT = 1.5;
-/** Agents start on a machine full of them. */
+/** Timeout for the start of agents on a machine with many of them. */
 const STARTED_MS = 300_000;
 
 interface Step {
@@ -49,7 +52,7 @@ let tokens = 0;
 const errors: string[] = [];
 let whole = 0;
 
-/** One resumable stream to its end. Counts the words as they arrive. */
+/** Runs one resumable stream to its end. Counts the words as they arrive. */
 async function stream(gateway: Gateway, key: string): Promise<void> {
   const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'x-otela-resume': '1' };
   const message = { role: 'user', content: `${random()}` };
@@ -141,7 +144,7 @@ async function run(): Promise<void> {
     await gateway.serving(wanted, STARTED_MS, MODEL);
     replicas = wanted;
     clients.want(Math.round(wanted * SLOTS * CLIENTS_PER_SLOT));
-    // What a lost node held continues elsewhere once the loss is detected.
+    // Streams of a lost node continue elsewhere once the loss is detected.
     await new Promise((resolve) => setTimeout(resolve, at === 0 ? 2_000 : 12_000));
     const [from, fromAt] = [tokens, performance.now()];
     await new Promise((resolve) => setTimeout(resolve, Number(values.seconds) * 1_000));

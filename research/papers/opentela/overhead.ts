@@ -1,8 +1,8 @@
 /**
- * `npm run --prefix research paper:overhead [-- --requests N] [--json FILE] [--pictures DIR]`: the cost of a request stage by stage, and
- * from site to site, as in the paper's Figures 5 and 6. Three sites in network namespaces (needs root): a public one
- * with the gateway, and two behind NATs with added delay. Each has an agent with an ingress and a mock engine. The
- * sites behind NATs meet at the public one's agent; then a direct path is opened.
+ * `npm run --prefix research paper:overhead [-- --requests N] [--json FILE] [--pictures DIR]`: the cost of a request
+ * stage by stage, and from site to site, as in the paper's Figures 5 and 6. It needs root, because it makes three sites
+ * in network namespaces: a public one with the gateway, and two behind NATs with added delay. Each has an agent with an
+ * ingress and a mock engine. The sites behind NATs first meet at the public site's agent; then a direct path is opened.
  */
 import { execFile } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -32,7 +32,7 @@ const STARTED_MS = 180_000;
 
 interface Site {
   name: string;
-  /** Namespace. */
+  /** Network namespace. */
   host: string;
   args: string[];
 }

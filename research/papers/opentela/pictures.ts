@@ -41,11 +41,11 @@ export function barsSvg(title: string, unit: string, legend: readonly string[], 
 
 export interface Table {
   title: string;
-  /** Undefined: not measured. */
+  /** undefined: not measured. */
   cells: readonly (readonly (number | undefined)[])[];
 }
 
-/** Tables side by side: the requesting site by row, the serving site by column. Darker means more. */
+/** Tables next to each other: the requesting site by row, the serving site by column. Darker means more. */
 export function tablesSvg(title: string, sites: readonly string[], tables: readonly Table[]): string {
   const [cell, left, top] = [64, 70, 62];
   const each = left + sites.length * cell + 24;

@@ -24,7 +24,7 @@ export function ablationClaims({ quick }: RunOptions): Section {
   ];
   const p99 = (name: string) => runs.find(([one]) => one === name)?.[1].latency.p99 ?? Number.NaN;
   const ours = runs[3]?.[1];
-  // The policy of ours that serves today, on the very deployment that was chosen.
+  // Least loaded, our policy in today's gateways, on the deployment that was chosen.
   const plan = ours?.slots[0]?.plan ?? [];
   const same = run(setup, unchanged('least-loaded', plan, { kind: 'least-loaded' }));
   const moved = run(setup, llumnix(plan));
@@ -101,12 +101,12 @@ export function ablationClaims({ quick }: RunOptions): Section {
   };
 }
 
-/** One kind of requests: there is nothing to follow, so ours must be as good as static, and settle soon. */
+/** One kind of requests: there is no change to follow, so ours must be as good as static, and settle soon. */
 function homogeneous() {
   const mixed = setupOf({ model: 'facebook/opt-30b', gpus: 8, trace: 'azure', span: 2 });
   const common = mixed.demand.indexOf(Math.max(...mixed.demand));
   const keep = Array.from({ length: mixed.requests.count }, (_, i) => i).filter((i) => mixed.kinds[i] === common);
-  // An even rate: what is left of a burst of one kind would be a burst.
+  // An even rate, because the rest of a burst of one kind would be a burst.
   const lastS = mixed.requests.arrival[mixed.requests.count - 1] ?? 1;
   const pick = (from: ArrayLike<number>) => Int32Array.from(keep, (i) => from[i] ?? 1);
   const setup: Setup = {
@@ -134,7 +134,7 @@ function homogeneous() {
   ];
 }
 
-/** Forecasts only the sum; kinds have the shares of the whole past. */
+/** Forecasts only the sum; kinds have their shares of the whole history. */
 function untyped(setup: Setup): FittedForecaster {
   return {
     name: 'without kinds',
@@ -152,7 +152,7 @@ function untyped(setup: Setup): FittedForecaster {
   };
 }
 
-/** Table 1: what runs in each minute, and why. */
+/** Table 1: the deployment in each minute, and why. */
 function timelineTable({ table: { kinds } }: Setup, ours: TimelineResult | undefined): string {
   const rows = (ours?.slots ?? []).map(({ slot, demand, plan, p99S, note }) => [
     slot,

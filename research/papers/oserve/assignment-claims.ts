@@ -2,7 +2,10 @@ import { balance, balanceByHighs } from '../../../scheduler/orchestration/assign
 import { row } from '../rows.ts';
 import type { Section } from './section.ts';
 
-/** Appendix D: replicas A (kind 1: 10/s, kind 2: 5/s), B and C (5/s, 3/s). The text says 50 requests of kind 2; its times follow from 100. */
+/**
+ * Appendix D: replicas A (kind 1: 10/s, kind 2: 5/s), B and C (5/s, 3/s). Its text has 50 requests of kind 2, but its
+ * times follow from 100.
+ */
 const RATES = [
   [10, 5],
   [5, 3],
@@ -11,7 +14,7 @@ const RATES = [
 const DEMAND = [100, 100];
 const STATED = [100, 50];
 
-/** Seconds to end the demand with kind j divided by `shares[j]`. */
+/** Seconds to complete the demand if kind j is divided by `shares[j]`. */
 const seconds = (shares: readonly (readonly number[])[], demand: readonly number[]): number =>
   Math.max(
     ...RATES.map((rates, k) =>

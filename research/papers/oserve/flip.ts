@@ -2,17 +2,18 @@ import { candidatePlans } from '../../orchestration/exhaustive.ts';
 import { forecastRequests } from '../../orchestration/rehearse.ts';
 import { planLoad, type Setup, SLOT_S, setupOf } from './setups.ts';
 
-/** Minutes of each mix, and of the past, which has the first one. */
+/** Minutes of each mix, and of the history, which has the first one. */
 const MINUTES = 10;
 const PAST_MINUTES = 20;
-/** Load of each mix on the deployment that suits it best: no deployment keeps up with both. */
+/** Load of each mix on the deployment that suits it best: no deployment can serve both. */
 const LOAD = 0.85;
 /** More than the requests of one mix. */
 const REQUESTS_MAX = 1_000_000;
 
 /**
- * A mix that flips: ten minutes of Azure's short prompts and short answers, then ten of its longest ones. The lengths are Azure's, the rest is made:
- * Poisson arrivals, and as many as the best deployment for each mix serves at the same load.
+ * A mix that flips: ten minutes of Azure's short prompts with short responses, then ten of its longest ones. The
+ * lengths are Azure's. The rest is synthetic: Poisson arrivals, as many as the best deployment for each mix serves at
+ * the same load.
  */
 export function flipSetup(): Setup & { mixes: number[][] } {
   const azure = setupOf({ model: 'facebook/opt-30b', gpus: 16, trace: 'azure', span: 2 });

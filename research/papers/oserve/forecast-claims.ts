@@ -16,18 +16,18 @@ import { lengthsOf, SLOT_S } from './setups.ts';
 import { azureSpan, type Span, serveGen, serveGenSpan } from './traces.ts';
 
 const ALL = { inputMax: 16_000, outputMax: 4_000, seed: 1 };
-/** A twentieth per cent of m-mid's clients' requests: some requests a second, as one cluster sees them. */
+/** A twentieth of a percent of the requests of m-mid's clients: some requests a second, like one cluster's load. */
 const DRAWN_SHARE = 20;
 const DAY_S = 86_400;
-/** Its window is 50 slots: of fewer than twice as many there is nothing to learn from. */
+/** Its window is 50 slots: fewer than twice as many are not enough to learn from. */
 const LSTM_SLOTS_MIN = 100;
-/** How names of methods begin; the season needs days, the LSTM slots. */
+/** Prefixes of the methods' names; the season needs days, the LSTM slots. */
 const COLUMNS = ['last value', 'moving average', 'ridge', 'season', 'LSTM'];
 
 interface Tested {
   name: string;
   history: History;
-  /** Slots of a day, for the seasonal method; none where the trace is shorter than two days. */
+  /** Slots of a day, for the seasonal method; absent: the trace is shorter than two days. */
   day?: number;
 }
 
@@ -67,7 +67,7 @@ export function forecastClaims({ quick }: RunOptions): Section {
     const methods = [lastValue, ...members];
     const options = { horizon: 1, level: 0.8, seed: 1, from, refitEvery: slots };
     const scores = methods.map((one) => backtest(one, history, options));
-    // The choice is made on the part before the test, so that it has no look at it.
+    // The choice uses only the part before the test.
     const past = { ...history, counts: history.counts.map((counts) => counts.slice(0, from)) };
     const { choices, fitted } = chooseForecaster(past, 1, members, { horizon: 1 });
     const live = backtest({ name: 'chosen', fit: () => fitted }, history, options);
@@ -116,14 +116,14 @@ function minutes({ requests }: Span, endS: number): History {
   return withTotal(countByKind(requests, judged, names, { slotS: SLOT_S, endS }));
 }
 
-/** The sum of all kinds as one more series: what a forecaster without kinds sees. */
+/** Adds the sum of all kinds as another series: the data of a forecaster without kinds. */
 function withTotal(history: History): History {
   const slots = history.counts[0]?.length ?? 0;
   const total = Array.from({ length: slots }, (_, t) => history.counts.reduce((sum, one) => sum + (one[t] ?? 0), 0));
   return { ...history, names: [...history.names, 'all together'], counts: [...history.counts, total] };
 }
 
-/** Requests of the clients' ten-minute windows; windows in which no client is recorded are gaps. */
+/** Requests of the clients' ten-minute windows; windows without a recorded client are gaps. */
 function published(trace: 'm-mid' | 'm-small'): History {
   const slots = 2016;
   const total = new Array<number>(slots).fill(0);

@@ -1,11 +1,11 @@
-/** Forecasts that know the requests to come: bounds, which no forecaster has. */
+/** Forecasts that know future requests: bounds that no forecaster reaches. */
 import type { FittedForecaster, History } from '../../../scheduler/forecast/types.ts';
 import { normal, seededRandom } from '../../../scheduler/serving/random.ts';
 import type { Rehearsal } from '../../orchestration/rehearse.ts';
 import { countByKind } from '../../workload/counts.ts';
 import { type Setup, SLOT_S } from './setups.ts';
 
-/** The true counts of the next slots with a relative error that is drawn per kind and slot. */
+/** The true counts of the next slots, with a random relative error per kind and slot. */
 export function foresight(setup: Setup, error: number): FittedForecaster {
   const names = setup.table.kinds.map(({ name }) => name);
   const endS = (setup.requests.arrival[setup.requests.count - 1] ?? 0) + SLOT_S;

@@ -4,15 +4,15 @@ import { dirname, join, resolve } from 'node:path';
 import { type Part, sourceOf } from './parts.ts';
 
 const HERE = import.meta.dirname;
-/** `npm ci` empties it, so that another version of a library computes anew. */
+/** `npm ci` empties it, so that another version of a library recomputes all results. */
 const FOLDER = join(HERE, '../../../node_modules/.cache/oserve');
-/** What programs here read beside their sources. */
+/** Data that the programs here read in addition to their sources. */
 const DATA = ['../../../scheduler/data', '../../data', '../traces'].map((path) => join(HERE, path));
 const IMPORT = /(?:from|import) '(\.[^']+\.ts)'/g;
 
 /**
- * Results by a hash of what they follow from: the part, the version of Node, the data, and every source file that is imported to compute it. One file each,
- * which is there whole or not at all.
+ * Results by a hash of their inputs: the part, the version of Node, the data, and every source file that is imported to
+ * compute it. One file each, written atomically.
  */
 export class KeptResults {
   readonly #folder: string;
@@ -23,7 +23,7 @@ export class KeptResults {
     this.#folder = folder;
   }
 
-  /** Undefined: there is none. */
+  /** undefined: there is no result. */
   read(part: Part): unknown {
     try {
       return JSON.parse(readFileSync(this.#path(part), 'utf8'));
@@ -60,7 +60,7 @@ const filesIn = (folder: string): string[] =>
     .map(({ name }) => join(folder, name))
     .sort();
 
-/** A source file and all that it imports. */
+/** A source file and all its imports, transitively. */
 export function filesOf(path: string, found = new Set<string>()): Set<string> {
   if (found.has(path)) return found;
   found.add(path);

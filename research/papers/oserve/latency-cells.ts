@@ -1,11 +1,11 @@
-/** The runs behind Figures 9 to 12, 17 and 18: each model, size, trace and span under every policy. */
+/** The runs for Figures 9 to 12, 17 and 18: each model, size, trace and span under every policy. */
 import * as z from 'zod';
 import { planText } from '../../../scheduler/orchestration/types.ts';
 import type { TimelineResult } from '../../orchestration/timeline.ts';
 import { POLICIES, runPolicies } from './policies.ts';
 import { type SetupOf, setupOf } from './setups.ts';
 
-/** Of one run; times in seconds. */
+/** Figures of one run; times in seconds. */
 const figures = z.object({
   mean: z.number(),
   p90: z.number(),
@@ -16,7 +16,7 @@ const figures = z.object({
   requestsPerS: z.number(),
   unanswered: z.number(),
   switches: z.number(),
-  /** What it began with. */
+  /** Its first deployment. */
   deployment: z.string(),
 });
 export const cellSchema = z.object({
@@ -48,7 +48,7 @@ const QUICK_SPANS = [2, 4];
 
 export type CellOf = Required<Pick<SetupOf, 'model' | 'gpus' | 'trace' | 'span'>>;
 
-/** `only`: models and GPUs with this in their name, such as `opt-30b 16`. */
+/** `only`: restricts to models and GPUs whose name contains it, such as `opt-30b 16`. */
 export function cellsOf({ quick, only = '' }: { quick: boolean; only?: string | undefined }): CellOf[] {
   const models = (quick ? MODELS.slice(0, 1) : MODELS).filter(([name, gpus]) => `${name} ${gpus}`.includes(only));
   return (['azure', 'servegen'] as const).flatMap((trace) =>

@@ -10,13 +10,13 @@ type Figure = (of: Cell['results'][PolicyName]) => number;
 const p99: Figure = ({ tail }) => tail.at(-1) ?? 0;
 const PERCENTILES = [95, 96, 97, 98, 99] as const;
 
-/** How many times a policy's figure is ours, by cell. */
+/** Ratio of a policy's figure to ours, by cell. */
 const ratios = (cells: readonly Cell[], name: PolicyName, of: Figure): number[] =>
   cells.map(({ results }) => Math.max(1e-9, of(results[name])) / Math.max(1e-9, of(results.ours)));
 const geometric = (values: readonly number[]): number =>
   Math.exp(values.reduce((sum, value) => sum + Math.log(value), 0) / Math.max(1, values.length));
 
-/** How many times the P99 of static is the least that was found: ours, or with the next minutes known and free switches. */
+/** Ratio of static's P99 to the lowest that was found: ours, or with the next minutes known and free switches. */
 const bounds = (cells: readonly Cell[]): number[] =>
   cells.map(({ results }) => {
     const least = Math.min(p99(results.static), p99(results.ours), p99(results['ours, foreseeing']));
@@ -26,11 +26,11 @@ const bounds = (cells: readonly Cell[]): number[] =>
 const STATIC_IS_GOOD =
   'pipelines of small stages are nearly the best shape for every kind here, so unequal replicas add some 8 % of capacity, and static is the best of all shapes in hindsight';
 
-/** What the paper claims of P99 against a policy: on average, and at most. */
+/** The paper's claims about P99 relative to a policy: on average, and at most. */
 const CLAIMED: {
   name: PolicyName;
   paper: { mean: number; largest: number };
-  /** What of it is known to be missed: at least so many times, for the reason `why`. */
+  /** The part that is known to be missed: the ratio is at least this, for the reason `why`. */
   missed?: { mean?: number; largest?: number };
   why: string;
 }[] = [
@@ -65,14 +65,14 @@ const CLAIMED: {
 
 const SOME_RUNS = 'a part of the runs: the figure of the paper is of all';
 
-/** At least what the paper has, or, where that is known to be missed, at least `missed` of it. */
+/** At least the paper's value or, if that is known to be missed, at least `missed`. */
 function atLeast(paper: number, whole: boolean, missed: number | undefined, reason: string): Allowed {
   if (!whole) return { paper, reported: SOME_RUNS };
   const miss: Miss | undefined = missed === undefined ? undefined : { band: [missed, paper], reason };
   return { paper, band: [paper, 1_000], ...(miss && { miss }) };
 }
 
-/** `cells`: at least one. `whole`: they are all that the paper's figures are compared with, and not a part of them. */
+/** `cells`: at least one. `whole`: true if they are all the cells to which the paper's figures apply. */
 export function latencyClaims(cells: readonly Cell[], whole: boolean): Section {
   const lost = cells.flatMap(({ results }) => Object.values(results)).reduce((sum, one) => sum + one.unanswered, 0);
   const same = ratios(cells, 'ours, kinds ignored', p99);
@@ -202,7 +202,7 @@ function latencyTable(cells: readonly Cell[]): string {
   );
 }
 
-/** Policies that a picture shows: Dynamo's split is several times all others', and would flatten them. */
+/** Policies in a chart: Dynamo's values are several times those of all others, and would flatten them. */
 const DRAWN = POLICIES.filter((name) => name !== 'Dynamo' && name !== 'ours, foreseeing');
 
 function tailSvg(cells: readonly Cell[]): string {

@@ -1,4 +1,7 @@
-/** `npm run --prefix research paper:oserve [-- --quick] [--json FILE] [--pictures DIR] [--section NAME] [--models WORDS] [--threads N] [--fresh]`: the claims of OServe, each computed again. */
+/**
+ * `npm run --prefix research paper:oserve [-- --quick] [--json FILE] [--pictures DIR] [--section NAME] [--models WORDS]
+ * [--threads N] [--fresh]`: recomputes each claim of OServe.
+ */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';

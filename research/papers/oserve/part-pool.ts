@@ -11,14 +11,17 @@ interface Waiting {
 
 export interface PoolOptions {
   threads: number;
-  /** Computes what was kept, too. */
+  /** Also recomputes stored results. */
   fresh: boolean;
   kept: KeptResults;
-  /** A line for people: what is done, and how long the rest takes. */
+  /** Reports progress to people, and the estimated remaining time. */
   tell(line: string): void;
 }
 
-/** Computes parts side by side, the longest first, and keeps the results: a command that was interrupted goes on where it was. */
+/**
+ * Computes parts concurrently, the longest first, and stores the results: an interrupted command continues where it
+ * stopped.
+ */
 export class PartPool {
   readonly #options: PoolOptions;
   /** Bounded by the parts of one report. */
@@ -33,7 +36,7 @@ export class PartPool {
     this.#options = options;
   }
 
-  /** Nothing begins before `run`. */
+  /** Starts no part before `run`. */
   compute<T>(part: Part, schema: z.ZodType<T>): Promise<T> {
     this.#all++;
     const kept = this.#options.fresh ? undefined : schema.safeParse(this.#options.kept.read(part));
@@ -47,7 +50,7 @@ export class PartPool {
     return promise.then((result) => schema.parse(result));
   }
 
-  /** Until all parts are computed, or one fails. */
+  /** Runs until all parts are computed, or one fails. */
   async run(): Promise<void> {
     const { threads, tell } = this.#options;
     const count = Math.min(threads, this.#waiting.length);

@@ -1,4 +1,4 @@
-/** Computes parts, one after the other. */
+/** Computes parts in sequence. */
 import { parentPort } from 'node:worker_threads';
 import { computePart, type Part } from './parts.ts';
 

@@ -8,7 +8,7 @@ import { switchClaims } from './switch-claims.ts';
 
 export const SECTIONS = ['assignment', 'search', 'forecast', 'switch', 'ablation'] as const;
 
-/** What is computed by itself, in a thread, and kept when it is done: a section, or a run of the section on latency. */
+/** A unit that a thread computes and stores separately: a section, or a run of the section on latency. */
 export type Part = { section: (typeof SECTIONS)[number]; quick: boolean } | { run: CellOf };
 
 export function computePart(part: Part): unknown {
@@ -27,7 +27,7 @@ export function computePart(part: Part): unknown {
   }
 }
 
-/** The file that computes it, beside this one. */
+/** Returns the file in this folder that computes it. */
 export function sourceOf(part: Part): string {
   return 'run' in part ? 'latency-cells.ts' : `${part.section}-claims.ts`;
 }
@@ -37,7 +37,9 @@ export const nameOf = (part: Part): string =>
     ? `${part.run.model.split('/').at(-1)} on ${part.run.gpus} H100, ${part.run.trace} span ${part.run.span + 1}`
     : part.section;
 
-/** Seconds of a quiet core, measured once: for the order, the longest first, and for what is told of the time left. */
+/**
+ * Seconds on an idle core, measured once: for the order, the longest first, and for the estimate of the remaining time.
+ */
 const SECTION_S = { assignment: 1, search: 100, forecast: 100, switch: 60, ablation: 100 };
 const RUN_S_PER_GPU = { azure: 0.4, servegen: 1.4 };
 const QUICK_SHARE = 0.2;
@@ -47,5 +49,5 @@ export const expectedS = (part: Part): number =>
     ? RUN_S_PER_GPU[part.run.trace] * part.run.gpus
     : SECTION_S[part.section] * (part.quick ? QUICK_SHARE : 1);
 
-/** What a thread answers. */
+/** The message of a thread. */
 export const answerSchema = z.object({ result: z.unknown(), seconds: z.number() });

@@ -19,7 +19,10 @@ import { planLoad, type Setup, SLOT_S, uniformsOf } from './setups.ts';
 
 /** Bytes/s of one link between replicas: an NDR InfiniBand port carries 50 GB/s, half of it for keys and values. */
 const KV_BYTES_PER_S = 25e9;
-/** Uniform deployments that a baseline tries: the least loaded ones, by simulation of the very span that it is judged on. */
+/**
+ * Uniform deployments that a baseline tries: the least loaded ones, by simulation of the same span on which it is
+ * judged.
+ */
 const TRIED = 4;
 
 export const POLICIES = [
@@ -29,9 +32,12 @@ export const POLICIES = [
   'Llumnix',
   'Dynamo',
   'ours',
-  /** What ours begins with, and requests go to the least loaded replica whatever their kind: what gateways do without kinds. */
+  /**
+   * Our first deployment, with requests sent to the least loaded replica regardless of their kind, as gateways do
+   * without kinds.
+   */
   'ours, kinds ignored',
-  /** The next minutes are known, request by request, and a switch costs nothing: what is left to gain. */
+  /** The next minutes are known, request by request, and a switch costs nothing: an upper bound of the gain. */
   'ours, foreseeing',
 ] as const;
 export type PolicyName = (typeof POLICIES)[number];
@@ -50,10 +56,13 @@ const timelineOf = (setup: Setup, orchestrator: Orchestrator, judged = setup.kin
 export const run = (setup: Setup, orchestrator: Orchestrator, judged?: Int32Array): TimelineResult =>
   runTimeline(timelineOf(setup, orchestrator, judged));
 
-/** `p99S`: gives up, with undefined, when its P99 is sure to be above. */
+/** `p99S`: returns undefined as soon as its P99 is certain to exceed it. */
 type Race = (plan: DeploymentPlan, p99S: number) => TimelineResult | undefined;
 
-/** Each baseline at its best uniform deployment for this span, which no operator could know: by P99. `first` is tried first: the others are cut short. */
+/**
+ * Each baseline at its best uniform deployment for this span by P99, which no operator could know. `first` is tried
+ * first, so that the others are cut short.
+ */
 function bestOf(setup: Setup, race: Race, { tpOnly = false, first = '' } = {}): TimelineResult {
   const { table } = setup;
   const all = uniformsOf(table, table.site.gpus).filter(([group]) => !tpOnly || group?.shape.pp === 1);
@@ -71,11 +80,14 @@ function bestOf(setup: Setup, race: Race, { tpOnly = false, first = '' } = {}): 
   return best;
 }
 
-/** Deployments that stay as they are: the same ones come up as static, by tensor parallelism alone, and as what others begin with. */
+/**
+ * Cached runs of fixed deployments: the same ones are used as static, with only tensor parallelism, and as the first
+ * deployment of other policies.
+ */
 class StillRuns {
   readonly #setup: Setup;
   readonly #known = new Map<string, TimelineResult>();
-  /** P99 of those that were given up is above this. */
+  /** Lower bound of the P99 of runs that were cut short. */
   readonly #above = new Map<string, number>();
 
   constructor(setup: Setup) {
@@ -100,7 +112,7 @@ export interface OursSettings
   extends Partial<
     Pick<OursOptions, 'forecaster' | 'foresee' | 'horizon' | 'margin' | 'fixedPlan' | 'untyped' | 'plans' | 'confirm'>
   > {
-  /** Seconds of every switch; from the plan of the transfer without it. */
+  /** Seconds of every switch; absent: from the plan of the transfer. */
   switchS?: number;
   judged?: Int32Array;
 }
@@ -122,13 +134,13 @@ export function runOurs(setup: Setup, { switchS, judged, ...settings }: OursSett
   return run(setup, orchestrator, judged);
 }
 
-/** All policies on one setup, in their order. */
+/** Runs all policies on one setup, in their order. */
 export function runPolicies(setup: Setup): Record<PolicyName, TimelineResult> {
   const still = new StillRuns(setup).race;
   const tpOnly = bestOf(setup, still, { tpOnly: true });
   const best = bestOf(setup, still);
   const first = keyOf(planOf(best));
-  /** A policy that moves something between replicas; one replica alone is static. */
+  /** A policy that moves requests between replicas; with a single replica it equals static. */
   const moving = (of: (plan: DeploymentPlan) => Orchestrator) =>
     bestOf(
       setup,
@@ -156,6 +168,6 @@ export function runPolicies(setup: Setup): Record<PolicyName, TimelineResult> {
   };
 }
 
-/** What a run begins with. */
+/** The first deployment of a run. */
 const planOf = ({ slots }: TimelineResult): DeploymentPlan => slots[0]?.plan ?? [];
 const replicasOf = (plan: DeploymentPlan): number => plan.reduce((sum, { replicas }) => sum + replicas, 0);

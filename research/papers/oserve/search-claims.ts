@@ -13,7 +13,10 @@ import { row, statement } from '../rows.ts';
 import type { RunOptions, Section } from './section.ts';
 import { catalogue, setupOf } from './setups.ts';
 
-/** Shapes as the paper counts them: at least two GPUs, tensor parallelism of at most 8 that divides the heads, any number of stages. */
+/**
+ * Shapes as the paper counts them: at least two GPUs, tensor parallelism of at most 8 that divides the heads, any
+ * number of stages.
+ */
 function paperShapes(model: Model, gpus: number): Shape[] {
   const found: Shape[] = [];
   for (let tp = 1; tp <= 8; tp++)
@@ -101,7 +104,7 @@ function compare(gpus: number, mixes: number) {
   return { worst, mean: sum / mixes, exhaustiveS, guidedS };
 }
 
-/** One search on so many GPUs, for the same demand. */
+/** One search on `gpus` GPUs, for the same demand. */
 function timed(gpus: number): { seconds: number; weighed: number; load: number } {
   const small = setupOf({ model: 'facebook/opt-30b', gpus: 8, trace: 'azure', span: 2 }).table;
   const model = findModel(catalogue, 'facebook/opt-30b');

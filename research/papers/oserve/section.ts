@@ -1,6 +1,6 @@
 import * as z from 'zod';
 
-/** One part of the report: rows that must hold, what the paper claims of it, and pictures. */
+/** One part of the report: rows that must hold, verdicts on the paper's claims, and charts. */
 export const sectionSchema = z.object({
   title: z.string(),
   rows: z.array(
@@ -14,7 +14,7 @@ export const sectionSchema = z.object({
       holds: z.boolean(),
     }),
   ),
-  /** What a reader should make of a claim of the paper. */
+  /** Verdicts on claims of the paper. */
   verdicts: z.array(
     z.object({
       claim: z.string(),
@@ -22,9 +22,9 @@ export const sectionSchema = z.object({
       reason: z.string(),
     }),
   ),
-  /** Tables for people, under the rows. */
+  /** Tables for people, below the rows. */
   text: z.string().optional(),
-  /** File name without its ending, and the SVG. */
+  /** File name without its extension, and the SVG. */
   pictures: z.array(z.tuple([z.string(), z.string()])).optional(),
 });
 export type Section = z.infer<typeof sectionSchema>;

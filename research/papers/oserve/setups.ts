@@ -12,20 +12,20 @@ import { countByKind } from '../../workload/counts.ts';
 import { azureSpan, type Span, type SpanOptions, serveGenSpan } from './traces.ts';
 
 export const SLOT_S = 60;
-/** The load of the best single deployment over a span, on average: minutes above it overflow, as in the paper's figures. */
+/** Mean load of the best single deployment over a span: minutes above it overflow, as in the paper's figures. */
 const STATIC_LOAD = 0.8;
-/** The past of a span may be so many times as full as the span. */
+/** Largest ratio of the history's load to the span's. */
 const PAST_LOAD_MAX = 2;
 /** Kinds of the paper (§4.1). */
 const KINDS = 4;
-/** Tokens of an answer at most: the traces' 99th percentile is below it. */
+/** Most tokens of a response: the traces' 99th percentile is below it. */
 const OUTPUT_MAX = 512;
 
 export const catalogue = loadCatalogue();
 
 export type TraceName = 'azure' | 'servegen';
 
-/** The six spans of each trace, seconds from its start, and how much before them forecasts may learn from. */
+/** The six spans of each trace, seconds from its start, and the seconds before them from which forecasts may learn. */
 const SPANS: Record<TraceName, { fromS: number; toS: number; beforeS: number }[]> = {
   azure: Array.from({ length: 6 }, (_, i) => ({ fromS: i * 580, toS: (i + 1) * 580, beforeS: i * 580 })),
   // Day five, about every four hours: at noon no client is recorded.
@@ -43,7 +43,7 @@ export interface Setup {
   senders: Int32Array;
   /** The true kind of each request. */
   kinds: Int32Array;
-  /** Minutes before the span, by kind, and the requests of them. */
+  /** Minutes before the span, by kind, and their requests. */
   before: History;
   past: { lengths: KindLengths[]; senders: Int32Array };
   /** Mean requests/s by kind over the span. */
@@ -64,7 +64,7 @@ export function setupOf({ model: name, gpus, trace, span: number, seed = 1, load
   const model = findModel(catalogue, name);
   const { fromS, toS, beforeS } = SPANS[trace][number] ?? { fromS: 0, toS: 0, beforeS: 0 };
   const draw = (from: number, to: number, scale: number): Span => spanOf(trace, model, { from, to, scale, seed });
-  // Kinds are those of the past; the first span of a trace has none and takes its own.
+  // Kinds are those of the history; the first span of a trace has no history and uses its own.
   const first = draw(fromS, toS, 1);
   const pastFirst = beforeS > 0 ? draw(fromS - beforeS, fromS, 1) : first;
   const fitted = fitKinds(lengthsOf(pastFirst.requests), { most: KINDS, seed });
@@ -74,7 +74,7 @@ export function setupOf({ model: name, gpus, trace, span: number, seed = 1, load
     catalogue.calibration,
     DEFAULT_LIMITS,
   );
-  // A span after hours of much more would be scaled until its past no longer fits the memory.
+  // Otherwise a span after hours of much higher load would be scaled until its history does not fit into memory.
   const loadOf = (of: Requests, seconds: number) => bestUniformLoad(table, gpus, meanDemand(table, of, seconds));
   const pastLoad = beforeS > 0 ? loadOf(pastFirst.requests, beforeS) : 0;
   const scale = load / Math.max(loadOf(first.requests, toS - fromS), pastLoad / PAST_LOAD_MAX);
@@ -94,7 +94,7 @@ export function setupOf({ model: name, gpus, trace, span: number, seed = 1, load
         ? { names, counts: names.map(() => []), slotS: SLOT_S }
         : countByKind(past.requests, kindsOf(past.requests), names, {
             slotS: SLOT_S,
-            // A last slot that is not whole would look like a fall of the demand.
+            // An incomplete last slot would look like a drop of the demand.
             endS: Math.floor(beforeS / SLOT_S) * SLOT_S,
           }),
     past: { lengths: lengthsOf((past ?? first).requests), senders: (past ?? first).senders },

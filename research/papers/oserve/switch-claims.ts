@@ -13,7 +13,7 @@ import { setupOf } from './setups.ts';
 
 const of = (...groups: [replicas: number, tp: number, pp: number][]): DeploymentPlan =>
   groups.map(([replicas, tp, pp]) => ({ replicas, shape: { tp, pp } }));
-/** Deployments of 16 GPUs, one to the next. */
+/** Deployments of 16 GPUs, each with the next one. */
 const CASES: [DeploymentPlan, DeploymentPlan][] = [
   [of([8, 2, 1]), of([4, 4, 1])],
   [of([4, 4, 1]), of([2, 8, 1])],
@@ -111,7 +111,7 @@ export async function switchClaims({ quick }: RunOptions): Promise<Section> {
 const text = (plan: DeploymentPlan) =>
   plan.map(({ shape, replicas }) => `${replicas}×${shape.tp}.${shape.pp}`).join('+');
 
-/** Of two mixes of Azure's requests, one after the other. */
+/** Two mixes of Azure's requests, one after the other. */
 function flipped(quick: boolean) {
   const setup = flipSetup();
   const mean = setup.demand.map((_, j) => setup.mixes.reduce((sum, mix) => sum + (mix[j] ?? 0) / 2, 0));

@@ -4,11 +4,11 @@ import { seededRandom } from '../../../scheduler/serving/random.ts';
 import { type Requests, requestsFromRows } from '../../../scheduler/serving/requests.ts';
 import { drawServeGen, parseServeGen, type ServeGen } from '../../workload/servegen.ts';
 
-/** Requests of a time span, each with what is known of its sender. */
+/** Requests of a time span, each with its sender. */
 export interface Span {
   name: string;
   requests: Requests;
-  /** A number for the service or client of each request: its key's history. */
+  /** Number of the service or client of each request: the key of its history. */
   senders: Int32Array;
 }
 
@@ -41,15 +41,18 @@ export function serveGen(trace: 'm-mid' | 'm-small'): ServeGen {
 export interface SpanOptions {
   fromS: number;
   toS: number;
-  /** Tokens of a prompt and of an answer at most: what is longer is cut, as the model's context asks. */
+  /** Most tokens of a prompt and of a response; longer ones are cut to the model's context. */
   inputMax: number;
   outputMax: number;
-  /** Of the requests: 2 is each twice, at another time within some seconds. ServeGen's are drawn anew instead. */
+  /**
+   * Factor of the requests: with 2, each occurs twice, the second time within some seconds. ServeGen's are drawn again
+   * instead.
+   */
   scale: number;
   seed: number;
 }
 
-/** Copies are set this far apart, seconds: the same minute, but not the same burst. */
+/** Distance of copies, seconds: in the same minute, but not in the same burst. */
 const APART_S = 8;
 
 export function azureSpan({ fromS, toS, inputMax, outputMax, scale, seed }: SpanOptions): Span {

@@ -18,7 +18,7 @@ const variant =
   (world) =>
     torta({ macro: smoothingPlanner(), forecast: smoothed(world), ...options, name });
 
-/** Ours with one part taken away or changed, and the two greedy policies that say what the parts are worth together. */
+/** Ours with one part removed or changed, and the two greedy policies that show the value of the parts together. */
 const ABLATIONS: Readonly<Record<string, MakePolicy>> = {
   [OURS]: ours,
   'perfect forecast': (_world, source) =>
@@ -57,7 +57,10 @@ export async function ablate(
 
 export const ablationTable = (runs: ReadonlyMap<string, readonly Run[]>): string => comparisonTable({ runs });
 
-/** Whether learning earns its place: the same two layers with PPO and with the QP. Where no policy was trained both are the QP. */
+/**
+ * Shows whether learning is worthwhile: the same two layers with PPO and with the QP. If no policy was trained, both
+ * are the QP.
+ */
 export function learningRows(topology: string, runs: ReadonlyMap<string, readonly Run[]>): Row[] {
   const of = (name: string, measure: (run: Run) => number) => (runs.get(name) ?? []).map(measure);
   const measures: [string, (run: Run) => number][] = [

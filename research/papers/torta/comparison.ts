@@ -9,7 +9,7 @@ export interface Compared {
   runs: Runs;
 }
 
-/** Every policy on one topology, one run per seed. */
+/** Runs every policy on one topology, one run per seed. */
 export async function compare(
   catalogue: HardwareCatalogue,
   topology: string,
@@ -51,7 +51,9 @@ export function comparisonTable({ runs }: Pick<Compared, 'runs'>): string {
   );
 }
 
-/** Ours against the best of the paper's baselines, seed by seed: the best of all means is one policy. */
+/**
+ * Ours relative to the best of the paper's baselines, seed by seed; the best is the single policy with the best mean.
+ */
 function againstBest({ runs }: Compared, of: Measure, more: boolean): { best: string; change: Interval } {
   const mean = (name: string) => interval((runs.get(name) ?? []).map(of)).mean;
   const best = PAPER_BASELINES.reduce<string>(
@@ -63,7 +65,7 @@ function againstBest({ runs }: Compared, of: Measure, more: boolean): { best: st
 
 const percent = (share: number) => 100 * share;
 
-/** Figures 8, 9 and 10, with what the paper claims against its baselines. */
+/** Figures 8, 9 and 10, with the paper's claims relative to its baselines. */
 export function comparisonRows(compared: Compared): Row[] {
   const { topology, runs } = compared;
   const response = againstBest(compared, ({ responseS }) => responseS.mean, false);

@@ -16,7 +16,7 @@ import { buildWorld, type World } from '../../regions/world/world.ts';
 /** Makes a policy for one run; runs share no state. */
 export type MakePolicy = (world: World, source: TaskSource, seed: number) => RegionPolicy;
 
-/** The paper's baselines, one that looks at time alone, and the policies of the gateway's own router. */
+/** The paper's baselines, a baseline that considers only time, and the policies of the gateway's router. */
 export const BASELINES: Readonly<Record<string, MakePolicy>> = {
   'round-robin': roundRobin,
   skylb: skyLb,
@@ -26,7 +26,7 @@ export const BASELINES: Readonly<Record<string, MakePolicy>> = {
   'gateway prefix-affinity': (_world, _source, seed) => gatewayPolicy('prefix-affinity', seed),
   'gateway weighted': (_world, _source, seed) => gatewayPolicy('weighted', seed),
 };
-/** Those that the paper compares with. */
+/** The baselines of the paper. */
 export const PAPER_BASELINES = ['round-robin', 'skylb', 'sdib'] as const;
 
 export const OURS = 'ours';
@@ -41,7 +41,10 @@ export interface RunOptions {
 
 export type Run = Awaited<ReturnType<typeof simulateRegions>> & { topology: string; seed: number };
 
-/** One policy through one topology's six hours, or fewer slots. World and tasks depend on the seed alone: policies meet the same. */
+/**
+ * Runs one policy through six hours of one topology, or fewer slots. World and tasks depend only on the seed, so all
+ * policies get the same.
+ */
 export async function runOne(
   catalogue: HardwareCatalogue,
   topology: string,
@@ -59,5 +62,5 @@ export async function runOne(
 
 export type Measure = (run: RunResult) => number;
 
-/** Of policies by name, of one topology, one run per seed in the same order. */
+/** Runs of one topology by name of the policy, one run per seed in the same order. */
 export type Runs = ReadonlyMap<string, readonly Run[]>;

@@ -14,7 +14,7 @@ import { runOne } from './experiment.ts';
 import { measured } from './scenarios.ts';
 import { interval } from './statistics.ts';
 
-/** Methods learn from six hours of the same regions under another seed: nothing of the run itself. */
+/** Methods learn from six hours of the same regions with another seed, and from nothing of the run. */
 const PAST_SEED = 10_007;
 
 function past(world: World, slots: number): number[][] {
@@ -28,7 +28,7 @@ function past(world: World, slots: number): number[][] {
   return counts;
 }
 
-/** What each forecaster is worth: accuracy (12), response, cost. The MLP is the paper's predictor. */
+/** The value of each forecaster: accuracy (12), response, cost. The MLP is the paper's predictor. */
 export async function forecasterRows(
   catalogue: HardwareCatalogue,
   seeds: readonly number[],

@@ -1,6 +1,7 @@
 /**
- * `npm run --prefix research paper:torta [-- --quick] [--json FILE] [--pictures DIR] [--only PART,…] [--topology ID,…] [--seeds N]`: the experiments of TORTA
- * (arXiv 2507.10259), simulated. Exit code 1 where a row leaves its band; a known miss has a band and a reason.
+ * `npm run --prefix research paper:torta [-- --quick] [--json FILE] [--pictures DIR] [--only PART,…] [--topology ID,…]
+ * [--seeds N]`: simulates the experiments of TORTA (arXiv 2507.10259). Exit code 1 if a row leaves its band; a known
+ * miss has a band and a reason.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';

@@ -13,7 +13,7 @@ export interface SolveTiming {
   aggregatedS: number;
 }
 
-/** Figure 5: one binary variable for each task and place, against one share for each origin, type and place. */
+/** Figure 5: one binary variable for each task and place, compared with one share for each origin, type and place. */
 export async function timings(sizes: readonly number[], limitS: number): Promise<SolveTiming[]> {
   const found: SolveTiming[] = [];
   for (const tasks of sizes) {
@@ -23,7 +23,7 @@ export async function timings(sizes: readonly number[], limitS: number): Promise
   return found;
 }
 
-/** min Σ X·cost + unevenness, each task in one place, work of a place within its room. */
+/** min Σ X·cost + unevenness; each task in one place, the work of a place within its capacity. */
 function perTask(tasks: number): LpProgram {
   const random = seededRandom(tasks);
   const program = new LpProgram();

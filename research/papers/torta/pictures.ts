@@ -7,7 +7,7 @@ import { interval } from './statistics.ts';
 
 const SHOWN = [...PAPER_BASELINES, 'latency-greedy', OURS];
 
-/** Figures 8, 9 and 10 side by side, for one topology. */
+/** Figures 8, 9 and 10 next to each other, for one topology. */
 export function comparisonPicture({ topology, runs }: Compared): [name: string, svg: string] {
   const panel = (title: string, unit: string, more: boolean, of: Measure) => ({
     title,

@@ -30,7 +30,7 @@ const ofForecast =
       ...(aheadSlots === undefined ? {} : { aheadSlots }),
     });
 
-/** Figure 2: arrivals triple for a quarter of an hour. Foresight of 15 minutes is 20 slots. */
+/** Figure 2: arrivals triple for a quarter of an hour. A foresight of 15 minutes is 20 slots. */
 const SURGE: Surge = { fromSlot: 60, toSlot: 80, factor: 3 };
 const SURGE_LOAD = 0.3;
 const SURGE_SLOTS = 120;
@@ -66,7 +66,7 @@ export async function surge(catalogue: HardwareCatalogue, seeds: readonly number
   return { rows, reactive, foresight };
 }
 
-/** Figure 4: a region dies for half an hour. */
+/** Figure 4: a region fails for half an hour. */
 const OUTAGE = { fromSlot: 40, toSlot: 80 };
 
 export async function failure(catalogue: HardwareCatalogue, seeds: readonly number[]) {
@@ -108,7 +108,7 @@ export async function failure(catalogue: HardwareCatalogue, seeds: readonly numb
   return { rows, runs: found };
 }
 
-/** Standard deviations of the logarithm of each count's error: from hardly wrong to worthless. */
+/** Standard deviations of the logarithm of each count's error: from nearly exact to useless. */
 const SIGMAS = [0, 0.15, 0.3, 0.6, 1, 1.5, 2.5] as const;
 
 export interface AccuracyPoint {
@@ -118,7 +118,10 @@ export interface AccuracyPoint {
   costUsd: number;
 }
 
-/** Figure 12: a perfect forecast made worse step by step. The paper: 20.5 s at 0.1, 17.5 s at 0.9, as good as its best baseline at 0.5. */
+/**
+ * Figure 12: a perfect forecast that is degraded step by step. The paper: 20.5 s at 0.1, 17.5 s at 0.9, equal to its
+ * best baseline at 0.5.
+ */
 export async function accuracySweep(catalogue: HardwareCatalogue, seeds: readonly number[], slots: number) {
   const points: AccuracyPoint[] = [];
   for (const sigma of SIGMAS) {

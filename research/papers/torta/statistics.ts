@@ -1,10 +1,10 @@
 export interface Interval {
   mean: number;
-  /** Half of the 95 % interval of the mean; 0 where there is one value. */
+  /** Half of the width of the mean's 95 % interval; 0 for a single value. */
   half: number;
 }
 
-/** Student's t at 97.5 % by degrees of freedom 1 to 9; beyond it is nearly the normal's. */
+/** Student's t at 97.5 % by degrees of freedom 1 to 9; above, it is close to the normal distribution's. */
 const T975 = [12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26];
 
 /** Mean with its 95 % interval (Student's t). */
@@ -16,7 +16,7 @@ export function interval(values: readonly number[]): Interval {
   return { mean, half: ((T975[n - 2] ?? 1.96) * Math.sqrt(variance)) / Math.sqrt(n) };
 }
 
-/** By how much `ours` differs from `theirs` as a share of theirs, pair by pair of the same seed. */
+/** Relative difference of `ours` from `theirs`, over pairs with the same seed. */
 export function change(ours: readonly number[], theirs: readonly number[]): Interval {
   return interval(ours.map((value, i) => value / (theirs[i] ?? Number.NaN) - 1));
 }
