@@ -1,4 +1,7 @@
-/** `npm run --prefix research bench:regions`: tasks per second of wall time that the simulator of regions takes, and seconds of one decision. */
+/**
+ * `npm run --prefix research bench:regions`: measures the tasks per second of wall time of the region simulator, and
+ * the seconds of one decision.
+ */
 import { loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { smoothTransport } from '../../scheduler/regions/macro/smooth-transport.ts';
 import { seededRandom } from '../../scheduler/serving/random.ts';
@@ -13,7 +16,7 @@ import { TASK_TYPES } from './world/tasks.ts';
 import { buildWorld, type World } from './world/world.ts';
 
 const SLOTS = 480;
-/** What is asked for. */
+/** Requirements. */
 const [ROUND_ROBIN_LEAST, MICRO_LEAST, DECISION_MOST_S] = [200_000, 30_000, 1];
 const [REGIONS, TASKS, KINDS] = [50, 100_000, 5];
 

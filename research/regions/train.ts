@@ -1,4 +1,7 @@
-/** `npm run --prefix research train:regions -- --topology ID [--episodes N] [--seed N]`: trains a policy into research/data/regions/policy-ID.json, and prints the guarantee's constants. */
+/**
+ * `npm run --prefix research train:regions -- --topology ID [--episodes N] [--seed N]`: trains a policy, writes it to
+ * research/data/regions/policy-ID.json, and prints the guarantee's constants.
+ */
 import { parseArgs } from 'node:util';
 import { loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { researchData } from '../data-path.ts';

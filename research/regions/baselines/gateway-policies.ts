@@ -63,7 +63,7 @@ function fresh(name: Name): Policy {
   }
 }
 
-/** One of the policies that the gateway's router ships, with all servers of all regions as its nodes. */
+/** One of the policies in the gateway's router, with all servers of all regions as its nodes. */
 export function gatewayPolicy(name: Name, seed: number): RegionPolicy {
   const policy = fresh(name);
   const random = seededRandom(seed);

@@ -2,7 +2,10 @@ import { QUEUE_MAX } from '../simulator/cluster.ts';
 import type { RegionPolicy } from '../simulator/policy.ts';
 import type { Server } from '../simulator/server.ts';
 
-/** Each task where it is expected to be answered first: network, queue, switch and computation. It sees all servers as they are at that moment. */
+/**
+ * Sends each task to the server that is expected to answer it first: network, queue, switch and computation. It sees
+ * the current state of all servers.
+ */
 export function latencyGreedy(): RegionPolicy {
   return {
     name: 'latency-greedy',

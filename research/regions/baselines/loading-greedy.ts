@@ -3,8 +3,8 @@ import type { RegionPolicy } from '../simulator/policy.ts';
 import type { Server } from '../simulator/server.ts';
 
 /**
- * As latency-greedy, but any server that the model fits may be told to load it: how much of the two layers' gain comes from that freedom
- * alone. No baseline of the paper has it.
+ * Like latency-greedy, but any server that the model fits may load it. This shows which part of the two layers' gain is
+ * due only to that freedom. No baseline of the paper has it.
  */
 export function loadingGreedy(): RegionPolicy {
   return {

@@ -1,7 +1,7 @@
 import { QUEUE_MAX } from '../simulator/cluster.ts';
 import type { RegionPolicy } from '../simulator/policy.ts';
 
-/** Each server that holds the model in its turn, wherever it is. */
+/** Uses the servers that hold the model in turn, in any region. */
 export function roundRobin(): RegionPolicy {
   const turns: number[] = [];
   return {

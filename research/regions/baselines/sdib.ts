@@ -3,8 +3,9 @@ import type { RegionPolicy } from '../simulator/policy.ts';
 import type { Server } from '../simulator/server.ts';
 
 /**
- * SDIB as the paper describes it: keeps the standard deviation of the servers' load and their mean idle time low. Adding to the least loaded
- * server lowers the deviation most; of those without any work the one that has been idle longest gets it.
+ * SDIB as described in the paper: keeps the standard deviation of the servers' load and their mean idle time low. The
+ * least loaded server lowers the deviation most; among servers without work, the one that has been idle longest gets
+ * the task.
  */
 export function sdib(): RegionPolicy {
   return {

@@ -2,12 +2,13 @@ import { type Cluster, QUEUE_MAX } from '../simulator/cluster.ts';
 import type { RegionPolicy } from '../simulator/policy.ts';
 import { IDLE, type Server } from '../simulator/server.ts';
 
-/** Prefixes whose server is remembered. */
+/** Most prefixes whose server is remembered. */
 const PREFIXES_MAX = 100_000;
 
 /**
- * SkyLB (arXiv 2505.24095): a task stays in its region while a server there is free, the one that served its prefix first; else it goes to the
- * nearest region with a free server; where all are busy it waits at home. The prefix trie is a map here, since a task has one prefix.
+ * SkyLB (arXiv 2505.24095): a task stays in its region while a server there is free, preferring the server of its
+ * prefix. Otherwise it goes to the nearest region with a free server. If all are busy, it waits in its region. The
+ * prefix trie is a map here, because a task has one prefix.
  */
 export function skyLb(): RegionPolicy {
   const homes = new Map<number, Server>();
@@ -28,7 +29,7 @@ export function skyLb(): RegionPolicy {
   };
 }
 
-/** `rank[region]`: how many regions are nearer to the origin. */
+/** `rank[region]`: number of regions that are nearer to the origin. */
 function nearest(known: number[][], cluster: Cluster, origin: number): number[] {
   let rank = known[origin];
   if (rank === undefined) {
@@ -53,7 +54,7 @@ function nearestFree(hosts: readonly Server[], rank: readonly number[]): Server 
   return best;
 }
 
-/** At home if a host is there, else anywhere. */
+/** In the task's region if a host is there, otherwise anywhere. */
 function shortest(hosts: readonly Server[], origin: number): Server | undefined {
   let [best, least]: [Server | undefined, number] = [undefined, Number.POSITIVE_INFINITY];
   for (const server of hosts) {

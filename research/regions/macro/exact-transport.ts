@@ -11,12 +11,15 @@ import {
 } from './problem.ts';
 import { byCapacity } from './smoothing-planner.ts';
 
-/** Seconds that HiGHS may take; a plan of 37 regions takes some tenths. */
+/** Time limit of HiGHS, seconds; a plan of 37 regions takes some tenths. */
 const TIME_LIMIT_S = 20;
-/** What a unit of work beyond the capacity costs, seconds: as in the smoothing QP. */
+/** Cost of a unit of work beyond the capacity, seconds: as in the smoothing QP. */
 const OVERLOAD_COST = 30;
 
-/** min Σ m·⟨C, X⟩ over rows that sum to 1 with capacities as inequalities: optimal transport without memory, exact by HiGHS. */
+/**
+ * min Σ m·⟨C, X⟩ over rows that sum to 1 with capacities as inequalities: optimal transport without memory, exact by
+ * HiGHS.
+ */
 async function exactTransport(problem: TransportProblem): Promise<Float64Array> {
   const { rows, columns, mass, cost, load, capacity } = problem;
   const program = new LpProgram();
@@ -28,7 +31,7 @@ async function exactTransport(problem: TransportProblem): Promise<Float64Array> 
       const at = row * columns + column;
       const each = cost[at] ?? Number.POSITIVE_INFINITY;
       if (!Number.isFinite(each)) continue;
-      // Rows without a task are planned, too: the next slot may bring one.
+      // Rows without a task are also planned: the next slot may have one.
       const weight = Math.max(mass[row] ?? 0, 1e-6);
       const variable = program.column(weight * each, 0, 1);
       inRow[row]?.push([variable, 1]);
@@ -47,7 +50,7 @@ async function exactTransport(problem: TransportProblem): Promise<Float64Array> 
   return shares;
 }
 
-/** The same costs and places as the smoothing planner, without smoothness: an ablation. */
+/** An ablation: the costs and places of the smoothing planner, without smoothness. */
 export function exactPlanner(weights: Partial<MacroWeights> = {}): MacroPlanner {
   const all = { ...DEFAULT_WEIGHTS, ...weights };
   return {
@@ -61,7 +64,7 @@ export function exactPlanner(weights: Partial<MacroWeights> = {}): MacroPlanner 
   };
 }
 
-/** Shares by capacity, whatever it costs: what is left of the macro layer without optimal transport. */
+/** Shares by capacity, regardless of cost: the macro layer without optimal transport. */
 export function proportionalPlanner(): MacroPlanner {
   return {
     name: 'by capacity',

@@ -2,16 +2,16 @@ import { normal, seededRandom } from '../../../scheduler/serving/random.ts';
 import type { TaskSource } from '../simulator/workload.ts';
 import type { World } from '../world/world.ts';
 
-/** What is expected to arrive. */
+/** Forecast of arrivals. */
 export interface DemandForecast {
   readonly name: string;
-  /** A slot has ended: `arrived[origin][model]`. */
+  /** Called when a slot has ended: `arrived[origin][model]`. */
   observe(arrived: readonly (readonly number[])[]): void;
-  /** Tasks of the slot that begins, for `ahead` 0, or of a later one: `[origin][model]`; finite and at least 0. */
+  /** Tasks of the slot that begins, if `ahead` is 0, or of a later one: `[origin][model]`; finite and at least 0. */
   expected(slot: number, ahead: number): number[][];
 }
 
-/** Knows the rates: the bound of all forecasters. `factor` above or below 1 is a forecast that is wrong on purpose. */
+/** Knows the rates: the bound of all forecasters. A `factor` other than 1 makes the forecast wrong on purpose. */
 export function oracle(source: TaskSource, factor = 1): DemandForecast {
   return {
     name: factor === 1 ? 'oracle' : `oracle x ${factor}`,
@@ -20,14 +20,14 @@ export function oracle(source: TaskSource, factor = 1): DemandForecast {
   };
 }
 
-/** Exponentially smoothed counts, split over models by what was seen: what is there before anything was learned. */
+/** Exponentially smoothed counts, divided over models by past counts: a forecast that needs no training. */
 export function smoothed(world: World, weight = 0.3): DemandForecast {
   const level = world.topology.regions.map(() => world.models.map(() => 0));
   let seen = 0;
   return {
     name: 'exponential smoothing',
     observe(arrived) {
-      // The first slots count as much as they are part of all that is known.
+      // In the first slots, all slots have equal weight.
       const w = Math.max(weight, 1 / ++seen);
       arrived.forEach((line, origin) => {
         const own = level[origin];
@@ -41,13 +41,16 @@ export function smoothed(world: World, weight = 0.3): DemandForecast {
   };
 }
 
-/** A forecast made worse on purpose: each count is multiplied by exp(σ·N − σ²/2), which leaves its mean. The same seed gives the same errors. */
+/**
+ * A forecast that is degraded on purpose: each count is multiplied by exp(σ·N − σ²/2), which keeps its mean. The same
+ * seed gives the same errors.
+ */
 export function degraded(base: DemandForecast, sigma: number, seed: number): DemandForecast {
   return {
     name: `${base.name}, σ ${sigma}`,
     observe: (arrived) => base.observe(arrived),
     expected: (slot, ahead) => {
-      // Errors belong to the slot that is forecast: asked again for it, the forecast is as wrong as before.
+      // Errors belong to the forecast slot: repeated forecasts of a slot have the same error.
       const random = seededRandom(seed * 65_537 + slot + ahead);
       return base
         .expected(slot, ahead)

@@ -3,13 +3,17 @@ import { TASK_TYPES } from '../world/tasks.ts';
 import type { MacroInput, MacroPlan, MacroPlanner } from './problem.ts';
 
 const TIME_LIMIT_S = 20;
-/** w1 and w3 of C_ij = w1·lat + w2·bw + w3·price: not given; a millisecond weighs as much as a tenth of a cent. Topologies name no bandwidths. */
+/**
+ * w1 and w3 of C_ij = w1·lat + w2·bw + w3·price. The paper does not give them; here a millisecond weighs as much as a
+ * tenth of a cent. Topologies have no bandwidths.
+ */
 const PER_SECOND = 1;
 const PER_USD_KWH = 1;
 
 /**
- * Equation (2) as the paper states it: P*, `regions × regions`, moves shares of requests μ onto shares of capacity ν at the least ⟨C, P⟩.
- * Both marginals are equalities, so that all regions are loaded alike, wherever energy is cheap. Mass that cannot move stays 0.
+ * Equation (2) as in the paper: P*, `regions × regions`, moves shares of requests μ onto shares of capacity ν at the
+ * lowest ⟨C, P⟩. Both marginals are equalities, so that all regions have equal load, regardless of energy prices. Mass
+ * that cannot move stays 0.
  */
 async function paperTransport(
   mu: readonly number[],
@@ -26,7 +30,8 @@ async function paperTransport(
       columns[to]?.push([variable, 1]);
     }
   for (const [from, terms] of rows.entries()) program.row(mu[from] ?? 0, mu[from] ?? 0, terms);
-  // One of the equalities follows from the others; left out, rounding cannot make them contradict each other.
+  // One of the equalities follows from the others. It is left out so that rounding cannot make them contradict each
+  // other.
   for (const [to, terms] of columns.entries()) if (to > 0) program.row(nu[to] ?? 0, nu[to] ?? 0, terms);
   const { values } = await solve(program, { timeLimitS: TIME_LIMIT_S, gap: 0, seed: 1, relaxed: true });
   return values.length === regions ** 2 ? values : new Float64Array(regions ** 2);
@@ -51,7 +56,7 @@ export async function transportTarget(input: MacroInput): Promise<Float64Array> 
   return shares;
 }
 
-/** A100s that a region is worth, over all types of task. */
+/** Capacity of each region in A100s, over all types of task. */
 export function capacities({ world, servers }: Pick<MacroInput, 'world' | 'servers'>): number[] {
   return servers.map((counts) =>
     counts.reduce((sum, count, kind) => {
@@ -66,7 +71,7 @@ export function normalised(values: readonly number[]): number[] {
   return values.map((value) => (total > 0 ? value / total : 1 / values.length));
 }
 
-/** One share per origin and region, for all types of task alike. */
+/** One share per origin and region, the same for all types of task. */
 export function forAllTypes(shares: Float64Array, regions: number): Float64Array {
   const all = new Float64Array(regions * TASK_TYPES.length * regions);
   for (let row = 0; row < regions * TASK_TYPES.length; row++) {

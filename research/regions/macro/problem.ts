@@ -9,23 +9,23 @@ export interface MacroInput {
   demand: readonly (readonly number[])[];
   /** Servers that could serve, awake or asleep, by `[region][kind]`. */
   servers: readonly (readonly number[])[];
-  /** What may be counted with, USD per kWh by region. */
+  /** Usable prices, USD per kWh by region. */
   prices: readonly number[];
   /** Seconds of work that wait in each region. */
   backlogS: readonly number[];
   /** Busy share of the servers of each region in the last slot. */
   use: readonly number[];
   slotS: number;
-  /** Shares of the slot before, as `MacroPlan.shares`. */
+  /** Shares of the previous slot, as `MacroPlan.shares`. */
   previous: Float64Array | undefined;
 }
 
-/** Where tasks shall go. */
+/** Target shares of tasks. */
 export interface MacroPlan {
   /** `shares[(origin * types + type) * regions + region]`; rows sum to 1. */
   shares: Float64Array;
   planner: string;
-  /** Why it is not what was asked for; absent where it is. */
+  /** Why it is not the requested plan; absent: it is. */
   note?: string;
 }
 
@@ -34,11 +34,11 @@ export interface MacroPlanner {
   plan(input: MacroInput): MacroPlan | Promise<MacroPlan>;
 }
 
-/** What a planner weighs. */
+/** Weights of a planner. */
 export interface MacroWeights {
   /** Seconds of response that a saved US dollar is worth. */
   secondsPerUsd: number;
-  /** Share of a server's time that may be planned away; what is above makes queues. */
+  /** Share of a server's time that a plan may use; above it tasks queue. */
   useMax: number;
   /** Price of a change of shares, seconds (λ). */
   smoothness: number;
@@ -57,7 +57,7 @@ export function taskUsd(world: World, kind: number, seconds: number, price: numb
   return ((world.kinds[kind]?.watts[BUSY] ?? 0) * seconds * price) / JOULES_PER_KWH;
 }
 
-/** Whether servers of the kind can hold any model of the type. */
+/** True if servers of the kind can hold any model of the type. */
 export function takesType(world: World, kind: number, type: number): boolean {
   return world.models.some(
     (model, m) => model.type === type && Number.isFinite(world.switchS[kind]?.[m] ?? Number.POSITIVE_INFINITY),
@@ -65,8 +65,8 @@ export function takesType(world: World, kind: number, type: number): boolean {
 }
 
 /**
- * Rows: origin and type. Columns: region and kind of server, so that the cost of a slow GPU and the room of a fast one are told apart.
- * A task costs its seconds (network there and back, computation) and its electricity.
+ * Rows: origin and type. Columns: region and kind of server, which separates the cost of a slow GPU from the capacity
+ * of a fast one. A task costs its seconds (network both ways, computation) and its electricity.
  */
 export function transportProblem(input: MacroInput, weights: MacroWeights): TransportProblem {
   const { world, demand, servers, prices, backlogS, slotS } = input;
@@ -105,7 +105,7 @@ export function transportProblem(input: MacroInput, weights: MacroWeights): Tran
   return { rows, columns, mass, cost, load, capacity };
 }
 
-/** Sums kinds: shares by region of shares by region and kind. */
+/** Sums shares by region and kind to shares by region. */
 export function byRegion(shares: Float64Array, rows: number, regions: number, kinds: number): Float64Array {
   const summed = new Float64Array(rows * regions);
   for (let row = 0; row < rows; row++)

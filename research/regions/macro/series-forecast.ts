@@ -10,19 +10,22 @@ import { type DemandForecast, smoothed } from './forecast.ts';
 export interface SeriesOptions {
   slotS: number;
   seed: number;
-  /** Counts by origin and slot from before the run, to learn from; absent: the forecaster learns from the run itself. */
+  /** Counts by origin and slot from before the run, for training; absent: the forecaster learns from the run. */
   past?: readonly (readonly number[])[];
 }
 
-/** Slots that a forecaster sees before it is fitted for the first time, and between fits. */
+/** Slots that a forecaster sees before its first fit, and between fits. */
 const FIRST_FIT = 40;
 const FIT_EVERY = 120;
-/** Slots ahead that are asked for at once: the longest cold start and the slot itself. */
+/** Slots ahead of one forecast: the longest cold start and the slot itself. */
 const HORIZON = 5;
 /** Slots that are kept: six hours and the six before. */
 const HISTORY_MAX = 1_000;
 
-/** Any forecaster of `scheduler/forecast` over one series per region; a region's tasks are split over models as they came lately. */
+/**
+ * Any forecaster of `scheduler/forecast` over one series per region; a region's tasks are divided over models by their
+ * recent shares.
+ */
 export function seriesForecast(forecaster: Forecaster, world: World, options: SeriesOptions): DemandForecast {
   return new SeriesForecast(forecaster, world, options);
 }
@@ -33,7 +36,7 @@ class SeriesForecast implements DemandForecast {
   readonly #options: SeriesOptions;
   readonly #counts: number[][];
   readonly #names: string[];
-  /** Also the forecast while nothing is fitted. */
+  /** Also the forecast until the first fit. */
   readonly #lately: DemandForecast;
   readonly #given: number;
   #fitted: FittedForecaster | undefined;

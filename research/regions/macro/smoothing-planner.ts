@@ -9,7 +9,7 @@ import {
   transportProblem,
 } from './problem.ts';
 
-/** min ⟨C, P⟩ + λ‖P − P_prev‖², without any learning. Keeps its last plan by kinds of servers. */
+/** min ⟨C, P⟩ + λ‖P − P_prev‖², without learning. Keeps its last plan by kinds of servers. */
 export function smoothingPlanner(weights: Partial<MacroWeights> = {}): MacroPlanner {
   const all = { ...DEFAULT_WEIGHTS, ...weights };
   let last: Float64Array | undefined;
@@ -28,7 +28,7 @@ export function smoothingPlanner(weights: Partial<MacroWeights> = {}): MacroPlan
   };
 }
 
-/** The last plan without what is gone; the rest of each row keeps its proportions. */
+/** The last plan without unreachable places; the rest of each row keeps its proportions. */
 function reachable(last: Float64Array, problem: TransportProblem): Float64Array {
   const { rows, columns, cost } = problem;
   const fallback = byCapacity(problem);
@@ -45,7 +45,7 @@ function reachable(last: Float64Array, problem: TransportProblem): Float64Array 
   return kept;
 }
 
-/** Each row in proportion to the capacity it can reach: where a planner without a past begins. */
+/** Each row in proportion to the capacity that it can reach: the start of a planner without a previous plan. */
 export function byCapacity({ rows, columns, cost, capacity }: TransportProblem): Float64Array {
   const shares = new Float64Array(rows * columns);
   for (let row = 0; row < rows; row++) {

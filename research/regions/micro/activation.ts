@@ -3,12 +3,12 @@ import { ASLEEP, IDLE, type Server } from '../simulator/server.ts';
 
 /** Share of a region's servers that may wake, load or go to sleep in one slot (gradual change), at least one. */
 const CHANGE_SHARE = 0.25;
-/** A server without work for less than this stays: it takes longer to wake. */
+/** A server without work for less than this stays awake, because waking takes longer. */
 const IDLE_BEFORE_SLEEP_S = 60;
 
 /**
- * Brings one region nearer to the wanted numbers of awake servers, `wanted[kind][model]`. First what is awake and held in excess loads another
- * model, then servers wake, the quickest first; what has been idle longest goes to sleep.
+ * Moves one region towards the wanted numbers of awake servers, `wanted[kind][model]`. First, excess awake servers load
+ * another model. Then servers wake, the quickest first, and those that have been idle longest go to sleep.
  */
 export function activate(cluster: Cluster, region: number, wanted: readonly (readonly number[])[]): void {
   const servers = cluster.byRegion[region] ?? [];
@@ -36,7 +36,7 @@ export function activate(cluster: Cluster, region: number, wanted: readonly (rea
   }
 }
 
-/** One more server for the model: a spare one that is awake, else the one that wakes soonest. */
+/** Adds a server for the model: a spare awake one, otherwise the one that wakes soonest. */
 function fill(
   cluster: Cluster,
   own: readonly Server[],

@@ -7,20 +7,20 @@ import type { World } from '../world/world.ts';
 export interface LayoutOptions {
   /** Seconds of response that a saved US dollar is worth. */
   secondsPerUsd: number;
-  /** Share of its time that an awake server is planned to work. */
+  /** Planned share of an awake server's time. */
   useMax: number;
   slotS: number;
   meanWorkS: number;
-  /** γ of (6): servers for so many standard deviations of the arrivals above their mean. */
+  /** γ of (6): servers for this number of standard deviations of arrivals above their mean. */
   gamma: number;
 }
 
-/** Kinds are few: layouts may follow the demand at once, servers follow gradually. */
+/** There are few kinds: layouts may follow the demand immediately, servers follow gradually. */
 const LAYOUT_SMOOTHNESS = 0.3;
 
 /**
- * How many servers of each kind a region wants awake for each model, `[kind][model]`, not yet whole: its expected tasks are spread over its
- * kinds by time and electricity, then (6) N* = (Q + F + γ√F) / μ. `tasks`: Q + F by model.
+ * How many servers of each kind a region wants awake for each model, `[kind][model]`, as fractions. Its expected tasks
+ * are spread over its kinds by time and electricity, then (6) N* = (Q + F + γ√F) / μ. `tasks`: Q + F by model.
  */
 export function wantedServers(
   world: World,
@@ -58,7 +58,10 @@ export function wantedServers(
   );
 }
 
-/** Whole numbers of servers for one kind: its sum rounded up to what there is, models by largest remainder. */
+/**
+ * Integer numbers of servers of one kind: their sum is rounded up, at most to the available ones; models by largest
+ * remainder.
+ */
 export function wholeServers(wanted: readonly number[], available: number): number[] {
   const total = wanted.reduce((sum, one) => sum + one, 0);
   const servers = Math.min(available, Math.ceil(total - 1e-6));

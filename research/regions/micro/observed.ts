@@ -2,8 +2,8 @@ import type { Server } from '../simulator/server.ts';
 import { TASK_TYPES } from '../world/tasks.ts';
 
 /**
- * What is forecast, but no less than this share of what came lately, and that instead of what is no number: a forecast that is ten times too
- * low would send servers to sleep that have work.
+ * Lower bound of a forecast, as a share of recent arrivals, which also replace a value that is not a number: a forecast
+ * that is ten times too low would send busy servers to sleep.
  */
 const TRUST_LEAST = 0.7;
 

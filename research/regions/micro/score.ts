@@ -11,11 +11,11 @@ export interface ScoreWeights {
 }
 export const DEFAULT_SCORE: ScoreWeights = { hardware: 0.4, load: 0.4, locality: 0.2 };
 
-/** (8): a GPU that is not made for the type counts so much. */
+/** (8): factor of a GPU that is not made for the type. */
 const OTHER_TYPE = 0.7;
 /** (9): κ. */
 const LOAD_DECAY = 2;
-/** A task wants a GPU as fast as an A100 for its type. */
+/** Speed that a task wants for its type, relative to an A100. */
 const WANTED_SPEED = 1;
 
 /** (7): score = w1·HW + w2·Load + w3·Loc, higher is better. */
@@ -43,7 +43,10 @@ function loadOf(server: Server, _cluster: Cluster): number {
   return Math.exp(-LOAD_DECAY * (busy + server.queued / QUEUE_MAX));
 }
 
-/** (10), with what a server still holds in place of a decaying history: its prefix, else its model, else nothing. */
+/**
+ * (10), with the server's current contents instead of a decaying history: its prefix, otherwise its model, otherwise
+ * nothing.
+ */
 function locality(server: Server, { task }: Job): number {
   if (server.lastModel !== task.model) return 0;
   return server.holdsPrefix(task.prefix) ? 1 : 0.5;

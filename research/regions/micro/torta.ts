@@ -19,26 +19,29 @@ export interface TortaOptions {
   weights?: Partial<MacroWeights>;
   layout?: Partial<LayoutOptions>;
   score?: ScoreWeights;
-  /** Slots that servers are woken ahead: the longest cold start. */
+  /** Slots by which servers wake ahead: the longest cold start. */
   aheadSlots?: number;
-  /** Servers sleep and wake; false: all stay awake with the models they have. */
+  /** True: servers sleep and wake. False: all stay awake with their models. */
   activation?: boolean;
-  /** After (7) another server is taken where the task would be answered sooner. */
+  /** True: after (7), another server is chosen if it would answer the task sooner. */
   localSearch?: boolean;
 }
 
 /** 180 s of cold start are four slots of 45 s. */
 const AHEAD_SLOTS = 4;
 /**
- * Work that an awake server is counted on for, as a share of its time. Above 1: (6) adds a margin for chance to every kind and model, and rounding
- * up adds more, so that servers work less than that in the end.
+ * Assumed work of an awake server, as a share of its time. It is above 1 because (6) adds a margin for randomness to
+ * every kind and model, and rounding up adds more, so that servers work less in the end.
  */
 const AWAKE_USE = 1.1;
-/** Regions of the plan that a task is compared in, beside the one whose turn it is. */
+/** Regions of the plan that are compared for a task, in addition to the one whose turn it is. */
 const OTHER_REGIONS = 3;
-/** Another region of the plan has to be so much better, seconds: shares are kept while it does not matter. */
+/**
+ * Another region of the plan must be better by this many seconds, because shares are kept while the difference is
+ * small.
+ */
 const DETOUR_S = 1;
-/** Above this delay all regions are looked at: a plan of averages has not foreseen that moment. */
+/** Above this delay all regions are compared: a plan of averages did not predict this moment. */
 const ESCAPE_S = 4;
 
 interface Choice {
@@ -47,7 +50,7 @@ interface Choice {
   delayS: number;
 }
 
-/** TORTA: shares by region from a macro planner each slot, servers within by the micro layer. */
+/** TORTA: a macro planner sets shares by region each slot, and the micro layer chooses servers within regions. */
 export function torta(options: TortaOptions): RegionPolicy {
   return new Torta(options);
 }
@@ -58,9 +61,9 @@ class Torta implements RegionPolicy {
   readonly #weights: MacroWeights;
   readonly #score: ScoreWeights;
   #shares: Float64Array | undefined;
-  /** What came lately. */
+  /** Recent arrivals. */
   #seen: DemandForecast | undefined;
-  /** Smooth weighted turns: what each region is owed of each origin and type. */
+  /** Smooth weighted turns: the credit of each region for each origin and type. */
   #credit = new Float64Array(0);
   #prices: number[] = [];
   /** Regions of each row by their share, the largest first. */
@@ -110,7 +113,7 @@ class Torta implements RegionPolicy {
     });
   }
 
-  /** Each region wakes for the most that is expected while a server would be waking. */
+  /** Each region wakes servers for the highest demand that is expected while a server would be waking. */
   #activate(
     slot: number,
     slotS: number,
@@ -191,7 +194,7 @@ class Torta implements RegionPolicy {
     return best.server;
   }
 
-  /** The region that is owed most; its row's shares are added to what all are owed. */
+  /** Returns the region with the highest credit, after adding the row's shares to all credits. */
   #turn(first: number, regions: number, alive: readonly boolean[]): number {
     const shares = this.#shares;
     if (shares === undefined) return -1;
@@ -199,7 +202,7 @@ class Torta implements RegionPolicy {
     let [best, most] = [-1, Number.NEGATIVE_INFINITY];
     for (let region = 0; region < regions; region++) {
       const share = shares[first + region] ?? 0;
-      // Bounded: a region that was avoided for long is not flooded when it is well again.
+      // Bounded, so that a region that was avoided for long is not flooded when it recovers.
       const owed = Math.min(2, Math.max(-2, (credit[first + region] ?? 0) + share));
       credit[first + region] = owed;
       if (share <= 0 || !alive[region] || owed <= most) continue;
@@ -213,7 +216,7 @@ class Torta implements RegionPolicy {
     this.#credit[first + region] = (this.#credit[first + region] ?? 0) - 1;
   }
 
-  /** The best server of a region: the cheapest in seconds; without the local search the best by (7). */
+  /** The best server of a region: the lowest cost in seconds; without the local search, the best by (7). */
   #within(region: number, job: Job, cluster: Cluster): Choice {
     const search = this.#options.localSearch !== false;
     const { origin, model } = job.task;
@@ -241,7 +244,10 @@ class Torta implements RegionPolicy {
     return { server, seconds: least, delayS };
   }
 
-  /** Local search goes on while tasks wait: a server without work takes the first task from the longest queue of its region, if it has its model. */
+  /**
+   * Local search continues while tasks wait: a server without work takes the first task from the longest queue of its
+   * region, if it has the task's model.
+   */
   idle(server: Server, cluster: Cluster): void {
     if (this.#options.localSearch === false) return;
     let [longest, backlogS]: [Server | undefined, number] = [undefined, 0];
@@ -256,7 +262,7 @@ class Torta implements RegionPolicy {
     if (here < there) cluster.steal(longest, server);
   }
 
-  /** The buffer wakes servers: one for each held task, the quickest that fits, near to where it came from. */
+  /** The buffer wakes servers: for each held task the quickest that fits, close to its origin. */
   holding(held: readonly Job[], cluster: Cluster): void {
     for (const { task } of held) {
       const [region] = cluster.alive

@@ -4,21 +4,21 @@ import { Events } from './events.ts';
 import type { Recorder } from './recorder.ts';
 import { ASLEEP, BUSY, IDLE, type Job, Server, SWITCHING, WAKING } from './server.ts';
 
-/** Tasks that wait in front of one server at most: a minute or two of work. */
+/** Most tasks that wait at one server: a minute or two of work. */
 export const QUEUE_MAX = 16;
 
-/** All servers of all regions, and what they are doing now. */
+/** All servers of all regions, and their current state. */
 export class Cluster {
   readonly world: World;
   readonly servers: Server[];
   readonly byRegion: Server[][];
   readonly events = new Events();
-  /** Whether each region is there. */
+  /** True if the region works. */
   readonly alive: boolean[];
   nowS = 0;
   /** Grows whenever a server changes its model, opens or closes. */
   version = 0;
-  /** Told when a server runs out of work. */
+  /** Called when a server runs out of work. */
   onIdle: ((server: Server) => void) | undefined;
   readonly #recorder: Recorder;
   readonly #factors: (readonly number[])[];
@@ -34,7 +34,10 @@ export class Cluster {
     this.#factors = world.kinds.map(({ factor }) => world.models.map(({ type }) => factor[type] ?? 1));
   }
 
-  /** Open servers that hold the model; where none does, all open ones that it fits. The same array until `version` changes. */
+  /**
+   * Open servers that hold the model; if there are none, all open ones that it fits. The same array until `version`
+   * changes.
+   */
   hosts(model: number): readonly Server[] {
     if (this.#hostsVersion !== this.version) {
       this.#hosts.length = 0;
@@ -57,20 +60,22 @@ export class Cluster {
     return this.world.topology.latencyS[from]?.[to] ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Seconds that the server computes on the task. */
+  /** Seconds that the server computes the task. */
   serviceS(server: Server, job: Job): number {
     const { workS, model, prefix } = job.task;
     const seconds = workS * (this.#factors[server.kind]?.[model] ?? 1);
     return server.holdsPrefix(prefix) ? seconds * (1 - PREFIX_SAVING) : seconds;
   }
 
-  /** Seconds from now until the task would begin there, network left out: what is before it and a switch of the model. */
+  /**
+   * Seconds from now until the task would begin there, without the network: earlier tasks and a switch of the model.
+   */
   delayS(server: Server, model: number): number {
     const free = Math.max(0, server.freeS - this.nowS) + server.backlogS;
     return server.lastModel === model ? free : free + (this.world.switchS[server.kind]?.[model] ?? 0);
   }
 
-  /** The task goes to that server now. */
+  /** Sends the task to that server now. */
   dispatch(job: Job, server: Server): void {
     job.reachedS = this.nowS + this.latencyS(job.task.origin, server.region);
     job.attempts++;
@@ -88,7 +93,7 @@ export class Cluster {
     if (server.phase === IDLE) this.#startNext(server);
   }
 
-  /** Takes the first task that waits at `from` to `to`. */
+  /** Moves the first waiting task of `from` to `to`. */
   steal(from: Server, to: Server): void {
     const job = this.#take(from);
     if (job === undefined) return;
@@ -149,7 +154,7 @@ export class Cluster {
     this.#timer(server, server.freeS);
   }
 
-  /** An asleep server begins to wake with that model; others are left as they are. */
+  /** Starts to wake a sleeping server with that model; does nothing for other servers. */
   wake(server: Server, model: number): void {
     if (!server.alive || server.phase !== ASLEEP || !this.fits(server, model)) return;
     this.#enter(server, WAKING);
@@ -162,14 +167,14 @@ export class Cluster {
     this.#timer(server, server.freeS);
   }
 
-  /** An idle server without a queue goes to sleep; others are left as they are. */
+  /** Sends an idle server without a queue to sleep; does nothing for other servers. */
   sleep(server: Server): void {
     if (server.phase !== IDLE || server.queued > 0) return;
     this.#enter(server, ASLEEP);
     this.version++;
   }
 
-  /** An idle server loads that model before a request asks for it. */
+  /** Makes an idle server load that model before a request needs it. */
   preload(server: Server, model: number): void {
     if (server.phase !== IDLE || server.model === model || !this.fits(server, model)) return;
     this.#enter(server, WAKING);
@@ -182,7 +187,7 @@ export class Cluster {
     this.#timer(server, server.freeS);
   }
 
-  /** All servers of the region are gone with what they held; gives the tasks that have to go elsewhere. */
+  /** Fails all servers of the region, with their contents; returns the tasks that must move. */
   fail(region: number): Job[] {
     const lost: Job[] = [];
     this.alive[region] = false;
@@ -201,7 +206,7 @@ export class Cluster {
     return lost;
   }
 
-  /** The region is back: its servers start cold with the models they held. */
+  /** Restores the region: its servers start cold with their previous models. */
   restore(region: number): void {
     this.alive[region] = true;
     for (const server of this.byRegion[region] ?? []) {
@@ -211,7 +216,7 @@ export class Cluster {
     }
   }
 
-  /** The earliest timer has come. */
+  /** Runs the earliest timer. */
   runNext(): void {
     this.events.pop();
     const server = this.servers[this.events.server];
@@ -225,7 +230,7 @@ export class Cluster {
     this.#startNext(server);
   }
 
-  /** Brings energy and use up to now. */
+  /** Updates energy and use to the current time. */
   settle(server: Server): void {
     const seconds = this.nowS - server.settledS;
     server.settledS = this.nowS;

@@ -1,4 +1,7 @@
-/** Timers of servers, earliest first; equal times in the order they were set. One per server is valid, so it is bounded by what `cancel`s outdate. */
+/**
+ * Timers of servers, earliest first; equal times in the order in which they were set. Only one per server is valid, so
+ * `cancel` bounds the outdated ones.
+ */
 export class Events {
   #times = new Float64Array(1024);
   #order = new Float64Array(1024);
@@ -7,7 +10,7 @@ export class Events {
   #size = 0;
   #count = 0;
 
-  /** Infinity: there is none. */
+  /** Infinity: there is no timer. */
   get nextS(): number {
     return this.#size === 0 ? Number.POSITIVE_INFINITY : (this.#times[0] ?? 0);
   }

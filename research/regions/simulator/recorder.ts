@@ -5,13 +5,13 @@ import type { Job, Server } from './server.ts';
 
 const JOULES_PER_KWH = 3.6e6;
 
-/** What a run gave. Times in seconds, means over completed tasks. */
+/** Results of a run. Times in seconds, means over completed tasks. */
 export interface RunResult {
   policy: string;
   arrived: number;
   completed: number;
   dropped: number;
-  /** Of completed tasks: from the client's question to its answer. */
+  /** Of completed tasks: from the client's request to its response. */
   responseS: { mean: number; p50: number; p99: number };
   /** Parts of the mean response. */
   waitS: number;
@@ -25,7 +25,7 @@ export interface RunResult {
   energyByPhaseKwh: number[];
   /** 1/(1+CV) of the regions' use of their awake servers, mean over slots. */
   balance: number;
-  /** Busy seconds of awake seconds; awake seconds of all. */
+  /** Busy share of awake seconds; awake share of all seconds. */
   use: number;
   awake: number;
   /** Mean over slots of ‖A_k − A_{k−1}‖², A: shares of each origin's tasks by region. */
@@ -35,7 +35,7 @@ export interface RunResult {
   retries: number;
 }
 
-/** Counts and adds while a run goes on. */
+/** Counts and sums during a run. */
 export class Recorder {
   readonly #world: World;
   readonly #regions: number;
@@ -61,13 +61,13 @@ export class Recorder {
   readonly #joules = PHASES.map(() => 0);
   #cost = 0;
   #slots = 0;
-  /** USD per joule now, by region. */
+  /** Current USD per joule, by region. */
   readonly #price: number[];
   /** `flows[origin * regions + region]` of this slot; `shares` of the last. */
   readonly #flows: Float64Array;
   readonly #shares: Float64Array;
   readonly #arrivals: number[][];
-  /** Seconds of all tasks of each slot and how many: the course of a run. */
+  /** Seconds and number of all tasks by slot: the course of a run. */
   readonly course: { responseS: number; completed: number; dropped: number; awake: number }[] = [];
   #courseNow = { responseS: 0, completed: 0, dropped: 0, awake: 0 };
 
@@ -136,7 +136,7 @@ export class Recorder {
     this.#cost += joules * (this.#price[server.region] ?? 0);
   }
 
-  /** A slot begins at `nowS`, all servers are settled. Gives what arrived in the slot that ends. */
+  /** Starts a slot at `nowS`, after all servers are settled. Returns the arrivals of the previous slot. */
   slot(nowS: number, byRegion: readonly (readonly Server[])[]): number[][] {
     for (let region = 0; region < this.#regions; region++)
       this.#price[region] = this.#world.prices.at(region, nowS) / JOULES_PER_KWH || 0;
@@ -165,7 +165,7 @@ export class Recorder {
     this.#sums.awake += awakeAll;
     this.#sums.balance += 1 / (1 + variation(uses));
     const change = this.#shareChange();
-    // Before the first slot there are no shares to change from.
+    // Before the first slot there are no shares to compare with.
     if (this.#slots > 0) this.#sums.change += change;
     this.#courseNow.awake = awakeAll / Math.max(1, seconds);
     this.course.push(this.#courseNow);
@@ -173,7 +173,7 @@ export class Recorder {
     this.#slots++;
   }
 
-  /** Origins without a task keep the shares they had. */
+  /** Origins without a task keep their previous shares. */
   #shareChange(): number {
     let change = 0;
     for (let origin = 0; origin < this.#regions; origin++) {

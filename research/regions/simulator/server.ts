@@ -1,7 +1,7 @@
 import type { Task } from '../world/tasks.ts';
 import type { ServerSpec } from '../world/world.ts';
 
-/** Prefixes that a server still holds; more are rare while contexts are long. */
+/** Most prefixes that a server still holds; more are rare while contexts are long. */
 const PREFIXES_HELD = 8;
 
 export const ASLEEP = 0;
@@ -10,17 +10,17 @@ export const IDLE = 2;
 export const SWITCHING = 3;
 export const BUSY = 4;
 
-/** A task under way. */
+/** A task in progress. */
 export class Job {
   readonly task: Task;
-  /** The one behind it in its server's queue. */
+  /** The next one in its server's queue. */
   next: Job | undefined;
   /** When it reached its server and began there, seconds; of the last attempt. */
   reachedS = 0;
   startedS = 0;
-  /** Seconds that its server loaded the model for it. */
+  /** Seconds in which its server loaded the model for it. */
   switchS = 0;
-  /** Seconds that the server will need or needed. */
+  /** Seconds that the server will take or took. */
   serviceS = 0;
   attempts = 0;
 
@@ -29,7 +29,7 @@ export class Job {
   }
 }
 
-/** One server: a task at a time, the others first come first served. */
+/** One server: one task at a time, the others first come, first served. */
 export class Server {
   readonly id: number;
   readonly region: number;
@@ -37,17 +37,17 @@ export class Server {
   readonly coldStartS: number;
   /** Index in `PHASES`. */
   phase: number = IDLE;
-  /** A failed region's servers are not alive. */
+  /** False while its region has failed. */
   alive = true;
-  /** Model that it holds, or loads. */
+  /** Model that it holds or loads. */
   model: number;
-  /** Model that it will hold when its queue is done. */
+  /** Model that it will hold at the end of its queue. */
   lastModel: number;
   running: Job | undefined;
   head: Job | undefined;
   tail: Job | undefined;
   queued = 0;
-  /** When what it does now is done, switch and service; seconds. */
+  /** When its current switch and service end; seconds. */
   freeS = 0;
   /** Seconds of work in the queue. */
   backlogS = 0;
@@ -70,7 +70,7 @@ export class Server {
     this.lastModel = spec.model;
   }
 
-  /** May be given work: it is there, or will soon be. */
+  /** True if it may get work: it is awake, or will be soon. */
   get open(): boolean {
     return this.alive && this.phase !== ASLEEP;
   }
@@ -85,7 +85,7 @@ export class Server {
     this.#nextPrefix = (this.#nextPrefix + 1) % PREFIXES_HELD;
   }
 
-  /** Its memory is gone. */
+  /** Its memory is lost. */
   forget(): void {
     this.#prefixes.fill(-1);
   }

@@ -5,7 +5,7 @@ import { Recorder, type RunResult } from './recorder.ts';
 import { Job } from './server.ts';
 import type { TaskSource } from './workload.ts';
 
-/** A region that dies, and when it is back; seconds. */
+/** A region that fails, and when it returns; seconds. */
 export interface Outage {
   region: number;
   fromS: number;
@@ -21,14 +21,17 @@ export interface RegionSimulation {
   outages?: readonly Outage[];
 }
 
-/** Tasks that wait without a server at most; one more is dropped at once. */
+/** Most tasks that wait without a server; further tasks are dropped immediately. */
 const HELD_MAX = 100_000;
-/** Held tasks are tried again so often, seconds. */
+/** Interval at which held tasks are retried, seconds. */
 const TICK_S = 1;
 
 type Course = Recorder['course'];
 
-/** Runs all tasks of the source through the regions. Ends when the last task is done: no longer than the slots and the patience of clients. */
+/**
+ * Runs all tasks of the source through the regions. Ends when the last task is done, which the slots and the clients'
+ * patience bound.
+ */
 export async function simulateRegions(simulation: RegionSimulation): Promise<RunResult & { course: Course }> {
   return new Run(simulation).run();
 }
@@ -116,7 +119,7 @@ class Run {
     const incident = this.#incidents.shift();
     if (incident === undefined) return;
     if (!incident.dies) return this.#cluster.restore(incident.region);
-    // The gateway notices at once that their sockets are gone, and asks elsewhere.
+    // The gateway detects the closed sockets immediately, and retries elsewhere.
     for (const job of this.#cluster.fail(incident.region)) this.#place(job);
   }
 }

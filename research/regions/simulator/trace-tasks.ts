@@ -10,14 +10,14 @@ export interface TraceTaskOptions {
   seed: number;
 }
 
-/** A 7B model on an A100 that serves one request: some 10,000 prompt tokens and 80 answer tokens per second. */
+/** A 7B model on an A100 that serves one request: some 10,000 prompt tokens and 80 output tokens per second. */
 const [PROMPT_TOKEN_S, ANSWER_TOKEN_S] = [1e-4, 0.0125];
 /** Seconds until a client gives up. */
 const PATIENCE_S = 120;
-/** Long prompts are arithmetic, long answers are memory bandwidth (Table 1b's types by what they do). */
+/** Long prompts are bound by arithmetic, long responses by memory bandwidth (Table 1b's types by their load). */
 const [LONG_PROMPT, LONG_ANSWER] = [2_048, 256];
 
-/** Tasks of a trace of requests. A trace names no origins: they are drawn, one region as likely as another. */
+/** Tasks of a trace of requests. A trace has no origins: they are drawn, all regions with equal probability. */
 export function traceTasks(rows: readonly TraceRow[], world: World, options: TraceTaskOptions): TaskSource {
   const random = seededRandom(options.seed);
   const regions = world.topology.regions.length;
@@ -42,7 +42,7 @@ export function traceTasks(rows: readonly TraceRow[], world: World, options: Tra
   return { next: () => tasks[at++], expected: (slot) => counted(tasks, world, slot, options.slotS) };
 }
 
-/** What came in that slot: a trace is its own perfect forecast. */
+/** Arrivals of that slot: a trace is its own perfect forecast. */
 function counted(tasks: readonly Task[], world: World, slot: number, slotS: number): number[][] {
   const counts = world.topology.regions.map(() => world.models.map(() => 0));
   for (const { arrivalS, origin, model } of tasks) {

@@ -2,10 +2,10 @@ import { exponential, normal, type Random, seededRandom } from '../../../schedul
 import { TASK_TYPES, type Task } from '../world/tasks.ts';
 import type { World } from '../world/world.ts';
 
-/** Tasks in the order of their arrival. */
+/** Tasks in order of arrival. */
 export interface TaskSource {
   next(): Task | undefined;
-  /** Mean number of tasks of a slot, `[origin][model]`: what a perfect forecaster would say. */
+  /** Mean number of tasks of a slot, `[origin][model]`: the output of a perfect forecaster. */
   expected(slot: number): number[][];
 }
 
@@ -14,7 +14,7 @@ export interface Surge {
   toSlot: number;
   /** Arrivals are multiplied by this. */
   factor: number;
-  /** All regions where it is absent. */
+  /** absent: all regions. */
   regions?: readonly number[];
 }
 
@@ -22,7 +22,7 @@ export interface WorkloadOptions {
   slots: number;
   slotS: number;
   seed: number;
-  /** Of the arrivals that servers, each kept to the type it is made for, could serve on average. */
+  /** Share of the arrivals that servers could serve on average if each serves only its type. */
   load: number;
   surges?: readonly Surge[];
 }
@@ -31,24 +31,24 @@ export interface WorkloadOptions {
 export const PAPER_SLOTS = 480;
 export const SLOT_S = 45;
 /**
- * Bounds of the uniform law of a task's seconds on an A100. The paper names the law and no bounds; these give about its 19 s with round
- * robin on Abilene.
+ * Bounds of the uniform distribution of a task's seconds on an A100. The paper names the distribution but no bounds;
+ * these give about its 19 s with round robin on Abilene.
  */
 const WORK_S = [5, 20] as const;
-/** Calibrated: waits of baselines below 2 s, as the paper's Figure 11 has them. */
+/** Calibrated: waits of baselines below 2 s, as in the paper's Figure 11. */
 export const DEFAULT_LOAD = 0.55;
-/** A client gives up when it has waited so long. */
+/** A client gives up after a wait of this long. */
 const PATIENCE_S = [60, 120] as const;
-/** Synthetic: half a day is pressed into a run, regions peak in the order of their longitude. */
+/** Synthetic: half a day is compressed into a run, and regions peak in the order of their longitude. */
 const SWING = 0.35;
 const CYCLE_SLOTS = 480;
-/** Noise of a region's rate: an autoregressive process of the logarithm, which a forecaster can follow in part. */
+/** Noise of a region's rate: an autoregressive process of the logarithm, which a forecaster can partly follow. */
 const NOISE = { keep: 0.9, deviation: 0.12 };
-/** Share of tasks that begin like others, and how many beginnings a region has. */
+/** Share of tasks with a common beginning, and the number of beginnings of a region. */
 const PREFIX_SHARE = 0.6;
 const PREFIXES = 40;
 
-/** Arrivals per second that the servers could take if each kept to what it is made for. */
+/** Arrivals per second that the servers could serve if each serves only its type. */
 export function staticCapacity(world: World): number {
   const meanWorkS = (WORK_S[0] + WORK_S[1]) / 2;
   return Math.min(
@@ -63,7 +63,7 @@ export function staticCapacity(world: World): number {
   );
 }
 
-/** Poisson arrivals; rates by region and slot swing, wander and surge. */
+/** Poisson arrivals; rates by region and slot with daily swing, noise and surges. */
 export class PoissonTasks implements TaskSource {
   readonly #world: World;
   readonly #options: WorkloadOptions;
@@ -97,7 +97,7 @@ export class PoissonTasks implements TaskSource {
       const total = this.#totals[slot] ?? 0;
       const next = total > 0 ? this.#nowS + exponential(this.#random, 1 / total) : Number.POSITIVE_INFINITY;
       const ends = (slot + 1) * slotS;
-      // Arrivals of a Poisson process have no memory: at the slot's end it starts anew with the next rate.
+      // Arrivals of a Poisson process have no memory: at the slot's end it restarts with the next rate.
       if (next < ends) {
         this.#nowS = next;
         return this.#draw(slot, next);
@@ -124,7 +124,7 @@ export class PoissonTasks implements TaskSource {
       workS: WORK_S[0] + (WORK_S[1] - WORK_S[0]) * random(),
       arrivalS,
       deadlineS: arrivalS + PATIENCE_S[0] + (PATIENCE_S[1] - PATIENCE_S[0]) * random(),
-      // Squared: few beginnings are frequent, many rare.
+      // Squared: few beginnings are frequent, many are rare.
       prefix: random() < PREFIX_SHARE ? (origin * 16 + model) * PREFIXES + Math.floor(PREFIXES * random() ** 2) : -1,
     };
   }

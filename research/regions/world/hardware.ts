@@ -16,13 +16,14 @@ const fileSchema = z.object({
   cold_start_s: range,
 });
 
-/** What a server can be doing. */
+/** Phases of a server. */
 export const PHASES = ['asleep', 'waking', 'idle', 'switching', 'busy'] as const;
 type Phase = (typeof PHASES)[number];
 
 /**
- * Share of the GPU's power limit by phase. Idle and busy are those of the serving simulator (`docs/scheduling.md`), also an estimate; loading
- * keeps the host and the memory busy and the arithmetic idle; asleep is a host in standby. The paper gives seconds of its phases, no watts.
+ * Share of the GPU's power limit by phase. Idle and busy are those of the serving simulator (`docs/scheduling.md`),
+ * also an estimate. Loading keeps the host and the memory busy and the arithmetic idle. Asleep is a host in standby.
+ * The paper gives seconds of its phases, but no watts.
  */
 const POWER_SHARE: Readonly<Record<Phase, number>> = {
   asleep: 0.03,
@@ -35,9 +36,9 @@ const POWER_SHARE: Readonly<Record<Phase, number>> = {
 /** One of the five kinds of server, with one GPU each. */
 export interface ServerKind {
   gpu: Gpu;
-  /** What Table 1b uses it for. */
+  /** Its use in Table 1b. */
   made: TaskType;
-  /** Time of a task by type, as a multiple of its time on the A100. */
+  /** Time of a task by type, relative to its time on the A100. */
   factor: readonly number[];
   /** By index in `PHASES`. */
   watts: readonly number[];
@@ -46,9 +47,12 @@ export interface ServerKind {
 
 export interface Hardware {
   kinds: ServerKind[];
-  /** Seconds until a V100 holds another model of 14 GB (7B parameters in 16 bit). */
+  /** Seconds until a V100 holds another model of 14 GB (7B parameters in 16 bits). */
   switchS: number;
-  /** Seconds to move running work to another server: unused where no task is moved once it runs, kept for planners that do. */
+  /**
+   * Seconds to move running work to another server: unused, because no task moves once it runs; kept for planners that
+   * move tasks.
+   */
   migrationS: number;
   coldStartS: readonly [number, number];
 }

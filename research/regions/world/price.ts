@@ -9,17 +9,17 @@ const fileSchema = z.object({
   zones: z.array(z.object({ zone: z.string(), usd_kwh: z.number().finite(), source: z.string() })).max(1_000),
 });
 
-/** What a kilowatt-hour costs. */
+/** Prices of electricity. */
 export interface Prices {
-  /** USD per kWh in a region at a moment; NaN: not known. */
+  /** USD per kWh in a region at a time; NaN: unknown. */
   at(region: number, nowS: number): number;
-  /** When what `at` says of that moment was published, seconds; a feed that stopped stays at its last. */
+  /** When the price of that time was published, seconds; a feed that stopped keeps its last time. */
   publishedS(region: number, nowS: number): number;
 }
 
 /**
- * Synthetic shape of a day, as a factor by the hour of local solar time: low at night and at noon, when the sun shines, high in the morning
- * and the evening. No hourly prices could be had. Its mean is 1.
+ * Synthetic curve of a day, as a factor by the hour of local solar time: low at night and at noon, when the sun shines,
+ * high in the morning and the evening. No hourly prices were available. Its mean is 1.
  */
 const DAY_CURVE = [
   0.84, 0.8, 0.78, 0.78, 0.82, 0.92, 1.08, 1.2, 1.18, 1.05, 0.94, 0.86, 0.82, 0.82, 0.86, 0.95, 1.1, 1.28, 1.38, 1.34,
@@ -47,12 +47,12 @@ export function pricesOf(topology: Topology, seed: number): Prices {
   };
 }
 
-/** Older than this a price says nothing of now: day-ahead prices change each hour. */
+/** A price older than this is stale: day-ahead prices change each hour. */
 const PRICE_STALE_S = 2 * 3600;
 
 /**
- * What a planner may count with, by region. A missing or stale price becomes the median of the others, so that a region is neither
- * preferred nor shunned because its feed broke. A negative one becomes 0: or planning would burn energy for its own sake.
+ * Prices for a plan, by region. A missing or stale price becomes the median of the others, so that a broken feed
+ * neither attracts nor repels tasks. A negative price becomes 0, because planning would otherwise waste energy.
  */
 export function plannablePrices(prices: Prices, regions: number, nowS: number): number[] {
   const raw = Array.from({ length: regions }, (_, region) => {

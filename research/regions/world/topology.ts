@@ -3,9 +3,9 @@ import * as z from 'zod';
 import { SchedulerError } from '../../../scheduler/errors.ts';
 import { researchData } from '../../data-path.ts';
 
-/** Of either data set and of an operator's own file. */
+/** Most regions of either data set and of an operator's own file. */
 const REGIONS_MAX = 1_000;
-/** Light in fibre: two thirds of c, 5 µs per km. */
+/** Light in fiber: two thirds of c, 5 µs per km. */
 const MS_PER_KM = 0.005;
 /** Switches and queues of one hop. */
 const MS_PER_HOP = 0.1;
@@ -31,18 +31,22 @@ const topologySchema = z.strictObject({
 const fileSchema = z.object({ topologies: z.array(topologySchema) });
 type Row = z.infer<typeof topologySchema>;
 
-/** Regions and how far they are from each other. */
+/** Regions and their distances. */
 export interface Topology {
   id: string;
   /** `zone`: where its electricity is priced; `at`: longitude and latitude, or km for generated graphs. */
   regions: { name: string; zone: string; at: readonly [number, number] }[];
-  /** One way, seconds, `latencyS[from][to]`; infinite where no path is. */
+  /** One way, seconds, `latencyS[from][to]`; infinite if there is no path. */
   latencyS: number[][];
 }
 
 export const TOPOLOGY_IDS = ['abilene', 'polska', 'gabriel25', 'cost266'] as const;
 
-/** One of `data/regions/topologies.json`. Throws `usage` for an unknown id. */
+/**
+ * Loads one of `data/regions/topologies.json`.
+ *
+ * @throws SchedulerError `usage` for an unknown id
+ */
 export function loadTopology(id: string): Topology {
   const { topologies } = fileSchema.parse(JSON.parse(readFileSync(researchData('regions/topologies.json'), 'utf8')));
   const row = topologies.find((one) => one.id === id);
@@ -51,7 +55,7 @@ export function loadTopology(id: string): Topology {
   return topologyOf(row);
 }
 
-/** Shortest paths by length, then scaled so that two regions are `mean_latency_ms` apart on average. */
+/** Shortest paths by length, scaled so that two regions are `mean_latency_ms` apart on average. */
 export function topologyOf(row: Row): Topology {
   const ms = row.nodes.map((_, i) => row.nodes.map((_, j) => (i === j ? 0 : Number.POSITIVE_INFINITY)));
   for (const [a, b, km] of row.links) {

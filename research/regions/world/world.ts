@@ -7,36 +7,36 @@ import { loadTopology, type Topology } from './topology.ts';
 
 interface ServedModel {
   id: string;
-  /** Index in `TASK_TYPES` of the tasks that ask for it. */
+  /** Index in `TASK_TYPES` of the tasks that use it. */
   type: number;
   memoryGb: number;
-  /** Of all tasks. */
+  /** Share of all tasks. */
   share: number;
 }
 
-/** A server before anything happens. */
+/** A server at the start of a run. */
 export interface ServerSpec {
   region: number;
   /** Index in `World.kinds`. */
   kind: number;
-  /** Index of the model it holds at the start. */
+  /** Index of its model at the start. */
   model: number;
-  /** From asleep to ready, its first model loaded. */
+  /** Seconds from asleep to ready, with its first model loaded. */
   coldStartS: number;
 }
 
-/** Everything that does not change during a run. */
+/** Everything that is constant during a run. */
 export interface World {
   topology: Topology;
   kinds: readonly ServerKind[];
   models: readonly ServedModel[];
   servers: readonly ServerSpec[];
   prices: Prices;
-  /** `switchS[kind][model]`: seconds until a server of that kind holds that model; infinite where it does not fit. */
+  /** `switchS[kind][model]`: seconds until a server of that kind holds that model; infinite if it does not fit. */
   switchS: readonly (readonly number[])[];
 }
 
-/** Two models for each type of task; sizes chosen so that T4 takes the light ones alone and V100 all. */
+/** Two models for each type of task; sizes are chosen so that T4 fits only the light ones and V100 all. */
 const MODELS: readonly { id: string; type: TaskType; memoryGb: number; share: number }[] = [
   { id: 'compute-a', type: 'compute', memoryGb: 16, share: 0.6 },
   { id: 'compute-b', type: 'compute', memoryGb: 14, share: 0.4 },
@@ -45,10 +45,10 @@ const MODELS: readonly { id: string; type: TaskType; memoryGb: number; share: nu
   { id: 'light-a', type: 'light', memoryGb: 6, share: 0.6 },
   { id: 'light-b', type: 'light', memoryGb: 4, share: 0.4 },
 ];
-/** The model that the paper's switch was measured with: 7B parameters in 16 bit. */
+/** The model with which the paper's switch was measured: 7B parameters in 16 bits. */
 const SWITCH_MEASURED_GB = 14;
 
-/** Servers drawn by the paper's ranges, models placed by Table 1b. The same seed gives the same world. */
+/** Servers drawn from the paper's ranges, models placed by Table 1b. The same seed gives the same world. */
 export function buildWorld(topologyId: string, seed: number, catalogue: HardwareCatalogue): World {
   return worldOf(loadTopology(topologyId), seed, loadHardware(catalogue));
 }
@@ -76,7 +76,10 @@ export function worldOf(topology: Topology, seed: number, hardware: Hardware): W
   };
 }
 
-/** Each kind's total is dealt to the regions in turn from a random one on: regions differ by one server of each kind at most. */
+/**
+ * Each kind's total is dealt to the regions in turn, starting at a random one: regions differ by at most one server of
+ * each kind.
+ */
 function drawServers(regions: number, seed: number, hardware: Hardware, models: readonly ServedModel[]): ServerSpec[] {
   const random = seededRandom(seed);
   const [cold, coldest] = hardware.coldStartS;
@@ -97,10 +100,10 @@ function drawServers(regions: number, seed: number, hardware: Hardware, models: 
   return servers.sort((a, b) => a.region - b.region || a.kind - b.kind);
 }
 
-/** The `n`th server's model, so that any run of servers has each model by its share. */
+/** Model of the `n`th server, so that any sequence of servers has each model by its share. */
 function dealt(hosted: readonly number[], models: readonly ServedModel[], n: number): number {
   const total = hosted.reduce((sum, index) => sum + (models[index]?.share ?? 0), 0);
-  // The golden ratio spreads evenly, however many servers there are.
+  // The golden ratio spreads evenly for any number of servers.
   let at = ((n * 0.618034) % 1) * total;
   for (const index of hosted) {
     at -= models[index]?.share ?? 0;

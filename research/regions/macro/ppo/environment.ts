@@ -5,7 +5,7 @@ import type { World } from '../../world/world.ts';
 import { capacities, normalised, transportTarget } from '../paper-transport.ts';
 import type { MacroInput } from '../problem.ts';
 
-/** One slot of a training trace: what is expected, and what optimal transport says. */
+/** One slot of a training trace: the expected demand, and the optimal transport. */
 export interface TraceSlot {
   /** Tasks by origin. */
   demand: Float64Array;
@@ -13,13 +13,13 @@ export interface TraceSlot {
   prices: readonly number[];
 }
 
-/** Mean seconds of a task on what a region is worth in A100s. */
+/** Mean seconds of a task on one A100 equivalent of a region. */
 const WORK_S = 12.5;
-/** Watts of a busy A100 equivalent, for the price of energy alone. */
+/** Watts of a busy A100 equivalent, only for the price of energy. */
 const WATTS = 340;
 const JOULES_PER_KWH = 3.6e6;
 
-/** Demand of one seed with the teacher's shares, slot by slot: the teacher does not depend on what the policy does. */
+/** Demand of one seed with the teacher's shares, slot by slot: the teacher does not depend on the policy. */
 export async function trace(world: World, seed: number, slots: number): Promise<TraceSlot[]> {
   const source = new PoissonTasks(world, { slots, slotS: SLOT_S, seed, load: DEFAULT_LOAD });
   const regions = world.topology.regions.length;
@@ -52,7 +52,10 @@ export function countServers(world: World): number[][] {
   return counts;
 }
 
-/** Regions as fluid: work flows in by the shares, each region drains its capacity. For training and for the guarantee's constants. */
+/**
+ * Regions as fluid: work flows in by the shares, and each region drains its capacity. For training and for the
+ * guarantee's constants.
+ */
 export class FluidRegions {
   readonly regions: number;
   /** Seconds of work that each region does in a slot. */
@@ -87,7 +90,7 @@ export class FluidRegions {
     }
   }
 
-  /** Mean response, seconds, and electricity, USD, of one slot if it had these shares. */
+  /** Mean response, seconds, and electricity, USD, of one slot with these shares. */
   costs(shares: Float64Array, { demand, prices }: TraceSlot): { response: number; power: number } {
     let [response, power, total] = [0, 0, 0];
     for (let to = 0; to < this.regions; to++) {
@@ -106,7 +109,7 @@ export class FluidRegions {
   }
 }
 
-/** What the policy sees; `servers` are the regions' worth in A100s. */
+/** The policy's input; `servers` are the regions' capacities in A100s. */
 export function stateOf(
   use: ArrayLike<number>,
   backlogS: ArrayLike<number>,

@@ -6,10 +6,10 @@ import { type BetaPolicy, normaliseRows } from './policy.ts';
 const [W_SWITCH, W_POWER] = [1, 100];
 /** Slots at which the constants are estimated. */
 const SAMPLES = 24;
-/** Shares are moved by so much towards the region that is probed. */
+/** Distance by which shares move towards the probed region. */
 const PROBE = 0.05;
 
-/** The paper's gain condition w_s·S_0·(1 − 1/η) > (L_T + w_p·L_P)·ε with its constants as estimated. */
+/** The paper's gain condition w_s·S_0·(1 − 1/η) > (L_T + w_p·L_P)·ε with its estimated constants. */
 export interface Guarantee {
   episode: number;
   s0: number;
@@ -24,7 +24,10 @@ export interface Guarantee {
   holds: boolean;
 }
 
-/** Follows the policy's mean through a trace. Lipschitz constants are the steepest of finite differences: lower bounds of the true ones. */
+/**
+ * Follows the policy's mean through a trace. Lipschitz constants are the steepest finite differences: lower bounds of
+ * the true ones.
+ */
 export function guarantee(
   world: World,
   policy: BetaPolicy,

@@ -1,7 +1,10 @@
 import { normal, type Random } from '../../../../scheduler/serving/random.ts';
 import { Adam } from '../../../forecast/adam.ts';
 
-/** Layers of tanh units, the last one linear. Parameters in one vector: by layer, by output, inputs and then the constant. */
+/**
+ * Layers of tanh units; the last one is linear. Parameters in one vector: by layer, then by output, inputs before the
+ * constant.
+ */
 export class Network {
   readonly sizes: readonly number[];
   readonly parameters: Float64Array;
@@ -20,7 +23,7 @@ export class Network {
     this.parameters = new Float64Array(size);
     for (let layer = 1; layer < sizes.length; layer++) {
       const inputs = sizes[layer - 1] ?? 1;
-      // A small last layer: the first policy is nearly uniform, whatever the state.
+      // A small last layer: the first policy is nearly uniform in every state.
       const spread = (layer === sizes.length - 1 ? 0.1 : 1) / Math.sqrt(inputs);
       const start = this.#starts[layer - 1] ?? 0;
       for (let i = 0; i < (sizes[layer] ?? 0) * (inputs + 1); i++)
@@ -31,7 +34,7 @@ export class Network {
     this.#values = sizes.map((units) => new Float64Array(units));
   }
 
-  /** The array that comes back is overwritten by the next call. */
+  /** The next call overwrites the returned array. */
   forward(input: Float64Array): Float64Array {
     this.#values[0]?.set(input);
     const last = this.sizes.length - 1;
@@ -70,7 +73,7 @@ export class Network {
     }
   }
 
-  /** One step with what was added; gradients above `norm` are shortened. */
+  /** One step with the added gradients; gradients above `norm` are shortened. */
   step(norm: number): void {
     let square = 0;
     for (const g of this.#gradient) square += g * g;

@@ -7,7 +7,7 @@ import { stateOf } from './environment.ts';
 import { type BetaPolicy, normaliseRows } from './policy.ts';
 import { readPolicy } from './policy-file.ts';
 
-/** The mean action of a trained policy. A policy that cannot be used is refused, and the smoothing QP plans instead and says why. */
+/** The mean action of a trained policy. If the policy is unusable, the smoothing QP plans instead and reports why. */
 export function policyPlanner(path: string, topology: Topology): MacroPlanner {
   try {
     return new PolicyPlanner(readPolicy(path, topology));
@@ -40,7 +40,7 @@ class PolicyPlanner implements MacroPlanner {
     const demand = input.demand.map((line) => line.reduce((sum, count) => sum + count, 0));
     const state = stateOf(input.use, input.backlogS, rooms, demand, this.#previous);
     const raw = this.#policy.mean(this.#policy.shapes(state));
-    // A region without servers gets nothing, whatever was learned.
+    // A region without servers gets no share, regardless of the policy.
     const shares = normaliseRows(
       raw.map((value, e) => ((rooms[e % regions] ?? 0) > 0 ? value : 0)),
       regions,

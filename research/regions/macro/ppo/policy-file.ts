@@ -13,7 +13,7 @@ const PARAMETERS_CHARS_MAX = 4 << 20;
 const fileSchema = z.strictObject({
   format: z.literal('otela-regions-policy 1'),
   topology: z.string().max(64),
-  /** Of the regions' names and latencies: a topology with the same name may be another one. */
+  /** Hash of the regions' names and latencies: a topology with the same name may differ. */
   fingerprint: z.string().length(16),
   regions: z.number().int().min(1).max(1_000),
   seed: z.number().int(),
@@ -45,7 +45,7 @@ export function writePolicy(path: string, topology: Topology, { policy, curve }:
   writeFileSync(path, `${JSON.stringify(value, null, 1)}\n`);
 }
 
-/** Throws `bad_input` where the file is missing, broken, or was trained for other regions. */
+/** @throws SchedulerError `bad_input` if the file is missing, broken, or for other regions */
 export function readPolicy(path: string, topology: Topology): BetaPolicy {
   const file = parse(path);
   if (file.fingerprint !== fingerprint(topology))

@@ -2,16 +2,19 @@ import type { Random } from '../../../../scheduler/serving/random.ts';
 import { densityGradient, logDensity, sampleBeta } from './beta.ts';
 import { Network } from './network.ts';
 
-/** Units of the two hidden layers: policies are files in the repository. */
+/** Units of the two hidden layers; few, because policies are files in the repository. */
 const HIDDEN = 32;
 const RATE = 1e-3;
-/** Each entry's α and β are at least this: densities with one peak. */
+/** Lower bound of α and β of each entry: densities with one peak. */
 const SHAPE_LEAST = 1;
 
-/** State: use, backlog, servers and expected share of each region, and the last shares. Latencies never change and say nothing. */
+/**
+ * State: use, backlog, servers and expected share of each region, and the last shares. Latencies are constant and so
+ * omitted.
+ */
 export const stateSize = (regions: number): number => 4 * regions + regions ** 2;
 
-/** A stochastic policy over shares: one Beta distribution per origin and region, rows normalised. */
+/** A stochastic policy over shares: one Beta distribution per origin and region, with normalized rows. */
 export class BetaPolicy {
   readonly regions: number;
   readonly network: Network;
@@ -47,8 +50,8 @@ export class BetaPolicy {
   }
 
   /**
-   * Adds to the network's gradients those of weight·log π(raw) and of pull·‖normalised mean − target‖², for the last `shapes(state)`; both are
-   * minimised.
+   * Adds to the network's gradients those of weight·log π(raw) and of pull·‖normalized mean − target‖², for the last
+   * `shapes(state)`; both are minimized.
    */
   addGradient(shapes: Float64Array, raw: Float64Array, weight: number, pull: number, target: Float64Array): void {
     const outputs = new Float64Array(shapes.length);
@@ -64,7 +67,7 @@ export class BetaPolicy {
     this.network.backward(outputs);
   }
 
-  /** Derivatives of pull·‖A − target‖² by the means before their rows are normalised. */
+  /** Derivatives of pull·‖A − target‖² by the means before their rows are normalized. */
   #pullGradient(shapes: Float64Array, pull: number, target: Float64Array): Float64Array {
     const found = new Float64Array(target.length);
     if (pull === 0) return found;

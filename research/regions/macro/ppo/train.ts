@@ -10,11 +10,11 @@ export interface TrainOptions {
   episodes: number;
   /** Slots of an episode. */
   slots: number;
-  /** Seeds of the arrivals that are trained on. */
+  /** Seeds of the training arrivals. */
   traces: readonly number[];
   /** ‖A_k − A_{k−1}‖² of the reactive baselines, measured in the simulator: S_0. */
   reactive: readonly number[];
-  /** Told every ten episodes. */
+  /** Called every ten episodes. */
   told?: (line: string) => void;
 }
 
@@ -29,9 +29,14 @@ export interface Trained {
 const REWARD = { teacher: 1, change: 0.5, queue: 5 };
 const [CLIP, DISCOUNT, LAMBDA_GAE, EPOCHS, BATCH] = [0.2, 0.95, 0.9, 3, 60];
 const NORM = 1;
-/** (5): the mean action may be so far from the teacher, ‖A − A*‖ per row; λ_a rises by κ while it is farther, and falls while it is not. */
+/**
+ * (5): allowed distance of the mean action from the teacher, ‖A − A*‖ per row; λ_a rises by κ while the distance is
+ * larger, and falls while it is not.
+ */
 const CONSTRAINT = { epsilon: 0.1, eta: 1.5, kappa: 0.05, least: 0.05, most: 20 };
-/** Entries are 144 and more: their log ratios are averaged, or no step would stay within the clip. */
+/**
+ * There are at least 144 entries: their log ratios are averaged, because otherwise no step would stay within the clip.
+ */
 const meanRatio = (now: number, then: number, entries: number) => Math.exp((now - then) / Math.sqrt(entries));
 
 interface Step {
@@ -115,7 +120,7 @@ function rollout(
   return steps;
 }
 
-/** Generalised advantage estimation (Schulman et al. 2016), then scaled to mean 0 and deviation 1. */
+/** Generalized advantage estimation (Schulman et al. 2016), then scaled to mean 0 and deviation 1. */
 function advantages(steps: Step[]): void {
   let [next, carried] = [0, 0];
   for (const step of steps.toReversed()) {
