@@ -45,7 +45,7 @@ export class VerifierCommand implements EvidenceVerifier {
     return code === 0;
   }
 
-  /** `code`: undefined if the program was killed. */
+  /** `code`: undefined if the program was killed or could not be started. */
   #run({ node, kinds, bytes, reportData }: Evidence): Promise<{ code?: number; said: string }> {
     const { promise, resolve } = Promise.withResolvers<{ code?: number; said: string }>();
     const { file, timeoutMs = VERIFIER_MS } = this.#options;

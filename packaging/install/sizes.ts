@@ -48,8 +48,8 @@ function installed(): Installed[] {
 }
 
 /**
- * Large packages without a reason, and reasons without a large package. A system that does not need a package is not a
- * fault, as with Node 24 if the machine has it.
+ * Large packages without a reason, and reasons without a large package. Only `node` may be missing, because a machine
+ * with Node 24 does not need it.
  */
 export function faults(all: readonly Installed[] = installed()): string[] {
   const large = all.filter(({ bytes }) => bytes > LARGE_BYTES);

@@ -54,7 +54,7 @@ export function cannotRun(project: string): string | undefined {
   }
 }
 
-/** A Python that has this package: from `.ci/venv`, from OTELA_TEST_PYTHON, or the machine's. */
+/** A Python that has this package: OTELA_TEST_PYTHON, otherwise that of `.ci/venv`, otherwise the machine's. */
 export function pythonWith(
   root: string,
   name: 'openai' | 'prometheus_client' | 'pyhpke' | 'schemathesis',

@@ -216,7 +216,7 @@ export async function endAll(): Promise<void> {
   await Promise.all([...live].map((managed) => managed.dispose()));
 }
 
-/** Output of the processes that still run, for the message of a failed test. */
+/** Output of all processes that have not been stopped by this module yet, for the message of a failed test. */
 function outputs(): string {
   return [...live].map((managed) => `--- ${managed.label} (pid ${managed.pid}):\n${managed.tail}`).join('\n');
 }
