@@ -1,11 +1,14 @@
-/** The short form of `npm run chaos`: sixteen agents on one small machine, a fault every second or so, two dead gateways. Under two minutes. */
+/**
+ * The short form of `npm run chaos`: sixteen agents on one small machine, a fault about every second, two gateway
+ * kills. Under two minutes.
+ */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { endAll } from '../support/processes.ts';
 import { type Chaos, chaos, shortForm } from './chaos.ts';
 
-/** The long form's is 0.9; here a window is a second, in which agents are killed too. */
+/** The long form's is 0.9; here a window is a second, in which agents are also killed. */
 const PEARSON_LEAST = 0.8;
-/** The long form's is 5 s, on a machine that does nothing else. */
+/** The long form's is 5 s, on a machine without other work. */
 const BACK_MOST_MS = 15_000;
 
 let seen: Chaos;

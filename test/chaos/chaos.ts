@@ -1,4 +1,4 @@
-/** The three parts on one fleet, and what they must show. */
+/** The three parts on one fleet, and their requirements. */
 import { join } from 'node:path';
 import { seeded } from '../support/random.ts';
 import { faults, type Pause } from './faults.ts';
@@ -18,7 +18,7 @@ interface ChaosOptions {
   slots: number;
   tokensPerSecond: number;
   load: number;
-  /** Two replicas in jobs of a real Slurm, which preempts them. */
+  /** Two replicas run in jobs of a real Slurm, which preempts them. */
   slurm: boolean;
   a: {
     calmSeconds: number;
@@ -35,7 +35,7 @@ interface ChaosOptions {
 
 export interface Chaos {
   options: Omit<ChaosOptions, 'log'>;
-  /** Why the gateway's disk could not be filled here. */
+  /** The reason that the gateway's disk could not be filled here. */
   withoutFullDisk?: string;
   a?: PartA;
   b?: PartB;
@@ -44,7 +44,7 @@ export interface Chaos {
 
 const COMMON = { seed: 1, replicas: 16, slots: 4, tokensPerSecond: 20, load: 0.5 };
 
-/** Every part, `minutes` for (A); a step of (B) is long enough that starting its agents is a small part of it. */
+/** Every part, `minutes` for (A). A step of (B) is long compared with the start of its agents. */
 export function longForm(minutes: number): Omit<ChaosOptions, 'log' | 'parts'> {
   return {
     ...COMMON,
@@ -62,11 +62,13 @@ export function longForm(minutes: number): Omit<ChaosOptions, 'log' | 'parts'> {
   };
 }
 
-/** Under two minutes in all: does it still hold? An engine that hangs is found out after 20 s, which is most of (A). */
+/**
+ * Under two minutes in total, to see if it still holds. A hanging engine is detected after 20 s, which is most of (A).
+ */
 export function shortForm(): Omit<ChaosOptions, 'log' | 'parts'> {
   return {
     ...COMMON,
-    // Slurm's own grace and its wait before it starts a job again take longer than this.
+    // Slurm's own grace period and its wait before a restart take longer than this.
     slurm: false,
     a: {
       calmSeconds: 2,
@@ -76,7 +78,8 @@ export function shortForm(): Omit<ChaosOptions, 'log' | 'parts'> {
       pauseMs: [1_000, 11_500],
       hangMs: [22_000, 27_000],
     },
-    // Ten replicas at most: each token wakes two processes, and sixteen replicas' are more than two slow cores can do in time.
+    // At most ten replicas: each token wakes two processes, and two slow cores cannot run sixteen replicas' processes
+    // in time.
     b: { steps: [10, 7, 4], secondsPerStep: 4 },
     c: { pauseSeconds: 2 },
   };
@@ -104,7 +107,7 @@ export async function chaos(options: ChaosOptions): Promise<Chaos> {
 const PEARSON_LEAST = 0.9;
 const BACK_MOST_MS = 5_000;
 
-/** One line of the report: what was seen, what is required, whether it holds. */
+/** One line of the report: the observation, the requirement, and whether it is met. */
 export interface Finding {
   what: string;
   seen: string;

@@ -1,10 +1,12 @@
-/** One request as a careful client sends it, and a judgement of its answer: right, failed, broken and told so, or wrong. */
+/**
+ * One request as a careful client sends it, and a verdict about its response: right, failed, visibly broken, or wrong.
+ */
 import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import { text } from '../support/engine/words.ts';
 import { MODEL } from './replica.ts';
 
-/** `plain` is a stream that did not ask for `x-otela-resume`: it may break, but must say so. */
+/** `plain` is a stream that did not ask for `x-otela-resume`: it may break, but must report it. */
 export type Kind = 'unary' | 'resumable' | 'plain';
 
 export interface Wish {
@@ -12,7 +14,7 @@ export interface Wish {
   path: '/v1/chat/completions' | '/v1/completions';
   marker: string;
   tokens: number;
-  /** Leaves after so many ms. */
+  /** Disconnects after this many milliseconds. */
   leaveMs?: number;
 }
 
@@ -21,26 +23,26 @@ export interface Target {
   key: string;
 }
 
-/** `false`: it looked complete and was not, or said what the engine did not say. */
+/** `false`: it looked complete and was not, or had text that the engine did not send. */
 export type Verdict = 'ok' | 'failed' | 'broken' | 'false' | 'left';
 
 export interface Result {
   wish: Wish;
   verdict: Verdict;
-  /** Epoch ms. */
+  /** Epoch milliseconds. */
   startedAt: number;
   endedAt: number;
-  /** ms to the first token (streams), or to the answer. */
+  /** Milliseconds to the first token (streams), or to the response. */
   firstMs: number;
   status: number;
   attempts: number;
   node: string;
-  /** The answer came from more than one node: a comment said so. */
+  /** True if the response came from more than one node, according to a comment. */
   continued: boolean;
   problem: string;
 }
 
-/** As patient as an ordinary SDK, and more than any fault lasts. */
+/** As patient as an ordinary SDK, and longer than any fault lasts. */
 const PATIENCE_MS = 180_000;
 const SAID_MAX = 300;
 
@@ -71,7 +73,7 @@ function bodyOf({ kind, path, marker, tokens }: Wish): string {
   return JSON.stringify({ model: MODEL, ...asked, max_tokens: tokens, ...(kind === 'unary' ? {} : { stream: true }) });
 }
 
-/** What a stream has said so far. */
+/** The events of a stream until now. */
 class Reading {
   #rest = '';
   words = '';
@@ -117,7 +119,7 @@ class Reading {
     }
   }
 
-  /** What is wrong with it as the whole answer of `tokens` tokens. */
+  /** The fault, as a complete response of `tokens` tokens; undefined: none. */
   fault(tokens: number): string | undefined {
     if (this.words !== text(tokens)) return differs(this.words, text(tokens));
     if (this.done !== 1) return `${this.done} times [DONE]`;
@@ -153,13 +155,16 @@ function safeJson(body: string): unknown {
 function judgeStream(status: number, whole: boolean, reading: Reading, tokens: number): [Verdict, string] {
   if (status !== 200) return ['failed', `${status}`];
   if (reading.error !== undefined) return [reading.done > 0 ? 'false' : 'broken', reading.error];
-  // A connection that ended without the body's end tells a careful client that something is missing.
+  // A connection that ended without the end of the body shows a careful client that something is missing.
   if (!whole) return ['broken', 'the connection ended'];
   const fault = reading.fault(tokens);
   return fault === undefined ? ['ok', ''] : ['false', fault];
 }
 
-/** Sends one request on a connection of its own: no pooled one can be stale. Never rejects. `onToken` is told of each token. */
+/**
+ * Sends one request on a new connection, so that no stale pooled connection is used. Never rejects. `onToken` is called
+ * for each token.
+ */
 export function ask(target: Target, wish: Wish, onToken: () => void = () => undefined): Promise<Result> {
   const startedAt = Date.now();
   const start = performance.now();

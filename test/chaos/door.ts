@@ -1,4 +1,4 @@
-/** One agent's way to the gateway, through a splice that can be reset or cut as a network would. */
+/** One agent's path to the gateway, through a proxy that can be reset or cut as a network would. */
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
 export class Door {
@@ -6,7 +6,7 @@ export class Door {
   readonly #pairs = new Set<[Socket, Socket]>();
   #cut = false;
   url = '';
-  /** Epoch ms at which the gateway last said something to a connection for the first time. */
+  /** Epoch milliseconds at which the gateway last sent the first byte on a connection. */
   answeredAt = 0;
 
   constructor(gatewayPort: number) {

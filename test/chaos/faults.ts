@@ -1,19 +1,21 @@
-/** What befalls a node on a scavenger queue. Each fault is over when the node can serve again as far as it depends on the fault. */
+/** The faults of a node in a scavenger queue. Each fault is over when it no longer prevents the node from serving. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Replica } from './replica.ts';
 
 export interface Fault {
   name: string;
-  /** How often it is drawn, among all. */
+  /** Relative frequency among all faults. */
   weight: number;
-  /** It leaves the node paused or cut off: what its engine does then cannot be cancelled until it is over. */
+  /**
+   * True if the fault leaves the node paused or cut off: requests at its engine cannot be canceled until it is over.
+   */
   outOfReach: boolean;
-  /** Whether it can befall this one. */
+  /** True if this replica can have the fault. */
   suits(replica: Replica): boolean;
   strike(replica: Replica, random: () => number): Promise<void>;
 }
 
-/** Its agent is a child of ours. */
+/** True if its agent is a child of this process. */
 const ours = (replica: Replica) => replica.agent !== undefined;
 const any = () => true;
 
@@ -28,10 +30,13 @@ function signal(pid: number | undefined, name: NodeJS.Signals): void {
   }
 }
 
-/** A job that is requeued is back after a moment. */
+/** A requeued job returns after a moment. */
 const restart = (replica: Replica, random: () => number) => replica.restart(between(random, 500, 3_000));
 
-/** Shortest and longest pause and cut, ms. Those above 10 s outlive the answers that an agent keeps for a lost tunnel. */
+/**
+ * Shortest and longest pause and cut, in milliseconds. Values above 10 s exceed the time for which an agent keeps
+ * responses for a lost tunnel.
+ */
 export type Pause = readonly [least: number, most: number];
 
 async function paused(pid: number | undefined, ms: number): Promise<void> {
@@ -40,7 +45,7 @@ async function paused(pid: number | undefined, ms: number): Promise<void> {
   signal(pid, 'SIGCONT');
 }
 
-/** `hangMs`: longer than it takes to be found out, so that what waits there has to be moved. */
+/** `hangMs` is longer than the detection takes, so that waiting requests must be moved. */
 export const faults = (pauseMs: Pause, hangMs: Pause): readonly Fault[] => [
   {
     name: 'engine hangs',

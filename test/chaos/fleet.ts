@@ -1,4 +1,4 @@
-/** A gateway and its replicas, and which of them the gateway would route to. */
+/** A gateway and its replicas, and the replicas to which the gateway would route. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { Cluster } from '../slurm/cluster.ts';
@@ -25,9 +25,9 @@ interface FleetOptions {
   replicas: number;
   slots: number;
   tokensPerSecond: number;
-  /** Some of them in jobs of a real Slurm. */
+  /** Some of them run in jobs of a real Slurm. */
   slurm: boolean;
-  /** Where the gateway keeps its data. Default: a temporary directory. */
+  /** The gateway's data directory. Default: a temporary directory. */
   data?: string;
 }
 
@@ -35,7 +35,7 @@ const WATCH_MS = 250;
 /** `joined_at` may be rounded to the second. */
 const JOINED_TOLERANCE_MS = 1_000;
 const START_MS = 90_000;
-/** Starts at once on two cores: more of them only take longer. */
+/** Concurrent starts on two cores: more only take longer. */
 const TOGETHER = 4;
 
 export class Fleet {
@@ -43,7 +43,7 @@ export class Fleet {
   readonly key: string;
   readonly replicas: readonly Replica[];
   readonly options: FleetOptions;
-  /** Names of the replicas that the gateway lists as serving, and the epoch ms at which it last said so. */
+  /** Names of the replicas that the gateway lists as serving, and the epoch milliseconds of its last answer. */
   #serving: ReadonlySet<string> = new Set();
   seenAt = 0;
   #over = false;
@@ -55,7 +55,7 @@ export class Fleet {
     this.options = options;
   }
 
-  /** All of them, serving. */
+  /** Starts all replicas and waits until they serve. */
   static async open(options: FleetOptions): Promise<Fleet> {
     const [gateway, programs] = await Promise.all([
       Gateway.start(options.data === undefined ? {} : { data: options.data }),
@@ -95,7 +95,7 @@ export class Fleet {
     return this.#serving.has(replica.name);
   }
 
-  /** Starts those that do not run until `count` serve. */
+  /** Starts stopped replicas until `count` serve. */
   async atLeast(count: number): Promise<void> {
     const down = this.replicas.filter((replica) => !replica.running);
     const running = this.replicas.length - down.length;
@@ -108,14 +108,16 @@ export class Fleet {
     await eventually(`${count} replicas serve`, START_MS, () => (this.serving >= count ? true : undefined));
   }
 
-  /** Kills until `count` are left, and the gateway lists no more than those: what is measured next is theirs alone. */
+  /**
+   * Kills replicas until `count` are left and the gateway lists no others, so that the next measurement is only theirs.
+   */
   async atMost(count: number): Promise<void> {
     const running = this.replicas.filter((replica) => replica.running);
     await Promise.all(running.slice(count).map((replica) => replica.kill()));
     await eventually(`${count} replicas serve at most`, START_MS, () => (this.serving <= count ? true : undefined));
   }
 
-  /** Whether the gateway lists it as serving within that time, by an agent that runs. */
+  /** Waits until the gateway lists it as serving, with its current agent. False: not within that time. */
   async untilServes(replica: Replica, withinMs: number): Promise<boolean> {
     const deadline = Date.now() + withinMs;
     const asked = Date.now();
@@ -142,7 +144,7 @@ export class Fleet {
     const { data } = nodesSchema.parse(await response.json());
     const startedAt = new Map(this.replicas.map(({ name, startedAt }) => [name, startedAt]));
     const serving = data.filter(({ state, suspected, labels, joined_at }) => {
-      // The session of an agent that was killed may be listed for a moment after its successor was started.
+      // The session of a killed agent may be listed for a moment after its successor was started.
       const since = startedAt.get(labels.replica ?? '') ?? 0;
       return state === 'SERVING' && !suspected && Date.parse(joined_at) > since - JOINED_TOLERANCE_MS;
     });
@@ -155,7 +157,7 @@ export class Fleet {
     this.#over = true;
     for (const replica of this.replicas) {
       replica.wanted = false;
-      // One that is stopped cannot end.
+      // A paused one cannot end.
       replica.agent?.signal('SIGCONT');
     }
   }

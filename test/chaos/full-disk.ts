@@ -3,22 +3,25 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type FileSystem, mountFileSystem } from '../support/file-system.ts';
 import type { Fault } from './faults.ts';
 
-/** A long run leaves some 60 MiB of records and logs. */
+/** A long run leaves about 60 MiB of records and logs. */
 const SIZE_MIB = 192;
 
-/** The gateway stops writing below 8 MiB and looks four times a second: what fills the disk leaves it that time, once. */
+/**
+ * The gateway stops writing below 8 MiB, which it checks four times a second. The disk is first filled to this level
+ * for this long, so that the gateway notices.
+ */
 const NEARLY_FULL_BYTES = 4 * 1024 * 1024;
 const NOTICED_MS = 750;
 
 const LEAST_MS = 1_500;
 const MOST_MS = 5_000;
 
-/** A file system for the gateway's data, or why there can be none. */
+/** A file system for the gateway's data, or the reason that there is none. */
 export function gatewayDisk(): FileSystem | string {
   return mountFileSystem({ sizeMiB: SIZE_MIB });
 }
 
-/** It strikes all nodes, whichever is drawn; one that comes while the disk is full waits for its end. */
+/** It affects all nodes, whichever was drawn; if it is drawn again while the disk is full, it waits for the end. */
 export function fullDisk(disk: FileSystem): Fault {
   let full: Promise<void> | undefined;
   const fill = async (ms: number) => {

@@ -1,16 +1,19 @@
-/** What the engines say of the requests: which were answered twice, and which went on for clients that had gone. */
+/**
+ * The requests according to the engines: which were answered twice, and which continued after their clients had
+ * disconnected.
+ */
 import type { JournalEntry } from '../support/engine/journal.ts';
 import type { Result } from './client.ts';
 import type { Replica, Spell } from './replica.ts';
 
-/** One request as one engine saw it, epoch ms. */
+/** One request as one engine saw it, in epoch milliseconds. */
 interface Work {
   marker: string;
   replica: string;
   begun: number;
-  /** Infinite: no end was written. */
+  /** Infinite: no end was recorded. */
   ended: number;
-  /** `refused`: it ended with another status than 200. */
+  /** `refused`: it ended with a status other than 200. */
   how: 'finished' | 'aborted' | 'refused' | 'unfinished';
   /** The engine's process ended before the request did. */
   died: boolean;
@@ -18,25 +21,31 @@ interface Work {
 
 export interface Accounts {
   attempts: number;
-  /** Answered whole by more than one engine. */
+  /** Answered completely by more than one engine. */
   doubles: number;
-  /** Of those: more than one of the engines was within reach all the time. */
+  /** Of these: more than one of the engines was reachable all the time. */
   doublesWithinReach: string[];
-  /** ms from the moment a client left to the end at its engine, on nodes within reach. */
+  /** Milliseconds from a client's disconnect to the end at its engine, on reachable nodes. */
   leftMs: number[];
-  /** Requests at engines within reach that went on for more than a second after their client had left. */
+  /** Requests at reachable engines that continued for more than a second after their client had disconnected. */
   leftBehind: string[];
   /** Still generating at the end. */
   generating: string[];
-  /** ms from the moment a node was within reach again to the end of an attempt there that another node had taken over. */
+  /**
+   * Milliseconds from the moment a node was reachable again to the end of an attempt there that another node had taken
+   * over.
+   */
   takenOverMs: number[];
 }
 
-/** A spell's end is noticed by a look at the registry; what hangs on a node for this long after it is still its doing. */
+/**
+ * The end of a spell is detected by polling the registry; an attempt that hangs on a node this long after it still
+ * counts for the spell.
+ */
 const AFTER_MS = 2_000;
 const LEFT_LIMIT_MS = 1_000;
 
-/** All that the journals of all engines hold. */
+/** All entries of the journals of all engines. */
 function works(replicas: readonly Replica[]): Work[] {
   return replicas.flatMap((replica) =>
     replica.journals.flatMap((journal, at) => {
@@ -48,7 +57,7 @@ function works(replicas: readonly Replica[]): Work[] {
   );
 }
 
-/** One list for each process that wrote into the journal: its requests are numbered anew. */
+/** One list for each process that wrote into the journal, because each numbers its requests from the start. */
 function worksOf(replica: string, entries: readonly JournalEntry[]): Work[][] {
   const processes: Work[][] = [];
   const open = new Map<number, Work>();
@@ -70,7 +79,7 @@ function worksOf(replica: string, entries: readonly JournalEntry[]): Work[][] {
   return processes;
 }
 
-/** Whether the node was paused or cut off at some time while it worked on this. */
+/** True if the node was paused or cut off at some time during this work. */
 function outOfReach(spells: readonly Spell[], from: number, until: number): boolean {
   return spells.some((spell) => spell.outOfReach && spell.from <= until && spell.until + AFTER_MS >= from);
 }
@@ -98,7 +107,7 @@ export function audit(replicas: readonly Replica[], results: readonly Result[]):
   for (const { wish, verdict, endedAt } of results) {
     if (verdict !== 'left') continue;
     for (const work of byMarker.get(wish.marker) ?? []) {
-      // One that had ended by itself, or whose engine died, cost nobody anything.
+      // A request that had ended before, or at an engine that died, caused no useless work.
       if (work.ended < endedAt || work.died || excused(work, Math.min(work.ended, endedAt + LEFT_LIMIT_MS))) continue;
       accounts.leftMs.push(work.ended - endedAt);
       if (work.ended - endedAt > LEFT_LIMIT_MS) accounts.leftBehind.push(tell(work));
@@ -107,7 +116,7 @@ export function audit(replicas: readonly Replica[], results: readonly Result[]):
   return accounts;
 }
 
-/** Attempts that were cancelled after a pause or a cut in which another node had been asked. */
+/** Attempts that were canceled after a pause or a cut during which another node was tried. */
 function takenOver(works: readonly Work[], spells: ReadonlyMap<string, readonly Spell[]>): number[] {
   return works.flatMap((work) => {
     if (work.how !== 'aborted') return [];

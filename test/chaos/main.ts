@@ -1,7 +1,8 @@
 /**
- * `npm run chaos`: sixteen agents, victims, clients. `-- --minutes 10` is how long (A) lasts; `--short` the form of `npm run test:all`; `--only a,c`
- * some parts, `--keep` with those of the run before. Prints the findings and writes everything to bench/results/chaos.json, with `--report` into bench/results/chaos.md too; exit code 1 if
- * one is missed.
+ * `npm run chaos`: sixteen agents, faults, clients. `-- --minutes 10` is the length of (A); `--short` is the form of
+ * `npm run test:all`; `--only a,c` runs some parts, `--keep` together with the results of the previous run. Prints the
+ * findings and writes everything to bench/results/chaos.json, with `--report` also to bench/results/chaos.md; exit code
+ * 1 if one is missed.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -14,7 +15,7 @@ import { type Run, resultSchema } from './result.ts';
 
 const PARTS: readonly PartName[] = ['a', 'b', 'c'];
 
-/** Parts that this run has not are kept as they were. */
+/** Parts that this run does not have are kept. */
 function merged(run: Run, before: Run): Run {
   const again = new Set(PARTS.filter((part) => run[part] !== undefined).map((part) => part.toUpperCase()));
   const kept = before.findings.filter(({ what }) => !again.has(what.slice(0, 1)));
@@ -28,7 +29,7 @@ async function main(): Promise<number> {
       minutes: { type: 'string', default: '10' },
       short: { type: 'boolean', default: false },
       only: { type: 'string', default: PARTS.join(',') },
-      /** Tokens per second of each answer: fewer for a machine that has other work. */
+      /** Tokens per second of each response: fewer for a machine with other work. */
       rate: { type: 'string' },
       'step-seconds': { type: 'string' },
       keep: { type: 'boolean', default: false },

@@ -1,4 +1,4 @@
-/** (A) Open loop below capacity while nodes fall: no request for one answer, or for a stream that may be continued, sees an error. */
+/** (A) Open loop below capacity while nodes fail: no non-streaming request and no resumable stream sees an error. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { quantile } from '../../bench/stats.ts';
 import type { Kind, Result, Verdict } from './client.ts';
@@ -9,10 +9,10 @@ import { TOKENS_MEAN, Traffic } from './traffic.ts';
 import { type Strike, Victims } from './victims.ts';
 
 interface PartAOptions {
-  /** Without victims, before them. */
+  /** Seconds without faults, at the beginning. */
   calmSeconds: number;
   seconds: number;
-  /** Of the capacity of all replicas. */
+  /** Fraction of the capacity of all replicas. */
   load: number;
   every: readonly [least: number, most: number];
   atOnce: number;
@@ -25,7 +25,7 @@ interface Tally {
   kind: Kind;
   requests: number;
   verdicts: Record<Verdict, number>;
-  /** Answers for which more than one node was asked. */
+  /** Responses for which more than one node was tried. */
   retried: number;
   continued: number;
 }
@@ -41,22 +41,22 @@ interface Sample {
 
 export interface PartA {
   seconds: number;
-  /** Requests per second, and what share of the capacity of the replicas that served they asked for. */
+  /** Requests per second, and their load as a fraction of the serving replicas' capacity. */
   perSecond: number;
   load: number;
   tallies: Tally[];
   strikes: Strike[];
   troubles: string[];
-  /** ms; calm: without victims. */
+  /** Milliseconds; `calm` is without faults. */
   latency: { what: string; calm: { p50: number; p99: number }; chaos: { p50: number; p99: number } }[];
   accounts: Accounts;
-  /** Epoch ms. */
+  /** Epoch milliseconds. */
   beginAt: number;
   samples: Sample[];
   problems: string[];
 }
 
-/** What may not be seen by a client that asked for one answer or for a stream that may be continued. */
+/** Number of errors that a client of a non-streaming response or of a resumable stream must not see. */
 export function clientErrors({ tallies }: PartA): number {
   const bad = tallies.map(({ kind, verdicts }) => {
     const wrong = verdicts.failed + verdicts.false;
@@ -65,7 +65,7 @@ export function clientErrors({ tallies }: PartA): number {
   return bad.reduce((sum, count) => sum + count, 0);
 }
 
-/** Cancels are on their way for a moment after the last client has gone. */
+/** Cancellations arrive for a moment after the last client has disconnected. */
 const SETTLE_MS = 3_000;
 const PROBLEMS_MAX = 30;
 

@@ -1,14 +1,14 @@
-/** (B) Closed loop at more than capacity while the number of replicas changes: tokens per second follow the replicas that live. */
+/** (B) Closed loop above capacity while the number of replicas changes: tokens per second follow the live replicas. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Fleet } from './fleet.ts';
 import { tell } from './part-a.ts';
 import { Traffic } from './traffic.ts';
 
 interface PartBOptions {
-  /** How many replicas live, one step after the other. */
+  /** Number of live replicas, one step after the other. */
   steps: readonly number[];
   secondsPerStep: number;
-  /** Clients for each answer that all engines together give at once. */
+  /** Clients per concurrent response of all engines together. */
   clientsPerSlot: number;
   random: () => number;
   log(line: string): void;
@@ -24,18 +24,18 @@ interface Window {
 
 export interface PartB {
   pearson: number;
-  /** Of the least-squares line through the windows; an engine gives slots × rate. */
+  /** Slope of the least-squares line through the windows; an engine gives slots × rate. */
   tokensPerReplica: number;
   engineTokensPerSecond: number;
   clients: number;
   windows: Window[];
   requests: number;
   errors: number;
-  /** How the first of those ended. */
+  /** How the first of the failed requests ended. */
   problems: string[];
 }
 
-/** One step has this many windows at least; a window is never shorter than a second. */
+/** A step has at least this many windows; a window is at least a second long. */
 const WINDOWS_PER_STEP = 3;
 const PROBLEMS_MAX = 30;
 

@@ -1,4 +1,7 @@
-/** (C) The gateway is killed twice under load: what fails was under way then, or came before it listened again; all agents are back soon. */
+/**
+ * (C) The gateway is killed twice under load: the failed requests were running then, or arrived before it listened
+ * again; all agents return soon.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Fleet } from './fleet.ts';
 import { tell } from './part-a.ts';
@@ -14,20 +17,20 @@ interface PartCOptions {
 }
 
 interface Kill {
-  /** ms from the kill until it listened. */
+  /** Milliseconds from the kill until it listened. */
   listensMs: number;
-  /** ms from then until all agents served; NaN: not within a minute. */
+  /** Milliseconds from then until all agents served; NaN: not within a minute. */
   allBackMs: number;
-  /** Requests that failed and had to: under way at the kill, or begun before it listened. */
+  /** Requests that had to fail: running at the kill, or begun before it listened. */
   failed: number;
-  /** Requests that were served although they were under way or came in between. */
+  /** Requests that were served although they were running or arrived in between. */
   saved: number;
 }
 
 export interface PartC {
   kills: Kill[];
   requests: number;
-  /** Requests that failed and had no reason to. */
+  /** Requests that failed without such a reason. */
   unexcused: string[];
 }
 
@@ -73,7 +76,9 @@ export async function partC(fleet: Fleet, options: PartCOptions): Promise<PartC>
   };
 }
 
-/** The registry remembers who served; back is who has dialled again and been answered. */
+/**
+ * The registry remembers the serving sessions, so an agent is back only after it has dialed again and got an answer.
+ */
 async function allBack(fleet: Fleet, killedAt: number, listensAt: number): Promise<number> {
   while (Date.now() - listensAt < BACK_LIMIT_MS) {
     const answered = fleet.replicas.map(({ options }) => options.door.answeredAt);

@@ -1,4 +1,6 @@
-/** A run as a picture: (A) replicas, faults and answers over time; (B) tokens per second beside the replicas that serve. */
+/**
+ * A run as a picture: (A) replicas, faults and responses over time; (B) tokens per second next to the serving replicas.
+ */
 import type { Run } from './result.ts';
 
 const WIDTH = 860;
@@ -33,7 +35,7 @@ function scaleOf({ left, top, width, height, xMost, yMost }: Frame): Scale {
   return { x: (value) => left + (value / xMost) * width, y: (value) => top + height - (value / yMost) * height };
 }
 
-/** A step that gives some five ticks. */
+/** A step that gives about five ticks. */
 function step(most: number): number {
   const rough = most / 5;
   const magnitude = 10 ** Math.floor(Math.log10(rough));

@@ -1,4 +1,4 @@
-/** Agent and stand-in engine as single files: on a small machine sixteen of each must start quickly, again and again. */
+/** Agent and mock engine as single files: on a small machine sixteen of each must start quickly, many times. */
 import { join } from 'node:path';
 import { build } from 'esbuild';
 import { temporaryDirectory } from '../support/processes.ts';

@@ -1,4 +1,7 @@
-/** One of the fleet: an agent, the engine that it runs, the door between agent and gateway. Ends and comes back as a requeued job does. */
+/**
+ * One member of the fleet: an agent, the engine that it runs, and the proxy between agent and gateway. Ends and returns
+ * like a requeued job.
+ */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startAgent } from '../support/agent.ts';
@@ -9,9 +12,9 @@ import type { Door } from './door.ts';
 import type { Programs } from './programs.ts';
 
 export const MODEL = 'stand-in/chaos';
-/** So that `max_tokens` of a request decides alone. */
+/** So high that only a request's `max_tokens` decides. */
 export const TOKENS_MAX = 1_000_000;
-/** An agent whose engine was killed ends well within this. */
+/** An agent ends well within this time after its engine was killed. */
 const END_MS = 30_000;
 
 export interface ReplicaOptions {
@@ -19,16 +22,18 @@ export interface ReplicaOptions {
   door: Door;
   token: string;
   programs: Programs;
-  /** Where the journals of its engines go. */
+  /** Directory of its engines' journals. */
   directory: string;
   slots: number;
   tokensPerSecond: number;
 }
 
-/** A time in which something was done to it, ms since the epoch: until it was `over`, and until the gateway routed to it again. */
+/**
+ * The time of one fault, in epoch milliseconds: until it was `over`, and until the gateway routed to the node again.
+ */
 export interface Spell {
   fault: string;
-  /** It was paused or cut off: what it does then, nobody can cancel. */
+  /** True if it was paused or cut off: requests there cannot be canceled meanwhile. */
   outOfReach: boolean;
   from: number;
   over: number;
@@ -40,9 +45,9 @@ export class Replica {
   readonly name: string;
   readonly spells: Spell[] = [];
   readonly journals: string[] = [];
-  /** Whether it is to come back when it ends. */
+  /** True if it must return after its end. */
   wanted = false;
-  /** Epoch ms at which the agent that runs now was started. */
+  /** Epoch milliseconds at which the current agent was started. */
   startedAt = 0;
   enginePort = 0;
   #agent: Managed | undefined;
@@ -82,7 +87,7 @@ export class Replica {
     });
   }
 
-  /** Starts it again `pauseMs` after its end, as a job that is requeued. */
+  /** Starts it again `pauseMs` after its end, like a requeued job. */
   async restart(pauseMs: number): Promise<void> {
     const ended = this.#agent;
     try {
@@ -94,7 +99,7 @@ export class Replica {
     }
   }
 
-  /** Ends it without a word, for good. */
+  /** Ends it for good, without notice. */
   async kill(): Promise<void> {
     this.wanted = false;
     this.#agent?.signal('SIGKILL');
@@ -102,7 +107,7 @@ export class Replica {
     await this.#agent?.stop();
   }
 
-  /** Process id of the engine that runs now; undefined where none has begun yet. */
+  /** Process id of the current engine; undefined: none has started yet. */
   get enginePid(): number | undefined {
     return this.entries(this.journals.slice(-1)).find(({ what }) => what === 'up')?.pid;
   }
@@ -116,7 +121,7 @@ export class Replica {
     );
   }
 
-  /** How its engine answers from now on, beneath what a request asks for itself. */
+  /** Sets its engine's default behavior, which a request may override. */
   async control(behaviour: object): Promise<void> {
     await fetch(`http://127.0.0.1:${this.enginePort}/__control`, {
       method: 'POST',

@@ -1,4 +1,7 @@
-/** `node test/chaos/report.ts`: bench/results/chaos.json as docs/resilience.svg and as tables in bench/results/chaos.md. */
+/**
+ * `node test/chaos/report.ts`: draws bench/results/chaos.json as docs/resilience.svg and as tables in
+ * bench/results/chaos.md.
+ */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { quantile } from '../../bench/stats.ts';

@@ -1,7 +1,7 @@
-/** A run as it stands in bench/results/chaos.json: what the report and the picture are made of. */
+/** A run as stored in bench/results/chaos.json, from which report and picture are made. */
 import { z } from 'zod';
 
-/** JSON has no NaN: null stands for what never came. */
+/** JSON has no NaN: null stands for an event that did not happen. */
 const perhaps = z.number().nullable();
 const quantiles = z.object({ p50: perhaps, p99: perhaps });
 
@@ -57,7 +57,7 @@ const partC = z.looseObject({
   kills: z.array(z.object({ listensMs: z.number(), allBackMs: perhaps, failed: z.number(), saved: z.number() })),
 });
 
-/** Of the run that a part is from. */
+/** The machine of the run that a part is from. */
 const machine = z.object({
   cpu: z.string(),
   cores: z.number(),

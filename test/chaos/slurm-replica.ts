@@ -1,4 +1,4 @@
-/** A replica in a Slurm job of an ordinary user, in a partition that is preempted and requeued. */
+/** A replica in a Slurm job of an ordinary user, in a partition with preemption and requeueing. */
 import { chmodSync, closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Cluster, Job } from '../slurm/cluster.ts';
@@ -6,7 +6,7 @@ import { cannotRun } from '../support/abilities.ts';
 import type { Fault } from './faults.ts';
 import { MODEL, Replica, type ReplicaOptions, TOKENS_MAX } from './replica.ts';
 
-/** Nodes of `slurm-up` and all GPUs of each, so that a job that wants them pushes the other out. */
+/** Nodes of `slurm-up` and all GPUs of each, so that a job that wants them displaces the other. */
 const NODES = [
   ['n3', 'gpu:h100:2'],
   ['n4', 'gpu:rtx3090:4'],
@@ -14,7 +14,7 @@ const NODES = [
 export const SLURM_REPLICAS = NODES.length;
 
 const SUBMITTED_MS = 60_000;
-/** The winner's job; long enough to be seen, short enough to make room again. */
+/** Length of the preempting job: long enough to be seen, short enough to free the node again. */
 const WINNER_SECONDS = 3;
 
 export function whyNoSlurm(): string | undefined {
@@ -54,7 +54,7 @@ export class SlurmReplica extends Replica {
     const [node, gpus] = this.#place;
     this.#job = await this.#cluster.submit({
       sbatch: ['--partition=preempt', '-w', node, `--gres=${gpus}`],
-      // A job that ends by itself within the grace has ended: to be requeued, its script must still be there.
+      // A job that exits within the grace period has ended: to be requeued, its script must still run.
       script: `${line}\nsleep 600`,
     });
   }
@@ -66,7 +66,7 @@ export class SlurmReplica extends Replica {
     this.#job = undefined;
   }
 
-  /** A job of higher priority wants the same machine. */
+  /** A job of higher priority wants the same node. */
   async preempt(): Promise<void> {
     const [node, gpus] = this.#place;
     this.startedAt = Date.now();

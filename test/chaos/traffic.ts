@@ -1,10 +1,13 @@
-/** Clients: open loop by a schedule that waits for nobody, or closed loop, each asking again when it has its answer. */
+/**
+ * Clients: open loop by a schedule that does not wait for responses, or closed loop, in which each sends again after
+ * its response.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ask, type Kind, type Result, type Target, type Wish } from './client.ts';
 
 type Sort = readonly [Kind, Wish['path'], upTo: number];
 
-/** The mix, shares added up. */
+/** The mix; the shares are cumulative. */
 const MIX: readonly [Sort, ...Sort[]] = [
   ['unary', '/v1/chat/completions', 0.35],
   ['unary', '/v1/completions', 0.45],
@@ -12,7 +15,7 @@ const MIX: readonly [Sort, ...Sort[]] = [
   ['resumable', '/v1/completions', 0.9],
   ['plain', '/v1/chat/completions', 1],
 ];
-/** Of all clients, so many leave before they have their answer. */
+/** Fraction of the clients that disconnect before they have their response. */
 const LEAVING = 0.04;
 const TOKENS = { least: 16, most: 96 } as const;
 export const TOKENS_MEAN = (TOKENS.least + TOKENS.most) / 2;
@@ -38,7 +41,7 @@ export class Traffic {
     return this.#asking.size;
   }
 
-  /** Poisson arrivals, `perSecond` of them, until `end`. */
+  /** Poisson arrivals, `perSecond` on average, until `end`. */
   async openLoop(perSecond: number): Promise<void> {
     let due = performance.now();
     while (this.#going) {
@@ -49,19 +52,19 @@ export class Traffic {
     }
   }
 
-  /** `clients` of them that read streams, one after the other. */
+  /** `clients` clients that read streams, one after the other. */
   async closedLoop(clients: number): Promise<void> {
     const one = async () => {
       while (this.#going) {
         const result = await this.#ask({ ...this.#wish(false), kind: 'resumable', path: '/v1/chat/completions' });
-        // A client that is refused asks again, but not at once.
+        // A refused client sends again, but not immediately.
         if (result.verdict !== 'ok') await sleep(100);
       }
     };
     await Promise.all(Array.from({ length: clients }, one));
   }
 
-  /** No new requests; resolves when those under way have ended. */
+  /** No new requests; resolves when the running ones have ended. */
   async end(): Promise<void> {
     this.#going = false;
     await Promise.all(this.#asking);

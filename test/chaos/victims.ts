@@ -1,13 +1,13 @@
-/** Strikes one node after the other, some seconds apart, and remembers what it did. */
+/** Strikes one node after the other, some seconds apart, and records it. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Fault } from './faults.ts';
 import type { Fleet } from './fleet.ts';
 import type { Replica } from './replica.ts';
 
 export interface Strike {
-  /** Epoch ms. */
+  /** Epoch milliseconds. */
   at: number;
-  /** When it served again; NaN where it never did. */
+  /** When it served again; NaN: never. */
   until: number;
   replica: string;
   fault: string;
@@ -17,18 +17,21 @@ interface VictimsOptions {
   fleet: Fleet;
   faults: readonly Fault[];
   random: () => number;
-  /** ms between two strikes. */
+  /** Milliseconds between two strikes. */
   every: readonly [least: number, most: number];
-  /** Nodes that suffer at once, at most. */
+  /** Maximum number of nodes with a fault at the same time. */
   atOnce: number;
 }
 
-/** A node that does not serve so long after its fault is over has been lost by us, not by the fault. Slurm lets a requeued job wait. */
+/**
+ * A node that does not serve within this time after its fault counts as lost by OpenTela, not by the fault. Slurm
+ * delays a requeued job.
+ */
 const BACK_MS = 150_000;
 
 export class Victims {
   readonly strikes: Strike[] = [];
-  /** Faults that did not go as they should, in words. */
+  /** Faults that did not work as planned, as messages. */
   readonly troubles: string[] = [];
   readonly #options: VictimsOptions;
   readonly #suffering = new Map<Replica, Promise<void>>();
@@ -44,7 +47,7 @@ export class Victims {
     this.#running = this.#run();
   }
 
-  /** Strikes no more; resolves when all nodes serve again. */
+  /** Stops striking; resolves when all nodes serve again. */
   async stop(): Promise<void> {
     this.#stopped.abort();
     await this.#running;
@@ -99,7 +102,7 @@ export class Victims {
     if (served) strike.until = spell.until;
   }
 
-  /** From a shuffled deck, so that a short run meets every kind too. */
+  /** From a shuffled deck, so that a short run has every kind too. */
   #draw(): Fault | undefined {
     const { faults, random } = this.#options;
     if (this.#deck.length === 0) {

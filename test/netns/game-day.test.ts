@@ -1,7 +1,8 @@
 /**
- * A game day: two gateways, two clusters of twelve agents and people who ask all day; a gateway is killed, a disk fills up, a provider turns
- * hostile, and so on. People see no error, and their operator finds each event in the log, the metrics, an alert, and a request's story.
- * `npm run soak -- game-day` spreads it over an hour.
+ * A game day: two gateways, two clusters with twelve agents in total, and clients that send requests all day. A gateway
+ * is killed, a disk fills up, a provider turns hostile, and so on. Clients see no error, and the operator finds each
+ * event in the log, the metrics, an alert, and a request's timeline. `npm run soak -- game-day` spreads it over an
+ * hour.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { which } from '../support/abilities.ts';
@@ -11,14 +12,14 @@ import { type Day, openDay } from './game-day/day.ts';
 import { EVENTS, type GameEvent, refusals } from './game-day/events.ts';
 
 const missing = ['prometheus', 'curl', 'openssl'].find((program) => which(program) === undefined);
-/** From an event to what tells of it. */
+/** From an event until it is visible. */
 const TOLD_MS = 60_000;
 const EVENT_MS = 600_000;
-/** Ordinary hours before each event. */
+/** Quiet time before each event. */
 const CALM_MS = Number(process.env.OTELA_GAME_DAY_CALM_S ?? 0) * 1_000;
-/** People's answers between two events: enough to know that all is well. */
+/** Responses to clients between two events: enough to know that everything works. */
 const CALM_ANSWERS = 20;
-/** Stories that are looked through for one that tells of the event. */
+/** Timelines that are searched for a mention of the event. */
 const STORIES = 12;
 
 let day: Day;
@@ -38,7 +39,10 @@ async function calm(ms = 0): Promise<void> {
   );
 }
 
-/** The story of a request of that time that tells of the event: of those that took more than one try, and of the newest, first. */
+/**
+ * The timeline of a request of that time that mentions the event. Requests with more than one attempt are searched
+ * first, then the newest.
+ */
 async function story({ story }: GameEvent, from: number, to: number): Promise<string> {
   const tries = ({ id, attempts }: Answered) => (attempts > 1 ? 2 : 0) + (id.endsWith('-0') ? 0 : 1);
   const touched = [...day.client.answered, ...day.others]
@@ -77,7 +81,7 @@ describe.each(EVENTS)('$what', (event) => {
       const reason = event.skipped?.(day);
       if (reason !== undefined) skip(reason);
       await calm(CALM_MS);
-      // A scrape that a busy machine delays by a second counts as a gateway that is down.
+      // If a busy machine delays a scrape by a second, the gateway counts as down.
       await eventually(`no sample of ${event.metric} before`, TOLD_MS, async () =>
         (await day.prometheus.query(event.metric)).length === 0 ? true : undefined,
       );
@@ -87,7 +91,7 @@ describe.each(EVENTS)('$what', (event) => {
         (error: unknown) => error,
       );
       const until = Date.now();
-      // Whether it was found or not: the next event is another one.
+      // Found or not, the event is over before the next one.
       await event.mend(day);
       const mended = Date.now();
       if (failure !== undefined) throw failure;

@@ -1,6 +1,7 @@
 /**
- * The recipe of docs/gateways.md, as it stands there, with Debian's keepalived: two gateways on hosts of their own share one address, and new
- * connections to it fail for a moment at most when a gateway, or its machine, dies. Skipped where keepalived is not installed.
+ * The recipe of docs/gateways.md, verbatim, with Debian's keepalived: two gateways on separate hosts share one address,
+ * and new connections to it fail at most for a moment when a gateway, or its machine, dies. Skipped if keepalived is
+ * not installed.
  */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -18,7 +19,7 @@ import { on } from './network.ts';
 afterEach(endAll);
 
 const PORT = 8787;
-/** Of RFC 2544, for tests: the page's 192.0.2.0/24 may be this machine's own. */
+/** From RFC 2544, for tests: the page's 192.0.2.0/24 may be used by this machine. */
 const NET = '198.18.7';
 const SHARED = `${NET}.10`;
 const PATH = `${process.env.PATH}:/usr/sbin:/sbin`;
@@ -32,7 +33,7 @@ function ip(...args: string[]): void {
 /** Two hosts on one switch, .1 and .2; this machine is .254. */
 function network(): void {
   const undo = () => {
-    // A namespace whose processes have not ended yet keeps its end of the cable: this end takes both away.
+    // A namespace with running processes keeps its end of the cable: deleting this end removes both.
     for (const link of ['vipend1', 'vipend2', 'vipbr']) spawnSync('ip', ['link', 'del', link], { env: { PATH } });
     for (const host of ['vip1', 'vip2']) spawnSync('ip', ['netns', 'del', host], { env: { PATH } });
   };
@@ -51,7 +52,7 @@ function network(): void {
   }
 }
 
-/** The page's blocks: the loop, and keepalived's configuration. */
+/** The page's code blocks: the loop, and keepalived's configuration. */
 function recipe(): { loop: string; configuration: string } {
   const page = readFileSync(join(ROOT, 'docs/gateways.md'), 'utf8');
   const loop = /```sh\n(#!\/bin\/sh\n.*?)```/s.exec(page)?.[1];
@@ -78,7 +79,7 @@ async function keepalived(n: 1 | 2): Promise<void> {
   new Managed([...on(`vip${n}`), ...command], { env: { PATH }, label: `keepalived ${n}` });
 }
 
-/** Whether a new connection to the shared address was answered, every 25 ms; tells the longest time without. */
+/** Opens a connection to the shared address every 25 ms; `gapMs` is the longest time without an answer. */
 function watch(): { gapMs(): number; answered(): number; stop(): void } {
   let [last, gap, answered] = [performance.now(), 0, 0];
   const timer = setInterval(() => {
@@ -102,7 +103,9 @@ function watch(): { gapMs(): number; answered(): number; stop(): void } {
   };
 }
 
-/** Half a second with the page's settings, three and more with keepalived's own; the rest is for a busy machine. */
+/**
+ * Half a second with the page's settings, three and more with keepalived's defaults; the rest is for a busy machine.
+ */
 const FAILING_MS = promise(2_000);
 
 it('new connections to the shared address fail for a moment at most when a gateway or its machine dies', async (context) => {

@@ -1,6 +1,6 @@
 /**
- * Agents on hosts of two clusters, as processes, with a gateway on a third network: parts of the network go away and come back.
- * OTELA_LONG=1 keeps the gateway away for 2 minutes instead of 30 s.
+ * Agents on hosts of two clusters, as processes, with a gateway on a third network: parts of the network fail and
+ * return. OTELA_LONG=1 keeps the gateway away for 2 minutes instead of 30 s.
  */
 import { spawnSync } from 'node:child_process';
 import { afterEach, expect, it } from 'vitest';
@@ -14,7 +14,7 @@ import { on, openWide, type Wide } from './network.ts';
 
 afterEach(endAll);
 
-/** From the start of a process to its place in everybody's replica, on a busy machine. */
+/** From the start of a process until it is in every replica, on a busy machine. */
 const TOGETHER_MS = 60_000;
 const LONG = process.env.OTELA_LONG === '1';
 const AWAY_MS = LONG ? 120_000 : 30_000;
@@ -25,11 +25,11 @@ interface Inhabitant {
   session: string;
   /** `HOST:PORT` of its mesh. */
   address: string;
-  /** The others and itself, as it sees them. */
+  /** All members including itself, as it sees them. */
   network(): Promise<NetworkRow[]>;
 }
 
-/** One for each cluster of each network. */
+/** One join token for each cluster of each network. */
 const tokens = new WeakMap<Wide, Map<string, Promise<string>>>();
 
 function tokenOf(wide: Wide, cluster: string): Promise<string> {
@@ -40,7 +40,7 @@ function tokenOf(wide: Wide, cluster: string): Promise<string> {
   return token;
 }
 
-/** Each agent on a machine of its own name: observers on one machine are no independent ones. */
+/** Each agent gets a different machine name, because observers on one machine do not count as independent. */
 let machines = 0;
 const onMachine = (host: string) => [
   ...on(host),
@@ -73,7 +73,7 @@ async function inhabitant(wide: Wide, host: string, args: string[] = []): Promis
 const seenBy = async (one: Inhabitant) =>
   new Map((await one.network()).map(({ session, liveness }) => [session, liveness]));
 
-/** Until each sees all of `seen`, alive, and nobody else; says otherwise what who sees. */
+/** Waits until each sees exactly `seen`, alive; otherwise the error shows what each one sees. */
 async function agree(what: string, withinMs: number, all: readonly Inhabitant[], seen: readonly Inhabitant[] = all) {
   let last = '';
   const looks = eventually(what, withinMs, async () => {
@@ -93,7 +93,7 @@ async function agree(what: string, withinMs: number, all: readonly Inhabitant[],
 const suspectsOf = async (wide: Wide) =>
   (await wide.gateway.nodes()).filter(({ suspected }) => suspected).map(({ session }) => session);
 
-/** Watches for `ms`; fails at the first moment that `look` finds something. */
+/** Watches for `ms`; fails at the first moment at which `look` returns a finding. */
 async function never(ms: number, look: () => Promise<string | undefined>): Promise<void> {
   const until = Date.now() + ms;
   while (Date.now() < until) {
@@ -103,7 +103,7 @@ async function never(ms: number, look: () => Promise<string | undefined>): Promi
   }
 }
 
-/** Hosts that drop what they would send to each other; the gateway and everybody else they reach. */
+/** Two hosts that drop packets to each other; they still reach the gateway and all other hosts. */
 function part(a: string, b: string, how: 'add' | 'del'): void {
   const address = { c1h1: '10.1.0.11', c1h2: '10.1.0.12' };
   for (const [from, to] of [
@@ -238,7 +238,7 @@ it('a stranger on the cluster’s network gets no byte, however often he comes; 
 it('a node without any way out is admitted and served through a relay on a login node, and only with its token', async () => {
   const wide = await openWide();
   const login = await inhabitant(wide, 'c1h1', ['--mesh', ':7000', '--offer-relay']);
-  // No route but to its own cluster.
+  // Its only route is to its own cluster.
   spawnSync('ip', ['-n', 'c1h2', 'route', 'del', 'default']);
   const inner = await inhabitant(wide, 'c1h2', ['--relay', '10.1.0.11:7000']);
   await agree('both know both', TOGETHER_MS, [login, inner]);

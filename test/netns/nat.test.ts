@@ -1,4 +1,4 @@
-/** Agents behind a real NAT that accepts nothing inwards: served, cut, forgotten, delayed. */
+/** Agents behind a real NAT that accepts no incoming connection: served, cut, forgotten, delayed. */
 
 import { spawnSync } from 'node:child_process';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -11,7 +11,7 @@ import { on, openWide, settle, type Wide } from './network.ts';
 
 afterEach(endAll);
 
-/** Starts a stream and waits until it flows; `result` is the whole of it. */
+/** Starts a stream and waits until it flows; `result` is the complete stream. */
 async function flowing(wide: Wide, tokens: number, perSecond: number) {
   let seen = 0;
   const result = stream(wide, { tokens, tokensPerSecond: perSecond }, {}, (n) => {
@@ -26,7 +26,7 @@ it('serves from behind NAT, where nothing can be reached from outside', async ()
   const agent = await settle(wide, 'c1h1');
   await wide.gateway.serving(1);
   expect(await stream(wide, { tokens: 20 })).toMatchObject({ done: true, words: text(20) });
-  // Its tunnel, its wait for batches, and the registry’s socket: alone it is its cluster's delegate.
+  // Its tunnel, its wait for batches, and the registry’s socket, because it is its cluster's only delegate.
   await eventually('three connections', 30_000, () =>
     wide.network.connections(1, wide.gateway.port).length === 3 ? true : undefined,
   );
@@ -75,7 +75,7 @@ describe('the line is cut', () => {
 
   it('for good: a stream says that it broke, new requests get an answer in time, and after healing it serves again', async () => {
     const wide = await openWide();
-    // Else a request that finds no node waits a minute for one.
+    // Otherwise a request that finds no node waits a minute for one.
     await wide.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0, stream_ms: 0 } });
     await settle(wide, 'c1h1');
     await wide.gateway.serving(1);
@@ -125,7 +125,7 @@ describe('the line is cut', () => {
     wide.network.link('down', 'c1h1');
     await new Promise((resolve) => setTimeout(resolve, 3_000));
     wide.network.link('heal', 'c1h1');
-    // The route went with the carrier: real hosts get it back from their network scripts.
+    // The route disappeared with the link: real hosts restore it with their network scripts.
     spawnSync('ip', ['-n', 'c1h1', 'route', 'replace', 'default', 'via', '10.1.0.1']);
     expect(await result).toMatchObject({ done: true, error: undefined, words: text(300) });
   });
@@ -136,7 +136,7 @@ it('a NAT that forgets idle connections is noticed within 45 s, and the agent se
   const agent = await settle(wide, 'c1h1');
   await wide.gateway.serving(1);
   expect(await stream(wide, { tokens: 3 })).toMatchObject({ done: true });
-  // Frozen, the agent sends nothing, and the NAT forgets: what a quiet night does to a connection.
+  // A paused agent sends nothing, and the NAT forgets its connections, like during a quiet night.
   agent.signal('SIGSTOP');
   await new Promise((resolve) => setTimeout(resolve, 8_000));
   agent.signal('SIGCONT');
@@ -164,9 +164,9 @@ it('through a delay of 100 ± 5 ms each way the first token needs one round trip
     });
     times.push(first);
   }
-  const least = Math.min(...times); // what else runs on the machine makes others slow
+  const least = Math.min(...times); // other work on the machine only makes some slower
   expect(least).toBeGreaterThan(180);
-  // A second round trip would be 190 ms more at least.
+  // A second round trip would add at least 190 ms.
   expect(least).toBeLessThan(200 + promise(150));
 });
 

@@ -1,4 +1,7 @@
-/** Hosts in network namespaces for tests: `netns-up`, `netns-link`, `netns-down`. One network at a time: namespaces have fixed names. */
+/**
+ * Hosts in network namespaces for tests: `netns-up`, `netns-link`, `netns-down`. One network at a time, because
+ * namespaces have fixed names.
+ */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { startAgent } from '../support/agent.ts';
@@ -12,12 +15,12 @@ const HERE = join(ROOT, 'test/netns');
 export const GATEWAY_ADDRESS = '198.51.100.10';
 
 export interface NetworkOptions {
-  /** One way, on each cluster's uplink; several: by cluster, of which there are as many then. */
+  /** One-way delay of each cluster's uplink. With an array there is one cluster per entry. */
   delayMs?: number | readonly [number, number, number];
   jitterMs?: number;
-  /** The NAT forgets a connection after so many idle seconds. */
+  /** Idle seconds after which the NAT forgets a connection. */
   natIdleSeconds?: number;
-  /** Both clusters use the same private addresses. */
+  /** True: both clusters use the same private addresses. */
   sameAddresses?: boolean;
 }
 
@@ -54,7 +57,7 @@ export class Network {
     this.#run('netns-link', ...args);
   }
 
-  /** From the hosts of one cluster to those of the other without NAT, as a firewall's rule would open it. */
+  /** Opens a route without NAT from the hosts of one cluster to those of the other, as a firewall rule would. */
   openWay(from: 1 | 2, to: 1 | 2): void {
     const ip = (...args: string[]) => {
       const { status, stderr } = spawnSync('ip', args, { encoding: 'utf8', env: this.#env });
@@ -65,7 +68,7 @@ export class Network {
     ip('netns', 'exec', `c${to}nat`, 'nft', 'add', 'rule', ...rule);
   }
 
-  /** The two sides of each TCP connection that the gateway's host has with cluster `n` on `port`, as `address:port` of the far side. */
+  /** Each TCP connection that the gateway's host has with cluster `n` on `port`, as `address:port` of the far side. */
   connections(n: 1 | 2, port: number): string[] {
     const args = ['netns', 'exec', 'gateway', 'ss', '-Htn', 'state', 'established', `( sport = :${port} )`];
     const { stdout } = spawnSync('ip', args, { encoding: 'utf8', env: this.#env });
@@ -83,7 +86,7 @@ export interface Wide {
   ask(path: string, body?: unknown, init?: RequestInit): Promise<Response>;
 }
 
-/** A gateway on its public host; clients are this machine. */
+/** A gateway on its public host; clients run on this machine. */
 export async function openWide(options: NetworkOptions = {}): Promise<Wide> {
   const network = await Network.up(options);
   const gateway = await Gateway.start({ prefix: on('gateway'), host: '0.0.0.0', publicHost: GATEWAY_ADDRESS });

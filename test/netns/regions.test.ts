@@ -1,6 +1,7 @@
 /**
- * Three regions in network namespaces, 5, 40 and 120 ms away, whose electricity has three prices. One model goes by the plan of `otela-plan regions`,
- * another one of the same engines by least-load: both get the same trace at the same moments, so that a busy machine slows both.
+ * Three regions in network namespaces, 5, 40 and 120 ms away, with three electricity prices. One model follows the plan
+ * of `otela-plan regions`, another model on the same engines uses least-load: both get the same trace at the same
+ * moments, so that a busy machine slows both.
  */
 import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -16,11 +17,11 @@ afterEach(endAll);
 
 const [PLANNED, PLAIN] = ['stand-in/planned', 'stand-in/plain'];
 const REGIONS = { c1: 'near', c2: 'middle', c3: 'far' };
-/** Until all are in, on a busy machine. */
+/** Timeout until all have joined, on a busy machine. */
 const TOGETHER_MS = 90_000;
-/** What an engine works on one request, and how many it takes at once. */
+/** An engine's time for one request, and its number of concurrent requests. */
 const [SERVICE_MS, SLOTS] = [400, 12];
-/** Requests a second of each model, and seconds of that: a day with a peak. */
+/** Requests per second of each model, and for how many seconds: a day with a peak. */
 const TRACE = [
   [4, 6],
   [8, 6],
@@ -28,7 +29,7 @@ const TRACE = [
 ] as const;
 const SLOT_S = 2;
 
-/** USD per kWh: where it is cheap moves, as it does between a night and a noon. */
+/** USD per kWh: the cheap region changes, as between night and noon. */
 const NIGHT = { near: 0.2, middle: 0.08, far: 0.3 };
 const NOON = { near: 0.08, middle: 0.3, far: 0.2 };
 type Prices = Record<string, number>;
@@ -67,7 +68,7 @@ async function startPlanner(wide: Wide): Promise<Managed> {
   const keyFile = join(await temporaryDirectory('otela-plan'), 'key');
   await writeFile(keyFile, wide.gateway.adminKey);
   await chmod(keyFile, 0o600);
-  // A stand-in answers in 0.4 s: its electricity is little, so that a dollar has to be worth much to matter.
+  // A mock engine answers in 0.4 s and uses little electricity, so a dollar must weigh much to matter.
   const flags = [
     '--every',
     String(SLOT_S),
@@ -93,7 +94,7 @@ class Client {
     this.#regions = regions;
   }
 
-  /** Both models, at the same moment. */
+  /** One request to each model at the same moment. */
   pair(): Promise<Answer[]> {
     return Promise.all([PLANNED, PLAIN].map((model) => this.#ask(model)));
   }
@@ -112,7 +113,7 @@ class Client {
     return answer;
   }
 
-  /** The trace once. Resolves when all is answered. */
+  /** Sends the trace once. Resolves when all requests are answered. */
   async replay(): Promise<Answer[]> {
     const asked: Promise<Answer[]>[] = [];
     for (const [rate, seconds] of TRACE)
@@ -124,7 +125,7 @@ class Client {
   }
 }
 
-/** Of the middle of the values: a machine that stood still for a second says nothing of a plan. */
+/** Mean of the middle values: a machine that stalled for a second shows nothing about a plan. */
 function trimmedMean(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
   const cut = Math.floor(sorted.length / 10);
@@ -153,7 +154,7 @@ it('a plan of regions answers sooner and for less than least-load, follows price
     const plan = planSchema.safeParse(await wide.gateway.admin('GET', 'regions/plan').catch(() => undefined)).data;
     return plan?.models[PLANNED]?.shares;
   };
-  /** Requests go on until the plan is there: without any there is nothing to measure. */
+  /** Requests continue until there is a plan: without requests there is nothing to measure. */
   const until = (what: string, holds: (share: Record<string, number>) => boolean) =>
     eventually(what, TOGETHER_MS, async () => {
       await Promise.all(Array.from({ length: 3 }, () => client.pair()));
@@ -175,7 +176,7 @@ it('a plan of regions answers sooner and for less than least-load, follows price
     expect(ours.n).toBe(plain.n);
     expect(ours.ms).toBeLessThan(plain.ms);
     expect(ours.usd).toBeLessThan(0.85 * plain.usd);
-    // The nearest region goes while it has most of the work: packets vanish, nobody says goodbye.
+    // The nearest region fails while it has most of the work: packets vanish without any notice.
     const before = client.answers.length;
     const lost = client.replay();
     await sleep(4_000);
@@ -183,7 +184,7 @@ it('a plan of regions answers sooner and for less than least-load, follows price
     await lost;
     await eventually('the lost region has no share', TOGETHER_MS, async () => {
       await client.pair();
-      const now = await shares(); // no plan at all is none without the region
+      const now = await shares(); // a missing plan does not count as a plan without the region
       return now !== undefined && (now.near ?? 0) === 0 ? true : undefined;
     });
     const after = await Promise.all(Array.from({ length: 20 }, () => client.pair()));

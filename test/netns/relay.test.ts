@@ -1,6 +1,6 @@
 /**
- * Two agents, each behind a NAT that lets nothing in, without a gateway: a request at the ingress of one is served by the engine of the other,
- * through an agent on a third network that both reach.
+ * Two agents, each behind a NAT that accepts no incoming connection, without a gateway: the engine of one serves a
+ * request at the ingress of the other, through an agent on a third network that both reach.
  */
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -55,7 +55,7 @@ async function inhabitant(
   return { host, env, process, status };
 }
 
-/** A third network's host, which both reach: the gateway's. */
+/** A host on a third network, which both reach: the gateway's. */
 const OPEN = 'gateway';
 
 interface Answer {
@@ -64,7 +64,7 @@ interface Answer {
   ms: number;
 }
 
-/** Stands for a prompt of 2 MB, which no command line takes. */
+/** Placeholder for a prompt of 2 MB, which does not fit on a command line. */
 const LONG = 'a long prompt';
 
 const CLIENT = `
@@ -98,7 +98,7 @@ async function ask({ host, process, status }: Inhabitant, body: unknown): Promis
   return JSON.parse(stdout) as Answer;
 }
 
-/** The words of a stream, which ended as it should. */
+/** The words of a stream. Asserts that it ended properly. */
 function wordsOf({ text: events }: Answer): string {
   expect(events).toContain('data: [DONE]');
   expect(events).not.toContain('"error"');
@@ -106,7 +106,7 @@ function wordsOf({ text: events }: Answer): string {
   return [...deltas].map(([, word]) => JSON.parse(word ?? '""') as string).join('');
 }
 
-/** An ingress in one cluster, an engine in the other, and what is at OPEN. */
+/** An ingress in one cluster, an engine in the other, and the programs at OPEN. */
 async function apart(wide: Wide) {
   const client = await inhabitant(wide, 'c1h1', { args: ['--ingress', '127.0.0.1:0'] });
   const server = await inhabitant(wide, 'c2h1', { engine: true });
@@ -127,7 +127,7 @@ it('meet at an agent with --offer-relay: a request is served, a stream is whole,
   await eventually('both can be reached through the relay', TOGETHER_MS, async () =>
     (await relay.status()).mesh?.reserved === 2 ? true : undefined,
   );
-  // From now on there is no gateway.
+  // There is no gateway from here on.
   await wide.gateway.kill9();
   const unary: Answer[] = [];
   for (let n = 0; n < 4; n++) unary.push(await ask(client, chatBody({ tokens: 3 })));
@@ -161,7 +161,7 @@ it('meet at their gateway where there is no such agent', async () => {
   expect((await client.status()).mesh?.relayed).toBe(1);
   expect((await server.status()).mesh?.relayed).toBe(1);
   console.log(`through a gateway, the first with its handshakes: ${spent(unary)} ms (busy machine)`);
-  // More each way than what may wait on the way.
+  // In each direction more than the buffers on the way hold.
   const long = await ask(
     client,
     chatBody({ tokens: 10_000 }, { stream: true, messages: [{ role: 'user', content: LONG }] }),

@@ -1,4 +1,6 @@
-/** The same question to the engine and to the gateway: the same answer, and on record what the engine counted. */
+/**
+ * The same request to the engine and to the gateway: the responses are equal, and the record has the engine's counts.
+ */
 import assert from 'node:assert/strict';
 import { eventually } from '../support/processes.ts';
 import { hear } from '../support/streams.ts';
@@ -9,7 +11,7 @@ const SETTLED_MS = 10_000;
 /** This engine or model cannot show it. */
 export class NotThere extends Error {}
 
-/** Members that differ between two answers to the same question: ids, times, and what the node that was asked had in its cache. */
+/** Members that differ between two responses to the same request: ids, times, and cache counts of the node. */
 const DIFFERS =
   /^(?:id|created|created_at|completed_at|system_fingerprint|(?:prompt|input)_tokens_details|input_tokens|.*_time|.*_id|.*cache.*)$/;
 
@@ -20,7 +22,7 @@ function masked(value: unknown): unknown {
   return Object.fromEntries(same.map(([key, inner]) => [key, masked(inner)]));
 }
 
-/** The same question to both: same status, same kind, and the same but for ids and times. */
+/** The same request to both: same status, same content type, and the same content except for ids and times. */
 export async function same(place: Place, path: string, enginePaths: readonly string[], body: object): Promise<Answer> {
   const { key } = await newKey(place.gateway);
   const { direct, through } = targets(place, key);
@@ -35,7 +37,7 @@ export async function same(place: Place, path: string, enginePaths: readonly str
   return got;
 }
 
-/** As the engine streams it: text, ends and the client's own usage; and on record what the engine counted. */
+/** Streamed as by the engine: text, ends and the client's own usage; and the record has the engine's counts. */
 export async function stream(place: Place, path: string, body: object): Promise<string> {
   const { id, key } = await newKey(place.gateway);
   const { direct, through } = targets(place, key);
@@ -57,7 +59,7 @@ export async function stream(place: Place, path: string, body: object): Promise<
 
 interface Expected {
   requests: number;
-  /** Of each. */
+  /** Tokens of each request. */
   prompt: unknown;
   completion: unknown;
 }
@@ -73,7 +75,7 @@ async function recorded({ gateway }: Place, keyId: string, { requests, prompt, c
   );
 }
 
-/** Streams whose events have names: the last one must be there, and nothing after it. */
+/** Streams with named events: the last one must be there, and nothing after it. */
 export async function named(place: Place, path: string, body: object, last: RegExp): Promise<string> {
   const { id, key } = await newKey(place.gateway);
   const { direct, through } = targets(place, key);
@@ -85,7 +87,7 @@ export async function named(place: Place, path: string, body: object, last: RegE
   const got = await ask(through, path, { ...body, stream: true });
   assert.equal(got.status, expected.status, got.text.slice(0, 500));
   assert.match(events(got.text).at(-1) ?? '', last);
-  // How many pieces the text comes in is the engine's affair each time.
+  // The number of pieces of the text may differ each time.
   assert.deepEqual([...new Set(events(got.text))], [...new Set(events(expected.text))]);
   const usage = await eventually('the usage on record', SETTLED_MS, () => usageOf(place.gateway, id));
   const told = [...got.text.matchAll(/"(?:output_tokens)":\s*(\d+)/g)].map(([, count]) => Number(count)).at(-1);

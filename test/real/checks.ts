@@ -1,4 +1,4 @@
-/** What must hold between a client and a real engine. Each check tells what it saw, or throws. */
+/** What must hold between a client and a real engine. Each check returns what it saw, or throws. */
 import assert from 'node:assert/strict';
 import { named, same, stream } from './answers.ts';
 import { batch, sealed } from './clients.ts';
@@ -10,14 +10,14 @@ import { fetched } from './shared-cache.ts';
 
 export interface Check {
   what: string;
-  /** Engines that it takes; it may end one of them. */
+  /** Number of engines that it needs; it may end one of them. */
   replicas?: number;
-  /** It asks a model that talks; those that embed or rank do not. */
+  /** True: it needs a chat model, not one that embeds or ranks. */
   talks?: true;
   run(place: Place): Promise<string>;
 }
 
-/** @param root where engines have it at their root, some of them alone there, others under /v1 alone */
+/** @param root the path at which engines have it outside /v1: some have it only there, others only under /v1 */
 const unary = (what: string, path: string, body: (model: string) => object, root?: string): Check => ({
   what,
   run: async (place) => {
@@ -35,7 +35,7 @@ async function hardware({ gateway, servingAfterMs, replicas }: Place): Promise<s
   return `${replicas.length} serving after ${(servingAfterMs / 1_000).toFixed(0)} s: ${JSON.stringify({ models: node.models, hardware: node.hardware })}`;
 }
 
-/** In this order: the last ones end engines. */
+/** In this order, because the last ones end engines. */
 export const CHECKS: readonly Check[] = [
   { what: 'the node, as the registry has it', run: hardware },
   unary('chat', '/v1/chat/completions', (model) => chat(model)),

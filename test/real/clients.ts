@@ -1,4 +1,4 @@
-/** What our own clients and OpenAI's do besides asking: sealed prompts, and batches. */
+/** Features of our own clients and OpenAI's besides plain requests: sealed prompts, and batches. */
 import assert from 'node:assert/strict';
 import OpenAI, { toFile } from 'openai';
 import { sealedFetch } from '../../clients/seal/index.ts';
@@ -11,7 +11,7 @@ const SETTLED_MS = 10_000;
 const BATCH_MS = 120_000;
 const LINES = 8;
 
-/** Sealed to the engine's node, and streamed: the same text as in the open. */
+/** Sealed to the engine's node, and streamed: the same text as unsealed. */
 export async function sealed({ gateway, model, root }: Place): Promise<string> {
   const { id, key } = await newKey(gateway);
   const seal = sealedFetch({ pins: { [root.provider]: root.pin } });
@@ -36,7 +36,7 @@ export async function sealed({ gateway, model, root }: Place): Promise<string> {
   return `${closed.how}, the same text; twice ${counted?.prompt_tokens} + ${counted?.completion_tokens} tokens on record`;
 }
 
-/** Each line once, with the engine's answer. */
+/** Each line once, with the engine's response. */
 export async function batch({ gateway, model }: Place): Promise<string> {
   const { key } = await newKey(gateway);
   const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: key, maxRetries: 0 });

@@ -1,18 +1,18 @@
-/** What ends before its time: clients that leave, engines that are killed, agents that drain. */
+/** Requests that end early: clients that disconnect, engines that are killed, agents that drain. */
 import assert from 'node:assert/strict';
 import { descendants, eventually } from '../support/processes.ts';
 import { hear } from '../support/streams.ts';
 import { ask, newKey, type Place, running, type Target, targets } from './place.ts';
 import { GREEDY, LONG, MESSAGES } from './questions.ts';
 
-/** Of a program that ended as SIGTERM asked. */
+/** Exit code of a program that ended on SIGTERM. */
 const TERMINATED = 128 + 15;
 const LEFT_MS = 1_000;
 const SETTLED_MS = 10_000;
 /** Characters. */
 const STRUCK_AFTER = 500;
 
-/** A client that leaves: the engine is at work no more within a second, or as soon as when it is asked directly. */
+/** A client disconnects: the engine stops within a second, or about as soon as after a direct disconnect. */
 export async function leaving(place: Place, more: object): Promise<string> {
   const { key } = await newKey(place.gateway);
   const { direct, through } = targets(place, key);
@@ -22,7 +22,7 @@ export async function leaving(place: Place, more: object): Promise<string> {
   return `let go after ${ms.toFixed(0)} ms, asked directly after ${alone.toFixed(0)} ms, as its own metrics tell it`;
 }
 
-/** Milliseconds until the engine says of itself that it has nothing to do. */
+/** Milliseconds until the engine reports that it is idle. */
 async function letGo(place: Place, target: Target, more: object): Promise<number> {
   const total = async () =>
     (await Promise.all(place.replicas.map(({ url }) => running(url)))).reduce((sum, count) => sum + count, 0);
@@ -41,7 +41,7 @@ async function letGo(place: Place, target: Target, more: object): Promise<number
   return performance.now() - leftAt;
 }
 
-/** The node of a stream is killed in the middle of it: the other one goes on, and the client has one answer. */
+/** The node of a stream is killed mid-stream: the other one continues, and the client has one complete response. */
 export async function resumed(place: Place, path: string, body: object): Promise<string> {
   const { key } = await newKey(place.gateway);
   const { direct, through } = targets(place, key);

@@ -1,4 +1,4 @@
-/** What the way through gateway and agent costs beside a real engine, direct and through it by turns. */
+/** The cost of the path through gateway and agent with a real engine, measured alternately directly and through it. */
 import assert from 'node:assert/strict';
 import { median } from '../../bench/stats.ts';
 import { hear } from '../support/streams.ts';
@@ -7,7 +7,7 @@ import { GREEDY, MESSAGES } from './questions.ts';
 
 export const MANY = 64;
 
-/** Tokens per second of many streams at once, direct and through it. */
+/** Tokens per second of many concurrent streams, direct and through it. */
 export async function crowd(place: Place): Promise<string> {
   const { key } = await newKey(place.gateway);
   const { direct, through } = targets(place, key);
@@ -22,12 +22,12 @@ export async function crowd(place: Place): Promise<string> {
   };
   const rates: [number, number][] = [];
   for (let n = 0; n < 4; n++) rates.push([await rate(direct), await rate(through)]);
-  // The first pair warms up.
+  // The first pair is a warm-up.
   const [one = 0, two = 0] = [0, 1].map((side) => median(rates.slice(1).map((pair) => pair[side] ?? 0)));
   return `${one.toFixed(0)} tokens/s direct, ${two.toFixed(0)} through it: ${(two / one).toFixed(2)} (median of 3 pairs)`;
 }
 
-/** A lone request's way, direct and through it by turns. */
+/** The latency of a single request, alternately direct and through it. */
 export async function added(place: Place): Promise<string> {
   const { key } = await newKey(place.gateway);
   const { direct, through } = targets(place, key);

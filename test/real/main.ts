@@ -1,10 +1,11 @@
 /**
- * `node test/real/main.ts [--replicas N] [--ready SECONDS] [--only PATTERN] -- COMMAND …`: a real engine behind agent and gateway, asked
- * directly and through them. `{port}` in the command is where the engine shall listen; with three replicas the checks run that kill some.
+ * `node test/real/main.ts [--replicas N] [--ready SECONDS] [--only PATTERN] -- COMMAND …`: a real engine behind agent
+ * and gateway, called directly and through them. `{port}` in the command is the engine's port; with three replicas the
+ * checks that kill engines run too.
  *
  *     node test/real/main.ts --replicas 3 -- vllm serve NAME --port {port} --gpu-memory-utilization 0.25
  *
- * No part of `npm test`, where engines are stand-ins: it takes a GPU. Exit code 1 if anything failed.
+ * Not part of `npm test`, which uses mock engines, because it needs a GPU. Exit code 1 if anything failed.
  */
 import { parseArgs } from 'node:util';
 import { run } from '../../bench/run.ts';
@@ -43,7 +44,7 @@ async function main(): Promise<number> {
       told = error instanceof Error ? `${error.message} ${error.cause ?? ''}` : String(error);
     }
     seen[word]++;
-    // The first line; what all programs printed until then follows it, and helps to find the reason.
+    // An error's first line is followed by the output of all programs until then, which helps to find the cause.
     console.log(`${word.padEnd(9)}  ${what}: ${word === 'failed' ? told.slice(0, TOLD_MAX) : told}`);
   }
   console.log(`\n${seen.ok} ok, ${seen.failed} failed, ${seen['not there']} not there`);

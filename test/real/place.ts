@@ -1,4 +1,4 @@
-/** A gateway, and agents that each run the engine that is tried; what is asked of either comes back in one form. */
+/** A gateway, and agents that each run the engine under test; responses of both have one form. */
 import { z } from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
@@ -7,19 +7,19 @@ import { type ProviderRoot, providerRoot } from '../support/provider-root.ts';
 
 export interface Replica {
   agent: Managed;
-  /** The engine itself, for asking it directly. */
+  /** The engine itself, for direct requests. */
   url: string;
 }
 
 export interface Place {
   gateway: Gateway;
   replicas: Replica[];
-  /** Vouches for the keys that prompts are sealed to. */
+  /** Certifies the keys that prompts are sealed to. */
   root: ProviderRoot;
   model: string;
-  /** It knows chat; a model that embeds or ranks does not. */
+  /** True if the model supports chat; false if it embeds or ranks. */
   talks: boolean;
-  /** Milliseconds from the agents' start to a node that can be asked, the engine's own loading in it. */
+  /** Milliseconds from the agents' start until a node can be called, including the engine's loading time. */
   servingAfterMs: number;
 }
 
@@ -44,13 +44,13 @@ export function targets({ gateway, replicas }: Place, key: string): { direct: Ta
 
 const modelsSchema = z.object({ data: z.array(z.object({ id: z.string() })).min(1) });
 
-/** @param command the engine's, with `{port}` where its port goes */
+/** @param command the engine's command line, with `{port}` in place of its port */
 export async function openPlace(command: readonly string[], count: number, readyMs: number): Promise<Place> {
   const gateway = await Gateway.start();
   const root = await providerRoot('lab');
   const started = performance.now();
   const replicas: Replica[] = [];
-  // Engines are told much by their environment: threads, caches, devices.
+  // The environment configures much of an engine: threads, caches, devices.
   const env = Object.fromEntries(
     Object.entries(process.env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
   );
@@ -69,7 +69,7 @@ export async function openPlace(command: readonly string[], count: number, ready
     });
     ended.catch(() => undefined);
     replicas.push({ agent, url: `http://127.0.0.1:${port}` });
-    // One after the other: engines that load together each take the memory of the GPU for theirs.
+    // One after the other, because engines that load together would each claim the GPU's memory.
     await Promise.race([gateway.serving(n + 1, readyMs), ended]);
   }
   const { data } = modelsSchema.parse(await (await fetch(`${replicas[0]?.url}/v1/models`)).json());
@@ -79,7 +79,7 @@ export async function openPlace(command: readonly string[], count: number, ready
   return { gateway, replicas, root, model, talks: status !== 404, servingAfterMs };
 }
 
-/** A key of its own with what its usage is asked by, so that nobody else's requests are in the count. */
+/** A separate key, and the id to query its usage with, so that no other requests are counted. */
 export async function newKey(gateway: Gateway): Promise<{ id: string; key: string }> {
   return z
     .object({ id: z.string(), key: z.string() })
@@ -105,7 +105,7 @@ export async function usageOf(gateway: Gateway, keyId: string) {
 export interface AskOptions {
   headers?: Record<string, string>;
   signal?: AbortSignal;
-  /** Called with the text so far, as it arrives. */
+  /** Called with the text until now, as it arrives. */
   onText?: (text: string) => void;
 }
 
@@ -133,14 +133,14 @@ export async function ask(target: Target, path: string, body: object, options: A
   return { status: response.status, headers: response.headers, text, firstMs: firstMs ?? endMs, endMs };
 }
 
-/** Requests that the engine works at, by its own metrics. */
+/** Running requests of the engine, by its own metrics. */
 export async function running(url: string): Promise<number> {
   const count = await metric(url, '(?:vllm:num_requests_running|sglang:num_running_reqs|llamacpp:requests_processing)');
   if (Number.isNaN(count)) throw new Error('its /metrics does not say how many requests run');
   return count;
 }
 
-/** Of all engines behind one port; NaN where there is none of that name. */
+/** Sum over all engines behind one port; NaN if there is no metric of that name. */
 export async function metric(url: string, name: string): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text();
   const found = [...text.matchAll(new RegExp(`^${name}(?:\\{.*\\})?[ \\t]+(\\S+)`, 'gm'))];

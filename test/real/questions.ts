@@ -1,7 +1,7 @@
-/** What is asked. */
+/** The prompt. */
 
 export const MESSAGES = [{ role: 'user', content: 'Name three lakes in Switzerland and say why each is known.' }];
-/** The likeliest word each time: the same question gets the same answer. */
+/** The most likely token each time, so the same request gets the same response. */
 export const GREEDY = { temperature: 0 };
 export const LONG = { ...GREEDY, max_tokens: 4_000, ignore_eos: true };
 
@@ -27,7 +27,7 @@ const PARAMETERS = {
   required: ['deep'],
   additionalProperties: false,
 };
-/** vLLM makes it a call whatever its model says, given `--tool-call-parser`. */
+/** With `--tool-call-parser`, vLLM makes it a call whatever its model generates. */
 export const TOOL = {
   tools: [{ type: 'function', function: { name: 'lake', parameters: PARAMETERS } }],
   tool_choice: { type: 'function', function: { name: 'lake' } },

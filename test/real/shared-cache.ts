@@ -1,4 +1,4 @@
-/** Engines with a shared KV cache (`--kv-transfer-config`): what one computed, another one fetches. */
+/** Engines with a shared KV cache (`--kv-transfer-config`): one fetches what another computed. */
 import assert from 'node:assert/strict';
 import { eventually } from '../support/processes.ts';
 import { NotThere } from './answers.ts';
@@ -9,7 +9,7 @@ const GONE_MS = 60_000;
 /** Longer than a few of the cache's chunks: 256 tokens each by default. */
 const LAKES = 'Name a lake, and say why it is known. '.repeat(100);
 
-/** A conversation's node drains: the other one goes on with keys and values that it fetched. */
+/** A conversation's node drains: the other one continues with keys and values that it fetched. */
 export async function fetched(place: Place): Promise<string> {
   const { gateway, model } = place;
   const { key } = await newKey(gateway);

@@ -1,4 +1,4 @@
-"""A Qwen2 of half a million random weights, with a tokenizer learnt from texts and a chat template: tiny_model.py DIRECTORY TEXT..."""
+"""A Qwen2 of half a million random weights, with a tokenizer trained on texts and a chat template: tiny_model.py DIRECTORY TEXT..."""
 
 import sys
 
@@ -38,7 +38,7 @@ config = Qwen2Config(
     eos_token_id=tokenizer.eos_token_id,
     bos_token_id=None,
     tie_word_embeddings=True,
-    # With the usual 0.02 a model without training says one word for ever.
+    # With the usual 0.02 an untrained model repeats one word forever.
     initializer_range=0.2,
 )
 Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(directory)

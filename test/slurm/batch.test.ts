@@ -20,7 +20,7 @@ beforeEach(async () => {
 afterEach(endAll);
 
 it('answers every line once though half of its jobs are preempted', async () => {
-  // The replica outside Slurm is not to help.
+  // The replica outside Slurm must not help.
   await house.agents[0]?.stop();
   const submit = async (partition: string) =>
     cluster.submit({
@@ -49,7 +49,7 @@ it('answers every line once though half of its jobs are preempted', async () => 
       return (counts?.completed ?? 0) >= least ? counts : undefined;
     });
   await counted(40);
-  // A job of a partition with a higher priority takes their GPUs, as Slurm does it: TERM, then KILL.
+  // A job of a partition with a higher priority takes their GPUs, in Slurm's way: TERM, then KILL.
   await cluster.submit({ sbatch: ['--partition=normal', '--gres=gpu:a100:2', '-w n1'], script: 'sleep 600' });
   const batch = await eventually('the batch has ended', 180_000, async () => {
     const now = await client.batches.retrieve(id);

@@ -1,4 +1,4 @@
-/** A real Slurm for tests: `slurm-up` and `slurm-down`, jobs of an ordinary user, and what became of them. */
+/** A real Slurm for tests: `slurm-up` and `slurm-down`, jobs of an ordinary user, and their results. */
 import { execFile, spawnSync } from 'node:child_process';
 import { chmod, chown, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { ROOT } from '../support/where.ts';
 import { installPrograms } from './programs.ts';
 
 const HERE = join(ROOT, 'test/slurm');
-/** `nobody` of Debian: an ordinary user with no home at all. */
+/** Debian's `nobody`: an ordinary user without a home directory. */
 export const USER = { uid: 65_534, gid: 65_534 };
 
 function run(
@@ -31,7 +31,7 @@ function run(
 }
 
 export interface JobOptions {
-  /** More `#SBATCH` options, e.g. `--partition=preempt`. */
+  /** Additional `#SBATCH` options, e.g. `--partition=preempt`. */
   sbatch?: string[];
   /** Lines of the script. */
   script: string;
@@ -46,7 +46,7 @@ export class Cluster {
     this.#env = env;
   }
 
-  /** Brings Slurm up in a directory of its own; `endAll` takes it down. */
+  /** Starts Slurm in a separate directory; `endAll` stops it. */
   static async up(extra = ''): Promise<Cluster> {
     const directory = await temporaryDirectory('otela-slurm');
     await chmod(directory, 0o755);
@@ -56,14 +56,14 @@ export class Cluster {
       SLURM_TEST_PORT: String(20_000 + (process.pid % 20_000)),
       SLURM_TEST_EXTRA: extra,
     };
-    atEnd(() => void run(join(HERE, 'slurm-down'), ['--clean'], { env })); // also what came up of one that did not
+    atEnd(() => void run(join(HERE, 'slurm-down'), ['--clean'], { env })); // also stops the parts of a failed start
     run(join(HERE, 'slurm-up'), [], { env });
     const cluster = new Cluster(directory, { ...env, SLURM_CONF: join(env.SLURM_TEST_DIR, 'etc/slurm.conf') });
     await installPrograms(directory);
     return cluster;
   }
 
-  /** A file that the user's jobs can read and nobody else can. */
+  /** A file that only the user's jobs can read. */
   async secret(name: string, content: string): Promise<string> {
     const path = join(this.directory, name);
     await rm(path, { force: true });
@@ -72,7 +72,7 @@ export class Cluster {
     return path;
   }
 
-  /** A shell line that starts agent and stand-in engine; `how` comes before it, e.g. `exec` or `srun`. */
+  /** A shell line that starts agent and mock engine; `how` precedes it, e.g. `exec` or `srun`. */
   async agentLine(
     how: string,
     gateway: string,
@@ -83,7 +83,7 @@ export class Cluster {
   ): Promise<string> {
     const bin = join(this.directory, 'bin');
     const port = await freePort();
-    // All machines of this Slurm are one: the other ranks of an engine need ports of their own.
+    // All nodes of this Slurm are one machine, so the other ranks of an engine need different ports.
     const engine = `${bin}/node ${bin}/stand-in-engine.mjs --port $((${port} + \${SLURM_PROCID:-0})) --model ${model} ${engineFlags}`;
     return `${how} ${bin}/node ${bin}/otela-agent.mjs start --gateway ${gateway} --token-file ${tokenFile} --engine-port ${port} --mesh 127.0.0.1 ${flags} -- bash -c 'exec ${engine}'`;
   }
@@ -105,12 +105,12 @@ export class Cluster {
     return { ...this.#env };
   }
 
-  /** A Slurm command as root. */
+  /** Runs a Slurm command as root. */
   command(name: string, ...args: string[]): string {
     return run(name, args, { env: this.#env });
   }
 
-  /** The same for what is asked again and again: a test that stands still meanwhile finds its connections closed by their servers. */
+  /** The same without blocking, for frequent queries: servers close the connections of a test that blocks meanwhile. */
   async asked(name: string, ...args: string[]): Promise<string> {
     const { stdout } = await promisify(execFile)(name, args, {
       env: this.#env,
@@ -120,7 +120,7 @@ export class Cluster {
     return stdout;
   }
 
-  /** What one of the installed programs prints for the user, whatever its exit code. */
+  /** The output of an installed program for the user, whatever its exit code. */
   program(name: string, ...args: string[]): string {
     const bin = join(this.directory, 'bin');
     const env = { ...this.#env, HOME: '/nonexistent', USER: 'nobody' };
@@ -142,14 +142,14 @@ export class Cluster {
       .join('\n');
   }
 
-  /** From a job's submission to its begin, by Slurm's clock of whole seconds. */
+  /** From a job's submission to its start, by Slurm's clock of whole seconds. */
   queuedMs(id: string): number {
     const text = this.command('scontrol', 'show', 'job', id);
     const at = (field: string) => Date.parse(new RegExp(`\\s${field}=(\\S+)`).exec(text)?.[1] ?? '');
     return at('StartTime') - at('SubmitTime');
   }
 
-  /** slurmctld ends as it does when its machine is restarted; jobs run on. */
+  /** Ends slurmctld as a restart of its machine would; jobs continue. */
   stopController(): void {
     this.command('scontrol', 'shutdown', 'slurmctld');
   }
@@ -178,7 +178,7 @@ export class Job {
     try {
       this.#cluster.command('scancel', '--quiet', ...args, this.id);
     } catch {
-      // Ended already.
+      // It has already ended.
     }
   }
 
@@ -186,7 +186,7 @@ export class Job {
     return readFile(join(this.#cluster.directory, 'out', `${this.id}.log`), 'utf8').catch(() => '');
   }
 
-  /** Waits for a state, e.g. RUNNING or COMPLETED; the job's output is in the error. */
+  /** Waits for a state, e.g. RUNNING or COMPLETED; an error includes the job's output. */
   async reaches(states: string | string[], withinMs: number): Promise<string> {
     const wanted = [states].flat();
     try {

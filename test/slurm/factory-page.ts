@@ -1,4 +1,4 @@
-/** A factory as its operators and users see it. */
+/** An autoscaler as its operators and users see it. */
 import { z } from 'zod';
 import type { GatewayClient } from '../support/gateway-client.ts';
 import { eventually } from '../support/processes.ts';
@@ -27,7 +27,7 @@ const shown = z.object({
 });
 export type Shown = z.infer<typeof shown>['data'][number];
 
-/** What an operator's dashboard is shown of the factory. */
+/** The data of the autoscaler on an operator's dashboard. */
 export async function pageOf(gateway: GatewayClient): Promise<Shown | undefined> {
   return shown.parse(await gateway.admin('GET', 'factory')).data[0];
 }
@@ -44,7 +44,7 @@ export function showsAt(
   });
 }
 
-/** Milliseconds from asking until the first token, and all of the answer. */
+/** Milliseconds from the request until the first token, and the complete body. */
 export async function streamed(url: string, key: string, waitS: string): Promise<{ firstMs: number; body: string }> {
   const asked = performance.now();
   const response = await fetch(`${url}/v1/chat/completions`, {

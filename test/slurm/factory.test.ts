@@ -1,4 +1,7 @@
-/** A factory, a real gateway and a real Slurm that is empty at first: one cluster and one gateway for all tests, in their order. */
+/**
+ * An autoscaler, a real gateway and a real Slurm that is empty at first: one cluster and one gateway for all tests, in
+ * their order.
+ */
 import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import OpenAI, { toFile } from 'openai';
@@ -11,16 +14,16 @@ import { Cluster, USER } from './cluster.ts';
 import { pageOf, type Shown, showsAt, streamed } from './factory-page.ts';
 import { factoryToml, startFactory } from './real-factory.ts';
 
-/** What the stand-in engine takes to load. */
+/** The mock engine's loading time. */
 const LOAD_MS = 5_000;
-/** Allowed beside Slurm's queue and the load. */
+/** Allowed in addition to Slurm's queue and the loading time. */
 const REST_MS = 3_000;
 const IDLE_MS = 10_000;
-/** A machine that runs other things as well takes longer; figures are printed. */
+/** Factor for a machine with other work; the measured times are printed. */
 const SLOW = Number(process.env.OTELA_TEST_SLOW ?? 2);
-/** Replicas of the batch's model at most: all GPUs of the first node. */
+/** Maximum replicas of the batch's model: all GPUs of the first node. */
 const CAP = 4;
-/** The first ones are answered at once, the others wait for a file that the test writes. */
+/** The first ones are answered immediately, the others wait for a file that the test writes. */
 const [OPEN_LINES, GATED_LINES] = [60, 240];
 const PATH = '/v1/chat/completions';
 
@@ -68,7 +71,7 @@ time = "10"
 preemptable = true
 options = ["nodelist=n1"]`;
 
-/** A partition that is not there, and an engine that fails at its start. */
+/** A partition that does not exist, and an engine that fails at its start. */
 const FAULTY = `
 [[clusters.alps.pools]]
 name = "gone"
@@ -118,7 +121,7 @@ const page = () => pageOf(gateway);
 const shows = (what: string, withinMs: number, met: (factory: Shown) => boolean) =>
   showsAt(gateway, what, withinMs, met);
 
-/** The factory's jobs that Slurm has not ended. */
+/** The autoscaler's jobs that Slurm has not ended. */
 async function jobs(): Promise<{ id: string; state: string; pool: string }[]> {
   const out = await cluster.asked('squeue', '-h', '-o', '%i %T %P %j');
   return out
@@ -128,7 +131,7 @@ async function jobs(): Promise<{ id: string; state: string; pool: string }[]> {
     .map(([id = '', state = '', pool = '']) => ({ id, state, pool }));
 }
 
-/** squeue may fail for a moment: its word is waited for. */
+/** squeue may fail for a moment, so this waits for an answer. */
 const running = () =>
   eventually('squeue answers', 20_000, async () => (await jobs()).filter(({ state }) => state === 'RUNNING'));
 
@@ -172,7 +175,7 @@ it('a batch makes the pool grow to its cap and shrink to nothing; half of it is 
   factory.signal('SIGKILL');
   await factory.end(5_000);
   const before = (await running()).map(({ id }) => id);
-  // A context outlives its request: the engine that answered the first one works on the batch.
+  // A context outlives its request: the engine that answered the first request works on the batch.
   expect(before).toContain(first);
   // A job of a partition with a higher priority takes half of their GPUs: TERM, then KILL.
   const other = await cluster.submit({
@@ -183,7 +186,7 @@ it('a batch makes the pool grow to its cap and shrink to nothing; half of it is 
     (await running()).filter(({ id }) => before.includes(id)).length === CAP / 2 ? true : undefined,
   );
   expect(await done()).toBeLessThan(ids.length);
-  // It reads the file with two models that cannot start.
+  // It starts with two more models, which cannot start.
   await writeConfig(text + FAULTY);
   factory = start();
   const survivors = (await running()).map(({ id }) => id);
@@ -191,14 +194,14 @@ it('a batch makes the pool grow to its cap and shrink to nothing; half of it is 
     survivors.every((id) => now.jobs.some((job) => job.id === id && job.state === 'ready')),
   );
 
-  // What is free is not enough: the others wait in Slurm, and nobody is told that they failed.
+  // There are too few free GPUs: the other jobs wait in Slurm, and are not reported as failed.
   await shows('that the node is full', 60_000, (now) =>
     now.jobs.some(({ state, reason }) => state === 'pending' && /Resources|Priority/.test(reason ?? '')),
   );
   const early = (await page())?.jobs.filter(({ model, state }) => model === MODEL && state === 'failed');
   expect(early).toEqual([]);
 
-  // The controller is away for a moment: nothing is taken for gone.
+  // The controller is unreachable for a moment: no job counts as gone.
   cluster.stopController();
   const away = await shows('that Slurm does not answer', 30_000, (now) => now.clusters[0]?.reachable === false);
   expect(away.clusters[0]?.reason).toMatch(/slurm/i);
@@ -240,7 +243,7 @@ it('a batch makes the pool grow to its cap and shrink to nothing; half of it is 
 });
 
 it('operators are shown why sbatch refuses, and what an engine printed that failed three times', async () => {
-  // It stands there already, unless the test before ended early.
+  // The file already has this content, unless the previous test ended early.
   await writeConfig(text + FAULTY);
   if (!factory.running) factory = start();
   const reason = ({ models }: Shown, model: string) => models.find(({ id }) => id === model)?.reason ?? '';

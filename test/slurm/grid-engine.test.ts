@@ -1,4 +1,4 @@
-/** The launcher's five calls on a real Grid Engine, and how its absence is told from an answer. */
+/** The launcher's five calls on a real Grid Engine, and how an unreachable one is distinguished from an answer. */
 import { chmod, mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
@@ -86,7 +86,7 @@ it('submits, lists, counts idle GPUs, cancels and checks on a real Grid Engine',
 
   await launcher.cancel(ids);
   await eventually('none is left', 60_000, async () => ((await launcher.list(PREFIX)).length === 0 ? true : undefined));
-  // What has ended is cancelled without complaint.
+  // Canceling an ended job is not an error.
   await launcher.cancel(ids);
   await idle(GPUS);
 

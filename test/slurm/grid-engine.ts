@@ -1,4 +1,7 @@
-/** A real Grid Engine for tests: one machine with two pretend GPUs, in a directory of its own. Needs root and Debian's gridengine packages. */
+/**
+ * A real Grid Engine for tests: one machine with two simulated GPUs, in a separate directory. Needs root and Debian's
+ * gridengine packages.
+ */
 import { type SpawnSyncReturns, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { chmod, mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
@@ -14,7 +17,7 @@ const SHARE = '/usr/share/gridengine';
 const SLOTS = 8;
 export const GPUS = 2;
 
-/** Why it cannot run here; undefined where it can. */
+/** The reason that it cannot run here; undefined: it can. */
 export function noGridEngine(): string | undefined {
   const missing = [
     '/usr/sbin/sge_qmaster',
@@ -37,7 +40,7 @@ export class GridEngine {
     this.#env = env;
   }
 
-  /** `endAll` takes it down, jobs first. */
+  /** `endAll` stops it, jobs first. */
   static async up(): Promise<GridEngine> {
     const directory = await temporaryDirectory('otela-gridengine');
     await chmod(directory, 0o755);
@@ -59,19 +62,19 @@ export class GridEngine {
     return engine;
   }
 
-  /** Of the ordinary user whose factory it is. */
+  /** The environment of the ordinary user that runs the autoscaler. */
   get userEnv(): Record<string, string> {
     return { ...this.#env, HOME: '/nonexistent', USER: 'nobody', LOGNAME: 'nobody' };
   }
 
-  /** As that user. */
+  /** Runs as that user. */
   get run(): RunCommand {
     const run = commandRunner(this.userEnv);
     const user = [`--reuid=${USER.uid}`, `--regid=${USER.gid}`, '--clear-groups'];
     return (file, args, input) => run('setpriv', [...user, join(PROGRAMS, file), ...args], input);
   }
 
-  /** As root. @throws Error with what it printed */
+  /** Runs as root. @throws Error with its output */
   command(name: string, ...args: string[]): string {
     const done = this.#run(name, args);
     if (done.status !== 0) throw new Error(`${name} ${args.join(' ')}: ${done.status}\n${done.stdout}${done.stderr}`);
@@ -117,7 +120,7 @@ export class GridEngine {
     this.command('spooldefaults', 'managers', 'root');
   }
 
-  /** A submit host, a complex that counts GPUs, a machine that has two of them, and the queue `gpu`. */
+  /** A submit host, a complex that counts GPUs, a machine that has two GPUs, and the queue `gpu`. */
   async #configure(): Promise<void> {
     const host = hostname();
     const file = async (name: string, text: string) => {
@@ -149,7 +152,7 @@ export class GridEngine {
   }
 
   #daemon(name: string): Managed {
-    // SGE_ND: it stays in the foreground.
+    // SGE_ND keeps it in the foreground.
     return new Managed([join('/usr/sbin', name)], { label: name, env: { ...this.#env, SGE_ND: '1' }, cwd: '/tmp' });
   }
 
@@ -173,7 +176,7 @@ worker_threads 2
 scheduler_threads 1
 `;
 
-/** Lines `name value` with other values. */
+/** Replaces values in lines `name value`. */
 function changed(text: string, values: Readonly<Record<string, string>>): string {
   return Object.entries(values).reduce(
     (now, [name, value]) => now.replace(new RegExp(`^${name}\\s.*$`, 'm'), `${name} ${value}`),

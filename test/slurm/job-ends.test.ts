@@ -1,4 +1,7 @@
-/** How else a Slurm job comes, shares a machine and ends, as its clients see it; jobs.test.ts has the short form. */
+/**
+ * Other ways in which a Slurm job starts, shares a machine and ends, as its clients see it; jobs.test.ts has the short
+ * form.
+ */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { load } from '../support/load.ts';
 import { endAll } from '../support/processes.ts';

@@ -1,4 +1,4 @@
-/** Agents in real Slurm jobs of an ordinary user, seen from the client's side: a second replica outside Slurm keeps serving. */
+/** Agents in real Slurm jobs of an ordinary user, seen by the client: a second replica outside Slurm keeps serving. */
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { load, stream } from '../support/load.ts';
 import { endAll } from '../support/processes.ts';
@@ -50,7 +50,8 @@ it('a job is asked to drain by SIGUSR1: the stream under way is finished first',
 });
 
 it('a job that is preempted under srun is drained within the grace, requeued, and back as a new session of the same job', async () => {
-  // A job that ends by itself within the grace has ended: to be requeued, the script must still be there when the grace is over.
+  // A job that exits within the grace period has ended. To be requeued, the script must still run when the grace period
+  // is over.
   const script = `${await jobs.line('srun')}\nsleep 120`;
   const job = await jobs.cluster.submit({ sbatch: ['--partition=preempt', '-w n3', '--gres=gpu:h100:2'], script });
   const first = await jobs.nodeOf(job);

@@ -1,4 +1,4 @@
-/** Jobs of an ordinary user in a Slurm, each an agent, beside a replica outside Slurm. */
+/** Jobs of an ordinary user in a Slurm, each with an agent, in addition to a replica outside Slurm. */
 import * as z from 'zod';
 import type { RegisteredNode } from '../support/gateway.ts';
 import { stream } from '../support/load.ts';
@@ -7,10 +7,10 @@ import { MODEL, type TestCluster } from '../support/test-cluster.ts';
 import type { Cluster, Job } from './cluster.ts';
 import { openPlace } from './place.ts';
 
-/** Served by the job's engine alone, beside MODEL, which a second replica outside Slurm serves too. */
+/** Only the job's engine serves it; a second replica outside Slurm serves MODEL as well. */
 const ONLY = 'stand-in/in-the-job';
 
-/** A job that takes the place of one in a partition of lower rank. */
+/** A job that preempts one in a partition of lower priority. */
 export const PREEMPTING = { sbatch: ['--partition=normal', '-w n3', '--gres=gpu:h100:2'], script: 'sleep 12' };
 
 const historySchema = z.object({ data: z.array(z.looseObject({ event: z.string(), cause: z.string().nullable() })) });
@@ -31,13 +31,13 @@ export class Jobs {
     return new Jobs(house, cluster, token);
   }
 
-  /** Of a job's script: how it starts the agent. */
+  /** The line of a job's script that starts the agent. */
   line(how: string, flags = '', engineFlags = '') {
     const { gateway } = this.house;
     return this.cluster.agentLine(how, gateway.url, this.token, MODEL, flags, `--model ${ONLY} ${engineFlags}`);
   }
 
-  /** The node that a job became; says what the job printed when there is none. */
+  /** The node of a job. @throws Error with the job's output if there is none */
   async nodeOf(job: Job, withinMs = 30_000, not?: string): Promise<RegisteredNode> {
     try {
       return await eventually(`job ${job.id} serves`, withinMs, async () =>
@@ -52,7 +52,7 @@ export class Jobs {
     }
   }
 
-  /** Why the node left, as the registry wrote it down. */
+  /** The reason in the registry for which the node left. */
   async causeOf(session: string): Promise<string | null> {
     return eventually(`${session} has left`, 20_000, async () => {
       const told = await this.house.gateway.admin('GET', `nodes/history?event=left&session=${session}`);
@@ -67,7 +67,7 @@ export class Jobs {
     });
   }
 
-  /** Reads a slow stream from the job: `only` is served there and nowhere else. */
+  /** Reads a slow stream from the job: `only` is served nowhere else. */
   async streamFromJob(tokens: number) {
     let words = 0;
     const result = stream(this.house, { tokens, tokensPerSecond: 20 }, { model: ONLY }, (n) => {

@@ -1,4 +1,4 @@
-/** The launcher of a real batch system with one pool of two GPUs a node, and a job for it. */
+/** The launcher of a real batch system with one pool of two GPUs per node, and a job for it. */
 import { parseConfig } from '../../factory/config/read.ts';
 import type { RunCommand } from '../../factory/launchers/command.ts';
 import type { Launcher, Submission } from '../../factory/launchers/launcher.ts';
@@ -10,7 +10,7 @@ interface Site {
   launcher: string;
   run: RunCommand;
   minutes: number;
-  /** More lines of the pool. */
+  /** Additional lines of the pool. */
   pool?: string;
   /** `%j` stands for the job's id. */
   log: string;

@@ -1,4 +1,4 @@
-/** A reader of a page on the test's Slurm: an ordinary user with a home, a working directory and vLLM. */
+/** A reader of a documentation page on the test's Slurm: an ordinary user with a home, a working directory and vLLM. */
 import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Place } from '../docs/reader.ts';
@@ -6,11 +6,11 @@ import { temporaryDirectory } from '../support/processes.ts';
 import { type Cluster, USER } from './cluster.ts';
 
 interface PageReader {
-  /** What is first on the PATH, apart from vLLM: a shell line for each name. */
+  /** First programs on the PATH besides vLLM: a shell line for each name. */
   programs?: Readonly<Record<string, string>>;
   /** The model that `vllm serve NAME …` serves, played by the mock engine. */
   model: string;
-  /** Files that the page says others sent. */
+  /** Files that the reader got from others, according to the page. */
   files?: Readonly<Record<string, string>>;
   env: Readonly<Record<string, string>>;
   yours: Record<string, string>;

@@ -1,7 +1,10 @@
 import { openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 import { Cluster } from './cluster.ts';
 
-/** A gateway with a replica outside Slurm, a Slurm beside it, and the file with the token by which jobs join. `endAll` ends it. */
+/**
+ * A gateway with a replica outside Slurm, a Slurm next to it, and the file with the token with which jobs join.
+ * `endAll` ends it.
+ */
 export interface Place {
   house: TestCluster;
   cluster: Cluster;

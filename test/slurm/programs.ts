@@ -1,4 +1,7 @@
-/** What a user of a cluster would have installed: one file for each program, Node, an engine; readable for everybody, whatever user owns the checkout. */
+/**
+ * What a user of a cluster would have installed: one file for each program, Node, an engine; readable by all users,
+ * whichever user owns the checkout.
+ */
 import { chmod, copyFile, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { build } from 'esbuild';
@@ -11,7 +14,7 @@ const BUNDLES: Readonly<Record<string, string>> = {
   'stand-in-engine.mjs': 'test/support/engine.ts',
 };
 
-/** Into `directory`/bin; `directory`/out takes what jobs write. */
+/** Into `directory`/bin; `directory`/out is for the output of jobs. */
 export async function installPrograms(directory: string): Promise<void> {
   const bin = join(directory, 'bin');
   await mkdir(bin, { mode: 0o755 });

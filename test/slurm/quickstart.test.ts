@@ -14,7 +14,7 @@ afterEach(endAll);
 it('docs/quickstart-provider.md, every command of it', async () => {
   const gateway = await Gateway.start();
   const cluster = await Cluster.up();
-  // What the page downloads of a release.
+  // The files of a release that the page downloads.
   const release = join(cluster.directory, 'release');
   await mkdir(release, { mode: 0o755 });
   const installed = join(cluster.directory, 'bin');

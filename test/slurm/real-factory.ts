@@ -1,11 +1,14 @@
-/** A whole factory on a real batch system: its factory.toml, whose jobs are agents with stand-in engines, and its program. */
+/**
+ * A complete autoscaler on a real batch system: its factory.toml, with agents and mock engines as jobs, and its
+ * program.
+ */
 import { join } from 'node:path';
 import { Managed } from '../support/processes.ts';
 import { MODEL } from '../support/test-cluster.ts';
 import { USER } from './cluster.ts';
 
 interface Site {
-  /** With the programs in bin/, and the state in factory/. */
+  /** Contains the programs in bin/, and the state in factory/. */
   directory: string;
   gateway: string;
   name: string;
@@ -13,11 +16,11 @@ interface Site {
   launcher: string;
   tokenFile: string;
   joinTokenFile: string;
-  /** Lines of the one pool, of A100s. */
+  /** Lines of the only pool, of A100s. */
   pool: string;
-  /** What the stand-in engine takes to load. */
+  /** The mock engine's loading time. */
   loadMs: number;
-  /** Lines of the one model. */
+  /** Lines of the only model. */
   model: string;
 }
 
@@ -58,7 +61,7 @@ ${site.model}
 `;
 }
 
-/** The program as the cluster's user. */
+/** Starts the program as the cluster's user. */
 export function startFactory(directory: string, config: string, env: Record<string, string>): Managed {
   const bin = join(directory, 'bin');
   return new Managed([join(bin, 'node'), join(bin, 'otela-factory.mjs'), 'run', '--config', config], {

@@ -1,4 +1,7 @@
-/** What the registry shows while Slurm preempts, kills and ends jobs: nobody dead is routed to, nobody alive is kept out. */
+/**
+ * The registry's view while Slurm preempts, kills and ends jobs: no dead node gets requests, and no live node is
+ * excluded.
+ */
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { load } from '../support/load.ts';
 import { endAll, eventually } from '../support/processes.ts';
@@ -69,7 +72,10 @@ it('a quarter of the jobs is preempted at once: none of them is routed to, no ot
   );
 });
 
-/** Others of its cluster, on other nodes: their word is what ends somebody silent. Alone, only its gateway could say so, after minutes. */
+/**
+ * Others of its cluster, on other nodes: their reports end a silent session. Without them only its gateway could, after
+ * minutes.
+ */
 async function companions(): Promise<Job[]> {
   const jobs: Job[] = [];
   for (const node of ['n1', 'n3', 'n4'])

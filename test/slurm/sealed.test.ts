@@ -1,4 +1,7 @@
-/** Sealed requests to an agent in a real Slurm job: its delegate key is a file of the job's user, its provider's root is nowhere in the cluster. */
+/**
+ * Sealed requests to an agent in a real Slurm job: its delegate key is a file of the job's user, and its provider's
+ * root key is nowhere in the cluster.
+ */
 import { readFile } from 'node:fs/promises';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -56,7 +59,7 @@ const client = (maxRetries = 0, resume = false) =>
     baseURL: house.base,
     apiKey: house.key,
     maxRetries,
-    // The replica outside Slurm is of no pinned provider: nothing is sealed to it.
+    // The replica outside Slurm belongs to no pinned provider, so nothing is sealed to it.
     fetch: sealedFetch({ pins: { hpc: root.pin }, resume, onAnswer: (node) => void answered.push(node) }),
   });
 
@@ -116,7 +119,7 @@ describe('the openai SDK, sealed to jobs of Slurm', () => {
       cancelled = true;
       const session = answered.at(-1)?.session;
       const id = (await house.gateway.nodes()).find((node) => node.session === session)?.job?.id;
-      // As a node that dies: no drain.
+      // Like a node that dies: no drain.
       cluster.command('scancel', '--signal=KILL', '--full', id ?? '');
     }
     expect([text, cancelled]).toEqual([wordsOf(300), true]);

@@ -1,4 +1,7 @@
-/** The tutorial as a whole: an ordinary user installs a release, runs a gateway, and gets an answer from a real Slurm job. */
+/**
+ * The tutorial as a whole: an ordinary user installs a release, runs a gateway, and gets an answer from a real Slurm
+ * job.
+ */
 import { afterEach, expect, it } from 'vitest';
 import { follow } from '../docs/reader.ts';
 import { release } from '../docs/release.ts';

@@ -1,4 +1,6 @@
-/** A cold model on three nodes of a real Slurm: 64 MiB of random bytes stand in for weights, the stand-in engine for one that loads them. */
+/**
+ * A cold model on three nodes of a real Slurm: 64 MiB of random bytes as weights, and a mock engine that loads them.
+ */
 import { randomBytes } from 'node:crypto';
 import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -11,7 +13,7 @@ import { openPlace } from './place.ts';
 afterEach(endAll);
 
 const BYTES = 64 * 1024 * 1024;
-/** 18 s on two cores with other work. */
+/** It took 18 s on two cores with other work. */
 const WITHIN_MS = 60_000;
 
 it('three nodes start a cold model with one read of its source', async () => {
@@ -25,7 +27,7 @@ it('three nodes start a cold model with one read of its source', async () => {
   const disks = join(cluster.directory, 'disks');
   await mkdir(disks);
   await chmod(disks, 0o777);
-  // All machines of this Slurm are one: each has a disk of its own by its name.
+  // All nodes of this Slurm are one machine: each has a separate disk directory under its name.
   const flags = `--weights dir:${source} --weights-dir ${disks}/$SLURMD_NODENAME`;
   const jobs: Job[] = [];
   const begun = performance.now();

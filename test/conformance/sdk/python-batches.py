@@ -1,4 +1,4 @@
-"""A batch by the Python openai SDK. Arguments: base URL, key, model. Prints one JSON object."""
+"""A batch through the Python openai SDK. Arguments: base URL, key, model. Prints one JSON object."""
 import io
 import json
 import sys

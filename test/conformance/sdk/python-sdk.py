@@ -50,7 +50,7 @@ out["unauthorized"] = error(lambda: wrong.chat.completions.create(messages=user,
 out["bad request"] = error(lambda: client.chat.completions.create(messages=user, model=model, extra_body={"stand_in": {"status": 400}}))[0]
 out["broken stream"] = error(lambda: drain(stand_in={"fault": "reset", "afterTokens": 3, "tokens": 30}))[1]
 
-# Leaves in the middle of a stream, as `break` does.
+# Disconnects mid-stream, as `break` does.
 stream = client.chat.completions.create(
     messages=user, model=model, stream=True, extra_body={"stand_in": {"tokens": 5000, "tokensPerSecond": 50, "id": "python-left"}}
 )

@@ -1,4 +1,4 @@
-"""Verifiers of evidence under the Python openai SDK. Arguments as sealed-python.py. Prints one JSON object."""
+"""Verifiers of evidence under the Python openai SDK. Arguments as in sealed-python.py. Prints one JSON object."""
 import asyncio
 import json
 import sys
@@ -13,7 +13,7 @@ user = [{"role": "user", "content": "Say something."}]
 
 
 class Verifier:
-    """Takes what the stand-in helper says over the 64 bytes that it was to be said over."""
+    """Accepts the mock helper's evidence if it covers the expected 64 bytes."""
 
     def __init__(self):
         self.seen: list[Evidence] = []
@@ -41,7 +41,7 @@ class Refusing:
 
 
 class Repeating(httpx.BaseTransport):
-    """A gateway that shows the evidence of one answer for another, and counts chats."""
+    """A gateway that returns the evidence of one response for another, and counts chats."""
 
     def __init__(self):
         self._inner = httpx.HTTPTransport()

@@ -1,4 +1,4 @@
-"""Streams through sealing transports at two nodes, one of which breaks off each answer. Arguments as sealed-python.py. Prints one JSON object."""
+"""Streams through sealing transports at two nodes; one of them breaks off each response. Arguments as in sealed-python.py. Prints one JSON object."""
 import asyncio
 import json
 import sys
@@ -16,7 +16,7 @@ WITHIN_S = 40
 
 
 class Forging(httpx.BaseTransport):
-    """A gateway that changes the parts of a stream that was continued."""
+    """A gateway that changes the parts of a continued stream."""
 
     def __init__(self, change):
         self._inner = httpx.HTTPTransport()
@@ -54,8 +54,8 @@ def stream(transport):
 
 def until(wanted):
     """
-    What streams gave that did not go well at once. The gateway chooses the node of each stream. It leaves a node alone for a while
-    whose streams break off.
+    Calls `wanted` until it returns a result, because the gateway chooses the node of each stream, and does not use a node for a while
+    if its streams break off.
     """
     deadline = time.monotonic() + WITHIN_S
     while time.monotonic() < deadline:
@@ -83,7 +83,7 @@ async def later():
         return "".join([c.choices[0].delta.content or "" async for c in chunks])
 
 
-# These need a stream that breaks off: they go first, before the gateway leaves the node alone.
+# These need a stream that breaks off, so they run before the gateway stops using the node.
 dropped = until(lambda: forged(lambda first, second: first))
 forging = until(lambda: forged(lambda first, second: [*first[:-1], *second]))
 breaking = until(broken)

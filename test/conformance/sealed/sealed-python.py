@@ -18,7 +18,7 @@ def client(pinned=pins, **options):
 
 
 class Plain(httpx.BaseTransport):
-    """A gateway that answers in clear what no node sealed, without end."""
+    """A gateway that answers in plain text. Reading more than the first byte of it is an error."""
 
     def __init__(self):
         self._inner = httpx.HTTPTransport()
@@ -50,7 +50,7 @@ class AsyncPlain(httpx.AsyncBaseTransport):
 
 
 class Endless(httpx.BaseTransport):
-    """A gateway whose list of nodes has no end."""
+    """A gateway with an endless list of nodes."""
 
     def handle_request(self, request):
         def pieces():

@@ -31,7 +31,7 @@ message = evidence_message(bytes.fromhex(evidence["key"]), bytes.fromhex(evidenc
 assert hashlib.sha512(message).hexdigest() == evidence["report_data"], "evidence"
 
 
-# Parts of a stream that goes on, as nodes seal them: how often, and behind how much, a client takes another one.
+# Parts of a continued stream, as nodes seal them: how many, and after how much data, a client accepts.
 def part(name, nonce, contents, continues=None, whole=False):
     kid, key, base = name * 8, *(hkdf(b"s" * 32, name * 8 + nonce * 32, label, size) for label, size in ((b"key", 32), (b"nonce", 12)))
     more = {} if continues is None else {"continues": {"segment": b64(continues[0] * 32), "chunks": continues[1]}}

@@ -279,7 +279,7 @@ it('a model that is always on keeps its replica though nobody asks for it', () =
     return kinds(bench.round([bench.job(LLAMA, '1')], [{ ...demand, ready_replicas: 1 }], idle));
   };
   expect([round(always), round(always)]).toEqual([[], []]);
-  // An idle replica ends if that is no longer configured.
+  // Idle for a day, it ends once the model is no longer always on.
   expect(round({ model: LLAMA })).toEqual([['drain', LLAMA]]);
 });
 

@@ -1,6 +1,6 @@
 /**
- * A day at a small lab: two gateways behind TLS on hosts of their own, two clusters behind NAT with six agents each, Prometheus with the
- * alerts of deploy/ (their waits shortened), and people who ask both gateways all day.
+ * A day at a small lab: two gateways behind TLS on separate hosts, two clusters behind NAT with six agents each,
+ * Prometheus with the alerts of deploy/ (with shorter waits), and clients that call both gateways all day.
  */
 import { execFile } from 'node:child_process';
 import { copyFile, cp, readFile, writeFile } from 'node:fs/promises';
@@ -22,14 +22,14 @@ import { type Answered, type TwoAddresses, twoAddresses } from '../../support/tw
 import { NODE, ROOT } from '../../support/where.ts';
 import { GATEWAY_ADDRESS, Network, on } from '../network.ts';
 
-/** This machine, which is on the gateways' network: the follower's host, and Prometheus'. */
+/** This machine, which is on the gateways' network: the host of the follower and of Prometheus. */
 const FOLLOWER_ADDRESS = '198.51.100.254';
 const METRICS_TOKEN = 'only-for-prometheus';
 export const HOSTILE = 'mallory';
 export const AGENTS = 12;
 const HOSTS = ['c1h1', 'c1h2', 'c2h1', 'c2h2'] as const;
 const ENGINE_PORT = 8000;
-/** What the gateway's disk holds: a few minutes of records and logs, and room to start. */
+/** Size of the gateway's disk: a few minutes of records and logs, and enough space to start. */
 const DISK_MIB = 192;
 const PER_SECOND = 8;
 const START_MS = 120_000;
@@ -38,31 +38,31 @@ export interface Day {
   network: Network;
   first: Gateway;
   follower: Gateway;
-  /** Of the follower: changed in place, it counts from its next start. */
+  /** The follower's environment; a change takes effect at its next start. */
   followerEnv: Record<string, string>;
-  /** How the operator's programs trust the gateways. */
+  /** Makes the operator's programs trust the gateways. */
   env: Record<string, string>;
-  /** `otela-gateway`. */
+  /** Path of `otela-gateway`. */
   program: string;
   client: TwoAddresses;
-  /** Answers to programs beside it: the newest. */
+  /** Newest responses to other programs. */
   others: Answered[];
   prometheus: Prometheus;
-  /** Of the first gateway, or why there is none. */
+  /** The primary's disk, or the reason that there is none. */
   disk: FileSystem | string;
-  /** Root key of the institution. */
+  /** Path of the institution's root key. */
   rootKey: string;
   /** The engine of the provider that turns hostile. */
   hostile: Engine;
-  /** `otela-gateway …`, at the first, as its operator types it. */
+  /** `otela-gateway …` at the primary, as its operator types it. */
   operate(...args: string[]): Promise<string>;
-  /** The same at a gateway that is named. */
+  /** The same at a given gateway. */
   ask(gateway: Gateway, ...args: string[]): Promise<string>;
-  /** Tells the engine of a host how to behave, past all gateways and agents. */
+  /** Sets the behavior of a host's engine directly, without gateway and agent. */
   control(host: (typeof HOSTS)[number], behaviour: object): Promise<void>;
-  /** Puts another version where gateways and agents are started from. */
+  /** Installs another version at the path from which gateways and agents start. */
   install(version: string): Promise<void>;
-  /** Puts another TLS certificate in the gateways' place. */
+  /** Replaces the gateways' TLS certificate. */
   renewTls(): Promise<void>;
 }
 
@@ -104,7 +104,7 @@ export async function openDay(): Promise<Day> {
     const { stdout } = await run(NODE, [gatewayFile, ...args, ...flags], { env: { ...process.env, ...env } });
     return stdout;
   };
-  // At a copy: with the root key beside it the first gateway's own certificate would be renewed, too.
+  // In a copy: with the root key next to it, the first gateway's own certificate would be renewed too.
   await cp(join(data, 'issuer'), at('copy/issuer'), { recursive: true });
   await copyFile(rootKey, at('copy/issuer/root.key'));
   const { stdout: identity } = await run(NODE, [gatewayFile, 'issuer', 'delegate', '--data', at('copy')]);
@@ -169,7 +169,10 @@ export async function openDay(): Promise<Day> {
   };
 }
 
-/** The certificate of both gateways, which has two days left, and its successor. A client that trusts `authorities` trusts both. */
+/**
+ * The certificate of both gateways, which is valid for two more days, and its successor. A client that trusts
+ * `authorities` trusts both.
+ */
 async function certificates(directory: string) {
   const names = [`IP:${GATEWAY_ADDRESS}`, `IP:${FOLLOWER_ADDRESS}`];
   const [old, next] = [

@@ -1,4 +1,4 @@
-/** What befalls the lab on a game day, one event after the other; and where its operator finds each. */
+/** The events of a game day, one after the other, and where the operator finds each. */
 import { execFile } from 'node:child_process';
 import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -11,20 +11,20 @@ import { AGENTS, type Day, HOSTILE } from './day.ts';
 
 export interface GameEvent {
   what: string;
-  /** Why it cannot be brought about here. */
+  /** The reason if it cannot be caused here. */
   skipped?(day: Day): string | undefined;
-  /** The fault, or what the operator does. Resolves when it is there. */
+  /** The fault, or the operator's action. Resolves when it is in place. */
   happens(day: Day): Promise<void>;
-  /** A line of that gateway's log, or of the log of what operators changed. */
+  /** A line of this gateway's log, or of the audit log. */
   log: readonly ['first' | 'follower' | 'audit', RegExp];
   /** PromQL that has a sample then, and had none before. */
   metric: string;
   alert: string;
-  /** Of what the alert tells it is over, as it is renewed. */
+  /** True: the alert announces something that a renewal ends. */
   alertEnds?: true;
-  /** In what `otela-gateway why` tells of a request of that time. */
+  /** Appears in the output of `otela-gateway why` for a request of that time. */
   story: RegExp;
-  /** Mends it. Resolves when all is as before. */
+  /** Undoes it. Resolves when everything is as before. */
   mend(day: Day): Promise<void>;
 }
 
@@ -43,7 +43,7 @@ async function allServe({ first, follower }: Day, nodes = AGENTS): Promise<void>
 const issuer = ({ program, first }: Day, ...args: string[]) =>
   run(NODE, [program, 'issuer', ...args, '--data', first.data]);
 
-/** A key that the operator takes back while a program still uses it; what that program is answered. */
+/** A key that the operator revokes while a program still uses it, and the statuses that the program gets. */
 let revoked: { statuses: Set<number>; stop(): void } | undefined;
 export const refusals = (): number[] => [...(revoked?.statuses ?? [])];
 
@@ -181,7 +181,8 @@ export const EVENTS: readonly GameEvent[] = [
       await rm(root);
       await day.first.stop();
       await day.first.restart();
-      // Last: of a gateway's log the newest 64 KiB are kept, which a restart on a busy machine outlasts.
+      // Last, because only the newest 64 KiB of a gateway's log are kept, and a restart on a busy machine may write
+      // more.
       await day.renewTls();
       for (const gateway of [day.first, day.follower]) {
         gateway.process.signal('SIGHUP');
@@ -209,7 +210,7 @@ export const EVENTS: readonly GameEvent[] = [
   },
 ];
 
-/** A program that goes on asking with its key, whatever it is answered. */
+/** A program that keeps sending requests with its key, whatever the response. */
 function program({ first, others }: Day, key: string): NonNullable<typeof revoked> {
   const statuses = new Set<number>();
   let going = true;
