@@ -32,9 +32,7 @@ const efficiencySchema = z.object({
   attention_launch_us: microseconds,
   elementwise_memory: fraction,
   elementwise_launch_us: microseconds,
-  /**
-   * Values that differ for products whose weights are stored in this precision; their peak is that of the precision.
-   */
+  /** Values that differ for products with weights in this precision; their peak is that of the precision. */
   products: z.partialRecord(z.enum(PRECISIONS), productSchema).optional(),
   /** The same for the grouped products of routed experts. */
   experts: z.partialRecord(z.enum(PRECISIONS), productSchema).optional(),

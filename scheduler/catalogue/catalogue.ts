@@ -16,7 +16,7 @@ import { type Model, modelFileSchema, modelFromRow } from './model.ts';
  * round differently.
  */
 const MEMORY_TOLERANCE = 0.08;
-/** A device whose memory differs this much from every GPU of its class is a slice of a GPU, or another GPU. */
+/** A device is a slice of a GPU, or another GPU, if its memory differs this much from every GPU of its class. */
 const MEMORY_FAR = 0.3;
 const GIB = 2 ** 30;
 
@@ -83,7 +83,7 @@ export function dataPath(name: string): string {
   return source !== undefined && existsSync(source) ? source : (bundled ?? name);
 }
 
-/** Loads the built-in tables and then the user's files, whose rows win. */
+/** Loads the built-in tables and then the user's files; rows of the latter win. */
 export function loadCatalogue(files: CatalogueFiles = {}): HardwareCatalogue {
   const gpus = new Map<string, Gpu>();
   for (const path of [dataPath('gpus.json'), ...(files.gpus ?? [])]) {

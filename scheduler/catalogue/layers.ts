@@ -154,7 +154,7 @@ function feedForwardMatrices(block: FeedForward | undefined, hidden: number): Ma
   return matrices;
 }
 
-/** Returns the elements of keys and values that one token adds to one layer. */
+/** Returns the elements of keys and values per token in one layer. */
 export function cacheElements(mixer: Mixer): number {
   switch (mixer.kind) {
     case 'grouped':

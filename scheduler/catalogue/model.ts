@@ -4,9 +4,7 @@ import type { Precision } from './precision.ts';
 
 const count = z.number().int().positive().max(10_000_000);
 
-/**
- * One row of `data/models.json`: a decoder whose layers are all equal. Other models are read from their `config.json`.
- */
+/** One row of `data/models.json`: a decoder with equal layers. Other models are read from their `config.json`. */
 const modelRowSchema = z.strictObject({
   id: z.string().min(1).max(256),
   layers: count.max(1000),
@@ -49,7 +47,7 @@ export interface Model {
   /** Longest sequence in tokens; 0: unknown. */
   context: number;
   source: string;
-  /** Only the name of the model is known. It can be placed only on hardware where it was measured. */
+  /** Only the name of the model is known. It can be placed only on hardware with a measurement of it. */
   opaque?: true;
 }
 

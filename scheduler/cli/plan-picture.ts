@@ -55,7 +55,7 @@ export function planPicture(plan: Plan): string {
 const [LEFT, BAR, HEIGHT, GAP] = [220, 480, 22, 12];
 const escaped = (text: string) => text.replace(/[<>&"]/g, (one) => `&#${one.charCodeAt(0)};`);
 
-/** The same as SVG: a bar per pool, whose length is proportional to the pool's GPUs. */
+/** The same as SVG: a bar per pool, with a length in proportion to the pool's GPUs. */
 export function planSvg(plan: Plan): string {
   const rows = rowsOf(plan);
   const most = Math.max(1, ...rows.map(({ gpus }) => gpus));

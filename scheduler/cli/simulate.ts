@@ -29,7 +29,7 @@ import { prettyJson } from './json.ts';
 import { latencyPicture, latencySvg } from './plan-picture.ts';
 import { simulationText } from './show.ts';
 
-/** Most requests that one `simulate` may hold in memory. */
+/** Most requests of one `simulate`, which are held in memory. */
 const REQUESTS_MAX = 5_000_000;
 
 export const SIMULATE_FLAGS = {

@@ -29,7 +29,7 @@ const REPORT_MS = 1_000;
  * does not wait.
  */
 const MISSING_SHARE = 0.2;
-/** A slot whose responses take longer than this many slots counts all the same. */
+/** A slot counts at the latest after this many slots, even if its responses take longer. */
 const LAG_MAX = 3;
 
 interface Followed {
@@ -184,7 +184,7 @@ const sameKinds = (a: readonly RequestKind[], b: readonly RequestKind[]): boolea
   a.length === b.length &&
   a.every((kind, i) => kind.name === b[i]?.name && kind.input === b[i]?.input && kind.output === b[i]?.output);
 
-/** Returns the number of slots whose responses have not ended yet. */
+/** Returns the number of slots with responses that have not ended yet. */
 function lagOf({ settleMs }: KindCount, slotS: number): number {
   const slotMs = slotS * 1e3;
   return Math.min(LAG_MAX, Math.max(0, Math.ceil((settleMs + REPORT_MS - MISSING_SHARE * slotMs) / slotMs)));

@@ -10,7 +10,7 @@ const REQUESTS_MIN = 50;
 /** Most requests that a fit uses. */
 const SAMPLE = 4_000;
 /**
- * A kind whose center moved less than this, in logarithms, keeps its publication, because each publication restarts the
+ * A kind keeps its publication if its center moved less than this, in logarithms, because each publication restarts the
  * histories.
  */
 const MOVED = 0.3;

@@ -31,7 +31,7 @@ export interface SlotRecord {
   /** null: no request was answered. */
   p50_ms: number | null;
   p99_ms: number | null;
-  /** Share of the judged requests whose kind was misjudged; null: none was judged. */
+  /** Share of the judged requests with a misjudged kind; null: none was judged. */
   misjudged: number | null;
 }
 

@@ -10,8 +10,8 @@ const RULES_MAX = 499;
 /** Shares that moved less are not sent again, because each change is a line of the audit log. */
 const MOVED = 0.05;
 /**
- * Weight of a node whose shares were not sent yet. It is close to zero because one request of a kind that does not suit
- * the node blocks it for long. It is above zero so that the node gets all requests if the known nodes are gone.
+ * Weight of a node until its shares are sent. It is close to zero because one request of a kind that does not suit the
+ * node blocks it for long. It is above zero so that the node gets all requests if the known nodes are gone.
  */
 const NEW_NODE = 1e-4;
 /** Replicas are filled to this share; above it requests queue. */

@@ -3,7 +3,7 @@ import { hasGaps, withoutGaps } from './gaps.ts';
 import type { FitOptions, FittedForecaster, Forecast, Forecaster, History, PointForecaster, Predict } from './types.ts';
 
 /**
- * Share of the history, at its end, whose errors determine the intervals (split conformal prediction, Vovk et al.
+ * Errors on this share of the history, at its end, determine the intervals (split conformal prediction, Vovk et al.
  * 2005).
  */
 const CALIBRATION_SHARE = 0.2;

@@ -4,7 +4,7 @@ import type { Forecaster, Predict } from './types.ts';
 export interface RidgeOptions {
   /** Number of previous slots that are inputs. */
   lags: number;
-  /** Slots of a season, whose same slot is another input; absent: no season. */
+  /** Slots of a season; the same slot of the last season is another input. absent: no season. */
   period?: number;
 }
 

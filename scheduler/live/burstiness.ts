@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { PlannerGateway } from './gateway.ts';
 
-/** Minutes whose counts are compared. */
+/** Number of minutes with counts that are compared. */
 const MINUTES = 10;
 /** With fewer requests a minute, bursts cannot be measured. */
 const REQUESTS_MIN = 5;

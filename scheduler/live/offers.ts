@@ -80,7 +80,7 @@ function isTaken(bind: () => unknown): boolean {
   }
 }
 
-/** Most sessions whose templates are remembered; an agent reads its templates once. */
+/** Most sessions with remembered templates; an agent reads its templates once. */
 const REMEMBERED_MAX = 20_000;
 /** Concurrent requests to agents, each of which goes through a tunnel. */
 const AT_ONCE = 16;

@@ -69,8 +69,8 @@ export function balance(
   for (const one of cost) largest = Math.max(largest, one);
   for (const one of problem.demand) demand += one;
   cost[excess] = largest === 0 ? 1 : largest * demand * 100;
-  // The initial basis: each kind at its fastest group, and the slack of each group except the fullest, whose row
-  // determines the excess.
+  // The initial basis: each kind at its fastest group, and the slack of each group except the fullest. The row of the
+  // fullest group determines the excess.
   let fullest = 0;
   for (let k = 1; k < groups; k++) if ((start[k] ?? 0) > (start[fullest] ?? 0)) fullest = k;
   const slack = (k: number) => (k === fullest && (start[k] ?? 0) > idle ? excess : excess + 1 + k);
@@ -98,7 +98,7 @@ function loadsOf(problem: AssignmentProblem): Float64Array {
   return each;
 }
 
-/** A group whose cost is at most this many times the lowest takes part of the waiting requests. */
+/** A group takes part of the waiting requests if its cost is at most this many times the lowest. */
 const ALIKE = 2;
 
 /**

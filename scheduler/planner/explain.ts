@@ -11,7 +11,7 @@ import type { PlannedModel, PlannedReplicas, PoolValue } from './types.ts';
 /** Assumed share of the time that a node is available, if the inventory does not specify it. */
 const TIER_AVAILABILITY = { stable: 0.999, volatile: 0.9 } as const;
 
-/** Share of the time that one node of a pool is available, 0 to 1. */
+/** Share of the time that a node of the pool is available, 0 to 1. */
 const nodeAvailability = (pool: Pool): number => pool.availability ?? TIER_AVAILABILITY[pool.tier ?? 'stable'];
 
 /**

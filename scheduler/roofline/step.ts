@@ -23,7 +23,7 @@ export interface EngineStep {
   prefillWindowPairs: number;
   /** Keys that the prompts' attention reads. */
   prefillKeys: number;
-  /** Sequences whose next token is sampled from this step's prefill. */
+  /** Sequences that sample their next token from this step's prefill. */
   prefillEnds: number;
 }
 

@@ -28,7 +28,7 @@ export interface Simulation {
   /** A name of `policyNamed`, or any policy of shared/routing over the replicas. */
   policy: string | ((replicas: readonly SimulatedReplica[]) => { policy: Policy; readsLoad: boolean });
   seed: number;
-  /** A what-if: prefill on other replicas, whose keys and values cross a network of `bytesPerSecond`. */
+  /** A what-if: prefill on other replicas; keys and values cross a network of `bytesPerSecond`. */
   prefill?: { groups: readonly ReplicaGroup[]; bytesPerSecond: number };
 }
 

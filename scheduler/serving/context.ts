@@ -3,7 +3,7 @@ import { type LengthDistribution, meanLength } from './lengths.ts';
 
 /**
  * Returns why requests of these lengths do not suit the model, or undefined. An engine refuses a prompt that fills the
- * context, and ends a response there. A workload whose mean request does not fit is a mistake; longer requests in its
+ * context, and ends a response there. A workload is a mistake if its mean request does not fit; longer requests in its
  * tail are refused or cut individually.
  */
 export function contextProblem(

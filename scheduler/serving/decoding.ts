@@ -12,7 +12,7 @@ export class Decoding {
   readonly #finishes = new Heap<Sequence>();
   /** Sequences in the batch. */
   size = 0;
-  /** Tokens whose keys and values the sequences hold; and those of them inside a window of `window` tokens. */
+  /** Tokens of which the sequences hold keys and values; and those of them inside a window of `window` tokens. */
   context = 0;
   windowContext = 0;
   /** Sequences that are still inside the window completely: each adds one token to `windowContext` in every step. */
@@ -42,7 +42,7 @@ export class Decoding {
     this.#finishes.push(this.#step + sequence.remaining, sequence.epoch, sequence);
   }
 
-  /** Tokens whose keys and values the sequence holds. */
+  /** Tokens of which the sequence holds keys and values. */
   held(sequence: Sequence): number {
     return sequence.base + (this.#step - sequence.since);
   }
@@ -72,7 +72,7 @@ export class Decoding {
     return Math.max(1, this.#blocks.stepsInRoom(Math.max(1, next - this.#step), this.#step));
   }
 
-  /** The first key of a heap whose sequence is still in the batch. */
+  /** The first key of a heap with a sequence that is still in the batch. */
   #next(heap: Heap<Sequence>): number | undefined {
     for (;;) {
       const top = heap.peek();

@@ -20,8 +20,8 @@ interface Profile {
 }
 
 /**
- * Loads at which a replica is simulated, as shares of its capacity. 0 is a replica whose requests run one at a time.
- * Above the last level one measures the queue, not the GPU.
+ * Loads at which a replica is simulated, as shares of its capacity. At 0, requests run one at a time. Above the last
+ * level the queue is measured, not the GPU.
  */
 export const LOAD_LEVELS = [0, 0.25, 0.5, 0.7, 0.85, 0.95];
 
@@ -90,7 +90,7 @@ function drawnFor(of: ProfileOf): Drawn {
 
 /**
  * Requests/s of a long backlog, from the 20th to the 80th percentile of ends. This excludes the first batch, which
- * begins in one go, and the last responses, which run alone.
+ * begins in one go, and the last responses, which run in a nearly empty batch.
  */
 function backlogRate(of: ProfileOf): number {
   const { step, limits } = of;

@@ -1,6 +1,6 @@
 import { NONE, type Sequence } from './sequence.ts';
 
-/** A request that was sent to a replica, where it waits from `arrival` on. */
+/** A request that was sent to a replica and waits there from `arrival` on. */
 export interface SentRequest {
   request: number;
   arrival: number;

@@ -105,7 +105,7 @@ export class SimulatedEngine {
     return this.#queue.all;
   }
 
-  /** Sequences whose prompt is computed, and the seconds until their next token. */
+  /** Sequences with a computed prompt, and the seconds until their next token. */
   get decoding(): { sequences: { tokens: number; remaining: number }[]; tokenS: number } {
     const { size, context, windowContext } = this.#decoding;
     const sequences = this.#admitted.flatMap((one) => {

@@ -17,7 +17,7 @@ const CAPACITY_OPTIMISM = 1.5;
  */
 const CAPACITY_SPREAD_FULL = 1.1;
 /**
- * … and this multiple if memory does. Either engine of a pair may bound its throughput, so that one pair reveals little
+ * … and this multiple if memory does. Either engine of a pair may bound its throughput, so that a pair reveals little
  * about another.
  */
 const CAPACITY_SPREAD_MEMORY = 1.45;

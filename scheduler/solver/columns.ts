@@ -9,7 +9,7 @@ import { type Counts, poolGpus } from './problem.ts';
 /**
  * Column generation (Gilmore and Gomory 1961): the program chooses one configuration, a set of replicas that serves its
  * model, for each model. Its relaxation is far tighter than that of single replicas, in which a model that needs a
- * third of a replica pays for a third. Only the pools connect the models, so few models are split in it.
+ * third of a replica pays for a third. Only the pools connect the models; therefore the relaxation splits few models.
  */
 export class Columns {
   readonly #problem: SolverProblem;

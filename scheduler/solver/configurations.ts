@@ -93,7 +93,7 @@ interface Offer extends Item {
 
 /**
  * Finds the replicas that serve `rate` with the lowest sum of price and waiting, by branch and bound. They serve
- * together with existing replicas, whose curve is `given`. Undefined if no number of replicas can.
+ * together with existing replicas, which have the curve `given`. Undefined if no number of replicas can.
  */
 export function quickest(
   items: readonly Item[],

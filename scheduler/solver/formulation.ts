@@ -49,7 +49,7 @@ const GPUS_BESIDE_USD = 1e-4;
 /** Seconds that an unserved request counts: above any latency that a plan would accept. */
 const UNSERVED_S = 1e5;
 
-/** GPUs that one replica takes from other replicas. */
+/** GPUs that a replica takes from other replicas. */
 export function takenGpus(option: Option, pools: readonly Pool[]): number {
   const pool = pools[option.pool];
   return pool?.oneEngine === true ? pool.gpusPerNode : option.gpus;

@@ -40,7 +40,7 @@ export interface GoalOutcome {
   prices: readonly PoolPrice[];
 }
 
-/** Price of one condition on a pool, whose limit grows by `perGpu` with one more GPU. */
+/** Price of one condition on a pool. The condition's limit grows by `perGpu` with one more GPU. */
 export interface PoolPrice {
   pool: number;
   perGpu: number;

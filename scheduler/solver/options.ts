@@ -59,7 +59,7 @@ export class OptionTable {
   /** The highest factor by which simulations exceeded their averages, by model and limit of the throughput. */
   readonly #seen = new Map<string, number>();
   readonly #estimated = new Map<number, Option[]>();
-  /** Options whose estimate was replaced. */
+  /** Options with a simulation in place of their estimate. */
   simulated = 0;
   /** False once a simulation exceeded its estimate: bounds that depend on estimates are then not proven. */
   optimistic = true;
@@ -109,8 +109,8 @@ export class OptionTable {
   }
 
   /**
-   * Adds options of a model whose shape is unknown: only on measured hardware and without a latency, which then does
-   * not count.
+   * Adds options of a model of unknown shape: only on measured hardware and without a latency, which then does not
+   * count.
    */
   #addMeasured(m: number, demand: Demand): boolean {
     const before = this.options.length;

@@ -22,7 +22,7 @@ export interface SolveReport {
   proven: boolean;
   seconds: number;
   integers: number;
-  /** Options whose estimate was replaced by a simulation. */
+  /** Options with a simulation in place of their estimate. */
   simulated: number;
   /** Proven: no plan meets the requirements. False with a shortfall: none was found in time. */
   impossible: boolean;

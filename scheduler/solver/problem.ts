@@ -16,7 +16,7 @@ export interface Pool {
   oneEngine?: boolean;
   /** absent: `stable`. Volatile nodes may be reclaimed at any time: preemptible jobs, workstations. */
   tier?: Tier;
-  /** Share of the time that one of its nodes is available, 0 to 1; absent: that of its tier. */
+  /** Share of the time that a node of it is available, 0 to 1; absent: that of its tier. */
   availability?: number;
   /** What the nodes' operators allow; absent: everything. */
   allows?: (model: string, spread: Parallelism) => boolean;
@@ -54,11 +54,11 @@ export interface Demand {
   latencyS?: number;
   /** True if the model has a replica on a stable node at all times. */
   alwaysOn?: boolean;
-  /** Observed rate of one replica of a model whose shape is unknown. Its capacity may be higher. */
+  /** Observed rate of a replica, if the model's shape is unknown. Its capacity may be higher. */
   observed?: readonly ObservedCapacity[];
 }
 
-/** requests/s that one replica on `tp` GPUs served. */
+/** requests/s of a replica on `tp` GPUs. */
 export interface ObservedCapacity {
   gpu: string;
   tp: number;
@@ -125,7 +125,7 @@ export interface Option {
   tp: number;
   /** Set if it is more than tensor parallelism. */
   spread?: Parallelism;
-  /** GPUs of a node that one replica takes. */
+  /** GPUs of a node that a replica takes. */
   gpus: number;
   /** Maximum requests/s of one replica. An estimate is never below a simulation's result. */
   capacity: number;

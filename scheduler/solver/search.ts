@@ -190,7 +190,7 @@ export class Search {
 
   /**
    * Removes replicas that gain almost nothing, lowest gain per GPU first, while their total gain is at most `loss`. A
-   * replica that serves requests or is required counts so much more that it stays.
+   * replica that serves requests or is required stays, because its gain is far above `loss`.
    */
   trim(loss: number): void {
     const { options, floor } = this.#problem;

@@ -69,9 +69,7 @@ export class ShareSearch {
     return { atMost: high, fractions };
   }
 
-  /**
-   * Returns a plan whose share is close to that of fractions; undefined if none better than the known plan was found.
-   */
+  /** Returns a plan with a share close to that of fractions; undefined if none better than the known plan was found. */
   async whole(deadline: number): Promise<number[] | undefined> {
     const low = this.#shareOf(this.#known);
     for (const part of WHOLE) {

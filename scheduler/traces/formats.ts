@@ -177,8 +177,8 @@ function ownLine(line: string, ids: PrefixIds): (TraceRow & { model?: string }) 
 }
 
 /**
- * eth-easl/swissai-serving-trace (OSDI'26). Counts of −1 are missing, as after a failure. One of its files has buckets
- * of 16 tokens.
+ * eth-easl/swissai-serving-trace (OSDI'26). Counts of −1 are missing, as after a failure. A file of it has buckets of
+ * 16 tokens.
  */
 function publishedLine(line: string, ids: PrefixIds): (TraceRow & { model?: string }) | undefined {
   const { created_at, reported_token_input, reported_token_output, token_count, model, bucket_ids } = objectOf(line);

@@ -1,4 +1,4 @@
-/** Nelder-Mead (1965) from `start`, whose coordinates are all positive and searched by factors. Deterministic. */
+/** Nelder-Mead (1965) from `start`; its coordinates must be positive and are searched by factors. Deterministic. */
 export function minimise(f: (x: readonly number[]) => number, start: readonly number[], steps = 400): number[] {
   const value = (logs: readonly number[]) => {
     const y = f(logs.map(Math.exp));

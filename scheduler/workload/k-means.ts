@@ -75,7 +75,7 @@ function lloyd(points: readonly Point[], start: readonly Point[]): Clusters {
       sum.n++;
       total += distance;
     }
-    // A centroid without points stays where it is: a kind that vanishes temporarily keeps its number.
+    // A centroid without points keeps its position, so that a kind that vanishes temporarily keeps its number.
     centroids = centroids.map((old, i) => {
       const { x, y, n } = sums[i] ?? { x: 0, y: 0, n: 0 };
       return n === 0 ? old : [x / n, y / n];

@@ -71,7 +71,7 @@ export function fitKinds(requests: readonly KindLengths[], { most, seed, previou
   return kindsOf(requests, numbered(fits[k - 1]?.centroids ?? [], before));
 }
 
-/** Finds the kind of a request whose lengths are both known. */
+/** Finds the kind of a request with known lengths of prompt and response. */
 export function kindClassifier(kinds: readonly FittedKind[]): (lengths: KindLengths) => number {
   const centroids = kinds.map(pointOf);
   return (lengths) => nearestOf(centroids, pointOf(lengths)).index;

@@ -15,7 +15,7 @@ export interface ObservedPlace {
   others: number;
   /** Seconds of one response without queueing; NaN: never measured, here or elsewhere. */
   serviceS: number;
-  /** Requests that one node answers concurrently. */
+  /** Concurrent requests of one node. */
   concurrency: number;
   /** Requests in the engines' queues. */
   waiting: number;
@@ -37,7 +37,7 @@ export interface Observed {
 export interface TrackerOptions {
   /** Seconds between two looks. */
   slotS: number;
-  /** Concurrency of a node whose engine was never seen with a queue. */
+  /** Concurrency of a node if its engine was never seen with a queue. */
   concurrency: number;
   /** Watts of one GPU of a class; `null`: of a node without a GPU. */
   watts(gpu: string | null): number;

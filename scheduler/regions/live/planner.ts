@@ -1,5 +1,5 @@
 /**
- * Plans each model's shares of requests by region, where they go if a region is lost, and how many contexts to keep
+ * Plans each model's shares of requests by region, their targets if a region is lost, and how many contexts to keep
  * warm. Pure, except that it remembers earlier slots.
  */
 import type { RegionFacts } from '../../live/region-facts.ts';

@@ -36,7 +36,7 @@ export interface TransportProblem {
   mass: Float64Array;
   /** Cost of one task of the row in that column, seconds; infinite if it cannot run there. */
   cost: Float64Array;
-  /** Capacity that one task uses in the column; same unit as `capacity`. */
+  /** Capacity of the column that a task uses; same unit as `capacity`. */
   load: Float64Array;
   capacity: Float64Array;
 }
