@@ -76,7 +76,7 @@ function engineOf(name: string): EngineKind {
 }
 
 /**
- * Finds the fewest GPUs whose memory holds the weights and the contexts.
+ * Finds the fewest GPUs with enough memory for the weights and the contexts.
  *
  * @throws UsageError with the nearest that fits
  */

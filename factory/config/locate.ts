@@ -1,6 +1,6 @@
 /** Finds the line of a value in a TOML text. smol-toml reports lines only of syntax errors, not of values. */
 
-/** Splits a dotted key, whose parts are bare or quoted: `models."org/name".max`. */
+/** Splits a dotted key with bare or quoted parts: `models."org/name".max`. */
 function keyParts(text: string): string[] {
   return [...text.matchAll(/"((?:[^"\\]|\\.)*)"|'([^']*)'|([\w-]+)/g)].map(([, a, b, c]) => a ?? b ?? c ?? '');
 }

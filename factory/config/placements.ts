@@ -1,4 +1,4 @@
-/** A place where a model's engine could run. */
+/** A possible place of a model's engine. */
 import { gpuClass } from '../../shared/hardware/classes.ts';
 import type { ClusterConfig, EngineConfig, FactoryConfig, ModelConfig, PoolConfig, RecipeConfig } from './schema.ts';
 

@@ -137,7 +137,7 @@ function modelProblems(model: ModelConfig, config: FactoryConfig): ConfigProblem
   return found;
 }
 
-/** Explains why no engine fits, and what is nearest. */
+/** Explains why no engine fits, and names the nearest one. */
 function nowhere(model: ModelConfig, recipe: RecipeConfig, config: FactoryConfig): string {
   const clusters = config.clusters.filter(({ id }) => model.clusters?.includes(id) ?? true);
   const pools = clusters.flatMap((cluster) =>

@@ -163,7 +163,7 @@ const model = z.strictObject({
   idle: durationSchema.prefault('10m'),
   /** The model with the higher priority gets the GPUs. */
   priority: z.number().int().min(-1_000).max(1_000).default(0),
-  /** Projects and keys whose requests may start it; absent: all that may use it. */
+  /** Requests of these projects and keys may start it; absent: requests of all that may use it. */
   wake: z
     .strictObject({
       projects: z.array(z.string().min(1).max(128)).max(64).default([]),

@@ -1,4 +1,4 @@
-/** Counts jobs that are presumed alive, and submissions whose jobs have not been listed yet. */
+/** Counts jobs that are presumed alive, and submissions with jobs that have not been listed yet. */
 import type { ServingNode } from '../../shared/factory/exchange.ts';
 import { type JobMemory, type Memory, unseenJobs } from './memory.ts';
 import { nodesByJob } from './observe.ts';

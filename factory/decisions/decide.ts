@@ -14,7 +14,7 @@ import type { FactoryAction, FactoryWorld } from './world.ts';
 
 /**
  * At most one per round: the newest pending job of a lower priority, or of a model that has another job.
- * @param capped by model, the clusters whose caps hold its first replica back
+ * @param capped by model, the clusters with caps that hold its first replica back
  */
 function decideYields(
   census: JobCensus,

@@ -76,7 +76,7 @@ export type BackOff = z.infer<typeof backOff>;
 /** Failed jobs that are kept for people. */
 export const FAILED_MAX = 100;
 
-/** A job whose engine did not serve. */
+/** A job with an engine that did not serve. */
 const failedJob = z.object({
   cluster: z.string(),
   id: z.string(),
@@ -114,7 +114,7 @@ export const memorySchema = z.object({
 });
 export type Memory = z.infer<typeof memorySchema>;
 
-/** Names are numbered from the current second, so that a factory whose state was removed does not repeat a name. */
+/** Names are numbered from the current second, so that a factory does not repeat a name after its state was removed. */
 export function emptyMemory(now: number): Memory {
   return {
     version: 1,

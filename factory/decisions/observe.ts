@@ -121,7 +121,7 @@ export function nodesByJob({ nodes, config }: FactoryWorld): Map<string, Serving
   for (const node of nodes ?? []) {
     const key = keyOfNode(node, config);
     const other = key === undefined ? undefined : known.get(key);
-    // An agent that returned has two sessions for a while: the one that is not draining counts.
+    // An agent that returned has two sessions for a while: a session that does not drain precedes a draining one.
     if (key !== undefined && (other === undefined || other.state === 'draining')) known.set(key, node);
   }
   return known;

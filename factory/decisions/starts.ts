@@ -16,7 +16,7 @@ export interface Starts {
   actions: Submit[];
   /** By model: why fewer jobs begin than are wanted. */
   held: Map<string, string>;
-  /** Models for whose first replica requests wait, with the clusters whose caps hold it back. */
+  /** Models with requests that wait for the first replica, and the clusters with caps that hold it back. */
   capped: Map<string, ReadonlySet<string>>;
 }
 

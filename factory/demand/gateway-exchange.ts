@@ -201,7 +201,7 @@ function dispatcherWith(certificate: Buffer | undefined): Dispatcher {
   return new Agent({ ...ca, headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS });
 }
 
-/** @throws Error if own nodes may be missing in the answer, because a job whose node is not listed counts as lost */
+/** @throws Error if own nodes may be missing in the answer, because a job counts as lost if its node is not listed */
 function whole(answer: ExchangeAnswer, factory: string): ExchangeAnswer {
   const { nodes } = answer;
   const { labels = {} } = nodes.at(-1) ?? {};
@@ -212,7 +212,7 @@ function whole(answer: ExchangeAnswer, factory: string): ExchangeAnswer {
   return answer;
 }
 
-/** The parts of a report whose change is worth an exchange. */
+/** The parts of a report that are worth an exchange when they change. */
 function essenceOf({ models, jobs, clusters, drain, config_revision, decisions }: FactoryReport): string {
   return JSON.stringify([
     config_revision,

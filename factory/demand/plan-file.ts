@@ -9,7 +9,7 @@ import { errorText } from '../errors.ts';
 import { type DemandReading, type DemandSource, noDemand } from './demand-source.ts';
 
 const FILE_MAX_BYTES = 16 * 1024 * 1024;
-/** Bounds a plan for all clusters of an installation; the factory uses the placements of its own models. */
+/** Bounds a plan for all clusters of an installation; the factory uses only its models' placements. */
 const PLACEMENTS_MAX = 100_000;
 const FROM = 'the plan';
 

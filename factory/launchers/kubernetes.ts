@@ -99,7 +99,8 @@ function manifest({ name, pool, gpus, body, image }: Submission, id: string, clu
         metadata: { labels },
         spec: {
           restartPolicy: 'Never',
-          // Of the pod, whose time begins on its node. A job's deadline would include the wait for a GPU.
+          // Deadline of the pod, which counts from its start on a node. A job's deadline would include the wait for a
+          // GPU.
           activeDeadlineSeconds: Math.floor((timeLimitMs(pool.time) ?? 0) / 1_000),
           terminationGracePeriodSeconds: GRACE_S,
           automountServiceAccountToken: false,
@@ -180,7 +181,7 @@ class Api {
     this.#cluster = cluster;
   }
 
-  /** @throws LauncherError whose text begins with the status if the server refused */
+  /** @throws LauncherError; its text begins with the status if the server refused */
   async call(method: 'GET' | 'POST' | 'DELETE', path: string, body?: unknown): Promise<unknown> {
     const { server = '', namespace = '', token_file: tokenFile = '', ca_file: caFile } = this.#cluster;
     let [status, text] = [0, ''];

@@ -75,7 +75,7 @@ export interface Launcher {
    */
   submit(submission: Submission): Promise<string[]>;
   /**
-   * Returns this user's jobs whose names begin with `prefix`, including ended ones that the scheduler still knows.
+   * Returns this user's jobs with names that begin with `prefix`, including ended ones that the scheduler still knows.
    *
    * @throws LauncherError
    */

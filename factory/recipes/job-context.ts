@@ -79,8 +79,8 @@ function canonical(value: unknown): string {
 }
 
 /**
- * Flags of vLLM 0.12 to 0.19 (`vllm serve --help`), of SGLang (docs, "Server Arguments") and of LMDeploy
- * (`lmdeploy serve api_server --help`, whose TurboMind still runs on V100).
+ * Flags of vLLM 0.12 to 0.19 (`vllm serve --help`), of SGLang (docs, "Server Arguments") and of LMDeploy (`lmdeploy
+ * serve api_server --help`; its TurboMind still runs on V100).
  */
 function commandOf(kind: EngineKind, { arguments: more }: EngineConfig): string[] {
   switch (kind) {
