@@ -27,8 +27,8 @@ export interface ReplicaPlacement {
 }
 
 /**
- * Assigns a plan to GPUs. Running replicas of a wanted shape stay where they are; a stage's tensor parallelism stays
- * inside a node. If the staying replicas leave too few GPUs for the others, those in the way also move.
+ * Assigns a plan to GPUs. Running replicas of a wanted shape stay in place; a stage's tensor parallelism stays inside a
+ * node. If the staying replicas leave too few GPUs for the others, those in the way also move.
  *
  * @throws SchedulerError `infeasible` if the plan does not fit at all
  */
@@ -57,7 +57,7 @@ export function place(
       const fresh = found.map(({ shape, gpus }) => ({ id: id++, shape, gpus }));
       return { replicas: [...keep, ...fresh], kept: new Set(keep.map((one) => one.id)) };
     }
-    // The smallest replica is the cheapest to move, and most often the one that splits a node.
+    // The smallest replica is the cheapest to move, and most often splits a node.
     const smallest = keep.reduce<PlacedReplica | undefined>(
       (least, one) => (least === undefined || one.gpus.length < least.gpus.length ? one : least),
       undefined,

@@ -70,7 +70,7 @@ export function switchCost(
 
 /** A sequence on a replica that ends. */
 interface RunningSequence {
-  /** Tokens whose keys and values it holds. */
+  /** Tokens that have their keys and values in it. */
   tokens: number;
   /** Tokens of the response that are still to come. */
   remaining: number;

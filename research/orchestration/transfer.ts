@@ -82,9 +82,9 @@ class Loads {
 }
 
 /**
- * Greedy plan (OServe Algorithm 2): large shards first; a source in the same node if there is one, and among those the
- * one whose links would finish first. Loads count per device over all its transfers: the paper's pseudocode counts per
- * pair, and so ignores what a source sends to other GPUs.
+ * Greedy plan (OServe Algorithm 2): large shards first. The source is in the same node if possible; among several, its
+ * links would finish first. Loads count per device over all its transfers: the paper's pseudocode counts per pair, and
+ * so ignores what a source sends to other GPUs.
  */
 export function greedyTransfers(moves: readonly ShardMove[], weightBytes: number, links: Links): TransferPlan {
   const loads = new Loads(links, weightBytes);

@@ -5,7 +5,7 @@ import { LengthPredictor } from '../../shared/routing/kinds/length-predictor.ts'
 /** How often the kind at arrival is the true one. */
 export interface Misjudgement {
   requests: number;
-  /** Share of requests whose kind was misjudged. */
+  /** Share of requests with a misjudged kind. */
   wrong: number;
   /** `confusion[true][judged]`: requests. */
   confusion: number[][];

@@ -135,7 +135,7 @@ function gapOf({ rate, cv, family }: ClientWindow, share: number, random: Random
   return () => scale * (-Math.log(1 - random())) ** (1 / shape);
 }
 
-/** The Weibull shape whose coefficient of variation is `cv`, by bisection: it falls as the shape grows. */
+/** The Weibull shape with the coefficient of variation `cv`, by bisection: it falls as the shape grows. */
 export function weibullShape(cv: number): number {
   let [low, high] = [0.1, 20];
   for (let i = 0; i < 50; i++) {
@@ -160,7 +160,7 @@ function gammaFunction(x: number): number {
   return Math.sqrt(2 * Math.PI) * t ** (z + 0.5) * Math.exp(-t) * sum;
 }
 
-/** Log-normal through the median and the 95th percentile; a client whose lengths do not vary gives its median. */
+/** Log-normal through the median and the 95th percentile; the median if a client's lengths do not vary. */
 function logNormal({ p50, p95 }: Quantiles, random: Random): number {
   const sigma = Math.log(Math.max(1, p95) / Math.max(1, p50)) / Z95;
   return Math.max(1, Math.round(Math.max(1, p50) * Math.exp(Math.max(0, sigma) * normal(random))));

@@ -69,8 +69,8 @@ const SHORTLIST = 5;
  */
 const FINALISTS = 4;
 /**
- * Uniform plans that are rehearsed in addition to the shortlist: averages do not show that one large pool absorbs a
- * burst that several small ones do not.
+ * Uniform plans that are rehearsed in addition to the shortlist: averages do not show that a single large pool absorbs
+ * a burst that several small ones do not.
  */
 const UNIFORM = 4;
 /**

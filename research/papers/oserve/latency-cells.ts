@@ -48,7 +48,7 @@ const QUICK_SPANS = [2, 4];
 
 export type CellOf = Required<Pick<SetupOf, 'model' | 'gpus' | 'trace' | 'span'>>;
 
-/** `only`: restricts to models and GPUs whose name contains it, such as `opt-30b 16`. */
+/** `only`: restricts to models and GPUs with this text in their name, such as `opt-30b 16`. */
 export function cellsOf({ quick, only = '' }: { quick: boolean; only?: string | undefined }): CellOf[] {
   const models = (quick ? MODELS.slice(0, 1) : MODELS).filter(([name, gpus]) => `${name} ${gpus}`.includes(only));
   return (['azure', 'servegen'] as const).flatMap((trace) =>

@@ -19,8 +19,8 @@ export interface PoolOptions {
 }
 
 /**
- * Computes parts concurrently, the longest first, and stores the results: an interrupted command continues where it
- * stopped.
+ * Computes parts concurrently, the longest first, and stores the results, so that an interrupted command can be
+ * resumed.
  */
 export class PartPool {
   readonly #options: PoolOptions;

@@ -4,8 +4,8 @@ import type { Server } from '../simulator/server.ts';
 
 /**
  * SDIB as described in the paper: keeps the standard deviation of the servers' load and their mean idle time low. The
- * least loaded server lowers the deviation most; among servers without work, the one that has been idle longest gets
- * the task.
+ * least loaded server lowers the deviation most; among servers without work, the task goes to the server with the
+ * longest idle time.
  */
 export function sdib(): RegionPolicy {
   return {

@@ -2,7 +2,7 @@ import { type Cluster, QUEUE_MAX } from '../simulator/cluster.ts';
 import type { RegionPolicy } from '../simulator/policy.ts';
 import { IDLE, type Server } from '../simulator/server.ts';
 
-/** Most prefixes whose server is remembered. */
+/** Prefixes that are remembered with their server. */
 const PREFIXES_MAX = 100_000;
 
 /**

@@ -30,8 +30,8 @@ async function paperTransport(
       columns[to]?.push([variable, 1]);
     }
   for (const [from, terms] of rows.entries()) program.row(mu[from] ?? 0, mu[from] ?? 0, terms);
-  // One of the equalities follows from the others. It is left out so that rounding cannot make them contradict each
-  // other.
+  // The equalities are redundant: any of them follows from the others. The first one is left out so that rounding
+  // cannot make them contradict each other.
   for (const [to, terms] of columns.entries()) if (to > 0) program.row(nu[to] ?? 0, nu[to] ?? 0, terms);
   const { values } = await solve(program, { timeLimitS: TIME_LIMIT_S, gap: 0, seed: 1, relaxed: true });
   return values.length === regions ** 2 ? values : new Float64Array(regions ** 2);

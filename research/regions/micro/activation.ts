@@ -36,7 +36,7 @@ export function activate(cluster: Cluster, region: number, wanted: readonly (rea
   }
 }
 
-/** Adds a server for the model: a spare awake one, otherwise the one that wakes soonest. */
+/** Adds a server for the model: a spare awake server, otherwise the server with the shortest wake time. */
 function fill(
   cluster: Cluster,
   own: readonly Server[],

@@ -34,7 +34,7 @@ const AHEAD_SLOTS = 4;
  * every kind and model, and rounding up adds more, so that servers work less in the end.
  */
 const AWAKE_USE = 1.1;
-/** Regions of the plan that are compared for a task, in addition to the one whose turn it is. */
+/** Regions of the plan that are compared for a task, in addition to the region of the turn. */
 const OTHER_REGIONS = 3;
 /**
  * Another region of the plan must be better by this many seconds, because shares are kept while the difference is

@@ -1,6 +1,6 @@
 import { gamma, type Random } from '../../../../scheduler/serving/random.ts';
 
-/** Keeps samples away from 0 and 1, where the density is infinite or zero. */
+/** Keeps samples away from 0 and 1, because the density there is infinite or zero. */
 const EDGE = 1e-4;
 
 export function sampleBeta(random: Random, alpha: number, beta: number): number {
