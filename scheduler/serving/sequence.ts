@@ -19,7 +19,7 @@ export interface Sequence {
   prefilled: number;
   /** Blocks that it keeps for windows and states. */
   fixed: number;
-  /** Response tokens that are still to come. */
+  /** Response tokens that are still to come; while it decodes, as of the start of its decoding. */
   remaining: number;
   firstToken: number;
   /** Keys and values held when its decoding began, and the step at which it began: it gains one per step. */
