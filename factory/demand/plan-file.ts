@@ -26,7 +26,7 @@ export interface PlanFileOptions {
   maxAge: number;
   /** Ids of the factory's models. */
   models: readonly string[];
-  /** Called once per problem, and when it is solved. */
+  /** Called when a problem begins or changes. */
   note(text: string): void;
 }
 
