@@ -15,8 +15,8 @@ export interface LineOptions {
   /** Sequences that the engine runs concurrently. */
   slots: number;
   /**
-   * `priority` of each line's request; undefined: the engine has no priorities. vLLM refuses requests with one unless
-   * it is enabled.
+   * `priority` of each line's request; undefined: priorities are not enabled, and vLLM would refuse a request that has
+   * one.
    */
   priority: number | undefined;
 }

@@ -3,7 +3,7 @@ import type { PullStatus } from '../host/control-protocol.ts';
 const CELLS = 24;
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB'];
 
-/** `[######……] 25 % 1.2 GB of 4.8 GB hub:org/name@main`, with the origin of the bytes. */
+/** `[######……] 25 %  1.2 GB of 4.8 GB  hub:org/name@main`, with the origin of the bytes. */
 export function progressBar({ source, bytes, total, state, from_source, from_peers, trouble }: PullStatus): string {
   if (state === 'failed') return `${source}  failed: ${trouble}`;
   if (state === 'listing') return `${source}  asking which files it has`;

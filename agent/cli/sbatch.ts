@@ -174,7 +174,7 @@ function fromAnywhere(path: string): string {
 
 function oneLine(flag: string): (text: string) => string {
   return (text) => {
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is refused
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are refused
     if (/[\u0000-\u001f\u007f]/.test(text)) throw new UsageError(`${flag}: a line break or another control character`);
     return text;
   };

@@ -191,7 +191,8 @@ function readBounded(path: string, maxBytes: number): string {
 
 /**
  * The text is sent in a header. A line break would end the header, and characters outside ASCII would arrive changed or
- * not at all. @throws UsageError
+ * not at all.
+ * @throws UsageError
  */
 export function requireHeaderWord(what: string, text: string): string {
   const word = text.trim();

@@ -52,7 +52,7 @@ function amount(text: string): number | undefined {
 }
 
 /**
- * `GPU 0: NAME (UUID: GPU-…)` and, below it, ` MIG 3g.20gb Device 0: (UUID: MIG-…)`. A slice's memory is in its
+ * `GPU 0: NAME (UUID: GPU-…)` and, below it, `  MIG 3g.20gb     Device  0: (UUID: MIG-…)`. A slice's memory is in its
  * profile's name; the driver reserves a few percent of it.
  */
 function addSlices(devices: readonly NvidiaDevice[], listing: string): void {

@@ -36,7 +36,7 @@ const STALE_AFTER_MS = 30_000;
 const SESSIONS_MAX = 1000;
 
 /**
- * Directories with random names that one user may have in one place. An agent reuses the first, so more than these are
+ * Directories with random names that a user may have in one place. An agent reuses the first, so more than these are
  * due to a fault.
  */
 const RANDOM_BASES_MAX = 16;

@@ -79,7 +79,7 @@ function device(uuid: string, use: GpuUse): UsedDevice {
   return { uuid, slices: [], use };
 }
 
-/** Parses numbers and numeric text; null for words and for negative values. */
+/** Parses numbers and numeric text; null for words, and for values that no device has. */
 function amount(told: unknown): number | null {
   const number =
     typeof told === 'number' ? told : typeof told === 'string' && /^\d+(\.\d+)?$/.test(told) ? Number(told) : -1;

@@ -56,8 +56,8 @@ export class IngressQueues {
   }
 
   /**
-   * Waits for one turn. @throws ApiError 503 if this ingress is closing, AttemptError `cancelled` if the client
-   * disconnected
+   * Waits for one turn.
+   * @throws ApiError 503 if this ingress is closing, AttemptError `cancelled` if the client disconnected
    */
   async waitForTurn(queued: QueueRequest<IngressCaller>): Promise<TurnResult> {
     if (this.#closed) throw closing();

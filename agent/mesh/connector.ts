@@ -67,9 +67,7 @@ export class PeerConnector {
     return found;
   }
 
-  /**
-   * True if the direct path failed recently and a relay may reach the session: `connect` may succeed if a dial fails.
-   */
+  /** True if the direct path failed and a relay may reach the session: `connect` may succeed if a dial fails. */
   wasRelayed(session: string): boolean {
     return this.#failedAt.has(session) && this.#options.circuits.mayReach(session);
   }

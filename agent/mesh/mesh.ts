@@ -263,8 +263,8 @@ export class Mesh {
   }
 
   /**
-   * Returns the open channel to a session, otherwise opens a new one. @throws ChannelError no channel can be opened;
-   * the session may still be healthy
+   * Returns the open channel to a session, otherwise opens a new one.
+   * @throws ChannelError no channel can be opened; the session may still be healthy
    */
   async channelTo(session: string): Promise<Channel> {
     const open = this.channels.get(session);

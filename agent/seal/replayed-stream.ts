@@ -62,8 +62,8 @@ function endOf(part: Part | undefined): ContinuationPoint | undefined {
 }
 
 /**
- * The body without its head, which must state that the part continues at the previous part's end. @throws SealError
- * malformed
+ * The body without its head, which must state that the part continues at the previous part's end.
+ * @throws SealError malformed
  */
 function bodyAfter(content: Uint8Array, before: ContinuationPoint | undefined): Uint8Array {
   const { body, continues } = readAnswerContent(content);

@@ -20,7 +20,7 @@ export interface LoadCounter {
   heard?(): void;
   /** The engine's answer suggests that it may have lost its model. */
   lost?(): void;
-  /** Asks the engine for its load, if it may be asked now. */
+  /** Asks the engine for its load, unless it was asked a moment ago. */
   look(): void;
   readonly current: EngineLoad;
   /** Why it should get no more requests now; undefined: it may get more. */

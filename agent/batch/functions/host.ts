@@ -89,7 +89,8 @@ export class FunctionHost {
 
   /**
    * Returns the loaded function, for one call; waits until it is unused or another one can be unloaded. Return it with
-   * `release`. @throws LoadError
+   * `release`.
+   * @throws LoadError
    */
   async acquire(code: FunctionCode): Promise<FunctionProcess> {
     for (;;) {

@@ -1,4 +1,4 @@
-/** Checks what this machine has for an agent: GPUs, a job, an engine, a place for its state. */
+/** Checks this machine for an agent's needs: GPUs, a job, an engine, a place for its state. */
 import { dirname } from 'node:path';
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../shared/terminal/check-result.ts';
 import type { Env } from '../../config/setting-sources.ts';

@@ -19,7 +19,7 @@ export interface Credentials {
 /** Flag in the length prefix of the acceptor's ticket: the dialer must show its release. */
 export const RELEASE_REQUIRED = 0x8000_0000;
 
-/** A connection whose other end has proven its identity. */
+/** A connection with a proven identity at the other end. */
 export interface ProvenConnection {
   socket: TLSSocket;
   peer: ChannelPeer;

@@ -19,7 +19,7 @@ import {
 } from './limits.ts';
 import { MessageReader, withLengthPrefix } from './messages.ts';
 
-/** If this many bytes wait in the socket, it counts as busy: frames wait in the link, where they can be merged. */
+/** If this many bytes wait in the socket, it counts as busy: frames wait in the link and can be merged there. */
 const BUSY_BYTES = 256 * 1024;
 
 /**
@@ -175,7 +175,7 @@ export class Channel {
       this.#reader.push(chunk, (message) => this.#onMessage(message));
     } catch (error) {
       // If a peer breaks the protocol, its message is not interpreted any further. Any other error is a fault in this
-      // agent that one peer's bytes triggered. It must not end the agent and with it the engine.
+      // agent that a peer's bytes triggered. It must not end the agent and with it the engine.
       if (!(error instanceof WireError) && !(error instanceof RangeError)) this.#events.onFault(this, error);
       this.close(error instanceof Error ? error.message : String(error), false);
     }

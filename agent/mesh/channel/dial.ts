@@ -62,8 +62,8 @@ const handshakes = new AdaptiveTimeout(DIALLED_HANDSHAKE);
 type Handshake = Omit<ChannelDialOptions, 'addresses'>;
 
 /**
- * Does the handshake on an open connection, direct or through a relay. Ends the connection if that fails. @throws
- * ChannelError
+ * Does the handshake on an open connection, direct or through a relay. Ends the connection if that fails.
+ * @throws ChannelError
  */
 export async function secureDialedSocket(socket: Duplex, options: Handshake): Promise<ProvenConnection> {
   const abort = () => socket.destroy(new ChannelError('broken', 'given up'));

@@ -42,10 +42,10 @@ export const GOSSIP_SKIP_BYTES = 256 * 1024;
 /** More waiting bytes than an honest reader leaves: the channel is closed. */
 export const BUFFERED_MAX_BYTES = 2 * 1024 * 1024;
 
-/** Gossip that one peer may send; a full state of 1,000 nodes is about 470 KB. */
+/** Gossip that a peer may send; a full state of 1,000 nodes is about 470 KB. */
 export const GOSSIP_BYTES_PER_S = 1024 * 1024;
 export const GOSSIP_BURST_BYTES = 8 * 1024 * 1024;
 
-/** Gossip frames that one peer may send, because small frames cost time too. Four per update and peer are usual. */
+/** Gossip frames that a peer may send, because small frames cost time too. Four per update and peer are usual. */
 export const GOSSIP_FRAMES_PER_S = 2_000;
 export const GOSSIP_BURST_FRAMES = 10_000;

@@ -16,7 +16,7 @@ export interface Address {
 
 /**
  * The first TCP connection to any of the addresses; the other attempts are abandoned. Removes the addresses that
- * failed, and the one that succeeded, from `left`, so that another call tries the remaining ones.
+ * failed, and the successful one, from `left`, so that another call tries the remaining ones.
  * @throws ChannelError unreachable: no address accepted a connection; `left` is then empty
  */
 export function firstConnection(left: Address[], signal?: AbortSignal): Promise<Socket> {

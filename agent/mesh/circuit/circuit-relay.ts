@@ -17,14 +17,14 @@ export interface CircuitLimits {
   /** Two sockets each. */
   circuits: number;
   circuitsPerSession: number;
-  /** Connections that one session may ask for. Each call costs its callee a new reservation. */
+  /** Connections that a session may ask for. Each call costs its callee a new reservation. */
   callsPerSecond: number;
   callsBurst: number;
   /** Both directions together. A circuit that exceeds this ends, and its ends connect again. */
   circuitBytes: number;
   circuitBytesPerSecond: number;
   relayBytesPerSecond: number;
-  /** Gossip alone arrives more often than this. */
+  /** Longer than the interval of gossip. */
   idleMs: number;
   /** Wait for a callee that has just been called: it reserves again within a handshake. */
   returnMs: number;
@@ -78,7 +78,7 @@ export class CircuitRelay {
   readonly #called = new Map<string, number>();
   /** Calls that wait for a callee to reserve again: at most `limits.circuits`. */
   readonly #awaited = new Set<{ session: string; ring(): void }>();
-  /** Calls that each session has left; at most `limits.reservations`, the oldest first. */
+  /** Budget of calls of each session; at most `limits.reservations`, the oldest first. */
   readonly #quotas = new Map<string, TokenBucket>();
   readonly #pace: RateLimit;
   readonly #sweep: NodeJS.Timeout;
@@ -210,8 +210,8 @@ export class CircuitRelay {
   }
 
   /**
-   * Calls a session that has a reservation here, from this agent. @throws ChannelError unreachable: it has no
-   * reservation
+   * Calls a session that has a reservation here, from this agent.
+   * @throws ChannelError unreachable: it has no reservation
    */
   async callOwn(session: string): Promise<Duplex> {
     const reservation = this.#claim(session);

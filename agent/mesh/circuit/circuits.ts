@@ -37,7 +37,7 @@ export interface CircuitsOptions {
 /** Gateways at which a session is looked for; an agent is connected to all gateways that it reaches. */
 const GATEWAYS_TRIED_MAX = 2;
 
-/** Calls through gateways whose handshake is not finished; further calls are not answered. */
+/** Calls through gateways with an unfinished handshake; further calls are not answered. */
 const ANSWERING_MAX = 16;
 
 export class Circuits {
@@ -76,7 +76,7 @@ export class Circuits {
       this.#reservations.look();
   }
 
-  /** Gateways that admitted this session. They are relays too, unless they state otherwise. */
+  /** Gateways that admitted this session. They are relays too, unless they refuse circuits. */
   setGateways(gateways: readonly MeshGateway[]): void {
     this.#gateways = gateways.slice(0, GATEWAYS_TRIED_MAX);
   }

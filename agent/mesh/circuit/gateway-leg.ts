@@ -1,5 +1,5 @@
 /**
- * A path to another agent through a gateway: a WebSocket whose bytes the gateway passes on. See shared/wire/circuit.ts.
+ * A path to another agent through a gateway: a WebSocket; the gateway passes its bytes on. See shared/wire/circuit.ts.
  */
 import { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';

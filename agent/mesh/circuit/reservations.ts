@@ -52,7 +52,7 @@ export class Reservations {
   readonly #held = new Map<string, Held>();
   /** At most FAILED_MAX, the oldest first. */
   readonly #failed = new Map<string, Failed>();
-  /** Calls whose handshake is not finished. */
+  /** Calls with an unfinished handshake. */
   #accepting = 0;
   #timer: NodeJS.Timeout | undefined;
   #open = false;

@@ -61,7 +61,7 @@ export class ProxyRelay {
   }
 
   /**
-   * Handles a connection whose first bytes, still unread, begin an HTTP CONNECT. Sends nothing to unauthenticated
+   * Handles a connection that begins with an HTTP CONNECT, which is still unread. Sends nothing to unauthenticated
    * peers.
    */
   async take(socket: Socket): Promise<void> {

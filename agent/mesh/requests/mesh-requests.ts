@@ -102,7 +102,7 @@ export class MeshRequests implements RequestChannelEvents {
     return peer;
   }
 
-  /** Attempts of ours that run at other agents. */
+  /** This agent's attempts that run at other agents. */
   get askedElsewhere(): number {
     let open = 0;
     for (const [session, peer] of this.#upstreams) if (!this.#own.has(session)) open += peer.open;
@@ -174,8 +174,8 @@ export class MeshRequests implements RequestChannelEvents {
 }
 
 /**
- * True for frames of streams that the other end opened, and frames about them. @throws WireError for an opening under a
- * number of this end's half
+ * True for frames of streams that the other end opened, and frames about them.
+ * @throws WireError for an opening under a number of this end's half
  */
 function isForServing(channel: RequestChannel, frame: Exclude<StreamFrame, { type: 'load' }>): boolean {
   if (frame.type === 'settled') return true;

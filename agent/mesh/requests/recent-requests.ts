@@ -1,6 +1,6 @@
 import { type AttemptRequest, attemptName } from '../../../shared/upstream/attempt.ts';
 
-/** Attempts whose late report is still accepted. */
+/** Attempts for which a late report is still accepted. */
 const RECEIPTS_MAX = 1_000;
 
 /** A node serves at most 64 models, rarely more than one. */
