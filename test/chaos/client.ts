@@ -37,7 +37,7 @@ export interface Result {
   status: number;
   attempts: number;
   node: string;
-  /** True if the response came from more than one node, according to a comment. */
+  /** True if a comment in the response shows that more than one node sent it. */
   continued: boolean;
   problem: string;
 }

@@ -21,7 +21,7 @@ export function gatewayDisk(): FileSystem | string {
   return mountFileSystem({ sizeMiB: SIZE_MIB });
 }
 
-/** It affects all nodes, whichever was drawn; if it is drawn again while the disk is full, it waits for the end. */
+/** It affects all nodes, not only the drawn one. If it is drawn again while the disk is full, it waits for the end. */
 export function fullDisk(disk: FileSystem): Fault {
   let full: Promise<void> | undefined;
   const fill = async (ms: number) => {

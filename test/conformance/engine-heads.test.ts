@@ -1,4 +1,4 @@
-/** Engines whose responses are unusual but valid: the gateway passes on what HTTP allows. */
+/** Engines with unusual but valid responses: the gateway passes on everything that HTTP allows. */
 import { createServer, type ServerResponse } from 'node:http';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, it } from 'vitest';

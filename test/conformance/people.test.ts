@@ -1,4 +1,4 @@
-/** What users may do and see besides their keys, on both hosts. */
+/** What users may do and see beyond the use of their keys, on both hosts. */
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -303,7 +303,7 @@ it('a code is good once, for one person, for the client that began the login, an
   await eventually('the refusal', 20_000, async () =>
     (await poll(other.device_code)).body.error === 'access_denied' ? true : undefined,
   );
-  // No link fills in a code, so a person who only clicks approves no machine.
+  // No link fills in a code, so a click on a link approves no machine.
   const page = await fetch(`${other.verification_uri}?user_code=${other.user_code}`, { redirect: 'manual' });
   expect(page.headers.get('location')).toBe('/#/keys?code=');
   // The number of open approvals of one person is bounded.

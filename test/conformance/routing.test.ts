@@ -115,9 +115,9 @@ it('requests go by their kind, among nodes that may have them; the workload coun
   };
   await cluster.gateway.admin('PUT', `routing/${MODEL}`, { weights, kinds });
   await acts(async () => (await several(document)) === 'psi' && (await several({})) === 'lab');
-  // Requests before the kinds took effect have no kind; the counted ones come after this line.
+  // Requests before the kinds took effect have no kind; the counted ones follow after this line.
   expect([await several(document), await several({})]).toEqual(['psi', 'lab']);
-  // The providers that a request trusts come first.
+  // The providers that a request trusts take precedence.
   expect(await provider(document, { 'x-otela-trusted-providers': 'lab' })).toBe('lab');
   type Row = { model: string; slots: { requests: number[] }[]; misjudged: { requests: number; wrong: number } };
   const counted = await eventually('the records', 20_000, async () => {

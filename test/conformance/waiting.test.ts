@@ -1,5 +1,6 @@
 /**
- * Long waits: comments keep a stream open until the engine speaks, and a queue's worth of streams runs concurrently.
+ * Long waits: comments keep a stream open until the engine sends its first byte, and a queue's worth of streams runs
+ * concurrently.
  */
 import { afterEach, expect, it } from 'vitest';
 import { stream } from '../support/load.ts';

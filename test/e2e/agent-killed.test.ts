@@ -1,6 +1,6 @@
 /**
- * An agent that is killed (SIGKILL, out of memory): the record that it left behind tells the gateways, so no request
- * waits for it to dial again.
+ * An agent that is killed (SIGKILL, out of memory): gateways learn it from the record that it left behind, so no
+ * request waits for it to dial again.
  */
 import { afterEach, expect, it } from 'vitest';
 import { z } from 'zod';

@@ -1,7 +1,7 @@
 /**
- * The alerts and the dashboard of `deploy/`, in the real Prometheus, of a real gateway and real agents: what is quiet
- * on a good day, what each fault raises, and that no expression names a metric that does not exist. Windows and waits
- * of the alerts are shortened here; promtool tests the real ones (alert-timing.yml).
+ * The alerts and the dashboard of `deploy/`, in the real Prometheus, with a real gateway and real agents: no alert
+ * fires on a good day, each fault raises its alert, and no expression names a metric that does not exist. Windows and
+ * waits of the alerts are shortened here; promtool tests the real ones (alert-timing.yml).
  */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';

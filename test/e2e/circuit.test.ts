@@ -40,7 +40,7 @@ const leg = (gateway: URL, identity: TestIdentity, to: string) =>
 const called = (tunnel: HandAgent) =>
   eventually('a call', 15_000, () => tunnel.frames.findLast((frame) => frame.type === 'circuit')?.name);
 
-/** An end that proves its session, and whose frames the test then writes. */
+/** An end that proves its session; the test then writes its frames. */
 async function byHand(url: URL, identity: TestIdentity, to: string): Promise<WebSocket> {
   const headers = {
     'x-otela-protocol': String(PROTOCOL_VERSION),

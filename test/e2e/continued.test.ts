@@ -1,4 +1,4 @@
-/** Streams whose engine dies mid-sentence and that another engine continues; and streams that must not be continued. */
+/** Streams that another engine continues after theirs dies mid-sentence; and streams that must not be continued. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { text as wordsOf } from '../support/engine/words.ts';
 import type { Behaviour } from '../support/engine.ts';

@@ -1,4 +1,4 @@
-/** The agent restarts an engine whose scheduler stalls, and does not restart one that is only slow. */
+/** The agent restarts an engine if its scheduler stalls, and does not restart an engine that is only slow. */
 import { afterEach, expect, it } from 'vitest';
 import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';

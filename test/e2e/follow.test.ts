@@ -130,7 +130,7 @@ it('re-plans ahead of the flip, loses nothing, and its 99th percentile beats the
   await first.exited;
   await gateway.admin('PATCH', 'settings', { queue: { unary_ms: 60_000, stream_ms: 60_000 } });
 
-  // Kinds are learned from records, whose lengths count and not their times.
+  // Kinds are learned from the lengths in the records, not from the times.
   const quick = { delayMs: 0, tokensPerSecond: 0 };
   for (let n = 0; n < 3; n++) {
     const some = Array.from({ length: 10 }, () =>

@@ -1,8 +1,8 @@
 /**
  * A reader that does not read must cost its sender no memory. WebSockets of Cloudflare's runtime have no backpressure
- * (workerd #988), and `ws` buffers what is sent: without credits, 300 MiB sent to a paused peer are 300 MiB of resident
- * memory. Bound: a stream's window is far below 4 MiB, the socket's is 4 MiB. The test allows twenty times that, which
- * leaves room for a garbage collector and still catches 200 MiB.
+ * (workerd #988), and `ws` buffers everything that is sent: without credits, 300 MiB sent to a paused peer are 300 MiB
+ * of resident memory. Bound: a stream's window is far below 4 MiB, the socket's is 4 MiB. The test allows twenty times
+ * that, which leaves enough for a garbage collector and still catches 200 MiB.
  */
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, expect, it } from 'vitest';

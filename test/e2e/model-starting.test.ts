@@ -1,5 +1,6 @@
 /**
- * A model whose only engine is still loading: 503 `model_starting`, listed as loading, and an accurate `retry-after`.
+ * A model with only one engine, which is still loading: 503 `model_starting`, listed as loading, and an accurate
+ * `retry-after`.
  */
 import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -21,7 +22,7 @@ let vllm: string;
 beforeAll(async () => {
   gateway = await Gateway.start();
   [key, token] = await Promise.all([gateway.createKey(), gateway.createJoinToken()]);
-  // The mock engine, under the name of the engine whose command line it gets.
+  // The mock engine, under the name `vllm`, because it gets vLLM's command line.
   vllm = join(await temporaryDirectory('otela-vllm'), 'vllm');
   await writeFile(vllm, `#!/bin/sh\nshift 2\nexec ${NODE} ${ENGINE_MAIN} --model ${MODEL} "$@"\n`);
   await chmod(vllm, 0o755);

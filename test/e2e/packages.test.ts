@@ -22,7 +22,7 @@ import { BUILT_VARIABLE, NODE, ROOT } from '../support/where.ts';
 
 const REFUSED = 69;
 const OWN = PLATFORMS.find((platform) => platform === `${process.platform}-${process.arch}`);
-/** Where a program for another architecture finds its C library: Debian's libstdc++6-arm64-cross. */
+/** The C library for a program of another architecture: Debian's libstdc++6-arm64-cross. */
 const ARM64_LIBRARIES = process.env.OTELA_TEST_ARM64_LIBRARIES ?? '/usr/aarch64-linux-gnu';
 /** A PATH without Node. */
 const BARE_PATH = '/nonexistent';
@@ -30,7 +30,7 @@ const BARE_PATH = '/nonexistent';
 let directory: string;
 let out: string;
 let publicKey: string;
-/** Platforms whose Node could be downloaded. */
+/** Platforms for which Node could be downloaded. */
 let made: Platform[] = [];
 
 const at = (...parts: string[]) => join(directory, ...parts);

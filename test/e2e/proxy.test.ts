@@ -1,4 +1,4 @@
-/** An agent whose cluster allows outgoing connections only through an HTTP proxy. */
+/** An agent in a cluster that allows outgoing connections only through an HTTP proxy. */
 import { createServer, type Server } from 'node:http';
 import { connect } from 'node:net';
 import { afterEach, expect, it } from 'vitest';

@@ -1,7 +1,7 @@
 /**
- * `@opentela/seal` as users install it: packed, installed in an empty directory, and used there without this clone: by
- * the Node of this clone, by the machine's own Node if the package supports it, and by those that `OTELA_TEST_NODES`
- * names, separated by `:`.
+ * `@opentela/seal` as users install it: packed, installed in an empty directory, and used there without this clone. It
+ * runs in the Node of this clone, in the machine's own Node if the package supports it, and in the ones that
+ * `OTELA_TEST_NODES` names, separated by `:`.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';

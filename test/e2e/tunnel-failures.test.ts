@@ -1,4 +1,4 @@
-/** Nodes that fail, or whose engines do: which node is tried next, and what is counted. */
+/** Nodes or engines that fail: which node is tried next, and how the attempts are counted. */
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';

@@ -1,4 +1,4 @@
-/** A node is another party's machine: whatever it sends affects at most its own requests. */
+/** A node is another party's machine: its frames affect at most its own requests. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';

@@ -1,4 +1,4 @@
-/** Usage is counted once and correctly, whatever dies; the test reads the rows on the gateway's disk. */
+/** Usage is counted once and correctly, even if a process dies; the test reads the rows on the gateway's disk. */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';

@@ -1,4 +1,4 @@
-/** Features of our own clients and OpenAI's besides plain requests: sealed prompts, and batches. */
+/** More features of OpenTela's and OpenAI's clients: sealed prompts, and batches. */
 import assert from 'node:assert/strict';
 import OpenAI, { toFile } from 'openai';
 import { sealedFetch } from '../../clients/seal/index.ts';

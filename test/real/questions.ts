@@ -27,7 +27,7 @@ const PARAMETERS = {
   required: ['deep'],
   additionalProperties: false,
 };
-/** With `--tool-call-parser`, vLLM makes it a call whatever its model generates. */
+/** With `--tool-call-parser`, vLLM always makes it a call, whatever tokens its model generates. */
 export const TOOL = {
   tools: [{ type: 'function', function: { name: 'lake', parameters: PARAMETERS } }],
   tool_choice: { type: 'function', function: { name: 'lake' } },

@@ -19,7 +19,7 @@ export function seeded(seed: number): Rng {
   return next;
 }
 
-/** A separate stream, so that one part's draws do not shift another's. */
+/** A separate stream, so that the draws of one part do not shift those of another. */
 export function fork(rng: Rng): Rng {
   return seeded(Math.floor(rng() * 4294967296));
 }

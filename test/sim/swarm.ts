@@ -1,6 +1,6 @@
 /**
  * One seed, one world, two phases (after TigerBeetle's VOPR): random faults while invariants are checked, then
- * everything heals and all replicas must become equal and trust each other again. `describe` prints what a seed does.
+ * everything heals and all replicas must become equal and trust each other again. `describe` prints the plan of a seed.
  */
 import { lifecycleRank } from '../../shared/lattice/node.ts';
 import { atPeace, evicted, session } from './observe.ts';

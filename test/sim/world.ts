@@ -191,7 +191,7 @@ export class World {
   }
 
   /**
-   * Hosts that cannot reach each other; channels stay open and drop what is sent, tunnels end after their heartbeat.
+   * Hosts that cannot reach each other; channels stay open and drop all messages, tunnels end after their heartbeat.
    */
   cut(cut: (from: string, to: string) => boolean): void {
     this.network.cut = cut;

@@ -6,7 +6,7 @@ import { temporaryDirectory } from '../support/processes.ts';
 import { type Cluster, USER } from './cluster.ts';
 
 interface PageReader {
-  /** First programs on the PATH besides vLLM: a shell line for each name. */
+  /** Programs that precede all others on the PATH, in addition to vLLM: a shell line for each name. */
   programs?: Readonly<Record<string, string>>;
   /** The model that `vllm serve NAME …` serves, played by the mock engine. */
   model: string;

@@ -1,6 +1,6 @@
 /**
- * What a user of a cluster would have installed: one file for each program, Node, an engine; readable by all users,
- * whichever user owns the checkout.
+ * What a user of a cluster would have installed: one file for each program, Node, an engine. All users can read them,
+ * even if another user owns the checkout.
  */
 import { chmod, copyFile, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -4,7 +4,7 @@ import { BatchGateways } from '../../../agent/batch/gateways.ts';
 
 const url = (name: string) => new URL(`https://${name}.example.org`);
 
-/** Gateways by host name: those that are asked for leases, and those that are closed. */
+/** Gateways by host name: the ones that are asked for leases, and the ones that are closed. */
 function watched() {
   const state = { named: [url('a')], asked: new Set<string>(), closed: [] as string[], busy: new Set<string>() };
   const hosts = new Map<BatchGateway, string>();

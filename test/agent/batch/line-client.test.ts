@@ -30,7 +30,7 @@ it.each([
 describe('a line that takes long', () => {
   afterEach(() => void vi.useRealTimers());
 
-  /** A line at an engine that answers when the test says so; `minutes` advances a fake clock. */
+  /** A line at an engine; the test sends the response. `minutes` advances a fake clock. */
   async function lineAt(computedAt: () => number | undefined) {
     const server = createServer((request) => void request.resume());
     server.requestTimeout = 0;

@@ -26,8 +26,8 @@ describe('an agent process', () => {
   it('that is killed with SIGKILL takes the engine and its workers with it', async () => {
     const run = agent(scratch(), ['--engine-port', '9', '--', NODE, '-e', WITH_WORKER]);
     const [, engine, worker] = await run.line(/engine (\d+) worker (\d+)/, 10_000);
-    // The engine's group is named after its first process. Without the agent nothing else would end it if this test
-    // fails.
+    // The engine's group is named after its first process. If this test fails, only this ends the group, because the
+    // agent is gone.
     onTestFinished(() => signalGroup(Number(engine), 'SIGKILL'));
     run.signal('SIGKILL');
     await run.end(5000);

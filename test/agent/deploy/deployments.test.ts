@@ -156,7 +156,7 @@ describe('orders', () => {
     expect(await give(bad)).toMatch(/^replayed/);
     await give(first);
     expect(await give(first)).toMatch(/^replayed/);
-    // Also if the reason of the first refusal is gone: an operator who ends the deployment does not revive the old
+    // Also if the reason of the first refusal is gone: an operator's end of the deployment does not revive the old
     // order.
     const early = order(start('c'));
     expect(await give(early)).toMatch(/^busy/);

@@ -9,7 +9,7 @@ import { detectBatchJob } from '../../../agent/host/jobs/detect.ts';
 import type { RunTool } from '../../../agent/host/run-tool.ts';
 import { scratch } from '../support/harness.ts';
 
-/** A host whose tools print what the table gives; the first word is the tool. */
+/** A host with tools that print the table's texts; the first word of a key is the tool. */
 function tools(answers: Readonly<Record<string, string>>, asked: string[] = []): RunTool {
   return async (file, args) => {
     asked.push([file, ...args].join(' '));

@@ -26,7 +26,7 @@ async function waitingPlace(queue: object = PATIENT, more: object = {}) {
 const waiting = ({ ingress }: Villager, count: number) =>
   eventually(`${count} in the queue`, 5_000, () => (ingress.waiting === count ? true : undefined));
 
-/** A stream that began before it waits gets pings; a stream that did not is told that it is queued. */
+/** A stream that began before it waits gets pings; a stream that did not gets its place in the queue. */
 const waits = (said: string) =>
   hear(said).comments.filter((comment) => /^otela queued( \d+(st|nd|rd|th))?$/.test(comment) || comment === 'ping')
     .length;

@@ -35,7 +35,7 @@ const usage = (n: number, more: Partial<IngressUsage> = {}) => usedByIngress(n, 
 
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => usage(n));
 
-/** A gateway that stores what it is sent, and acknowledges when the test says so. */
+/** A gateway that stores what it is sent, and acknowledges at the test's call. */
 class Gateway implements UsageSender {
   readonly stored = new Map<string, IngressUsage>();
   readonly sent: { sequence: number; records: IngressUsage[] }[] = [];

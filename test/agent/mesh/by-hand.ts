@@ -21,8 +21,8 @@ export function answerTo(port: number, bytes: Uint8Array): Promise<number> {
 }
 
 /**
- * A connection whose handshake the test performs, so that any bytes may follow it. `taken`: true if `to` makes a
- * channel of it.
+ * A connection with a handshake by the test, so that any bytes may follow it. `taken`: true if `to` makes a channel of
+ * it.
  */
 export async function byHand(to: Node, own = identity(), taken = true) {
   const socket = connect(to.port, '127.0.0.1');

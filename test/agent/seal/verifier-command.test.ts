@@ -1,4 +1,4 @@
-/** The user's own program that judges evidence: whatever fault it has, nothing is sealed. */
+/** The user's own program that judges evidence: nothing is sealed if it has any fault. */
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { VerifierCommand } from '../../../clients/otela/verifier-command.ts';

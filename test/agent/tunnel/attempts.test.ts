@@ -1,4 +1,4 @@
-/** Attempts whose socket, gateway or agent disappears. */
+/** Attempts that lose their socket, gateway or agent. */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,4 +1,4 @@
-/** Tar archives, entry by entry: valid ones, and ones that no packer makes. */
+/** Tar archives, entry by entry: valid ones, and invalid ones that no packer makes. */
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { Header } from 'tar';
 

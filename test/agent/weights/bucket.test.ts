@@ -1,4 +1,4 @@
-/** A bucket whose server returns less than S3 does. */
+/** A bucket with a server that returns less than S3 does. */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';

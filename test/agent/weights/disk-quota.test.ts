@@ -86,7 +86,7 @@ it('what is pulled for an engine is in use, also where another pull of it is abo
   expect(await node.weights.held()).toMatchObject([{ pinned: true }]);
 });
 
-/** The source of a model, whose content changes, so that a new list is needed immediately. */
+/** The source of a model. Its content changes, so a new list is needed immediately. */
 async function changing(config: { limitBytes?: number } = {}) {
   let now = Date.now();
   const folder = await hubFolder({ 'model.safetensors': randomBytes(2 * PIECE), same: Buffer.from('same') });

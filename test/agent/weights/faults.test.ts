@@ -113,7 +113,7 @@ it('with 1 of 64 nodes that no other reaches, all get the model, and it as well'
   const pulled = await Promise.all(nodes.map((node) => node.weights.pull(source)));
   for (const { path } of pulled) expect((await stat(join(path, 'model.safetensors'))).size).toBe(PIECE * 2);
   const read = nodes.reduce((sum, node) => sum + node.read, 0);
-  // The unreachable node may have been the one that the others were sent to.
+  // The others may have been sent to the unreachable node.
   expect(read).toBeLessThanOrEqual(2 * PIECE * 2);
 });
 

@@ -15,7 +15,7 @@ afterEach(endAll);
 
 const SIZE = PIECE * 2 + 100;
 
-/** A source whose lists are of public models, as the hub's are. */
+/** A source with lists of public models, like the hub's. */
 const openPublic: typeof openSource = (source, env) => {
   const opened = openSource(source, env);
   return {

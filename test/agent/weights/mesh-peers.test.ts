@@ -24,7 +24,7 @@ const nodeOf = (session: string): Node => ({
   ticket: { issuer: 'own', provider: 'lab', cluster: 'alps' },
 });
 
-/** A mesh whose registry the test controls. */
+/** A mesh with a registry that the test controls. */
 function largeMesh() {
   const nodes = new Map(Array.from({ length: NODES }, (_, n) => [`s${n}`, nodeOf(`s${n}`)]));
   const liveness = new Map<string, Liveness>();

@@ -1,4 +1,4 @@
-/** Blobs whose pieces have several origins: lying nodes, previous processes, sources that change meanwhile. */
+/** Blobs with pieces of several origins: lying nodes, previous processes, sources that change meanwhile. */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -18,7 +18,7 @@ const SIZE = PIECE * 4 + 100;
 const WEIGHTS = randomBytes(SIZE);
 const NAME = 'model.safetensors';
 
-/** Other bytes, whose pieces have valid digests. */
+/** Other bytes, split into pieces with valid digests. */
 function lie() {
   const bytes = Buffer.from(WEIGHTS);
   bytes[0] = (bytes[0] ?? 0) ^ 1;

@@ -51,7 +51,7 @@ it('two agents that share a folder and pull a model at once fetch it once, and b
   expect(paths[0]).toBe(paths[1]);
   expect((await readFile(join(paths[0] ?? '', 'a'))).equals(bytes)).toBe(true);
   expect(first.read + second.read).toBe(21 * PIECE);
-  // One agent may not delete what the other has in use.
+  // An agent may not delete content that another one has in use.
   await expect(second.weights.remove(source)).rejects.toMatchObject({ code: 'refused' });
 });
 

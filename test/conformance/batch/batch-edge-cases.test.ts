@@ -1,7 +1,7 @@
 /**
- * What OpenAI answers to odd input, row by row, by its own client. Which test holds which row:
+ * OpenAI's answers to unusual input, through its own client. Each row names the test that covers it:
  *
- * | input                                        | held by                                                              |
+ * | input                                        | covered by                                                           |
  * | -------------------------------------------- | -------------------------------------------------------------------- |
  * | bad endpoint, window, metadata               | batches.test.ts: is refused at once where its own fields are wrong   |
  * | unknown `input_file_id`                      | batches.test.ts: of a file that does not exist is made, and fails    |
@@ -198,7 +198,7 @@ it('a deleted person leaves no batch: running ones end, and no list has them', a
   expect(await statusOf(operator.batches.retrieve(id))).toBe(404);
   await eventually('its node to stop', 60_000, () => engine.running() === 0 || undefined);
   const asked = engine.requests.length;
-  // The node has capacity for other work, and starts nothing else.
+  // The node has capacity for other work, and starts only this line.
   expect((await ended(textOf([line('next')]))).status).toBe('completed');
   expect(engine.requests).toHaveLength(asked + 1);
   expect(await listed()).not.toContain(id);

@@ -78,7 +78,7 @@ describe('a batch', () => {
     expect(batch).toMatchObject({ status: 'completed', request_counts: { total: 400, completed: 400, failed: 0 } });
     expect((await idsOf(client, batch.output_file_id)).sort()).toEqual([...ids].sort());
     const run = cluster.engines.flatMap((engine) => engine.requests).filter(({ url }) => url === ENDPOINT).length;
-    // Only the lines in flight at the killed agent, and those that it had not committed, ran twice.
+    // Only lines that were in flight at the killed agent, or that it had not committed, ran twice.
     expect(run).toBeLessThan(400 + 200);
   });
 

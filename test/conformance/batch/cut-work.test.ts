@@ -1,4 +1,4 @@
-/** Requests for work of an agent whose connection was cut. */
+/** Requests for work from an agent that loses its connection. */
 import OpenAI, { toFile } from 'openai';
 import { afterAll, expect, it } from 'vitest';
 import { startAgent } from '../../support/agent.ts';

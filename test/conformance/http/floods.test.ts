@@ -147,7 +147,7 @@ async function flood(type: Flood): Promise<Flooded> {
       if (type === 'WebSocket pings') for (let n = 0; n < 1_000; n++) agent.socket.ping(message);
       else agent.sendRaw(message);
       sent += message.length * (type === 'WebSocket pings' ? 1_000 : 1);
-      // The memory of this process is not under test: it holds what the gateway does not accept.
+      // The memory of this process is not under test: it holds the data that the gateway has not accepted.
       while (agent.socket.bufferedAmount > 4 * Math.max(message.length, 128 * 1024) && lasts())
         await new Promise((resolve) => setTimeout(resolve, 1));
       await new Promise((resolve) => setImmediate(resolve));

@@ -1,6 +1,6 @@
 /**
- * Sealed streams whose agent or engine is killed mid-sentence and that another candidate continues, through a real
- * gateway.
+ * Sealed streams through a real gateway: their agent or engine is killed mid-sentence, and another candidate continues
+ * them.
  */
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** Batches whose output exceeds the space, and nodes that report late. The test moves the time. */
+/** Batches with more output than space, and nodes that report late. The test moves the time. */
 import { stat } from 'node:fs/promises';
 import { afterAll, beforeEach, expect, it } from 'vitest';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';

@@ -1,6 +1,6 @@
 /**
- * A batch whose time the test moves: windows that pass, stores that fail, budgets that are used up, a gateway killed at
- * its worst moments.
+ * A batch in time that the test moves: windows that pass, stores that fail, budgets that are used up, a gateway killed
+ * at its worst moments.
  */
 import { rename, truncate } from 'node:fs/promises';
 import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';

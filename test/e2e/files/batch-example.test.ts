@@ -1,6 +1,6 @@
 /**
- * examples/batches/claims.py against a gateway, agents and mock engines whose responses follow a rule that the test
- * knows.
+ * examples/batches/claims.py against a gateway, agents and mock engines that answer by a rule, so that the test knows
+ * the result.
  */
 import { execFile } from 'node:child_process';
 import { createServer } from 'node:http';

@@ -136,7 +136,7 @@ describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
   });
 });
 
-/** Begins an upload that fails, and whose abort has no effect. Returns true if it failed as planned. */
+/** Begins an upload that fails, and makes its abort fail too. Returns true if it failed as planned. */
 async function fetchUpload(store: S3Files, proxy: FaultyProxy): Promise<boolean> {
   const before = proxy.fault;
   proxy.fault = ({ method }) => (method === 'DELETE' ? { kind: 'answer', status: 400, body: '' } : undefined);

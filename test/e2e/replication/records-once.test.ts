@@ -1,4 +1,4 @@
-/** Records that a follower sends count once, whatever its key, and the counts of months fit into a response. */
+/** Records that a follower sends count once, even if its key changes, and the counts of months fit into a response. */
 import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
 import { createServer } from 'node:http';

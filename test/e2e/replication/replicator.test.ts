@@ -1,4 +1,4 @@
-/** A follower whose own disk is full, and one whose primary lost its role; the test plays the primary. */
+/** A follower with a full disk, and a follower of a primary that lost its role; the test plays the primary. */
 import { afterEach, expect, test, vi } from 'vitest';
 import type { AccountsReplica } from '../../../gateway/hosts/node/replication/accounts-replica.ts';
 import { FollowerTable } from '../../../gateway/hosts/node/replication/follower-table.ts';

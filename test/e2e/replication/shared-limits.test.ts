@@ -22,7 +22,7 @@ const ASKED: Reservation = {
 } as unknown as Reservation;
 const GRANTED = { granted: true, headers: {} };
 
-/** A follower whose own limits record their calls, and whose primary answers with `answer`. */
+/** A follower with limits that record their calls, and a primary that answers with `answer`. */
 function follower(answer: (n: number) => unknown, alone: () => boolean = () => false) {
   const own = { reserve: vi.fn(async (_asked: Reservation) => GRANTED) };
   const first = { reserve: vi.fn(async () => GRANTED) };

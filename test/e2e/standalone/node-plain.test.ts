@@ -90,7 +90,7 @@ afterEach(() => {
   server?.close();
 });
 
-/** A server whose connections begin on the fast path. `parsed` gets what is passed to `node:http`. */
+/** A server with connections that begin on the fast path. `parsed` gets the requests that are passed to `node:http`. */
 async function open({
   idleMs = 10_000,
   closing = () => false,

@@ -1,4 +1,4 @@
-/** How the Node host writes a response whose rest the object has. */
+/** How the Node host writes a response if the object has the rest of it. */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type Server } from 'node:http';
 import { afterEach, expect, test } from 'vitest';

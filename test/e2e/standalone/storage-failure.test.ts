@@ -1,5 +1,5 @@
 /**
- * A gateway whose data directory is not writable serves requests, reports the fault, loses no record and recovers
+ * If its data directory is not writable, a gateway serves requests, reports the fault, loses no record and recovers
  * without help.
  */
 import { renameSync } from 'node:fs';

@@ -75,7 +75,7 @@ class ApiServer {
       this.jobs.splice(at, 1);
       return [200, { kind: 'Status', status: 'Success' }];
     }
-    // Two per page, whatever the request asks for, because a server may return fewer.
+    // Always two per page, because a server may return fewer than the request asks for.
     const from = Number(url.searchParams.get('continue') ?? 0);
     const rest = from + 2 < this.jobs.length ? { continue: String(from + 2) } : {};
     return [200, { kind: 'JobList', metadata: rest, items: this.jobs.slice(from, from + 2) }];

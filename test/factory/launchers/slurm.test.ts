@@ -1,6 +1,5 @@
 /**
- * Only what is specific to Slurm; recorded.test.ts has the common behavior of all launchers, and test/slurm a real
- * Slurm.
+ * Only Slurm's peculiarities; recorded.test.ts has the common behavior of all launchers, and test/slurm a real Slurm.
  */
 import { expect, it } from 'vitest';
 import { clusterOf, done, launcherWith, NAME, PREFIX, submission } from '../../support/factory/scripted-launcher.ts';

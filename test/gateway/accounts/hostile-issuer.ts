@@ -41,7 +41,7 @@ export class HostileIssuer {
     this.answers.set('/jwks', () => Response.json({ keys: this.keys }));
   }
 
-  /** A provider with one good key, whose responses replace fetch's. */
+  /** A provider with one good key; its responses replace fetch's. */
   static async open(more: object = {}): Promise<HostileIssuer> {
     const one = new HostileIssuer(more);
     const { privateKey, jwk } = await newKey('RS256', { kid: 'good' });

@@ -136,7 +136,7 @@ interface ToldUse {
   isBooked: boolean;
 }
 
-/** The reference: a list whose sums follow the documentation of limits in the simplest form. */
+/** The reference: a list with sums that follow the documentation of limits in the simplest form. */
 class Reference {
   readonly requests: Request[] = [];
   /** Tokens by the time at which a minute counts them. */
@@ -336,7 +336,7 @@ export class History {
       if (!request.gone) Object.assign(request, { running: false, since: request.since ?? this.#ms });
   }
 
-  /** A line of a batch, or a record whose request no object holds. */
+  /** A line of a batch, or a record of a request that no object holds. */
   #settleUnknown({ kind, key: keyId, tokens, ageMs }: Extract<Step, { kind: 'batch' | 'late' }>): void {
     const month = monthOf(this.#ms + this.#wrongMs - ageMs);
     const isReserved = kind === 'late';

@@ -15,7 +15,7 @@ export function withKey(key: string): Request {
   return new Request('https://gateway.test/v1/models', { headers: { authorization: `Bearer ${key}` } });
 }
 
-/** The database as it is when D1 has trouble; `queries` counts the batches. */
+/** The database during an outage of D1; `queries` counts the batches. */
 export function watchedDb(down: () => boolean): { DB: D1Database; queries(): number } {
   let queries = 0;
   const DB = new Proxy(env.DB, {

@@ -1,4 +1,6 @@
-/** The gateway's part of draining a node remotely: which roles may, what is sent, what is recorded. */
+/**
+ * The gateway's part of draining a node remotely: which roles may, which order is sent, and which event is recorded.
+ */
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { beforeAll, expect, test } from 'vitest';

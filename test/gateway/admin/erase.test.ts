@@ -57,7 +57,7 @@ beforeAll(async () => {
     .values([...rows, { ...file, id: 'file-b', owner: `user:${bob}`, filename: 'b', createdBy: 'b' }]);
   const batch = { owner: owners[0] ?? '', createdBy: ada.keyId, createdAt: NOW, open: false };
   await db.insert(batches).values({ ...batch, id: 'batch_1', summary: { metadata: { about: WORDS[5] } } });
-  // A batch whose end the account store has not learned, if it ever had the batch.
+  // A batch that ended; the account store has not learned its end, if it ever had the batch.
   const spec = {
     owner: batch.owner,
     account: { ...BOOTSTRAP_ACCOUNT, keyId: ada.keyId, userId: ada.id },

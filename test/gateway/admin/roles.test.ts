@@ -27,7 +27,7 @@ beforeAll(async () => {
 
 /**
  * The routes that roles below the operator may call, written out and not read from the router's table, so that a line
- * that grants more fails the test. `login`: for a person who logged in; a consumer's key may not.
+ * that grants more fails the test. `login`: for a logged-in person; a consumer's key may not.
  */
 const CONSUMERS = [
   ...['/me', '/me/limits', '/me/files', '/me/hours', '/me/requests', '/me/projects', '/usage', '/usage/batches'],

@@ -1,6 +1,6 @@
 /**
- * A batch whose files are being written: its object on Cloudflare's runtime, with a file store and a clock that the
- * test controls.
+ * A batch that is writing its files: its object on Cloudflare's runtime, with a file store and a clock that the test
+ * controls.
  */
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';

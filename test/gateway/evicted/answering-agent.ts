@@ -1,4 +1,4 @@
-/** An agent that answers each request when the test says so, over one tunnel. */
+/** An agent that answers each request at the test's call, over one tunnel. */
 import { exports } from 'cloudflare:workers';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { helloMessage } from '../../../shared/lattice/session.ts';

@@ -1,6 +1,4 @@
-/**
- * Objects lose their memory whenever they are idle. No scenario may end differently because of that, at whichever step.
- */
+/** Objects lose their memory whenever they are idle. An eviction at any step must not change the end of a scenario. */
 import * as runtime from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';

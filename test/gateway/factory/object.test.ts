@@ -13,7 +13,7 @@ import { patience } from '../../support/patience.ts';
 
 afterEach(() => vi.restoreAllMocks());
 
-/** Its timers fire when the test says so. */
+/** The test fires its timers. */
 class TestClock implements Clock {
   readonly rings = new Set<() => void>();
   at = 1_000;

@@ -1,4 +1,4 @@
-/** An owner's quota also holds while bytes are arriving: the test's store accepts files when the test says so. */
+/** An owner's quota also holds while bytes are arriving: the test decides when the store accepts a file. */
 import { env as worker } from 'cloudflare:workers';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';

@@ -64,7 +64,7 @@ test('those who leave give their places up', async () => {
   });
   client.abort();
   await Promise.all(asked);
-  // Turns alone would take seconds for this many.
+  // With only turns, this many would take seconds.
   await vi.waitFor(async () => expect((await depth('m4')).waiting).toBe(0), { timeout: promise(1_000), interval: 10 });
 });
 

@@ -17,7 +17,7 @@ const CALL_MS = 200;
 const FETCH: CallResult = { kind: 'fetch' };
 const port = { send: () => {}, busy: () => false, schedule: (flush: () => void) => flush(), stuck: () => {} };
 
-/** A call whose node has acknowledged it. */
+/** A call that its node has acknowledged. */
 function call() {
   const calls = new PendingCalls();
   const answers: CallResult[] = [];

@@ -210,7 +210,7 @@ export const EVENTS: readonly GameEvent[] = [
   },
 ];
 
-/** A program that keeps sending requests with its key, whatever the response. */
+/** A program that keeps sending requests with its key after any response. */
 function program({ first, others }: Day, key: string): NonNullable<typeof revoked> {
   const statuses = new Set<number>();
   let going = true;

@@ -21,7 +21,7 @@ const shared = (steps: number[][], serving: Map<number, string[]>, slotS = 60) =
   kindShares(problem(steps, { slotS }), demand(steps), PUBLISHED, serving, 0);
 
 test('what its replicas cannot do for a moment waits for them: others would answer it later still', () => {
-  // One of two waves: two slots of a second with more answers than their one replica can serve, then fewer.
+  // The first of two waves: two slots of a second with more answers than their one replica can serve, then fewer.
   const steps = [
     [2, 13],
     [2, 5],

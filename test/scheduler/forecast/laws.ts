@@ -1,4 +1,4 @@
-/** The tests of every forecasting method, in whichever folder it is. */
+/** The tests of every forecasting method, in all folders. */
 import { expect, it } from 'vitest';
 import { backtest } from '../../../scheduler/forecast/backtest.ts';
 import { lastValue } from '../../../scheduler/forecast/persistence.ts';

@@ -69,7 +69,7 @@ describe('which batch gets the next lease', () => {
 describe('the window of lines in flight', () => {
   const idle: EngineReading = { running: 0, waiting: 0, linesPerS: 0, refused: 0, interactive: 0 };
   const limits = { slots: () => 64, reserve: 0.1, firstTokenLimitMs: 2_000 };
-  /** The window after `seconds` with an engine whose speed grows with it up to `full` lines. */
+  /** The window after `seconds` with an engine that is faster with a larger window, up to `full` lines. */
   function grown(full: number, seconds: number, window = new LineWindow(limits)): LineWindow {
     for (let s = 0; s < seconds; s++) window.read({ ...idle, linesPerS: Math.min(full, window.size) });
     return window;

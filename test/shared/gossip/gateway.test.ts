@@ -5,7 +5,7 @@ import { liveness, One, ofType, partsTo } from './one.ts';
 const GRACE_LONG_MS = 60_000;
 const GRACE_SHORT_MS = 20_000;
 
-/** A gateway whose relay always gives the same verdict; all tunnels are open, and there are three delegates. */
+/** A gateway with a relay that always gives the same verdict; all tunnels are open, and there are three delegates. */
 function office(size: number, relay: PathVerdict) {
   const one = new One('gateway', [size]);
   for (const { session } of one.members) one.give({ type: 'tunnel', session, open: true });

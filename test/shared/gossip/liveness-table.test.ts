@@ -200,7 +200,7 @@ describe('with real keys', () => {
   });
 });
 
-/** Three members whose issuer, tickets and records are signed with Ed25519. */
+/** Three members with an issuer, tickets and records that are signed with Ed25519. */
 function realWorld(keys: readonly Signer[]) {
   const root = nodeSigner();
   const gateway = nodeSigner();

@@ -1,4 +1,4 @@
-/** One core among simulated members: tests decide what these send, and see what the core does. */
+/** One core among simulated members: tests decide what these send, and see the core's actions. */
 import {
   createGossip,
   type GossipAction,

@@ -144,7 +144,7 @@ function signedBy(owner: Signer, victim: (typeof sessions)[number]): Update {
   return { kind: 'entry', ticket: victim.ticket.bytes, record: said };
 }
 
-/** A node whose ticket was signed by a key that is not a gateway, or not one of this issuer. */
+/** A node with a ticket that was signed by a key that is not a gateway, or not one of this issuer. */
 function admittedBy(gateway: Gateway): Update {
   const believer = { ...crypto, verify: () => true };
   return node(gateway, { birth: 300, expires: 400 }, signer('intruder'), believer).says('SERVING');

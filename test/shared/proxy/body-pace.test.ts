@@ -4,7 +4,7 @@ import { FakeClock, settle } from './fake-host.ts';
 
 const STALL_MS = 30_000;
 
-/** A reader of a body whose pieces arrive when the test decides. */
+/** A reader of a body; the test decides when its pieces arrive. */
 function reading() {
   const clock = new FakeClock();
   const pace = new BodyPace(STALL_MS, clock);

@@ -7,7 +7,7 @@ import { contextOf, FakeHost } from './fake-host.ts';
 
 const STREAM = ['data: 1\n\n', 'data: [DONE]\n\n'];
 
-/** Records what the host was asked to open and to queue. */
+/** Records the host's calls of `open` and of the queue. */
 class Watched extends FakeHost {
   readonly opened: AttemptContext<string>[] = [];
   readonly queued: QueueRequest<string>[] = [];

@@ -1,4 +1,4 @@
-/** A host whose clock, nodes and engines the test controls. */
+/** A host with a clock, nodes and engines that the test controls. */
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { findEndpoint } from '../../../shared/openai/endpoints.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';

@@ -138,7 +138,7 @@ test.each([
   expect(host.log.slice(before)).toEqual(log);
 });
 
-/** A request whose engine is late: a comment was sent, then `settleIt` decides. */
+/** A request to a late engine: a comment was sent, then `settleIt` decides. */
 async function late(host: FakeHost, sink: ResponseSink = sinkOf(host)) {
   const context = await contextOf(host);
   const gate = Promise.withResolvers<void>();

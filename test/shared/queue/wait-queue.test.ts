@@ -123,7 +123,7 @@ test('streams that broke off have half of the places, and their places go to the
   await clock.advance(0);
   expect(line.depth.waiting).toBe(4);
   expect([told[one.name]?.kind, two.name in told]).toEqual(['late', false]);
-  // A request whose turn did not succeed gets its place back.
+  // A request gets its place back if its turn did not succeed.
   await clock.advance(260);
   expect(told[two.name]).toEqual({ kind: 'turn' });
   enter(begun);

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { SilenceDetector } from '../../../shared/resume/silence-detector.ts';
 
-/** Timers that fire when the test says so. */
+/** Timers that the test fires. */
 class Timers {
   readonly #rings: (() => void)[] = [];
   set = 0;

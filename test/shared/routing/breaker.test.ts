@@ -4,7 +4,7 @@ import { LiveNodes } from '../../../shared/routing/live.ts';
 import { type BreakerState, breakerAt } from '../../../shared/routing/load.ts';
 import type { RequestOutcome } from '../../../shared/routing/retry-policy.ts';
 
-/** Isolates of one gateway: a change that one reports reaches all immediately. The test moves `now`. */
+/** Isolates of one gateway: a state that any isolate reports reaches all immediately. The test moves `now`. */
 class Gateway {
   now = 1_000_000;
   readonly told: [string, BreakerState][] = [];

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { PendingReplies } from '../../../shared/upstream/pending-replies.ts';
 
-/** Timers that fire when the test says so. */
+/** Timers that the test fires. */
 class Timers {
   readonly rings = new Set<() => void>();
   readonly waits: number[] = [];

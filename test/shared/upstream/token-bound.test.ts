@@ -1,4 +1,4 @@
-/** The most that a node can charge for one attempt, whatever it reports. */
+/** The most that a node can charge for one attempt with any report. */
 import { expect, it } from 'vitest';
 import { clampToBound, tokenBound, UNSEEN_TOKENS_MAX } from '../../../shared/upstream/token-bound.ts';
 import { NO_USAGE } from '../../../shared/wire/usage.ts';

@@ -43,7 +43,7 @@ function silentLink(): Link {
 }
 
 const nameOf = (stream: number) => ({ requestId: `req-${stream}`, attempt: 1, receipt: 'paid' });
-/** `stream` is the stream that carries the report, `named` the one that named its attempt. */
+/** `stream` is the stream that carries the report; `named` is the stream that named its attempt. */
 const namedReport = (stream: number, named: number) => ({ stream, usage: USAGE, name: nameOf(named) });
 
 describe('what may have been counted before', () => {

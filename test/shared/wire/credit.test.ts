@@ -1,6 +1,6 @@
 /**
- * A socket's credit is neither lost nor created: what was granted equals what may still arrive, what is held here, and
- * what was returned.
+ * A socket's credit is neither lost nor created: the granted credit equals the credit still to arrive, held here, or
+ * returned.
  */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

@@ -6,7 +6,7 @@ import { MESSAGE_MAX_BYTES, STREAM_WINDOW_BYTES } from '../../../shared/wire/lim
 import { Link } from '../../../shared/wire/link.ts';
 import { OutboundStream } from '../../../shared/wire/outbound-stream.ts';
 
-/** A link whose messages are captured and whose turns the test runs. */
+/** A link with captured messages; the test runs its turns. */
 function caught(windows = { send: 4 * 1024 * 1024, receive: 4 * 1024 * 1024 }) {
   const messages: Uint8Array[] = [];
   const turns: (() => void)[] = [];

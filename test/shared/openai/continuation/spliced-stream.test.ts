@@ -17,7 +17,7 @@ function pushAll(stream: SplicedStream, pieces: readonly Uint8Array[]): Uint8Arr
   return pieces.flatMap((piece) => stream.push(piece));
 }
 
-/** What a second engine sends, given what the client has of the first one's response. */
+/** A second engine's stream, if the client has `has` of the first one's response. */
 function rest(kind: Kind, has: string, more: Partial<Told> = {}): { told: Told; produced: number } {
   let produced = 0;
   while (TOKENS.slice(0, produced).join('') !== has) produced++;
@@ -92,7 +92,7 @@ describe.each(kinds)('%s: a stream that does not break', (kind) => {
         (whole, at) => {
           const one = joined(kind);
           const out = text(pushAll(one, cut(whole, at)));
-          // The splitter never emits an event that did not end; everything else passes unchanged.
+          // An event that did not end is never emitted; all ended events pass unchanged.
           expect(text(whole).startsWith(out)).toBe(true);
           expect(text(whole).slice(out.length)).not.toMatch(/\n\n|\r\r|\r\n\r\n/);
         },
