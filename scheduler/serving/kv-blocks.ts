@@ -28,8 +28,8 @@ export class KvBlocks {
   }
 
   /**
-   * Blocks that a sequence takes once for its windows and states, regardless of its growth. An engine frees tokens that
-   * left a window, so it holds at most `longest` of them.
+   * Blocks that a sequence takes once for its windows and states, regardless of its growth. `longest`: its final length,
+   * tokens. An engine frees tokens that left the window, so it holds at most a window of them.
    */
   fixedFor(longest: number): number {
     const { perWindowToken, perSequence, window } = this.#layout;

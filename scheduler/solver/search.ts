@@ -211,7 +211,7 @@ export class Search {
     }
   }
 
-  /** Returns the best result of exchanging one replica for another, if it is worse than the current one. */
+  /** Returns the best exchange of one replica for another, and the cost after it; undefined if none is possible. */
   runnerUp(m: number): { from: number; to: number; cost: number } | undefined {
     const { floor } = this.#problem;
     let best: { from: number; to: number; cost: number } | undefined;

@@ -21,7 +21,7 @@ export interface LivePlannerOptions {
 
 export interface PlannedRegion {
   region: string;
-  /** Share in the plan, share in the last slot, and share of the nodes. */
+  /** Share in the plan, and share of the last slot's responses. */
   share: number;
   shareNow: number;
   roundTripS: number;
@@ -61,7 +61,7 @@ const USE_MAX = 0.9;
 /** Shares of the power limit, as in the simulator (`world/hardware.ts`). */
 const [BUSY_POWER, IDLE_POWER] = [0.85, 0.2];
 const JOULES_PER_KWH = 3.6e6;
-/** Assumed round trip of a region without measurements: that of the farthest known region, or at least this. */
+/** Assumed round trip of a region without measurements: that of the farthest known region, or this if none is known. */
 const ROUND_TRIP_GUESS_S = 0.15;
 /**
  * Smaller shares become zero, because a few requests would keep a region's caches and contexts warm for little gain.
