@@ -38,7 +38,7 @@ export interface OursOptions {
   fixedPlan?: boolean;
   /** An ablation: all requests go to the least loaded replica, regardless of their kind. */
   untyped?: boolean;
-  /** Plans that are evaluated; absent: all undominated ones. */
+  /** Plans that are evaluated; absent: all undominated ones, or those of `guidedPlans` above EXHAUSTIVE_MAX_GPUS. */
   plans?: (gpus: number) => readonly DeploymentPlan[];
   /**
    * The real requests of the next `horizonS`, which no forecaster knows: a bound. absent: they are drawn from the
@@ -132,9 +132,9 @@ export function ours(options: OursOptions): Orchestrator {
 }
 
 /**
- * If there are too many plans to evaluate each: the results of the guided search for the expected and the high demand,
- * the uniform plans, and every plan of a half (a third, ...) of the GPUs, repeated. The search minimizes the load;
- * `copies` also has the plans with the lowest latency.
+ * If there are too many plans to evaluate each: the results of the guided search for the expected demand, the high
+ * demand and their midpoint, the uniform plans, and `copies`. The search minimizes the load; `copies` also has the plans
+ * with the lowest latency.
  */
 function guidedPlans(
   { table, seed = 1 }: OursOptions,

@@ -50,7 +50,10 @@ export class PartPool {
     return promise.then((result) => schema.parse(result));
   }
 
-  /** Runs until all parts are computed, or one fails. */
+  /**
+   * Resolves when all parts are computed. If a part fails, its promise rejects and its thread ends; `run` may then never
+   * resolve, so the command must end.
+   */
   async run(): Promise<void> {
     const { threads, tell } = this.#options;
     const count = Math.min(threads, this.#waiting.length);

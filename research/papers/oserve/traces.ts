@@ -52,7 +52,7 @@ export interface SpanOptions {
   seed: number;
 }
 
-/** Distance of copies, seconds: in the same minute, but not in the same burst. */
+/** Copies are spread over this many seconds around the request: in the same minute, but not in the same burst. */
 const APART_S = 8;
 
 export function azureSpan({ fromS, toS, inputMax, outputMax, scale, seed }: SpanOptions): Span {
