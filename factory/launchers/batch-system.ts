@@ -35,7 +35,8 @@ export interface BatchSystem {
   capacity?: { file: string; args: readonly string[]; parse(out: string, cluster: ClusterConfig): Capacity[] };
   cancel: {
     file: string;
-    args(ids: readonly string[]): readonly string[] /** Matches the error about jobs that have already ended. */;
+    args(ids: readonly string[]): readonly string[];
+    /** Matches the error about jobs that have already ended. */
     gone: RegExp;
   };
   /** Asks whether a pool would accept the job, without submitting it. */

@@ -7,7 +7,10 @@ const PATIENCE_MS = 30_000;
 const SLOWER = 4;
 const ANSWER_MAX_BYTES = 8 * 1024 * 1024;
 
-/** `timeout`: it was killed before it answered, and its effect is unknown. */
+/**
+ * `timeout`: its effect is unknown, because it was killed: it did not answer in time, printed more than
+ * ANSWER_MAX_BYTES, or got a signal.
+ */
 export type CommandResult =
   | { kind: 'done'; code: number; out: string; errors: string }
   | { kind: 'missing'; errors: string }
