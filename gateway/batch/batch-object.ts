@@ -2,7 +2,6 @@ import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import type { LeaseRef } from '../../shared/batch/ledger.ts';
 import type { LineErrorCode, LineResult } from '../../shared/batch/results.ts';
 import { acceptsResults, type BatchStatus, isTerminal } from '../../shared/batch/status.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import { FileStoreError } from '../files/file-store.ts';
@@ -20,7 +19,7 @@ import { BATCH_LEASE_MS, type BatchAdmission, leaseOf } from './leases/lease.ts'
 import { LostNodes } from './leases/lost-nodes.ts';
 import { notifyQueues, offerOf } from './leases/offer.ts';
 import { CANCELLED_WITHOUT_FILES, INPUT_LOST, NO_TOKENS, STEP_FAILED, stepGivenUp } from './messages.ts';
-import { Obstacle } from './obstacle.ts';
+import { isUnavailable, Obstacle } from './obstacle.ts';
 import { OUTPUT_MAX_BYTES } from './output.ts';
 import { isListed, saveSummary } from './summary.ts';
 import { TokenBudget } from './token-budget.ts';
@@ -239,8 +238,8 @@ export class BatchObject extends GatewayObject {
   }
 
   /**
-   * One step, then the next alarm. A failed step is retried: without a limit if the file store or the database caused
-   * it, otherwise up to the limit of Obstacle.
+   * One step, then the next alarm. A failed step is retried: without a limit if a store, the database or another object
+   * is unavailable, otherwise up to the limit of Obstacle.
    */
   async alarm(): Promise<void> {
     const { spec } = this.#record;
@@ -262,8 +261,7 @@ export class BatchObject extends GatewayObject {
 
   async #failed(id: string, error: unknown): Promise<void> {
     const why = error instanceof Error ? error.message : String(error);
-    const ofStore = error instanceof FileStoreError || error instanceof FileQuotaError || error instanceof ApiError;
-    if (!ofStore && this.#obstacle.recurs(why)) {
+    if (!isUnavailable(error) && this.#obstacle.recurs(why)) {
       console.error(`batch ${id}: ${why}; given up`);
       return this.#giveUp(id, stepGivenUp(why));
     }

@@ -4,6 +4,7 @@ import type { ObjectStorage } from '../platform/object-context.ts';
 import { type UsageRow, usageShardOf } from '../usage/usage-row.ts';
 import type { BatchRecord } from './batch-record.ts';
 import type { BatchSpec } from './batch-spec.ts';
+import { objectOrUnavailable } from './obstacle.ts';
 import { batchUsageRow, lineBytes } from './usage.ts';
 
 /** Commits that are forwarded together: 64 KiB of results each, a few hundred records. */
@@ -45,7 +46,7 @@ export class Billing {
     this.#storage.sql.exec(query, chunk, seq, node, provider, at);
   }
 
-  /** Resolves when nothing is left. @throws Error if an object does not answer; the rest is sent next time */
+  /** Resolves when nothing is left. @throws ObjectUnavailableError if an object does not answer; the rest is sent next time */
   async handOn(env: Env, spec: BatchSpec, record: BatchRecord): Promise<void> {
     for (;;) {
       const some = this.#pending();
@@ -80,9 +81,10 @@ async function handOn(env: Env, spec: BatchSpec, record: BatchRecord, some: read
     settlements.push({ position, settlement: settlementOf(spec, { position, at }, model, rows) });
   }
   const { limits } = spec.account;
+  const added = [...shards].map(([shard, rows]) => env.USAGE.getByName(shard).add(rows));
   await Promise.all([
-    ...[...shards].map(([shard, rows]) => env.USAGE.getByName(shard).add(rows)),
-    ...(limits === undefined ? [] : [env.LIMITS.getByName(limits.subject).settle(spec.id, settlements)]),
+    objectOrUnavailable('usage records', Promise.all(added)),
+    limits && objectOrUnavailable('limits', env.LIMITS.getByName(limits.subject).settle(spec.id, settlements)),
   ]);
 }
 

@@ -1,4 +1,8 @@
 import { isRecent } from '../../shared/collections/is-recent.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { FileStoreError } from '../files/file-store.ts';
+import { isStorageError } from '../platform/storage/health.ts';
+import { FileQuotaError } from './finish.ts';
 
 /** Leases pause for this long after the file store failed a node; then one lease is tried. */
 const PAUSE_MS = 5_000;
@@ -9,6 +13,28 @@ const PAUSE_MS = 5_000;
 const FAULTS_MAX = 3;
 /** A message is shown for longer than a pause, so that it does not flicker between two tries. */
 const SHOWN_MS = 3 * PAUSE_MS;
+
+/** Another object did not answer, or its storage failed. The same call may succeed later. */
+export class ObjectUnavailableError extends Error {
+  constructor(object: string, cause: unknown) {
+    super(`the ${object} cannot be reached: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+  }
+}
+
+/** Awaits calls of another object, which is not at fault if it is away. @throws ObjectUnavailableError */
+export async function objectOrUnavailable<T>(object: string, calls: Promise<T>): Promise<T> {
+  try {
+    return await calls;
+  } catch (cause) {
+    throw new ObjectUnavailableError(object, cause);
+  }
+}
+
+/** True if the batch's data did not cause the error: a store, the database or another object is unavailable. */
+export function isUnavailable(error: unknown): boolean {
+  const kinds = [FileStoreError, FileQuotaError, ApiError, ObjectUnavailableError];
+  return isStorageError(error) || kinds.some((kind) => error instanceof kind);
+}
 
 /** Why a batch makes no progress now. In memory: after a restart it is detected again. */
 export class Obstacle {
@@ -24,7 +50,7 @@ export class Obstacle {
   }
 
   /**
-   * A step failed, and no store was at fault. @returns true if it failed in the same way FAULTS_MAX times, and would do
+   * A step failed, and `isUnavailable` is false for its error. @returns true if it failed in the same way FAULTS_MAX times, and would do
    * so forever
    */
   recurs(fault: string): boolean {

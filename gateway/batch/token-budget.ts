@@ -1,5 +1,6 @@
 import type { AccountLimits } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
+import { objectOrUnavailable } from './obstacle.ts';
 
 /**
  * The tokens that a batch may still use this month. Read from the limits every few seconds; in between, this subtracts
@@ -29,7 +30,8 @@ export class TokenBudget {
     const asked = models.length === 0 ? [undefined] : models;
     const lefts = await Promise.all(
       asked.map(async (name) => {
-        const used = await env.LIMITS.getByName(subject).uses({ keyId, ...sets, model: name });
+        const uses = env.LIMITS.getByName(subject).uses({ keyId, ...sets, model: name });
+        const used = await objectOrUnavailable('limits', uses);
         return [...used.key, ...used.user, ...used.project]
           .filter(({ limit, model }) => limit === 'tokens_per_month' && (model === undefined || model === name))
           .map(({ allowed, used }) => allowed - used);

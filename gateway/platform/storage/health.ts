@@ -37,6 +37,12 @@ export class StorageFailingError extends Error {
 const STORAGE_ERROR =
   /SQLITE_(FULL|IOERR|READONLY|BUSY|CANTOPEN)|disk is full|disk I\/O error|readonly database|database is locked|unable to open database/i;
 
+/** True if the storage, and not the statement, made a write fail. */
+export function isStorageError(error: unknown): boolean {
+  if (error instanceof StorageFailingError) return true;
+  return STORAGE_ERROR.test(error instanceof Error ? error.message : String(error));
+}
+
 export class StorageHealth {
   readonly #log: (line: string) => void;
   /** The health of all storages here. Records of all of them wait in one memory. Undefined: this is it. */
@@ -97,10 +103,9 @@ export class StorageHealth {
   /** A write failed. Returns false if the storage was not the cause. */
   failed(error: unknown, now: number): boolean {
     if (error instanceof StorageFailingError) return true;
-    const message = error instanceof Error ? error.message : String(error);
-    if (!STORAGE_ERROR.test(message)) return false;
+    if (!isStorageError(error)) return false;
     this.#triedAt = now;
-    this.#fail(message, now);
+    this.#fail(error instanceof Error ? error.message : String(error), now);
     return true;
   }
 

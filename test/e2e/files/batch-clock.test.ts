@@ -5,6 +5,7 @@
 import { rename, truncate } from 'node:fs/promises';
 import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { FileStoreError } from '../../../gateway/files/file-store.ts';
+import { StorageFailingError } from '../../../gateway/platform/storage/health.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import { patience } from '../../support/patience.ts';
 import { endAll } from '../../support/processes.ts';
@@ -200,6 +201,59 @@ describe('killed at any moment', () => {
     expect(new Set(gateway.used.map(({ stream }) => stream)).size).toBe(2);
     expect(gateway.used).toHaveLength(2);
   });
+});
+
+/** More steps than a fault of the batch's data may fail. */
+async function steps(): Promise<void> {
+  for (let i = 0; i < 5; i++) await turn(5_000);
+}
+
+describe('however often a step fails, the batch continues afterwards, because its data is not the cause:', () => {
+  const limits = { subject: 'key:k', key: { tokens_per_month: 1_000 }, project: undefined };
+  const away = { getByName: () => new Proxy({}, { get: () => () => Promise.reject(new Error('away')) }) } as never;
+
+  async function completes(): Promise<void> {
+    await turn(6_000);
+    await commit(lease(), [0, 1, 2]);
+    await steps();
+    expect(shown()).toMatchObject({ status: 'completed', request_counts: { completed: 3, failed: 0 } });
+    expect(new Set(gateway.used.map(({ stream }) => stream)).size).toBe(3);
+  }
+
+  it.each(['USAGE', 'LIMITS'] as const)('%s does not answer', async (object) => {
+    await begun(3, { account: { ...specOf(ID).account, limits } });
+    const known = gateway.env[object];
+    gateway.env[object] = away;
+    const granted = lease();
+    await commit(granted, [0]);
+    await steps();
+    expect(shown()).toMatchObject({
+      status: 'in_progress',
+      x_otela: { waiting_for: expect.stringContaining('tries again') },
+    });
+    batch().release(refOf(granted));
+    gateway.env[object] = known as never;
+    await completes();
+  });
+
+  it.each([new StorageFailingError({ reason: 'no space left', since: 0 }), new Error('database or disk is full')])(
+    'its storage says %s',
+    async (failure) => {
+      await begun(3);
+      lease('gone');
+      const { sql } = gateway.batch(ID).context.storage;
+      const { exec } = sql;
+      const write = vi.spyOn(sql, 'exec').mockImplementation((query, ...bindings) => {
+        if (/\b(INSERT|UPDATE|DELETE)\b/.test(query)) throw failure;
+        return exec.call(sql, query, ...bindings) as never;
+      });
+      await gateway.pass(ID, 90_000);
+      expect(write.mock.calls.filter(([query]) => query.startsWith('INSERT')).length).toBeGreaterThan(3);
+      expect(shown().status).toBe('in_progress');
+      write.mockRestore();
+      await completes();
+    },
+  );
 });
 
 describe('a file store', () => {
