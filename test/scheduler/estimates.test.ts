@@ -5,7 +5,7 @@ import type { Demand, Option } from '../../scheduler/solver/problem.ts';
 import { drawInstance } from './support/instances.ts';
 import { catalogue, planOptions } from './support/small.ts';
 
-/** Bound on the fraction of options that are simulated, for a planning problem of 100 models and 12 kinds of GPU. */
+/** Fraction of the options that is simulated, for a planning problem of 100 models and 12 kinds of GPU. */
 const SHARE = 0.08;
 
 const { pools, demands } = drawInstance(catalogue, 100, 12, 1, 0.1);

@@ -11,7 +11,7 @@ import { allMeet, allSee, createSeed, nextBirth, serving, sessionsOf, village, W
 
 afterEach(endAll);
 
-/** Admits sessions until one falls into this bucket of the replica. */
+/** A key seed with a session that falls into this bucket of the replica. */
 function seedInBucket(issuer: TestIssuer, bucket: number, birth: number): Uint8Array {
   for (;;) {
     const seed = createSeed();

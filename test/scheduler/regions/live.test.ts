@@ -222,7 +222,7 @@ describe('faults', () => {
     expect(seen?.models[0]?.places[1]).toMatchObject({ answered: 0, serviceS: 4 });
     for (const { models } of all) for (const model of models) model.running = 20;
     const [near, back] = eyes.look(all)?.models[0]?.places ?? [];
-    // All of it is the others' share, for both regions.
+    // In both regions all running requests count as others'.
     expect(near?.others).toBeGreaterThan(0);
     expect(back?.others).toBeGreaterThan(5);
   });
