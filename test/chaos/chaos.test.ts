@@ -36,6 +36,12 @@ it('while nodes fall, no client that asked for one answer or for a stream that m
   }
 });
 
+it('no agent sends a secret to a lying peer’s gateway', () => {
+  const { asked, secrets } = part(seen.liar);
+  expect(asked).toBeGreaterThan(0);
+  expect(secrets).toBe(0);
+});
+
 it('every node that was struck serves again', () => {
   const { strikes, troubles } = part(seen.a);
   expect(troubles).toEqual([]);

@@ -1,6 +1,9 @@
 /** The three parts on one fleet, and their requirements. */
+import { generateKeyPairSync } from 'node:crypto';
 import { join } from 'node:path';
+import { lyingGateway } from '../support/lying-gateway.ts';
 import { seeded } from '../support/random.ts';
+import { deepJson } from './deep-json.ts';
 import { faults, type Pause } from './faults.ts';
 import { Fleet } from './fleet.ts';
 import { fullDisk, gatewayDisk } from './full-disk.ts';
@@ -37,6 +40,8 @@ export interface Chaos {
   options: Omit<ChaosOptions, 'log'>;
   /** The reason that the gateway's disk could not be filled here. */
   withoutFullDisk?: string;
+  /** Requests that agents sent to the lying peer; `secrets`: requests that contained a secret. */
+  liar?: { asked: number; secrets: number };
   a?: PartA;
   b?: PartB;
   c?: PartC;
@@ -98,9 +103,14 @@ export async function chaos(options: ChaosOptions): Promise<Chaos> {
   const result: Chaos = { options: told, ...(typeof disk === 'string' && { withoutFullDisk: disk }) };
   const drawn = [...faults(options.a.pauseMs, options.a.hangMs), ...(slurm ? [PREEMPTION] : [])];
   if (typeof disk !== 'string') drawn.push(fullDisk(disk));
+  drawn.push(deepJson(fleet.gateway, fleet.key));
+  const liar = await lyingGateway(random);
+  const { x: root } = generateKeyPairSync('ed25519').publicKey.export({ format: 'jwk' });
+  await fleet.gateway.admin('POST', 'peers', { name: 'liar', root, url: liar.url });
   if (parts.includes('a')) result.a = await partA(fleet, { ...options.a, load, faults: drawn, random, log });
   if (parts.includes('c')) result.c = await partC(fleet, { ...options.c, load, kills: 2, random, log });
   if (parts.includes('b')) result.b = await partB(fleet, { ...options.b, clientsPerSlot: 1.5, random, log });
+  result.liar = { asked: liar.asked.length, secrets: liar.secretsSeen.length };
   return result;
 }
 
@@ -115,10 +125,17 @@ export interface Finding {
   met: boolean;
 }
 
-export function findings({ a, b, c }: Chaos): Finding[] {
+export function findings({ a, b, c, liar }: Chaos): Finding[] {
   const found: Finding[] = [];
   const add = (what: string, seen: string | number, required: string, met: boolean) =>
     found.push({ what, seen: String(seen), required, met });
+  if (liar !== undefined)
+    add(
+      `requests with a secret to a lying peer’s gateway, of ${liar.asked}`,
+      liar.secrets,
+      '0',
+      liar.asked > 0 && liar.secrets === 0,
+    );
   if (a !== undefined) {
     const { doublesWithinReach, generating, leftBehind } = a.accounts;
     const unexcused = doublesWithinReach.length;

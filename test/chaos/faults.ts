@@ -122,6 +122,17 @@ export const faults = (pauseMs: Pause, hangMs: Pause): readonly Fault[] => [
     },
   },
   {
+    name: 'engine forgets its model',
+    weight: 1,
+    outOfReach: false,
+    suits: ours,
+    strike: async (replica, random) => {
+      await replica.control({ forgets: true });
+      await sleep(between(random, 1_000, 8_000));
+      await replica.control({});
+    },
+  },
+  {
     name: 'engine breaks off',
     weight: 1,
     outOfReach: false,

@@ -110,7 +110,8 @@ export function audit(replicas: readonly Replica[], results: readonly Result[]):
       // A request that had ended before, or at an engine that died, caused no useless work.
       if (work.ended < endedAt || work.died || excused(work, Math.min(work.ended, endedAt + LEFT_LIMIT_MS))) continue;
       accounts.leftMs.push(work.ended - endedAt);
-      if (work.ended - endedAt > LEFT_LIMIT_MS) accounts.leftBehind.push(tell(work));
+      if (work.ended - endedAt > LEFT_LIMIT_MS)
+        accounts.leftBehind.push(`${tell(work)}; its client left at ${new Date(endedAt).toISOString()}`);
     }
   }
   return accounts;

@@ -1,13 +1,12 @@
 /** Two institutions, each with its own issuer and gateway: nodes that one admits serve the keys of the other. */
 import { copyFile, mkdir, readFile, rm } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { Gateway, type RegisteredNode } from '../support/gateway.ts';
+import { lyingGateway } from '../support/lying-gateway.ts';
 import { atEnd, endAll, eventually } from '../support/processes.ts';
 import { chatBody, envelopeOf, MODEL } from '../support/test-cluster.ts';
 
@@ -67,33 +66,9 @@ it('a node that A admitted serves a key of B that trusts lab@a, also while A is 
   expect(await envelopeOf(await ask(b, own))).toBeDefined();
 });
 
-/** Answers like a gateway, and claims that every session is over and that every named gateway is the agent's own. */
-async function lyingPeer() {
-  /** Path and `authorization` of every request. */
-  const asked: [path: string, authorization: string | undefined][] = [];
-  const over = JSON.stringify({
-    error: { message: 'over', type: 'invalid_request_error', param: null, code: 'session_over' },
-  });
-  const server = createServer((request, response) => {
-    asked.push([request.url ?? '', request.headers.authorization]);
-    const url = `http://${request.headers.host}`;
-    response.writeHead(200).end(JSON.stringify({ object: 'list', data: [{ url, own: true }] }));
-  });
-  server.on('upgrade', (request, socket) => {
-    asked.push([request.url ?? '', request.headers.authorization]);
-    socket.end(`HTTP/1.1 410 Gone\r\ncontent-length: ${over.length}\r\n\r\n${over}`);
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  atEnd(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
-}
-
 it('a peer’s gateway that lies is never sent the join token, and ends no session', async () => {
   const [a, other] = await Promise.all([Gateway.start(), Gateway.start()]);
-  const peer = await lyingPeer();
+  const peer = await lyingGateway();
   await a.admin('POST', 'peers', { name: 'b', root: await rootOf(other), url: peer.url });
   const engine = await startEngine({ models: [MODEL] });
   atEnd(() => engine.close());
@@ -114,7 +89,7 @@ it('a peer’s gateway that lies is never sent the join token, and ends no sessi
     (await a.nodes()).some(({ session, state }) => session !== before && state === 'SERVING') ? true : undefined,
   );
   expect(peer.asked.length).toBeGreaterThan(0);
-  expect(peer.asked.filter(([path, token]) => path.endsWith('/admit') || token !== undefined)).toEqual([]);
+  expect(peer.secretsSeen).toEqual([]);
 });
 
 it('without the peer its nodes are gone from B within seconds, and nobody else is', async () => {

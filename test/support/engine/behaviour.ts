@@ -17,6 +17,8 @@ export const behaviourSchema = z.object({
   earlyHead: z.boolean().optional(),
   /** Answers with this status and an error body instead. */
   status: z.number().int().min(200).max(599).optional(),
+  /** Only through `/__control`: the engine has lost its models. It lists none, and answers 404 for each. */
+  forgets: z.boolean().optional(),
   /** Refuses bodies with `stream_options`, as servers with strict schemas do. */
   refusesUsage: z.boolean().optional(),
   /**

@@ -84,6 +84,10 @@ export class MockEngine {
     this.#freeze.set(behaviour.fault === 'hang');
   }
 
+  get #loaded(): readonly string[] {
+    return this.#control.left > 0 && this.#control.behaviour.forgets === true ? [] : this.models;
+  }
+
   #nextBehaviour(): Behaviour {
     if (this.#control.left <= 0) return { ...this.#options.behaviour };
     this.#control.left--;
@@ -127,7 +131,7 @@ export class MockEngine {
     if (path === '/metrics') return json(this.#metrics());
     if (path !== '/v1/models') return undefined;
     if (!this.#admits(authorization)) return json401();
-    const data = this.models.map((id) => ({
+    const data = this.#loaded.map((id) => ({
       id,
       object: 'model',
       created: 0,
@@ -173,7 +177,7 @@ export class MockEngine {
     if (endpoint === undefined) return NO_PATH;
     if (body === undefined) return refuse(400, 'BadRequestError', 'the body is no JSON object');
     const model = String(body.model);
-    if (!this.models.includes(model)) {
+    if (!this.#loaded.includes(model)) {
       const unknown = this.#unknownModel(model);
       return path === '/v1/messages' ? anthropic(unknown) : unknown;
     }
@@ -197,7 +201,7 @@ export class MockEngine {
 
   #upload(start: string, request: EngineRequest): Answer {
     const model = /name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n/.exec(start)?.[1];
-    if (model !== undefined && !this.models.includes(model)) return this.#unknownModel(model);
+    if (model !== undefined && !this.#loaded.includes(model)) return this.#unknownModel(model);
     return transcription(request.bodyBytes);
   }
 
