@@ -27,7 +27,7 @@ export interface Accounts {
   doublesWithinReach: string[];
   /** Milliseconds from a client's disconnect to the end at its engine, on reachable nodes. */
   leftMs: number[];
-  /** Requests at reachable engines that continued for more than a second after their client had disconnected. */
+  /** Requests at reachable engines that continued for more than a second for a disconnected client. */
   leftBehind: string[];
   /** Still generating at the end. */
   generating: string[];
@@ -46,7 +46,7 @@ const AFTER_MS = 2_000;
 const LEFT_LIMIT_MS = 1_000;
 
 /** All entries of the journals of all engines. */
-function works(replicas: readonly Replica[]): Work[] {
+function works(replicas: readonly AuditedReplica[]): Work[] {
   return replicas.flatMap((replica) =>
     replica.journals.flatMap((journal, at) => {
       const processes = worksOf(replica.name, replica.entries([journal]));
@@ -84,7 +84,10 @@ function outOfReach(spells: readonly Spell[], from: number, until: number): bool
   return spells.some((spell) => spell.outOfReach && spell.from <= until && spell.until + AFTER_MS >= from);
 }
 
-export function audit(replicas: readonly Replica[], results: readonly Result[]): Accounts {
+/** The part of a replica that the audit reads. */
+export type AuditedReplica = Pick<Replica, 'name' | 'spells' | 'journals' | 'running' | 'entries'>;
+
+export function audit(replicas: readonly AuditedReplica[], results: readonly Result[]): Accounts {
   const spells = new Map(replicas.map(({ name, spells }) => [name, spells]));
   const all = works(replicas);
   const excused = ({ replica, begun, ended }: Work, until = ended) =>
@@ -106,12 +109,17 @@ export function audit(replicas: readonly Replica[], results: readonly Result[]):
   };
   for (const { wish, verdict, endedAt } of results) {
     if (verdict !== 'left') continue;
-    for (const work of byMarker.get(wish.marker) ?? []) {
+    const attempts = byMarker.get(wish.marker) ?? [];
+    const firstBegun = Math.min(...attempts.map(({ begun }) => begun));
+    for (const work of attempts) {
+      // A gateway without processor time reads the request late, and the disconnect right after it. So the first attempt may begin
+      // late, and its time counts from there. The time of a further attempt counts from the disconnect.
+      const since = work.begun === firstBegun ? Math.max(endedAt, work.begun) : endedAt;
       // A request that had ended before, or at an engine that died, caused no useless work.
-      if (work.ended < endedAt || work.died || excused(work, Math.min(work.ended, endedAt + LEFT_LIMIT_MS))) continue;
+      if (work.ended < endedAt || work.died || excused(work, Math.min(work.ended, since + LEFT_LIMIT_MS))) continue;
       accounts.leftMs.push(work.ended - endedAt);
-      if (work.ended - endedAt > LEFT_LIMIT_MS)
-        accounts.leftBehind.push(`${tell(work)}; its client left at ${new Date(endedAt).toISOString()}`);
+      if (work.ended - since > LEFT_LIMIT_MS)
+        accounts.leftBehind.push(`${tell(work)}; its client disconnected at ${new Date(endedAt).toISOString()}`);
     }
   }
   return accounts;
