@@ -54,7 +54,10 @@ class IsolateView implements RegistrySnapshot {
   settings: GatewaySettings = NO_SETTINGS;
   issuers: ReadonlyMap<string, ListedIssuer> = new Map();
   gateway = '';
-  /** A provider may publish other models than before: the original entries are needed again. */
+  /**
+   * A provider may publish other models than before: the original entries are needed again. True until a whole delta
+   * arrives, because an overlapping refresh may bring the same settings once more.
+   */
   #relisted = false;
   /** The registry's tag, which the isolate sends to get differences. */
   #base = '';
@@ -100,8 +103,8 @@ class IsolateView implements RegistrySnapshot {
       this.gateway = carried.gateway;
     }
     if (delta.live !== undefined) this.nodes.live.apply(delta.live);
-    this.#base = this.#relisted && !delta.whole ? '' : delta.tag;
-    this.#relisted = false;
+    if (delta.whole) this.#relisted = false;
+    this.#base = this.#relisted ? '' : delta.tag;
     const shows = delta.whole || delta.entries.length > 0 || delta.removed.length > 0 || carried !== undefined;
     if (!shows && this.#tag !== '') return;
     this.#tag = delta.tag;
@@ -113,7 +116,7 @@ class IsolateView implements RegistrySnapshot {
     if (settings === undefined) return;
     const before = publishLists(this.settings);
     this.settings = { ...NO_SETTINGS, ...settings };
-    this.#relisted = publishLists(this.settings) !== before;
+    this.#relisted ||= publishLists(this.settings) !== before;
   }
 
   /** The entry without models that its provider may not publish. */
