@@ -7,6 +7,7 @@
  * signed message in advance.
  */
 import type { ChildProcess } from 'node:child_process';
+import { PROXY_VARIABLES } from './proxy.ts';
 import { spawnSafely } from './spawn.ts';
 
 /**
@@ -22,18 +23,7 @@ done
 [ -z "$will" ] || printf '%s\\n' "$will" | "$@"`;
 
 /** Variables that a request to a gateway may need. The rest of the agent's environment may contain tokens. */
-const ENVIRONMENT = [
-  'PATH',
-  'HTTP_PROXY',
-  'HTTPS_PROXY',
-  'NO_PROXY',
-  'http_proxy',
-  'https_proxy',
-  'no_proxy',
-  'NODE_EXTRA_CA_CERTS',
-  'SSL_CERT_FILE',
-  'SSL_CERT_DIR',
-] as const;
+const ENVIRONMENT = ['PATH', ...PROXY_VARIABLES, 'NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR'] as const;
 
 export class LastWill {
   readonly #shell: ChildProcess;

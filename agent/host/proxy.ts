@@ -5,16 +5,29 @@
  */
 import { BlockList, isIP } from 'node:net';
 
-type Env = Readonly<Record<string, string | undefined>>;
+/** The environment variables that `proxyFor` reads. */
+export const PROXY_VARIABLES = [
+  'HTTP_PROXY',
+  'HTTPS_PROXY',
+  'ALL_PROXY',
+  'NO_PROXY',
+  'http_proxy',
+  'https_proxy',
+  'all_proxy',
+  'no_proxy',
+  'REQUEST_METHOD',
+] as const;
+
+type ProxyVariable = (typeof PROXY_VARIABLES)[number];
+type Env = Readonly<Partial<Record<ProxyVariable, string | undefined>>>;
 
 /**
  * Undefined: connect directly. Throws Error if the variable cannot be parsed; its message never contains credentials.
  */
 export function proxyFor(url: URL, env: Env): URL | undefined {
   const secure = url.protocol === 'https:' || url.protocol === 'wss:';
-  const name = [...(secure ? ['https_proxy', 'HTTPS_PROXY'] : plainNames(env)), 'all_proxy', 'ALL_PROXY'].find(
-    (n) => env[n],
-  );
+  const names: ProxyVariable[] = secure ? ['https_proxy', 'HTTPS_PROXY'] : plainNames(env);
+  const name = [...names, 'all_proxy' as const, 'ALL_PROXY' as const].find((n) => env[n]);
   const text = name === undefined ? undefined : env[name];
   if (name === undefined || text === undefined || isExempt(url, env.no_proxy || env.NO_PROXY || '')) return undefined;
   const proxy = URL.parse(text.includes('://') ? text : `http://${text}`);
@@ -49,7 +62,7 @@ function decoded(text: string): Buffer {
 }
 
 /** httpoxy (CVE-2016-5385): under CGI, HTTP_PROXY is a request header, so any client can set it. */
-function plainNames(env: Env): string[] {
+function plainNames(env: Env): ProxyVariable[] {
   return env.REQUEST_METHOD ? ['http_proxy'] : ['http_proxy', 'HTTP_PROXY'];
 }
 
