@@ -102,7 +102,7 @@ export function batchLauncher(cluster: ClusterConfig, system: BatchSystem, run: 
 function told(result: CommandResult, away: RegExp, submits: boolean): string {
   if (result.kind === 'missing')
     throw new LauncherError('unreachable', `${result.errors}; is this a login node of the cluster?`);
-  if (result.kind === 'timeout') throw new LauncherError(submits ? 'unclear' : 'unreachable', result.errors);
+  if (result.kind === 'killed') throw new LauncherError(submits ? 'unclear' : 'unreachable', result.errors);
   if (result.code === 0) return result.out;
   const text = result.errors.replace(/\s+/g, ' ');
   if (away.test(text)) throw new LauncherError(submits ? 'unclear' : 'unreachable', text);

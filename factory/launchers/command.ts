@@ -8,13 +8,13 @@ const SLOWER = 4;
 const ANSWER_MAX_BYTES = 8 * 1024 * 1024;
 
 /**
- * `timeout`: its effect is unknown, because it was killed: it did not answer in time, printed more than
- * ANSWER_MAX_BYTES, or got a signal.
+ * `killed`: its effect is unknown. It did not answer in time, printed more than ANSWER_MAX_BYTES, or another process
+ * sent a signal.
  */
 export type CommandResult =
   | { kind: 'done'; code: number; out: string; errors: string }
   | { kind: 'missing'; errors: string }
-  | { kind: 'timeout'; errors: string };
+  | { kind: 'killed'; errors: string };
 
 export type RunCommand = (file: string, args: readonly string[], input?: string) => Promise<CommandResult>;
 
@@ -28,26 +28,30 @@ export function commandRunner(more: Readonly<Record<string, string>> = {}, patie
         env: { ...process.env, ...more, LC_ALL: 'C' },
       });
       let [out, errors, bytes] = ['', '', 0];
-      let late = false;
       const { ms } = answers;
       const from = performance.now();
-      const slow = {
-        kind: 'timeout',
-        errors: `${file} did not answer within ${Number((ms / 1000).toFixed(1))} s`,
-      } as const;
-      const timer = setTimeout(() => {
-        late = true;
-        answers.expired();
+      let ended = false;
+      const end = (result: CommandResult) => {
+        ended = true;
+        clearTimeout(timer);
+        resolve(result);
+      };
+      // Does not wait for `close`, because a child process of the command may hold the pipes forever.
+      const kill = (why: string) => {
         child.kill('SIGKILL');
-        // Does not wait for `close`, because a child process of the command may hold the pipes forever.
-        resolve(slow);
+        end({ kind: 'killed', errors: `${file} ${why}` });
+      };
+      const answered = () => answers.answered(performance.now() - from);
+      const timer = setTimeout(() => {
+        answers.expired();
+        kill(`did not answer within ${Number((ms / 1000).toFixed(1))} s`);
       }, ms);
       const hear = (add: (text: string) => void) => (piece: Buffer) => {
+        if (ended) return;
         bytes += piece.length;
-        if (bytes > ANSWER_MAX_BYTES) {
-          late = true;
-          child.kill('SIGKILL');
-        } else add(piece.toString());
+        if (bytes <= ANSWER_MAX_BYTES) return add(piece.toString());
+        answered();
+        kill(`printed more than ${ANSWER_MAX_BYTES} bytes`);
       };
       child.stdout.on(
         'data',
@@ -64,17 +68,13 @@ export function commandRunner(more: Readonly<Record<string, string>> = {}, patie
       // The command may end without reading its input.
       child.stdin.on('error', () => {});
       child.stdin.end(input);
-      child.on('error', (error) => {
-        clearTimeout(timer);
-        resolve({ kind: 'missing', errors: `${file}: ${error.message}` });
-      });
-      child.on('close', (code) => {
-        clearTimeout(timer);
-        if (!late) answers.answered(performance.now() - from);
+      child.on('error', (error) => end({ kind: 'missing', errors: `${file}: ${error.message}` }));
+      child.on('close', (code, signal) => {
+        if (ended) return;
+        answered();
         const last = errors.trim().slice(-600);
-        if (late || code === null) resolve(slow);
-        else
-          resolve({ kind: 'done', code, out, errors: last === '' && code !== 0 ? `${file} ended with ${code}` : last });
+        if (code === null) end({ kind: 'killed', errors: `${file} was ended by ${signal}` });
+        else end({ kind: 'done', code, out, errors: last === '' && code !== 0 ? `${file} ended with ${code}` : last });
       });
     });
 }

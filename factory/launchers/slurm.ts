@@ -68,7 +68,7 @@ export function slurmLauncher(cluster: ClusterConfig, run: RunCommand): Launcher
 function told(result: CommandResult, what: 'submit' | 'ask'): string {
   if (result.kind === 'missing')
     throw new LauncherError('unreachable', `${result.errors}; is this a login node of the cluster?`);
-  if (result.kind === 'timeout') throw new LauncherError(what === 'submit' ? 'unclear' : 'unreachable', result.errors);
+  if (result.kind === 'killed') throw new LauncherError(what === 'submit' ? 'unclear' : 'unreachable', result.errors);
   if (result.code === 0) return result.out;
   const text = result.errors.replace(/^\w+: (error: )?/gm, '').replace(/\s+/g, ' ');
   if (AWAY.test(text)) throw new LauncherError(what === 'submit' ? 'unclear' : 'unreachable', text);

@@ -236,7 +236,7 @@ it.each(RECORDED)(
     expect(await codeOf(gone.submit(submission(kind)))).toBe('unclear');
     const no = launcherWith(kind, () => done('', 1, refused)).launcher;
     expect(await codeOf(no.submit(submission(kind)))).toBe('refused');
-    const slow = launcherWith(kind, () => ({ kind: 'timeout', errors: 'late' })).launcher;
+    const slow = launcherWith(kind, () => ({ kind: 'killed', errors: 'late' })).launcher;
     expect([await codeOf(slow.list(PREFIX)), await codeOf(slow.submit(submission(kind)))]).toEqual([
       'unreachable',
       'unclear',
