@@ -1,10 +1,11 @@
 /**
- * Interval between writes. Records requests of known accounts that reached no engine, because they were refused or
- * because the client disconnected while they waited. They are written in batches, and no request waits for that.
+ * Records requests of known accounts that reached no engine, because they were refused or because the client
+ * disconnected while they waited. They are written in batches, and no request waits for that.
  * Identical refusals within a second become one row with their number and the means of their durations, so that a flood
  * of refused requests costs little.
  */
 
+import { isRecent } from '../../shared/collections/is-recent.ts';
 import { ApiError, toApiError } from '../../shared/openai/errors.ts';
 import { LEFT_ERROR, LEFT_STATUS } from '../../shared/proxy/client-disconnect.ts';
 import { endsBeforeEngine } from '../../shared/routing/retry-policy.ts';
@@ -13,6 +14,7 @@ import type { Env } from '../env.ts';
 import type { LoggedRequest } from '../observe/request-log.ts';
 import { NO_SESSION, type UsageRow, usageShardOf } from './usage-row.ts';
 
+/** Interval between writes. */
 const TOGETHER_MS = 1_000;
 /** After this, a write is overdue and another one starts: it may have ended with the request in which it ran. */
 const OVERDUE_MS = 5_000;
@@ -32,11 +34,15 @@ export class RefusalWriter {
     const name = JSON.stringify([usageShardOf(at), key, project, model, endpoint, error, traced]);
     const alike = this.#waiting.get(name);
     if (alike !== undefined) merge(alike, row);
-    else if (this.#waiting.size < WAITING_MAX) this.#waiting.set(name, row);
-    else this.#missed++;
-    if (at - this.#begunAt < OVERDUE_MS) return;
+    else this.#wait(name, row);
+    if (isRecent(OVERDUE_MS, this.#begunAt, at)) return;
     this.#begunAt = at;
     ctx.waitUntil(this.#flushSoon(env));
+  }
+
+  #wait(name: string, row: UsageRow): void {
+    if (this.#waiting.size < WAITING_MAX) this.#waiting.set(name, row);
+    else this.#missed += row.times ?? 1;
   }
 
   async #flushSoon(env: Env): Promise<void> {
@@ -54,7 +60,7 @@ export class RefusalWriter {
           await env.USAGE.getByName(shard).add(rows);
         } catch {
           // Sent with the next batch; a repeated row counts once.
-          for (const row of rows) if (this.#waiting.size < WAITING_MAX) this.#waiting.set(String(row.stream), row);
+          for (const row of rows) this.#wait(String(row.stream), row);
         }
       }),
     );
