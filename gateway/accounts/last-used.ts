@@ -2,6 +2,7 @@
  * Records when each key was last used. Written in batches after the response of some request, so no request waits for
  * it.
  */
+import { isRecent } from '../../shared/collections/is-recent.ts';
 import type { Env } from '../env.ts';
 import { storageHealth } from '../platform/storage/health.ts';
 import type { Account } from './account.ts';
@@ -24,7 +25,7 @@ export function recordLastUse(
 ): void {
   if (keyId === userId || keyId === 'bootstrap') return;
   if (waiting.size < WAITING_MAX || waiting.has(keyId)) waiting.set(keyId, now);
-  if (now - flushedAt < FLUSH_MS || storageHealth.failure !== undefined) return;
+  if (isRecent(FLUSH_MS, flushedAt, now) || storageHealth.failure !== undefined) return;
   flushedAt = now;
   const due = [...waiting];
   waiting.clear();

@@ -1,6 +1,7 @@
 /** OpenID Connect as far as a relying party needs it: discovery, keys, codes and tokens. */
 import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTPayload, jwtVerify } from 'jose';
 import * as z from 'zod';
+import { isRecent } from '../../../shared/collections/is-recent.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { parseJson } from '../../../shared/text/json.ts';
 import { AdaptiveTimeout } from '../../../shared/timing/adaptive-timeout.ts';
@@ -73,7 +74,7 @@ const failures = new Map<string, Kept<ApiError>>();
 /** @throws ApiError 503 */
 async function unlessFailed<T>(issuer: string, now: number, ask: () => Promise<T>): Promise<T> {
   const failed = failures.get(issuer);
-  if (failed !== undefined && now - failed.at < FAILED_KEPT_MS) throw failed.value;
+  if (failed !== undefined && isRecent(FAILED_KEPT_MS, failed.at, now)) throw failed.value;
   try {
     return await ask();
   } catch (error) {
@@ -85,7 +86,7 @@ async function unlessFailed<T>(issuer: string, now: number, ask: () => Promise<T
 /** @throws ApiError 503 if the provider does not answer as OpenID Connect requires */
 export async function discover({ issuer }: OidcIssuer, now: number): Promise<Discovery> {
   const known = discoveries.get(issuer);
-  if (known !== undefined && now - known.at < DISCOVERY_KEPT_MS) return known.value;
+  if (known !== undefined && isRecent(DISCOVERY_KEPT_MS, known.at, now)) return known.value;
   const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`;
   const value = await unlessFailed(issuer, now, async () => checked(await fetchJson(url, {}, discoverySchema), issuer));
   keep(discoveries, issuer, value, now);
@@ -106,7 +107,7 @@ async function keysOf(config: OidcIssuer, now: number, maxAgeMs: number): Promis
   const { issuer } = config;
   for (;;) {
     const known = keySets.get(issuer);
-    if (known !== undefined && now - known.at < maxAgeMs) return known.value;
+    if (known !== undefined && isRecent(maxAgeMs, known.at, now)) return known.value;
     if ((keyQuestions.get(issuer) ?? 0) < KEY_QUESTIONS_MAX) break;
     if (known !== undefined) return known.value;
     await new Promise<void>((resolve) => void startTimer(KEYS_LOOK_MS, resolve));

@@ -2,6 +2,7 @@
  * Limits searches through whole hours of usage records, for requests without a timeline. Each hour is read completely:
  * without a limit one key could keep the usage objects busy by asking for ids that do not exist.
  */
+import { isRecent } from '../../../shared/collections/is-recent.ts';
 import { ApiError, retryAfter } from '../../../shared/openai/errors.ts';
 
 /** Concurrent searches of all accounts, in this process or isolate. */
@@ -46,14 +47,14 @@ export class RecordSearches {
     if (known === undefined && this.#accounts.size >= ACCOUNTS_MAX) this.#sweep(now);
     if (known === undefined && this.#accounts.size >= ACCOUNTS_MAX) throw tooMany(RETRY_MS);
     const account = known ?? { running: false, started: [] };
-    account.started = account.started.filter((at) => now - at < PER_MS);
+    account.started = account.started.filter((at) => isRecent(PER_MS, at, now));
     this.#accounts.set(who, account);
     return account;
   }
 
   #sweep(now: number): void {
     for (const [who, { running, started }] of this.#accounts)
-      if (!running && started.every((at) => now - at >= PER_MS)) this.#accounts.delete(who);
+      if (!running && !started.some((at) => isRecent(PER_MS, at, now))) this.#accounts.delete(who);
   }
 }
 

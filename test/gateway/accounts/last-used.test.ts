@@ -34,6 +34,8 @@ test('a key was used when it was used, however much later that is written, and n
     .where(eq(apiKeys.id, busy));
   used(busy, now + 3 * DAY_MS);
   expect(await usedAt(busy)).toBe(now + 9 * DAY_MS);
+  used(rare, now + 2 * DAY_MS);
+  expect(await usedAt(rare), 'the clock was set back').toBe(now + 2 * DAY_MS);
 });
 
 test('a key is used by whatever it opens', async () => {

@@ -18,6 +18,12 @@ test('an account searches one after the other, twelve times a minute', () => {
   expect(() => searches.begin('a', 60_000)).toThrow(limited(2));
 });
 
+test('if the clock is set back, an account that has searched twelve times may search again', () => {
+  const searches = new RecordSearches();
+  for (let n = 0; n < 12; n++) searches.begin('a', 600_000)();
+  searches.begin('a', 0)();
+});
+
 test('four accounts search at a time, and those that searched lately are at most ten thousand', () => {
   const searches = new RecordSearches();
   const ends = ['a', 'b', 'c', 'd'].map((who) => searches.begin(who, 0));
