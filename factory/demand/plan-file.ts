@@ -36,7 +36,8 @@ export class PlanFile implements DemandSource {
   #wanted = new Map<string, number>();
   #writtenAt = 0;
   #stamp = '';
-  #fault = '';
+  /** The text of each problem that persists. A plan may be both unreadable and too old. */
+  readonly #problems = { unreadable: '', old: '' };
 
   constructor(options: PlanFileOptions) {
     this.#options = options;
@@ -46,10 +47,12 @@ export class PlanFile implements DemandSource {
     this.#look();
     const { path, maxAge } = this.#options;
     const left = maxAge - (now - this.#writtenAt);
-    if (this.#wanted.size > 0 && left <= 0) {
-      this.#say(`${path} is too old to be followed: written ${new Date(this.#writtenAt).toISOString()}`);
-      return { demand: new Map(), nodes: undefined };
-    }
+    const old = this.#wanted.size > 0 && left <= 0;
+    this.#say(
+      'old',
+      old ? `${path} is too old to be followed: written ${new Date(this.#writtenAt).toISOString()}` : '',
+    );
+    if (old) return { demand: new Map(), nodes: undefined };
     const demand = [...this.#wanted].map(([model, replicas]): [string, ModelDemand] => [
       model,
       { ...noDemand(model), wanted: [{ from: FROM, replicas, for_ms: left }] },
@@ -59,24 +62,28 @@ export class PlanFile implements DemandSource {
 
   #look(): void {
     const { path } = this.#options;
+    let problem = '';
     try {
       const { mtimeMs, size, ino } = statSync(path);
       const stamp = `${mtimeMs} ${size} ${ino}`;
-      if (stamp === this.#stamp) return;
-      if (size > FILE_MAX_BYTES) throw new Error(`larger than ${FILE_MAX_BYTES} bytes`);
-      const read = planSchema.safeParse(JSON.parse(readFileSync(path, 'utf8')));
-      if (!read.success) throw new Error('neither a plan nor the state of otela-plan');
-      this.#wanted = this.#ours(read.data);
-      this.#writtenAt = mtimeMs;
-      this.#stamp = stamp;
-      this.#fault = '';
+      if (stamp !== this.#stamp) this.#read(path, stamp, size, mtimeMs);
     } catch (error) {
       // Removed: the plan no longer applies.
       if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
         [this.#wanted, this.#stamp] = [new Map(), ''];
       // A file that is being written is complete at the next round. Until then the previous plan applies, and it ages.
-      this.#say(`the plan ${path} cannot be read: ${errorText(error)}`);
+      problem = `the plan ${path} cannot be read: ${errorText(error)}`;
     }
+    this.#say('unreadable', problem);
+  }
+
+  #read(path: string, stamp: string, size: number, mtimeMs: number): void {
+    if (size > FILE_MAX_BYTES) throw new Error(`larger than ${FILE_MAX_BYTES} bytes`);
+    const read = planSchema.safeParse(JSON.parse(readFileSync(path, 'utf8')));
+    if (!read.success) throw new Error('neither a plan nor the state of otela-plan');
+    this.#wanted = this.#ours(read.data);
+    this.#writtenAt = mtimeMs;
+    this.#stamp = stamp;
   }
 
   /** A planner's catalogue may name a model by only the last part of its id. */
@@ -91,9 +98,9 @@ export class PlanFile implements DemandSource {
     return wanted;
   }
 
-  #say(fault: string): void {
-    if (fault === this.#fault) return;
-    this.#fault = fault;
-    this.#options.note(fault);
+  #say(kind: 'unreadable' | 'old', problem: string): void {
+    if (problem === this.#problems[kind]) return;
+    this.#problems[kind] = problem;
+    if (problem !== '') this.#options.note(problem);
   }
 }

@@ -87,6 +87,10 @@ it('what a controller wants is read from its state; a file that is broken or too
   utimesSync(path, new Date(), new Date(Date.now() + 1_000));
   expect([wanted(), wanted()]).toEqual([[[LLAMA, [3]]], [[LLAMA, [3]]]]);
   expect(notes.slice(1)).toEqual([expect.stringContaining('too old'), expect.stringContaining('neither a plan')]);
+  // The file is still broken, and then the last plan becomes too old.
+  const later = Date.now() + 3_602_000;
+  expect([wanted(later), wanted(later)]).toEqual([[], []]);
+  expect(notes.slice(3)).toEqual([expect.stringContaining('too old')]);
 });
 
 it('what watch --forecast writes is what the factory wants, also after the mix has changed the layout', async () => {
