@@ -155,6 +155,7 @@ export class Sessions {
     let left = Promise.resolve();
     if (how === 'idle') {
       this.#current = undefined;
+      this.#keepFormer(ending);
       left = this.#retire(ending, drainMs);
     }
     void this.#follow(how);
@@ -216,7 +217,7 @@ export class Sessions {
     const over = this.#over;
     this.#over = false;
     if (before === undefined) return;
-    this.#former.add(before);
+    this.#keepFormer(before);
     void this.#overlap(session, before, over).then(() => this.#retire(before, FORMER_DRAIN_MS));
   }
 
@@ -250,14 +251,18 @@ export class Sessions {
     return setTimeout(due, Math.min(ms, TIMER_MAX_MS)).unref();
   }
 
-  /** DOWN, running requests, LEFT; meanwhile the agent continues. */
-  async #retire(session: Session, drainMs: number): Promise<void> {
+  #keepFormer(session: Session): void {
     const [oldest] = this.#former;
-    if (this.#former.size > FORMER_MAX && oldest !== undefined) {
+    if (this.#former.size >= FORMER_MAX && oldest !== undefined) {
       this.#former.delete(oldest);
       void oldest.leave();
     }
     this.#former.add(session);
+  }
+
+  /** DOWN, running requests, LEFT; meanwhile the agent continues. */
+  async #retire(session: Session, drainMs: number): Promise<void> {
+    if (!this.#former.has(session)) return; // later ones have replaced it, so it leaves
     session.change({ state: 'DOWN', leaving: 'new-session' });
     await settlesWithin(drainMs, Promise.race([session.drain(), this.#stopped.promise]));
     if (this.#stop.signal.aborted) return; // the agent's own end does the rest

@@ -2,9 +2,11 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import type { Session } from '../../../agent/life/session/session.ts';
+import { Sessions } from '../../../agent/life/session/sessions.ts';
 import { type AdmissionOptions, AdmissionRefusedError } from '../../../agent/tunnel/admission.ts';
 import { startEngine } from '../../support/engine.ts';
-import { freePort } from '../../support/processes.ts';
+import { eventually, freePort } from '../../support/processes.ts';
 import { fakeAdmission } from '../support/fake-admission.ts';
 import { engineCommand, runToEnd, scratch, startAgent, userEnv } from '../support/harness.ts';
 
@@ -176,4 +178,35 @@ it('an agent of several sessions leaves nothing behind', async () => {
   run.signal('SIGTERM');
   await run.exit;
   expect(existsSync(join(directory, 'otela-agent')) && readdirSync(join(directory, 'otela-agent'))).toEqual([]);
+});
+
+it('at most four replaced sessions drain, also if their tickets run out immediately', async () => {
+  const left: string[] = [];
+  const opened: string[] = [];
+  const stub = (id: string) =>
+    ({
+      id,
+      inFlight: 1,
+      peers: 0,
+      stored: Promise.resolve(),
+      open: () => void opened.push(id),
+      change: () => {},
+      drain: () => new Promise<void>(() => {}),
+      leave: async () => void left.push(id),
+    }) as unknown as Session;
+  const sessions = new Sessions({
+    facts: {} as ConstructorParameters<typeof Sessions>[0]['facts'],
+    admit: async () => ({ lifetimeMs: opened.length < 8 ? 10 : 3_600_000, create: () => stub(`s${opened.length}`) }),
+    onCurrent: () => {},
+    onRefused: () => {},
+    log: () => {},
+    random: () => 0,
+  });
+  onTestFinished(() => sessions.down());
+  await sessions.open();
+  await eventually('nine sessions', 20_000, () => opened.length === 9 || undefined);
+  // One serves and four drain.
+  expect([sessions.inFlight, left]).toEqual([5, ['s0', 's1', 's2', 's3']]);
+  void sessions.becomeIdle('its engine is gone');
+  expect([sessions.inFlight, left.at(-1)]).toEqual([4, 's4']);
 });
