@@ -21,7 +21,7 @@ export interface SealCommandOptions {
 /** The same limit as at a gateway. */
 const BODY_MAX_BYTES = 33 * 1024 * 1024;
 const CONNECTIONS_MAX = 256;
-/** Printed lines about nodes that are remembered. At this number all are forgotten, and printed again. */
+/** Printed lines about nodes that are remembered; the oldest is dropped first. */
 const TOLD_MAX = 1024;
 /** Headers that apply only to one connection. */
 const HOP_BY_HOP = /^(?:host|connection|content-length|transfer-encoding|keep-alive|expect|te|upgrade)$/;
@@ -35,19 +35,27 @@ const NO_PAGE = [
   ['x-content-type-options', 'nosniff'],
 ];
 
+/** Prints a line only if it is not one of the `max` lines that were used last. */
+export function onceEach(print: (line: string) => void, max: number): (line: string) => void {
+  const told = new Set<string>();
+  return (line) => {
+    const known = told.delete(line);
+    told.add(line);
+    if (known) return;
+    const [oldest] = told;
+    if (told.size > max && oldest !== undefined) told.delete(oldest);
+    print(line);
+  };
+}
+
 /** Resolves when it listens; serves until the process ends. */
 export async function sealCommand(
   { gateway, pins, port, aliases = false, verifier }: SealCommandOptions,
   out: Output,
 ): Promise<{ port: number; close(): void }> {
-  const told = new Set<string>();
-  const onAnswer = ({ session, provider, mode, kid }: SealNode) => {
-    const line = printable(`sealed to ${session} of ${provider}, key ${kid}: ${HOW[mode]}`);
-    if (told.has(line)) return;
-    if (told.size >= TOLD_MAX) told.clear();
-    told.add(line);
-    out.print(line);
-  };
+  const printNew = onceEach((line) => out.print(line), TOLD_MAX);
+  const onAnswer = ({ session, provider, mode, kid }: SealNode) =>
+    printNew(printable(`sealed to ${session} of ${provider}, key ${kid}: ${HOW[mode]}`));
   const fetch = sealedFetch({ pins, aliases, onAnswer, verifier });
   const html = pageText(gateway, pins && Object.keys(pins));
   const server = createServer((request, response) => void serve(request, response, { gateway, fetch, html }));
