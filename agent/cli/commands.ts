@@ -18,12 +18,12 @@ import { WEIGHTS_COMMAND } from './weights.ts';
 export const AGENT_PROGRAM: Program<CommandContext> = {
   name: 'otela-agent',
   version: AGENT_VERSION,
-  about: `otela-agent serves a model engine on this machine to OpenTela gateways. It needs outbound 443 only.
+  about: `otela-agent connects a model engine on this machine to OpenTela gateways. It needs only outbound port 443.
 
   otela-agent start --gateway https://gw.example.org --token-file ~/.otela-token -- vllm serve Qwen/Qwen3-8B
 
-Every command but start takes --json.`,
-  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_USAGE} wrong use or configuration, ${EXIT_REFUSED} refused by the gateway, ${EXIT_ENGINE} engine failed, ${EXIT_SIGNALLED} ended by a signal after draining.`,
+Every command except start accepts --json.`,
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_USAGE} wrong usage or configuration, ${EXIT_REFUSED} refused by the gateway, ${EXIT_ENGINE} engine failed, ${EXIT_SIGNALLED} ended by a signal after draining.`,
   commands: {
     start: START_COMMAND,
     status: STATUS_COMMAND,

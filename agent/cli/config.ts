@@ -8,13 +8,13 @@ import type { CommandContext } from './command-context.ts';
 const FLAGS = { ...START_FLAGS, ...JSON_FLAG };
 
 export const CONFIG_COMMAND: Command<CommandContext> = {
-  summary: 'every setting and where its value came from',
+  summary: 'show every setting and the source of its value',
   examples: `[flags of start] [--json]
 
-Shows each setting, its value and where it came from. Secrets are shown as (set).
+Shows each setting, its value and the source of the value. For a secret, it shows (set).
   OTELA_REGION=eu-central otela-agent config --tier stable
 
-The file (--config, OTELA_CONFIG, else ~/.config/otela-agent/config) has one setting per line:
+The file (--config, OTELA_CONFIG, otherwise ~/.config/otela-agent/config) has one setting per line:
   gateway = https://gw.example.org
   token-file = ~/.otela-token
   label = project=a123`,

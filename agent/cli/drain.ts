@@ -7,15 +7,15 @@ import { SESSION_FLAG, SESSION_HINT, selectOneAgent } from './select-agents.ts';
 
 const FLAGS = {
   ...SESSION_FLAG,
-  wait: { help: 'return when it has left' },
+  wait: { help: 'return only after the agent has exited' },
   ...JSON_FLAG,
 } as const satisfies Flags;
 
 export const DRAIN_COMMAND: Command<CommandContext> = {
-  summary: 'finish what runs, then leave',
+  summary: 'let running requests finish, then end the agent',
   examples: `[--session PREFIX] [--wait] [--json]
 
-The agent takes no new requests, lets the running ones finish, ends the engine and exits with 0. --wait returns after that.
+The agent takes no new requests, lets running requests finish, ends the engine and exits with 0. With --wait, the command returns after that.
   otela-agent drain --session 6rcohdmy --wait`,
   flags: FLAGS,
   run: drainCommand,

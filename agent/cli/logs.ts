@@ -13,15 +13,15 @@ const SILENCE_MS = 5000;
 
 const FLAGS = {
   ...SESSION_FLAG,
-  follow: { short: 'f', help: 'and what comes' },
+  follow: { short: 'f', help: 'also print new output as it arrives' },
   ...JSON_FLAG,
 } as const satisfies Flags;
 
 export const AGENT_LOGS_COMMAND: Command<CommandContext> = {
-  summary: "the engine's last output",
+  summary: 'print the last output of the engine',
   examples: `[--session PREFIX] [--follow] [--json]
 
-The engine's last 256 KiB of output, byte for byte; with --follow also what comes. With --json each line, cut at 4 KiB, is {"session", "line"}.
+Prints the last 256 KiB of the engine's output unchanged; with --follow, also new output. With --json, each line is {"session", "line"}, cut at 4 KiB.
   otela-agent logs | tail -50`,
   flags: FLAGS,
   run: logsCommand,

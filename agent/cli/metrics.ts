@@ -10,12 +10,12 @@ const SILENCE_MS = 5000;
 const FLAGS = { ...SESSION_FLAG, ...JSON_FLAG };
 
 export const METRICS_COMMAND: Command<CommandContext> = {
-  summary: "the agent's figures, for Prometheus",
+  summary: 'print the metrics of an agent for Prometheus',
   examples: `[--session PREFIX] [--json]
 
-The figures of the agent, its engine and its tunnels in Prometheus' text format. For node_exporter's textfile collector:
+Prints the metrics of the agent, its engine and its tunnels in the text format of Prometheus. For the textfile collector of node_exporter:
   otela-agent metrics > /var/lib/node_exporter/otela.prom
-With --json the same text, as {"session", "metrics"}. Over the network, in clear: start --metrics HOST:PORT.`,
+With --json: {"session", "metrics"}, with the same text. To serve them over the network, unencrypted: start --metrics HOST:PORT.`,
   flags: FLAGS,
   run: metricsCommand,
 };

@@ -5,7 +5,7 @@ import type { CommandContext } from './command-context.ts';
 import { LOCAL_AGENTS_USAGE, NO_AGENT, SESSION_HINT, selectAgents } from './select-agents.ts';
 
 export const MODELS_COMMAND: Command<CommandContext> = {
-  summary: 'what they serve',
+  summary: 'list the models that your agents on this machine serve',
   ...LOCAL_AGENTS_USAGE,
   run: modelsCommand,
 };

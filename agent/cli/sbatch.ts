@@ -21,44 +21,53 @@ import { COMMAND_FLAG } from '../config/settings.ts';
 import type { CommandContext } from './command-context.ts';
 
 const FLAGS = {
-  model: { value: 'NAME', help: 'as the engine knows it' },
-  engine: { value: JOB_ENGINES.join('|'), takes: JOB_ENGINES, otherwise: JOB_ENGINES[0], help: 'which engine' },
-  gpus: { value: '[TYPE:]N', otherwise: '1', help: "on one node; with a type of Slurm's, such as a100:4" },
-  partition: { value: 'NAME', otherwise: "the cluster's", help: 'where the job runs' },
-  account: { value: 'NAME', otherwise: "the cluster's", help: 'who pays' },
+  model: { value: 'NAME', help: 'name of the model, as the engine uses it' },
+  engine: {
+    value: JOB_ENGINES.join('|'),
+    takes: JOB_ENGINES,
+    otherwise: JOB_ENGINES[0],
+    help: 'engine that the job starts',
+  },
+  gpus: { value: '[TYPE:]N', otherwise: '1', help: 'GPUs of one node; with a GPU type of Slurm, for example a100:4' },
+  partition: { value: 'NAME', otherwise: "the cluster's", help: 'partition of the job' },
+  account: { value: 'NAME', otherwise: "the cluster's", help: 'account that pays for the job' },
   qos: { value: 'NAME', otherwise: "the cluster's", help: 'quality of service' },
-  constraint: { value: 'FEATURES', help: "of the node, as Slurm writes it: 'a100|h100'" },
-  mem: { value: 'AMOUNT', otherwise: "the partition's", help: "of the node's memory, such as 64G" },
+  constraint: { value: 'FEATURES', help: "features of the node, in Slurm's form: 'a100|h100'" },
+  mem: { value: 'AMOUNT', otherwise: "the partition's", help: 'memory of the node, for example 64G' },
   cpus: { value: 'N', otherwise: "the partition's", help: 'CPU cores for the engine' },
-  time: { value: 'LIMIT', otherwise: '04:00:00', help: 'when the job ends' },
-  'sbatch-option': { value: 'OPTION', repeat: true, help: 'one more of sbatch, such as reservation=maint; repeat' },
+  time: { value: 'LIMIT', otherwise: '04:00:00', help: 'time limit of the job' },
+  'sbatch-option': {
+    value: 'OPTION',
+    repeat: true,
+    help: 'another option of sbatch, for example reservation=maint; repeat',
+  },
   container: {
     value: JOB_CONTAINERS.join('|'),
     takes: JOB_CONTAINERS,
     otherwise: JOB_CONTAINERS[0],
-    help: 'around the engine',
+    help: 'container that the engine runs in',
   },
-  image: { value: 'FILE', takes: 'file', otherwise: 'vllm.sif; for enroot vllm.sqsh', help: 'of the container' },
-  gateway: { value: 'URL', help: 'or OTELA_GATEWAY, or the configuration file' },
+  image: { value: 'FILE', takes: 'file', otherwise: 'vllm.sif; for enroot vllm.sqsh', help: 'image of the container' },
+  gateway: { value: 'URL', help: 'URL of the gateway; also from OTELA_GATEWAY or the configuration file' },
   'token-file': {
     value: 'FILE',
     takes: 'file',
     otherwise: '~/.otela-token',
-    help: 'the same; read in the job, not in the script',
+    help: 'file with the join token; the job reads it, and the script contains only its path',
   },
-  config: { value: 'FILE', takes: 'file', help: 'the configuration file' },
-  submit: { help: 'runs sbatch with it and prints what that says' },
-  json: { help: '{"script"}, with --submit {"job", "script"}' },
+  config: { value: 'FILE', takes: 'file', help: 'configuration file' },
+  submit: { help: 'submit the script with sbatch and print its output' },
+  json: { help: 'print {"script"}; with --submit, {"job", "script"}' },
   ...COMMAND_FLAG,
 } as const satisfies Flags;
 /** sbatch prints one line. */
 const SAID_MAX_BYTES = 64 * 1024;
 
 export const SBATCH_COMMAND: Command<CommandContext> = {
-  summary: 'a ready job script; --submit hands it to Slurm',
+  summary: 'print a job script for Slurm, or submit it',
   examples: `--model NAME [flags] [-- ENGINE FLAGS…]
 
-Prints a job script; look at it, then submit it:
+Prints a job script. Check it, then submit it:
   otela-agent sbatch --gateway https://gw.example.org --model Qwen/Qwen3-8B --gpus 1 --time 04:00:00 > job.sh && sbatch job.sh
   otela-agent sbatch --gateway https://gw.example.org --model Qwen/Qwen3-8B --submit`,
   flags: FLAGS,

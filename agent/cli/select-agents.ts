@@ -5,16 +5,16 @@ import type { Env } from '../config/setting-sources.ts';
 import { type LocalAgent, localAgents } from '../host/control-client.ts';
 
 export const SESSION_FLAG = {
-  session: { value: 'PREFIX', help: 'the agent whose session begins so' },
+  session: { value: 'PREFIX', help: 'select the agent whose session begins with PREFIX' },
 } as const satisfies Flags;
 /** Flags and help of the read-only commands `status` and `models`. */
 export const LOCAL_AGENTS_USAGE = {
   examples: `[--session PREFIX] [--json]
 
-Asks every agent of yours that runs on this machine, or the one whose session begins with PREFIX. In status * marks this agent in the network.
-While an engine loads, status shows since when, and its last line. For a script, until all models are there:
+Asks all your agents on this machine, or the agent whose session begins with PREFIX. In the table of status, * marks this agent.
+While an engine loads, status shows for how long, and its last line of output. To wait in a script until all models are ready:
   until otela-agent models --json | jq -e 'length > 0 and all(.state == "ready")' > /dev/null; do sleep 5; done
-Into a running Slurm job:
+In a running Slurm job:
   srun --jobid 4711 --overlap otela-agent status`,
   flags: { ...SESSION_FLAG, ...JSON_FLAG },
 } as const;

@@ -32,45 +32,45 @@ export interface AgentDependencies {
 const REAL: AgentDependencies = { openTunnel, admit: requestAdmission, signals: processSignals, faults: processFaults };
 
 export const START_COMMAND: Command<CommandContext> = {
-  summary: 'run an engine (or find one that runs) and join the gateways',
+  summary: 'start an engine (or use one that runs) and join the gateways',
   examples: `[flags] [-- COMMAND…]
 
-In a job script, vLLM on port 8000:
+In a job script, with vLLM on port 8000:
   exec otela-agent start --gateway https://gw.example.org --token-file ~/.otela-token -- vllm serve Qwen/Qwen3-8B
 
-Another port is found in the command; for other engines say it:
+The agent reads another port from the command of vLLM or SGLang; for other engines, pass it:
   otela-agent start … -- vllm serve NAME --port 8123
   otela-agent start … --engine-port 8080 -- llama-server -m model.gguf
 
-A line for the shell is one quoted argument:
+A command line for the shell is one quoted argument:
   otela-agent start … -- "source venv/bin/activate && exec vllm serve NAME"
 
-An engine that another program started, and its key:
+An engine that another program started, with its API key:
   otela-agent start … --engine-url http://127.0.0.1:8000/prefix --engine-key-file key
 
-No engine at all joins idle:
+Without an engine, the node joins idle:
   otela-agent start --gateway https://gw.example.org
 
-Each flag is also a variable, OTELA_GATEWAY for --gateway and so on (lists by commas), and a line "gateway = …" in the
-configuration file. Flags win over variables, variables over the file. OTELA_ENGINE_KEY holds the engine's own API key.
-The command gets the environment without OTELA_*; everything after -- or --process reaches it as it is.
+Each flag is also an environment variable (OTELA_GATEWAY for --gateway; commas separate a list) and a line of the
+configuration file (gateway = …). Flags override variables, and variables override the file. OTELA_ENGINE_KEY is the
+API key of the engine. The command gets the environment without OTELA_*, and everything after -- or --process unchanged.
 
 One engine over several nodes
-  One task per node (srun --ntasks-per-node=1). The agent whose command says --node-rank 0 registers the whole engine,
-  with its own hardware times the number of nodes; those with --node-rank 1 and above, with --headless, and those that run
-  "ray start", only watch over their part. vLLM with --distributed-executor-backend ray counts all nodes of the job.
-  Where the command does not show its rank, --span-nodes takes it from SLURM_PROCID.
+  Start one task per node (srun --ntasks-per-node=1). The agent with --node-rank 0 in its command registers the whole
+  engine, with its hardware times the number of nodes. Agents with --node-rank 1 and above, with --headless, or with
+  "ray start" only watch their part. vLLM with --distributed-executor-backend ray counts all nodes of the job.
+  If the command does not contain the rank, --span-nodes reads it from SLURM_PROCID.
 
 Ending
-  SIGTERM, SIGINT and SIGHUP drain: no new requests, running ones may finish, then the engine gets SIGTERM and, 10 s
-  later, SIGKILL. The wait is at most 27 s, in a Slurm job KillWait (scontrol show config) less 3 s.
-  SIGUSR1 (sbatch --signal=B:USR1@120), otela-agent drain, an order of the gateway (otela-gateway nodes drain) and
-  --drain-before the job's end wait longer: until 10 s before the job's end, 10 minutes where that is unknown.
-  --drain-timeout replaces these limits, but not the job's end.
-  A second signal, a second or more after the first, ends everything at once.
-  When the engine ends by itself, or prints that it is broken (a CUDA error, a NCCL time-out, --fatal-pattern), the agent
-  says so to the gateways, ends what is left of the engine and exits with 70. An engine of another program that is stopped
-  ends its session only: the agent waits idle for the next one.`,
+  SIGTERM, SIGINT and SIGHUP drain: the node takes no new requests, and running requests may finish. Then the engine gets
+  SIGTERM and, 10 s later, SIGKILL. The wait is at most 27 s; in a Slurm job, KillWait (scontrol show config) minus 3 s.
+  SIGUSR1 (sbatch --signal=B:USR1@120), otela-agent drain, otela-gateway nodes drain and --drain-before wait longer:
+  until 10 s before the end of the job, or 10 minutes if that time is unknown.
+  --drain-timeout replaces these limits, except the end of the job.
+  A second signal, at least one second after the first, ends everything immediately.
+  If the engine exits, or prints a fatal error (a CUDA error, a NCCL timeout, --fatal-pattern), the agent reports this to
+  the gateways, ends all processes of the engine and exits with 70. If an engine that another program started stops, only
+  its session ends, and the agent waits idle for the next engine.`,
   flags: START_FLAGS,
   run: startCommand,
 };

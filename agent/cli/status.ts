@@ -10,7 +10,7 @@ import { progressBar } from './progress.ts';
 import { LOCAL_AGENTS_USAGE, NO_AGENT, SESSION_HINT, selectAgents } from './select-agents.ts';
 
 export const STATUS_COMMAND: Command<CommandContext> = {
-  summary: 'what your agents on this machine are doing',
+  summary: 'show the state of your agents on this machine',
   ...LOCAL_AGENTS_USAGE,
   run: statusCommand,
 };

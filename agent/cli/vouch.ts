@@ -22,22 +22,22 @@ import type { CommandContext } from './command-context.ts';
 import type { AgentIo } from './io.ts';
 
 const FLAGS = {
-  provider: { value: 'NAME', help: 'its name, as the gateway has it' },
-  'new-root': { value: 'FILE', takes: 'file', help: 'makes the root key; keep it off every cluster' },
-  root: { value: 'FILE', takes: 'file', help: 'the root key that signs a delegate' },
-  out: { value: 'FILE', takes: 'file', help: "the delegate's file, for --delegate-file" },
-  days: { value: 'N', help: 'how long it is good, 90 at most' },
+  provider: { value: 'NAME', help: 'name of the provider, as at the gateway' },
+  'new-root': { value: 'FILE', takes: 'file', help: 'create the root key in this file; never store it on a cluster' },
+  root: { value: 'FILE', takes: 'file', help: 'file of the root key, to sign a delegate key' },
+  out: { value: 'FILE', takes: 'file', help: 'file to write the delegate key to, for --delegate-file' },
+  days: { value: 'N', help: 'days until the delegate key expires, at most 90' },
   ...JSON_FLAG,
 } as const satisfies Flags;
 
 export const VOUCH_COMMAND: Command<CommandContext> = {
-  summary: 'keys by which clients know your nodes',
+  summary: 'create the keys with which clients verify your nodes',
   examples: `--provider NAME --new-root FILE | --provider NAME --root FILE --out FILE [--days 90] [--json]
 
-Clients that seal their prompts pin your root key; keep its file offline. It signs delegates, and with a delegate your agents vouch
-for their own encryption keys. No gateway has either key.
-  otela-agent vouch --provider eth --new-root eth.root                    # once, on a machine of yours
-  otela-agent vouch --provider eth --root eth.root --out delegate.key     # every 90 days at the latest`,
+Clients that use end-to-end encryption pin your root key; keep its file offline. The root key signs delegate keys. With a delegate key,
+your agents sign their own encryption keys. No gateway has either key.
+  otela-agent vouch --provider eth --new-root eth.root                    # once, on your own machine
+  otela-agent vouch --provider eth --root eth.root --out delegate.key     # at least every 90 days`,
   flags: FLAGS,
   run: (args, { io }) => vouchCommand(args, io),
 };

@@ -38,24 +38,24 @@ const FLAGS = {
   from: {
     value: 'hub|dir|s3',
     takes: KINDS,
-    help: 'what the name is of: a repository of the hub, a directory, BUCKET/PREFIX',
+    help: 'what NAME is: hub: a Hugging Face repository, dir: a directory, s3: BUCKET/PREFIX',
   },
   ...SESSION_FLAG,
   ...JSON_FLAG,
 } as const satisfies Flags;
 
 export const WEIGHTS_COMMAND: Command<CommandContext> = {
-  summary: 'weights on local disk: pull, list, remove',
+  summary: 'pull, serve, list or delete weights on local disk',
   examples: `pull NAME [--from hub|dir|s3] | serve [NAME…] | ls | gc [NAME] [--session PREFIX] [--json]
 
-Asks the agent of yours on this machine that keeps weights (otela-agent start --weights-dir DIR).
+Uses your agent on this machine that stores weights (otela-agent start --weights-dir DIR).
   otela-agent weights pull Qwen/Qwen3-8B                    # hub:Qwen/Qwen3-8B@main
   otela-agent weights pull /capstor/models/apertus --from dir
-  otela-agent weights ls                                    # which models are here, and on the other nodes
-  otela-agent weights gc                                    # files that no model here uses
-  otela-agent weights gc Qwen/Qwen3-8B                      # a model that no engine here runs from
+  otela-agent weights ls                                    # models here and on other nodes
+  otela-agent weights gc                                    # deletes files that no model here uses
+  otela-agent weights gc Qwen/Qwen3-8B                      # deletes a model that no engine here uses
 
-serve joins as an agent without an engine, on a login node for instance, pulls the named models and gives them to the cluster:
+serve joins as an agent without an engine, for example on a login node. It pulls the named models and serves them to the cluster:
   otela-agent weights serve --gateway https://gw.example.org --token-file ~/.otela-token --weights-dir /local/weights Qwen/Qwen3-8B`,
   verbs: VERBS,
   flags: {

@@ -53,7 +53,7 @@ interface Rules {
   hint?: (words: readonly string[]) => string;
 }
 
-export const JSON_FLAG = { json: { help: 'JSON, for scripts' } } as const satisfies Flags;
+export const JSON_FLAG = { json: { help: 'print JSON, for scripts' } } as const satisfies Flags;
 
 /**
  * Words may follow `--` if one begins with `-`. @throws UsageError for an unknown flag, a missing value, a value of a

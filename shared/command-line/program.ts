@@ -81,18 +81,18 @@ function verbMeant<C>(program: Program<C>, word: string, [verb = '']: readonly s
 /** Commands of every program, which readCommand handles itself. */
 const OWN: Readonly<Record<string, CommandDescription>> = {
   completion: {
-    summary: 'for a shell: bash, zsh, fish',
+    summary: 'print the completion script for bash, zsh or fish',
     examples: `${SHELLS.join('|')}
 
-Prints what the shell needs to complete commands, flags and files:
+Prints a script with which the shell completes commands, flags and files:
   echo 'source <(PROGRAM completion bash)' >> ~/.bashrc
   echo 'source <(PROGRAM completion zsh)' >> ~/.zshrc
   PROGRAM completion fish > ~/.config/fish/completions/PROGRAM.fish`,
     takes: SHELLS,
     flags: {},
   },
-  version: { summary: 'of this program', examples: '[--json]', flags: JSON_FLAG },
-  help: { summary: 'this; of a command: help COMMAND', examples: '[COMMAND]', flags: {} },
+  version: { summary: 'print the version', examples: '[--json]', flags: JSON_FLAG },
+  help: { summary: 'print this help, or the help of a command', examples: '[COMMAND]', flags: {} },
 };
 
 /** The program's commands and those of every program. */

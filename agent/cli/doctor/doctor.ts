@@ -28,14 +28,14 @@ const TOKEN = /^otela-join-[\w-]{43}$/;
 const FLAGS = { ...START_FLAGS, ...JSON_FLAG };
 
 export const AGENT_DOCTOR_COMMAND: Command<CommandContext> = {
-  summary: 'what would stop an agent here, and the fix',
+  summary: 'check whether an agent can run here, and show how to fix problems',
   examples: `[flags of start] [--json] [-- COMMAND…]
 
-Says what would stop an agent here and what to do about it, without joining anything:
+Shows what would prevent an agent from running here, and how to fix it. It does not join a gateway:
   otela-agent doctor --gateway https://gw.example.org --token-file ~/.otela-token -- vllm serve Qwen/Qwen3-8B
 
-Looks at the settings, the way to each gateway (proxies included), the clock, the join token's file, GPUs, the Slurm job, the engine's
-program or address, and the state directory. Exit code 0 where nothing is in the way, 70 where something is.`,
+Checks the settings, the connection to each gateway (including proxies), the clock, the file of the join token, GPUs, the Slurm job,
+the program or address of the engine, and the state directory. Exit code: 0 if it found no problem, 70 otherwise.`,
   flags: FLAGS,
   run: doctorCommand,
 };
