@@ -20,14 +20,14 @@ const FLAGS = {
   endpoint: {
     value: 'E',
     takes: ['chat/completions', 'completions', 'embeddings', 'responses'],
-    help: 'create: where the lines go, as in chat/completions',
+    help: 'create: endpoint for the lines, for example chat/completions',
   },
-  metadata: { value: 'K=V,…', help: 'create: shown with the batch' },
+  metadata: { value: 'K=V,…', help: 'create: metadata that is shown with the batch' },
   ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
 export const BATCHES_COMMAND: Command = {
-  summary: 'many prompts from a file, without hurry',
+  summary: 'run many requests from a file in the background',
   examples: `create FILE --endpoint E | list | get ID | cancel ID | pause ID | resume ID
 
   otela-gateway batches create claims.jsonl --endpoint chat/completions
@@ -35,7 +35,7 @@ export const BATCHES_COMMAND: Command = {
   otela-gateway batches get batch_1a…
   otela-gateway batches list
 
-FILE is uploaded first, unless it is the id of an uploaded one. Answers: otela-gateway files content ID, with the output_file_id.`,
+FILE is a local file, which is uploaded first, or the id of an uploaded file. To get the responses: otela-gateway files content OUTPUT_FILE_ID.`,
   verbs: VERBS,
   flags: FLAGS,
   run: batchesCommand,

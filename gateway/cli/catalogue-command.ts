@@ -16,27 +16,27 @@ const entrySchema = z.object({
 });
 
 const SAID = {
-  owner: { value: 'USER|none', help: 'set: who answers for it' },
-  access: { value: 'ID,…|any', help: 'set: keys, users, projects and group:NAME that may use it; "": operators alone' },
-  'always-on': { value: 'yes|no', takes: ['yes', 'no'], help: 'set: an alert where no node serves it' },
-  deprecated: { value: 'DATE|none', help: 'set: answers say so from now on' },
-  sunset: { value: 'DATE|none', help: 'set: from then on requests get 404' },
-  successor: { value: 'MODEL|none', help: 'set: what takes its place' },
+  owner: { value: 'USER|none', help: 'set: user who is responsible for the model' },
+  access: { value: 'ID,…|any', help: 'set: keys, users, projects and group:NAME that may use it; "": only operators' },
+  'always-on': { value: 'yes|no', takes: ['yes', 'no'], help: 'set: raise an alert if no node serves the model' },
+  deprecated: { value: 'DATE|none', help: 'set: from this date, responses announce the deprecation' },
+  sunset: { value: 'DATE|none', help: 'set: from this date, requests get 404' },
+  successor: { value: 'MODEL|none', help: 'set: model that replaces this model' },
 } as const satisfies Flags;
 const FLAGS = { ...SAID, ...CONNECTION_FLAGS } as const satisfies Flags;
 const USAGE = 'list | set MODEL … | remove MODEL';
 
 export const CATALOGUE_COMMAND: Command = {
-  summary: 'what holds for a model: owner, access, always-on, its end',
+  summary: 'set the owner, access, alerts and end date of models',
   examples: `${USAGE}
 
   otela-gateway catalogue list
   otela-gateway catalogue set org/name --owner user_3a… --access proj_77…,group:beta
   otela-gateway catalogue set org/name --always-on yes
   otela-gateway catalogue set org/old --deprecated 2027-01-31 --sunset 2027-06-30 --successor org/new
-  otela-gateway catalogue remove org/name             everybody may use it again
+  otela-gateway catalogue remove org/name             every user may use it again
 
-What is not named stays. Dates are UTC.`,
+set changes only what is named. Dates are UTC.`,
   verbs: ['list', 'set', 'remove'],
   flags: FLAGS,
   run: catalogueCommand,

@@ -48,12 +48,12 @@ export async function outlasting<T>(work: () => Promise<T>, pauseMs: number): Pr
 const ANSWER_MAX_MS = 600_000;
 
 export const CONNECTION_FLAGS = {
-  url: { default: 'http://127.0.0.1:8787', value: 'URL', help: 'the gateway' },
+  url: { default: 'http://127.0.0.1:8787', value: 'URL', help: 'URL of the gateway' },
   'key-file': {
     default: './data/admin.key',
     value: 'FILE',
     takes: 'file',
-    help: "file with an operator's key",
+    help: "file with an operator's API key",
   },
   ...JSON_FLAG,
 } as const satisfies Flags;

@@ -56,14 +56,14 @@ const COMMANDS: Readonly<Record<string, Command>> = {
 export const GATEWAY_PROGRAM: Program = {
   name: 'otela-gateway',
   version: manifest.version,
-  about: `otela-gateway runs an OpenTela gateway on this machine, and is the shell of any.
+  about: `otela-gateway runs an OpenTela gateway on this machine, and administers any gateway.
 
   otela-gateway serve --data ./data
   otela-gateway keys create --name ada
   otela-gateway tokens create --provider eth --cluster alps
   otela-gateway nodes list --url https://gw.example.org --key-file admin.key
 
-All but serve, doctor, backup, restore, issuer and promote ask a gateway: --url, --key-file. --json prints one object a line.`,
-  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_FAILED} refused by the gateway or failed, ${EXIT_USAGE} wrong use, ${EXIT_UNREACHABLE} no gateway answers.`,
+Every command except serve, doctor, backup, restore, issuer and promote calls a gateway: --url, --key-file. --json prints one object per line.`,
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_FAILED} refused by the gateway or failed, ${EXIT_USAGE} wrong usage, ${EXIT_UNREACHABLE} the gateway does not answer.`,
   commands: COMMANDS,
 };

@@ -20,10 +20,10 @@ const factorySchema = z.looseObject({
 const listSchema = z.object({ data: z.array(factorySchema) });
 
 export const FACTORY_COMMAND: Command = {
-  summary: 'what factories of jobs do, and why',
+  summary: 'show the models, jobs and decisions of autoscalers',
   examples: `
 
-  otela-gateway factory                                        models with their state and estimate, the newest decisions
+  otela-gateway factory                                        models with their state and estimate, and the newest decisions
   otela-gateway factory --json | jq '.jobs[] | select(.state == "failed") | .log_tail'`,
   flags: CONNECTION_FLAGS,
   run: factoryCommand,

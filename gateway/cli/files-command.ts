@@ -24,20 +24,20 @@ const PURPOSES = ['batch', 'user_data', 'assistants', 'fine-tune', 'vision', 'ev
 const VERBS = ['list', 'get', 'put', 'delete', 'content'] as const;
 
 const FLAGS = {
-  purpose: { value: 'PURPOSE', takes: PURPOSES, help: 'put: what it is for; left out: batch' },
-  out: { value: 'FILE', takes: 'file', help: 'content: where to; left out: stdout' },
+  purpose: { value: 'PURPOSE', takes: PURPOSES, help: 'put: purpose of the file; default: batch' },
+  out: { value: 'FILE', takes: 'file', help: 'content: file to write to; default: stdout' },
   ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
 export const FILES_COMMAND: Command = {
-  summary: 'files of batches: uploads and results',
+  summary: 'upload, download and delete files of batches',
   examples: `list | get ID | put FILE | delete ID | content ID
 
   otela-gateway files put claims.jsonl
   otela-gateway files content file-6f… --out answers.jsonl
   otela-gateway files list --json
 
-They belong to the project of the key in --key-file, or to its user.`,
+The files belong to the project of the key in --key-file, or to its user.`,
   verbs: VERBS,
   flags: FLAGS,
   run: filesCommand,

@@ -23,13 +23,13 @@ const statusSchema = z.object({
 });
 
 export const GATEWAYS_COMMAND: Command = {
-  summary: 'gateways that follow this one, or the one that it follows',
+  summary: 'show the primary and its followers, or remove a follower',
   examples: `list | remove KEY
 
-  otela-gateway gateways list                  role, epoch, and each follower: connected or away, records that wait there
-  otela-gateway gateways remove KEY            a follower that is gone for good: its share of limits comes back
+  otela-gateway gateways list                  role, epoch, and each follower: whether it is connected, and its waiting records
+  otela-gateway gateways remove KEY            removes a follower permanently: its share of limits is returned
 
-How one follows another: docs/gateways.md.`,
+To set up a follower: docs/gateways.md.`,
   verbs: ['list', 'remove'],
   flags: CONNECTION_FLAGS,
   run: gatewaysCommand,

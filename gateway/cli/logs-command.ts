@@ -17,18 +17,18 @@ type Telemetry = z.infer<typeof telemetrySchema>;
 const nodeSchema = z.looseObject({ ...LISTED_NODE, job: z.looseObject({ node: z.string().optional() }).optional() });
 
 const FLAGS = {
-  follow: { short: 'f', help: 'and what comes, until the node has left' },
-  agent: { help: "the agent's own log in place of the engine's" },
+  follow: { short: 'f', help: 'also print new output as it arrives, until the node has ended' },
+  agent: { help: 'print the log of the agent, not of the engine' },
   ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
 export const NODE_LOGS_COMMAND: Command = {
-  summary: 'what a node prints, or printed last',
+  summary: "print the output of a node's engine or agent",
   examples: `NODE [--follow] [--agent]
 
-  otela-gateway logs iydk4q…                                   a session, the beginning of one, or a machine's name
+  otela-gateway logs iydk4q…                                   a session, its first characters, or the name of a machine
   otela-gateway logs nid001234 --follow
-Live it is the engine's last 32 KiB, or the agent's last 16; of a node that has ended the last 256 KiB of both, for 7 days.`,
+For a running node: the last 32 KiB of the engine, or the last 16 KiB of the agent. For an ended node: the last 256 KiB of both, kept for 7 days.`,
   flags: FLAGS,
   run: logsCommand,
 };

@@ -35,22 +35,22 @@ const EVENTS = 1_000;
 
 const STATES = ['JOIN', 'SERVING', 'DOWN', 'LEFT'];
 const OPTIONS = {
-  state: { value: STATES.join('|'), takes: STATES, help: 'list: in that state' },
-  model: { value: 'M', help: 'list: that serve it' },
-  session: { value: 'S', help: 'history: of that one' },
+  state: { value: STATES.join('|'), takes: STATES, help: 'list: only nodes in this state' },
+  model: { value: 'M', help: 'list: only nodes that serve this model' },
+  session: { value: 'S', help: 'history: only this session' },
   ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
 export const NODES_COMMAND: Command = {
-  summary: 'what runs at each node now',
+  summary: 'list, inspect, drain or end nodes',
   examples: `list | show SESSION | history | drain SESSION | end SESSION
 
   otela-gateway nodes list --state SERVING
   otela-gateway nodes list --model Qwen/Qwen3-8B --json | jq -r .session
   otela-gateway nodes show SESSION                             hardware, job, load, last errors
-  otela-gateway nodes history --session SESSION                joins and losses, the newest first, and why
-  otela-gateway nodes drain SESSION                            what runs finishes, then agent and engine end
-  otela-gateway nodes end SESSION                              its session ends; the agent may come again`,
+  otela-gateway nodes history --session SESSION                joins and losses with their reasons, newest first
+  otela-gateway nodes drain SESSION                            lets running requests finish, then ends the agent and the engine
+  otela-gateway nodes end SESSION                              ends the session; the agent may join again`,
   verbs: ['list', 'show', 'history', 'drain', 'end'],
   flags: OPTIONS,
   run: nodesCommand,

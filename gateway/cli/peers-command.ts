@@ -12,10 +12,10 @@ const peerSchema = z.object({
 });
 const listSchema = z.object({ data: z.array(peerSchema) });
 export const PEERS_COMMAND: Command = {
-  summary: 'other institutions whose nodes this gateway takes in',
+  summary: 'manage peer institutions, whose nodes may serve at this gateway',
   examples: `add NAME KEY URL | list | remove NAME
 
-  otela-gateway peers add psi 3q2-7w… https://llm.psi.example  KEY: root_key of their \`otela-gateway issuer show\`; one that begins with - stands behind --: peers add -- psi KEY URL
+  otela-gateway peers add psi 3q2-7w… https://llm.psi.example  KEY: root_key from their \`otela-gateway issuer show\`; if it begins with -: peers add -- psi KEY URL
   otela-gateway peers list
   otela-gateway peers remove psi`,
   verbs: ['add', 'list', 'remove'],

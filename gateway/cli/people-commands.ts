@@ -17,23 +17,23 @@ const memberSchema = z.object({
 });
 
 const MEMBER_FLAGS: Flags = {
-  lead: { value: 'yes|no', takes: ['yes', 'no'], help: 'add, set: lets members in and out, and limits them' },
+  lead: { value: 'yes|no', takes: ['yes', 'no'], help: 'add, set: whether the user may add, remove and limit members' },
   ...LIMIT_FLAGS,
   ...CONNECTION_FLAGS,
 };
 const MEMBERS_USAGE = 'list PROJECT | add PROJECT USER | set PROJECT USER … | remove PROJECT USER';
 
 export const MEMBERS_COMMAND: Command = {
-  summary: 'who works in a project, who leads it, and with which limits',
+  summary: 'manage the members of a project, and their limits',
   examples: `${MEMBERS_USAGE}
 
   otela-gateway members list proj_77…
   otela-gateway members add proj_77… user_3a…
   otela-gateway members set proj_77… user_3a… --lead yes
-  otela-gateway members set proj_77… user_3a… --monthly-tokens 1000000   at most what the project has
-  otela-gateway members remove proj_77… user_3a…      their keys in it are revoked
+  otela-gateway members set proj_77… user_3a… --monthly-tokens 1000000   at most the limit of the project
+  otela-gateway members remove proj_77… user_3a…      revokes the user's keys in the project
 
-Members \`by claims\` come and go with the groups of their identity provider, at each sign-in. \`home\`: their keys are made there.`,
+Members \`by claims\` are added and removed at each login, by the groups of the identity provider. \`home\`: new keys of the user belong to this project.`,
   verbs: ['list', 'add', 'set', 'remove'],
   flags: MEMBER_FLAGS,
   run: membersCommand,
@@ -114,11 +114,11 @@ const requestSchema = z.object({
 const ACCESS_USAGE = 'list | approve ID | refuse ID';
 
 export const ACCESS_COMMAND: Command = {
-  summary: 'requests of people for projects and models',
+  summary: 'list and decide requests for access to projects and models',
   examples: `${ACCESS_USAGE}
 
   otela-gateway access list
-  otela-gateway access approve req_5b…                they are let in at once
+  otela-gateway access approve req_5b…                grants the access immediately
   otela-gateway access refuse req_5b…`,
   verbs: ['list', 'approve', 'refuse'],
   flags: CONNECTION_FLAGS,

@@ -10,7 +10,7 @@ const UNIT_S: Readonly<Record<string, number>> = { m: 60, h: 3_600, d: DAY_S };
 /** Builds the command of a row of the table. */
 export function buildResourceCommand(name: string, resource: Resource): Command {
   const { summary, examples, verbs } = resource;
-  const overlap = { value: '24h', help: 'rotate: the old one works on for so long' };
+  const overlap = { value: '24h', help: 'rotate: the old key stays valid for this long' };
   const flags: Flags = { ...resource.flags, ...(verbs.includes('rotate') ? { overlap } : {}), ...CONNECTION_FLAGS };
   return { summary, examples, verbs, flags, run: (args) => resourceCommand(name, resource, flags, args) };
 }

@@ -54,27 +54,30 @@ const expiry = (help: string): ResourceFlag => ({
 const ROLES = ['consumer', 'provider', 'operator'];
 
 export const LIMIT_FLAGS: Resource['flags'] = {
-  rpm: count('requests_per_minute', 'requests a minute; "none": no limit'),
-  tpm: count('tokens_per_minute', 'tokens a minute; "none": no limit'),
-  concurrent: count('concurrent_requests', 'requests at once; "none": no limit'),
-  reasoning: count('reasoning_tokens_per_request', 'reasoning tokens of one request; "none": no limit'),
-  'gpu-seconds': count('gpu_seconds_per_month', 'GPU seconds a calendar month, UTC; "none": no limit'),
-  'monthly-tokens': count('tokens_per_month', 'tokens a calendar month, UTC; "none": no limit'),
+  rpm: count('requests_per_minute', 'requests per minute; "none": no limit'),
+  tpm: count('tokens_per_minute', 'tokens per minute; "none": no limit'),
+  concurrent: count('concurrent_requests', 'concurrent requests; "none": no limit'),
+  reasoning: count('reasoning_tokens_per_request', 'reasoning tokens per request; "none": no limit'),
+  'gpu-seconds': count('gpu_seconds_per_month', 'GPU seconds per calendar month (UTC); "none": no limit'),
+  'monthly-tokens': count('tokens_per_month', 'tokens per calendar month (UTC); "none": no limit'),
 };
 
 const RESTRICTIONS: Resource['flags'] = {
-  models: list('models', 'M,…', 'model ids, org/* for all of one; "any": no list'),
-  endpoints: list('endpoints', 'E,…', 'e.g. chat/completions,embeddings; "any": no list'),
-  'trusted-providers': list('trusted_providers', 'P,…', 'whose machines may see requests; "any": no list'),
-  regions: list('regions', 'R,…', 'where those machines stand; "any": no list'),
-  tiers: { ...list('tiers', 'T,…', 'stable, volatile; "any": no list'), takes: ['stable', 'volatile', 'any'] },
-  'no-track': yes('no_track', 'may ask that nothing is kept of a request'),
-  resume: yes('resume', 'broken streams go on at another node'),
+  models: list('models', 'M,…', 'allowed models, org/* for all models of org; "any": all'),
+  endpoints: list('endpoints', 'E,…', 'allowed endpoints, for example chat/completions,embeddings; "any": all'),
+  'trusted-providers': list('trusted_providers', 'P,…', 'providers that may receive requests; "any": all'),
+  regions: list('regions', 'R,…', 'regions of nodes that may receive requests; "any": all'),
+  tiers: {
+    ...list('tiers', 'T,…', 'tiers of nodes that may receive requests: stable, volatile; "any": all'),
+    takes: ['stable', 'volatile', 'any'],
+  },
+  'no-track': yes('no_track', 'whether requests may turn off usage records with x-otela-no-track'),
+  resume: yes('resume', 'continue a broken stream on another node'),
   'start-wait': {
     member: 'start_wait_ms',
     kind: 'count',
     value: 'MS',
-    help: 'milliseconds that requests wait for a model that is being started; "none": as the model’s settings say',
+    help: 'milliseconds that requests wait for a model that is starting; "none": as in the settings of the model',
   },
   ...LIMIT_FLAGS,
 };
@@ -84,135 +87,135 @@ const CHANGED = ['create', 'list', 'show', 'set'] as const;
 export const RESOURCES: Readonly<Record<string, Resource>> = {
   keys: {
     path: '/admin/keys',
-    summary: 'API keys: what consumers and operators come with',
+    summary: 'manage API keys',
     examples: `create | list | show ID | set ID | rotate ID | revoke ID
 
   (umask 077; otela-gateway keys create --name "ada's laptop" --models 'swiss-ai/*' --expires 90d > ada.key)
   otela-gateway keys create --name deploy-bot --role operator
   otela-gateway keys list
-  otela-gateway keys set key_1f… --rpm 60 --concurrent 4      what is not named stays
+  otela-gateway keys set key_1f… --rpm 60 --concurrent 4      only changes what is named
   otela-gateway keys rotate key_1f… --overlap 24h
   otela-gateway keys revoke key_1f…
 
-A key is shown once, alone on stdout. List its id with \`keys list\`.`,
+A key is shown once; stdout has only the key. \`keys list\` shows its id.`,
     verbs: [...CHANGED, 'rotate', 'revoke'],
     secret: 'key',
     flags: {
-      name: text('name', 'NAME', 'what it is for'),
-      role: text('role', ROLES.join('|'), 'what it may do', ROLES),
-      provider: text('provider', 'P', 'of a provider’s key: whose'),
-      user: text('user_id', 'ID', 'whom it belongs to'),
-      project: text('project_id', 'ID', 'whose limits and lists hold besides'),
-      scopes: list('scopes', 'S,…', 'inference, registry, usage, admin:read, admin; "any": all that the role may'),
-      expires: expiry('when it ends'),
+      name: text('name', 'NAME', 'name that shows what the key is for'),
+      role: text('role', ROLES.join('|'), 'role, which decides what the key may do', ROLES),
+      provider: text('provider', 'P', 'with --role provider: the provider of the key'),
+      user: text('user_id', 'ID', 'user of the key'),
+      project: text('project_id', 'ID', 'project of the key; its limits and lists apply too'),
+      scopes: list('scopes', 'S,…', 'inference, registry, usage, admin:read, admin; "any": all scopes of the role'),
+      expires: expiry('when the key expires'),
       ...RESTRICTIONS,
     },
     shown: ['role', 'prefix'],
   },
   users: {
     path: '/admin/users',
-    summary: 'people, and what they may do',
+    summary: 'manage users, their roles and limits',
     examples: `create | list | show ID | set ID | delete ID
 
   otela-gateway users create --name Pat --role provider --provider psi
   otela-gateway users create --name Ada --issuer https://login.example.org --subject 4711
-  otela-gateway users set user_3a… --rpm 60 --gpu-seconds 36000    all of their keys together
+  otela-gateway users set user_3a… --rpm 60 --gpu-seconds 36000    limits for all keys of the user together
   otela-gateway users set user_3a… --disabled yes
-  otela-gateway users delete user_3a…                          for good, their records too`,
+  otela-gateway users delete user_3a…                          permanently, with the usage records`,
     verbs: [...CHANGED, 'delete'],
     flags: {
-      name: text('name', 'NAME', 'how they are shown'),
-      email: text('email', 'ADDRESS', 'where to write to'),
-      role: text('role', ROLES.join('|'), 'what they may do', ROLES),
-      provider: text('provider', 'P', 'whose nodes they look after'),
-      project: text('project_id', 'ID', 'where their keys are made'),
-      issuer: text('issuer', 'URL', 'the identity provider that knows them'),
-      subject: text('subject', 'SUB', 'and by what name'),
+      name: text('name', 'NAME', 'name of the user'),
+      email: text('email', 'ADDRESS', 'email address of the user'),
+      role: text('role', ROLES.join('|'), 'role of the user', ROLES),
+      provider: text('provider', 'P', 'provider whose nodes the user manages'),
+      project: text('project_id', 'ID', 'home project: new keys of the user belong to it'),
+      issuer: text('issuer', 'URL', 'URL of the identity provider of the user'),
+      subject: text('subject', 'SUB', 'subject (sub) of the user at the identity provider'),
       ...LIMIT_FLAGS,
-      disabled: yes('disabled', 'locked out, and their keys with them'),
+      disabled: yes('disabled', 'disable the user and all keys of the user'),
     },
     shown: ['role', 'provider', 'project_id'],
   },
   projects: {
     path: '/admin/projects',
-    summary: 'groups of keys with limits and lists of their own',
+    summary: 'manage projects: groups of keys with shared limits and lists',
     examples: `create | list | show ID | set ID
 
   otela-gateway projects create --name Physics --trusted-providers eth,psi --rpm 600 --monthly-tokens 50000000
   otela-gateway projects set proj_77… --trace yes
   otela-gateway projects set proj_77… --disabled yes
 
-What a project narrows holds for each of its keys; both apply.`,
+The lists and limits of a project and of a key both apply.`,
     verbs: CHANGED,
     flags: {
-      name: text('name', 'NAME', 'how it is shown'),
-      trace: yes('trace', 'its requests are in the trace export'),
-      'trace-prefixes': yes('trace_prefixes', 'and in it, which prompts begin alike'),
-      disabled: yes('disabled', 'none of its keys works'),
+      name: text('name', 'NAME', 'name of the project'),
+      trace: yes('trace', 'export the requests of the project in the workload trace'),
+      'trace-prefixes': yes('trace_prefixes', 'also export which prompts share a prefix'),
+      disabled: yes('disabled', 'disable all keys of the project'),
       ...RESTRICTIONS,
     },
     shown: ['trace'],
   },
   providers: {
     path: '/admin/providers',
-    summary: 'who brings nodes',
+    summary: 'manage providers, whose nodes serve models',
     examples: `create ID | list | show ID | set ID | revoke ID
 
   otela-gateway providers create eth --name "ETH Zurich" --default yes
   otela-gateway providers set eth --default no
-  otela-gateway providers revoke eth                           its tokens and its sessions end`,
+  otela-gateway providers revoke eth                           revokes its tokens and ends its sessions`,
     verbs: [...CHANGED, 'revoke'],
     first: 'id',
     flags: {
-      name: text('name', 'NAME', 'how it is shown'),
-      default: yes('trusted_by_default', 'may serve requests that name nobody (default_trust marked)'),
-      'max-nodes': { member: 'max_nodes', kind: 'count', value: 'N', help: 'so many nodes at a time; "none": 2000' },
-      models: list('models', 'M,…', 'models that its nodes may publish, org/* for all of one; "any": no list'),
+      name: text('name', 'NAME', 'name of the provider'),
+      default: yes('trusted_by_default', 'trusted by requests that name no provider (if default_trust is marked)'),
+      'max-nodes': { member: 'max_nodes', kind: 'count', value: 'N', help: 'maximum nodes at a time; "none": 2000' },
+      models: list('models', 'M,…', 'models that its nodes may publish, org/* for all models of org; "any": all'),
     },
     shown: ['trusted_by_default', 'max_nodes'],
   },
   tokens: {
     path: '/admin/join-tokens',
-    summary: 'join tokens: what agents are admitted with',
+    summary: 'manage join tokens, with which agents register nodes',
     examples: `create | list | show ID | revoke ID
 
   (umask 077; otela-gateway tokens create --provider eth --cluster alps --expires 30d > otela-token)
   otela-gateway tokens list
-  otela-gateway tokens revoke jt_9c…                           what it let in ends
+  otela-gateway tokens revoke jt_9c…                           ends the sessions that joined with it
 
 A token is shown once, alone on stdout.`,
     verbs: ['create', 'list', 'show', 'revoke'],
     secret: 'token',
     flags: {
-      provider: text('provider', 'P', 'whose nodes; made where it is new'),
-      cluster: text('cluster', 'C', 'that one alone'),
-      name: text('name', 'NAME', 'what it is for'),
+      provider: text('provider', 'P', 'provider of the nodes; created if it does not exist'),
+      cluster: text('cluster', 'C', 'only nodes of this cluster'),
+      name: text('name', 'NAME', 'name that shows what the token is for'),
       'max-nodes': {
         member: 'max_nodes',
         kind: 'count',
         value: 'N',
-        help: 'so many nodes at a time, 1000 if left out; "none": as many as its provider may have',
+        help: 'maximum nodes at a time, by default 1000; "none": as many as the provider may have',
       },
-      expires: expiry('when it ends'),
+      expires: expiry('when the token expires'),
     },
     shown: ['provider', 'cluster', 'nodes', 'max_nodes', 'prefix'],
   },
   'factory-tokens': {
     path: '/admin/factory-tokens',
-    summary: 'what factories of jobs come with',
+    summary: 'manage factory tokens, with which autoscalers authenticate',
     examples: `create | list | show ID | revoke ID
 
   (umask 077; otela-gateway factory-tokens create --provider eth --name alps > factory.token)
   otela-gateway factory-tokens list
-  otela-gateway factory-tokens revoke ft_9c…                   its models are unknown at once; its jobs run on
+  otela-gateway factory-tokens revoke ft_9c…                   its models are removed immediately; its jobs continue
 
-A token is shown once, alone on stdout. It is good for POST /factory/exchange and nothing else.`,
+A token is shown once; stdout has only the token. It is valid only for POST /factory/exchange.`,
     verbs: ['create', 'list', 'show', 'revoke'],
     secret: 'token',
     flags: {
-      provider: text('provider', 'P', 'whose nodes its jobs become'),
-      name: text('name', 'NAME', 'what it is for'),
-      expires: expiry('when it ends'),
+      provider: text('provider', 'P', 'provider of the nodes that its jobs start'),
+      name: text('name', 'NAME', 'name that shows what the token is for'),
+      expires: expiry('when the token expires'),
     },
     shown: ['provider', 'prefix'],
   },

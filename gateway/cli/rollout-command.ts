@@ -25,25 +25,29 @@ const OPTIONS = {
   to: {
     default: manifest.version,
     value: 'VERSION',
-    help: 'which version agents shall be; default: the one of this program',
+    help: 'version that the agents should have; default: the version of this program',
   },
-  cohort: { default: '25%', value: 'N|P%', help: 'start: so many at a time, at least one' },
-  cluster: { value: 'C', help: 'nodes of that cluster alone' },
-  within: { default: '20m', value: 'TIME', help: 'start: a cohort serves again within it, or the rollout stops' },
-  alone: { help: 'start: also the only node of a model, whose requests wait meanwhile' },
+  cohort: { default: '25%', value: 'N|P%', help: 'start: nodes to restart at a time, at least one' },
+  cluster: { value: 'C', help: 'only nodes of this cluster' },
+  within: {
+    default: '20m',
+    value: 'TIME',
+    help: 'start: stop the rollout if a cohort does not serve again within this time',
+  },
+  alone: { help: 'start: also restart the only node of a model; its requests wait' },
   ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
 export const ROLLOUT_COMMAND: Command = {
-  summary: 'another version of the agent, some nodes at a time',
+  summary: 'update agents to another version, some nodes at a time',
   examples: `status | start [--to VERSION] [--cohort N|P%] [--cluster C]
 
-  otela-gateway rollout status --to 0.2.0                      how many nodes run which version, which are behind
-  otela-gateway rollout start --to 0.2.0 --cohort 10%          drains and restarts a tenth, waits until it serves, goes on
-  otela-gateway rollout start --to 0.1.0                       back again
+  otela-gateway rollout status --to 0.2.0                      number of nodes for each version, and outdated nodes
+  otela-gateway rollout start --to 0.2.0 --cohort 10%          drains and restarts a tenth of the nodes, waits until they serve, continues
+  otela-gateway rollout start --to 0.1.0                       back to the old version
 
-An agent begins anew as the program that is installed where it was started from: install the version there first. Run again, a rollout goes on
-where it stopped. It stops at the first cohort that does not come back. Below which version agents are not admitted: otela-gateway settings set minimum_agent_version 0.2.0`,
+An agent restarts from the path that it was started from: install the new version there first. A rollout stops at the first cohort that does
+not serve again; run it again to continue. To refuse older agents: otela-gateway settings set minimum_agent_version 0.2.0`,
   verbs: ['status', 'start'],
   flags: OPTIONS,
   run: rolloutCommand,

@@ -6,11 +6,11 @@ import { askGateway, CONNECTION_FLAGS, targetAt } from './client.ts';
 import { Table } from './table.ts';
 
 export const SETTINGS_COMMAND: Command = {
-  summary: 'what holds for the whole gateway',
+  summary: 'show or change settings of the whole gateway',
   examples: `[set NAME VALUE]
 
-  otela-gateway settings                                       all of them
-  otela-gateway settings set default_trust marked              a word or JSON; null is the default
+  otela-gateway settings                                       show all settings
+  otela-gateway settings set default_trust marked              VALUE is a word or JSON; null restores the default
   otela-gateway settings set oidc "$(cat oidc.json)"`,
   verbs: ['set'],
   flags: CONNECTION_FLAGS,

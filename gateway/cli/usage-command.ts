@@ -46,19 +46,19 @@ const COUNTS = [
 ];
 
 const USAGE_FLAGS = {
-  from: when('first day, UTC: 2026-11-01'),
-  to: when('last day'),
-  by: { default: 'day', value: GROUPS.join(','), takes: [...GROUPS, BATCH], help: 'a row for each; or batch, alone' },
-  model: only('M', 'of that model alone'),
-  project: only('ID', 'of that project'),
-  user: only('ID', 'of that person'),
-  key: only('ID', 'of that key'),
-  provider: only('P', 'by that provider’s nodes'),
+  from: when('first day (UTC), for example 2026-11-01'),
+  to: when('last day (UTC)'),
+  by: { default: 'day', value: GROUPS.join(','), takes: [...GROUPS, BATCH], help: 'group by these; or only batch' },
+  model: only('M', 'only this model'),
+  project: only('ID', 'only this project'),
+  user: only('ID', 'only this user'),
+  key: only('ID', 'only this key'),
+  provider: only('P', 'only nodes of this provider'),
   ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
 export const USAGE_COMMAND: Command = {
-  summary: 'what was used: requests and tokens, by day or by anything else',
+  summary: 'show usage: requests and tokens, by day or by other groups',
   examples: `[--by WHAT,…] [--from DAY] [--to DAY] [filters]
 
   otela-gateway usage                                          by day
@@ -123,27 +123,27 @@ async function pages(
 }
 
 const TRACE_FLAGS = {
-  from: when('2026-11-01T00:00:00Z'),
-  to: when('2026-11-08T00:00:00Z'),
-  format: { default: 'ndjson', value: 'ndjson|csv', takes: ['ndjson', 'csv'], help: 'export: how' },
-  out: { default: './figures', value: 'DIR', help: 'plot: where SVG and numbers go' },
-  nodes: { value: 'FILE', takes: 'file', help: 'plot: what trace sample wrote, for idle GPUs, KV cache and energy' },
-  reasoning: { value: 'M,…', help: "plot: models of the class; of a gateway's own trace its settings say" },
-  every: { value: 'SECONDS', help: 'sample: again and again' },
+  from: when('start of the trace, for example 2026-11-01T00:00:00Z'),
+  to: when('end of the trace, for example 2026-11-08T00:00:00Z'),
+  format: { default: 'ndjson', value: 'ndjson|csv', takes: ['ndjson', 'csv'], help: 'export: output format' },
+  out: { default: './figures', value: 'DIR', help: 'plot: directory for SVG and JSON files' },
+  nodes: { value: 'FILE', takes: 'file', help: 'plot: output of trace sample, for idle GPUs, KV cache and energy' },
+  reasoning: { value: 'M,…', help: 'plot: reasoning models; for the trace of a gateway, its settings name them' },
+  every: { value: 'SECONDS', help: 'sample: repeat after this many seconds' },
   ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 const TRACE_USAGE =
   'usage: otela-gateway trace export --from … --to … | trace stats|plot --from … --to … | trace stats|plot FILE.ndjson | trace sample';
 
 export const TRACE_COMMAND: Command = {
-  summary: 'a line per request of projects that turned it on, without any text',
+  summary: 'export and plot the workload trace, which contains no text',
   examples: `export | stats [FILE.ndjson] | plot [FILE.ndjson] | sample
 
   otela-gateway trace export --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z > week.ndjson
   otela-gateway trace export --from … --to … --format csv > week.csv
-  otela-gateway trace stats week.ndjson                        or of a gateway: stats --from … --to …
+  otela-gateway trace stats week.ndjson                        from a gateway: stats --from … --to …
   otela-gateway trace sample --every 60 >> nodes.ndjson        GPUs, KV cache and power of each node
-  otela-gateway trace plot week.ndjson --nodes nodes.ndjson    tokens, lengths, times, idle GPUs and more, as SVG and JSON
+  otela-gateway trace plot week.ndjson --nodes nodes.ndjson    plots of tokens, lengths, times, idle GPUs and more, as SVG and JSON
 stats and plot also read the published trace eth-easl/swissai-serving-trace.`,
   verbs: ['export', 'stats', 'plot', 'sample'],
   flags: TRACE_FLAGS,
@@ -264,7 +264,7 @@ function printStats(stats: TraceStats, json: boolean): void {
 }
 
 export const AUDIT_COMMAND: Command = {
-  summary: 'who changed what, the latest first',
+  summary: 'list changes by administrators, newest first',
   examples: `[--json]
 
   otela-gateway audit | head

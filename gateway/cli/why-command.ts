@@ -16,18 +16,18 @@ const storiesSchema = z.object({
 });
 
 const FLAGS = {
-  hours: { default: '24', value: 'N', help: 'how far back records are looked through, 48 at most' },
-  to: { value: 'TIME', help: 'the end of those hours: 2026-11-01T12:00:00Z [now]' },
+  hours: { default: '24', value: 'N', help: 'hours of records to search, at most 48' },
+  to: { value: 'TIME', help: 'end of those hours, for example 2026-11-01T12:00:00Z [now]' },
   ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
 export const WHY_COMMAND: Command = {
-  summary: "a request's story: waits, attempts, nodes, how it ended",
+  summary: 'show the timeline of a request: waits, attempts, nodes and its end',
   examples: `REQUEST_ID [--hours N] [--to TIME]
 
-  otela-gateway why 0b6a2c9e-…                                 the x-request-id of the answer, also of an error
-  otela-gateway why 0b6a2c9e-… --to 2026-11-01T12:00:00Z       one of that morning, or the day before
-What is on record nowhere is said at the end. Stories are kept 7 days, records of use 400.`,
+  otela-gateway why 0b6a2c9e-…                                 the x-request-id of the response, also of an error
+  otela-gateway why 0b6a2c9e-… --to 2026-11-01T12:00:00Z       a request in the 24 hours before that time
+The last lines name missing data. Timelines are kept for 7 days, usage records for 400 days.`,
   flags: FLAGS,
   run: whyCommand,
 };

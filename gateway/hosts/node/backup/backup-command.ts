@@ -25,21 +25,21 @@ import { packTar } from './tar.ts';
 
 const FLAGS = {
   data: { default: './data', value: 'DIR', takes: 'directory', help: 'the data directory' },
-  out: { value: 'FILE', takes: 'file', help: 'the backup; must not exist' },
+  out: { value: 'FILE', takes: 'file', help: 'file to write the backup to; it must not exist' },
   ...JSON_FLAG,
 } as const satisfies Flags;
 
 export const BACKUP_COMMAND: Command = {
-  summary: 'a copy of everything a gateway keeps, while it runs',
+  summary: 'back up all data of a gateway while it runs',
   examples: `--data DIR --out FILE
 
   otela-gateway backup --data ./data --out otela-$(date +%F).tar.gz
-  tar -xzOf otela-2026-11-22.tar.gz manifest.json              what is in it, with SHA-256 of each file
+  tar -xzOf otela-2026-11-22.tar.gz manifest.json              lists the files of the backup with their SHA-256
   otela-gateway restore --data ./elsewhere otela-2026-11-22.tar.gz
 
-Takes accounts, records of use, the registry, the admin key and the issuer's keys. The file is enough to be the gateway: it is
-readable for you alone (0600), keep it so. Needs as much room beside FILE as the data has. Not in it: environment variables, TLS
-files, and a root key that is kept elsewhere.`,
+The backup has the accounts, usage records, the registry, the admin key and the keys of the issuer. Anyone with the file can act as the
+gateway: only you can read it (mode 0600); do not change that. The directory of FILE needs as much free space as the data takes.
+The backup does not have environment variables, TLS files, or a root key that is stored elsewhere.`,
   flags: FLAGS,
   run: backupCommand,
 };

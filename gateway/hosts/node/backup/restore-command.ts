@@ -68,13 +68,13 @@ const FLAGS = {
 } as const satisfies Flags;
 
 export const RESTORE_COMMAND: Command = {
-  summary: 'a data directory out of a backup',
+  summary: 'create a data directory from a backup',
   examples: `--data DIR FILE
 
   otela-gateway restore --data ./data otela-2026-11-22.tar.gz && otela-gateway serve --data ./data
 
-Refuses a directory that holds anything, a backup that is damaged, and one of a newer otela-gateway. What happened after the backup is
-not in it: keys made since are unknown, keys revoked since work again. Agents come back by themselves where the gateway has its old URL.`,
+Refuses a directory that is not empty, a damaged backup, and a backup from a newer otela-gateway. Changes after the backup are lost: newer
+keys are unknown, and keys that were revoked since then work again. Agents reconnect by themselves if the gateway has its old URL.`,
   takes: 'file',
   flags: FLAGS,
   run: restoreCommand,

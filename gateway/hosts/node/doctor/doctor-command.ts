@@ -17,20 +17,20 @@ import { checkTls } from './tls-checks.ts';
 
 const FLAGS = {
   ...SERVE_FLAGS,
-  'public-url': { value: 'URL', help: 'where clients reach it, unless the setting public_url says so' },
-  json: { ...SERVE_FLAGS.json, help: 'one list of findings, for scripts' },
+  'public-url': { value: 'URL', help: 'URL at which clients reach the gateway; default: the setting public_url' },
+  json: { ...SERVE_FLAGS.json, help: 'print one JSON list of findings, for scripts' },
 } as const satisfies Flags;
 
 export const GATEWAY_DOCTOR_COMMAND: Command = {
-  summary: 'what would stop or harm a gateway here, each with its fix',
+  summary: 'check whether a gateway can run here, and show how to fix problems',
   examples: `[flags of serve] [--public-url URL]
 
   otela-gateway doctor --data ./data
   otela-gateway doctor --data /var/lib/otela/data --port 443 --tls-cert chain.pem --tls-key key.pem --public-url https://gw.example.org
 
-Looks at the data directory (rights, disk, schema, admin key, issuer's keys), the port, TLS files, the clock, the limit of
-open files, and the way to the public URL. Run it as the user that runs the gateway; a gateway that runs is left alone.
-Exit code 0 where nothing is in the way (odd is not in the way), ${EXIT_FAILED} where something is.`,
+Checks the data directory (permissions, disk, schema, admin key, keys of the issuer), the port, TLS files, the clock, the limit of
+open files, and the connection to the public URL. Run it as the user that runs the gateway. It does not affect a running gateway.
+Exit code: 0 if nothing prevents the gateway from running (warnings are allowed), ${EXIT_FAILED} otherwise.`,
   flags: FLAGS,
   run: doctorCommand,
 };

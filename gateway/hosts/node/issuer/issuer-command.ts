@@ -24,13 +24,13 @@ const FLAGS = {
 const VERBS = ['show', 'init', 'rotate', 'revoke', 'delegate', 'secrets'];
 
 export const ISSUER_COMMAND: Command = {
-  summary: 'the keys that this gateway admits nodes with',
+  summary: 'manage the keys with which this gateway admits nodes',
   examples: `show | init | rotate | revoke KEY | delegate | secrets
 
-  otela-gateway issuer show                                    root_key is what other gateways add as a peer
-  otela-gateway issuer rotate                                  a new gateway key; restart to use it
-  otela-gateway issuer revoke KEY                              a key that leaked: its sessions end
-  (umask 077; otela-gateway issuer delegate > gw2.json)                     key and certificate of a gateway that follows: a secret
+  otela-gateway issuer show                                    other institutions add this root_key as a peer
+  otela-gateway issuer rotate                                  creates a new gateway key; restart the gateway to use it
+  otela-gateway issuer revoke KEY                              revokes a leaked key and ends its sessions
+  (umask 077; otela-gateway issuer delegate > gw2.json)                     secret key and certificate for a follower
   otela-gateway issuer secrets | npx wrangler secret bulk      for a gateway on Cloudflare`,
   verbs: VERBS,
   flags: FLAGS,

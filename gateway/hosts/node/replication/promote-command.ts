@@ -10,24 +10,24 @@ import {
 import { promote } from './promote.ts';
 
 const FLAGS = {
-  data: { default: './data', value: 'DIR', takes: 'directory', help: 'of the follower' },
-  url: { value: 'URL', help: 'where it answers: the others follow it there' },
+  data: { default: './data', value: 'DIR', takes: 'directory', help: 'data directory of the follower' },
+  url: { value: 'URL', help: 'URL of this gateway, which the other gateways then follow' },
   'root-key': {
     value: 'FILE',
     takes: 'file',
-    help: 'a copy of root.key; left out: DATA/issuer/root.key',
+    help: 'copy of root.key; default: DATA/issuer/root.key',
   },
   ...JSON_FLAG,
 } as const satisfies Flags;
 
 export const PROMOTE_COMMAND: Command = {
-  summary: 'makes a gateway that follows the first one',
+  summary: 'promote a follower to the primary',
   examples: `--data DIR --url URL [--root-key FILE]
 
   otela-gateway promote --data ./gw2 --url https://gw2.example.org --root-key /media/usb/root.key
 
-A running gateway takes it up within a second. The former first follows this one as soon as it hears of it; what was changed there after
-the split is listed in its DATA/split-EPOCH.jsonl and not merged.`,
+A running gateway becomes the primary within a second. The former primary follows it as soon as it learns of the promotion. Its changes
+after the split are not merged; they are listed in its DATA/split-EPOCH.jsonl.`,
   flags: FLAGS,
   run: async (args) => {
     const { values } = parseLine(args, FLAGS);

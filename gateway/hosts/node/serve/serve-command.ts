@@ -19,41 +19,41 @@ export const SERVE_FLAGS = {
     default: './data',
     value: 'DIR',
     takes: 'directory',
-    help: 'where everything is kept; made at the first start',
+    help: 'data directory; created at the first start',
   },
-  host: { default: '127.0.0.1', value: 'ADDRESS', help: 'listen there; 0.0.0.0: everywhere' },
-  port: { default: '8787', value: 'PORT', help: '0: a free one' },
-  files: { value: 'DIR|s3://BUCKET', help: 'where uploaded files are kept; left out: DATA/files' },
-  'tls-cert': { value: 'FILE', takes: 'file', help: 'PEM: the certificate, then its chain' },
-  'tls-key': { value: 'FILE', takes: 'file', help: 'PEM: its key' },
-  url: { value: 'URL', help: 'where agents and other gateways reach this one' },
-  follow: { value: 'URL', help: 'the first gateway of the institution: this one follows it' },
+  host: { default: '127.0.0.1', value: 'ADDRESS', help: 'address to listen on; 0.0.0.0: all addresses' },
+  port: { default: '8787', value: 'PORT', help: 'port to listen on; 0: a free port' },
+  files: { value: 'DIR|s3://BUCKET', help: 'storage for uploaded files; default: DATA/files' },
+  'tls-cert': { value: 'FILE', takes: 'file', help: 'PEM file with the certificate, followed by its chain' },
+  'tls-key': { value: 'FILE', takes: 'file', help: 'PEM file with the private key of the certificate' },
+  url: { value: 'URL', help: 'URL at which agents and other gateways reach this gateway' },
+  follow: { value: 'URL', help: 'URL of the primary of the institution; this gateway becomes its follower' },
   identity: {
     value: 'FILE',
     takes: 'file',
-    help: 'of `issuer delegate`; needed at the first start of a follower',
+    help: 'output of `issuer delegate`; required at the first start of a follower',
   },
-  policy: { value: 'FILE.ts', takes: 'file', help: "the operator's own routing policies: docs/routing.md" },
+  policy: { value: 'FILE.ts', takes: 'file', help: 'file with your own routing policies: docs/routing.md' },
   'max-stale': {
     default: '24h',
     value: 'TIME',
-    help: 'a follower serves for so long without the first',
+    help: 'how long a follower serves without its primary',
   },
   ...JSON_FLAG,
 } as const satisfies Flags;
 
 export const SERVE_COMMAND: Command = {
-  summary: 'runs a gateway on this machine',
+  summary: 'run a gateway on this machine',
   examples: `[--data DIR] [--host ADDRESS] [--port PORT] [--files DIR|s3://BUCKET] [--tls-cert FILE --tls-key FILE]
 
-  otela-gateway serve --data ./data                            a trial: http on this machine alone
+  otela-gateway serve --data ./data                            for a trial: HTTP, only on this machine
   otela-gateway serve --data /var/lib/otela/data --host 0.0.0.0 --port 443 --tls-cert chain.pem --tls-key key.pem
   otela-gateway serve --files s3://otela/files                 a bucket; AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_ACCESS_KEY_ID …
   otela-gateway serve --data ./gw2 --follow https://gw1.example.org --url https://gw2.example.org --identity gw2.json
 
-Prints "otela-gateway ready URL" when it answers. The first start makes DATA/admin.key, the first operator's key.
-SIGTERM and SIGINT let running answers finish for 5 s at most (a second one: now) and end with 0. SIGHUP reads the TLS files again.
-Settings that are not flags are environment variables: docs/deploy.md. \`otela-gateway doctor\` says what would be in the way.`,
+Prints "otela-gateway ready URL" as soon as it accepts requests. The first start creates DATA/admin.key, the key of the first operator.
+SIGTERM and SIGINT wait at most 5 s for running responses, then exit with 0; a second signal exits immediately. SIGHUP reloads the TLS files.
+Other settings are environment variables: docs/deploy.md. To check for problems first: \`otela-gateway doctor\`.`,
   flags: SERVE_FLAGS,
   run: serveCommand,
 };
