@@ -32,21 +32,24 @@ export interface Output {
 }
 
 const FLAGS = {
-  gateway: { value: 'URL', help: 'the gateway that requests go through' },
-  pin: { value: 'PROVIDER=KEY', repeat: true, help: "a provider's root key, as otela-agent vouch prints it" },
-  aliases: { help: 'believe the gateway about other names of models' },
-  verifier: { value: 'FILE', help: 'a program that judges evidence of nodes; nodes alone that it takes are sealed to' },
-  port: { value: 'PORT', default: PORT_DEFAULT, help: 'where it listens on 127.0.0.1' },
+  gateway: { value: 'URL', help: 'URL of the gateway' },
+  pin: { value: 'PROVIDER=KEY', repeat: true, help: 'root key of a provider, from otela-agent vouch' },
+  aliases: { help: 'trust the aliases of models that the gateway reports' },
+  verifier: {
+    value: 'FILE',
+    help: 'program that checks the evidence of a node; only nodes that it accepts receive requests',
+  },
+  port: { value: 'PORT', default: PORT_DEFAULT, help: 'port to listen on, on 127.0.0.1' },
 } as const satisfies Flags;
 
 const SEAL: Command<Output> = {
-  summary: 'an OpenAI endpoint on this machine that seals what it gets',
+  summary: 'serve an OpenAI endpoint on this machine that encrypts requests end to end',
   examples: `--gateway URL [--pin PROVIDER=KEY]… [--port 8199]
 
-For curl and for tools that take no fetch of yours. What it gets it seals to nodes of the pinned providers, sends to the gateway, and
-opens what comes back. Without a pin the gateway's word for the nodes' keys is believed: that stops a gateway that only looks, and
-none that lies. A --verifier gets JSON on its stdin and exits with 0 for a machine that is good enough. Your key for the gateway travels
-as it does without this.
+For curl, and for tools whose fetch function you cannot replace. It encrypts each request to nodes of the pinned providers, sends it to the
+gateway, and decrypts the response. Without --pin, it trusts the node keys from the gateway: this protects against a gateway that reads
+requests, but not against a gateway that returns false keys. A --verifier reads JSON from stdin and exits with 0 to accept a machine. Your
+API key for the gateway is sent as usual.
   otela seal --gateway https://gw.example.org --pin eth=6r2MeC42FZ8n4x8wn3o5fqa_g3zicQ-wbql-CSdWzkM`,
   flags: FLAGS,
   run: async (args, out) => {
@@ -62,16 +65,16 @@ as it does without this.
 const CANARY_FLAGS = {
   gateway: FLAGS.gateway,
   pin: FLAGS.pin,
-  model: { value: 'MODEL', help: 'whose nodes are asked' },
-  times: { value: 'N', default: '3', help: 'prompts for each node, 1 to 100' },
+  model: { value: 'MODEL', help: 'model whose nodes are tested' },
+  times: { value: 'N', default: '3', help: 'prompts per node, 1 to 100' },
 } as const satisfies Flags;
 
 const CANARY: Command<Output> = {
-  summary: 'known prompts, sealed to each node of a model, compared with what was booked',
+  summary: 'check the token counts of a gateway with known encrypted prompts',
   examples: `--gateway URL --model MODEL [--pin PROVIDER=KEY]… [--times N]
 
-Compares the tokens that engines say inside the seal with one another and with what the gateway booked for the key in OTELA_KEY, which
-nothing else may use meanwhile. Exit code 1 where they differ.
+Sends known prompts to each node of a model. It compares the token counts in the encrypted responses with each other, and with the usage
+that the gateway recorded for the key in OTELA_KEY. Do not use this key for other requests meanwhile. Exit code 1 if they differ.
   OTELA_KEY=sk-… otela canary --gateway https://gw.example.org --model org/name --pin eth=6r2MeC42FZ8n4x8wn3o5fqa_g3zicQ-wbql-CSdWzkM`,
   flags: CANARY_FLAGS,
   run: async (args, out) => {
@@ -90,15 +93,15 @@ nothing else may use meanwhile. Exit code 1 where they differ.
 
 const LOGIN_FLAGS = {
   gateway: FLAGS.gateway,
-  'key-file': { value: 'FILE', help: 'where the key goes; default ~/.config/otela/key' },
-  insecure: { help: 'a gateway at http:// on another machine: all between read the key' },
+  'key-file': { value: 'FILE', help: 'file to write the key to; default: ~/.config/otela/key' },
+  insecure: { help: 'allow http:// to another machine; the network between can then read the key' },
 } as const satisfies Flags;
 
 const LOGIN: Command<Output> = {
-  summary: 'a key for this machine, let in from a browser on another one',
+  summary: 'get an API key for this machine; you approve it in a browser',
   examples: `--gateway URL [--key-file FILE]
 
-Prints a code. Enter it in the gateway's dashboard, logged in as yourself, and only if you began this login. The key ends after 30 days.
+Prints a code. Log in to the dashboard of the gateway and enter the code, but only if you started this login. The key expires after 30 days.
   otela login --gateway https://gw.example.org`,
   flags: LOGIN_FLAGS,
   run: async (args, out) => {
@@ -114,8 +117,8 @@ Prints a code. Enter it in the gateway's dashboard, logged in as yourself, and o
 export const OTELA_PROGRAM: Program<Output> = {
   name: 'otela',
   version: project.version,
-  about: 'otela is for people who call models through OpenTela gateways.',
-  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_DIFFERS} a canary found a difference, ${EXIT_USAGE} wrong use, ${EXIT_UNREACHABLE} no gateway answers.`,
+  about: 'otela is for users who call models through OpenTela gateways.',
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_DIFFERS} a canary found a difference, ${EXIT_USAGE} wrong usage, ${EXIT_UNREACHABLE} the gateway does not answer.`,
   commands: { login: LOGIN, seal: SEAL, canary: CANARY },
 };
 

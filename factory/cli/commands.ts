@@ -17,25 +17,37 @@ import { dryRun, runCommand } from './run.ts';
 import { explainCommand, statusCommand } from './status.ts';
 
 const CONFIG = {
-  config: { value: 'FILE', takes: 'file', default: 'factory.toml', help: 'what it keeps, and where' },
+  config: {
+    value: 'FILE',
+    takes: 'file',
+    default: 'factory.toml',
+    help: 'configuration file with models and clusters',
+  },
 } as const satisfies Flags;
-const RUN = { ...CONFIG, 'dry-run': { help: 'one round, which says what it would do and does nothing' } } as const;
-const CHECK = { ...CONFIG, offline: { help: 'the file alone: no cluster is asked' } } as const;
+const RUN = {
+  ...CONFIG,
+  'dry-run': { help: 'run one round that prints the planned actions and changes nothing' },
+} as const;
+const CHECK = { ...CONFIG, offline: { help: 'check only the file, and contact no cluster' } } as const;
 const STATUS = { ...CONFIG, ...JSON_FLAG } as const;
 const RECIPE = {
-  gpu: { value: 'KIND', help: 'as otela-plan catalogue names it' },
-  engine: { value: 'NAME', takes: ENGINES, default: 'vllm', help: 'vllm, sglang or lmdeploy' },
-  context: { value: 'TOKENS', otherwise: 'as many as the model has, up to 32768', help: 'longest prompt and answer' },
+  gpu: { value: 'KIND', help: 'GPU, as named in otela-plan catalogue' },
+  engine: { value: 'NAME', takes: ENGINES, default: 'vllm', help: 'engine of the recipe: vllm, sglang or lmdeploy' },
+  context: {
+    value: 'TOKENS',
+    otherwise: 'the maximum of the model, at most 32768',
+    help: 'maximum tokens of a prompt and its response',
+  },
 } as const satisfies Flags;
 
 export const FACTORY_PROGRAM: Program<Io> = {
   name: 'otela-factory',
   version: manifest.version,
-  about: 'otela-factory: jobs on clusters, as many as requests and batches ask for',
-  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_FOUND} check found a fault, ${EXIT_USAGE} wrong use or file, ${EXIT_GATEWAY} the gateway refuses, ${EXIT_FAILED} failed, ${EXIT_BUSY} another factory runs.`,
+  about: 'otela-factory is the autoscaler: it starts and ends jobs on clusters as demand changes.',
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_FOUND} check found a problem, ${EXIT_USAGE} wrong usage or file, ${EXIT_GATEWAY} refused by the gateway, ${EXIT_FAILED} failed, ${EXIT_BUSY} another otela-factory is running.`,
   commands: {
     run: {
-      summary: 'submits, watches and ends jobs until it is told to end; its jobs run on',
+      summary: 'start, watch and end jobs until it is stopped; its jobs then continue',
       examples: '[--config FILE] [--dry-run]',
       flags: RUN,
       run: (args, io) => {
@@ -44,7 +56,7 @@ export const FACTORY_PROGRAM: Program<Io> = {
       },
     },
     check: {
-      summary: 'reads the file, and asks the clusters whether they would take its jobs',
+      summary: 'check the file, and whether the clusters would accept its jobs',
       examples: '[--config FILE] [--offline]',
       flags: CHECK,
       run: (args, io) => {
@@ -53,7 +65,7 @@ export const FACTORY_PROGRAM: Program<Io> = {
       },
     },
     status: {
-      summary: 'models, jobs, clusters and the last decisions of the factory that runs',
+      summary: 'show models, jobs, clusters and the last decisions of the running otela-factory',
       examples: '[--config FILE] [--json]',
       flags: STATUS,
       run: (args, io) => {
@@ -62,7 +74,7 @@ export const FACTORY_PROGRAM: Program<Io> = {
       },
     },
     explain: {
-      summary: 'why a model has the jobs that it has',
+      summary: 'explain the number of jobs of a model',
       examples: 'MODEL [--config FILE] [--json]',
       flags: STATUS,
       run: (args, io) => {
@@ -71,7 +83,7 @@ export const FACTORY_PROGRAM: Program<Io> = {
       },
     },
     recipe: {
-      summary: 'a recipe for the file: parallelism and context length by the planner',
+      summary: 'print a recipe for the file, with parallelism and context length from the planner',
       examples: 'NAME --gpu KIND [--engine vllm|sglang|lmdeploy] [--context TOKENS]',
       flags: RECIPE,
       run: (args, io) => {

@@ -15,16 +15,16 @@ import { CATALOGUE_FLAGS, catalogueFrom, numberFlag, requiredFlag, textFlag } fr
 
 export const CALIBRATE_FLAGS = {
   ...CATALOGUE_FLAGS,
-  url: { value: 'URL', help: 'of an idle engine' },
-  model: { value: 'M', help: 'which model' },
-  served: { value: 'NAME', help: 'as the engine calls the model' },
-  gpu: { value: 'G', help: 'which GPU' },
-  tp: { value: 'N', otherwise: '1', help: 'tensor parallel' },
+  url: { value: 'URL', help: 'URL of an idle engine' },
+  model: { value: 'M', help: 'model that the engine serves' },
+  served: { value: 'NAME', help: 'name of the model at the engine' },
+  gpu: { value: 'G', help: 'GPU of the engine' },
+  tp: { value: 'N', otherwise: '1', help: 'tensor parallelism' },
   weights: { value: PRECISIONS.join('|'), takes: PRECISIONS, help: 'precision of the weights' },
-  'max-sequences': { value: 'N', otherwise: '128', help: 'requests at once at most' },
-  minutes: { value: 'N', otherwise: '10', help: 'of load' },
-  'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's key" },
-  out: { value: 'FILE', takes: 'file', help: 'where it is written' },
+  'max-sequences': { value: 'N', otherwise: '128', help: 'maximum concurrent requests' },
+  minutes: { value: 'N', otherwise: '10', help: 'minutes of load' },
+  'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's API key" },
+  out: { value: 'FILE', takes: 'file', help: 'file to write the calibration to' },
 } as const satisfies Flags;
 
 /**

@@ -15,55 +15,55 @@ import { WATCH_FLAGS as WATCH, watchCommand } from './watch.ts';
 export const PLAN_PROGRAM: Program<Io> = {
   name: 'otela-plan',
   version: manifest.version,
-  about: 'otela-plan: placement of models on GPUs',
-  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_USAGE} wrong use, ${EXIT_INFEASIBLE} no feasible plan, ${EXIT_TIME_OUT} time limit, ${EXIT_GATEWAY} gateway, ${EXIT_FAILED} failed, ${EXIT_BUSY} busy.`,
+  about: 'otela-plan is the planner: it decides which model runs on which GPUs. It starts no replicas.',
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_USAGE} wrong usage, ${EXIT_INFEASIBLE} no feasible plan, ${EXIT_TIME_OUT} time limit reached, ${EXIT_GATEWAY} gateway failed, ${EXIT_FAILED} failed, ${EXIT_BUSY} another otela-plan is running.`,
   commands: {
     catalogue: {
-      summary: 'GPUs and models that can be named, with sources',
+      summary: 'list known GPUs and models with their sources',
       examples: '[--json]',
       flags: CATALOGUE,
       run: catalogueCommand,
     },
     plan: {
-      summary: 'which model on which GPUs, with what parallelism and weights, and why',
+      summary: 'plan which model runs on which GPUs, with its parallelism and precision, and explain why',
       examples: '--inventory FILE|sinfo --workload FILE [flags] | --live --gateway URL [--key-file FILE] [flags]',
       flags: PLAN,
       run: planCommand,
     },
     compare: {
-      summary: 'our plan, one by size of model and one of equal parts, under the same simulation',
+      summary: 'compare the plan with two simple plans (by model size, and equal parts) in the same simulation',
       examples: '[flags of plan]',
       flags: COMPARE,
       run: compareCommand,
     },
     simulate: {
-      summary: 'one model on replicas of one kind',
+      summary: 'simulate one model on replicas of one kind',
       examples: '--model M --gpu G --rate R --input L --output L [flags]',
       flags: SIMULATE,
       run: simulateCommand,
     },
     validate: {
-      summary: 'the simulator against everything measured',
+      summary: 'compare the simulator with published and own measurements',
       examples: '[--json] [--strict] [--fit]',
       flags: VALIDATE,
       run: validateCommand,
     },
     calibrate: {
-      summary: 'a calibration of this GPU and engine from a short load on an idle engine (10 minutes)',
+      summary: 'calibrate a GPU and engine with a short load on an idle engine (10 minutes)',
       examples: '--url http://localhost:8000 --gpu G [flags]',
       flags: CALIBRATE,
       run: calibrateCommand,
     },
     watch: {
       summary:
-        'plans for the network, again if a node is idle, a model has no replica or the load is 20 % off for 10 minutes',
+        'plan for all nodes, again if a node is idle, a model has no replica, or the load differs by 20 % for 10 minutes',
       examples: '--gateway URL --key-file FILE [--plan FILE] [--workload FILE] [--every SECONDS] [flags]',
       flags: WATCH,
       run: (args, io) => watchCommand(args, io),
     },
     regions: {
       summary:
-        'which region gets which share of requests, again each slot, and what that saves (only said without --apply)',
+        'plan the share of requests for each region in each slot, and show the savings (changes nothing without --apply)',
       examples: '--gateway URL --key-file FILE [--apply] [--prices FILE] [--warm DIR] [flags]',
       flags: REGIONS,
       run: (args, io) => regionsCommand(args, io),

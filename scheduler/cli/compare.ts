@@ -22,7 +22,7 @@ export interface ComparedPlan {
 
 export const COMPARE_FLAGS = {
   ...PLANNING_FLAGS,
-  svg: { value: 'FILE', takes: 'file', help: 'a picture of it' },
+  svg: { value: 'FILE', takes: 'file', help: 'write a picture to this file' },
 } as const satisfies Flags;
 
 /**

@@ -14,19 +14,19 @@ import {
 export type FlagValues = ParsedFlags<Flags>;
 
 export const CATALOGUE_FLAGS = {
-  gpus: { value: 'FILE', repeat: true, takes: 'file', help: 'more GPUs' },
-  models: { value: 'FILE|NAME=config.json', repeat: true, takes: 'file', help: 'more models' },
-  calibration: { value: 'FILE', takes: 'file', help: 'what `calibrate` wrote' },
+  gpus: { value: 'FILE', repeat: true, takes: 'file', help: 'file with additional GPUs' },
+  models: { value: 'FILE|NAME=config.json', repeat: true, takes: 'file', help: 'additional models' },
+  calibration: { value: 'FILE', takes: 'file', help: 'output of `otela-plan calibrate`' },
 } as const satisfies Flags;
 
 export const ENGINE_FLAGS = {
-  'max-sequences': { value: 'N', otherwise: '256', help: 'of the engine: requests at once' },
-  'token-budget': { value: 'N', otherwise: '8192', help: 'tokens of one step' },
-  'memory-fraction': { value: '0…1', otherwise: '0.9', help: 'of the memory that the engine takes' },
-  'prefix-hit': { value: '0…1', otherwise: '0', help: 'share of prompts that its cache has' },
-  'no-chunked-prefill': { help: 'a prompt is computed in one step' },
-  'prefill-first': { help: 'prompts before tokens' },
-  'async-scheduling': { help: 'as of vLLM' },
+  'max-sequences': { value: 'N', otherwise: '256', help: 'concurrent requests of the engine' },
+  'token-budget': { value: 'N', otherwise: '8192', help: 'tokens per step of the engine' },
+  'memory-fraction': { value: '0…1', otherwise: '0.9', help: 'share of GPU memory that the engine uses' },
+  'prefix-hit': { value: '0…1', otherwise: '0', help: 'share of prompt tokens in the prefix cache' },
+  'no-chunked-prefill': { help: 'compute each prompt in one step' },
+  'prefill-first': { help: 'compute prompts before output tokens' },
+  'async-scheduling': { help: 'asynchronous scheduling, as in vLLM' },
 } as const satisfies Flags;
 
 export const PLAN_FLAGS = {
@@ -34,23 +34,23 @@ export const PLAN_FLAGS = {
     value: OBJECTIVES.join('|'),
     takes: OBJECTIVES,
     otherwise: 'gpus',
-    help: 'gpus: the fewest that keep the latency targets',
+    help: 'what to optimize; gpus: fewest GPUs that meet the latency targets',
   },
-  budget: { value: 'USD/h', help: 'what all of it may cost' },
-  latency: { value: 'S', help: 'mean latency that is to be kept' },
-  'time-limit': { value: 'S', otherwise: '20', help: 'of the solver' },
-  gap: { value: '0…1', otherwise: '0.01', help: 'at which the solver may stop' },
-  measured: { value: 'CSV', takes: 'file', help: 'measured throughputs' },
-  planner: { value: 'FILE.ts', takes: 'file', help: 'a planner of your own' },
-  reclaim: { help: 'what runs may be ended for a better plan' },
-  'always-on': { value: 'MODEL', repeat: true, help: 'has a replica on a stable node at all times' },
+  budget: { value: 'USD/h', help: 'maximum cost of the plan' },
+  latency: { value: 'S', help: 'mean latency to meet, in seconds' },
+  'time-limit': { value: 'S', otherwise: '20', help: 'maximum seconds for the solver' },
+  gap: { value: '0…1', otherwise: '0.01', help: 'relative optimality gap at which the solver stops' },
+  measured: { value: 'CSV', takes: 'file', help: 'file with measured throughputs' },
+  planner: { value: 'FILE.ts', takes: 'file', help: 'your own planner' },
+  reclaim: { help: 'allow plans that end running replicas' },
+  'always-on': { value: 'MODEL', repeat: true, help: 'keep a replica of this model on a stable node' },
   parallelism: {
     value: PARALLELISM_KINDS.join('|'),
     repeat: true,
     takes: PARALLELISM_KINDS,
-    help: 'for models that name none',
+    help: 'parallelism of models that do not name one',
   },
-  seed: { value: 'N', otherwise: '1', help: 'of the simulation' },
+  seed: { value: 'N', otherwise: '1', help: 'random seed of the simulation' },
 } as const satisfies Flags;
 
 export function textFlag(flags: FlagValues, name: string): string | undefined {

@@ -10,21 +10,26 @@ import { type FlagValues, numberFlag, textFlag } from './flags.ts';
 import type { Session } from './session.ts';
 
 export const FOLLOW_FLAGS = {
-  forecast: { help: 'plan for the slots that come, by kinds of requests' },
-  slot: { value: 'S', otherwise: '60', help: 'with --forecast: seconds of a slot' },
-  horizon: { value: 'N', otherwise: '5', help: 'slots ahead in which a change has to pay' },
-  season: { value: 'N', otherwise: 'a day', help: 'slots after which the load repeats' },
-  margin: { value: '0…1', otherwise: '0.1', help: 'share of the waits that a change must save' },
-  confirm: { value: 'N', otherwise: '2', help: 'slots in a row that must agree on a change' },
-  'switch-s': { value: 'S', otherwise: '60', help: 'seconds that a replica is away when it changes' },
-  wave: { value: 'N', otherwise: '1', help: 'replicas that change at once' },
-  rates: { value: 'FILE', takes: 'file', help: 'measured tokens/s of replicas, by model, tp and pp' },
-  pin: { value: 'MODEL[=2xtp4,1xtp2pp2]', repeat: true, help: "a model's replicas stay, or are these" },
-  history: { value: 'FILE', takes: 'file', help: 'one line of JSON per slot and model; read at the start' },
-  drain: { value: 'S', otherwise: '60', help: 'seconds for what runs where a replica ends' },
-  state: { value: 'FILE', takes: 'file', otherwise: 'otela-plan.state.json', help: 'what was started' },
-  retry: { help: 'what failed before is tried again' },
-  yes: { help: 'with --forecast: do it; without it only said' },
+  forecast: { help: 'plan for the next slots with a forecast by kind of request' },
+  slot: { value: 'S', otherwise: '60', help: 'with --forecast: seconds per slot' },
+  horizon: { value: 'N', otherwise: '5', help: 'number of future slots in which a change must pay off' },
+  season: { value: 'N', otherwise: 'a day', help: 'number of slots after which the load repeats' },
+  margin: { value: '0…1', otherwise: '0.1', help: 'share of waiting time that a change must save' },
+  confirm: { value: 'N', otherwise: '2', help: 'consecutive slots that must agree on a change' },
+  'switch-s': { value: 'S', otherwise: '60', help: 'seconds for which a replica is unavailable when it changes' },
+  wave: { value: 'N', otherwise: '1', help: 'replicas that change at a time' },
+  rates: { value: 'FILE', takes: 'file', help: 'file with measured tokens/s of replicas, by model, tp and pp' },
+  pin: { value: 'MODEL[=2xtp4,1xtp2pp2]', repeat: true, help: 'keep the current replicas of a model, or use these' },
+  history: { value: 'FILE', takes: 'file', help: 'file with one JSON line per slot and model; also read at the start' },
+  drain: { value: 'S', otherwise: '60', help: 'seconds for running requests when a replica ends' },
+  state: {
+    value: 'FILE',
+    takes: 'file',
+    otherwise: 'otela-plan.state.json',
+    help: 'file with the deployments that were started',
+  },
+  retry: { help: 'retry deployments that failed before' },
+  yes: { help: 'with --forecast: carry out the changes, not only print them' },
 } as const satisfies Flags;
 
 const DAY_S = 86_400;

@@ -11,7 +11,7 @@ import { planText, whyText } from './show.ts';
 
 export const PLAN_COMMAND_FLAGS = {
   ...PLANNING_FLAGS,
-  svg: { value: 'FILE', takes: 'file', help: 'a picture of it' },
+  svg: { value: 'FILE', takes: 'file', help: 'write a picture to this file' },
 } as const satisfies Flags;
 
 /** `otela-plan plan`: prints a plan. */

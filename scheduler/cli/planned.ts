@@ -24,12 +24,12 @@ import {
 import { inventoryFrom } from './inventory.ts';
 
 const SOURCE_FLAGS = {
-  inventory: { value: 'FILE|sinfo', takes: 'file', help: 'the GPUs' },
-  workload: { value: 'FILE', takes: 'file', help: 'the demand' },
-  live: { help: 'GPUs and demand from a gateway; a file overrides its half' },
-  gateway: { value: 'URL', help: 'the gateway' },
-  'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's key" },
-  window: { value: '1h', help: 'of the demand that the gateway saw' },
+  inventory: { value: 'FILE|sinfo', takes: 'file', help: 'file with the GPUs, or sinfo' },
+  workload: { value: 'FILE', takes: 'file', help: 'file with the demand' },
+  live: { help: 'read GPUs and demand from a gateway; --inventory and --workload override them' },
+  gateway: { value: 'URL', help: 'URL of the gateway' },
+  'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's API key" },
+  window: { value: '1h', help: 'time window of the demand from the gateway' },
 } as const;
 
 /**
@@ -65,7 +65,7 @@ export const PLANNING_FLAGS = {
   ...ENGINE_FLAGS,
   ...PLAN_FLAGS,
   ...SOURCE_FLAGS,
-  duration: { value: 'S', otherwise: '300', help: 'simulated seconds; 0: none' },
+  duration: { value: 'S', otherwise: '300', help: 'seconds to simulate; 0: no simulation' },
   ...JSON_FLAG,
 } as const satisfies Flags;
 

@@ -17,26 +17,30 @@ import { regionsText } from './show-regions.ts';
 
 export const REGIONS_FLAGS = {
   gpus: CATALOGUE_FLAGS.gpus,
-  gateway: { value: 'URL', help: 'the gateway' },
-  'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's key" },
-  every: { value: 'S', otherwise: '45', help: 'seconds of a slot' },
-  apply: { help: 'give the shares to the gateway; without it only said' },
-  warm: { value: 'DIR', takes: 'file', help: 'with --apply: REGION.json there, a plan for the factory of each region' },
+  gateway: { value: 'URL', help: 'URL of the gateway' },
+  'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's API key" },
+  every: { value: 'S', otherwise: '45', help: 'seconds per slot' },
+  apply: { help: 'send the shares to the gateway, not only print them' },
+  warm: {
+    value: 'DIR',
+    takes: 'file',
+    help: 'with --apply: write REGION.json here, a plan for the otela-factory of each region',
+  },
   prices: {
     value: 'FILE',
     takes: 'file',
-    help: 'with --apply: the price table for the gateway, read again when it changes',
+    help: 'with --apply: price table to send to the gateway, also after each change of the file',
   },
-  model: { value: 'MODEL', repeat: true, help: 'plan these alone; the others go as policies say' },
-  planner: { value: 'NAME', help: 'of this planner; otherwise a random one' },
-  'usd-worth': { value: 'S', otherwise: '10000', help: 'seconds of response that a saved US dollar is worth' },
-  smoothness: { value: 'S', otherwise: '0.5', help: 'price of a change of shares' },
+  model: { value: 'MODEL', repeat: true, help: 'plan only these models; others are routed by their policies' },
+  planner: { value: 'NAME', help: 'name of this planner; default: a random name' },
+  'usd-worth': { value: 'S', otherwise: '10000', help: 'seconds of response time that equal one saved US dollar' },
+  smoothness: { value: 'S', otherwise: '0.5', help: 'penalty for changing the shares' },
   concurrency: {
     value: 'N',
     otherwise: '16',
-    help: 'requests that a node answers at once, until one is seen with a queue',
+    help: 'concurrent requests of a node, until a node with a queue is observed',
   },
-  slots: { value: 'N', help: 'end after so many plans' },
+  slots: { value: 'N', help: 'exit after this many plans' },
 } as const satisfies Flags;
 
 /**

@@ -26,10 +26,10 @@ export const SESSION_FLAGS = {
   ...CATALOGUE_FLAGS,
   ...ENGINE_FLAGS,
   ...PLAN_FLAGS,
-  workload: { value: 'FILE', takes: 'file', help: 'the demand' },
-  gateway: { value: 'URL', help: 'the gateway' },
-  'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's key" },
-  window: { value: '1h', help: 'of the demand that the gateway saw' },
+  workload: { value: 'FILE', takes: 'file', help: 'file with the demand' },
+  gateway: { value: 'URL', help: 'URL of the gateway' },
+  'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's API key" },
+  window: { value: '1h', help: 'time window of the demand from the gateway' },
 } as const;
 
 /** Replaced in tests. */

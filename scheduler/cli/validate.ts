@@ -9,8 +9,8 @@ import { prettyJson } from './json.ts';
 export const VALIDATE_FLAGS = {
   ...CATALOGUE_FLAGS,
   ...JSON_FLAG,
-  strict: { help: 'exit 1 if a figure is missed' },
-  fit: { help: 'only the share kept under load, fitted anew' },
+  strict: { help: 'exit with 1 if a result is outside its tolerance' },
+  fit: { help: 'only fit the share of performance under load again' },
 } as const satisfies Flags;
 
 /** `otela-plan validate`: how far the simulator is from measurements. */

@@ -22,8 +22,8 @@ interface WatchOutside extends Outside {
 
 export const WATCH_FLAGS = {
   ...SESSION_FLAGS,
-  every: { value: 'S', otherwise: '30', help: 'seconds between looks' },
-  plan: { value: 'FILE', takes: 'file', help: 'where the plan is written for the factory, which follows it' },
+  every: { value: 'S', otherwise: '30', help: 'seconds between checks' },
+  plan: { value: 'FILE', takes: 'file', help: 'file to write the plan to; otela-factory follows it' },
   ...FOLLOW_FLAGS,
 } as const satisfies Flags;
 
