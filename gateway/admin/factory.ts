@@ -42,7 +42,7 @@ export const factoryAdminRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'get',
     path: '/factory',
-    summary: 'Factories of jobs: models, jobs with the ends of their logs, decisions, a day, and the demand.',
+    summary: 'List autoscalers with their models, jobs (with the end of each log), decisions, last day, and demand.',
     answer: listSchema(factorySchema),
     run: async ({ env }) => {
       const factories = await asking(() => env.FACTORY.getByName(FACTORY_OBJECT_NAME).show());

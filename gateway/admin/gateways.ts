@@ -34,7 +34,7 @@ export const gatewayRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'get',
     path: '/gateways',
-    summary: 'Whether this gateway is the first of its institution, and which follow it.',
+    summary: 'Return whether this gateway is the primary of its institution, and list its followers.',
     answer: gatewaysSchema,
     run: async ({ env }) => ({ object: 'gateways', ...(env.INSTITUTION?.status() ?? { role: 'alone' }) }),
   }),
@@ -42,7 +42,7 @@ export const gatewayRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'delete',
     path: '/gateways/:key',
-    summary: 'Forgets a follower that is gone: its share of limits comes back, and agents leave it.',
+    summary: 'Remove a follower that no longer runs. Its share of limits is returned, and agents disconnect from it.',
     answer: z.object({ object: z.literal('gateway'), key: z.string(), deleted: z.boolean() }),
     run: async ({ env, param }) => {
       requirePrimary(env);

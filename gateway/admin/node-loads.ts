@@ -25,7 +25,7 @@ export const nodeLoadRoutes: readonly AdminRoute[] = [
     path: '/nodes/:session/loads',
     params: SESSION_PARAM,
     summary:
-      "What the engine of a node said of itself in the last hour, one entry in 10 s, none while it did nothing. Kept in memory: less after a start of the gateway. Providers see their own nodes'.",
+      "List the load of a node's engine in the last hour, with one entry per 10 s and none while it is idle. The list is in memory, so it is shorter after a restart of the gateway. Providers see only their own nodes.",
     answer: listSchema(loadSchema),
     run: readLoads,
   }),

@@ -48,7 +48,7 @@ export const peerRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'get',
     path: '/peers',
-    summary: 'Other institutions whose tickets are good here.',
+    summary: 'List peer institutions, whose tickets this gateway accepts.',
     answer: listSchema(peerSchema),
     run: async ({ env }) => {
       const rows = await queryOrUnavailable(
@@ -62,7 +62,7 @@ export const peerRoutes: readonly AdminRoute[] = [
     method: 'post',
     path: '/peers',
     repeatable: true,
-    summary: "List another institution's issuer: from now on its nodes may serve here, as provider@name.",
+    summary: 'Add the issuer of a peer institution. Its nodes may then serve here, as provider@name.',
     body: createSchema,
     answer: peerSchema,
     run: listPeer,
@@ -71,7 +71,7 @@ export const peerRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'delete',
     path: '/peers/:name',
-    summary: 'Ends the trust in its tickets: its nodes leave this gateway, and no others.',
+    summary: 'Remove a peer institution. Only its nodes are disconnected from this gateway.',
     answer: z.object({ object: z.literal('peer'), name: z.string(), deleted: z.boolean() }),
     run: removePeer,
   }),

@@ -39,7 +39,7 @@ export const timelineRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/timeline',
     summary:
-      'Models whose deployment follows a forecast: demand by kind, forecast, replicas, switches and latency of the last slots.',
+      'List models that are deployed by a forecast, with demand by kind, forecast, replicas, changes and latency of the last slots.',
     answer: listSchema(timelineSchema),
     run: async ({ env }) => {
       const all = await asking(() => env.FACTORY.getByName(FACTORY_OBJECT_NAME).timelines());
@@ -50,7 +50,7 @@ export const timelineRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'put',
     path: '/timeline',
-    summary: 'More slots, by otela-plan watch --forecast. A slot that is told again replaces the old one.',
+    summary: 'Add slots, from otela-plan watch --forecast. A slot with the same time replaces the old slot.',
     body: putSchema,
     answer: z.object({ object: z.literal('timeline'), slots: z.number() }),
     run: put,

@@ -12,29 +12,29 @@ const errorSchema = z.strictObject({
   code: z.string().meta({ examples: ['invalid_json_line'] }),
   message: z.string(),
   param: z.string().nullable(),
-  line: z.int().min(1).nullable().meta({ description: 'Of the input file, from 1.' }),
+  line: z.int().min(1).nullable().meta({ description: 'Line number in the input file, from 1.' }),
 });
 
 const progressSchema = z.strictObject({
   paused: z.boolean(),
-  leased: count.meta({ description: 'Lines that nodes have now.' }),
-  requeued: count.meta({ description: 'Lines that were leased and went back, since their node was lost.' }),
+  leased: count.meta({ description: 'Lines that nodes are running.' }),
+  requeued: count.meta({ description: 'Lines that returned to the queue because their node was lost.' }),
   nodes: count,
   lines_per_s: z.number().min(0),
   tokens_per_s: z.number().min(0),
-  wasted_tokens: count.meta({ description: 'Tokens of answers that came second, and were dropped.' }),
-  estimated_end: at.meta({ description: 'Unix seconds; null where it is not known.' }),
+  wasted_tokens: count.meta({ description: 'Tokens of duplicate responses, which were dropped.' }),
+  estimated_end: at.meta({ description: 'Unix seconds; null: unknown.' }),
   owner: z
     .string()
     .optional()
     .meta({
-      description: "project:ID, user:ID or key:ID: told to operators of others' batches.",
+      description: 'project:ID, user:ID or key:ID. Only operators see it, for batches of other owners.',
       examples: ['project:p1'],
     }),
   waiting_for: z
     .string()
     .nullable()
-    .meta({ description: 'Why it does not go on now; null: it does, or waits for nodes alone.' }),
+    .meta({ description: 'Why the batch does not progress now; null: it progresses, or only waits for nodes.' }),
 });
 
 export const batchSchema = z.strictObject({
@@ -46,8 +46,8 @@ export const batchSchema = z.strictObject({
   input_file_id: z.string(),
   completion_window: z.literal('24h'),
   status: z.enum(BATCH_STATUSES),
-  output_file_id: z.string().nullable().meta({ description: 'Lines with a good answer; null: there is none.' }),
-  error_file_id: z.string().nullable().meta({ description: 'All other lines; null: there is none.' }),
+  output_file_id: z.string().nullable().meta({ description: 'File of the lines that succeeded; null: there is none.' }),
+  error_file_id: z.string().nullable().meta({ description: 'File of all other lines; null: there is none.' }),
   created_at: z.int().min(0),
   in_progress_at: at,
   expires_at: z.int().min(0),
@@ -66,7 +66,7 @@ export const batchSchema = z.strictObject({
     total_tokens: count,
   }),
   metadata: z.record(z.string(), z.string()).nullable(),
-  x_otela: progressSchema.meta({ description: "This gateway's own, beside OpenAI's members." }),
+  x_otela: progressSchema.meta({ description: "Members of this gateway, in addition to OpenAI's members." }),
 });
 
 export const BATCH_ROUTES: readonly RouteDescription[] = [
@@ -74,7 +74,7 @@ export const BATCH_ROUTES: readonly RouteDescription[] = [
     method: 'post',
     path: '/v1/batches',
     summary:
-      'Begins a batch of a file. A file that is not right makes a batch that has failed, with an error for each line.',
+      'Start a batch from a file. If the file is invalid, the batch has the status failed and an error for each invalid line.',
     body: z.object({
       input_file_id: z.string().min(1),
       endpoint: z.enum(BATCH_ENDPOINTS),
@@ -96,27 +96,29 @@ export const BATCH_ROUTES: readonly RouteDescription[] = [
   {
     method: 'get',
     path: '/v1/batches',
-    summary: "Batches of the key's project, newest first; with scope=all, which is ours, those of all, for operators.",
+    summary:
+      "List the batches of the key's project, newest first. With scope=all, which is not in OpenAI's API, operators see the batches of all projects.",
     query: listQueryOf(100, 20).extend({ scope: z.enum(['all']).optional() }),
     answer: pageSchemaOf(batchSchema),
   },
-  { method: 'get', path: '/v1/batches/{id}', summary: 'One of them, as it stands now.', answer: batchSchema },
+  { method: 'get', path: '/v1/batches/{id}', summary: 'Return one batch with its current state.', answer: batchSchema },
   {
     method: 'post',
     path: '/v1/batches/{id}/cancel',
-    summary: 'Ends it: answers that are there stay, in its files. 409 where it is over.',
+    summary: 'Cancel a batch. Its files keep the responses that it has. 409: the batch has ended.',
     answer: batchSchema,
   },
   {
     method: 'post',
     path: '/v1/batches/{id}/pause',
-    summary: 'No line begins any more until it is resumed; its window does not move. Not in OpenAI’s API.',
+    summary:
+      'Pause a batch: no more lines start until it is resumed. Its completion window stays the same. Not in OpenAI’s API.',
     answer: batchSchema,
   },
   {
     method: 'post',
     path: '/v1/batches/{id}/resume',
-    summary: 'Its lines run again. Not in OpenAI’s API.',
+    summary: 'Resume a paused batch. Not in OpenAI’s API.',
     answer: batchSchema,
   },
 ];

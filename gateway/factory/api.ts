@@ -7,7 +7,7 @@ export const FACTORY_ROUTES: readonly RouteDescription[] = [
     method: 'post',
     path: EXCHANGE_PATH,
     summary:
-      'What a factory of jobs has, for what is wanted of it. The answer is held until it is news, wait_ms at most. 409: a newer exchange took its place.',
+      'An autoscaler reports its state and gets the demand. The response waits until the demand changes, at most wait_ms. 409: a newer exchange replaced this exchange.',
     needs: 'a factory token',
     body: factoryReport,
     answer: exchangeAnswer,

@@ -58,7 +58,7 @@ export function listQueryOf(most: number, fallback: number) {
   return z.object({
     limit: z.coerce.number().int().min(1).max(most).default(fallback),
     order: z.enum(['asc', 'desc']).default('desc'),
-    after: z.string().optional().meta({ description: 'Id of the last item of the page before.' }),
+    after: z.string().optional().meta({ description: 'Id of the last item of the previous page.' }),
   });
 }
 
@@ -72,9 +72,9 @@ export const FILE_ROUTES: readonly RouteDescription[] = [
   {
     method: 'post',
     path: '/v1/files',
-    summary: `Stores a file, read as it comes: ${FILE_MAX_BYTES} bytes at most, ${INPUT_MAX_BYTES} as the input of a batch. Its parts may come in any order.`,
+    summary: `Upload a file of at most ${FILE_MAX_BYTES} bytes, or ${INPUT_MAX_BYTES} bytes as the input of a batch. The form fields may have any order.`,
     form: z.object({
-      file: binary('For a batch: JSON, one request a line.'),
+      file: binary('For a batch: JSON, one request per line.'),
       purpose: z.enum(PURPOSES),
       ...expiresAfter,
     }),
@@ -83,22 +83,28 @@ export const FILE_ROUTES: readonly RouteDescription[] = [
   {
     method: 'get',
     path: '/v1/files',
-    summary: "Files of the key's project, newest first.",
+    summary: "List the files of the key's project, newest first.",
     query: listQueryOf(10_000, 10_000).extend({ purpose: z.string().optional() }),
     answer: pageSchemaOf(fileSchema),
   },
-  { method: 'get', path: '/v1/files/{id}', summary: 'One of them.', answer: fileSchema },
+  { method: 'get', path: '/v1/files/{id}', summary: 'Return one file.', answer: fileSchema },
   {
     method: 'delete',
     path: '/v1/files/{id}',
-    summary: 'Deletes it; 409 while a batch reads it.',
+    summary: 'Delete a file. 409: a batch reads it.',
     answer: z.strictObject({ id: z.string(), object: z.literal('file'), deleted: z.literal(true) }),
   },
-  { method: 'get', path: '/v1/files/{id}/content', summary: 'Its bytes, or those of one `range`.', bytes: true },
+  {
+    method: 'get',
+    path: '/v1/files/{id}/content',
+    summary: 'Return the content of a file, or one `range` of it.',
+    bytes: true,
+  },
   {
     method: 'post',
     path: '/v1/uploads',
-    summary: 'Begins a file that comes in parts, for proxies that take no large body. It expires after an hour.',
+    summary:
+      'Start to upload a file in parts, for proxies that do not accept large bodies. The upload expires after an hour.',
     body: z.object({
       filename: z.string().min(1).max(255),
       purpose: z.enum(PURPOSES),
@@ -111,17 +117,17 @@ export const FILE_ROUTES: readonly RouteDescription[] = [
   {
     method: 'post',
     path: '/v1/uploads/{id}/parts',
-    summary: 'One part, 64 MiB at most. Parts may come at once, in any order.',
+    summary: 'Upload one part of at most 64 MiB. Parts may be sent concurrently, in any order.',
     form: z.object({ data: binary('The bytes of this part.') }),
     answer: uploadPartSchema,
   },
   {
     method: 'post',
     path: '/v1/uploads/{id}/complete',
-    summary: 'Makes a file of the parts, in the order that is named here.',
+    summary: 'Create a file from the parts, in the order of part_ids.',
     body: z.object({
       part_ids: z.array(z.string()).min(1).max(1_000),
-      md5: z.string().optional().meta({ description: 'Of the whole file, in hex.' }),
+      md5: z.string().optional().meta({ description: 'MD5 of the whole file, in hex.' }),
     }),
     example: { part_ids: ['part_6f1c3f0e9b7a4d2c8e5f0a1b'] },
     answer: uploadSchema,
@@ -129,7 +135,7 @@ export const FILE_ROUTES: readonly RouteDescription[] = [
   {
     method: 'post',
     path: '/v1/uploads/{id}/cancel',
-    summary: 'Gives the upload up, and deletes its parts.',
+    summary: 'Cancel an upload and delete its parts.',
     answer: uploadSchema,
   },
 ];

@@ -54,7 +54,7 @@ export const modelCardRoutes: readonly AdminRoute[] = [
     scope: 'usage',
     method: 'get',
     path: '/model-cards',
-    summary: 'What operators say of models: description, licence, size, context, what they read and write.',
+    summary: 'List model cards: description, license, size, context length, and input and output types.',
     answer: listSchema(cardSchema),
     run: async (call) => {
       const settings = await readGatewaySettings(call.env);
@@ -66,7 +66,7 @@ export const modelCardRoutes: readonly AdminRoute[] = [
     method: 'put',
     path: ONE,
     params: { id: modelSchema },
-    summary: 'Says all of one model; what is left out is not told.',
+    summary: 'Replace the card of one model. Absent members are removed.',
     body: putSchema,
     answer: cardSchema,
     run: putCard,
@@ -76,7 +76,7 @@ export const modelCardRoutes: readonly AdminRoute[] = [
     method: 'delete',
     path: ONE,
     params: { id: modelSchema },
-    summary: 'Nothing is said of a model any more. Says whether anything was.',
+    summary: 'Delete the card of a model, and return whether there was one.',
     answer: z.object({ object: z.literal('model_card'), id: z.string(), deleted: z.boolean() }),
     run: async (call) => {
       const id = call.param('id');

@@ -75,7 +75,7 @@ export const catalogueRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/catalogue',
     summary:
-      'What the catalogue says of the models that the caller may use: owner, whether it is always there, and when it ends.',
+      'List the catalogue entries of models that the caller may use: owner, whether the model is always on, and its end.',
     answer: listSchema(entrySchema),
     run: listEntries,
   }),
@@ -84,7 +84,8 @@ export const catalogueRoutes: readonly AdminRoute[] = [
     method: 'patch',
     path: ONE,
     params: { id: modelSchema },
-    summary: 'Say something of a model; what is left out stays. Acts everywhere within 5 s.',
+    summary:
+      'Change the catalogue entry of a model. Absent members stay unchanged. Takes effect everywhere within 5 s.',
     body: patchSchema,
     answer: entrySchema,
     run: patchEntry,
@@ -94,7 +95,8 @@ export const catalogueRoutes: readonly AdminRoute[] = [
     method: 'delete',
     path: ONE,
     params: { id: modelSchema },
-    summary: 'Nothing is said of a model any more: everybody may use it, and it has no end. Says whether anything was.',
+    summary:
+      'Delete the catalogue entry of a model, and return whether there was one. Every user may then use the model, and it has no end.',
     answer: z.object({ object: z.literal('catalogue_entry'), id: z.string(), deleted: z.boolean() }),
     run: async (call) => {
       const id = call.param('id');

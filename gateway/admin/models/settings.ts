@@ -54,7 +54,7 @@ export const modelRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'get',
     path: '/models',
-    summary: 'Models with settings of their own.',
+    summary: 'List models with their own settings.',
     answer: listSchema(settingsSchema),
     run: (call) => rows.list(call),
   }),
@@ -63,7 +63,7 @@ export const modelRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: ONE,
     params: { id: modelSchema },
-    summary: "One model's settings.",
+    summary: 'Return the settings of one model.',
     answer: settingsSchema,
     run: async (call) => {
       const model = call.param('id');
@@ -77,7 +77,7 @@ export const modelRoutes: readonly AdminRoute[] = [
     method: 'put',
     path: ONE,
     params: { id: modelSchema },
-    summary: 'How one model is routed, waited for and traced; what is left out goes back to the default.',
+    summary: 'Set how one model is routed, started and traced. Absent settings return to the default.',
     body: putSchema,
     answer: settingsSchema,
     run: putModel,
@@ -87,7 +87,8 @@ export const modelRoutes: readonly AdminRoute[] = [
     method: 'delete',
     path: ONE,
     params: { id: modelSchema },
-    summary: 'Back to the defaults. Says whether anything was there; repeating tells the registry again.',
+    summary:
+      'Delete the settings of one model, and return whether there were any. Repeating it updates the registry again.',
     answer: deletedSchema,
     run: async (call) => {
       const id = call.param('id');

@@ -31,7 +31,7 @@ export const routingRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'get',
     path: '/routing',
-    summary: 'Models with weights.',
+    summary: 'List models with routing weights.',
     answer: listSchema(routingSchema),
     run: (call) => rows.list(call),
   }),
@@ -40,7 +40,7 @@ export const routingRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: ONE,
     params: { model: modelSchema },
-    summary: "One model's weights and kinds.",
+    summary: 'Return the routing weights and request kinds of one model.',
     answer: routingSchema,
     run: async (call) => {
       const model = call.param('model');
@@ -55,7 +55,7 @@ export const routingRoutes: readonly AdminRoute[] = [
     path: ONE,
     params: { model: modelSchema },
     summary:
-      'The weight of each node that fits a rule, and the kinds of requests that rules name. The rule that names most counts; acts everywhere within 5 s.',
+      'Set the weight of nodes that match a rule, and the kinds of requests that rules name. The most specific rule counts. Takes effect everywhere within 5 s.',
     body: putSchema,
     answer: routingSchema,
     run: put,
@@ -65,7 +65,8 @@ export const routingRoutes: readonly AdminRoute[] = [
     method: 'delete',
     path: ONE,
     params: { model: modelSchema },
-    summary: 'Back to the policy that is set. Says whether weights were there; repeating is safe.',
+    summary:
+      'Delete the routing weights of one model, and return whether there were any. Its routing policy then applies. Repeating is safe.',
     answer: deletedSchema,
     run: async (call) => {
       const model = call.param('model');

@@ -50,7 +50,7 @@ export const deploymentRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: PATH,
     params: SESSION_PARAM,
-    summary: 'What is deployed on a node, and which of its operator’s templates it starts while nothing is.',
+    summary: 'Return the deployment on a node, or the deployment templates that it can start if it is idle.',
     answer: answered.extend({ offers: z.array(offerSchema) }),
     run: readDeployment,
   }),
@@ -61,7 +61,7 @@ export const deploymentRoutes: readonly AdminRoute[] = [
     params: SESSION_PARAM,
     status: 202,
     summary:
-      'Have an idle node start one of its templates. 202: its agent agreed; its session ends, and the one that follows carries the label otela.deployment.',
+      'Start a deployment template on an idle node. 202: the agent accepted; its session ends, and its next session has the label otela.deployment.',
     body: putSchema,
     answer: answered,
     run: putDeployment,
@@ -73,7 +73,7 @@ export const deploymentRoutes: readonly AdminRoute[] = [
     params: SESSION_PARAM,
     status: 202,
     summary:
-      'End the deployment that a node is: it drains, its session ends, and its agent joins idle. 202: its agent agreed.',
+      'End the deployment on a node: it drains, its session ends, and its agent joins again as idle. 202: the agent accepted.',
     query: deleteSchema,
     answer: answered,
     run: deleteDeployment,

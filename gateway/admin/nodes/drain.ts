@@ -18,7 +18,7 @@ export const drainRoutes: readonly AdminRoute[] = [
     params: SESSION_PARAM,
     status: 202,
     summary:
-      'Have a node take nothing new, finish what runs, and leave; its agent and its engine end. 202: its agent agreed. Providers drain their own.',
+      'Drain a node: it takes no new requests, finishes running requests, and ends its agent and engine. 202: the agent accepted. Providers may drain only their own nodes.',
     answer: z.object({
       object: z.literal('node'),
       session: z.string(),

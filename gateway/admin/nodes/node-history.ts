@@ -36,7 +36,7 @@ export const nodeHistoryRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/nodes/history',
     summary:
-      'Joins and losses, newest first: the last 20,000 of 30 days. All for operators, of their own nodes for providers.',
+      'List joins and losses of nodes, newest first: at most 20,000, of the last 30 days. Operators see all nodes, providers only their own.',
     query: querySchema,
     answer: listSchema(eventSchema),
     run: async ({ env, query, account }) => {

@@ -13,7 +13,8 @@ export const nodeRoutes: readonly AdminRoute[] = [
     role: 'provider',
     method: 'get',
     path: '/nodes',
-    summary: 'Sessions with their load, breaker and requests in flight; all for operators, their own for providers.',
+    summary:
+      'List sessions with their load, circuit breaker and running requests. Operators see all sessions, providers only their own.',
     query: querySchema,
     answer: listSchema(nodeSchema),
     run: listNodes,
@@ -23,7 +24,7 @@ export const nodeRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/nodes/:session',
     params: SESSION_PARAM,
-    summary: 'One session: also its tunnel, and what went wrong there last.',
+    summary: 'Return one session, with its tunnel and its last errors.',
     answer: oneNodeSchema,
     run: readNode,
   }),
@@ -32,7 +33,7 @@ export const nodeRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/nodes/:session/logs',
     params: SESSION_PARAM,
-    summary: 'What engine and agent of a node that has ended said last: text, 256 KiB at most, kept 7 days.',
+    summary: 'Return the last output of the engine and agent of an ended node: text, at most 256 KiB, kept for 7 days.',
     run: readLogs,
   }),
   route({
@@ -41,7 +42,7 @@ export const nodeRoutes: readonly AdminRoute[] = [
     path: '/nodes/:session',
     params: SESSION_PARAM,
     summary:
-      "End a session of this gateway's own issuer. Its agent comes back as a new one while its join token is good.",
+      "End a session of this gateway's issuer. Its agent joins again with a new session if its join token is valid.",
     answer: z.object({ object: z.literal('node'), session: z.string(), deleted: z.boolean() }),
     run: endSession,
   }),

@@ -20,7 +20,7 @@ export const restartRoutes: readonly AdminRoute[] = [
     body: bodySchema,
     status: 202,
     summary:
-      'Have a node finish what runs, and its agent begin anew as the version that is installed there. 202: its agent agreed; 409: another version is installed, or none that starts. Providers restart their own.',
+      'Drain a node and restart its agent with the installed version. 202: the agent accepted. 409: another version is installed, or the installed program does not start. Providers may restart only their own nodes.',
     answer: z.object({
       object: z.literal('node'),
       session: z.string(),

@@ -19,7 +19,7 @@ export const telemetryRoutes: readonly AdminRoute[] = [
     path: '/nodes/:session/telemetry',
     params: SESSION_PARAM,
     summary:
-      "The engine's last output (32 KiB), the agent's (16 KiB) and the use of each GPU, asked of the agent now. Providers see their own nodes'.",
+      'Ask the agent for the last output of the engine (32 KiB), its own last output (16 KiB), and the use of each GPU. Providers see only their own nodes.',
     answer: telemetrySchema,
     run: readTelemetry,
   }),

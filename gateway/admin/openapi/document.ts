@@ -28,7 +28,8 @@ const IDEMPOTENCY = {
   name: 'idempotency-key',
   in: 'header',
   required: false,
-  description: 'A second request with it within a day gets what the first one made, without its secret.',
+  description:
+    'A repeated request with the same key within a day returns the object that the first request created, without its secret.',
   schema: { type: 'string', pattern: IDEMPOTENCY_KEY.source, examples: ['6f1c3f0e'] },
 };
 
@@ -38,7 +39,9 @@ function adminOperation(route: AdminRoute): Operation {
   const { status = method === 'post' ? 201 : 200 } = route;
   const creates = status === 201;
   const content = contentOf(answer);
-  const again = creates && { '200': { description: 'Made before.', ...contentOf(route.again ?? answer) } };
+  const again = creates && {
+    '200': { description: 'Already created by an earlier request.', ...contentOf(route.again ?? answer) },
+  };
   const needs = [
     `role ${role}`,
     ...(login ? ['a login, unless the caller is an operator'] : []),
@@ -63,20 +66,20 @@ function adminOperation(route: AdminRoute): Operation {
 }
 
 const REQUEST_HEADERS: Readonly<Record<string, string>> = {
-  'x-otela-trusted-providers': 'Only these providers may see the request, as in "eth, psi@peer".',
-  'x-otela-model': 'The body is not looked into; this is its model.',
-  'x-otela-stream': '"1": the answer to a body that is not looked into streams.',
-  'x-otela-require': 'Only nodes with these facts, as in "gpu=GH200,H100; context>=32768".',
-  'x-otela-prefer': 'The same form; only orders the nodes.',
-  'x-otela-session': 'Requests with the same id go to the same node where they can.',
-  'x-otela-priority': '"interactive" or "batch": who waits for a node first.',
-  'x-otela-reasoning-budget': 'Tokens that reasoning may take, where the engine can be told.',
+  'x-otela-trusted-providers': 'Only these providers may receive the request, for example "eth, psi@peer".',
+  'x-otela-model': 'Model of the request. The gateway then does not parse the body.',
+  'x-otela-stream': '"1": the response to an unparsed body streams.',
+  'x-otela-require': 'Only nodes that meet these requirements, for example "gpu=GH200,H100; context>=32768".',
+  'x-otela-prefer': 'Nodes to prefer, in the same form. It excludes no node.',
+  'x-otela-session': 'Requests with the same id are sent to the same node if possible.',
+  'x-otela-priority': '"interactive" or "batch": interactive requests get a free node first.',
+  'x-otela-reasoning-budget': 'Maximum reasoning tokens, if the engine supports it.',
   'x-otela-resume': '"1": a broken stream may be continued on another node.',
-  'x-otela-wait': 'Seconds that the request waits for a model that is being started, 0 to 3600.',
-  'x-otela-no-track': '"1": counters that limits need, and no record. Where the key may.',
-  'x-otela-seal': 'Of a sealed request: version, nonce and times (docs/design/sealed-wire.md).',
-  'x-otela-seal-to': 'Of a sealed request: its key, sealed to each node that may open it.',
-  'x-request-id': 'Comes back with the answer.',
+  'x-otela-wait': 'Seconds to wait for a model that is starting, 0 to 3600.',
+  'x-otela-no-track': '"1": store no usage record, only the counters for limits. The key must have the right no_track.',
+  'x-otela-seal': 'For an encrypted request: version, nonce and times (docs/design/sealed-wire.md).',
+  'x-otela-seal-to': 'For an encrypted request: its key, encrypted for each node that may decrypt it.',
+  'x-request-id': 'Returned with the response.',
 };
 
 function modelOperations(): Operation[] {
@@ -88,8 +91,7 @@ function modelOperations(): Operation[] {
   }));
   const asked = ENDPOINTS.map(({ path, body, answer, streams }) => {
     const type = body === 'multipart' ? 'multipart/form-data' : JSON_TYPE;
-    const file =
-      body === 'multipart' ? { file: { type: 'string', format: 'binary', description: 'The recording.' } } : {};
+    const file = body === 'multipart' ? { file: { type: 'string', format: 'binary', description: 'Audio file.' } } : {};
     const properties = { model: { type: 'string' }, ...file };
     const model = { type: 'object', required: Object.keys(properties), properties };
     const answers = { [answer === 'json' ? JSON_TYPE : 'application/octet-stream']: {} };
@@ -98,13 +100,13 @@ function modelOperations(): Operation[] {
       requestBody: { required: true, content: { [type]: { schema: model, ...exampleOf(path) } } },
       responses: {
         '200': {
-          description: "The engine's answer.",
+          description: 'Response of the engine.',
           content: { ...answers, ...(streams && { 'text/event-stream': {} }) },
         },
         default: ERROR,
       },
     };
-    const summary = `As OpenAI, Anthropic or vLLM have it; handed to a node that serves the model.`;
+    const summary = `Same API as OpenAI, Anthropic or vLLM. The gateway sends the request to a node that serves the model.`;
     return { method: 'post', path, tag: 'models', summary, needs: 'scope inference', operation };
   });
   return [...asked, ...readOperations()];
@@ -119,11 +121,11 @@ const METRICS: Operation = {
   method: 'get',
   path: '/metrics',
   tag: 'observe',
-  summary: 'Counters and gauges as Prometheus reads them.',
+  summary: 'Return counters and gauges for Prometheus.',
   needs: 'the metrics token; or role operator, scope admin or admin:read',
   operation: {
     parameters: [],
-    responses: { '200': { description: "Prometheus' text format.", content: { 'text/plain': {} } }, default: ERROR },
+    responses: { '200': { description: 'Text format of Prometheus.', content: { 'text/plain': {} } }, default: ERROR },
   },
 };
 
@@ -177,9 +179,9 @@ function openApi(origin: string): object {
           scheme: 'bearer',
           description: 'An API key, or a token of a configured identity provider.',
         },
-        session: { type: 'apiKey', in: 'cookie', name: 'otela-session', description: 'Made by /login.' },
+        session: { type: 'apiKey', in: 'cookie', name: 'otela-session', description: 'Cookie from /login.' },
       },
-      responses: { error: { description: 'Why not.', content: { [JSON_TYPE]: { schema: errorSchema } } } },
+      responses: { error: { description: 'The request failed.', content: { [JSON_TYPE]: { schema: errorSchema } } } },
     },
   };
 }

@@ -73,7 +73,7 @@ export function describedOperation({ method, path, summary, ...of }: RouteDescri
       ...(of.form && requestOf('multipart/form-data', of.form)),
       responses: {
         '200': { description: 'Done.', ...answer },
-        ...(of.bytes === true && { '206': { description: 'The bytes that `range` names.', ...answer } }),
+        ...(of.bytes === true && { '206': { description: 'The bytes of the requested `range`.', ...answer } }),
         default: ERROR,
       },
     },

@@ -26,10 +26,10 @@ const MODEL = objectOf(
   { id: TEXT, object: { const: 'model' }, created: { type: 'integer' }, owned_by: TEXT },
   {
     state: { type: 'string', enum: ['ready', 'loading', 'cold', 'queued', 'starting', 'resting'] },
-    ready_in_ms: { type: ['number', 'null'], description: 'By the starts before; null: not known.' },
+    ready_in_ms: { type: ['number', 'null'], description: 'Estimated from previous starts; null: unknown.' },
     loading_ms: { type: 'number' },
     loaded_percent: { type: ['number', 'null'] },
-    may_start: { type: 'boolean', description: 'A request of this key starts it.' },
+    may_start: { type: 'boolean', description: 'True if a request with this key starts the model.' },
   },
 );
 
@@ -101,40 +101,43 @@ const asked = (name: string, description: string, schema: object, required = fal
 
 function registryOperations(name: RegistryViewName): Operation[] {
   const of = { tag: 'registry', needs: 'scope registry' };
-  const query = [asked('state', 'Nodes in this state alone.', { type: 'string', enum: LIFECYCLE })];
-  const load = asked('load', '"1": also what the engines of each model do.', { type: 'string', enum: ['1'] });
+  const query = [asked('state', 'Only nodes in this state.', { type: 'string', enum: LIFECYCLE })];
+  const load = asked('load', '"1": also the load of the engines of each model.', { type: 'string', enum: ['1'] });
   return [
-    read(`/v1/registry/${name}`, `The registry: ${name}.`, { ...of, query, answer: listOf(VIEWS[name]) }),
-    read(`/v1/registry/${name}/stream`, `The registry: ${name}, and each change, as events.`, { ...of, query: [load] }),
+    read(`/v1/registry/${name}`, `List the ${name} of the registry.`, { ...of, query, answer: listOf(VIEWS[name]) }),
+    read(`/v1/registry/${name}/stream`, `Stream the ${name} of the registry, and each change, as events.`, {
+      ...of,
+      query: [load],
+    }),
   ];
 }
 
 export function readOperations(): Operation[] {
   const health = { tag: 'health', needs: 'nothing' };
   const models = { tag: 'models' };
-  const all = asked('state', '"all": also models that are being loaded, and those that a request starts.', {
+  const all = asked('state', '"all": also models that are loading, and models that a request starts.', {
     type: 'string',
     enum: ['all'],
   });
-  const model = asked('model', 'A model, or another name of one.', TEXT, true);
-  const provider = asked('provider', 'Nodes of this provider alone; may stand there several times.', TEXT);
+  const model = asked('model', 'A model or an alias.', TEXT, true);
+  const provider = asked('provider', 'Only nodes of this provider; repeatable.', TEXT);
   return [
-    read('/healthz', 'The process answers.', { ...health, answer: HEALTH }),
+    read('/healthz', 'Return 200 if the process responds.', { ...health, answer: HEALTH }),
     read(
       '/readyz',
-      'What it needs answers too: 200, else 503 with what does not; whose keys it signs with, and whether agents must be of a signed release.',
+      'Return 200 if all dependencies respond, otherwise 503 with the failed dependencies. Also returns the issuer, and whether agents must be of a signed release.',
       { ...health, answer: HEALTH },
     ),
-    read('/v1/models', 'Models that this key may use and that a node it trusts serves now.', {
+    read('/v1/models', 'List the models that this key may use and that a trusted node serves now.', {
       ...models,
       query: [all],
       answer: listOf(MODEL),
     }),
-    read('/v1/models/{id}', 'One of them.', { ...models, answer: MODEL }),
+    read('/v1/models/{id}', 'Return one model.', { ...models, answer: MODEL }),
     // See docs/design/sealed-wire.md.
     read(
       '/v1/otela/seal',
-      'Nodes that open sealed requests for a model, in the order in which a request of now would try them.',
+      'List the nodes that can decrypt requests for a model, in the order in which a request would try them now.',
       { ...models, query: [model, provider], answer: listOf(SEALING_NODE, { model: TEXT }) },
     ),
     ...REGISTRY_VIEWS.flatMap(registryOperations),

@@ -39,7 +39,7 @@ export const deviceLoginRoutes: readonly AdminRoute[] = [
     role: 'consumer',
     method: 'post',
     path: '/device-logins/machine',
-    summary: 'Which machine asks by this code. Look at it before you let it in.',
+    summary: 'Return the machine that shows this code. Check it before you approve the login.',
     body: bodySchema.pick({ user_code: true }),
     answer: machineSchema,
     repeatable: true,
@@ -53,7 +53,7 @@ export const deviceLoginRoutes: readonly AdminRoute[] = [
     method: 'post',
     path: '/device-logins',
     summary:
-      'Let a machine in that shows this code: it fetches a key of yours for 30 days. Codes are good for ten minutes.',
+      'Approve or refuse the login of the machine that shows this code. It gets an API key of yours for 30 days. A code is valid for 10 minutes.',
     body: bodySchema,
     answer: z.object({ object: z.literal('device_login'), approved: z.boolean() }),
     repeatable: true,

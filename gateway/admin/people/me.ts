@@ -32,7 +32,7 @@ export const meRoutes: readonly AdminRoute[] = [
     scope: 'usage',
     method: 'get',
     path: '/me',
-    summary: 'The caller: name, role and rights.',
+    summary: 'Return the name, role and rights of the caller.',
     answer: meSchema,
     run: async ({ account, login, env }) => ({
       object: 'me',

@@ -46,7 +46,7 @@ export const memberRoutes: readonly AdminRoute[] = [
     scope: 'usage',
     method: 'get',
     path: '/me/projects',
-    summary: 'The projects that the caller works in.',
+    summary: 'List the projects of the caller.',
     answer: listSchema(mineSchema),
     run: myProjects,
   }),
@@ -54,7 +54,8 @@ export const memberRoutes: readonly AdminRoute[] = [
     role: 'consumer',
     method: 'get',
     path: '/projects/:id/members',
-    summary: 'Who works in a project, as a member or because it is their home. Operators and its leads read it.',
+    summary:
+      'List the users of a project: its members, and users whose home project it is. Only for operators and leads of the project.',
     answer: listSchema(memberSchema),
     run: async (call) => {
       const id = await requireLead(call);
@@ -70,7 +71,7 @@ export const memberRoutes: readonly AdminRoute[] = [
     role: 'consumer',
     method: 'get',
     path: '/projects/:id/members/:user',
-    summary: 'One person who works in a project. Operators and its leads read it.',
+    summary: 'Return one user of a project. Only for operators and leads of the project.',
     answer: memberSchema,
     run: async (call) => readMemberView(call.env, await requireLead(call), call.param('user')),
   }),
@@ -79,7 +80,8 @@ export const memberRoutes: readonly AdminRoute[] = [
     login: true,
     method: 'put',
     path: '/projects/:id/members/:user',
-    summary: 'Let a person work in a project and make keys in it. Leads of the project may; only operators make leads.',
+    summary:
+      'Add a user to a project, where they can then create keys. For leads of the project and operators; only operators may set lead.',
     body: putSchema,
     answer: memberSchema,
     run: putMember,
@@ -90,7 +92,7 @@ export const memberRoutes: readonly AdminRoute[] = [
     method: 'patch',
     path: '/projects/:id/members/:user',
     summary:
-      'Limit what all keys of a person use in a project. Leads of the project may, up to the limits of the project itself.',
+      'Set a limit for all keys of a user in a project, at most the limit of the project. For leads of the project and operators.',
     body: z.strictObject({ limits: limitsSchema.nullable() }),
     answer: memberSchema,
     run: patchMember,
@@ -100,7 +102,7 @@ export const memberRoutes: readonly AdminRoute[] = [
     login: true,
     method: 'delete',
     path: '/projects/:id/members/:user',
-    summary: 'A person works in a project no more: their keys in it are revoked. A lead is let out by operators.',
+    summary: 'Remove a user from a project and revoke their keys in it. Only operators may remove a lead.',
     answer: z.object({ object: z.literal('project_member'), deleted: z.boolean() }),
     run: deleteMember,
   }),

@@ -79,7 +79,7 @@ export const ownUsageRoutes: readonly AdminRoute[] = [
     scope: 'usage',
     method: 'get',
     path: '/me/limits',
-    summary: 'What of the limits of this key, of its person in this project, and of its project, is used now.',
+    summary: 'Return the current use of the limits of this key, of its user in the project, and of the project.',
     answer: limitUseSchema.extend({ object: z.literal('limits') }),
     run: readLimits,
   }),
@@ -89,7 +89,7 @@ export const ownUsageRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/me/files',
     summary:
-      'How many files, bytes of these, and batches that are not over belong to the project of this key, or to its user or itself.',
+      'Return the number of files, their bytes, and the number of open batches of the project of this key. Without a project: of its user; without a user: of the key.',
     answer: z.object({
       object: z.literal('file_limits'),
       count: amountSchema,
@@ -103,7 +103,7 @@ export const ownUsageRoutes: readonly AdminRoute[] = [
     scope: 'usage',
     method: 'get',
     path: '/me/hours',
-    summary: 'What this user, or a key without one, used in each of the last hours, UTC.',
+    summary: 'Return the usage of this user, or of a key without a user, in each of the last hours (UTC).',
     query: hoursQuery,
     answer: listSchema(hourSchema),
     run: readHours,
@@ -113,7 +113,8 @@ export const ownUsageRoutes: readonly AdminRoute[] = [
     scope: 'usage',
     method: 'get',
     path: '/me/requests',
-    summary: 'The last requests of this user, or of a key without one: newest first, never a prompt or an answer.',
+    summary:
+      'List the last requests of this user, or of a key without a user, newest first. It never contains a prompt or a response.',
     query: requestsQuery,
     answer: z.object({ object: z.literal('list'), data: z.array(requestSchema), has_more: z.boolean() }),
     run: readRequests,

@@ -85,7 +85,7 @@ export const regionRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/regions',
     summary:
-      'Regions of nodes: price, measured round trips, models with their replicas and use. At most 64 regions: first those with a price, then the largest of each provider, the second largest, and so on.',
+      'List regions with price, measured round trips, and models with their replicas and use. At most 64 regions: first regions with a price, then the largest region of each provider, then the second largest, and so on.',
     answer: listSchema(regionSchema),
     run: async (call) => ({ object: 'list', data: await regionFacts(call), has_more: false }),
   }),

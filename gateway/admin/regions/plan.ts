@@ -42,7 +42,7 @@ export const regionPlanRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'get',
     path: '/regions/plan',
-    summary: 'Shares of requests by region, as a planner gave them last.',
+    summary: 'Return the shares of requests by region that a planner set last.',
     answer: planSchema,
     run: async (call) => {
       const stored = await readPlan(call);
@@ -54,7 +54,7 @@ export const regionPlanRoutes: readonly AdminRoute[] = [
     method: 'put',
     path: '/regions/plan',
     summary:
-      'Shares of requests by region, within trust and requirements; acts everywhere within 5 s. 409 while the plan of another planner holds, or for a sequence that is not newer.',
+      'Set the shares of requests by region. Trust and requirements of requests still apply. Takes effect everywhere within 5 s. 409: the plan of another planner is valid, or the sequence is not newer.',
     body: planBodySchema,
     answer: planSchema,
     run: put,
@@ -63,7 +63,7 @@ export const regionPlanRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'delete',
     path: '/regions/plan',
-    summary: 'No shares by region any more: requests go as policies say. Repeating is safe.',
+    summary: 'Delete the shares by region. Requests are then routed by policy. Repeating is safe.',
     answer: z.object({ object: z.literal('region_plan'), deleted: z.boolean() }),
     run: remove,
   }),

@@ -17,7 +17,7 @@ export const regionPriceRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'get',
     path: '/regions/prices',
-    summary: 'What electricity costs in each region.',
+    summary: 'Return the electricity prices of all regions.',
     answer: pricesSchema,
     run: async (call) => {
       const table = await readPrices(call);
@@ -29,7 +29,7 @@ export const regionPriceRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'put',
     path: '/regions/prices',
-    summary: 'What electricity costs in each region, with the day of the table; planners of regions read it.',
+    summary: 'Set the electricity prices of all regions, with the date of the price table. Region planners read it.',
     body: pricesBodySchema,
     answer: pricesSchema,
     run: put,
@@ -38,7 +38,7 @@ export const regionPriceRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'delete',
     path: '/regions/prices',
-    summary: 'No prices any more: planners count the same price everywhere. Repeating is safe.',
+    summary: 'Delete the prices. Planners then use the same price for all regions. Repeating is safe.',
     answer: z.object({ object: z.literal('region_prices'), deleted: z.boolean() }),
     run: remove,
   }),

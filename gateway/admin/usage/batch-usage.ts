@@ -60,7 +60,8 @@ export const batchUsageRoutes: readonly AdminRoute[] = [
     scope: 'usage',
     method: 'get',
     path: '/usage/batches',
-    summary: 'What each batch used, newest first, some seconds late. Operators see all, the others their own.',
+    summary:
+      'List the usage of each batch, newest first, some seconds late. Operators see all batches, other users only their own.',
     query: querySchema,
     answer: listSchema(usageSchema),
     run: readBatches,

@@ -63,7 +63,7 @@ export const requestRoutes: readonly AdminRoute[] = [
         .meta({ examples: ['0b6a2c9e'] }),
     },
     summary:
-      "A request's story by its x-request-id: waits, attempts, tokens, how it ended, and what became of its nodes. Operators see all, the others their own. Several where clients gave one id to many.",
+      'Return the timeline of a request by its x-request-id: waits, attempts, tokens, its end, and the fate of its nodes. If clients used one id for several requests, it has several timelines. Operators see all requests, other users only their own.',
     query: querySchema,
     answer: listSchema(storySchema),
     run: readStory,

@@ -81,7 +81,8 @@ export const usageRoutes: readonly AdminRoute[] = [
     scope: 'usage',
     method: 'get',
     path: '/usage',
-    summary: 'Totals. Operators see all, providers what their nodes served, the others what they used.',
+    summary:
+      'List usage totals. Operators see all usage, providers the usage of their nodes, other users their own usage.',
     query: usageQuery,
     answer: z.object({
       object: z.literal('list'),
@@ -95,7 +96,8 @@ export const usageRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'get',
     path: '/trace',
-    summary: 'The requests of projects whose trace is on, for research: no prompt, no answer, no names.',
+    summary:
+      'Export the workload trace: the requests of projects with trace turned on, without prompts, responses or names.',
     query: traceQuery,
     run: readTrace,
   }),

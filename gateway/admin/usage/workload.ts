@@ -81,7 +81,8 @@ export const workloadRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'get',
     path: '/workload',
-    summary: 'Rates and lengths by model, or counts by kind and slot of time, of the last minutes to days.',
+    summary:
+      'Return request rates and lengths by model, or counts by kind and time slot, for the last minutes to days.',
     query,
     answer,
     run: readWorkload,
