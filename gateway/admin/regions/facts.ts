@@ -117,19 +117,38 @@ async function regionFacts(call: AdminCall): Promise<Region[]> {
     if (entry.suspected) region.suspected++;
   }
   addModels(view, known);
-  // A region that has lost all its nodes is shown while the price table names it.
-  const names = new Set([...regions.keys()].map((name) => name.toLowerCase()));
-  for (const { region } of table?.prices ?? []) if (!names.has(region.toLowerCase())) known(region);
+  const priced = pricedRegions(table, regions, known);
   if (counted !== undefined) addCounts(counted, regions);
   // Any provider can invent regions. Regions in the operator's price table are first, and a provider with many regions
   // displaces only its own.
-  const named = new Set(table?.prices.map(({ region }) => region));
   const places = placesOf(view);
-  const placeOf = ({ region }: Region) => (named.has(region) ? -1 : (places.get(region) ?? 0));
+  const placeOf = ({ region }: Region) => (priced.has(region) ? -1 : (places.get(region) ?? 0));
   const all = [...regions.values()].sort(
     (a, b) => placeOf(a) - placeOf(b) || b.nodes - a.nodes || (a.region < b.region ? -1 : 1),
   );
   return all.slice(0, PLAN_REGIONS_MAX);
+}
+
+/**
+ * The names of one region for each price: as written in the table, otherwise in the spelling of most nodes. A region
+ * that has lost all its nodes is added, so that it is shown while it has a price.
+ */
+function pricedRegions(
+  table: PriceTable | undefined,
+  regions: ReadonlyMap<string, Region>,
+  known: (name: string) => Region,
+): Set<string> {
+  const spelled = new Map<string, Region>();
+  for (const region of regions.values()) {
+    const name = region.region.toLowerCase();
+    if (region.nodes > (spelled.get(name)?.nodes ?? 0)) spelled.set(name, region);
+  }
+  return new Set(
+    table?.prices.map(({ region }) => {
+      const found = regions.get(region) ?? spelled.get(region.toLowerCase()) ?? known(region);
+      return found.region;
+    }),
+  );
 }
 
 /**

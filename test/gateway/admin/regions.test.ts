@@ -192,6 +192,18 @@ test('regions that a provider invents push out none that has a price, in whateve
   expect(data).toHaveLength(64);
 });
 
+test('a region that has a price is first, even if its nodes and the price table differ in case', async () => {
+  await good(admin('PUT', '/prices', table()), anything);
+  const nodes = new NodeIndex();
+  nodes.put(entry('z'.repeat(26), { region: 'NEAR' }));
+  for (let n = 0; n < 140; n++)
+    nodes.put(entry(String(n).padStart(26, 'c'), { region: `other-${n % 70}`, provider: `p-${n % 70}` }));
+  const get = vi.spyOn(snapshotCache, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
+  const answer = z.object({ data: z.array(z.looseObject({ region: z.string() })) });
+  const { data } = await good(admin('GET', ''), answer).finally(() => get.mockRestore());
+  expect(data.slice(0, 2).map(({ region }) => region)).toEqual(['NEAR', 'far']);
+});
+
 test('regions that a provider invents push out its own, and none of another provider', async () => {
   const nodes = new NodeIndex();
   const put = (n: number, more: { region: string; provider: string }) =>
