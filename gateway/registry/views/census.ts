@@ -58,13 +58,15 @@ export function takeCensus(
       load.open += live.load.open ?? 0;
     }
     for (const { id, state } of entry.models) {
+      const use = stateOf(entry, state);
+      if (use === undefined) continue;
       let known = models.get(id);
       if (known === undefined && models.size >= MODELS_MAX) continue;
       if (known === undefined) {
         known = { ready: 0, suspected: 0, loading: 0 };
         models.set(id, known);
       }
-      known[stateOf(entry, state)]++;
+      known[use]++;
     }
   }
   return {
@@ -84,7 +86,12 @@ function versionLabel(version: string, known: ReadonlyMap<string, number>): stri
   return isVersion(version) && known.size < VERSIONS_MAX ? version : 'other';
 }
 
-function stateOf({ state, suspected, connected }: RegistryEntry, model: string): NodeState {
-  if (state !== 'SERVING' || model !== 'ready') return 'loading';
+/** Undefined: the node neither serves the model nor loads it. */
+function stateOf(
+  { state, suspected, connected }: RegistryEntry,
+  model: RegistryEntry['models'][number]['state'],
+): NodeState | undefined {
+  if (state === 'DOWN' || state === 'LEFT' || model === 'on-disk') return undefined;
+  if (state === 'JOIN' || model === 'loading') return 'loading';
   return suspected || !connected ? 'suspected' : 'ready';
 }

@@ -6,6 +6,9 @@ import { database } from '../../../gateway/accounts/database.ts';
 import { apiKeys } from '../../../gateway/accounts/schema.ts';
 import { nodeSchema, oneNodeSchema } from '../../../gateway/admin/nodes/node-views.ts';
 import { REGISTRY_OBJECT_NAME } from '../../../gateway/platform/registry-object-name.ts';
+import { takeCensus } from '../../../gateway/registry/views/census.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { entry } from '../../shared/routing/support.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { seedToken, TestAgent } from '../registry/agent.ts';
 import { good, knock, refusal } from './support.ts';
@@ -82,7 +85,18 @@ test('a node that an operator ends is in the audit log; one that is not there is
   const end = (session: string) => knock('DELETE', `/admin/nodes/${session}`, { key: keys.operator });
   await good(end(agent.session), z.object({ deleted: z.literal(true) }));
   await refusal(end('b'.repeat(26)), 404, 'not_found');
-  const lines = z.object({ data: z.array(z.looseObject({ target: z.string() })) });
+  const lines = z.object({ data: z.array(z.looseObject({ action: z.string(), target: z.string() })) });
   const { data } = await good(knock('GET', '/admin/audit', { key: keys.operator }), lines);
-  expect(data).toMatchObject([{ action: 'node.end', target: agent.session, before: { provider: 'eth' } }]);
+  const ended = data.filter(({ action }) => action === 'node.end');
+  expect(ended).toMatchObject([{ action: 'node.end', target: agent.session, before: { provider: 'eth' } }]);
+});
+
+test('by model, only nodes that load it count as loading: none that is DOWN, and none that has it on disk', () => {
+  const node = (state: RegistryEntry['state'], model: 'ready' | 'loading' | 'on-disk') =>
+    entry('a'.repeat(26), { state, models: [{ id: 'm', state: model }] });
+  const nodes = [node('JOIN', 'loading'), node('SERVING', 'ready'), node('SERVING', 'on-disk'), node('DOWN', 'ready')];
+  const sessions = { entries: () => nodes, store: { liveOf: () => ({}) } };
+  const { models, states } = takeCensus(sessions as never, Date.now());
+  expect(models).toEqual([{ model: 'm', ready: 1, suspected: 0, loading: 1 }]);
+  expect(states).toMatchObject({ JOIN: 1, SERVING: 2, DOWN: 1 });
 });
