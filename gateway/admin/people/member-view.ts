@@ -56,7 +56,7 @@ export async function projectWorkers(env: Store, projectId: string, userId?: str
     .innerJoin(users, eq(users.id, projectMembers.userId))
     .where(and(eq(projectMembers.projectId, projectId), one))
     .orderBy(asc(projectMembers.createdAt))
-    .limit(MEMBERS_MAX);
+    .limit(MEMBERS_MAX + 1);
   const members = await queryOrUnavailable(joined);
   const [homes, limited] = await queryOrUnavailable(
     db.batch([

@@ -121,14 +121,18 @@ async function myProjects({ env, account }: AdminCall): Promise<object> {
     db.batch([
       db.select().from(projectMembers).where(mine).limit(MEMBERS_MAX),
       db.select({ home: users.projectId }).from(users).where(eq(users.id, userId)),
-      db.select({ id: projects.id, name: projects.name }).from(projects).where(theirs).limit(MEMBERS_MAX),
+      db
+        .select({ id: projects.id, name: projects.name })
+        .from(projects)
+        .where(theirs)
+        .limit(MEMBERS_MAX + 1),
     ]),
   );
-  const data = known.map(({ id, name }) => {
+  const data = known.slice(0, MEMBERS_MAX).map(({ id, name }) => {
     const lead = members.some((member) => member.projectId === id && member.lead);
     return { object: 'my_project' as const, id, name, lead, home: person?.home === id };
   });
-  return { object: 'list', data, has_more: false };
+  return { object: 'list', data, has_more: known.length > MEMBERS_MAX };
 }
 
 /** The project of the path, if the caller leads it. @throws ApiError 404, also if the project exists */

@@ -61,6 +61,25 @@ test('a lead lets members in and out of the project that they lead, and of no ot
   ]);
 });
 
+test('a list of more than a thousand members says that there are more', async () => {
+  const project = await made('/projects');
+  const ids = JSON.stringify(Array.from({ length: 1_001 }, (_, n) => `member-${n}`));
+  const insert = (query: string) => env.DB.prepare(`${query} FROM json_each(?1)`);
+  await env.DB.batch([
+    insert("INSERT INTO users (id, name, role, created_at) SELECT value, value, 'consumer', 0").bind(ids),
+    insert(
+      "INSERT INTO project_members (id, project_id, user_id, created_at) SELECT ?2 || '/' || value, ?2, value, 0",
+    ).bind(ids, project),
+  ]);
+  const list = z.object({ data: z.array(memberSchema), has_more: z.boolean() });
+  const { data, has_more } = await good(asOperator('GET', `/projects/${project}/members`), list);
+  // Tests of other lists share the database.
+  await env.DB.exec(
+    "DELETE FROM users WHERE id LIKE 'member-%'; DELETE FROM project_members WHERE user_id LIKE 'member-%'",
+  );
+  expect([data.length, has_more]).toEqual([1_000, true]);
+});
+
 test('a lead by key changes no members: that needs a login', async () => {
   const project = await made('/projects');
   const user = await made('/users');
