@@ -1,3 +1,4 @@
+import { isRecent } from '../../shared/collections/is-recent.ts';
 import type { ModelDemand } from '../../shared/factory/exchange.ts';
 
 /** A signal is valid for this long; its sender repeats it every TELL_MS. */
@@ -64,7 +65,7 @@ export class DemandSignals {
     const { queue, backlog, askedAt } = this.#models.get(model) ?? NONE;
     const waiting = isLate(queue, now) ? 0 : queue.waiting;
     const oldestMs = isLate(queue, now) || waiting === 0 ? 0 : queue.oldestMs + (now - queue.at);
-    const asked = askedAt !== undefined && now - askedAt < ASKED_MS ? { asked_ms_ago: now - askedAt } : {};
+    const asked = askedAt !== undefined && now - askedAt < ASKED_MS ? { asked_ms_ago: Math.max(0, now - askedAt) } : {};
     const lines = isLate(backlog, now) ? 0 : backlog.lines;
     return {
       model,
@@ -97,5 +98,5 @@ export class DemandSignals {
 const NONE: Signs = { queue: undefined, backlog: undefined, askedAt: undefined };
 
 function isLate<T extends { at: number }>(sign: T | undefined, now: number): sign is undefined {
-  return sign === undefined || now - sign.at >= SIGN_MS;
+  return sign === undefined || !isRecent(SIGN_MS, sign.at, now);
 }

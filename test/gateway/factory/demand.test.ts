@@ -49,6 +49,12 @@ test('what a queue said holds for 12 s; the same requests are queued once a repl
   expect(signs.of('m', 0, 86_400_001)).not.toHaveProperty('asked_ms_ago');
 });
 
+test('if the clock is set back, a request was asked for now, and what a queue said no longer holds', () => {
+  const signs = new DemandSignals();
+  signs.queued('m', { waiting: 3, oldestMs: 1_000 }, 600_000);
+  expect(signs.of('m', 0, 0)).toMatchObject({ waiting: 0, asked_ms_ago: 0 });
+});
+
 test('nothing is remembered of models that no factory has', () => {
   const signs = new DemandSignals();
   signs.asked('m', 1_000);
