@@ -15,7 +15,12 @@ import { Budgets } from '../../../gateway/hosts/node/replication/budgets.ts';
 import type { ChangeFeed } from '../../../gateway/hosts/node/replication/change-feed.ts';
 import { FollowerTable } from '../../../gateway/hosts/node/replication/follower-table.ts';
 import { GatewayLink, LINK_ANSWER_MAX_BYTES } from '../../../gateway/hosts/node/replication/link.ts';
-import { budgetsPageSchema, recordsAnswerSchema } from '../../../gateway/hosts/node/replication/messages.ts';
+import {
+  budgetsPageSchema,
+  recordsAnswerSchema,
+  recordsSchema,
+  subjectCountsSchema,
+} from '../../../gateway/hosts/node/replication/messages.ts';
 import { PrimaryServer } from '../../../gateway/hosts/node/replication/primary-server.ts';
 import { RecordQueue } from '../../../gateway/hosts/node/replication/record-queue.ts';
 import { openReplicationFile } from '../../../gateway/hosts/node/replication/replication-file.ts';
@@ -280,6 +285,22 @@ it('months of a subject with more keys than one item may have are handed over wh
     queue.done(answer.position);
   }
   expect(heard).toEqual(counts);
+});
+
+it('the primary takes each item of months, even if every character of each id is escaped in JSON', async () => {
+  const id = '\u0001'.repeat(512);
+  const counts = Array.from({ length: 5_001 }, () => ({ origin: 'o'.repeat(64), id, tokens: 2 ** 53 - 1 }));
+  const former = new Budgets(openReplicationFile(await temporaryDirectory('otela-former')), 'former');
+  former.note('project:a');
+  former.depose();
+  const bodies: string[] = [];
+  const limits = { getByName: () => ({ counts: async () => counts }) } as never;
+  await former.handOver(limits, { add: (_, __, body) => void bodies.push(JSON.stringify(body)) }, () => {});
+  const taken = bodies.map((body) =>
+    recordsSchema.safeParse({ items: [{ position: 1, kind: 'months', name: 'a', body }] }),
+  );
+  expect(taken.map(({ success }) => success)).toEqual(bodies.map(() => true));
+  expect(bodies.flatMap((body) => subjectCountsSchema.parse(JSON.parse(body)).counts)).toHaveLength(5_001);
 });
 
 it('a gateway knows eight followers, also after a restart; a known one stays, and a removed one makes room', async () => {

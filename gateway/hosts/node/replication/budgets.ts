@@ -18,10 +18,10 @@ const PAGE = 50;
 const PAGE_COUNTS = 50_000;
 const PAGE_BYTES = LINK_ANSWER_MAX_BYTES / 2;
 /**
- * Counts per item that is handed over. The primary accepts 100,000 in 8 MiB, and an item that it refuses would block
- * all items after it.
+ * Counts per item that is handed over. The primary accepts 8 MiB, and an item that it refuses would block all items
+ * after it. One count has at most 3.2 KB: JSON writes a control character of its id as six bytes.
  */
-const HANDED_OVER_MAX = 5_000;
+const HANDED_OVER_MAX = 2_000;
 const AGAIN_MS = 5_000;
 
 export interface SubjectCounts {
