@@ -57,7 +57,7 @@ export interface Successor<C extends DispatchTarget, A extends ResponseStream> {
   response: UpstreamResponse<C, A>;
 }
 
-/** @returns the next node's answer, or why there is none. @throws AttemptError `cancelled` if the client left */
+/** @returns the next node's answer, or why there is none. @throws AttemptError `cancelled` if the client disconnected */
 export async function findSuccessor<C extends DispatchTarget, A extends ResponseStream>(
   broken: BrokenStream<C>,
   host: ResumeHost<C, A>,
@@ -71,7 +71,7 @@ export async function findSuccessor<C extends DispatchTarget, A extends Response
     return { response };
   } catch (error) {
     if (error instanceof ApiError) return { why: search.why(error) };
-    throw error; // The client left.
+    throw error; // The client disconnected.
   }
 }
 
