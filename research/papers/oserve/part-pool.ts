@@ -50,10 +50,7 @@ export class PartPool {
     return promise.then((result) => schema.parse(result));
   }
 
-  /**
-   * Resolves when all parts are computed. If a part fails, its promise rejects and its thread ends; `run` may then never
-   * resolve, so the command must end.
-   */
+  /** Resolves when no part is left. If a part fails, its promise rejects; the others are computed by a new thread. */
   async run(): Promise<void> {
     const { threads, tell } = this.#options;
     const count = Math.min(threads, this.#waiting.length);
@@ -67,16 +64,18 @@ export class PartPool {
   }
 
   async #work(): Promise<void> {
-    const worker = new Worker(new URL('./part-thread.ts', import.meta.url));
-    try {
-      for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift())
-        await this.#one(worker, next);
-    } finally {
+    let worker: Worker | undefined;
+    for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
+      worker ??= new Worker(new URL('./part-thread.ts', import.meta.url));
+      if (await this.#one(worker, next)) continue;
       await worker.terminate();
+      worker = undefined;
     }
+    await worker?.terminate();
   }
 
-  async #one(worker: Worker, { part, resolve, reject }: Waiting): Promise<void> {
+  /** False: the part failed, and perhaps its thread ended. */
+  async #one(worker: Worker, { part, resolve, reject }: Waiting): Promise<boolean> {
     try {
       const { result, seconds } = answerSchema.parse(await answerOf(worker, part));
       this.#options.kept.write(part, result);
@@ -84,8 +83,10 @@ export class PartPool {
       this.#doneS += expectedS(part);
       this.#tell(part, seconds);
       resolve(result);
+      return true;
     } catch (error) {
       reject(error);
+      return false;
     }
   }
 
@@ -105,6 +106,8 @@ function answerOf(worker: Worker, part: Part): Promise<unknown> {
   const { promise, resolve, reject } = Promise.withResolvers<unknown>();
   worker.once('message', resolve);
   worker.once('error', reject);
+  const ended = (code: number) => reject(new Error(`the thread of ${nameOf(part)} ended with ${code}`));
+  worker.once('exit', ended);
   worker.postMessage(part);
-  return promise.finally(() => worker.off('message', resolve).off('error', reject));
+  return promise.finally(() => worker.off('message', resolve).off('error', reject).off('exit', ended));
 }

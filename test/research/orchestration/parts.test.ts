@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { filesOf, KeptResults } from '../../../research/papers/oserve/kept-results.ts';
+import type { CellOf } from '../../../research/papers/oserve/latency-cells.ts';
 import { PartPool } from '../../../research/papers/oserve/part-pool.ts';
 import { sectionSchema } from '../../../research/papers/oserve/section.ts';
 
@@ -29,6 +30,16 @@ test('a report that was interrupted goes on where it was, unless all of it is wa
   for (const name of readdirSync(folder)) writeFileSync(join(folder, name), '{"title": "App');
   expect((await report()).section).toEqual(first.section);
 });
+
+test('a part that fails is reported, and the parts after it are computed', async () => {
+  const pool = new PartPool({ threads: 1, fresh: true, kept: new KeptResults(folder), tell: () => {} });
+  // Its thread throws: there is no such model. It is expected to be the longest part, so it is the first.
+  const run = { model: 'none', gpus: 1_000, trace: 'azure', span: 0, quick: true } as unknown as CellOf;
+  const failed = expect(pool.compute({ run }, sectionSchema)).rejects.toThrow();
+  const section = pool.compute(PART, sectionSchema);
+  await Promise.all([failed, section, pool.run()]);
+  expect((await section).title).toContain('Appendix D');
+}, 60_000);
 
 test('a result is kept for its own part alone, and for what the code that computes it says', () => {
   const kept = new KeptResults(folder);
