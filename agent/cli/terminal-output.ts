@@ -1,7 +1,7 @@
 /** Output to a terminal that may stop accepting lines: Ctrl-S, or an ssh or `srun --pty` that stalls. */
 import { Writable } from 'node:stream';
 
-/** Bytes that wait for the terminal. Further output is not shown; `Tail` keeps the engine's last lines. */
+/** Bytes that wait for the terminal. Further output is not shown; `LogTailBuffer` keeps the engine's last lines. */
 const WAITING_MAX_BYTES = 256 * 1024;
 
 /**

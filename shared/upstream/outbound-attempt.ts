@@ -17,7 +17,7 @@ import { ResponseBody } from './response-body.ts';
 export interface OutboundAttemptHost {
   /** Milliseconds of a monotonic clock. */
   now(): number;
-  /** The same for deadlines, from `Patience`. */
+  /** The same for deadlines, from `WaitClock`. */
   patientNow(): number;
   /** Time limit for the node's acknowledgment of an opening; longer if the request itself allows more. */
   readonly accepts: AdaptiveTimeout;
