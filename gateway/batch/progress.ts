@@ -1,3 +1,5 @@
+import { isRecent } from '../../shared/collections/is-recent.ts';
+
 /** Rates over the last minute. In memory: after a restart they are measured again. */
 const SPAN_MS = 60_000;
 const STEP_MS = 5_000;
@@ -8,11 +10,11 @@ export class Progress {
 
   add(now: number, lines: number, tokens: number): void {
     const last = this.#steps.at(-1);
-    if (last !== undefined && now - last.at < STEP_MS) {
+    if (last !== undefined && isRecent(STEP_MS, last.at, now)) {
       last.lines += lines;
       last.tokens += tokens;
     } else this.#steps.push({ at: now, lines, tokens });
-    while (this.#steps.length > 0 && now - (this.#steps[0]?.at ?? now) > SPAN_MS) this.#steps.shift();
+    while (this.#steps[0] !== undefined && !isRecent(SPAN_MS, this.#steps[0].at, now)) this.#steps.shift();
   }
 
   linesPerS(now: number): number {
@@ -27,7 +29,7 @@ export class Progress {
   }
 
   #rate(now: number, what: 'lines' | 'tokens'): number {
-    const recent = this.#steps.filter(({ at }) => now - at <= SPAN_MS);
+    const recent = this.#steps.filter(({ at }) => isRecent(SPAN_MS, at, now));
     const [first] = recent;
     if (first === undefined) return 0;
     return recent.reduce((sum, step) => sum + step[what], 0) / (Math.max(1_000, now - first.at) / 1_000);
