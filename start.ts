@@ -4,14 +4,14 @@
  * `wrangler dev`. Ctrl-C ends all three. `--keep DIR` keeps the gateway's data there; otherwise it is deleted
  * afterwards.
  */
-import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { join } from 'node:path';
-import { parseArgs, promisify } from 'node:util';
+import { parseArgs } from 'node:util';
 import { pageIsStale } from './gateway/hosts/node/serve/program-files.ts';
 import { LiveLine } from './packaging/install/live-line.ts';
 import { engineCommand, startAgent } from './test/support/agent.ts';
 import { Gateway } from './test/support/gateway.ts';
-import { endAll, freePort } from './test/support/processes.ts';
+import { endAll, freePort, Managed } from './test/support/processes.ts';
 import { NODE, ROOT } from './test/support/where.ts';
 import { WranglerGateway } from './test/support/wrangler-gateway.ts';
 
@@ -21,8 +21,6 @@ const MODEL = 'stand-in';
  * A slow machine needs minutes. A longer wait means that something hangs; a program that exits is reported immediately.
  */
 const SERVING_MS = 10 * 60_000;
-/** Bytes of a build's output that are buffered for its error message; a build that prints more is killed. */
-const BUILD_OUTPUT_BYTES = 1024 * 1024;
 
 const line = new LiveLine();
 
@@ -40,7 +38,10 @@ async function portOr(wanted: number): Promise<number> {
 async function buildPage(): Promise<void> {
   if (!(await pageIsStale())) return;
   line.step('building the dashboard, once and after a change of it');
-  await promisify(execFile)(NODE, [join(ROOT, 'build.ts'), 'dashboard'], { cwd: ROOT, maxBuffer: BUILD_OUTPUT_BYTES });
+  const build = new Managed([NODE, join(ROOT, 'build.ts'), 'dashboard'], { label: 'the build', cwd: ROOT });
+  // After `close` its output is complete.
+  const [code] = await once(build.child, 'close');
+  if (code !== 0) throw build.failure('failed');
 }
 
 async function start(port: number, data: string | undefined, worker: boolean): Promise<string> {
@@ -102,7 +103,8 @@ try {
   console.log(ready);
 } catch (error) {
   line.end();
-  console.error(error instanceof Error ? error.message : error);
+  // Programs that the shutdown ends fail because of it.
+  if (!ending) console.error(error instanceof Error ? error.message : error);
   await endAll();
   process.exitCode = 1;
 }
