@@ -25,7 +25,10 @@ export const EXIT_DIFFERS = 1;
 const BOOKED_WITHIN_MS = 90_000;
 const LOOK_EVERY_MS = 1_000;
 const ANSWER_TOKENS = 32;
-/** Prompts of different lengths. */
+/**
+ * Prompts of different lengths, the same for each node and run, because their token counts are compared. An engine's
+ * prefix cache does not change these counts, and a gateway cannot cache answers to sealed requests.
+ */
 const PROMPTS = [
   'Count to ten.',
   'Name the months of the year, one a line.',

@@ -28,7 +28,7 @@ const HOP_BY_HOP = /^(?:host|connection|content-length|transfer-encoding|keep-al
 
 /**
  * A link can open any address here in a browser. Without this, a gateway's script would run in this origin and read
- * what is typed into our own page.
+ * the text that a user types into our own page.
  */
 const NO_PAGE = [
   ['content-security-policy', "default-src 'none'; sandbox"],
