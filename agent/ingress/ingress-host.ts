@@ -56,6 +56,7 @@ export class IngressHost implements Host<IngressCaller> {
     now: () => Date.now(),
     steadyNow: () => performance.now(),
     after: startTimer,
+    timer: startTimer,
     random: Math.random,
     newId: () => randomUUID(),
   };

@@ -42,6 +42,7 @@ import type { LoggedRequest } from '../observe/request-log.ts';
 import { RequestLog } from '../observe/request-log.ts';
 import type { Background } from '../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
+import { startTimer } from '../platform/start-timer.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
 import { waitClock } from '../platform/wait-clock.ts';
 import { localWaiters } from '../queue/local-waiters.ts';
@@ -120,6 +121,7 @@ export const hostClock: HostClock = {
   now: () => Date.now(),
   steadyNow,
   after: waitClock.after,
+  timer: startTimer,
   random: Math.random,
   newId: () => crypto.randomUUID(),
 };

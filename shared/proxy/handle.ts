@@ -133,7 +133,7 @@ async function forward<C>(
   const pending = continues ? dispatchResumable(context) : dispatchQueued(context);
 
   // Respond.
-  if (parsed.streaming && (await timesOut(pending, host.pingMs, clock.after)))
+  if (parsed.streaming && (await timesOut(pending, host.pingMs, clock.timer)))
     return respondWhenReady(pending, context);
   return respond(await pending, context);
 }

@@ -66,7 +66,10 @@ export interface HostClock {
   now(): number;
   /** Milliseconds of a monotonic clock, for deadlines. */
   steadyNow(): number;
+  /** For waits for other processes: a host that is starved may wait longer. */
   readonly after: StartTimer;
+  /** Real time, for what a client must hear in time. */
+  readonly timer: StartTimer;
   /** Between 0 and 1. */
   random(): number;
   /** A random name for a request. */

@@ -176,7 +176,7 @@ async function pumpLate<C>(
     do {
       await refreshCold(context);
       await sink.write(await waitingComment(context));
-    } while (await timesOut(pending, host.pingMs, host.clock.after));
+    } while (await timesOut(pending, host.pingMs, host.clock.timer));
   } catch {
     record.clientDisconnected();
     reservation?.release(endOf(context, false));

@@ -73,6 +73,6 @@ function resumeHost<C>({ choice }: DispatchResult, context: RequestContext<C>): 
     },
     busy: () => entry.busy.length > 0,
     pingMs: host.pingMs,
-    after: clock.after,
+    timer: clock.timer,
   };
 }

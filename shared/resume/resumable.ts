@@ -123,7 +123,7 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
     this.#context = context;
     this.#host = host;
     this.#share = share;
-    this.#silence = new SilenceDetector(SILENCE_MS, host.after);
+    this.#silence = new SilenceDetector(SILENCE_MS, host.timer);
     this.#stream = stream;
     this.#excluded = new Set([first.choice.node.session]);
     this.#made = first.attempts;
@@ -137,8 +137,8 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
       if (ready !== undefined) return ready;
       if (this.#over) return undefined;
       if (this.#seeking !== undefined) {
-        const { pingMs, after } = this.#host;
-        if (await timesOut(this.#seeking, pingMs, after)) return this.#stream.ping;
+        const { pingMs, timer } = this.#host;
+        if (await timesOut(this.#seeking, pingMs, timer)) return this.#stream.ping;
         await this.#seeking;
         this.#seeking = undefined;
         continue;

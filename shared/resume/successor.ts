@@ -40,7 +40,7 @@ export interface ResumeHost<C extends DispatchTarget, A extends ResponseStream> 
   busy(): boolean;
   /** Interval at which the client of a waiting stream gets a comment. */
   pingMs: number;
-  after: StartTimer;
+  timer: StartTimer;
 }
 
 /** A stream that broke. */

@@ -50,7 +50,10 @@ export class FakeClock implements HostClock {
   steadyNow = (): number => this.#now;
   random = (): number => 0;
   newId = (): string => `id-${++this.#ids}`;
-  after = (ms: number, ring: () => void): (() => void) => {
+  /** How many times longer a wait for another process takes: see TurnClock. */
+  slowdown = 1;
+  after = (ms: number, ring: () => void): (() => void) => this.timer(ms * this.slowdown, ring);
+  timer = (ms: number, ring: () => void): (() => void) => {
     const timer = { at: this.#now + ms, ring };
     this.#timers.add(timer);
     return () => this.#timers.delete(timer);

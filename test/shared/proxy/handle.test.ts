@@ -110,6 +110,18 @@ test('a stream whose engine is silent for 15 s is opened with comments, and erro
   expect(host.log).toContain('refused late: upstream_timeout');
 });
 
+test('however slow the host is, a stream is opened after 15 s: proxies cut a connection that is silent', async () => {
+  const host = new FakeHost();
+  host.clock.slowdown = 20;
+  host.add(entry('a'), 'overloaded');
+  host.waitMs = 60_000;
+  host.waitForTurn = () => new Promise(() => {});
+  const statuses: number[] = [];
+  void handleRequest(requestOf({ whole: STREAM }), host).then(({ status }) => statuses.push(status));
+  await host.clock.advance(15_000);
+  expect(statuses).toEqual([200]);
+});
+
 /** The text of a stream that was opened after 15 s and then got no turn. `more`: milliseconds between the two. */
 async function waited(host: FakeHost, more = 1): Promise<string> {
   host.waitMs = 60_000;

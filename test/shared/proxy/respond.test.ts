@@ -149,8 +149,9 @@ async function late(host: FakeHost, sink: ResponseSink = sinkOf(host)) {
   return { response, writing, gate, host };
 }
 
-test('a late stream begins with a comment, one more every 15 s, and what its head would have told', async () => {
+test('a late stream begins with a comment, one more every 15 s however slow its host is, and what its head would have told', async () => {
   const host = hostOf();
+  host.clock.slowdown = 20;
   const { response, writing, gate } = await late(host);
   expect(response).toMatchObject({
     status: 200,
