@@ -274,7 +274,7 @@ describe('an agent that is merely odd', () => {
       const agent = new HandAgent(shop, identity);
       await agent.join([model], generation).catch(() => undefined);
       if (generation === 1) asked.push(chat());
-      const open = await Promise.race([agent.when('open', 1, 1_000).catch(() => undefined), agent.closed]);
+      const open = await Promise.race([agent.when('open').catch(() => undefined), asked[0]]);
       if (open === undefined || !('stream' in open)) break;
       const { stream } = open;
       opened++;

@@ -104,8 +104,13 @@ export class HandAgent {
     return this.frames.filter((frame): frame is FrameOf<T> => frame.type === type);
   }
 
-  when<T extends Frame['type']>(type: T, count = 1, withinMs = 5_000): Promise<FrameOf<T>> {
-    return eventually(`${type} ${count}`, withinMs, () => this.all(type)[count - 1]);
+  /** Rejects when the socket closes first. */
+  async when<T extends Frame['type']>(type: T, count = 1, withinMs = 5_000): Promise<FrameOf<T>> {
+    const seen = (): FrameOf<T> | undefined => this.all(type)[count - 1];
+    await eventually(`${type} ${count}`, withinMs, () => seen() ?? this.closeCode);
+    const frame = seen();
+    if (frame === undefined) throw new Error(`closed with ${this.closeCode} before ${type} ${count}`);
+    return frame;
   }
 
   hello(nonce: Uint8Array, generation = 1, more: Partial<FrameOf<'hello'>> = {}): FrameOf<'hello'> {
