@@ -13,7 +13,6 @@ import { readSealCandidates } from '../../shared/seal/node-seal.ts';
 import { buildFrame, FrameSplitter } from '../../shared/seal/response-frames.ts';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
-import { promise } from '../support/patience.ts';
 import { atEnd, endAll } from '../support/processes.ts';
 import { type ProviderRoot, providerRoot } from '../support/provider-root.ts';
 import { MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
@@ -165,18 +164,21 @@ describe('a gateway that lies, against a client that pins', () => {
       ([first, , ...rest]) => [first, ...rest].filter((one) => one !== undefined),
     ];
     for (const change of changes) {
+      // Tokens that come too fast are one piece, and fewer than three cannot be reordered.
+      let [pieces, gapMs] = [0, 20];
       const answer = async (response: Response) => {
         const frames = new FrameSplitter().push(new Uint8Array(await response.arrayBuffer()));
         const [segment, head, ...rest] = frames.map(({ type, payload }) => buildFrame(type, payload));
         const begun = [segment, head].filter((one) => one !== undefined);
+        pieces = rest.length;
         return new Response(Buffer.concat([...begun, ...change(rest)]), response);
       };
-      const streamed = await ask(
-        'x',
-        { fetch: hostile({ answer }) },
-        // Slow enough that each token is a separate piece: fewer than three cannot be reordered.
-        { stream: true, stand_in: { tokens: 6, tokensPerSecond: 1_000 / promise(20) } },
-      );
+      const once = () => {
+        const stand_in = { tokens: 6, tokensPerSecond: 1_000 / gapMs };
+        return ask('x', { fetch: hostile({ answer }) }, { stream: true, stand_in });
+      };
+      let streamed = await once();
+      for (; pieces < 3; streamed = await once()) gapMs *= 2;
       await expect(streamed.text()).rejects.toEqual(refusedAs('not_opened'));
     }
   });

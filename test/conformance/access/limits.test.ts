@@ -1,8 +1,10 @@
 /** Limits and usage as clients and operators see them. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { limitSince } from '../../support/patience.ts';
-import { endAll, eventually } from '../../support/processes.ts';
+import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { chatBody, envelopeOf, MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
 let cluster: TestCluster;
@@ -47,10 +49,19 @@ it('of a hundred requests at once on ten a minute ten get through; the others ar
 it('of a hundred at once on ten at once ten get through, streams and whole answers, and the next one after them', async () => {
   for (const stream of [true, false]) {
     const { key } = await make({ limits: { concurrent_requests: 10 } });
-    const call = () => ask(key, { tokens: 3, delayMs: 1_500 }, { stream });
-    const all = await statuses(Array.from({ length: 100 }, call));
-    expect(all.filter((status) => status === 200)).toHaveLength(10);
-    expect(all.filter((status) => status === 429)).toHaveLength(90);
+    // None ends before the others were refused: that would free its place.
+    const gate = join(await temporaryDirectory('otela-gate'), 'open');
+    let refused = 0;
+    const call = async () => {
+      const response = await ask(key, { tokens: 3, gate }, { stream });
+      if (response.status === 429) refused++;
+      return response;
+    };
+    const all = statuses(Array.from({ length: 100 }, call));
+    await eventually('90 refusals', 20_000, () => refused >= 90 || undefined);
+    await writeFile(gate, '');
+    expect((await all).filter((status) => status === 200)).toHaveLength(10);
+    expect(refused).toBe(90);
     // One after the other, each at the last byte of the previous response.
     const one = await make({ limits: { concurrent_requests: 1 } });
     for (let n = 0; n < 10; n++) expect(await statuses([ask(one.key, { tokens: 2 }, { stream })])).toEqual([200]);

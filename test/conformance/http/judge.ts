@@ -1,11 +1,14 @@
 /** A second HTTP/1.1 parser as the reference: Node's own, in strict mode, in this process. */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { atEnd, eventually } from '../../support/processes.ts';
+import { setTimeout as delay } from 'node:timers/promises';
+import { atEnd } from '../../support/processes.ts';
 import { Connection } from './connection.ts';
 
 /** After this many milliseconds without a byte, the responses on a connection count as complete. */
 const QUIET_MS = 150;
+/** Turns in that time. Fewer say nothing: a process that is starved has not read its sockets. */
+const QUIET_TURNS = 15;
 
 export interface Verdict {
   /** Statuses of the responses, in order. */
@@ -57,14 +60,14 @@ export class Judge {
   }
 }
 
-/** Waits until the connection is closed, or until nothing has arrived on it for `quietMs`. */
+/**
+ * Waits until the connection is closed, or until nothing has arrived on it for `quietMs`, over as many turns of this
+ * process as belong to that time.
+ */
 export async function quiet(connection: Connection, quietMs = QUIET_MS): Promise<void> {
-  let length = -1;
-  let since = Date.now();
-  await eventually('quiet', 10_000, () => {
-    if (connection.ended) return true;
-    if (connection.text.length !== length) since = Date.now();
+  for (let turns = 0, length = -1; turns < QUIET_TURNS && !connection.ended; turns++) {
+    if (connection.text.length !== length) turns = 0;
     length = connection.text.length;
-    return Date.now() - since >= quietMs ? true : undefined;
-  });
+    await delay(quietMs / QUIET_TURNS);
+  }
 }

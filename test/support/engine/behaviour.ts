@@ -44,6 +44,8 @@ export const behaviourSchema = z.object({
     .enum(['reset-before-head', 'never', 'hang', 'reset', 'close', 'stall', 'end', 'garbage', 'garbage-events'])
     .optional(),
   afterTokens: z.number().int().min(0).optional(),
+  /** A path on the engine's machine: a fault in a stream waits until the file exists. */
+  faultGate: z.string().max(512).optional(),
   /** A stream stalls after this many tokens, so that a test can break it there. */
   pauseAfter: z.number().int().min(0).optional(),
   /** What `/tokenize` answers instead of tokens. */

@@ -104,6 +104,7 @@ async function sendStream(
   const start = performance.now();
   for (const event of events) {
     if (event.token === true) {
+      if (request.tokensSent === behaviour.afterTokens) await gateOpen(res, behaviour.faultGate);
       if (failNow(res, behaviour, request.tokensSent)) return;
       if (request.tokensSent === behaviour.pauseAfter) return;
       // Due times are absolute, so that a late timer does not slow down the whole stream.
@@ -151,6 +152,11 @@ function sendJson(res: ServerResponse, status: number, body: unknown, behaviour:
   res.end(bytes);
 }
 
+/** Resolves when the file exists, or the client has left. */
+async function gateOpen(res: ServerResponse, gate: string | undefined): Promise<void> {
+  while (gate !== undefined && !res.destroyed && !existsSync(gate)) await pause(res, GATE_MS);
+}
+
 interface Pace {
   behaviour: Behaviour;
   freeze: Freeze;
@@ -161,7 +167,7 @@ export async function send(res: ServerResponse, answer: Answer, pace: Pace, requ
   const { behaviour, freeze } = pace;
   if (behaviour.earlyHead === true && answer.kind === 'stream') sendStreamHead(res, behaviour, request);
   await pause(res, behaviour.delayMs ?? 0);
-  while (behaviour.gate !== undefined && !res.destroyed && !existsSync(behaviour.gate)) await pause(res, GATE_MS);
+  await gateOpen(res, behaviour.gate);
   if (answer.kind !== 'json' || answer.tokens !== undefined) await freeze.over(res);
   if (res.destroyed || failBeforeHead(res, behaviour)) return;
   if (behaviour.bytes !== undefined)
