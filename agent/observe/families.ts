@@ -7,13 +7,13 @@ import type { Family } from '../../shared/metrics/family.ts';
 const counter = (name: string, help: string, ...labels: string[]): Family => ({ kind: 'counter', name, help, labels });
 const gauge = (name: string, help: string, ...labels: string[]): Family => ({ kind: 'gauge', name, help, labels });
 
-export const AGENT_STATE = gauge('otela_agent_state', '1 for the state of its session.', 'state');
-export const AGENT_START_TIME = gauge('otela_agent_start_timestamp_seconds', 'When it started.');
-export const JOB_END = gauge('otela_agent_job_end_timestamp_seconds', 'When its job ends.');
-export const ENGINE_ANSWERING = gauge('otela_agent_engine_answering', '1 while requests may go to its engine.');
+export const AGENT_STATE = gauge('otela_agent_state', '1 for the current state of the session.', 'state');
+export const AGENT_START_TIME = gauge('otela_agent_start_timestamp_seconds', 'Time when the agent started.');
+export const JOB_END = gauge('otela_agent_job_end_timestamp_seconds', 'Time when the job ends.');
+export const ENGINE_ANSWERING = gauge('otela_agent_engine_answering', '1 while requests may be sent to the engine.');
 export const AGENT_ENGINE_REQUESTS = gauge(
   'otela_agent_engine_requests',
-  'Requests in the engine, by its own word and what came and went since.',
+  'Requests in the engine by state, from its last report and the requests since then.',
   'state',
 );
 export const KV_USE = gauge('otela_agent_engine_kv_use_ratio', "Share of the engine's KV cache that is in use.");
@@ -25,28 +25,31 @@ export const TUNNEL_CONNECTED = gauge(
 );
 export const AGENT_REQUESTS_IN_FLIGHT = gauge(
   'otela_agent_requests_in_flight',
-  'Requests, by where they came from.',
+  'Running requests, by their source.',
   'from',
 );
 export const MESH_CHANNELS = gauge('otela_agent_mesh_channels', 'Open channels to other agents.');
 export const KNOWN_NODES = gauge(
   'otela_agent_known_nodes',
-  'Sessions in its replica that are not LEFT.',
+  'Sessions in the registry replica that are not LEFT.',
   'state',
   'liveness',
 );
-export const GOSSIP_MESSAGES = counter('otela_agent_gossip_messages_total', 'Messages of gossip that it sent.');
-export const GOSSIP_BYTES = counter('otela_agent_gossip_bytes_total', 'Bytes of them.');
+export const GOSSIP_MESSAGES = counter('otela_agent_gossip_messages_total', 'Gossip messages that the agent sent.');
+export const GOSSIP_BYTES = counter(
+  'otela_agent_gossip_bytes_total',
+  'Bytes of the gossip messages that the agent sent.',
+);
 export const INGRESS_USAGE_WAITING = gauge(
   'otela_agent_usage_waiting',
-  "Records of its ingress's use that no gateway has yet.",
+  'Usage records of the ingress that no gateway has received yet.',
 );
 export const AGENT_POLICY_FAULTS = counter(
   'otela_agent_policy_faults_total',
-  "Choices of the ingress's own policy (--policy FILE) that threw, were slow, or named no candidate.",
+  "Choices of the ingress's policy (--policy FILE) that threw, were slow, or named no candidate.",
 );
-export const AGENT_RESIDENT_BYTES = gauge('otela_agent_resident_memory_bytes', 'Resident memory of the agent itself.');
-export const AGENT_CPU_SECONDS = counter('otela_agent_cpu_seconds_total', 'Processor time of the agent itself.');
+export const AGENT_RESIDENT_BYTES = gauge('otela_agent_resident_memory_bytes', 'Resident memory of the agent process.');
+export const AGENT_CPU_SECONDS = counter('otela_agent_cpu_seconds_total', 'CPU time of the agent process.');
 
 /** In the order of the page. */
 export const AGENT_FAMILIES: readonly Family[] = [

@@ -33,100 +33,110 @@ const GEN_AI = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request
 
 export const SERVER_DURATION = histogram(
   'gen_ai_server_request_duration_seconds',
-  "A client's request to its last byte, engine's errors and ours included.",
+  "Time of a client's request until the last byte of its response, including errors of the engine and the gateway.",
   DURATION_S,
   ...GEN_AI,
   'error_type',
 );
 export const REQUESTS = counter(
   'otela_requests_total',
-  'Requests to /v1 that are over, by the status they were answered with and our error code, if it was ours.',
+  "Finished requests to /v1, by HTTP status and by the gateway's error code, if it has one.",
   'endpoint',
   'status',
   'error',
 );
 export const ATTEMPTS = counter(
   'otela_attempts_total',
-  "Attempts at nodes: by the class of the engine's status, or why none came.",
+  "Attempts at nodes, by the class of the engine's status, or the reason why there was none.",
   'gen_ai_request_model',
   'outcome',
 );
 export const REGION_ROUND_TRIP = histogram(
   'otela_region_round_trip_seconds',
-  'Opening of an attempt to its acknowledgement by the agent, by region of the node.',
+  'Time from the start of an attempt to its acknowledgement by the agent, by region of the node.',
   ROUND_TRIP_S,
   'region',
 );
 export const REGION_SERVICE = histogram(
   'otela_region_service_seconds',
-  "An engine's time for one answer, by region of its node.",
+  'Time of the engine for one response, by region of the node.',
   DURATION_S,
   'region',
   'gen_ai_request_model',
 );
 export const RETRIES = counter(
   'otela_retries_total',
-  'Attempts after the first, by why the one before failed.',
+  'Retries, by the reason why the previous attempt failed.',
   'reason',
 );
 export const POLICY_FAULTS = counter(
   'otela_policy_faults_total',
-  "Choices of an operator's policy (--policy) that threw, were slow, or named no candidate: the default chose.",
+  "Choices of an operator's policy (--policy) that threw, were slow, or named no candidate. The default policy chose instead.",
   'policy',
   'kind',
 );
 export const BROKEN_STREAMS = counter(
   'otela_streams_broken_total',
-  'Answers that broke off after their head, by why.',
+  'Responses that broke after their headers, by reason.',
   'reason',
 );
-export const CLIENTS_LEFT = counter('otela_clients_left_total', 'Clients that left before their answer was complete.');
-export const SUSPICIONS = counter('otela_suspicions_total', 'Times that an isolate found a node silent.');
+export const CLIENTS_LEFT = counter(
+  'otela_clients_left_total',
+  'Clients that disconnected before their response was complete.',
+);
+export const SUSPICIONS = counter(
+  'otela_suspicions_total',
+  'Number of times that an isolate suspected a node because it did not respond.',
+);
 export const CONTINUED_STREAMS = counter(
   'otela_streams_continued_total',
-  'Attempts to go on with a broken stream at another node, by outcome.',
+  'Attempts to continue a broken stream on another node, by outcome.',
   'outcome',
 );
 export const RATE_LIMITED = counter(
   'otela_rate_limited_total',
-  'Requests refused with 429 by us, by error code.',
+  'Requests that the gateway refused with 429, by error code.',
   'error',
 );
 export const QUEUE_WAIT = histogram(
   'otela_queue_wait_seconds',
-  'Waits for a free node, by how they ended.',
+  'Time that requests wait for a free node, by outcome.',
   LONG_S,
   'gen_ai_request_model',
   'outcome',
 );
-export const METRICS_REPORTS = counter('otela_reports_total', 'Reports of isolates and objects to this page.');
+export const METRICS_REPORTS = counter('otela_reports_total', 'Reports of isolates and objects to these metrics.');
 
 // --- counted by batches and by the sweep of files -------------------------------------------------------------------------
 
-export const BATCH_LINES = counter(
-  'otela_batch_lines_total',
-  'Lines of batches that have a result, by its kind.',
-  'outcome',
-);
+export const BATCH_LINES = counter('otela_batch_lines_total', 'Lines of batches with a result, by outcome.', 'outcome');
 export const BATCH_REQUEUED = counter(
   'otela_batch_lines_requeued_total',
-  'Lines of batches that were leased and went back without a result, since their node was lost.',
+  'Lines of batches that returned to the queue without a result because their node was lost.',
 );
 export const BATCH_WASTED = counter(
   'otela_batch_wasted_tokens_total',
-  'Tokens of results that came second, and were dropped.',
+  'Tokens of duplicate results, which were dropped.',
 );
 export const BATCH_LINES_NOW = gauge(
   'otela_batch_lines',
-  'Lines of batches without a result: at nodes, or waiting for one.',
+  'Lines of batches without a result, by state: running on a node, or waiting for a node.',
   'state',
 );
-export const OPEN_BATCHES = gauge('otela_batches', 'Batches that are not over, by status.', 'status');
-export const FILES_STORED = gauge('otela_files', 'Stored files of /v1/files, counted every ten minutes.', 'purpose');
-export const FILES_BYTES = gauge('otela_files_bytes', 'Their bytes.', 'purpose');
+export const OPEN_BATCHES = gauge('otela_batches', 'Batches that have not ended, by status.', 'status');
+export const FILES_STORED = gauge(
+  'otela_files',
+  'Stored files of /v1/files by purpose, counted every 10 minutes.',
+  'purpose',
+);
+export const FILES_BYTES = gauge(
+  'otela_files_bytes',
+  'Bytes of stored files by purpose, counted every 10 minutes.',
+  'purpose',
+);
 
 /** Current values, summed over all isolates. */
-export const REQUESTS_IN_FLIGHT = gauge('otela_requests_in_flight', 'Requests to /v1 whose answer is not over.');
+export const REQUESTS_IN_FLIGHT = gauge('otela_requests_in_flight', 'Requests to /v1 whose response is not complete.');
 export const QUEUE_WAITING = gauge(
   'otela_queue_waiting',
   'Requests that wait for a free node.',
@@ -138,7 +148,7 @@ export const QUEUE_WAITING = gauge(
 
 export const CLIENT_DURATION = histogram(
   'gen_ai_client_operation_duration_seconds',
-  'One attempt at an engine, from its opening to its end.',
+  'Time of one attempt at an engine, from its start to its end.',
   DURATION_S,
   ...GEN_AI,
   'error_type',
@@ -152,50 +162,50 @@ export const TOKEN_USAGE = histogram(
 );
 export const TIME_TO_FIRST_TOKEN = histogram(
   'gen_ai_server_time_to_first_token_seconds',
-  'From opening an attempt to the first data of its stream.',
+  'Time from the start of an attempt to the first data of its stream.',
   FIRST_TOKEN_S,
   ...GEN_AI,
 );
 export const TIME_PER_OUTPUT_TOKEN = histogram(
   'gen_ai_server_time_per_output_token_seconds',
-  'Of streams that came to their end: time after the first token, per token after it.',
+  'Time per token after the first token, for complete streams.',
   PER_TOKEN_S,
   ...GEN_AI,
 );
 export const TOKENS_BY_KIND = counter(
   'otela_tokens_total',
-  'Tokens, also those that engines took from a cache or spent on reasoning.',
+  'Tokens by kind, including cached tokens and reasoning tokens.',
   'gen_ai_request_model',
   'kind',
 );
 export const USAGE_RECORDS = counter(
   'otela_usage_records_total',
-  'Records of use: exact, estimated, or of requests that no engine saw.',
+  'Usage records, by certainty: exact, estimated, or of requests that no engine received.',
   'certainty',
 );
 export const RECORD_DELAY = histogram(
   'otela_usage_delay_seconds',
-  "From a record's making to its arrival in the books.",
+  'Time from the creation of a usage record until it is stored.',
   LONG_S,
 );
 export const USAGE_ANOMALIES = counter(
   'otela_usage_anomalies_total',
-  'Usage that nodes reported and that was refused, or counted with its bound instead, by provider and reason.',
+  'Usage reports of nodes that were refused, or counted with an upper bound, by provider and reason.',
   'provider',
   'reason',
 );
-export const STORAGE_FAILING = gauge('otela_storage_failing', '1 while the storage cannot be written, else 0.');
+export const STORAGE_FAILING = gauge('otela_storage_failing', '1 while the storage cannot be written, otherwise 0.');
 export const USAGE_HELD = gauge(
   'otela_usage_records_held',
-  'Records that wait in memory while the storage cannot be written.',
+  'Usage records that wait in memory while the storage cannot be written.',
 );
 export const USAGE_LOST = counter(
   'otela_usage_records_lost_total',
-  'Records that were given up because the storage could not be written for too long.',
+  'Usage records that were lost because the storage could not be written for too long.',
 );
 export const USAGE_OUTBOX_WAITING = gauge(
   'otela_usage_outbox_waiting',
-  'Records that nodes could not hand on when they last tried.',
+  'Usage records that nodes could not deliver at their last try.',
 );
 
 // --- read from the registry object at each scrape
@@ -204,68 +214,67 @@ export const USAGE_OUTBOX_WAITING = gauge(
 export const REGISTRY_NODES = gauge('otela_registry_nodes', 'Sessions in the registry, by state.', 'state');
 export const SUSPECTED_NODES = gauge(
   'otela_registry_suspected_nodes',
-  'Sessions that are not LEFT and not routed to for now.',
+  'Sessions that are not LEFT and are suspected, so that they get no requests.',
 );
 export const MODEL_NODES = gauge(
   'otela_model_nodes',
-  'Sessions by model: ready to be routed to, suspected, or loading.',
+  'Sessions by model and state: ready for requests, suspected, or loading.',
   'gen_ai_request_model',
   'state',
 );
 export const TUNNELS = gauge('otela_tunnels_open', 'Agents whose tunnel to this gateway is open.');
 export const STREAMS_IN_FLIGHT = gauge(
   'otela_streams_in_flight',
-  'Requests at nodes, as nodes told within the last seconds.',
+  'Requests that run at nodes, from reports of the last seconds.',
 );
 export const ENGINE_REQUESTS = gauge(
   'otela_engine_requests',
-  'What engines that were heard within the last seconds say: in their batches, and waiting for them.',
+  'Requests in engines by state (running or waiting), from reports of the last seconds.',
   'state',
 );
-export const BREAKERS = gauge(
-  'otela_breakers',
-  'Nodes that are not LEFT, by how their circuit breaker stands.',
-  'state',
-);
+export const BREAKERS = gauge('otela_breakers', 'Nodes that are not LEFT, by state of their circuit breaker.', 'state');
 export const DOUBLES = counter(
   'otela_double_completions_total',
-  'Requests that a second engine completed too, since the registry object woke.',
+  'Requests that a second engine also completed, since the registry object started.',
 );
 export const DELEGATES = gauge('otela_gossip_delegates', 'Agents that gossip with this gateway.');
 export const DEPARTURES = counter(
   'otela_node_departures_total',
-  'Nodes that left since the registry object woke, by cause.',
+  'Nodes that left since the registry object started, by cause.',
   'cause',
 );
-export const FROZEN_CLUSTERS = gauge('otela_frozen_clusters', 'Clusters whose nodes are not evicted for now.');
-export const CERTIFICATE_END = gauge('otela_certificate_end_timestamp_seconds', "When the gateway's certificate ends.");
+export const FROZEN_CLUSTERS = gauge('otela_frozen_clusters', 'Clusters for which evictions are suspended.');
+export const CERTIFICATE_END = gauge(
+  'otela_certificate_end_timestamp_seconds',
+  "Time when the gateway's certificate expires.",
+);
 export const AGENT_VERSIONS = gauge(
   'otela_registry_agent_versions',
-  'Sessions that are not LEFT, by the version of their agent.',
+  'Sessions that are not LEFT, by version of the agent.',
   'agent_version',
 );
 export const MODEL_ALWAYS_ON = gauge(
   'otela_model_always_on',
-  '1 for each model that the catalogue keeps always on.',
+  '1 for each model with always_on in the catalogue.',
   'gen_ai_request_model',
 );
 export const MODEL_SUNSET = gauge(
   'otela_model_sunset_timestamp_seconds',
-  'When a model ends, of models that have an end in the catalogue.',
+  'Time when a model ends, for models with an end in the catalogue.',
   'gen_ai_request_model',
 );
 export const REGISTRY_EVENTS = counter(
   'otela_registry_events_total',
-  'What the registry object was asked or told since it woke, by kind.',
+  'Events of the registry object since it started, by kind.',
   'kind',
 );
 
 // --- known to the gateway itself -------------------------------------------------------------------------------------------
 
-export const CLOCK_TIMESTAMP = gauge('otela_clock_timestamp_seconds', "The gateway's clock when it was asked.");
+export const CLOCK_TIMESTAMP = gauge('otela_clock_timestamp_seconds', 'Time of the gateway’s clock at this scrape.');
 export const TLS_CERTIFICATE_END = gauge(
   'otela_tls_certificate_end_timestamp_seconds',
-  'When the TLS certificate ends that this gateway shows; absent where something else ends TLS.',
+  "Time when the gateway's TLS certificate expires; absent if TLS ends at another program.",
 );
 
 /** In the order of the page. */
