@@ -5,103 +5,112 @@ import { code, table } from './table.ts';
 /** Cause and remedy. Because of the type, the compiler reports a new code that has no line here. */
 const MEANINGS: Readonly<Record<ErrorCode, readonly [why: string, action: string]>> = {
   invalid_request: ['a member of the request is missing or out of range', '`param` names it'],
-  invalid_value: ['a field of a batch has a value that is not allowed', 'the message lists those allowed'],
-  invalid_type: ['a field of a batch has the wrong type', 'the message has the form'],
-  invalid_json: ['the body is not JSON', 'the message has the byte; in a shell look at the quotes'],
-  invalid_multipart: ["an upload's form is malformed", 'let a library make the form'],
-  duplicate_key: ['a key stands twice in the body', 'send it once'],
+  invalid_value: ['a field of a batch has a value that is not allowed', 'the message lists the allowed values'],
+  invalid_type: ['a field of a batch has the wrong type', 'the message has the correct type'],
+  invalid_json: ['the body is not JSON', 'the message has the position; in a shell, check the quotes'],
+  invalid_multipart: ["an upload's form is malformed", 'create the form with a library'],
+  duplicate_key: ['the body has a key twice', 'send it once'],
   invalid_requirement: [
-    '`x-otela-require` or `x-otela-prefer` cannot be read',
+    '`x-otela-require` or `x-otela-prefer` is malformed',
     'keys: `gpu vram quantization context engine tier region time_left reasoning_budget`, with `=` or `>=`',
   ],
   unknown_provider: [
-    'a name in `x-otela-trusted-providers` that this gateway never knew',
-    '`/v1/registry/providers` lists them; those of another institution are `name@peer`',
+    '`x-otela-trusted-providers` has a provider that this gateway has never known',
+    '`/v1/registry/providers` lists the providers; providers of a peer institution are `name@peer`',
   ],
   invalid_api_key: [
-    'no key; a wrong, expired or revoked one; or a disabled person',
+    'the API key is missing, wrong, expired or revoked, or its user is disabled',
     'send `Authorization: Bearer sk-otela-…`; ask for a new key',
   ],
   model_not_allowed: [
     'the list of the key or its project lacks this model, or `x-otela-model` is used with such a key',
-    'another model, or without the header; ask who gave you the key',
+    'use another model, or omit the header; ask the person who gave you the key',
   ],
   no_trusted_provider: [
-    'key, project and request have no provider in common',
-    'name fewer restrictions; ask whose machines your project may use',
+    'the key, the project and the request have no trusted provider in common',
+    'use fewer restrictions; ask an operator which providers your project may use',
   ],
-  permission_denied: ['the key lacks a scope, an endpoint or the role', 'the message says which; ask for it'],
+  permission_denied: [
+    'the key does not have the scope, the endpoint or the role',
+    'the message names it; ask an operator for it',
+  ],
   model_not_found: [
-    'no node served that name within a day',
-    '`GET /v1/models` has the names; upper and lower case count',
+    'no node served this model in the last day',
+    '`GET /v1/models` lists the names; they are case-sensitive',
   ],
-  not_found: ['no such path or object', 'does the base URL end with `/v1`?'],
-  method_not_allowed: ['GET where it is POST, for example', 'see the `allow` header'],
+  not_found: ['the path or object does not exist', 'check that the base URL ends with `/v1`'],
+  method_not_allowed: [
+    'the path does not accept this method, for example GET in place of POST',
+    'see the `allow` header',
+  ],
   request_timeout: [
-    'less than 500 bytes a second came of a body for 30 s',
-    'send it without pauses; on a bad line use `x-otela-model: NAME`',
+    'the body was slower than 500 bytes per second for 30 s',
+    'send it without pauses; on a slow connection, use `x-otela-model: NAME`',
   ],
   session_over: ["a node's session has ended", 'list the nodes again'],
   conflict: [
-    "the object's state forbids this",
-    'a finished batch cannot be cancelled; cancel a batch before deleting a file that it reads',
+    "the object's state does not allow this",
+    'a finished batch cannot be canceled; cancel a batch before deleting a file that it reads',
   ],
   seal_stale: [
-    'none of the nodes that a request is sealed to serves the model now',
-    'the client asks for their keys again by itself',
+    'no node that the request is encrypted for serves the model now',
+    'the client gets new keys automatically',
   ],
   order_refused: [
-    'a node does not obey this order now, to drain for example',
-    'another institution admitted it, its tunnel is at another gateway, or its agent is too old',
+    'the node refuses this order now, for example to drain',
+    'a peer institution admitted the node, its tunnel is at another gateway, or its agent is too old',
   ],
-  deployment_refused: ['a node does not take this deployment now', 'the message says why'],
+  deployment_refused: ['the node refuses this deployment now', 'the message has the reason'],
   requirement_not_met: [
-    'nodes serve the model, and none has what you require',
-    'the message says what there is; require less, or use `x-otela-prefer`',
+    'nodes serve the model, but no node meets your requirement',
+    'the message lists the available values; require less, or use `x-otela-prefer`',
   ],
-  request_too_large: ['the body is above the limit, 33 MiB by default', 'send less, or `x-otela-model: NAME`'],
+  request_too_large: [
+    'the body is above the limit, 33 MiB by default',
+    'send a smaller body, or use `x-otela-model: NAME`',
+  ],
   range_not_satisfiable: [
-    'the `range` of a download begins behind the end of the file',
-    'you have all of it: `content-range` says how long it is',
+    'the `range` of a download begins after the end of the file',
+    'you have the whole file: `content-range` has its length',
   ],
   unsupported_media_type: [
-    'an upload that is not a form, or a compressed body',
+    'the upload is not a form, or the body is compressed',
     'send `multipart/form-data`, uncompressed',
   ],
   unprocessable_content: [
-    'the form is right, and the content contradicts itself, what is stored, or the time',
+    'the request is well-formed, but its content contradicts itself, stored data, or the current time',
     'the message names the member',
   ],
   upgrade_required: [
-    'a WebSocket was opened where only POST answers',
-    'send the same as POST; Codex does so by itself',
+    'the client opened a WebSocket, but the path accepts only POST',
+    'send the request with POST; Codex does this automatically',
   ],
   rate_limit_exceeded: [
-    'a limit of the key or its project: requests or tokens a minute, or requests at once',
-    'wait for `retry-after`; without that header `max_tokens` is above the limit',
+    'a limit of the key or its project is reached: requests or tokens per minute, or concurrent requests',
+    'wait for `retry-after`; without this header, `max_tokens` is above the limit',
   ],
   insufficient_quota: ["the month's tokens are used up", 'wait for the next month (UTC), or ask an operator'],
   queue_full: ['too many requests wait for this model', 'wait for `retry-after`'],
-  internal_error: ['a fault of the gateway', 'report it with the `x-request-id`'],
+  internal_error: ['an internal error of the gateway', 'report it with the `x-request-id`'],
   upstream_error: [
-    'the connection to the engine was lost, or it said 5xx in a stream',
-    'ask again; for streams `x-otela-resume: 1`',
+    'the connection to the engine was lost, or the engine returned a 5xx error in a stream',
+    'retry; for streams, use `x-otela-resume: 1`',
   ],
   no_capacity: [
-    'no node that may be asked serves the model now, or none became free in time; the message says if the last one left long ago',
-    'ask later',
+    'no node that may receive the request serves the model now, or no node became free in time; the message says if the last node left long ago',
+    'retry later',
   ],
   model_starting: [
-    'engines are loading the model, or it starts when asked for',
+    'engines are loading the model, or the request starts it',
     'wait for `retry-after`, or send `x-otela-wait`; `/v1/models?state=all` has `ready_in_ms`',
   ],
   server_is_overloaded: [
-    'node or gateway is too busy, starting, or its store is away',
-    'wait for `retry-after`: it is short',
+    'the node or the gateway is overloaded or starting, or the gateway cannot reach its storage',
+    'wait for `retry-after`, which is short',
   ],
   upstream_timeout: [
-    'the engine did not begin to answer in time (15 minutes; 30 for reasoning models), or stopped for long',
-    'stream, or a smaller prompt; an operator can set other time-outs',
+    'the engine did not start its response in time (15 minutes; 30 for reasoning models), or its response stalled',
+    'stream the response, or send a smaller prompt; an operator can change the timeouts',
   ],
 };
 
@@ -121,9 +130,9 @@ export function errorsPage(): string {
     });
   return [
     '# Errors of the API',
-    'The body is OpenAI\'s `{"error": {"message", "type", "param", "code"}}`; `/v1/messages` has Anthropic\'s form, with `param` and `code` beside it. An error without such a `code` came from the engine, or from something between you and the gateway. OpenAI\'s SDKs retry what says `yes`, unless the answer has `x-should-retry: false`.',
+    'The body is OpenAI\'s `{"error": {"message", "type", "param", "code"}}`; `/v1/messages` has Anthropic\'s form, with `param` and `code` in addition. An error without such a `code` is from the engine, or from a proxy between you and the gateway. OpenAI\'s SDKs retry errors with `yes`, unless the response has `x-should-retry: false`.',
     table(['status', 'code', 'type', 'why', 'what to do', 'SDKs retry'], rows),
-    'Agents alone get 426 `protocol_mismatch` and 428 `attestation_required`.',
+    'Only agents get 426 `protocol_mismatch` and 428 `attestation_required`.',
   ].join('\n\n');
 }
 
