@@ -58,31 +58,34 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const EXIT_FAILED = 1;
 
 const FLAGS = {
-  production: { help: 'the environment of that name in wrangler.toml: signed agents, marked providers' },
-  'no-production': { help: 'a trial, where it was a production' },
-  'release-keys': { value: 'KEY,…', help: 'with --production: whose releases agents must be of' },
-  name: { value: 'NAME', default: 'opentela-gateway', help: 'of the Worker' },
-  database: { value: 'NAME', otherwise: "the Worker's name", help: 'of D1' },
-  jurisdiction: { value: 'eu', help: 'where D1 and R2 may keep their data; when they are made' },
-  keys: { value: 'DIR', otherwise: 'cloudflare-keys/NAME', help: 'where its keys are kept' },
-  'new-admin-key': { help: 'another one; the old one is dead' },
-  url: { value: 'URL', help: 'where clients reach it, if not at workers.dev' },
-  help: { short: 'h', help: 'this' },
+  production: {
+    help: 'use the environment production of wrangler.toml: only signed agents, and only providers trusted by default',
+  },
+  'no-production': { help: 'change a production deployment back to a trial' },
+  'release-keys': { value: 'KEY,…', help: 'with --production: public keys that sign the releases of admitted agents' },
+  name: { value: 'NAME', default: 'opentela-gateway', help: 'name of the Worker' },
+  database: { value: 'NAME', otherwise: "the Worker's name", help: 'name of the D1 database' },
+  jurisdiction: { value: 'eu', help: 'where D1 and R2 may store their data; only used when they are created' },
+  keys: { value: 'DIR', otherwise: 'cloudflare-keys/NAME', help: 'directory for the keys of the gateway' },
+  'new-admin-key': { help: 'create a new admin key and revoke the old one' },
+  url: { value: 'URL', help: 'URL at which clients reach the gateway, if not at workers.dev' },
+  help: { short: 'h', help: 'print this help' },
   ...JSON_FLAG,
 } as const satisfies Flags;
 
-const USAGE = `npm run deploy -- [flags]: a gateway on Cloudflare, from this clone. Safe to run again, whatever happened.
+const USAGE = `npm run deploy -- [flags]: deploy a gateway from this clone to Cloudflare. It is always safe to run again.
 
-  npx wrangler login && npm run deploy                         a trial: any agent with a join token is admitted
-  npm run deploy -- --production --release-keys KEY            for others than yourself
-  npm run deploy                                               after git pull && npm ci: an upgrade
+  npx wrangler login && npm run deploy                         for a trial: admits any agent with a join token
+  npm run deploy -- --production --release-keys KEY            for other users
+  npm run deploy                                               to upgrade, after git pull && npm ci
 
-Finds or makes D1 and an R2 bucket, applies migrations, makes the admin key and the issuer's keys where Cloudflare lacks them, deploys, and waits until
-it answers. Keys are kept in cloudflare-keys/NAME (0600): back them up, root.key above all. What is said once is remembered there.
+Finds or creates D1 and an R2 bucket, applies migrations, creates the admin key and the keys of the issuer if Cloudflare does not have them,
+deploys, and waits until the gateway responds. Keys are in cloudflare-keys/NAME (mode 0600): back them up, above all root.key. Flags are
+also stored there, for the next run.
 
 ${flagTable(FLAGS)}
 
-Exit codes: 0 done, 1 failed (run it again), 2 wrong use.`;
+Exit codes: 0 done, 1 failed (run it again), 2 wrong usage.`;
 
 async function main(args: string[]): Promise<number> {
   const { values } = parseLine(args, FLAGS);
