@@ -30,7 +30,7 @@ export const auditRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'get',
     path: '/audit',
-    summary: 'List changes by administrators, newest first.',
+    summary: 'List the entries of the audit log, newest first.',
     query: querySchema,
     answer: listSchema(auditSchema),
     run: async ({ env, query: { limit, after, object, actor } }) => {

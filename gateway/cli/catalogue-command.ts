@@ -34,7 +34,7 @@ export const CATALOGUE_COMMAND: Command = {
   otela-gateway catalogue set org/name --owner user_3a… --access proj_77…,group:beta
   otela-gateway catalogue set org/name --always-on yes
   otela-gateway catalogue set org/old --deprecated 2027-01-31 --sunset 2027-06-30 --successor org/new
-  otela-gateway catalogue remove org/name             every user may use it again
+  otela-gateway catalogue remove org/name             deletes its entry: every user may use it again
 
 set changes only what is named. Dates are UTC.`,
   verbs: ['list', 'set', 'remove'],

@@ -183,7 +183,7 @@ The lists and limits of a project and of a key both apply.`,
   otela-gateway tokens list
   otela-gateway tokens revoke jt_9c…                           ends the sessions that joined with it
 
-A token is shown once, alone on stdout.`,
+A token is shown once; stdout has only the token.`,
     verbs: ['create', 'list', 'show', 'revoke'],
     secret: 'token',
     flags: {

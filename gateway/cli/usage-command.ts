@@ -264,7 +264,7 @@ function printStats(stats: TraceStats, json: boolean): void {
 }
 
 export const AUDIT_COMMAND: Command = {
-  summary: 'list changes by administrators, newest first',
+  summary: 'show the audit log of changes, newest first',
   examples: `[--json]
 
   otela-gateway audit | head

@@ -27,7 +27,7 @@ export const ISSUER_COMMAND: Command = {
   summary: 'manage the keys with which this gateway admits nodes',
   examples: `show | init | rotate | revoke KEY | delegate | secrets
 
-  otela-gateway issuer show                                    other institutions add this root_key as a peer
+  otela-gateway issuer show                                    prints root_key, which other institutions add as a peer
   otela-gateway issuer rotate                                  creates a new gateway key; restart the gateway to use it
   otela-gateway issuer revoke KEY                              revokes a leaked key and ends its sessions
   (umask 077; otela-gateway issuer delegate > gw2.json)                     secret key and certificate for a follower
