@@ -214,7 +214,7 @@ export const SETTINGS = [
     env: 'OTELA_FATAL_PATTERN',
     kind: 'repeat',
     value: 'REGEX',
-    help: "if a line of the engine's output matches, the agent ends the engine and exits; repeat; none: no patterns, not even the default",
+    help: "if a line of the engine's output matches, the agent ends the engine and exits; repeat; none: drop earlier and built-in patterns",
     otherwise: 'CUDA and NCCL errors',
   },
   {

@@ -23,7 +23,7 @@ export const CALIBRATE_FLAGS = {
   weights: { value: PRECISIONS.join('|'), takes: PRECISIONS, help: 'precision of the weights' },
   'max-sequences': { value: 'N', otherwise: '128', help: 'maximum concurrent requests' },
   minutes: { value: 'N', otherwise: '10', help: 'minutes of load' },
-  'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's API key" },
+  'key-file': { value: 'FILE', takes: 'file', help: 'file with the API key of the engine' },
   out: { value: 'FILE', takes: 'file', help: 'file to write the calibration to' },
 } as const satisfies Flags;
 

@@ -15,7 +15,7 @@ import { WATCH_FLAGS as WATCH, watchCommand } from './watch.ts';
 export const PLAN_PROGRAM: Program<Io> = {
   name: 'otela-plan',
   version: manifest.version,
-  about: 'otela-plan is the planner: it decides which model runs on which GPUs. It starts no replicas.',
+  about: 'otela-plan is the planner: it decides which model runs on which GPUs.',
   exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_USAGE} wrong usage, ${EXIT_INFEASIBLE} no feasible plan, ${EXIT_TIME_OUT} time limit reached, ${EXIT_GATEWAY} gateway failed, ${EXIT_FAILED} failed, ${EXIT_BUSY} another otela-plan is running.`,
   commands: {
     catalogue: {

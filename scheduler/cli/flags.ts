@@ -23,7 +23,7 @@ export const ENGINE_FLAGS = {
   'max-sequences': { value: 'N', otherwise: '256', help: 'concurrent requests of the engine' },
   'token-budget': { value: 'N', otherwise: '8192', help: 'tokens per step of the engine' },
   'memory-fraction': { value: '0…1', otherwise: '0.9', help: 'share of GPU memory that the engine uses' },
-  'prefix-hit': { value: '0…1', otherwise: '0', help: 'share of prompt tokens in the prefix cache' },
+  'prefix-hit': { value: '0…1', otherwise: '0', help: 'share of each prompt that is in the prefix cache' },
   'no-chunked-prefill': { help: 'compute each prompt in one step' },
   'prefill-first': { help: 'compute prompts before output tokens' },
   'async-scheduling': { help: 'asynchronous scheduling, as in vLLM' },

@@ -10,7 +10,7 @@ export const VALIDATE_FLAGS = {
   ...CATALOGUE_FLAGS,
   ...JSON_FLAG,
   strict: { help: 'exit with 1 if a result is outside its tolerance' },
-  fit: { help: 'only fit the share of performance under load again' },
+  fit: { help: 'only fit the shares for sustained load and asynchronous scheduling again' },
 } as const satisfies Flags;
 
 /** `otela-plan validate`: how far the simulator is from measurements. */
