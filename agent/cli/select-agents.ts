@@ -5,13 +5,13 @@ import type { Env } from '../config/setting-sources.ts';
 import { type LocalAgent, localAgents } from '../host/control-client.ts';
 
 export const SESSION_FLAG = {
-  session: { value: 'PREFIX', help: 'select the agent whose session begins with PREFIX' },
+  session: { value: 'PREFIX', help: 'select an agent by the first characters of its session' },
 } as const satisfies Flags;
 /** Flags and help of the read-only commands `status` and `models`. */
 export const LOCAL_AGENTS_USAGE = {
   examples: `[--session PREFIX] [--json]
 
-Asks all your agents on this machine, or the agent whose session begins with PREFIX. In the table of status, * marks this agent.
+Asks all your agents on this machine, or the agent with a session that begins with PREFIX. In the table of status, * marks this agent.
 While an engine loads, status shows for how long, and its last line of output. To wait in a script until all models are ready:
   until otela-agent models --json | jq -e 'length > 0 and all(.state == "ready")' > /dev/null; do sleep 5; done
 In a running Slurm job:

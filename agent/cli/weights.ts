@@ -38,7 +38,7 @@ const FLAGS = {
   from: {
     value: 'hub|dir|s3',
     takes: KINDS,
-    help: 'what NAME is: hub: a Hugging Face repository, dir: a directory, s3: BUCKET/PREFIX',
+    help: 'source of NAME: hub: a Hugging Face repository, dir: a directory, s3: BUCKET/PREFIX',
   },
   ...SESSION_FLAG,
   ...JSON_FLAG,

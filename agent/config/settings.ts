@@ -166,7 +166,7 @@ export const SETTINGS = [
     env: 'OTELA_ALLOW_FUNCTIONS',
     kind: 'repeat',
     value: 'PROJECT',
-    help: 'projects whose Python functions may run here as lines of batches, with all rights of this user; all: every project',
+    help: 'projects that may run Python functions here, as lines of batches with all rights of this user; all: every project',
     otherwise: 'none',
   },
   {
@@ -292,7 +292,7 @@ export const SETTINGS = [
     env: 'OTELA_PEER_RELEASE_KEYS',
     kind: 'repeat',
     value: 'KEY',
-    help: 'accept only agents of a release that one of these keys signed; repeat, or separate with commas',
+    help: 'accept only agents of a release signed with one of these keys; repeat, or separate with commas',
     otherwise: 'every agent with a valid ticket',
   },
   {
@@ -343,7 +343,7 @@ export const SETTINGS = [
     env: 'OTELA_TRUST',
     kind: 'repeat',
     value: 'PROVIDER',
-    help: 'providers whose nodes may receive requests from the ingress; repeat, or separate with commas',
+    help: 'providers of nodes that may receive requests from the ingress; repeat, or separate with commas',
     otherwise: 'your own',
   },
   {
@@ -359,7 +359,7 @@ export const SETTINGS = [
     env: 'OTELA_SERVE_TO',
     kind: 'repeat',
     value: 'PROVIDER',
-    help: 'providers whose ingresses may send requests to this node; repeat, or separate with commas',
+    help: 'providers of ingresses that may send requests to this node; repeat, or separate with commas',
     otherwise: 'your own',
   },
   {

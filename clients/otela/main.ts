@@ -65,7 +65,7 @@ API key for the gateway is sent as usual.
 const CANARY_FLAGS = {
   gateway: FLAGS.gateway,
   pin: FLAGS.pin,
-  model: { value: 'MODEL', help: 'model whose nodes are tested' },
+  model: { value: 'MODEL', help: 'model to test, on each of its nodes' },
   times: { value: 'N', default: '3', help: 'prompts per node, 1 to 100' },
 } as const satisfies Flags;
 

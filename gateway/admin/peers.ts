@@ -48,7 +48,7 @@ export const peerRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'get',
     path: '/peers',
-    summary: 'List peer institutions, whose tickets this gateway accepts.',
+    summary: 'List peer institutions. This gateway accepts their tickets.',
     answer: listSchema(peerSchema),
     run: async ({ env }) => {
       const rows = await queryOrUnavailable(

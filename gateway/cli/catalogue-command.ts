@@ -16,7 +16,7 @@ const entrySchema = z.object({
 });
 
 const SAID = {
-  owner: { value: 'USER|none', help: 'set: user who is responsible for the model' },
+  owner: { value: 'USER|none', help: 'set: user responsible for the model' },
   access: { value: 'ID,…|any', help: 'set: keys, users, projects and group:NAME that may use it; "": only operators' },
   'always-on': { value: 'yes|no', takes: ['yes', 'no'], help: 'set: raise an alert if no node serves the model' },
   deprecated: { value: 'DATE|none', help: 'set: from this date, responses announce the deprecation' },

@@ -12,7 +12,7 @@ const peerSchema = z.object({
 });
 const listSchema = z.object({ data: z.array(peerSchema) });
 export const PEERS_COMMAND: Command = {
-  summary: 'manage peer institutions, whose nodes may serve at this gateway',
+  summary: 'manage peer institutions, so that their nodes may serve at this gateway',
   examples: `add NAME KEY URL | list | remove NAME
 
   otela-gateway peers add psi 3q2-7w… https://llm.psi.example  KEY: root_key from their \`otela-gateway issuer show\`; if it begins with -: peers add -- psi KEY URL

@@ -101,7 +101,7 @@ A key is shown once; stdout has only the key. \`keys list\` shows its id.`,
     verbs: [...CHANGED, 'rotate', 'revoke'],
     secret: 'key',
     flags: {
-      name: text('name', 'NAME', 'name that shows what the key is for'),
+      name: text('name', 'NAME', 'name, for example the purpose of the key'),
       role: text('role', ROLES.join('|'), 'role, which decides what the key may do', ROLES),
       provider: text('provider', 'P', 'with --role provider: the provider of the key'),
       user: text('user_id', 'ID', 'user of the key'),
@@ -158,7 +158,7 @@ The lists and limits of a project and of a key both apply.`,
   },
   providers: {
     path: '/admin/providers',
-    summary: 'manage providers, whose nodes serve models',
+    summary: 'manage providers of nodes',
     examples: `create ID | list | show ID | set ID | revoke ID
 
   otela-gateway providers create eth --name "ETH Zurich" --default yes
@@ -189,7 +189,7 @@ A token is shown once; stdout has only the token.`,
     flags: {
       provider: text('provider', 'P', 'provider of the nodes; created if it does not exist'),
       cluster: text('cluster', 'C', 'only nodes of this cluster'),
-      name: text('name', 'NAME', 'name that shows what the token is for'),
+      name: text('name', 'NAME', 'name, for example the purpose of the token'),
       'max-nodes': {
         member: 'max_nodes',
         kind: 'count',
@@ -214,7 +214,7 @@ A token is shown once; stdout has only the token. It is valid only for POST /fac
     secret: 'token',
     flags: {
       provider: text('provider', 'P', 'provider of the nodes that its jobs start'),
-      name: text('name', 'NAME', 'name that shows what the token is for'),
+      name: text('name', 'NAME', 'name, for example the purpose of the token'),
       expires: expiry('when the token expires'),
     },
     shown: ['provider', 'prefix'],

@@ -136,7 +136,7 @@ export const FILES_BYTES = gauge(
 );
 
 /** Current values, summed over all isolates. */
-export const REQUESTS_IN_FLIGHT = gauge('otela_requests_in_flight', 'Requests to /v1 whose response is not complete.');
+export const REQUESTS_IN_FLIGHT = gauge('otela_requests_in_flight', 'Running requests to /v1.');
 export const QUEUE_WAITING = gauge(
   'otela_queue_waiting',
   'Requests that wait for a free node.',
@@ -222,7 +222,7 @@ export const MODEL_NODES = gauge(
   'gen_ai_request_model',
   'state',
 );
-export const TUNNELS = gauge('otela_tunnels_open', 'Agents whose tunnel to this gateway is open.');
+export const TUNNELS = gauge('otela_tunnels_open', 'Agents with an open tunnel to this gateway.');
 export const STREAMS_IN_FLIGHT = gauge(
   'otela_streams_in_flight',
   'Requests that run at nodes, from reports of the last seconds.',

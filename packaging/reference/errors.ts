@@ -24,7 +24,7 @@ const MEANINGS: Readonly<Record<ErrorCode, readonly [why: string, action: string
   ],
   model_not_allowed: [
     'the list of the key or its project lacks this model, or `x-otela-model` is used with such a key',
-    'use another model, or omit the header; ask the person who gave you the key',
+    'use another model, or omit the header; ask an operator',
   ],
   no_trusted_provider: [
     'the key, the project and the request have no trusted provider in common',

@@ -65,11 +65,11 @@ const MEMBERS: Readonly<Record<string, string>> = {
   'oidc[].leads': 'project ids for each value of that claim; the user becomes a lead of these projects',
   'oidc[].lapse_days':
     'a user’s keys are suspended if the provider has not confirmed the user for this number of days; null: never',
-  'oidc[].group_claim': 'claim whose values become groups for access lists',
+  'oidc[].group_claim': 'claim with the groups of a user, for access lists',
   'oidc[].groups': 'name of the group for each value of that claim',
   'queue.unary_ms': 'maximum wait for a free node, for non-streaming requests; 0: 503 immediately',
   'queue.stream_ms':
-    'maximum wait for a free node, for streaming requests; requests also do not wait for a model whose last node ended longer ago',
+    'maximum wait for a free node, for streaming requests; requests also do not wait for a model if its last node ended longer ago',
   'queue.places': 'maximum requests that wait for one model',
   'queue.weights': 'weight of a project in the queue, by its id; other projects have 1',
   'user_limits.requests_per_minute':

@@ -55,7 +55,7 @@ export const memberRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/projects/:id/members',
     summary:
-      'List the users of a project: its members, and users whose home project it is. Only for operators and leads of the project.',
+      'List the users of a project: its members, and users with this home project. Only for operators and leads of the project.',
     answer: listSchema(memberSchema),
     run: async (call) => {
       const id = await requireLead(call);
@@ -81,7 +81,7 @@ export const memberRoutes: readonly AdminRoute[] = [
     method: 'put',
     path: '/projects/:id/members/:user',
     summary:
-      'Add a user to a project, where they can then create keys. For leads of the project and operators; only operators may set lead.',
+      'Add a user to a project, so that the user can create keys in it. For leads of the project and operators; only operators may set lead.',
     body: putSchema,
     answer: memberSchema,
     run: putMember,

@@ -66,7 +66,7 @@ export const userRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'post',
     path: '/users',
-    summary: 'Create a user. Users who log in with an identity provider are created automatically.',
+    summary: 'Create a user. A login with an identity provider creates its user automatically.',
     body: createSchema,
     answer: userSchema,
     run: createUser,
