@@ -53,7 +53,7 @@ export const deviceLoginRoutes: readonly AdminRoute[] = [
     method: 'post',
     path: '/device-logins',
     summary:
-      'Approve or refuse the login of the machine that shows this code. It gets your API key for 30 days. A code is valid for 10 minutes.',
+      'Approve or refuse the login of the machine that shows this code. It gets a new API key for your account, which is valid for 30 days. A code is valid for 10 minutes.',
     body: bodySchema,
     answer: z.object({ object: z.literal('device_login'), approved: z.boolean() }),
     repeatable: true,
