@@ -72,7 +72,7 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
 
 /**
  * `--port N --host H --model NAME… --tokens N --rate TOKENS_PER_SECOND --prompt-rate TOKENS_PER_SECOND --slots N
- * --journal FILE --prefix /p --exit-after-ms N --api-key-env VAR`
+ * --journal FILE --prefix /p --api-key-env VAR`. SIGUSR2 ends it with code 3.
  */
 async function main(): Promise<void> {
   const { values } = parseArgs({
@@ -90,7 +90,6 @@ async function main(): Promise<void> {
       journal: { type: 'string' },
       prefix: { type: 'string', default: '' },
       'start-after-ms': { type: 'string', default: '0' },
-      'exit-after-ms': { type: 'string' },
       'api-key-env': { type: 'string' },
     },
   });
@@ -113,10 +112,10 @@ async function main(): Promise<void> {
   });
   console.log(`stand-in engine (no model: its words come from a list) serves ${models.join(', ')}`);
   console.log(`stand-in engine ready ${engine.url}`);
-  if (values['exit-after-ms'] !== undefined) setTimeout(() => process.exit(3), Number(values['exit-after-ms']));
   const stop = () => process.exit(0);
   process.once('SIGTERM', stop);
   process.once('SIGINT', stop);
+  process.once('SIGUSR2', () => process.exit(3));
 }
 
 if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) await main();

@@ -8,9 +8,11 @@ import {
   fakeTool,
   NODE,
   processRuns,
+  runToEnd,
   scratch,
   scriptedEngine,
   startAgent,
+  userEnv,
 } from '../support/harness.ts';
 
 describe('what the engine gets and gives', () => {
@@ -83,7 +85,11 @@ describe('what the engine gets and gives', () => {
 describe('an engine that fails', () => {
   it('is down and has left at once, shows in the exit code, and its last words are repeated', async () => {
     const port = await freePort();
-    const run = startAgent(scratch(), ['--', ...engineCommand(port, '--exit-after-ms', '300')]);
+    const directory = scratch();
+    const run = startAgent(directory, ['--', ...engineCommand(port)]);
+    await run.state('SERVING');
+    const [{ engine }] = JSON.parse((await runToEnd(['status', '--json'], userEnv(directory))).out);
+    process.kill(engine.pid, 'SIGUSR2');
     expect(await run.exit).toBe(70);
     expect(run.tunnel.states).toEqual(['JOIN', 'SERVING', 'DOWN', 'LEFT']);
     expect(run.stderr.text).toContain('the engine ended with code 3');

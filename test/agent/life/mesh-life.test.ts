@@ -10,6 +10,7 @@ import type { AdmissionOptions } from '../../../agent/tunnel/admission.ts';
 import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { startEngine } from '../../support/engine.ts';
 import { Member } from '../../support/mesh/member.ts';
+import { promise } from '../../support/patience.ts';
 import { eventually, freePort } from '../../support/processes.ts';
 import { eviction, fakeAdmission, LAB, labTicket } from '../support/fake-admission.ts';
 import { type Run, runToEnd, scratch, startAgent, userEnv } from '../support/harness.ts';
@@ -69,9 +70,11 @@ async function ask(one: Agent, max_tokens = 3): Promise<Response> {
 describe('agents that met', () => {
   it('answer each other while the session of one is followed by another: no request fails', async () => {
     let admitted = 0;
-    const serving = await agent(await engineArgs(), (asked) => fakeAdmission(asked, admitted++ === 0 ? 6 : 3600));
-    const first = current(serving);
-    const asking = await agent(['--peer', serving.address, '--ingress', ':0']);
+    const shortS = Math.ceil(promise(6_000) / 1000);
+    const asking = await agent(['--ingress', ':0']);
+    const admit = (asked: AdmissionOptions) => fakeAdmission(asked, admitted++ === 0 ? shortS : 3600);
+    const serving = await agent(['--peer', asking.address, ...(await engineArgs())], admit);
+    const first = serving.run.tunnel.options.identity.session;
     await sees(asking, first, 'SERVING');
     const statuses: number[] = [];
     const nodes = new Set<string>();

@@ -6,9 +6,10 @@ import type { Session } from '../../../agent/life/session/session.ts';
 import { Sessions } from '../../../agent/life/session/sessions.ts';
 import { type AdmissionOptions, AdmissionRefusedError } from '../../../agent/tunnel/admission.ts';
 import { startEngine } from '../../support/engine.ts';
+import { promise } from '../../support/patience.ts';
 import { eventually, freePort } from '../../support/processes.ts';
 import { fakeAdmission } from '../support/fake-admission.ts';
-import { engineCommand, runToEnd, scratch, startAgent, userEnv } from '../support/harness.ts';
+import { engineCommand, type Run, runToEnd, scratch, startAgent, userEnv } from '../support/harness.ts';
 
 describe('an engine of somebody else’s that is stopped', () => {
   it('ends its session with DOWN and LEFT; the agent joins idle as a new one, and serves with it when an engine is back', async () => {
@@ -102,15 +103,19 @@ describe('a session that the gateway says has ended', () => {
   });
 });
 
-/** The first ticket is short, the later ones are not. */
-function twoSeconds() {
+/** An agent with an engine that runs already. Its first ticket is short, the later ones are not. */
+async function startWithShortTicket(): Promise<Run> {
+  const engine = await startEngine();
+  onTestFinished(() => engine.close());
   let admitted = 0;
-  return (asked: AdmissionOptions) => fakeAdmission(asked, admitted++ === 0 ? 2 : 3600);
+  const shortS = Math.ceil(promise(2_000) / 1000);
+  const admit = (asked: AdmissionOptions) => fakeAdmission(asked, admitted++ === 0 ? shortS : 3600);
+  return startAgent(scratch(), ['--engine-url', engine.url], {}, { admit });
 }
 
 describe('a session whose ticket runs out', () => {
   it('is followed before that by one which serves already; then it drains and leaves', async () => {
-    const run = startAgent(scratch(), ['--', ...engineCommand(await freePort())], {}, { admit: twoSeconds() });
+    const run = await startWithShortTicket();
     await run.state('SERVING');
     const { tunnels } = run;
     const [first] = tunnels;
@@ -139,7 +144,7 @@ describe('a session whose ticket runs out', () => {
   });
 
   it('leaves with its agent when that ends in between', async () => {
-    const run = startAgent(scratch(), ['--', ...engineCommand(await freePort())], {}, { admit: twoSeconds() });
+    const run = await startWithShortTicket();
     await run.state('SERVING');
     const { tunnels } = run;
     const [first] = tunnels;
