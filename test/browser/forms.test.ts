@@ -156,7 +156,7 @@ const FORMS: FormCase[] = [
       path: model('model-cards'),
       body: { description: 'Another', input: ['text'], tools: true },
     },
-    field: 'Licence',
+    field: 'License',
     value: 'MIT',
     both: { description: 'Another', license: 'MIT', input: ['text'], tools: true },
   },
