@@ -24,7 +24,7 @@ type Listed = SQLiteTable & { createdAt: SQLiteColumn; id: SQLiteColumn };
  */
 export async function requireAfter(env: Pick<Env, 'DB'>, table: Listed, { after }: PageQuery): Promise<void> {
   if (after === undefined || (await queryOrUnavailable(database(env).$count(table, eq(table.id, after)))) > 0) return;
-  throw new ApiError('invalid_value', `after: nothing has the id "${after}".`, { param: 'after' });
+  throw new ApiError('unprocessable_content', `after: nothing has the id "${after}".`, { param: 'after' });
 }
 
 /** Selects rows older than the row with the id `after`; none if there is no such row. */

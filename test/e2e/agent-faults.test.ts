@@ -24,9 +24,9 @@ import { chatBody, MODEL } from '../support/test-cluster.ts';
 
 afterEach(endAll);
 
-/** With the same seed a run fails again in the same way; the next run has other seeds. */
-const SEEDS = 30;
-const FIRST_SEED = Number(process.env.OTELA_TEST_SEED ?? Math.floor(Math.random() * 1_000_000));
+/** With the same seed a run fails again in the same way. `OTELA_TEST_SEED=N` begins at another one. */
+const SEEDS = 12;
+const FIRST_SEED = Number(process.env.OTELA_TEST_SEED ?? 1_000);
 const REQUESTS = 60;
 const CLIENTS = 4;
 
