@@ -9,7 +9,7 @@ interface SegmentsProps<T extends string> {
   choose: (value: T) => void;
 }
 
-/** A few choices next to each other, of which one is chosen. */
+/** A few choices next to each other. One is selected. */
 export function Segments<T extends string>({ label, value, options, choose }: SegmentsProps<T>) {
   return (
     <ToggleGroup

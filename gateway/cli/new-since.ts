@@ -1,4 +1,4 @@
-/** Follows a growing text of which each read returns only the last part. Pure. */
+/** Follows a growing text. Each read returns only the last part. Pure. */
 
 /** Characters that are compared to find the end of the previous text. */
 const OVERLAP_CHARS = 1_024;

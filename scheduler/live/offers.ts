@@ -82,7 +82,7 @@ function isTaken(bind: () => unknown): boolean {
 
 /** Most sessions with remembered templates; an agent reads its templates once. */
 const REMEMBERED_MAX = 20_000;
-/** Concurrent requests to agents, each of which goes through a tunnel. */
+/** Concurrent requests to agents. Each goes through a tunnel. */
 const AT_ONCE = 16;
 
 /** The templates of nodes; each session is asked once. */

@@ -14,7 +14,7 @@ export class TarReader {
   readonly #parser = new Parser({ strict: true, maxMetaEntrySize: META_MAX_BYTES });
   /** Entries that the parser has begun: one is being read, the others came in the same chunk. */
   #turn: Promise<void> = Promise.resolve();
-  /** `#turn` without the last entry, of which more may come. */
+  /** `#turn` without the last entry: more of it may come. */
   #before: Promise<void> = Promise.resolve();
   #body: Readable | undefined;
   /** Collects the first block. */

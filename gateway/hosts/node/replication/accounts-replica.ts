@@ -6,7 +6,7 @@ import { REPLICATED_TABLES, type ReplicatedTable } from './replicated-tables.ts'
 export class AccountsReplica {
   readonly #database: Database;
   readonly #columns = new Map<string, ReadonlySet<string>>();
-  /** Sets of columns of which no two rows have the same values, beside the primary key. */
+  /** Unique sets of columns, beside the primary key. */
   readonly #unique = new Map<string, readonly (readonly string[])[]>();
 
   constructor(accounts: Database) {
