@@ -75,18 +75,6 @@ async function sendOnce(request: Request): Promise<Response> {
   }
 }
 
-/**
- * The result of `request`, or no data if the gateway answers that the thing does not exist. @throws Problem otherwise
- */
-export async function ifFound<T>(request: Promise<{ data?: T }>): Promise<{ data?: T }> {
-  try {
-    return await request;
-  } catch (error) {
-    if (error instanceof Problem && error.status === 404) return {};
-    throw error;
-  }
-}
-
 /** Reads an error's body in any of the known forms. */
 export function problemOf(status: number, body: unknown): Problem {
   const said = envelope.safeParse(body).data?.error;

@@ -1,4 +1,4 @@
-import { gateway, ifFound } from '../../api/client.ts';
+import { gateway } from '../../api/client.ts';
 import type { ModelSettings, SettableModel } from '../../api/resources.ts';
 import { inSeconds, secondsFrom } from '../../parts/format.ts';
 import { PolicySelect, policyFrom } from '../../parts/policy-select.tsx';
@@ -25,7 +25,7 @@ export function ModelSettingsDialog({ model, settings, saved, close }: ModelSett
     const at = { params: { path: { id: model } } };
     let stored: ModelSettings | undefined;
     const changes = await filled.changesOver(bodyOf, async () => {
-      ({ data: stored } = await ifFound(gateway.GET('/admin/models/{id}', at)));
+      stored = (await gateway.GET('/admin/models')).data?.data.find(({ id }) => id === model);
       return stored;
     });
     if (!hasMembers(changes)) return;

@@ -1,5 +1,5 @@
 import { type ChangeEvent, useRef, useState } from 'react';
-import { gateway, ifFound } from '../../api/client.ts';
+import { gateway } from '../../api/client.ts';
 import type { Weights } from '../../api/resources.ts';
 import { t } from '../../texts/index.ts';
 import { Button, IconButton } from '../../ui/button.tsx';
@@ -32,7 +32,7 @@ export function WeightsDialog({ model, weights, saved, close }: WeightsDialogPro
   const submit = async () => {
     const wanted = rules.map(ruleOf);
     if (isSame(wanted, loaded.map(ruleOf))) return;
-    const { data: stored } = await ifFound(gateway.GET('/admin/routing/{model}', at));
+    const stored = (await gateway.GET('/admin/routing')).data?.data.find((one) => one.model === model);
     // Rules in a list have no names, so two concurrent changes cannot be merged.
     if (!isSame(stored?.weights ?? [], weights)) throw new Error(t.form.changedElsewhere);
     if (rules.length === 0) await gateway.DELETE('/admin/routing/{model}', at);
