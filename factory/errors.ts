@@ -1,3 +1,5 @@
+import { errorText } from '../shared/text/error-text.ts';
+
 /**
  * `config`: the file is wrong, nothing was done. `busy`: another factory holds the lease. `gateway`: the gateway
  * refused.
@@ -14,8 +16,7 @@ export class FactoryError extends Error {
   }
 }
 
-/** Text of any error, cut to the bound of a report. */
-export function errorText(error: unknown, max = 280): string {
-  const text = error instanceof Error ? error.message : String(error);
-  return text.replace(/\s+/g, ' ').trim().slice(0, max);
+/** The message of any error as one line, cut to the bound of a report. */
+export function errorLine(error: unknown, max = 280): string {
+  return errorText(error).replace(/\s+/g, ' ').trim().slice(0, max);
 }

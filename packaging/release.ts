@@ -19,6 +19,7 @@ import {
   SIGNATURE_FILE,
   singleFileName,
 } from '../shared/release/release.ts';
+import { errorText } from '../shared/text/error-text.ts';
 import { filesBelow, sha256OfFile, writeArchive } from './archives.ts';
 import { type debianPackages, image } from './image/image.ts';
 import type { ReleaseKey } from './key.ts';
@@ -145,7 +146,7 @@ async function ifPossible(name: Optional, { without, key, report }: Making, make
     await make();
   } catch (cause) {
     if (key !== undefined) throw new Error(`the ${name} cannot be made; --without ${name} leaves it out`, { cause });
-    report(`${name}  left out: ${cause instanceof Error ? cause.message : cause}`);
+    report(`${name}  left out: ${errorText(cause)}`);
   }
 }
 

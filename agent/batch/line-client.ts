@@ -2,6 +2,7 @@ import { Pool } from 'undici';
 import { RESULT_MAX_BYTES } from '../../shared/batch/results.ts';
 import { enginePathAt, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { isAborted } from '../../shared/openai/usage.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { tryParseJson } from '../../shared/text/json.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import { waitClock } from '../wait-clock.ts';
@@ -74,7 +75,7 @@ export class LineClient {
     } catch (error) {
       if (signal.aborted) return { kind: 'aborted' };
       if (lost.signal.aborted) return { kind: 'failed', why: 'the engine has given no sign of computing it' };
-      const why = error instanceof Error ? error.message : String(error);
+      const why = errorText(error);
       return isFailure(error) ? { kind: 'failed', why } : { kind: 'gone', why };
     } finally {
       stop();

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { WHY_MAX } from '../../shared/batch/function.ts';
 import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import { type EngineReading, LineWindow } from '../../shared/batch/window.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import { FailureLog, LoggedBackoff } from './backoff.ts';
 import type { LineOptions } from './engine-options.ts';
@@ -140,7 +141,7 @@ export class BatchRunner {
         backoff.succeeded();
       } catch (error) {
         if (signal.aborted) return;
-        failures.tell(`batches: ${error instanceof Error ? error.message : error}`);
+        failures.tell(`batches: ${errorText(error)}`);
         // Not #pause, which ends each second.
         await sleep(backoff.failed(), undefined, { signal }).catch(() => {});
       }

@@ -16,6 +16,7 @@ import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { KEY_BYTES } from '../../shared/lattice/crypto.ts';
 import { ID_PATTERN } from '../../shared/lattice/node.ts';
 import { DELEGATE_LIFE_MAX_S } from '../../shared/seal/vouch.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { nodeSigner } from '../host/crypto.ts';
 import { DelegateKey } from '../seal/delegate-key.ts';
 import type { CommandContext } from './command-context.ts';
@@ -89,7 +90,7 @@ function write(file: string, text: string): void {
   try {
     writeFileSync(file, text, { mode: 0o600, flag: 'wx' });
   } catch (error) {
-    throw new UsageError(`${file}: ${error instanceof Error ? error.message : String(error)}`);
+    throw new UsageError(`${file}: ${errorText(error)}`);
   }
 }
 
@@ -99,7 +100,7 @@ function readRoot(file: string): Uint8Array {
     const seed = fromBase64url(readFileSync(file, 'utf8').trim(), KEY_BYTES);
     if (seed?.length === KEY_BYTES) return seed;
   } catch (error) {
-    throw new UsageError(`--root: ${error instanceof Error ? error.message : String(error)}`);
+    throw new UsageError(`--root: ${errorText(error)}`);
   }
   throw new UsageError(`--root: ${file} is no key of otela-agent vouch --new-root`);
 }

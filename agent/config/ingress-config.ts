@@ -10,6 +10,7 @@ import { readPolicyFile } from '../../shared/routing/policies/operator-policies.
 import { isShippedPolicy, SHIPPED_POLICIES, type ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import type { Policy } from '../../shared/routing/policy.ts';
 import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trust.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import type { IngressConfig } from '../ingress/service.ts';
 import { parseAddress } from '../mesh/channel/dial.ts';
 
@@ -41,7 +42,7 @@ function policyNamed(text: string): ShippedPolicy | Policy {
     const [policy] = readPolicyFile(resolve(text), createRequire(import.meta.url));
     if (policy !== undefined) return policy;
   } catch (error) {
-    throw new UsageError(`--policy ${error instanceof Error ? error.message : String(error)}`);
+    throw new UsageError(`--policy ${errorText(error)}`);
   }
   throw new UsageError(`--policy ${text}: it has none`);
 }

@@ -1,6 +1,7 @@
 /** The address of `GET /metrics`, and its key. */
 import { readFileSync } from 'node:fs';
 import { UsageError } from '../../shared/command-line/index.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { listenAddress } from './ingress-config.ts';
 
 export interface MetricsConfig {
@@ -27,7 +28,7 @@ function read(file: string): string {
   try {
     token = readFileSync(file, 'utf8').trim();
   } catch (error) {
-    throw new UsageError(`--metrics-token-file: ${error instanceof Error ? error.message : String(error)}`);
+    throw new UsageError(`--metrics-token-file: ${errorText(error)}`);
   }
   if (token.length < TOKEN_MIN_CHARS || token.length > 256 || /\s/.test(token))
     throw new UsageError(`--metrics-token-file: ${file} holds no word of ${TOKEN_MIN_CHARS} to 256 characters`);

@@ -3,6 +3,7 @@ import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { UsageError } from '../../shared/command-line/index.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { nearestName } from '../../shared/text/nearest.ts';
 import { SETTINGS, type SettingName, settingName } from './settings.ts';
 
@@ -156,7 +157,7 @@ function readOptional(path: string, warnings: string[]): string | undefined {
     return readBounded(path, CONFIG_FILE_MAX_BYTES);
   } catch (error) {
     // A home that compute nodes do not mount is normal; a file that exists and cannot be read needs a warning.
-    if (mayExist(path)) warnings.push(error instanceof Error ? error.message : String(error));
+    if (mayExist(path)) warnings.push(errorText(error));
     return undefined;
   }
 }
@@ -183,7 +184,7 @@ function readBounded(path: string, maxBytes: number): string {
       closeSync(fd);
     }
   } catch (error) {
-    throw new UsageError(`cannot read ${path}: ${error instanceof Error ? error.message : String(error)}`);
+    throw new UsageError(`cannot read ${path}: ${errorText(error)}`);
   }
   if (length > maxBytes) throw new UsageError(`${path} is longer than ${maxBytes} bytes`);
   return buffer.toString('utf8', 0, length);

@@ -6,6 +6,7 @@ import { UsageError } from '../../shared/command-line/index.ts';
 import { ID_PATTERN } from '../../shared/lattice/node.ts';
 import { MANIFEST_FILE, SIGNATURE_FILE } from '../../shared/release/release.ts';
 import { EVIDENCE_KIND, EVIDENCE_KINDS_MAX } from '../../shared/seal/evidence.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { readTemplates, type Templates } from '../deploy/templates.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import { shellWrapped } from '../engine/command.ts';
@@ -180,7 +181,7 @@ function templates(directory: string | undefined, span: EngineSpan): Templates |
     try {
       return readTemplates(directory);
     } catch (error) {
-      throw new Error(`--accept-deployments: ${error instanceof Error ? error.message : String(error)}`);
+      throw new Error(`--accept-deployments: ${errorText(error)}`);
     }
   });
 }

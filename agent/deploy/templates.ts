@@ -13,6 +13,7 @@ import {
   parameterSpecsSchema,
   TEMPLATE_NAME_PATTERN,
 } from '../../shared/deployment/parameters.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 
 const FILE_MAX_BYTES = 64 * 1024;
 const ARGUMENTS_MAX = 256;
@@ -122,7 +123,7 @@ function readTemplate(
   try {
     value = JSON.parse(text);
   } catch (cause) {
-    throw new Error(`${path} is no JSON: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    throw new Error(`${path} is no JSON: ${errorText(cause)}`, { cause });
   }
   return templateFrom(path, name, value);
 }

@@ -2,6 +2,7 @@
  * Lines of an engine's output after which it computes nothing any more, although its process may live for hours. A
  * broken CUDA context stays broken, and a collective operation that timed out has lost its group.
  */
+import { errorText } from '../../shared/text/error-text.ts';
 
 export interface FatalPatterns {
   /** The sign of a fatal error in one line, or undefined. */
@@ -91,6 +92,6 @@ function compiled(text: string): RegExp {
     if (pattern.test('')) throw new Error('it matches every line');
     return pattern;
   } catch (error) {
-    throw new Error(`--fatal-pattern "${text}": ${error instanceof Error ? error.message : String(error)}`);
+    throw new Error(`--fatal-pattern "${text}": ${errorText(error)}`);
   }
 }

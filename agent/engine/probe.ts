@@ -2,6 +2,7 @@
 import { Agent, request } from 'undici';
 import { z } from 'zod';
 import { modelSchema, type ServedModel } from '../../shared/lattice/node.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { tryParseJson } from '../../shared/text/json.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import { waitClock } from '../wait-clock.ts';
@@ -154,5 +155,5 @@ function readFailure(error: unknown): EngineProbeResult {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   // A connection is also reset by an engine that has just begun to listen, or is about to stop.
   if (code === 'ECONNREFUSED') return { kind: 'refused' };
-  return { kind: 'unknown', reason: error instanceof Error ? error.message : String(error) };
+  return { kind: 'unknown', reason: errorText(error) };
 }

@@ -2,6 +2,7 @@
 import { chmodSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
+import { errorText } from '../../shared/text/error-text.ts';
 import {
   type AgentStatus,
   type ControlRequest,
@@ -125,9 +126,7 @@ function answer(socket: Socket, request: ControlRequest, handlers: ControlHandle
     case 'weights':
     case 'pull':
     case 'collect':
-      answerWeights(socket, request, handlers.weights).catch((error: unknown) =>
-        refuse(socket, error instanceof Error ? error.message : String(error)),
-      );
+      answerWeights(socket, request, handlers.weights).catch((error: unknown) => refuse(socket, errorText(error)));
       return;
     case 'drain':
       // Left open: its end shows the client that the agent has ended.

@@ -4,6 +4,7 @@ import { resolve } from 'node:path';
 import { isSea } from 'node:sea';
 import { promisify } from 'node:util';
 import { DeploymentError } from '../../shared/deployment/error.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 
 /** Node starts within a second, but shared file systems are slow. */
 const ANSWER_MS = 200_000;
@@ -36,7 +37,7 @@ export async function installedVersion(program: readonly string[], env: NodeJS.P
     if (version !== undefined) return version;
     throw new Error(`it says no version: ${stdout.slice(0, 200)}`);
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = errorText(cause);
     throw new DeploymentError('cannot_start', `the program that is installed here does not start: ${why}`, { cause });
   }
 }

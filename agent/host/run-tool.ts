@@ -3,6 +3,7 @@
  * thrown.
  */
 import { type ExecFileException, execFile } from 'node:child_process';
+import { errorText } from '../../shared/text/error-text.ts';
 import { childEnvironment } from './child-environment.ts';
 
 type ToolAnswer = { ok: true; stdout: string } | { ok: false; reason: string; absent: boolean };
@@ -45,7 +46,7 @@ export function toolRunner(env: Readonly<Record<string, string | undefined>>): R
         execFile(file, [...args], options, ended);
       } catch (error) {
         // Node throws for some failures: ETXTBSY, EIO, ESTALE, ENOMEM, E2BIG.
-        resolve({ ok: false, reason: `${file}: ${error instanceof Error ? error.message : error}`, absent: false });
+        resolve({ ok: false, reason: `${file}: ${errorText(error)}`, absent: false });
       }
     });
 }

@@ -21,6 +21,7 @@ import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { withShortPath } from './socket-path.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -104,7 +105,7 @@ function makeStateDir(session: string, env: Env): string {
     try {
       return makeSession(makeBase(), session);
     } catch (error) {
-      troubles.push(error instanceof Error ? error.message : String(error));
+      troubles.push(errorText(error));
       return undefined;
     }
   };

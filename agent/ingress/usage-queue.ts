@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, w
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
+import { errorText } from '../../shared/text/error-text.ts';
 import { type IngressUsage, ingressUsageSchema, usageName } from '../../shared/usage/ingress-usage.ts';
 
 /**
@@ -66,7 +67,7 @@ export class UsageQueue {
       const left = readdirSync(directory).filter((name) => isLeft(name));
       for (const name of left.slice(0, ADOPTED_MAX)) this.#adopt(join(directory, name));
     } catch (error) {
-      log(`usage of former agents: ${error instanceof Error ? error.message : String(error)}`);
+      log(`usage of former agents: ${errorText(error)}`);
     }
   }
 
@@ -149,7 +150,7 @@ export class UsageQueue {
       renameSync(temporary, this.#file);
       return true;
     } catch (error) {
-      this.#options.log(`usage is kept in memory only: ${error instanceof Error ? error.message : String(error)}`);
+      this.#options.log(`usage is kept in memory only: ${errorText(error)}`);
       return false;
     }
   }

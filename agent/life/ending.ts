@@ -1,6 +1,7 @@
 /** Why an agent ends, and how: the shutdown for each reason, and the exit code. */
 import type { Writable } from 'node:stream';
 import { EXIT_DONE } from '../../shared/command-line/index.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED } from '../config/exit.ts';
 import type { EngineExit } from '../engine/child.ts';
 import type { TunnelRefusal } from '../tunnel/types.ts';
@@ -70,7 +71,7 @@ export async function closeAll(log: (line: string) => void, parts: readonly (() 
     try {
       await close();
     } catch (error) {
-      log(`at the end: ${error instanceof Error ? error.message : String(error)}`);
+      log(`at the end: ${errorText(error)}`);
     }
   }
 }

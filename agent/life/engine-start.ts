@@ -1,6 +1,7 @@
 /** Starts the engine of one agent by its command: immediately, or when all that it loads is on local disk. */
 import type { Writable } from 'node:stream';
 import { UsageError } from '../../shared/command-line/index.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import type { Env } from '../config/setting-sources.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import type { EngineTarget } from '../engine/address.ts';
@@ -84,7 +85,7 @@ export class EngineStart {
     parts.weights = weights;
     network.serveWeights((proven) => weights.accept(proven));
     await weights.open().catch((error: unknown) => {
-      throw new UsageError(`--weights-dir: ${error instanceof Error ? error.message : String(error)}`);
+      throw new UsageError(`--weights-dir: ${errorText(error)}`);
     });
   }
 
@@ -97,7 +98,7 @@ export class EngineStart {
     try {
       this.#prepared = await parts.weights?.prepare(config.command, env);
     } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
+      const message = errorText(error);
       return ending.settle({ kind: 'engine', exit: { kind: 'error', message } });
     }
     if (!ending.settled) this.start();

@@ -2,6 +2,7 @@
  * Uncaught errors: faults of this program. The running engine is worth more than a clean process, so the agent drains
  * and does not exit immediately.
  */
+import { errorText } from '../../shared/text/error-text.ts';
 
 /** Subscribes to faults of the process and returns a function that unsubscribes. Injected in tests. */
 export type FaultSource = (handler: (error: unknown) => void) => () => void;
@@ -30,7 +31,7 @@ export class ProcessFaults {
 
   /** Logs the fault and returns it in one line. */
   tell(error: unknown): string {
-    const what = error instanceof Error ? error.message : String(error);
+    const what = errorText(error);
     if (++this.#seen <= LOGGED_MAX) {
       const text = error instanceof Error ? (error.stack ?? what) : what;
       this.#log(`a fault of the agent: ${text.slice(0, TEXT_MAX)}`);

@@ -5,6 +5,7 @@
 import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
 import { UsageError } from '../../shared/command-line/index.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { formatDuration } from '../config/duration.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import { Orders } from '../deploy/orders.ts';
@@ -327,7 +328,7 @@ export class Lifecycle {
       this.#state?.rename(session);
     } catch (error) {
       // A cleanup of that directory also removed the socket; the engine continues to serve.
-      this.#options.log(`no state directory any more: ${error instanceof Error ? error.message : String(error)}`);
+      this.#options.log(`no state directory any more: ${errorText(error)}`);
     }
   }
 
@@ -351,6 +352,6 @@ function asUsage<T>(act: () => T): T {
   try {
     return act();
   } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
+    throw new UsageError(errorText(error));
   }
 }

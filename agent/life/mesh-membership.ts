@@ -7,6 +7,7 @@ import { issuerId } from '../../shared/lattice/certificate.ts';
 import { RegistryReplica } from '../../shared/lattice/replica.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import { nodeCrypto } from '../host/crypto.ts';
@@ -147,7 +148,7 @@ export class MeshMembership {
       if (listen === undefined || listen.port === 0) throw error;
       // Another job on this node, or the previous session, uses the port. The mesh publishes the port that it takes
       // instead.
-      const why = error instanceof Error ? error.message : String(error);
+      const why = errorText(error);
       this.#options.log(`warning: the mesh takes a free port: ${why}`);
       const elsewhere = this.#mesh(member, { ...listen, port: 0 }, releases);
       await elsewhere.open();

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { UsageError } from '../../shared/command-line/index.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import type { MetricsConfig } from '../config/metrics-config.ts';
 import type { StateDir } from '../host/state-dir.ts';
 import { IngressKey } from '../ingress/key.ts';
@@ -27,6 +28,6 @@ export async function openMetrics(
     log(`metrics ${url}${token === undefined ? `, key in ${join(state.path, KEY_FILE)}` : ''}`);
     return server;
   } catch (error) {
-    throw new UsageError(`--metrics: ${error instanceof Error ? error.message : String(error)}`);
+    throw new UsageError(`--metrics: ${errorText(error)}`);
   }
 }

@@ -2,6 +2,7 @@
 
 import { KEPT_WEIGHTS_MAX, type NodePayload } from '../../shared/lattice/payload.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { parseSource } from '../../shared/weights/source.ts';
 import type { PullStatus, WeightsReport } from '../host/control-protocol.ts';
 import type { WeightsHandlers } from '../host/control-server.ts';
@@ -179,7 +180,7 @@ export class NodeWeights implements WeightsHandlers {
     } catch (error) {
       const source = parseSource(text);
       const path = source?.kind === 'dir' ? source.path : undefined;
-      const trouble = error instanceof Error ? error.message : String(error);
+      const trouble = errorText(error);
       // An image can be used at its source; a packed archive cannot.
       if (path === undefined || (await packedFormat(path).catch(() => undefined)) !== 'image')
         throw new Error(`no environment to run in: ${text}: ${trouble}`, { cause: error });
@@ -199,7 +200,7 @@ export class NodeWeights implements WeightsHandlers {
       );
       return path;
     } catch (error) {
-      log(`warning: weights: ${source}: ${error instanceof Error ? error.message : String(error)}`);
+      log(`warning: weights: ${source}: ${errorText(error)}`);
       return undefined;
     }
   }

@@ -1,6 +1,7 @@
 /** Requests over the mesh in both directions, and the ingress in front of them. */
 
 import { UsageError } from '../../shared/command-line/index.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { LoadMeter } from '../engine/load.ts';
@@ -49,7 +50,7 @@ export async function openRequestService({
     return service;
   } catch (error) {
     await service.close();
-    throw new UsageError(`--ingress: ${error instanceof Error ? error.message : String(error)}`);
+    throw new UsageError(`--ingress: ${errorText(error)}`);
   }
 }
 

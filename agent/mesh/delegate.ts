@@ -2,6 +2,7 @@
  * The socket of a delegate to a gateway's registry. It carries only gossip, over the tunnel's handshake and heartbeat.
  */
 import type { WebSocket } from 'ws';
+import { errorText } from '../../shared/text/error-text.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
@@ -66,7 +67,7 @@ export class Delegate {
       };
       this.#connection = new Connection(socket, identity, ++generations, events, 'gossip:');
     } catch (error) {
-      this.#end(error instanceof Error ? error.message : String(error));
+      this.#end(errorText(error));
     }
   }
 

@@ -1,3 +1,4 @@
+import { errorText } from '../../shared/text/error-text.ts';
 import { DialBackoff } from './backoff.ts';
 
 const SEED_MIN_MS = 500;
@@ -58,7 +59,7 @@ export class Seeds {
       seed.told = false;
       seed.backoff.reset();
     } catch (error) {
-      if (!seed.told) this.#options.log(`peer ${seed.address}: ${error instanceof Error ? error.message : error}`);
+      if (!seed.told) this.#options.log(`peer ${seed.address}: ${errorText(error)}`);
       seed.told = true;
     }
     this.#again(seed);

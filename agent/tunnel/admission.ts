@@ -10,6 +10,7 @@ import { KEY_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
 import { sessionSchema } from '../../shared/lattice/node.ts';
 import { openTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
 import { attestationMessage } from '../../shared/release/release.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { tryParseJson } from '../../shared/text/json.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { AGENT_VERSION } from '../host/agent-version.ts';
@@ -215,7 +216,7 @@ async function ask(way: Way, options: AdmissionOptions, signal: AbortSignal): Pr
     const afterMs = Math.min(RETRY_AFTER_MAX_MS, 1000 * (Number(answer.retryAfter) || 0));
     return { kind: 'later', why: `${gateway.host}: ${answer.status} ${message}`, afterMs };
   } catch (error) {
-    return { kind: 'away', why: `${gateway.host}: ${error instanceof Error ? error.message : String(error)}` };
+    return { kind: 'away', why: `${gateway.host}: ${errorText(error)}` };
   }
 }
 

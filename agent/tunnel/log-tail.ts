@@ -3,6 +3,7 @@ import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Signer } from '../../shared/lattice/crypto.ts';
 import { logTailMessage } from '../../shared/lattice/session.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { LOG_TAIL_MAX_BYTES, PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import { errorMessageOf, postToGateway } from './gateway-request.ts';
@@ -43,7 +44,7 @@ export async function sendLogTail(options: LogTailOptions): Promise<void> {
       if (answer.status < 300) return [gateway.host];
       log(`${gateway.host} does not take this node's log: ${answer.status} ${errorMessageOf(answer)}`);
     } catch (error) {
-      log(`${gateway.host} does not take this node's log: ${error instanceof Error ? error.message : error}`);
+      log(`${gateway.host} does not take this node's log: ${errorText(error)}`);
     }
     return [];
   };

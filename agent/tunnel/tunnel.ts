@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { WebSocket } from 'ws';
 import type { DeploymentAnswer } from '../../shared/deployment/answer.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { PendingReplies } from '../../shared/upstream/pending-replies.ts';
 import { CLOSE_CODES } from '../../shared/wire/close.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
@@ -104,7 +105,7 @@ class GatewayTunnel implements Tunnel {
       if (this.#closed) socket.terminate();
       else this.#watch(socket);
     } catch (error) {
-      this.#again(error instanceof Error ? error.message : String(error));
+      this.#again(errorText(error));
     }
   }
 

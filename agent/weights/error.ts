@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { errorText } from '../../shared/text/error-text.ts';
 
 /**
  * `unavailable`: this way failed, another may not. `refused`: the other node does not serve this one. `wrong`: invalid
@@ -18,7 +19,7 @@ export class WeightsError extends Error {
 
 export function asWeightsError(error: unknown): WeightsError {
   if (error instanceof WeightsError) return error;
-  const said = error instanceof Error ? error.message : String(error);
+  const said = errorText(error);
   const message = error instanceof z.ZodError ? z.prettifyError(error) : said;
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   return new WeightsError(code === 'ENOSPC' || code === 'EDQUOT' ? 'full' : 'unavailable', message, { cause: error });

@@ -1,4 +1,6 @@
 /** Pulls of this process, including finished ones, for `status`. */
+
+import { errorText } from '../../shared/text/error-text.ts';
 import type { PullStatus } from '../host/control-protocol.ts';
 
 /** Finished pulls that are remembered. Running pulls are always kept; callers wait for them. */
@@ -57,6 +59,6 @@ function hasEnded({ state }: PullStatus): boolean {
 
 function fail(status: PullStatus, error: unknown): never {
   status.state = 'failed';
-  status.trouble = error instanceof Error ? error.message : String(error);
+  status.trouble = errorText(error);
   throw error;
 }

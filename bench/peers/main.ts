@@ -7,6 +7,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { errorText } from '../../shared/text/error-text.ts';
 import { startEngine as startStandIn } from '../../test/support/engine.ts';
 import { atEnd, endAll } from '../../test/support/processes.ts';
 import { ROOT } from '../../test/support/where.ts';
@@ -138,7 +139,7 @@ async function main(): Promise<number> {
     try {
       results.push(await measured(peer));
     } catch (error) {
-      skipped.push(`${peer.name}: ${error instanceof Error ? error.message : error}`);
+      skipped.push(`${peer.name}: ${errorText(error)}`);
     } finally {
       await endAll();
     }

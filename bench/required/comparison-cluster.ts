@@ -1,4 +1,6 @@
 /** Our gateway and the original before one engine. */
+
+import { errorText } from '../../shared/text/error-text.ts';
 import { startAgent } from '../../test/support/agent.ts';
 import { Gateway } from '../../test/support/gateway.ts';
 import { type Managed, memoryOf } from '../../test/support/processes.ts';
@@ -32,7 +34,7 @@ export async function openComparisonCluster(notes: string[]): Promise<Comparison
   try {
     original = await startOriginal(url);
   } catch (error) {
-    notes.push(`the original was not measured: ${error instanceof Error ? error.message : error}`);
+    notes.push(`the original was not measured: ${errorText(error)}`);
   }
   const sides = { direct: { url }, ours: { url: gateway.url, key }, original: original?.target };
   return { gateway, agent, sides, original };

@@ -1,4 +1,6 @@
 /** Streams through our gateway, and through the original if it is available. */
+
+import { errorText } from '../../shared/text/error-text.ts';
 import type { Target } from '../client.ts';
 import { crowd } from '../sections/crowd.ts';
 import { paced, unpaced } from '../sections/tokens.ts';
@@ -15,7 +17,7 @@ async function unlessBroken(note: Pick<Required, 'note'>, measure: () => Promise
   try {
     return await measure();
   } catch (error) {
-    note.note = `original: ${error instanceof Error ? error.message : error}`;
+    note.note = `original: ${errorText(error)}`;
     return undefined;
   }
 }

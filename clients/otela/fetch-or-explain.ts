@@ -1,3 +1,5 @@
+import { errorText } from '../../shared/text/error-text.ts';
+
 /** No gateway answers, or it cannot serve. The program prints one sentence and exits with code 69. */
 export class UnreachableError extends Error {}
 
@@ -9,7 +11,7 @@ export async function fetchOrExplain(url: string, init: RequestInit): Promise<Re
     return await fetch(url, init);
   } catch (error) {
     const { cause = error } = error instanceof Error ? error : {};
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = errorText(cause);
     const plain = why.includes('wrong version number') ? 'it speaks no TLS: http://, or another port?' : why;
     throw new UnreachableError(`no gateway answers at ${new URL(url).origin}: ${plain}`, { cause: error });
   }

@@ -11,6 +11,7 @@ import * as z from 'zod';
 import type { StartTimer } from '../../shared/collections/timer.ts';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { waitWithProgress } from '../../shared/timing/wait-with-progress.ts';
 import { fetchOrExplain, UnreachableError } from './fetch-or-explain.ts';
 import type { Output } from './main.ts';
@@ -84,7 +85,7 @@ async function requireRoom(file: string): Promise<void> {
     await mkdir(dirname(file), { recursive: true, mode: 0o700 });
     await access(dirname(file), constants.W_OK);
   } catch (error) {
-    throw new UsageError(`--key-file: ${error instanceof Error ? error.message : error}`);
+    throw new UsageError(`--key-file: ${errorText(error)}`);
   }
   const known = await stat(file).catch(() => undefined);
   if (known?.isDirectory()) throw new UsageError(`--key-file: ${file} is a directory`);

@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { printable } from '../../shared/terminal/printable.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { type EvidenceVerifier, type Pins, SealClientError, type SealNode, sealedFetch } from '../seal/index.ts';
 import type { Output } from './main.ts';
 import { PAGE_HEADERS, pageText } from './page.ts';
@@ -118,7 +119,7 @@ async function serve(
 
 /** If no server answers, a runtime's fetch only reports "fetch failed"; the cause is more useful. */
 function why(error: unknown, gateway: string): string {
-  if (!(error instanceof TypeError)) return error instanceof Error ? error.message : String(error);
+  if (!(error instanceof TypeError)) return errorText(error);
   const { cause } = error;
   return `${gateway} cannot be reached: ${cause instanceof Error ? cause.message : error.message}`;
 }

@@ -8,7 +8,7 @@ import { placementsOf } from '../config/placements.ts';
 import { readFactoryConfig } from '../config/read.ts';
 import type { FactoryConfig } from '../config/schema.ts';
 import { readToken } from '../demand/gateway-exchange.ts';
-import { errorText } from '../errors.ts';
+import { errorLine } from '../errors.ts';
 import type { Launcher } from '../launchers/launcher.ts';
 import { makeLauncher } from '../launchers/make.ts';
 import { jobContext, jobContextId } from '../recipes/job-context.ts';
@@ -37,7 +37,7 @@ export async function factoryCheckCommand(path: string, offline: boolean, io: Io
       readToken(config.token_file);
       tell(true, `the token ${config.token_file}`);
     } catch (error) {
-      tell(false, errorText(error));
+      tell(false, errorLine(error));
     }
     const launchers = new Map(config.clusters.map((cluster) => [cluster.id, makeLauncher(cluster, config)]));
     await askClusters(config, launchers, tell);
@@ -82,7 +82,7 @@ async function askClusters(
         });
         tell(ok, `${where}: ${text}`);
       } catch (error) {
-        tell(false, `${where}: ${errorText(error)}`);
+        tell(false, `${where}: ${errorLine(error)}`);
       }
     }
 }

@@ -6,7 +6,7 @@ import { dirname, resolve } from 'node:path';
 import { parse, TomlError } from 'smol-toml';
 import * as z from 'zod';
 import { nearestName } from '../../shared/text/nearest.ts';
-import { errorText, FactoryError } from '../errors.ts';
+import { errorLine, FactoryError } from '../errors.ts';
 import { lineOfPath } from './locate.ts';
 import { findProblems } from './problems.ts';
 import { type FactoryConfig, fileSchema } from './schema.ts';
@@ -28,7 +28,7 @@ export function readFactoryConfig(path: string): FactoryConfig {
     if (statSync(path).size > FILE_MAX_BYTES) throw new Error(`larger than ${FILE_MAX_BYTES} bytes`);
     text = readFileSync(path, 'utf8');
   } catch (cause) {
-    throw new FactoryError('config', `cannot read ${path}: ${errorText(cause)}`, { cause });
+    throw new FactoryError('config', `cannot read ${path}: ${errorLine(cause)}`, { cause });
   }
   const read = parseConfig(text);
   if ('faults' in read)

@@ -18,7 +18,7 @@ import {
   NODES_MAX,
   parseAnswer,
 } from '../../shared/factory/exchange.ts';
-import { errorText, FactoryError } from '../errors.ts';
+import { errorLine, FactoryError } from '../errors.ts';
 import type { DemandReading, GatewaySource } from './demand-source.ts';
 
 /** Timeout of an exchange, above the time for which the gateway may hold it. */
@@ -50,7 +50,7 @@ export function readToken(path: string): string {
     if ((statSync(path).mode & 0o077) !== 0) throw new Error('others may read it: chmod 600');
     text = readFileSync(path, 'utf8').trim();
   } catch (cause) {
-    throw new FactoryError('config', `the factory's token ${path}: ${errorText(cause)}`, { cause });
+    throw new FactoryError('config', `the factory's token ${path}: ${errorLine(cause)}`, { cause });
   }
   if (!FACTORY_TOKEN_PATTERN.test(text))
     throw new FactoryError('config', `${path} holds no factory token (otf_ and 43 letters)`);
@@ -138,7 +138,7 @@ export class GatewayExchange implements GatewaySource {
         await pause(Math.max(0, LEAST_MS - (this.#heardAt - begun)), this.#closed.signal);
       } catch (error) {
         const first = this.#fault === undefined;
-        this.#fault = errorText(error);
+        this.#fault = errorLine(error);
         if (error instanceof FactoryError && error.code === 'gateway') this.#options.refused(this.#fault);
         if (first) changed();
         await pause(wait, this.#closed.signal);

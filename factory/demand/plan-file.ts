@@ -5,7 +5,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import * as z from 'zod';
 import type { ModelDemand } from '../../shared/factory/exchange.ts';
-import { errorText } from '../errors.ts';
+import { errorLine } from '../errors.ts';
 import { type DemandReading, type DemandSource, noDemand } from './demand-source.ts';
 
 const FILE_MAX_BYTES = 16 * 1024 * 1024;
@@ -72,7 +72,7 @@ export class PlanFile implements DemandSource {
       if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
         [this.#wanted, this.#stamp] = [new Map(), ''];
       // A file that is being written is complete at the next round. Until then the previous plan applies, and it ages.
-      problem = `the plan ${path} cannot be read: ${errorText(error)}`;
+      problem = `the plan ${path} cannot be read: ${errorLine(error)}`;
     }
     this.#say('unreadable', problem);
   }

@@ -3,7 +3,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { Agent, fetch } from 'undici';
 import * as z from 'zod';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
-import { errorText, FactoryError } from '../errors.ts';
+import { errorLine, FactoryError } from '../errors.ts';
 
 const ANSWER = { leastMs: 10_000, mostMs: 120_000 };
 /** 4,096 nodes of 16 KiB. */
@@ -74,13 +74,13 @@ function readKey(path: string): string {
     if (!KEY.test(key)) throw new Error('it does not hold one key');
     return key;
   } catch (cause) {
-    throw new FactoryError('config', `the operator's key ${path}: ${errorText(cause)}`, { cause });
+    throw new FactoryError('config', `the operator's key ${path}: ${errorLine(cause)}`, { cause });
   }
 }
 
 function messageIn(text: string): string {
   try {
-    return errorText(envelopeSchema.parse(JSON.parse(text)).error.message);
+    return errorLine(envelopeSchema.parse(JSON.parse(text)).error.message);
   } catch {
     return text.slice(0, 200);
   }

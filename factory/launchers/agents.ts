@@ -8,7 +8,7 @@ import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/
 import { bindParameters } from '../../shared/deployment/parameters.ts';
 import { gpuClass } from '../../shared/hardware/classes.ts';
 import type { ClusterConfig, PoolConfig } from '../config/schema.ts';
-import { errorText } from '../errors.ts';
+import { errorLine } from '../errors.ts';
 import { type AdminApi, AdminRefusal } from './admin-api.ts';
 import { type Launcher, LauncherError, type ListedJob, type Submission } from './launcher.ts';
 
@@ -53,7 +53,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
       const { data } = nodesSchema.parse(await api.get(REGISTRY));
       return data.filter(({ state }) => state !== 'LEFT');
     } catch (cause) {
-      throw new LauncherError('unreachable', errorText(cause), { cause });
+      throw new LauncherError('unreachable', errorLine(cause), { cause });
     }
   };
   const latest = (): Promise<Node[]> => {
@@ -77,7 +77,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
         return await api.put(deploymentOf(session), { id, ...deployment });
       } catch (error) {
         // Without an answer, the agent may have accepted the order: the registry then lists it by its id.
-        if (!(error instanceof AdminRefusal)) throw new LauncherError('unclear', errorText(error), { cause: error });
+        if (!(error instanceof AdminRefusal)) throw new LauncherError('unclear', errorLine(error), { cause: error });
         given.delete(session);
         refusals.push(`node ${session.slice(0, 8)}: ${error.message}`);
       }
@@ -97,7 +97,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
       await api.delete(`${deploymentOf(node.session)}?drain_ms=${drainMs}`);
     } catch (error) {
       if (error instanceof AdminRefusal && error.status === 404) return;
-      throw new LauncherError(error instanceof AdminRefusal ? 'refused' : 'unreachable', errorText(error), {
+      throw new LauncherError(error instanceof AdminRefusal ? 'refused' : 'unreachable', errorLine(error), {
         cause: error,
       });
     }
@@ -151,7 +151,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
         bindParameters(offer.parameters, deployment.parameters);
         return { ok: true, text: `template ${offer.template} takes it` };
       } catch (error) {
-        return { ok: false, text: errorText(error) };
+        return { ok: false, text: errorLine(error) };
       }
     },
   };

@@ -11,7 +11,7 @@ import { findGpuClass } from '../../shared/hardware/classes.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import { timeLimitMs } from '../config/values.ts';
-import { errorText } from '../errors.ts';
+import { errorLine } from '../errors.ts';
 import { type CheckFinding, type Launcher, LauncherError, type ListedJob, type Submission } from './launcher.ts';
 
 const ANSWER = { leastMs: 30_000, mostMs: 120_000 };
@@ -207,7 +207,7 @@ class Api {
       ({ status, text } = await this.#answers.bound(() => performance.now(), ask));
       if (text.length > ANSWER_MAX_BYTES) throw new Error(`an answer of more than ${ANSWER_MAX_BYTES} bytes`);
     } catch (cause) {
-      throw new LauncherError(method === 'POST' ? 'unclear' : 'unreachable', `${server}: ${errorText(cause)}`, {
+      throw new LauncherError(method === 'POST' ? 'unclear' : 'unreachable', `${server}: ${errorLine(cause)}`, {
         cause,
       });
     }

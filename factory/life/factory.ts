@@ -9,7 +9,7 @@ import type { Memory } from '../decisions/memory.ts';
 import { type PlacedModel, placedModels } from '../decisions/world.ts';
 import { type GatewaySource, mergeDemand } from '../demand/demand-source.ts';
 import { PlanFile } from '../demand/plan-file.ts';
-import { errorText } from '../errors.ts';
+import { errorLine } from '../errors.ts';
 import type { Launcher } from '../launchers/launcher.ts';
 import { makeLauncher } from '../launchers/make.ts';
 import { Journal } from './journal.ts';
@@ -165,7 +165,7 @@ export class Factory {
       this.#tell(result);
     } catch (error) {
       // Most likely a full disk: no scheduler received a request that is not stored.
-      this.#options.log(`this round failed: ${errorText(error)}`);
+      this.#options.log(`this round failed: ${errorLine(error)}`);
     }
     const now = this.#now();
     if (now - this.#tidied < TIDY_EVERY_MS) return;
@@ -224,7 +224,7 @@ export class Factory {
     try {
       if (!lease.beat()) this.#wake.resolve();
     } catch (error) {
-      this.#options.log(`the lease cannot be written: ${errorText(error)}`);
+      this.#options.log(`the lease cannot be written: ${errorLine(error)}`);
     }
   }
 
@@ -246,7 +246,7 @@ export class Factory {
       this.#plan = this.#planOf(config);
       this.#journal.note({ text: `reads its file anew: revision ${config.revision}` }, this.#now());
     } catch (error) {
-      this.#journal.note({ text: `keeps its former file: ${errorText(error)}` }, this.#now());
+      this.#journal.note({ text: `keeps its former file: ${errorLine(error)}` }, this.#now());
     }
   }
 

@@ -8,7 +8,7 @@ import { assessEnd, type EndedJob, nodesByJob, observeJobs, startTimeoutReason }
 import { DRAIN_MAX_MS } from '../decisions/stops.ts';
 import type { ClusterView, DecisionNote, FactoryAction, FactoryWorld, PlacedModel } from '../decisions/world.ts';
 import type { DemandReading } from '../demand/demand-source.ts';
-import { errorText } from '../errors.ts';
+import { errorLine } from '../errors.ts';
 import { type Launcher, LauncherError } from '../launchers/launcher.ts';
 import { jobContext } from '../recipes/job-context.ts';
 import { scriptBody } from '../recipes/script.ts';
@@ -82,7 +82,7 @@ async function views({ config, launchers }: RoundDependencies): Promise<Map<stri
       ]);
       return [id, { reachable: true, jobs, ...(capacity === undefined ? {} : { capacity }) }];
     } catch (error) {
-      return [id, { reachable: false, reason: errorText(error) }];
+      return [id, { reachable: false, reason: errorLine(error) }];
     }
   };
   return new Map(await Promise.all(config.clusters.map(({ id }) => one(id))));
@@ -122,7 +122,7 @@ async function drain({ launchers, note }: RoundDependencies, { cluster, job, mod
     await launchers.get(cluster)?.drain?.(job, DRAIN_MAX_MS);
   } catch (error) {
     const of = model === undefined ? {} : { model };
-    note({ ...of, text: `cannot drain ${job} on ${cluster} (${why}): ${errorText(error)}` });
+    note({ ...of, text: `cannot drain ${job} on ${cluster} (${why}): ${errorLine(error)}` });
   }
 }
 
@@ -157,7 +157,7 @@ async function act(parts: RoundDependencies, action: FactoryAction): Promise<voi
     // It will be asked again: `asked` stays, and its time runs.
     parts.note({
       ...of,
-      text: `cannot cancel job ${action.jobs.join(', ')} on ${action.cluster}: ${errorText(error)}`,
+      text: `cannot cancel job ${action.jobs.join(', ')} on ${action.cluster}: ${errorLine(error)}`,
     });
   }
 }
@@ -201,7 +201,7 @@ async function submit(parts: RoundDependencies, action: Extract<FactoryAction, {
     // Any other outcome is unknown: the submission stays `sent`.
     if (!(error instanceof LauncherError)) throw error;
     submission.outcome = error.code === 'unclear' ? 'unclear' : 'refused';
-    const reason = `${where}: ${errorText(error)}`;
+    const reason = `${where}: ${errorLine(error)}`;
     const follows = recordFailure(
       memory,
       'refused',

@@ -16,7 +16,7 @@ import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LOG_TAIL_MAX } from '../../shared/factory/exchange.ts';
 import { emptyMemory, type Memory, memorySchema } from '../decisions/memory.ts';
-import { errorText, FactoryError } from '../errors.ts';
+import { errorLine, FactoryError } from '../errors.ts';
 
 const FILE_MAX_BYTES = 16 * 1024 * 1024;
 const LOGS_MAX = 1_000;
@@ -45,7 +45,7 @@ export class StateFiles {
       mkdirSync(this.logs, { recursive: true, mode: 0o700 });
       chmodSync(this.directory, 0o700);
     } catch (cause) {
-      throw new FactoryError('config', `the state directory ${this.directory} cannot be used: ${errorText(cause)}`, {
+      throw new FactoryError('config', `the state directory ${this.directory} cannot be used: ${errorLine(cause)}`, {
         cause,
       });
     }
@@ -79,7 +79,7 @@ export class StateFiles {
       return JSON.parse(readFileSync(path, 'utf8'));
     } catch (cause) {
       if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return undefined;
-      throw new FactoryError('config', `cannot read ${path}: ${errorText(cause)}`, { cause });
+      throw new FactoryError('config', `cannot read ${path}: ${errorLine(cause)}`, { cause });
     }
   }
 

@@ -2,6 +2,7 @@ import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import type { LeaseRef } from '../../shared/batch/ledger.ts';
 import type { LineErrorCode, LineResult } from '../../shared/batch/results.ts';
 import { acceptsResults, type BatchStatus, isTerminal } from '../../shared/batch/status.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import { FileStoreError } from '../files/file-store.ts';
@@ -260,7 +261,7 @@ export class BatchObject extends GatewayObject {
   }
 
   async #failed(id: string, error: unknown): Promise<void> {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = errorText(error);
     if (!isUnavailable(error) && this.#obstacle.recurs(why)) {
       console.error(`batch ${id}: ${why}; given up`);
       return this.#giveUp(id, stepGivenUp(why));

@@ -1,5 +1,6 @@
 import { isRecent } from '../../shared/collections/is-recent.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { FileStoreError } from '../files/file-store.ts';
 import { isStorageError } from '../platform/storage/health.ts';
 import { FileQuotaError } from './finish.ts';
@@ -17,7 +18,7 @@ const SHOWN_MS = 3 * PAUSE_MS;
 /** Another object did not answer, or its storage failed. The same call may succeed later. */
 export class ObjectUnavailableError extends Error {
   constructor(object: string, cause: unknown) {
-    super(`the ${object} cannot be reached: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    super(`the ${object} cannot be reached: ${errorText(cause)}`, { cause });
   }
 }
 

@@ -13,6 +13,7 @@ import {
   parseLine,
   UsageError,
 } from '../../shared/command-line/index.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { dashboardDirectory } from '../hosts/node/serve/program-files.ts';
 import { databaseIdIn, readWranglerConfig, releaseKeysIn } from './config.ts';
 import { deploy } from './deploy.ts';
@@ -157,7 +158,7 @@ function wrongUse(message: string): number {
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = errorText(error);
   if (error instanceof UsageError || error instanceof DeployRefusedError) process.exitCode = wrongUse(message);
   else {
     console.error(`npm run deploy: ${message}\n\nNothing is lost: run it again.`);

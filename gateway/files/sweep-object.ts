@@ -1,5 +1,6 @@
 /** Deletes expired files, abandoned uploads, and stored files without a row. */
 import { and, count, eq, gt, inArray, lt, lte, ne, notInArray, or, sql, sum } from 'drizzle-orm';
+import { errorText } from '../../shared/text/error-text.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { batches, files, uploadParts, uploads } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
@@ -61,7 +62,7 @@ export class FileSweepObject extends GatewayObject {
     // Sequentially; a failed step does not prevent the next.
     for (const step of steps)
       await step().catch((error: unknown) => {
-        const why = error instanceof Error ? error.message : error;
+        const why = errorText(error);
         console.error(`the sweep of files is tried again in ${EVERY_MS} ms: ${why}`);
       });
     if (more) await this.ctx.storage.setAlarm(this.#now + EVERY_MS);

@@ -1,3 +1,4 @@
+import { errorText } from '../../shared/text/error-text.ts';
 import type { Env } from '../env.ts';
 import { MetricsReporter } from '../observe/report.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
@@ -157,7 +158,7 @@ export class UsageObject extends GatewayObject {
       if (left > 0) this.#schedule(Math.min(left, LOOK_AGAIN_MS));
       else await this.#end();
     } catch (error) {
-      console.error(`totals of ${this.#shard} wait: ${error instanceof Error ? error.message : error}`);
+      console.error(`totals of ${this.#shard} wait: ${errorText(error)}`);
       this.#schedule(AGAIN_MS);
     }
   }

@@ -1,3 +1,4 @@
+import { errorText } from '../../shared/text/error-text.ts';
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import { installationSecret } from '../accounts/installation.ts';
 import type { AttemptUse } from '../accounts/limits/limiter.ts';
@@ -59,7 +60,7 @@ export class Outbox {
     try {
       await this.#ctx.storage.setAlarm(Date.now() + ms);
     } catch (error) {
-      console.error(`usage of ${this.#session} has no alarm: ${error instanceof Error ? error.message : error}`);
+      console.error(`usage of ${this.#session} has no alarm: ${errorText(error)}`);
       this.#ctx.clock.after(AGAIN_MS, () => {
         this.#scheduled = false;
         this.schedule();
@@ -106,7 +107,7 @@ export class Outbox {
       else if (!this.prefixes.idle) this.schedule();
     } catch (error) {
       this.#tellWaiting();
-      console.error(`usage of ${this.#session} waits: ${error instanceof Error ? error.message : error}`);
+      console.error(`usage of ${this.#session} waits: ${errorText(error)}`);
       this.schedule(AGAIN_MS);
     }
   }

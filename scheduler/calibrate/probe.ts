@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { errorText } from '../../shared/text/error-text.ts';
 import { SchedulerError } from '../errors.ts';
 
 /** A stream without data for this long is given up. A prompt of 8,192 tokens on the slowest GPU takes a tenth of it. */
@@ -85,7 +86,7 @@ async function ask(engine: ProbedEngine, body: unknown): Promise<Response> {
       signal: AbortSignal.timeout(SILENCE_MS * 5),
     });
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = errorText(cause);
     throw new SchedulerError('gateway', `the engine at ${engine.url} does not answer: ${why}`, { cause });
   }
   if (!response.ok) {

@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { findGpuClass } from '../../shared/hardware/classes.ts';
 import { isGpuSlice } from '../../shared/slurm/gres.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { nearestNames } from '../../shared/text/nearest.ts';
 import { SchedulerError } from '../errors.ts';
 import { type Calibration, calibrationSchema } from './calibration.ts';
@@ -136,11 +137,7 @@ function readText(path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (cause) {
-    throw new SchedulerError(
-      'bad_input',
-      `cannot read ${path}: ${cause instanceof Error ? cause.message : String(cause)}`,
-      { cause },
-    );
+    throw new SchedulerError('bad_input', `cannot read ${path}: ${errorText(cause)}`, { cause });
   }
 }
 
@@ -148,11 +145,7 @@ function parseJson(text: string, path: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw new SchedulerError(
-      'bad_input',
-      `${path} is not JSON: ${cause instanceof Error ? cause.message : String(cause)}`,
-      { cause },
-    );
+    throw new SchedulerError('bad_input', `${path} is not JSON: ${errorText(cause)}`, { cause });
   }
 }
 

@@ -2,6 +2,7 @@ import { randomInt } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { fitCalibration } from '../calibrate/fit.ts';
 import { observeLoad } from '../calibrate/load.ts';
 import { type ProbedEngine, servedEngineName, servedModel } from '../calibrate/probe.ts';
@@ -92,11 +93,7 @@ function write(calibration: object, path: string | undefined, io: Io): void {
   try {
     writeFileSync(path, file);
   } catch (cause) {
-    throw new SchedulerError(
-      'bad_input',
-      `cannot write ${path}: ${cause instanceof Error ? cause.message : String(cause)}`,
-      { cause },
-    );
+    throw new SchedulerError('bad_input', `cannot write ${path}: ${errorText(cause)}`, { cause });
   }
   io.log(`written to ${path}; use it with --calibration ${path}`);
 }

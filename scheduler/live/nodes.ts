@@ -2,6 +2,7 @@ import * as z from 'zod';
 import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/deployment/labels.ts';
 import { GPUS_MAX } from '../../shared/lattice/node.ts';
 import { isGpuSlice } from '../../shared/slurm/gres.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { findGpu, findModel, type HardwareCatalogue, parseAs } from '../catalogue/catalogue.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
@@ -230,10 +231,8 @@ export function parseAnswer<T>(schema: z.ZodType<T>, value: unknown, path: strin
   try {
     return parseAs(schema, value, path);
   } catch (cause) {
-    throw new SchedulerError(
-      'gateway',
-      `${path} answers what this version does not understand: ${cause instanceof Error ? cause.message : ''}`,
-      { cause },
-    );
+    throw new SchedulerError('gateway', `${path} answers what this version does not understand: ${errorText(cause)}`, {
+      cause,
+    });
   }
 }

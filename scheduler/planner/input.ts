@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
+import { errorText } from '../../shared/text/error-text.ts';
 import { findGpu, findModel, type HardwareCatalogue, parseAs, readJson } from '../catalogue/catalogue.ts';
 import { opaqueModel } from '../catalogue/model.ts';
 import { KV_PRECISIONS, PRECISIONS } from '../catalogue/precision.ts';
@@ -208,10 +209,6 @@ function readText(path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (cause) {
-    throw new SchedulerError(
-      'bad_input',
-      `cannot read ${path}: ${cause instanceof Error ? cause.message : String(cause)}`,
-      { cause },
-    );
+    throw new SchedulerError('bad_input', `cannot read ${path}: ${errorText(cause)}`, { cause });
   }
 }

@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { errorText } from '../../shared/text/error-text.ts';
 import { SchedulerError } from '../errors.ts';
 import { checkPlan } from './check.ts';
 import { checkPlannerInput, planByMilp as milp } from './milp.ts';
@@ -21,11 +22,7 @@ async function importPlanner(file: string): Promise<Planner> {
   try {
     module = await import(pathToFileURL(resolve(file)).href);
   } catch (cause) {
-    throw new SchedulerError(
-      'bad_input',
-      `cannot load the planner ${file}: ${cause instanceof Error ? cause.message : String(cause)}`,
-      { cause },
-    );
+    throw new SchedulerError('bad_input', `cannot load the planner ${file}: ${errorText(cause)}`, { cause });
   }
   const planner = typeof module === 'object' && module !== null && 'default' in module ? module.default : undefined;
   if (!isPlanner(planner)) throw new SchedulerError('bad_input', `${file} has no function as its default export`);

@@ -1,5 +1,6 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 import { StringDecoder } from 'node:string_decoder';
+import { errorText } from '../../shared/text/error-text.ts';
 import { SchedulerError } from '../errors.ts';
 import type { TraceRow } from '../serving/requests.ts';
 import { type Format, formatOf, placed } from './formats.ts';
@@ -76,7 +77,7 @@ function parseLine(format: Format, text: string, path: string, line: number): Re
   try {
     return format.parse(text);
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = errorText(cause);
     throw new SchedulerError('bad_input', `${path}, line ${line} (${format.name}): ${why}: ${text.slice(0, 120)}`, {
       cause,
     });
@@ -89,11 +90,7 @@ function* linesOf(path: string): Generator<string> {
   try {
     file = openSync(path, 'r');
   } catch (cause) {
-    throw new SchedulerError(
-      'bad_input',
-      `cannot read ${path}: ${cause instanceof Error ? cause.message : String(cause)}`,
-      { cause },
-    );
+    throw new SchedulerError('bad_input', `cannot read ${path}: ${errorText(cause)}`, { cause });
   }
   const decoder = new StringDecoder('utf8');
   const chunk = Buffer.alloc(CHUNK_BYTES);
@@ -116,10 +113,6 @@ function readChunk(file: number, chunk: Buffer, path: string): number {
   try {
     return readSync(file, chunk);
   } catch (cause) {
-    throw new SchedulerError(
-      'bad_input',
-      `cannot read ${path}: ${cause instanceof Error ? cause.message : String(cause)}`,
-      { cause },
-    );
+    throw new SchedulerError('bad_input', `cannot read ${path}: ${errorText(cause)}`, { cause });
   }
 }

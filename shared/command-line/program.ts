@@ -1,4 +1,6 @@
 /** A program with several commands: one table yields its parser, its help, "did you mean" and shell completion. */
+
+import { errorText } from '../text/error-text.ts';
 import { nearestName } from '../text/nearest.ts';
 import { completionScript, isShell, SHELLS } from './completion.ts';
 import { UsageError } from './error.ts';
@@ -63,7 +65,7 @@ export function readCommand<C>(program: Program<C>, [word, ...args]: readonly st
 
 /** The error message for a person. If the command line is at fault, says where to read more. */
 export function errorMessage<C>(program: Program<C>, [word, ...args]: readonly string[], error: unknown): string {
-  const message = `${program.name}: ${error instanceof Error ? error.message : String(error)}`;
+  const message = `${program.name}: ${errorText(error)}`;
   if (!(error instanceof UsageError)) return message;
   const about = word !== undefined && namesOf(program).includes(word) ? `${word} ` : '';
   const meant = word === undefined ? undefined : verbMeant(program, word, args);

@@ -1,5 +1,6 @@
 /** Strikes one node after the other, some seconds apart, and records it. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { errorText } from '../../shared/text/error-text.ts';
 import type { Fault } from './faults.ts';
 import type { Fleet } from './fleet.ts';
 import type { Replica } from './replica.ts';
@@ -92,7 +93,7 @@ export class Victims {
     const over = await fault.strike(replica, random).then(
       () => true,
       (error: unknown) => {
-        this.troubles.push(`${replica.name}, ${fault.name}: ${error instanceof Error ? error.message : String(error)}`);
+        this.troubles.push(`${replica.name}, ${fault.name}: ${errorText(error)}`);
         return false;
       },
     );

@@ -2,6 +2,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { errorText } from '../../shared/text/error-text.ts';
 import { Managed, type SpawnOptions } from '../support/processes.ts';
 import { ROOT } from '../support/where.ts';
 import { namesOf, type Step, stepsOf } from './page.ts';
@@ -43,7 +44,7 @@ export async function follow(page: string, place: Place): Promise<Read> {
     try {
       await take(step, page, place, shell, read);
     } catch (cause) {
-      throw new Error(`${page}:${step.line}: ${cause instanceof Error ? cause.message : cause}`, { cause });
+      throw new Error(`${page}:${step.line}: ${errorText(cause)}`, { cause });
     }
   }
   await shell.close();

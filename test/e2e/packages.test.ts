@@ -12,6 +12,7 @@ import { z } from 'zod';
 import { machineOf } from '../../packaging/elf.ts';
 import { FLOOR, newestNeeded, singleFile } from '../../packaging/single-file.ts';
 import { PLATFORMS, type Platform, releaseManifestSchema, singleFileName } from '../../shared/release/release.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { which } from '../support/abilities.ts';
 import { type AgentOptions, startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
@@ -58,7 +59,7 @@ beforeAll(async () => {
       break;
     } catch (error) {
       if (platforms.length === 0) throw error;
-      console.warn(`no single files for ${platforms.join(', ')}: ${error instanceof Error ? error.message : error}`);
+      console.warn(`no single files for ${platforms.join(', ')}: ${errorText(error)}`);
     }
   }
   // It brings what it needs, so no registry is used.

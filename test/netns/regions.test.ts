@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import { z } from 'zod';
+import { errorText } from '../../shared/text/error-text.ts';
 import { startAgent } from '../support/agent.ts';
 import { endAll, eventually, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
 import { NODE, PLAN_MAIN, ROOT } from '../support/where.ts';
@@ -197,6 +198,6 @@ it('a plan of regions answers sooner and for less than least-load, follows price
     wide.network.link('heal', 'c1nat');
     await until('the region is back in the plan', ({ near = 0 }) => near > 0.3);
   } catch (error) {
-    throw planner.failure(error instanceof Error ? error.message : String(error));
+    throw planner.failure(errorText(error));
   }
 });

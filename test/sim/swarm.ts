@@ -3,6 +3,7 @@
  * everything heals and all replicas must become equal and trust each other again. `describe` prints the plan of a seed.
  */
 import { lifecycleRank } from '../../shared/lattice/node.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { atPeace, evicted, session } from './observe.ts';
 import { fork, pick, type Rng, seeded } from './random.ts';
 import { type Agent, World, type WorldOptions } from './world.ts';
@@ -175,7 +176,7 @@ export function runSeed(seed: number): { equalMs: number; peaceMs: number } {
     return phases(swarm, drawn);
   } catch (error) {
     const story = `seed ${seed} ${JSON.stringify(drawn)}\n${swarm.steps.join('\n')}`;
-    throw new Error(`${error instanceof Error ? error.message : String(error)}\n${story}`, { cause: error });
+    throw new Error(`${errorText(error)}\n${story}`, { cause: error });
   }
 }
 

@@ -1,5 +1,6 @@
 /** Jobs of an ordinary user in a Slurm, each with an agent, in addition to a replica outside Slurm. */
 import * as z from 'zod';
+import { errorText } from '../../shared/text/error-text.ts';
 import type { RegisteredNode } from '../support/gateway.ts';
 import { stream } from '../support/load.ts';
 import { eventually } from '../support/processes.ts';
@@ -46,7 +47,7 @@ export class Jobs {
         ),
       );
     } catch (cause) {
-      throw new Error(`${cause instanceof Error ? cause.message : cause}\n--- the job:\n${await job.output()}`, {
+      throw new Error(`${errorText(cause)}\n--- the job:\n${await job.output()}`, {
         cause,
       });
     }

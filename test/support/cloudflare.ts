@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { DatabaseSync } from 'node:sqlite';
 import { z } from 'zod';
+import { errorText } from '../../shared/text/error-text.ts';
 
 interface StandInWorker {
   /** Values by name; Cloudflare never returns them. */
@@ -213,7 +214,7 @@ function run(sqlite: DatabaseSync, body: Buffer): Answer {
     return { result: [{ results, success: true, meta: { duration: 1, changes: 0, rows_read: 0, rows_written: 0 } }] };
   } catch (error) {
     sqlite.exec('ROLLBACK');
-    return { status: 400, code: 7_500, message: error instanceof Error ? error.message : String(error) };
+    return { status: 400, code: 7_500, message: errorText(error) };
   }
 }
 

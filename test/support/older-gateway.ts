@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { mkdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
+import { errorText } from '../../shared/text/error-text.ts';
 import { installGateway } from './as-version.ts';
 import { ROOT } from './where.ts';
 
@@ -25,7 +26,7 @@ export async function olderGateway(directory: string): Promise<{ file: string; c
     if (git('ls-tree', commit, LANGUAGE).length === 0) return `no commit before ${changed} has ${LANGUAGE}`;
     files = git('archive', '--format=tar', commit);
   } catch (error) {
-    return `this clone has no history to build an older gateway from: ${error instanceof Error ? error.message : error}`;
+    return `this clone has no history to build an older gateway from: ${errorText(error)}`;
   }
   const root = join(directory, 'clone');
   await mkdir(root, { recursive: true });

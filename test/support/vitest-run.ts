@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { errorText } from '../../shared/text/error-text.ts';
 import { endedChildrenSeconds } from './ended-children.ts';
 import { MARK, sweep } from './processes.ts';
 import { type Failure, type FileReport, REPORT_VARIABLE, type RunReport } from './reporter.ts';
@@ -85,7 +86,7 @@ async function readReport(path: string, code: number): Promise<RunReport> {
     if (code === 0 || report.failures.length > 0) return report;
     return { ...report, failures: [{ message: `vitest ended with ${code}, and no test failed` }] };
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = errorText(error);
     return {
       passed: 0,
       skipped: 0,

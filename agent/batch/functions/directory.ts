@@ -1,6 +1,7 @@
 /** Directories of functions' processes: in the temporary directory, 0700, with the agent's process id in their name. */
 import { lstatSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { errorText } from '../../../shared/text/error-text.ts';
 import { isAlive } from '../../host/is-alive.ts';
 
 const NAME = /^otela-function-(\d{1,10})-/;
@@ -37,6 +38,6 @@ export function removeFunctionDirectory(path: string): string | undefined {
     rmSync(path, { recursive: true, force: true });
     return undefined;
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return errorText(error);
   }
 }

@@ -4,6 +4,7 @@ import { contextMessage, FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/bat
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import { memberText } from '../../../shared/batch/line-body.ts';
 import { type LineResult, RESULT_MAX_BYTES } from '../../../shared/batch/results.ts';
+import { errorText } from '../../../shared/text/error-text.ts';
 import { FailureLog, LoggedBackoff } from '../backoff.ts';
 import type { BatchGateway } from '../gateway-client.ts';
 import { BatchGateways } from '../gateways.ts';
@@ -113,7 +114,7 @@ export class FunctionRunner {
         backoff.succeeded();
       } catch (error) {
         if (signal.aborted) return;
-        failures.tell(`functions: ${error instanceof Error ? error.message : error}`);
+        failures.tell(`functions: ${errorText(error)}`);
         await pause(backoff.failed());
       }
     }
@@ -161,7 +162,7 @@ export class FunctionRunner {
       try {
         process = await host.acquire(code);
       } catch (error) {
-        const why = error instanceof Error ? error.message : String(error);
+        const why = errorText(error);
         if (!(error instanceof LoadError) || this.#draining) throw error;
         for (const { line } of queue) work.add(failed(line, 'function_load_failed', why));
         await work.settled();

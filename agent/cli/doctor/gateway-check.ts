@@ -4,6 +4,7 @@
  */
 
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../shared/terminal/check-result.ts';
+import { errorText } from '../../../shared/text/error-text.ts';
 import { PROTOCOL_VERSION } from '../../../shared/wire/limits.ts';
 import type { Env } from '../../config/setting-sources.ts';
 import { proxyFor } from '../../host/proxy.ts';
@@ -106,7 +107,7 @@ const RELAY_FIXES: typeof FIXES = [
 
 function unreachable(what: string, way: string, error: unknown): CheckResult {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  const said = error instanceof Error ? error.message : String(error);
+  const said = errorText(error);
   const fixes = way.includes('relay') ? RELAY_FIXES : way.includes('proxy') ? PROXY_FIXES : FIXES;
   const fix = fixes.find(([pattern]) => pattern.test(`${code} ${said}`))?.[1];
   return checkFailed(

@@ -1,6 +1,7 @@
 /** Checks this machine for an agent's needs: GPUs, a job, an engine, a place for its state. */
 import { dirname } from 'node:path';
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../shared/terminal/check-result.ts';
+import { errorText } from '../../../shared/text/error-text.ts';
 import type { Env } from '../../config/setting-sources.ts';
 import type { EngineTarget } from '../../engine/address.ts';
 import { isOccupied } from '../../engine/engine.ts';
@@ -77,7 +78,7 @@ export function checkState(env: Env): CheckResult {
     state.remove();
     return checkPassed('state', `goes below ${dirname(state.path)}`);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = errorText(error);
     return checkFailed('state', why, 'Set TMPDIR to a directory that is yours and has space.');
   }
 }

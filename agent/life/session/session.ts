@@ -7,6 +7,7 @@ import { encodePayload } from '../../../shared/lattice/payload.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
 import type { Ticket } from '../../../shared/lattice/ticket.ts';
 import { type EntryUpdate, encodeUpdate } from '../../../shared/lattice/update.ts';
+import { errorText } from '../../../shared/text/error-text.ts';
 import type { EngineTarget } from '../../engine/address.ts';
 import { nodeCrypto } from '../../host/crypto.ts';
 import type { SessionKey } from '../../mesh/channel/session-key.ts';
@@ -202,7 +203,7 @@ export class Session {
       this.#keeper.change({ addresses: mesh.addresses });
       mesh.publish(this.#update());
     } catch (error) {
-      log(`warning: no other agent reaches this one: ${error instanceof Error ? error.message : String(error)}`);
+      log(`warning: no other agent reaches this one: ${errorText(error)}`);
     }
   }
 

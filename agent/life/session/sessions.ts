@@ -3,6 +3,7 @@
  * agent lives, a new one with a new key follows. If an engine serves, the new session serves before the old one ends.
  */
 
+import { errorText } from '../../../shared/text/error-text.ts';
 import { formatDuration } from '../../config/duration.ts';
 import { AdmissionRefusedError } from '../../tunnel/admission.ts';
 import type { TunnelRefusal } from '../../tunnel/types.ts';
@@ -179,7 +180,7 @@ export class Sessions {
       if (error instanceof AdmissionRefusedError) return this.#notAdmitted(how, error);
       // An unexpected error: the running engine is worth more than the missing session, so the agent tries again.
       if (how === 'first') throw error;
-      this.#options.log(`no new session: ${error instanceof Error ? error.message : String(error)}`);
+      this.#options.log(`no new session: ${errorText(error)}`);
       await settlesWithin(UNFORESEEN_MS, this.#stopped.promise);
       void this.#follow(how);
     }

@@ -1,5 +1,6 @@
 import type { TLSSocket } from 'node:tls';
 import { TokenBucket } from '../../../shared/collections/token-bucket.ts';
+import { errorText } from '../../../shared/text/error-text.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
@@ -177,7 +178,7 @@ export class Channel {
       // If a peer breaks the protocol, its message is not interpreted any further. Any other error is a fault in this
       // agent that a peer's bytes triggered. It must not end the agent and with it the engine.
       if (!(error instanceof WireError) && !(error instanceof RangeError)) this.#events.onFault(this, error);
-      this.close(error instanceof Error ? error.message : String(error), false);
+      this.close(errorText(error), false);
     }
   }
 

@@ -1,3 +1,5 @@
+import { errorText } from '../../../shared/text/error-text.ts';
+
 /** Why a channel could not be opened, or was closed. */
 export type ChannelErrorCode =
   | 'unreachable' // no address accepted the connection
@@ -20,5 +22,5 @@ export class ChannelError extends Error {
 /** An error that a library throws because of a peer's bytes ends that connection, never the process. */
 export function asChannelError(error: unknown): ChannelError {
   if (error instanceof ChannelError) return error;
-  return new ChannelError('broken', error instanceof Error ? error.message : String(error), { cause: error });
+  return new ChannelError('broken', errorText(error), { cause: error });
 }

@@ -1,4 +1,5 @@
 import { connect, type Socket } from 'node:net';
+import { errorText } from '../../../shared/text/error-text.ts';
 import { proxyFor } from '../../host/proxy.ts';
 import { authority, throughProxy } from '../../tunnel/websocket.ts';
 import { verifyRelayPass } from './pass.ts';
@@ -76,7 +77,7 @@ export class ProxyRelay {
       socket.setTimeout(CONNECT_MS, () => socket.destroy());
       this.#join(socket, await this.#connect(gateway));
     } catch (error) {
-      this.#options.log(`relay: ${error instanceof Error ? error.message : String(error)}`);
+      this.#options.log(`relay: ${errorText(error)}`);
       socket.destroy();
     }
   }

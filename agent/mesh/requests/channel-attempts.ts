@@ -1,5 +1,6 @@
 import type { PeerEvidence } from '../../../shared/routing/hang/hang-detector.ts';
 import type { EngineLoad } from '../../../shared/routing/load.ts';
+import { errorText } from '../../../shared/text/error-text.ts';
 import { AbandonedAttempts, LOCAL_ABANDONMENTS } from '../../../shared/upstream/abandoned-attempts.ts';
 import { newAcceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
 import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../shared/upstream/attempt.ts';
@@ -145,7 +146,7 @@ export class ChannelAttempts implements OutboundAttemptHost {
       },
       (error: unknown) => {
         this.#dialling = false;
-        this.#onDialFailed(error instanceof Error ? error.message : String(error), isRefused(error));
+        this.#onDialFailed(errorText(error), isRefused(error));
       },
     );
   }

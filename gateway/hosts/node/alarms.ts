@@ -1,3 +1,4 @@
+import { errorText } from '../../../shared/text/error-text.ts';
 import { RETRY_MS, storageHealth, writeIfPossible } from '../../platform/storage/health.ts';
 import type { Database, SqliteRow } from './sqlite.ts';
 
@@ -148,7 +149,7 @@ export class Alarms {
     const failures = this.#failures.get(key) ?? 0;
     this.#failures.set(key, failures + 1);
     const ms = Math.min(AGAIN_MIN_MS * 2 ** failures, AGAIN_MAX_MS);
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = errorText(cause);
     console.error(`the alarm of ${key} failed, and is tried again in ${ms / 1_000} s: ${reason}`);
     const query = 'UPDATE alarms SET at = ? WHERE class = ? AND name = ?';
     this.#database.rows(query, [Date.now() + ms, className, name]);

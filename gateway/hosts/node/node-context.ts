@@ -1,3 +1,4 @@
+import { errorText } from '../../../shared/text/error-text.ts';
 import type { ObjectHandlers } from '../../platform/gateway-object.ts';
 import type { Clock, ObjectContext, ObjectStorage } from '../../platform/object-context.ts';
 import { storageHealth } from '../../platform/storage/health.ts';
@@ -91,7 +92,7 @@ export class NodeContext implements ObjectContext {
     };
     work.then(over, (error: unknown) => {
       over();
-      console.error(`in the background of ${this.name}: ${error instanceof Error ? error.message : String(error)}`);
+      console.error(`in the background of ${this.name}: ${errorText(error)}`);
     });
   }
 

@@ -1,5 +1,6 @@
 /** Opens the file store that `--files` names. */
 import { resolve } from 'node:path';
+import { errorText } from '../../../shared/text/error-text.ts';
 import type { FileStore } from '../../files/file-store.ts';
 import { DirectoryFiles } from './directory-files.ts';
 import { S3Client } from './s3/s3-client.ts';
@@ -21,6 +22,6 @@ export async function fileStoreProblem(store: FileStore): Promise<string | undef
     for await (const _ of store.list()) break;
     return undefined;
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return errorText(error);
   }
 }

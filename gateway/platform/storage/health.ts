@@ -6,6 +6,7 @@
  */
 
 import { isRecent } from '../../../shared/collections/is-recent.ts';
+import { errorText } from '../../../shared/text/error-text.ts';
 
 /** Delay before a write is tried again after a failed write. */
 export const RETRY_MS = 1_000;
@@ -40,7 +41,7 @@ const STORAGE_ERROR =
 /** True if the storage, and not the statement, made a write fail. */
 export function isStorageError(error: unknown): boolean {
   if (error instanceof StorageFailingError) return true;
-  return STORAGE_ERROR.test(error instanceof Error ? error.message : String(error));
+  return STORAGE_ERROR.test(errorText(error));
 }
 
 export class StorageHealth {
@@ -105,7 +106,7 @@ export class StorageHealth {
     if (error instanceof StorageFailingError) return true;
     if (!isStorageError(error)) return false;
     this.#triedAt = now;
-    this.#fail(error instanceof Error ? error.message : String(error), now);
+    this.#fail(errorText(error), now);
     return true;
   }
 

@@ -1,5 +1,6 @@
 import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { errorText } from '../../../shared/text/error-text.ts';
 import type { RegionFacts } from '../../live/region-facts.ts';
 import type { LivePlan } from './planner.ts';
 
@@ -19,7 +20,7 @@ export function writeWarm(
   try {
     mkdirSync(folder, { recursive: true });
   } catch (error) {
-    return [`--warm ${folder}: ${reason(error)}`];
+    return [`--warm ${folder}: ${errorText(error)}`];
   }
   for (const { region } of facts) {
     if (!FILE_NAME.test(region)) {
@@ -35,12 +36,8 @@ export function writeWarm(
       writeFileSync(`${path}.new`, `${JSON.stringify({ wanted }, null, 2)}\n`);
       renameSync(`${path}.new`, path);
     } catch (error) {
-      faults.push(`the warm counts of ${region} cannot be written: ${reason(error)}`);
+      faults.push(`the warm counts of ${region} cannot be written: ${errorText(error)}`);
     }
   }
   return faults;
-}
-
-function reason(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

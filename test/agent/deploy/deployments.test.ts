@@ -10,6 +10,7 @@ import { bindTemplate, type EngineLaunch, Templates, templateFrom } from '../../
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import { DeploymentError } from '../../../shared/deployment/error.ts';
 import { type DeploymentRequest, signOrder } from '../../../shared/deployment/order.ts';
+import { errorText } from '../../../shared/text/error-text.ts';
 import { institution, NOW_S, node } from '../../shared/lattice/house.ts';
 
 const lab = institution();
@@ -242,7 +243,7 @@ test('a template must say all that it needs, and nothing that would be left out'
       templateFrom('t.json', 't', value);
       return 'fine';
     } catch (error) {
-      return error instanceof Error ? error.message : String(error);
+      return errorText(error);
     }
   };
   expect(problem(VLLM)).toBe('fine');

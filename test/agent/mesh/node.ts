@@ -8,6 +8,7 @@ import { sessionContext } from '../../../agent/mesh/channel/secure.ts';
 import { createSessionKey, type SessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import { MeshChannels } from '../../../agent/mesh/channels.ts';
 import { sessionIdFromDigest } from '../../../shared/lattice/session.ts';
+import { errorText } from '../../../shared/text/error-text.ts';
 import { atEnd } from '../../support/processes.ts';
 
 export interface Identity extends SessionKey {
@@ -79,7 +80,7 @@ export class Node {
         this.log.add(`${frame.type} from ${channel.session}`);
       },
       onMessageEnd: () => {},
-      onFault: (_, error) => this.log.add(`fault ${error instanceof Error ? error.message : error}`),
+      onFault: (_, error) => this.log.add(`fault ${errorText(error)}`),
       onChannel: () => this.log.add('channel'),
       onChannelClosed: (channel) => this.log.add(`channel closed ${channel.session}`),
       onOpened: (channel) => this.log.add(`opened ${channel.session}`),

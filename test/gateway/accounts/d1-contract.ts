@@ -2,6 +2,7 @@
 import { eq } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/d1';
 import { apiKeys } from '../../../gateway/accounts/schema.ts';
+import { errorText } from '../../../shared/text/error-text.ts';
 
 export async function d1Contract(db: D1Database) {
   const exec = await db.exec(
@@ -55,6 +56,6 @@ function outcome({ success, meta: { changes, last_row_id } }: D1Result) {
 function message(query: Promise<unknown>): Promise<string> {
   return query.then(
     () => 'no error',
-    (error: unknown) => (error instanceof Error ? error.message : String(error)),
+    (error: unknown) => errorText(error),
   );
 }

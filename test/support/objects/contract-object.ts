@@ -1,6 +1,7 @@
 /** An object that demonstrates its host's guarantees: see test/e2e/standalone/object-contract.test.ts. */
 import { GatewayObject, type ObjectHandlers } from '../../../gateway/platform/gateway-object.ts';
 import type { ObjectContext, ObjectNamespace, ObjectSocket } from '../../../gateway/platform/object-context.ts';
+import { errorText } from '../../../shared/text/error-text.ts';
 
 type Answer = number | string | boolean | null | (number | string)[];
 
@@ -141,6 +142,6 @@ export async function contractDoor(request: Request, objects: ObjectNamespace<Co
   try {
     return Response.json({ result: (await stub[method]?.(...args)) ?? null });
   } catch (error) {
-    return Response.json({ error: error instanceof Error ? error.message : String(error) });
+    return Response.json({ error: errorText(error) });
   }
 }

@@ -4,6 +4,7 @@ import { copyFile, mkdir, readdir, readFile, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import { CommandError } from '../../../command.ts';
 import { LAYOUT_FILE } from '../data/layout.ts';
 import { ACCOUNTS_FILE } from '../data/schema-version.ts';
@@ -74,7 +75,7 @@ export async function databasesOf(data: string, atOnce: number): Promise<string[
 
 function nothingThere(error: unknown): never[] {
   if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
-  throw new CommandError(error instanceof Error ? error.message : String(error), { cause: error });
+  throw new CommandError(errorText(error), { cause: error });
 }
 
 /** Milliseconds since 1970. New data is in the log beside the file. */
@@ -134,7 +135,7 @@ function hold(file: string): DatabaseSync | undefined {
     database?.close();
     // SQLite also reports "unable to open" (14) if descriptors or rights are missing.
     if (lstatSync(file, { throwIfNoEntry: false }) === undefined) return undefined;
-    throw new CommandError(`${file}: ${error instanceof Error ? error.message : error}`, { cause: error });
+    throw new CommandError(`${file}: ${errorText(error)}`, { cause: error });
   }
 }
 

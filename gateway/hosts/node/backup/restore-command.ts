@@ -14,6 +14,7 @@ import {
   parseLine,
   UsageError,
 } from '../../../../shared/command-line/index.ts';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import { CommandError } from '../../../command.ts';
 import { Alarms } from '../alarms.ts';
 import { lockDirectory } from '../data/data-directory.ts';
@@ -167,7 +168,7 @@ async function unpack(file: string, to: string, known: readonly string[]): Promi
     return manifest;
   } catch (error) {
     if (error instanceof CommandError && !(error instanceof ArchiveError)) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = errorText(error);
     throw new CommandError(`${file} cannot be restored: ${reason}. Nothing was changed.`, { cause: error });
   } finally {
     source.destroy();

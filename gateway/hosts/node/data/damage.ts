@@ -1,6 +1,7 @@
 /** Detects unreadable databases and names the command that helps, before a start changes anything. */
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import { CommandError } from '../../../command.ts';
 import { isDamage } from '../sqlite.ts';
 import { ACCOUNTS_FILE, openToRead } from './schema-version.ts';
@@ -42,7 +43,7 @@ function check(file: string, query: string, isGood: (result: unknown) => boolean
       database.close();
     }
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = errorText(cause);
     if (isDamage(cause)) throw damaged(file, reason, cause);
     throw new CommandError(`${file} cannot be read: ${reason}. Nothing was changed.`, { cause });
   }

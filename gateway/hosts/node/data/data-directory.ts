@@ -13,6 +13,7 @@ import { constants } from 'node:fs';
 import { access, chmod, link, mkdir, open, readdir, readFile, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../../../accounts/secrets.ts';
 import { CommandError } from '../../../command.ts';
 import { refuseUnreadableFile } from './damage.ts';
@@ -94,7 +95,7 @@ export function lockDirectory(path: string): () => void {
   } catch (cause) {
     database.close();
     if (isErrno(cause, SQLITE_BUSY)) throw new DataDirectoryError(`Another gateway uses ${path}.`, { cause });
-    throw new DataDirectoryError(`${path} cannot be locked: ${cause instanceof Error ? cause.message : cause}`, {
+    throw new DataDirectoryError(`${path} cannot be locked: ${errorText(cause)}`, {
       cause,
     });
   }

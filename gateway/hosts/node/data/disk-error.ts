@@ -1,4 +1,6 @@
 /** Error messages for a start that fails because of the disk. */
+
+import { errorText } from '../../../../shared/text/error-text.ts';
 import { CommandError } from '../../../command.ts';
 
 /** No space, quota exceeded, read-only, no permission, device error; and SQLite's codes for the same. */
@@ -12,7 +14,7 @@ const PRIMARY_CODE = 0xff;
  */
 export function rethrowDiskError(directory: string, error: unknown): never {
   if (error instanceof CommandError || !isOfDisk(error)) throw error;
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = errorText(error);
   throw new CommandError(
     `${directory} cannot be written: ${reason}. Make room, or mend what is wrong, and start again.`,
     {

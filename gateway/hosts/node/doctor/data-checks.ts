@@ -5,6 +5,7 @@ import { dirname, join, resolve } from 'node:path';
 import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
 import { CERTIFICATE_BYTES, decodeCertificate } from '../../../../shared/lattice/certificate.ts';
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../../shared/terminal/check-result.ts';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import { refuseDamaged } from '../data/damage.ts';
 import { ADMIN_KEY, lockDirectory } from '../data/data-directory.ts';
 import { layoutOf } from '../data/layout.ts';
@@ -131,7 +132,7 @@ async function checkDisk(path: string): Promise<CheckResult> {
 
 export async function checkSchema(path: string): Promise<CheckResult[]> {
   const what = 'schema';
-  const bundle = await loadManifest().catch((error: unknown) => messageOf(error));
+  const bundle = await loadManifest().catch((error: unknown) => errorText(error));
   if (typeof bundle === 'string')
     return [checkFailed('program', `is not whole: ${bundle}`, 'Install it again, or npm run build.')];
   const known = bundle.migrations.map(({ name }) => name);
@@ -154,7 +155,7 @@ export async function checkSchema(path: string): Promise<CheckResult[]> {
     ];
   } catch (error) {
     return [
-      checkFailed(what, `cannot be read: ${messageOf(error)}`, 'Restore a backup: otela-gateway restore --help.'),
+      checkFailed(what, `cannot be read: ${errorText(error)}`, 'Restore a backup: otela-gateway restore --help.'),
     ];
   }
 }
@@ -168,7 +169,7 @@ export function checkDatabases(path: string): CheckResult {
     refuseDamaged(path);
     return checkPassed(what, `layout version ${version}; accounts, registry and alarms are whole`);
   } catch (error) {
-    return checkFailed(what, messageOf(error), 'Give --data another directory, or put a backup in its place.');
+    return checkFailed(what, errorText(error), 'Give --data another directory, or put a backup in its place.');
   }
 }
 
@@ -234,8 +235,4 @@ function endOf(text: string): { from: number; until: number } | undefined {
   } catch {
     return undefined;
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

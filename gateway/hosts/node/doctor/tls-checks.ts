@@ -4,6 +4,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { createSecureContext } from 'node:tls';
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../../shared/terminal/check-result.ts';
+import { errorText } from '../../../../shared/text/error-text.ts';
 
 const DAY_MS = 86_400_000;
 /** certbot renews 30 days before the end; at 14 days it has a problem. */
@@ -32,7 +33,7 @@ export async function checkTls(
     createSecureContext({ cert, key });
     return [...findings, ...(await readable(files.key))];
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = errorText(error);
     return [
       checkFailed(
         what,

@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { toBase64url } from '../../../../shared/lattice/base64url.ts';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import { CommandError } from '../../../command.ts';
 import { newSeed } from '../../../issuer/crypto.ts';
 import { certifyKey, GatewayIssuer } from '../../../issuer/issuer.ts';
@@ -25,7 +26,7 @@ export function issueGatewayKey(files: IssuerFiles, nowS: number): string {
 /** Stores such a file where a gateway looks for its keys. Repeating changes nothing. @throws CommandError */
 export async function adoptIdentity(dir: string, file: string): Promise<void> {
   const text = await readFile(file, 'utf8').catch((cause: unknown) => {
-    throw new CommandError(`${file} cannot be read: ${cause instanceof Error ? cause.message : cause}`, { cause });
+    throw new CommandError(`${file} cannot be read: ${errorText(cause)}`, { cause });
   });
   let identity: z.infer<typeof identitySchema>;
   let name: string;

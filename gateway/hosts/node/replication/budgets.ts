@@ -4,6 +4,7 @@
  * count only grows, so the larger value is the newer one.
  */
 import { setTimeout as delay } from 'node:timers/promises';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import type { LimitsObject, MonthCount } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace } from '../../../platform/object-context.ts';
 import { writeIfPossible } from '../../../platform/storage/health.ts';
@@ -148,7 +149,7 @@ export class Budgets {
         this.#database.rows('DELETE FROM past_budgets WHERE subject = ?', [String(subject)]);
       }
     } catch (error) {
-      log(`budgets are handed over later: ${error instanceof Error ? error.message : error}`);
+      log(`budgets are handed over later: ${errorText(error)}`);
       await delay(AGAIN_MS);
       return this.handOver(limits, queue, log);
     }

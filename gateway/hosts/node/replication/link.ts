@@ -4,6 +4,7 @@
  */
 import { Agent, type Dispatcher, request } from 'undici';
 import * as z from 'zod';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import { parseJson } from '../../../../shared/text/json.ts';
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
 import { waitClock } from '../../../platform/wait-clock.ts';
@@ -54,14 +55,14 @@ export class GatewayLink {
         return { status: statusCode, proof: headers[SIGNED_HEADER], text: await bounded(body) };
       }));
     } catch (cause) {
-      throw new LinkError(`${base.host}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+      throw new LinkError(`${base.host}: ${errorText(cause)}`, { cause });
     }
     if (status !== 200) throw new LinkError(`${base.host}: ${status} ${messageOf(text)}`);
     try {
       const { certificate } = verifyRequest(this.#identity, String(proof), { about: nonce, body: text }, nowS());
       return { answer: schema.parse(parseJson(text.toString())), by: certificate.keyName };
     } catch (cause) {
-      throw new LinkError(`${base.host}: its answer is not good: ${cause instanceof Error ? cause.message : cause}`, {
+      throw new LinkError(`${base.host}: its answer is not good: ${errorText(cause)}`, {
         cause,
       });
     }

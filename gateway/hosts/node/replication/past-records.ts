@@ -2,6 +2,7 @@
  * A former primary hands over what it recorded as the primary, because the new primary's records are the institution's.
  */
 import { existsSync, readdirSync } from 'node:fs';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import type { ObjectNamespace } from '../../../platform/object-context.ts';
 import type { UsageObject } from '../../../usage/object.ts';
 import { objectName } from '../object-file.ts';
@@ -62,9 +63,7 @@ export class PastRecords {
         if (!this.#stopped) database.rows('DELETE FROM past_hours WHERE name = ?', [hour.name ?? null]);
       }
     } catch (error) {
-      log(
-        `records from before are handed over after the next start: ${error instanceof Error ? error.message : error}`,
-      );
+      log(`records from before are handed over after the next start: ${errorText(error)}`);
     } finally {
       this.#running = false;
     }

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type * as z from 'zod';
 import { ApiError, errorBody } from '../../../../shared/openai/errors.ts';
 import { BODY_STALL_MS, BodyPace } from '../../../../shared/proxy/body-pace.ts';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import { parseJson } from '../../../../shared/text/json.ts';
 import type { AttemptSettlement, LimitsObject } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace } from '../../../platform/object-context.ts';
@@ -312,6 +313,6 @@ function parse<T>(schema: z.ZodType<T>, body: Buffer): T {
 
 function errorOf(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
-  const message = error instanceof Error ? error.message : String(error);
+  const message = errorText(error);
   return new ApiError(error instanceof SignatureError ? 'permission_denied' : 'server_is_overloaded', message);
 }

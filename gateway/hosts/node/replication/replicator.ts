@@ -1,4 +1,6 @@
 /** Asks the primary once a second for changes, and sends it the usage that was counted here. */
+
+import { errorText } from '../../../../shared/text/error-text.ts';
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
 import type { AccountsReplica } from './accounts-replica.ts';
 import type { CountPosition, SubjectCounts } from './budgets.ts';
@@ -159,7 +161,7 @@ export class Replicator {
       if (this.#link === 'lost' || this.#link === 'alone') await this.#probe();
       answer = await this.#follow();
     } catch (error) {
-      this.#followError = messageOf(error);
+      this.#followError = errorText(error);
       if (this.#link === 'linked' || this.#link === 'new') {
         this.#lastTryEnded = now();
         this.#become('lost');
@@ -183,7 +185,7 @@ export class Replicator {
 
   /** @returns the message, which is logged unless it equals `last` */
   #logged(error: unknown, last: string | undefined): string {
-    const message = messageOf(error);
+    const message = errorText(error);
     if (message !== last) this.#options.log(`what the first gateway says cannot be kept: ${message}`);
     return message;
   }
@@ -307,8 +309,4 @@ export class Replicator {
       records.done(answer.position);
     }
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

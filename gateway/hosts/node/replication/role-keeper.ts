@@ -4,6 +4,7 @@
  */
 import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import { readEpoch } from './epoch.ts';
@@ -111,7 +112,7 @@ export class RoleKeeper {
     try {
       role = readRole(data);
     } catch (error) {
-      log(error instanceof Error ? error.message : String(error));
+      log(errorText(error));
       return;
     }
     if (JSON.stringify(role) === JSON.stringify(this.#role)) return;

@@ -1,6 +1,7 @@
 /** The report thread. It opens files so that nothing is written, and handles one request after the other. */
 import { constants, getPriority, setPriority } from 'node:os';
 import { type MessagePort, parentPort } from 'node:worker_threads';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import { HourReader } from '../../../usage/hour-reader.ts';
 import { D1 } from '../d1.ts';
 import { ReadSql } from '../object-storage.ts';
@@ -29,7 +30,7 @@ async function answer(port: MessagePort, { id, job }: ReportRequest): Promise<vo
   try {
     reply = { id, result: await run(job) };
   } catch (error) {
-    reply = { id, error: error instanceof Error ? error.message : String(error) };
+    reply = { id, error: errorText(error) };
   }
   port.postMessage(reply);
 }

@@ -9,6 +9,7 @@ import {
   UsageError,
 } from '../../../../shared/command-line/index.ts';
 import { durationMs } from '../../../../shared/routing/facts.ts';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import type { ServeOptions } from './serve.ts';
 
 const DRAIN_MS = 5_000;
@@ -121,7 +122,7 @@ async function serveCommand(args: readonly string[]): Promise<number> {
     if (reloadTls === undefined) return stop();
     reloadTls().then(
       () => console.error('TLS files read again'),
-      (error: unknown) => console.error(`TLS files not taken, the old ones stay: ${messageOf(error)}`),
+      (error: unknown) => console.error(`TLS files not taken, the old ones stay: ${errorText(error)}`),
     );
   };
   stop = () => {
@@ -133,8 +134,4 @@ async function serveCommand(args: readonly string[]): Promise<number> {
   const code = await stopped.promise;
   // Half-open handshakes would keep the process alive for seconds.
   process.exit(code);
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

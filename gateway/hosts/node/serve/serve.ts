@@ -8,6 +8,7 @@ import { isSwitchOn } from '../../../../shared/release/release.ts';
 import { PolicyFileError, readPolicyFile } from '../../../../shared/routing/policies/operator-policies.ts';
 import type { Policy } from '../../../../shared/routing/policy.ts';
 import { listenError } from '../../../../shared/terminal/listen-error.ts';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import { CommandError } from '../../../command.ts';
 import { storageHealth } from '../../../platform/storage/health.ts';
 import { telemetrySink } from '../../../platform/telemetry-sink.ts';
@@ -163,7 +164,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     });
     const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
     await gateway.following.firstCopy().catch((cause: unknown) => {
-      throw new CommandError(cause instanceof Error ? cause.message : String(cause), { cause });
+      throw new CommandError(errorText(cause), { cause });
     });
     await checkReady(url, data.adminKey, log);
     if (!isSwitchOn(given.REQUIRE_SIGNED_AGENT))
@@ -205,7 +206,7 @@ async function readTls(files: { cert: string; key: string }): Promise<TlsMateria
   try {
     createSecureContext({ cert, key });
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = errorText(cause);
     throw new CommandError(`${files.cert} and ${files.key} are no certificate and its key: ${reason}`, { cause });
   }
   return { cert, key };

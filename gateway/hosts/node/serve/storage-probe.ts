@@ -1,6 +1,7 @@
 /** Checks whether a gateway can write to its data directory: space, permissions, and existence. */
 import { statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { errorText } from '../../../../shared/text/error-text.ts';
 
 /** A program that fills a disk does so in seconds. */
 const EVERY_MS = 250;
@@ -66,7 +67,7 @@ export class StorageProbe {
       await writeFile(join(directory, PROBE_FILE), `${Date.now()}\n`);
       return null;
     } catch (error) {
-      return `${directory}: ${error instanceof Error ? error.message : String(error)}`;
+      return `${directory}: ${errorText(error)}`;
     }
   }
 
