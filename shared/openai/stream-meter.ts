@@ -14,8 +14,6 @@ const DONE = encodeUtf8('[DONE]');
 const ERROR = encodeUtf8('"error"');
 const USAGE = new ByteSearch('"usage"');
 const FINISH = new ByteSearch('"finish_reason"');
-const ABORT = new ByteSearch(`"${ABORTED}"`);
-const ERROR_FIELD = new ByteSearch('error:');
 const CHOICES = new ByteSearch('"choices"');
 const INDEX = new ByteSearch('"index"');
 const OPEN_OBJECT = 0x7b;
@@ -85,7 +83,6 @@ export class StreamMeter implements UsageMeter {
   #passing = false;
   /** The removed event ended with a CR; its LF may follow. */
   #droppedLast = false;
-  readonly #visit = (event: SseEvent) => this.#look(event);
 
   constructor(endpoint: Endpoint, options: UsageMeterOptions) {
     this.#endpoint = endpoint;
@@ -97,22 +94,14 @@ export class StreamMeter implements UsageMeter {
     return this.#saidLast;
   }
 
+  /** Holds back an event until it is complete: nobody can use a part of it, and it may be one that must not go out. */
   push(chunk: Uint8Array): Uint8Array[] {
     if (chunk.length === 0 || this.#swallowing) return [];
-    const mayEnd = ABORT.indexIn(chunk) >= 0 || ERROR_FIELD.indexIn(chunk) >= 0;
-    if (this.#dropping || this.#droppedLast || mayEnd) return this.#pushDropping(chunk);
-    this.#splitter.push(chunk, this.#visit);
-    // Its name came in two chunks: it has gone out, and no [DONE] may follow.
-    this.#swallowing = this.#aborted;
-    return [chunk];
-  }
-
-  #pushDropping(chunk: Uint8Array): Uint8Array[] {
     const out: Uint8Array[] = [];
     // A view that stays valid while the splitter adds to its buffer: it starts a new one for each event.
     const hasBegun = this.#splitter.pendingBytes > 0;
-    const keeps = this.#dropping && !this.#passing;
-    let held = hasBegun && keeps ? this.#splitter.pending : undefined;
+    const holds = !this.#passing;
+    let held = hasBegun && holds ? this.#splitter.pending : undefined;
     /** Everything before this is passed on or dropped. */
     let from = 0;
     /** End of the last complete event, or of a line end that spans two chunks. */
@@ -132,7 +121,7 @@ export class StreamMeter implements UsageMeter {
       if (this.#swallowing) return;
       const isUsage = this.#look(event);
       // If the beginning of an event was passed on, its rest is, too.
-      if (this.#aborted && (keeps || at > 0 || !hasBegun)) {
+      if (this.#aborted && (holds || at > 0 || !hasBegun)) {
         if (at > from) give(at);
         this.#swallowing = true;
         return;
@@ -147,8 +136,8 @@ export class StreamMeter implements UsageMeter {
       at = event.end;
     });
     if (this.#swallowing) return out;
-    if (this.#dropping && this.#splitter.pendingBytes > MAX_HELD_BYTES) this.#passing = true;
-    give(this.#dropping && !this.#passing ? at : chunk.length);
+    if (this.#splitter.pendingBytes > MAX_HELD_BYTES) this.#passing = true;
+    give(this.#passing ? chunk.length : at);
     return out;
   }
 
@@ -278,7 +267,7 @@ export class StreamMeter implements UsageMeter {
   #lookAtRest(): Uint8Array[] {
     const rest = this.#splitter.rest();
     if (rest === undefined || this.#swallowing) return [];
-    const held = this.#dropping && !this.#passing;
-    return this.#look(rest) || !held ? [] : [rest.bytes];
+    const isUsage = this.#look(rest);
+    return (isUsage && this.#dropping) || this.#aborted || this.#passing ? [] : [rest.bytes];
   }
 }
