@@ -17,6 +17,7 @@ import { NULL_RECORDER } from '../../shared/proxy/null-recorder.ts';
 import { KEPT_ALWAYS_BYTES } from '../../shared/proxy/read-body.ts';
 import type { TurnResult } from '../../shared/queue/wait-queue.ts';
 import { Breakers } from '../../shared/routing/breaker.ts';
+import { BusyNodeMemory, REFUSED_MS } from '../../shared/routing/busy.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { marksSuspected } from '../../shared/routing/retry-policy.ts';
@@ -84,6 +85,7 @@ export class IngressHost implements Host<IngressCaller> {
       breakers: new Breakers(options.nodes.live),
       retries: new RetryBudget(),
       busy: options.queues.busyNodes,
+      refused: new BusyNodeMemory(REFUSED_MS),
       avoided: (now) => (this.#avoided.size === 0 ? undefined : (node) => this.#avoided.has(node.session, now)),
     };
     this.#record = {

@@ -18,7 +18,7 @@ import type { ProxyRequest } from '../../shared/proxy/message.ts';
 import { KEPT_ALWAYS_BYTES } from '../../shared/proxy/read-body.ts';
 import type { TurnResult } from '../../shared/queue/wait-queue.ts';
 import { Breakers } from '../../shared/routing/breaker.ts';
-import { BusyNodeMemory } from '../../shared/routing/busy.ts';
+import { BusyNodeMemory, REFUSED_MS } from '../../shared/routing/busy.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
 import type { BreakerState } from '../../shared/routing/load.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
@@ -127,7 +127,12 @@ export const hostClock: HostClock = {
 };
 
 /** Of this isolate. */
-const memory: NodeMemory = { breakers, retries: retryBudget, busy: busyNodes };
+const memory: NodeMemory = {
+  breakers,
+  retries: retryBudget,
+  busy: busyNodes,
+  refused: new BusyNodeMemory(REFUSED_MS),
+};
 const kept = new ByteBudget(BUDGET_DEFAULT_BYTES);
 const resumable = new ByteBudget(RESUMABLE_MAX_BYTES);
 let uploads: BodyMemory | undefined;

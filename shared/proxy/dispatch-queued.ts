@@ -1,7 +1,7 @@
 /** Finds the node that answers: tries nodes, waits in the queue if none is free, and tries again. */
 import { type QueuedWork, runQueued } from '../queue/run-queued.ts';
 import { chooseNode, type NodeChoice, type RoutingQuery, requestEnded, requestStarted } from '../routing/choose.ts';
-import { endsBeforeEngine, indicatesHang } from '../routing/retry-policy.ts';
+import { endsBeforeEngine, indicatesHang, isNotNow } from '../routing/retry-policy.ts';
 import { trustScope } from '../routing/trust.ts';
 import { type AttemptPlan, type DispatchHost, dispatch, type UpstreamResponse } from '../upstream/dispatch.ts';
 import { bodyFailure, isRepeatable } from '../upstream/parsed-request.ts';
@@ -114,10 +114,11 @@ export function dispatchHost<C>(context: RequestContext<C>): DispatchHost<NodeCh
 
 /** Nodes to avoid while others are available. */
 function avoidedBy(memory: NodeMemory, now: number, mayProbe: boolean): RoutingQuery['isAvoided'] {
+  const { refused } = memory;
   const isFailing = memory.breakers.avoided(now, mayProbe);
   const isAvoided = memory.avoided?.(now);
-  if (isAvoided === undefined) return isFailing;
-  return (node) => isAvoided(node) || (isFailing?.(node) ?? false);
+  if (isAvoided === undefined && refused.isEmpty(now)) return isFailing;
+  return (node) => refused.has(node.session, now) || isAvoided?.(node) === true || isFailing?.(node) === true;
 }
 
 async function attempt<C>(
@@ -126,6 +127,7 @@ async function attempt<C>(
   plan: AttemptPlan,
 ): Promise<StartedResponse<ResponseStream>> {
   const { host, parsed, route, request, caller, continues, reservation, record } = context;
+  const { clock, memory } = host;
   if (parsed.fill !== undefined) await parsed.fill();
   const kept = parsed.body.kind === 'kept';
   const stream = await host.open({
@@ -135,11 +137,12 @@ async function attempt<C>(
     caller,
     route,
     request,
-    waitedMs: host.clock.steadyNow() - context.admittedAt,
+    waitedMs: clock.steadyNow() - context.admittedAt,
     continues,
     offloads: parsed.streaming && kept && !continues && reservation?.concurrent !== true,
   });
   const { load } = stream.head;
+  if (isNotNow(stream.status)) memory.refused.mark(choice.node.session, clock.now());
   if (load !== undefined) route.nodes.live.heard(choice.node.session, load);
   const whole = stream.whole !== undefined && !isEventStream(stream.head);
   const begun = whole ? { answer: stream, chunks: [], complete: true } : await startResponse(stream);

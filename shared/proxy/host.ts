@@ -96,6 +96,8 @@ export interface NodeMemory {
   readonly breakers: Breakers;
   readonly retries: RetryBudget;
   readonly busy: BusyNodeMemory;
+  /** Nodes whose engines refused; see REFUSED_MS. */
+  readonly refused: BusyNodeMemory;
   /** Nodes to avoid while others are available, in addition to those with an open breaker. Undefined: none. */
   avoided?(now: number): RoutingQuery['isAvoided'];
 }

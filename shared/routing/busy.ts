@@ -1,22 +1,28 @@
 /** How long a node counts as busy after it refused one request. */
 const BUSY_MS = 250;
+/**
+ * How long a node whose engine answered 429, 502 or 503 is avoided while others are available. An engine that refuses
+ * immediately never has open requests, so without this pause it would be chosen first for every request.
+ */
+export const REFUSED_MS = 1_000;
 const BUSY_MAX = 4_096;
 
-/** A mark that lasts longer than BUSY_MS was made before the clock was set back. */
-function isBusy(until: number, now: number): boolean {
-  return until > now && until - now <= BUSY_MS;
-}
-
 /**
- * Nodes that refused a request a moment ago because they were full. Skipping them saves the next requests a round trip.
+ * Nodes that refused a request a moment ago. Skipping them saves the next requests a round trip, and retries, which are
+ * limited.
  */
 export class BusyNodeMemory {
+  readonly #ms: number;
   /** Session → end of the mark, oldest mark first. */
   readonly #until = new Map<string, number>();
 
+  constructor(ms = BUSY_MS) {
+    this.#ms = ms;
+  }
+
   mark(session: string, now: number): void {
     this.#until.delete(session);
-    this.#until.set(session, now + BUSY_MS);
+    this.#until.set(session, now + this.#ms);
     const oldest = this.#until.keys().next().value;
     if (this.#until.size > BUSY_MAX && oldest !== undefined) this.#until.delete(oldest);
   }
@@ -29,13 +35,18 @@ export class BusyNodeMemory {
   /** True if no node is busy. Cheap, so it can run for every request. */
   isEmpty(now: number): boolean {
     for (const [session, until] of this.#until) {
-      if (isBusy(until, now)) return false;
+      if (this.#isBusy(until, now)) return false;
       this.#until.delete(session);
     }
     return true;
   }
 
   has(session: string, now: number): boolean {
-    return isBusy(this.#until.get(session) ?? 0, now);
+    return this.#isBusy(this.#until.get(session) ?? 0, now);
+  }
+
+  /** A mark that lasts longer was made before the clock was set back. */
+  #isBusy(until: number, now: number): boolean {
+    return until > now && until - now <= this.#ms;
   }
 }

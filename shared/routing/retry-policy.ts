@@ -41,11 +41,8 @@ const REACHES_NO_ENGINE: ReadonlySet<string> = new Set([
 /** Engine time-outs. The request waited as long as the operator allows. */
 const TIMED_OUT: ReadonlySet<string> = new Set(['first_byte_timeout', 'stall_timeout']);
 
-/**
- * Engine statuses that say "not now"; another replica may answer. 404 is included: the engine may have lost its model,
- * or the object may belong to another replica.
- */
-const TRY_ANOTHER_STATUS: ReadonlySet<number> = new Set([404, 429, 502, 503]);
+/** Engine statuses that say "not now". */
+const NOT_NOW: ReadonlySet<number> = new Set([429, 502, 503]);
 
 /**
  * A refusal before the engine is asked does not count as an attempt. At most this many nodes are skipped per request.
@@ -119,6 +116,15 @@ export function indicatesHang(failure: string): boolean {
   return failure === 'hung' || failure === 'suspected';
 }
 
+/** True if the engine cannot take requests at the moment. */
+export function isNotNow(status: number): boolean {
+  return NOT_NOW.has(status);
+}
+
+/**
+ * True if another replica may answer. 404 is included: the engine may have lost its model, or the object may belong to
+ * another replica.
+ */
 export function mayRetryAfterStatus(status: number): boolean {
-  return TRY_ANOTHER_STATUS.has(status);
+  return status === 404 || isNotNow(status);
 }

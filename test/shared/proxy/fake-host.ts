@@ -22,7 +22,7 @@ import { routedRequest } from '../../../shared/proxy/routed-request.ts';
 import { QueueEntry } from '../../../shared/queue/queue-entry.ts';
 import type { TurnResult } from '../../../shared/queue/wait-queue.ts';
 import { Breakers } from '../../../shared/routing/breaker.ts';
-import { BusyNodeMemory } from '../../../shared/routing/busy.ts';
+import { BusyNodeMemory, REFUSED_MS } from '../../../shared/routing/busy.ts';
 import { NO_REQUIREMENTS } from '../../../shared/routing/candidates.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
@@ -84,7 +84,12 @@ export class FakeHost implements Host<string> {
     resumable: new ByteBudget(1024 * 1024),
   };
   readonly nodes = new NodeIndex();
-  readonly memory = { breakers: new Breakers(this.nodes.live), retries: new RetryBudget(), busy: new BusyNodeMemory() };
+  readonly memory = {
+    breakers: new Breakers(this.nodes.live),
+    retries: new RetryBudget(),
+    busy: new BusyNodeMemory(),
+    refused: new BusyNodeMemory(REFUSED_MS),
+  };
   /** By session. */
   readonly scripts = new Map<string, Script>();
   /** What happened, in order. */
