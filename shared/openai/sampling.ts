@@ -42,10 +42,27 @@ export function readSampling(reader: JsonReader, key: SamplingKey, into: Samplin
   reader.value(1);
   const value = numberOf(reader.bytes, start, reader.pos);
   if (value !== undefined) into[key] = value;
-  else if (COUNTED.has(key) && reader.bytes[start] !== 0x6e)
-    throw new ApiError('invalid_request', `'${key}' must be a number of at most ${NUMBER_MAX_BYTES} characters.`, {
-      param: key,
-    });
+  else if (COUNTED.has(key) && reader.bytes[start] !== 0x6e) {
+    const message = `'${key}' must be a whole number or null, but is ${kindOf(reader.bytes[start])}.`;
+    throw new ApiError('invalid_request', message, { param: key });
+  }
+}
+
+/** What a JSON value other than a valid number or null is, by its first byte. */
+function kindOf(first = 0): string {
+  switch (String.fromCharCode(first)) {
+    case '"':
+      return 'a string';
+    case '[':
+      return 'an array';
+    case '{':
+      return 'an object';
+    case 't':
+    case 'f':
+      return 'a boolean';
+    default:
+      return `a number that is too large or longer than ${NUMBER_MAX_BYTES} characters`;
+  }
 }
 
 function numberOf(bytes: Uint8Array, start: number, end: number): number | undefined {

@@ -46,6 +46,17 @@ it.each(COUNTED)('%s may not be what an engine reads as a number and the gateway
   expect(scan(`{"${key}":null}`)).toEqual({});
 });
 
+it.each([
+  ['"128"', 'a string'],
+  ['true', 'a boolean'],
+  ['[5]', 'an array'],
+  ['{}', 'an object'],
+  ['1e999', 'a number that is too large or longer than 24 characters'],
+])('the refusal of %s says what the value is and what it must be', (value, kind) => {
+  const { message } = failure(`{"model":"m","max_tokens":${value}}`);
+  expect(message).toBe(`'max_tokens' must be a whole number or null, but is ${kind}.`);
+});
+
 it('a limit in another case is refused: engines in Go take it for the limit, others do not', () => {
   for (const key of ['Max_Tokens', 'max_to\u212aens', 'MAX\\u005fTOKENS', 'max_tokenſ']) {
     const error = failure(`{"model":"m","max_tokens":1,"${key}":100000}`);
