@@ -3,9 +3,10 @@
  * the checks.
  */
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { PROMISES } from '../promises.ts';
 import { isShort, LONG, PARTS, SHORT, SHORT_WORKER } from '../tiers.ts';
 import { filesOf, jobsOf, pieces } from './jobs.ts';
 import { Reach } from './reach.ts';
@@ -40,6 +41,13 @@ test('every test file is in one job, and every file of the lists is there and on
     assert(!isShort(file.split('/')[1] ?? '', file), `${file} is in LONG and short`);
   for (const file of Object.keys(SHORT))
     assert(isShort(file.split('/')[1] ?? '', file), `${file} is in SHORT and long`);
+});
+
+test('the line that keeps each promise stands once in its file, and its test is in the short form', () => {
+  for (const { promise, file, breaks } of PROMISES) {
+    assert.equal(readFileSync(join(ROOT, breaks.file), 'utf8').split(breaks.line).length, 2, promise);
+    assert(isShort(file.split('/', 1).join(), `test/${file}.test.ts`), file);
+  }
 });
 
 test('no second try makes a run good that broke beside its files', () => {
