@@ -1,7 +1,7 @@
 /** When a gateway that failed is asked again, and how often failures are logged. */
 
 /** With this a night without a gateway is a few dozen lines. */
-const TELL_MS = 10 * 60_000;
+const LOG_INTERVAL_MS = 10 * 60_000;
 
 /**
  * Logs a failure immediately, and further ones after ten minutes at the earliest. Shared by all workers that ask the
@@ -18,7 +18,7 @@ export class FailureLog {
   tell(line: string): void {
     const now = performance.now();
     if (now < this.#untilMs) return;
-    this.#untilMs = now + TELL_MS;
+    this.#untilMs = now + LOG_INTERVAL_MS;
     this.#log(line);
   }
 }

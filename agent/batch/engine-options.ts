@@ -9,7 +9,7 @@ const SLOTS = 256;
  * Slots of an engine that does not report its queue (llama.cpp, Ollama, TGI): a line that waits in it too long would
  * fail although the engine is healthy.
  */
-const UNTOLD_SLOTS = 8;
+const UNREPORTED_QUEUE_SLOTS = 8;
 
 export interface LineOptions {
   /** Sequences that the engine runs concurrently. */
@@ -29,7 +29,7 @@ export function readLineOptions(
 ): LineOptions {
   const words = commandWords(command ?? []);
   const said = Number(flagValue(words, '--max-num-seqs', '--max-running-requests', '--parallel'));
-  const slots = Number.isInteger(said) && said > 0 ? said : tellsQueue ? SLOTS : (maxRunning ?? UNTOLD_SLOTS);
+  const slots = Number.isInteger(said) && said > 0 ? said : tellsQueue ? SLOTS : (maxRunning ?? UNREPORTED_QUEUE_SLOTS);
   return { slots: Math.min(slots, maxRunning ?? slots), priority: linePriority(words) };
 }
 

@@ -22,7 +22,7 @@ export const UNCOMMITTED_MAX_BYTES = 16 * 1024 * 1024;
 /** Results in one commit: the gateway accepts 4 MiB, and JSON in JSON may be twice as long. */
 const COMMIT_MAX_BYTES = 1024 * 1024;
 /** A commit that failed is tried again after this. */
-const AGAIN_MS = 1_000;
+const RETRY_MS = 1_000;
 /**
  * Renewals during a lease. If its lines take minutes, a node commits nothing meanwhile and learns only this way that
  * the batch was cancelled.
@@ -49,28 +49,28 @@ export class LeaseWork {
   readonly #waiting: LineResult[] = [];
   #waitingBytes = 0;
   /** Lines without a committed result. */
-  #left: number;
+  #remaining: number;
   #timer: NodeJS.Timeout | undefined;
   #renewal: NodeJS.Timeout | undefined;
   #sending: Promise<void> | undefined;
-  #stands = true;
+  #isValid = true;
   /** False: the gateway has ended the lease, so it need not be released. */
   #leased = true;
   readonly #stop = new AbortController();
   /** Lines that another node should run. */
-  #elsewhere = 0;
+  #releasedLines = 0;
 
   constructor(lease: GrantedLease, gateway: BatchGateway, events: LeaseEvents) {
     this.lease = lease;
     this.gateway = gateway;
     this.#events = events;
-    this.#left = lease.open.length;
+    this.#remaining = lease.open.length;
     this.#renewal = setInterval(() => void this.#renew(), lease.leaseMs / RENEWALS);
   }
 
   /** False: the lease is not valid any more. Running lines may end, and no others begin. */
   get stands(): boolean {
-    return this.#stands;
+    return this.#isValid;
   }
 
   /** Aborts running lines: the gateway does not accept their results any more. */
@@ -138,18 +138,18 @@ export class LeaseWork {
   /** True if enough results wait; the last results of a lease are committed immediately. */
   get #isDue(): boolean {
     const { length } = this.#waiting;
-    return this.#waitingBytes >= FLUSH_BYTES || (length > 0 && length >= this.#left);
+    return this.#waitingBytes >= FLUSH_BYTES || (length > 0 && length >= this.#remaining);
   }
 
   /** Lines that will not run here. */
   drop(lines: number): void {
-    this.#left -= lines;
+    this.#remaining -= lines;
     this.#endIfDone();
   }
 
   /** Lines for another node: the lease is released as soon as no line of it is left here. */
   giveBack(lines: number): void {
-    this.#elsewhere += lines;
+    this.#releasedLines += lines;
     this.drop(lines);
   }
 
@@ -181,25 +181,25 @@ export class LeaseWork {
     const results = this.#waiting.splice(0, this.#commitLines());
     if (results.length === 0) return;
     try {
-      const { again, elsewhere = 0, ...lease } = await this.gateway.commit(this.lease, results);
-      this.#elsewhere += elsewhere;
-      this.#left -= results.length - again.length;
+      const { again, elsewhere: releasedLines = 0, ...lease } = await this.gateway.commit(this.lease, results);
+      this.#releasedLines += releasedLines;
+      this.#remaining -= results.length - again.length;
       this.#waitingBytes -= bytesOf(results);
-      this.#obey(lease);
+      this.#applyState(lease);
       if (again.length > 0) this.#events.again(again);
-      if (elsewhere > 0) this.#events.elsewhere?.();
+      if (releasedLines > 0) this.#events.elsewhere?.();
       this.#endIfDone();
     } catch (error) {
       if (isRefusal(error)) {
         // The gateway would refuse every retry: the batch is over, or another gateway has the data now.
         this.#events.log(`results of ${results.length} lines are refused: ${String(error)}`);
         this.#waitingBytes -= bytesOf(results);
-        this.#stands = false;
-        this.#left -= results.length;
+        this.#isValid = false;
+        this.#remaining -= results.length;
         return this.#endIfDone();
       }
       this.#waiting.unshift(...results);
-      await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
   }
 
@@ -215,27 +215,27 @@ export class LeaseWork {
 
   async #renew(): Promise<void> {
     try {
-      this.#obey(await this.gateway.renew(this.lease));
+      this.#applyState(await this.gateway.renew(this.lease));
     } catch (error) {
       // The batch or its owner was deleted. A gateway that cannot be reached is not a reason: the lease expires there,
       // and results are still valid.
-      if (error instanceof GatewayRefusal && error.status === 409) this.#obey({ leased: false, stop: true });
+      if (error instanceof GatewayRefusal && error.status === 409) this.#applyState({ leased: false, stop: true });
     }
   }
 
-  #obey({ leased, stop = false }: LeaseState): void {
+  #applyState({ leased, stop = false }: LeaseState): void {
     this.#leased = leased;
-    this.#stands &&= leased && !stop;
+    this.#isValid &&= leased && !stop;
     if (!stop || this.#stop.signal.aborted) return;
     this.#stop.abort();
     this.#events.stopped?.();
   }
 
   #endIfDone(): void {
-    if (this.#left > 0 || this.#waiting.length > 0) return;
+    if (this.#remaining > 0 || this.#waiting.length > 0) return;
     this.#end();
     // Other nodes, or a cancelled batch, wait for the end of this lease, so it is released before it expires.
-    if (this.#leased && (this.#elsewhere > 0 || this.#stop.signal.aborted))
+    if (this.#leased && (this.#releasedLines > 0 || this.#stop.signal.aborted))
       void this.gateway.release(this.lease).catch(() => {});
     this.#events.over();
   }

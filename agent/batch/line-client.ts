@@ -12,10 +12,10 @@ const KEEP_ALIVE_MS = 4_000;
 /** If an engine has counters of its work and has computed nothing for this long, it has lost its lines. */
 const SILENT_MS = 15 * 60_000;
 /** The same for an engine without counters: it may compute one long response, or earlier requests. */
-const UNTOLD_MS = 60 * 60_000;
+const NO_COUNTERS_TIMEOUT_MS = 60 * 60_000;
 /** Longest time of a line, even if the engine computes: this also ends a line that the engine forgot. */
 const LINE_MAX_MS = 12 * 60 * 60_000;
-const LOOK_MS = 30_000;
+const POLL_MS = 30_000;
 
 export type LineAnswer =
   | { kind: 'answered'; status: number; body: string }
@@ -90,12 +90,12 @@ export class LineClient {
     let passed = 0;
     let stop = () => {};
     const look = () => {
-      stop = waitClock.after(LOOK_MS, () => {
-        passed += LOOK_MS;
+      stop = waitClock.after(POLL_MS, () => {
+        passed += POLL_MS;
         const computedAt = this.#computedAt();
         const silent =
           computedAt === undefined ? passed : Math.min(passed, performance.now() - Math.max(begunAt, computedAt));
-        const most = computedAt === undefined ? UNTOLD_MS : SILENT_MS;
+        const most = computedAt === undefined ? NO_COUNTERS_TIMEOUT_MS : SILENT_MS;
         if (silent >= most || passed >= LINE_MAX_MS) onLost();
         else look();
       });

@@ -39,9 +39,9 @@ const TURN_MS = 1_000;
 /** Time that an agent without work waits at the gateway. */
 const WAIT_MS = 20_000;
 /** Wait after a gateway could not be asked; it doubles each time. */
-const AGAIN_MS = { first: 500, most: 10_000 };
+const BACKOFF_MS = { first: 500, most: 10_000 };
 /** Interval of checks while no engine answers, or no lease can be taken. */
-const LOOK_MS = 200;
+const POLL_MS = 200;
 /** A line that failed runs again after this. */
 const RETRY_MS = 1_000;
 /** Consecutive failures after which an engine counts as broken, and its rest after each failure. */
@@ -107,7 +107,7 @@ export class BatchRunner {
     this.#draining = true;
     this.#wake();
     for (const { lease } of this.#queue.splice(0)) lease.drop(1);
-    while (this.#running > 0 && !signal.aborted) await this.#pause(LOOK_MS);
+    while (this.#running > 0 && !signal.aborted) await this.#pause(POLL_MS);
     this.#abort();
     await Promise.all([...this.#leases].map((lease) => lease.release()));
   }
@@ -127,11 +127,11 @@ export class BatchRunner {
 
   /** Takes leases of one gateway while the agent works for it. */
   async #lease(gateway: BatchGateway, signal: AbortSignal): Promise<void> {
-    const backoff = new LoggedBackoff(AGAIN_MS);
+    const backoff = new LoggedBackoff(BACKOFF_MS);
     const failures = new FailureLog(this.#options.log);
     while (!signal.aborted && !this.#draining) {
       if (!this.#wants()) {
-        await this.#pause(LOOK_MS);
+        await this.#pause(POLL_MS);
         continue;
       }
       try {
@@ -162,7 +162,7 @@ export class BatchRunner {
 
   async #take(gateway: BatchGateway, lease: GrantedLease, signal: AbortSignal): Promise<void> {
     const work: LeaseWork = new LeaseWork(lease, gateway, {
-      again: (lines) => void this.#again(work, lines),
+      again: (lines) => void this.#retryLines(work, lines),
       elsewhere: () => this.#giveBack(),
       stopped: () => this.#drop(work),
       over: () => this.#leases.delete(work),
@@ -186,7 +186,7 @@ export class BatchRunner {
   /** Bodies of lines that may have to run again. */
   readonly #bodies = new WeakMap<LeaseWork, Map<number, string>>();
 
-  async #again(lease: LeaseWork, lines: readonly number[]): Promise<void> {
+  async #retryLines(lease: LeaseWork, lines: readonly number[]): Promise<void> {
     await this.#pause(RETRY_MS);
     for (const line of lines) {
       const body = this.#bodies.get(lease)?.get(line);

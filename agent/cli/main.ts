@@ -42,7 +42,7 @@ export async function main(argv: readonly string[], env: Env, options: MainOptio
 }
 
 /** A job that ends does not wait longer for a reader that has stopped reading. */
-const OUTPUT_TAKEN_MS = 2000;
+const OUTPUT_WAIT_MS = 2000;
 
 /** A pipe takes 64 KiB at a time. The rest waits here for its reader, and an exit would drop it. */
 async function run(argv: readonly string[]): Promise<void> {
@@ -51,7 +51,7 @@ async function run(argv: readonly string[]): Promise<void> {
     argv[0] === 'start' ? { stdout: neverBlocking(process.stdout), stderr: neverBlocking(process.stderr) } : {};
   const code = await main(argv, process.env, { willCommand: [...program, LAST_WILL], ...streams });
   const taken = Promise.all([waitForFlush(process.stdout), waitForFlush(process.stderr)]);
-  if (argv[0] === 'start') await settlesWithin(OUTPUT_TAKEN_MS, taken);
+  if (argv[0] === 'start') await settlesWithin(OUTPUT_WAIT_MS, taken);
   else await taken;
   process.exit(code);
 }

@@ -61,7 +61,7 @@ const FLAGS = {
   ...COMMAND_FLAG,
 } as const satisfies Flags;
 /** sbatch prints one line. */
-const SAID_MAX_BYTES = 64 * 1024;
+const OUTPUT_MAX_BYTES = 64 * 1024;
 
 export const SBATCH_COMMAND: Command<CommandContext> = {
   summary: 'print a job script for Slurm, or submit it',
@@ -94,7 +94,10 @@ async function sbatchCommand(argv: readonly string[], { env, io }: CommandContex
 /** @throws UsageError for errors that would otherwise show only in the job, after its wait in the queue */
 function requested(given: ReadonlyMap<string, readonly string[]>, env: Env): JobRequest {
   const one = (name: keyof typeof FLAGS) => given.get(name)?.at(-1)?.trim();
-  const settings = readSettingValues(new Map([...given].filter(([name]) => SETTINGS_TAKEN.includes(name))), env).values;
+  const settings = readSettingValues(
+    new Map([...given].filter(([name]) => SETTINGS_ALLOWED.includes(name))),
+    env,
+  ).values;
   const gateways = settings.get('gateway')?.values ?? [];
   if (gateways.length === 0) throw new UsageError('which gateway? say --gateway URL or set OTELA_GATEWAY');
   for (const gateway of gateways) gatewayUrl(gateway);
@@ -174,7 +177,7 @@ function engineArguments(words: readonly string[]): string[] {
   return words.map(oneLine('--'));
 }
 
-const SETTINGS_TAKEN: readonly string[] = ['gateway', 'token-file', 'config'];
+const SETTINGS_ALLOWED: readonly string[] = ['gateway', 'token-file', 'config'];
 
 /** The job may begin in another directory than this command. */
 function fromAnywhere(path: string): string {
@@ -201,7 +204,7 @@ function submit(script: string, env: Env): Promise<{ code: number; said: string 
     const child = spawn('sbatch', [], { env: { ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
     let said = '';
     const hear = (piece: Buffer) => {
-      said = (said + piece.toString('utf8')).slice(-SAID_MAX_BYTES);
+      said = (said + piece.toString('utf8')).slice(-OUTPUT_MAX_BYTES);
     };
     child.stdout.on('data', hear);
     child.stderr.on('data', hear);

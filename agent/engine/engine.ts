@@ -30,7 +30,7 @@ export class Engine {
   readonly #probe: EngineProbe | undefined;
   readonly #prefillProbe: EngineProbe | undefined;
   readonly #watch: EngineWatch | undefined;
-  #toldUnnameable = false;
+  #loggedUnnameable = false;
 
   constructor(options: EngineOptions) {
     const { command, target, log } = options;
@@ -43,8 +43,8 @@ export class Engine {
     this.#prefillProbe = target.prefill && new EngineProbe(target.prefill);
     this.#watch = new EngineWatch({
       look: async () => {
-        const result = await this.#look(probe);
-        if (result.kind === 'models') this.#tellUnnameable(result.unnameable, log);
+        const result = await this.#probeEngine(probe);
+        if (result.kind === 'models') this.#logUnnameable(result.unnameable, log);
         return result;
       },
       onChange: (health) => {
@@ -63,7 +63,7 @@ export class Engine {
   }
 
   /** A pair serves only while both of its engines answer. */
-  async #look(probe: EngineProbe): Promise<EngineProbeResult> {
+  async #probeEngine(probe: EngineProbe): Promise<EngineProbeResult> {
     const result = await probe.look();
     if (this.#prefillProbe === undefined || result.kind !== 'models') return result;
     const prefill = await this.#prefillProbe.look();
@@ -80,9 +80,9 @@ export class Engine {
   }
 
   /** Logs it once, because the engine is probed every 3 s. */
-  #tellUnnameable(count: number, log: (line: string) => void): void {
-    if (count === 0 || this.#toldUnnameable) return;
-    this.#toldUnnameable = true;
+  #logUnnameable(count: number, log: (line: string) => void): void {
+    if (count === 0 || this.#loggedUnnameable) return;
+    this.#loggedUnnameable = true;
     log(`the engine lists ${count} models whose names are empty or longer than 256 characters: they are left out`);
   }
 

@@ -36,7 +36,7 @@ export class HangCheck {
   /** Time of the last probe that did not prove a hang. */
   #askedAt = Number.NEGATIVE_INFINITY;
   #probing = false;
-  #over = false;
+  #finished = false;
 
   constructor(options: HangCheckOptions) {
     this.#options = options;
@@ -45,7 +45,7 @@ export class HangCheck {
   /** Call it about every second. */
   tick(): void {
     const { now, waiting, quietMs } = this.#options;
-    if (this.#over || this.#probing) return;
+    if (this.#finished || this.#probing) return;
     if (waiting() === 0) {
       this.#waitsSince = undefined;
       return;
@@ -66,16 +66,16 @@ export class HangCheck {
     const { now, heardAt, counts, probe, onHang } = this.#options;
     const [silentSince, askedAt] = [this.#silentSince, now()];
     const result = await probe();
-    if (this.#over) return;
+    if (this.#finished) return;
     if (result !== 'silent' || !counts() || heardAt() > askedAt) {
       this.#askedAt = now();
       return;
     }
-    this.#over = true;
+    this.#finished = true;
     onHang(now() - silentSince);
   }
 
   close(): void {
-    this.#over = true;
+    this.#finished = true;
   }
 }

@@ -9,7 +9,7 @@ const RETURN = 13;
 
 export class LineReader {
   readonly #onLine: (line: string) => void;
-  readonly #kept = Buffer.alloc(LINE_MAX_BYTES);
+  readonly #buffer = Buffer.alloc(LINE_MAX_BYTES);
   #length = 0;
 
   /** `onLine` gets each line that is not empty, without its end. */
@@ -31,11 +31,11 @@ export class LineReader {
   end(): void {
     const length = this.#length;
     this.#length = 0;
-    if (length > 0) this.#onLine(this.#kept.toString('utf8', 0, length));
+    if (length > 0) this.#onLine(this.#buffer.toString('utf8', 0, length));
   }
 
   #keep(piece: Buffer): void {
-    this.#length += piece.copy(this.#kept, this.#length);
+    this.#length += piece.copy(this.#buffer, this.#length);
   }
 }
 

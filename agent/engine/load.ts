@@ -9,7 +9,7 @@ import { type EngineLimits, Saturation } from './saturation.ts';
 import { TokenRate } from './token-rate.ts';
 
 /** Shortest time between two readings. Gateways get the load at most twice a second. */
-const LOOK_EVERY_MS = 500;
+const POLL_MS = 500;
 /** An older reading is less exact than our own count. */
 const READING_MS = 2_000;
 /** An engine without metrics is asked again after this. */
@@ -112,9 +112,9 @@ export class LoadMeter {
   #preemptions: number | undefined;
   /** The slowest since the last `takeFirstTokenMs`. */
   #firstTokenMs = 0;
-  #heardAt = Number.NEGATIVE_INFINITY;
+  #receivedAt = Number.NEGATIVE_INFINITY;
   /** True if its last answer reported its number of requests. */
-  #tellsQueue = false;
+  #reportsQueue = false;
   /** True if it reported any counter of its work. */
   #counts = false;
   /** Sum of the engine's counters of work. */
@@ -149,7 +149,7 @@ export class LoadMeter {
   }
 
   heard(): void {
-    this.#heardAt = performance.now();
+    this.#receivedAt = performance.now();
   }
 
   /** `look`: called if a response suggests that the engine may have lost its model. */
@@ -163,12 +163,12 @@ export class LoadMeter {
 
   /** When the engine last sent a chunk of a response, or was seen to compute; by `performance.now`. */
   get heardAt(): number {
-    return this.#heardAt;
+    return this.#receivedAt;
   }
 
   /** True if the engine reported its running and waiting requests in the last reading. */
   get tellsQueue(): boolean {
-    return this.#tellsQueue;
+    return this.#reportsQueue;
   }
 
   /** True if the engine reported counters of its work in the last reading. */
@@ -235,7 +235,7 @@ export class LoadMeter {
   look(): void {
     const target = this.#engine();
     if (target === undefined || this.#looking !== undefined || performance.now() < this.#nextLook) return;
-    this.#nextLook = performance.now() + LOOK_EVERY_MS;
+    this.#nextLook = performance.now() + POLL_MS;
     this.#looking = this.#read(target).finally(() => {
       this.#looking = undefined;
     });
@@ -251,7 +251,7 @@ export class LoadMeter {
         return { statusCode: response.statusCode, text: await textOf(response.body) };
       });
       const load = statusCode === 200 ? readLoad(text) : undefined;
-      this.#tellsQueue = load !== undefined;
+      this.#reportsQueue = load !== undefined;
       if (load === undefined) this.#nextLook = performance.now() + ABSENT_MS;
       else {
         const at = performance.now();

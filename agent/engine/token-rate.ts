@@ -8,7 +8,7 @@ import { metricPattern, metricValues, sum } from './metrics.ts';
 /** If two readings are further apart, there was a pause between them and the mean is meaningless. */
 const PAUSE_MS = 5_000;
 /** A shorter time is not exact, because an engine counts once per step. */
-const LEAST_MS = 200;
+const INTERVAL_MIN_MS = 200;
 
 /**
  * vLLM's counter grows with every step. SGLang's grows by whole responses, but SGLang has a gauge of the rate in its
@@ -29,7 +29,7 @@ export class TokenRate {
     if (gauge !== undefined) return gauge;
     const written = total(metrics, WRITTEN);
     const last = this.#last;
-    if (written !== undefined && last !== undefined && written >= last.written && at - last.at < LEAST_MS)
+    if (written !== undefined && last !== undefined && written >= last.written && at - last.at < INTERVAL_MIN_MS)
       return this.#rate;
     this.#last = written === undefined ? undefined : { written, at };
     // After a restart the engine's counters begin at 0.

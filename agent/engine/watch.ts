@@ -13,10 +13,10 @@ interface WatchOptions {
 }
 
 /** The first line after 10 s, then ever rarer: a 405B model loads for half an hour, and people read the log. */
-const FIRST_WORD_MS = 10_000;
-const RAREST_WORD_MS = 60_000;
+const FIRST_REPORT_MS = 10_000;
+const REPORT_MAX_MS = 60_000;
 /** Shortest pause between two probes, regardless of the number of requests for one. */
-const LEAST_PAUSE_MS = 250;
+const PAUSE_MIN_MS = 250;
 
 export class EngineWatch {
   #health: EngineHealth = UNKNOWN_HEALTH;
@@ -25,7 +25,7 @@ export class EngineWatch {
   #running: Promise<void> | undefined;
   #wake: () => void = () => {};
   #since = 0;
-  #nextWord = FIRST_WORD_MS;
+  #nextReportMs = FIRST_REPORT_MS;
 
   constructor(options: WatchOptions) {
     this.#options = options;
@@ -44,7 +44,7 @@ export class EngineWatch {
   forget(): void {
     this.#health = UNKNOWN_HEALTH;
     this.#since = this.#options.now();
-    this.#nextWord = FIRST_WORD_MS;
+    this.#nextReportMs = FIRST_REPORT_MS;
   }
 
   /** The known health may be wrong: the next probe is not delayed. */
@@ -66,7 +66,7 @@ export class EngineWatch {
     const woken = new AbortController();
     this.#wake = () => woken.abort();
     const rest = (pauseMs: number, signal: AbortSignal) => delay(pauseMs, undefined, { signal }).catch(() => {});
-    const least = Math.min(ms, LEAST_PAUSE_MS);
+    const least = Math.min(ms, PAUSE_MIN_MS);
     await rest(least, this.#stop.signal);
     await rest(ms - least, AbortSignal.any([this.#stop.signal, woken.signal]));
   }
@@ -81,9 +81,9 @@ export class EngineWatch {
       this.#health = nextHealth(before, result);
       if (changed(before, this.#health)) onChange(this.#health);
       const waited = now() - this.#since;
-      if (!this.#health.everReady && waited >= this.#nextWord) {
+      if (!this.#health.everReady && waited >= this.#nextReportMs) {
         onWaiting(waited, this.#health.trouble ?? '');
-        this.#nextWord = waited + Math.min(RAREST_WORD_MS, waited);
+        this.#nextReportMs = waited + Math.min(REPORT_MAX_MS, waited);
       }
       await this.#pause(nextProbeDelay(this.#health, looks));
     }

@@ -35,8 +35,8 @@ export class JobEnd {
   readonly #startedAt: number;
   #ends: Date | undefined;
   #beforeMs: number | undefined;
-  #asked: Promise<void> | undefined;
-  #complained = false;
+  #reading: Promise<void> | undefined;
+  #reportedFailure = false;
 
   constructor(options: JobEndOptions) {
     this.#options = options;
@@ -86,11 +86,11 @@ export class JobEnd {
    */
   async #answer(): Promise<void> {
     const answered = new AbortController();
-    this.#asked ??= this.#ask().finally(() => {
-      this.#asked = undefined;
+    this.#reading ??= this.#ask().finally(() => {
+      this.#reading = undefined;
     });
     const next = pause(this.#pauseMs, AbortSignal.any([this.#stop.signal, answered.signal]));
-    await Promise.race([this.#asked, next]);
+    await Promise.race([this.#reading, next]);
     answered.abort();
   }
 
@@ -108,10 +108,10 @@ export class JobEnd {
     const { job, run } = this.#options;
     const answer = (await job.askEnd?.(run)) ?? ({ kind: 'known', ends: this.#ends } as const);
     if (answer.kind === 'unknown') {
-      if (!this.#complained) this.#options.log(`the job's end cannot be learnt now: ${answer.reason}`);
-      this.#complained = true;
+      if (!this.#reportedFailure) this.#options.log(`the job's end cannot be learnt now: ${answer.reason}`);
+      this.#reportedFailure = true;
     } else {
-      this.#complained = false;
+      this.#reportedFailure = false;
       if (answer.ends?.getTime() !== this.#ends?.getTime()) {
         this.#ends = answer.ends;
         this.#options.onChange(answer.ends);

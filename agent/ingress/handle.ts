@@ -67,7 +67,7 @@ function answerSeal(
 }
 
 /** Bytes of a refused body that are read from a client without a valid key. */
-const STRANGER_MAX_BYTES = 1024 * 1024;
+const UNAUTHENTICATED_MAX_BYTES = 1024 * 1024;
 
 /** Services for answering requests at the ingress. */
 export interface IngressServices {
@@ -129,7 +129,7 @@ interface Refused {
 async function refuse(error: unknown, { message, response, request, desk: services }: Refused): Promise<void> {
   if (!(error instanceof ApiError)) services.log(`ingress: ${error instanceof Error ? error.stack : String(error)}`);
   const stranger = error instanceof ApiError && error.code === 'invalid_api_key';
-  await discardBody(request.body, services.host, stranger ? STRANGER_MAX_BYTES : undefined);
+  await discardBody(request.body, services.host, stranger ? UNAUTHENTICATED_MAX_BYTES : undefined);
   // After the head was sent, no error can be sent.
   if (response.headersSent) return void response.destroy();
   await writeResponse(message, response, errorResponse(error, requestIdOf(request), endpointOf(request)));

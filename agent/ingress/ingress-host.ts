@@ -14,7 +14,7 @@ import type {
 } from '../../shared/proxy/host.ts';
 import type { ProxyRequest } from '../../shared/proxy/message.ts';
 import { NULL_RECORDER } from '../../shared/proxy/null-recorder.ts';
-import { KEPT_ALWAYS_BYTES } from '../../shared/proxy/read-body.ts';
+import { RETRY_BODY_MIN_BYTES } from '../../shared/proxy/read-body.ts';
 import type { TurnResult } from '../../shared/queue/wait-queue.ts';
 import { Breakers } from '../../shared/routing/breaker.ts';
 import { BusyNodeMemory, REFUSED_MS } from '../../shared/routing/busy.ts';
@@ -41,7 +41,7 @@ import { noTrustedNodeError, type RouteOptions, resolveIngressRoute } from './ro
 const BODY_BUDGET_BYTES = 48 * 1024 * 1024;
 /** Bytes of incomplete bodies, up to 1 MiB of each; above this the slowest are ended. */
 const UPLOADS_BYTES = 32 * 1024 * 1024;
-const BODY_MAX_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
+const BODY_MAX_BYTES = 32 * 1024 * 1024 + RETRY_BODY_MIN_BYTES;
 
 interface IngressHostOptions extends RouteOptions {
   queues: IngressQueues;

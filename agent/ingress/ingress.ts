@@ -30,7 +30,7 @@ const CONNECTIONS_MAX = 1024;
 const HEADERS_TIMEOUT_MS = 15_000;
 
 /** Shortest time between two logged faults of the operator's policy. */
-const FAULT_TOLD_MS = 60_000;
+const FAULT_LOG_MS = 60_000;
 
 /** Time that idle connections of SDKs' pools are kept. */
 const KEEP_ALIVE_MS = 65_000;
@@ -104,7 +104,7 @@ export class Ingress {
   #policyFault(kind: PolicyFault, why: string): void {
     this.policyFaults++;
     const now = performance.now();
-    if (now - this.#faultTold < FAULT_TOLD_MS) return;
+    if (now - this.#faultTold < FAULT_LOG_MS) return;
     this.#faultTold = now;
     this.#options.log(`the ingress's policy (${kind}): ${why}; the default chooses`);
   }

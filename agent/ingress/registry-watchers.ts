@@ -6,7 +6,7 @@ import type { RegistryFilter, RegistryViewName } from '../../shared/routing/regi
 import type { ViewServices } from './views.ts';
 
 /** Interval at which the open streams are checked for changes. */
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 
 /** Open streams; each compares the whole registry after a change. */
 const STREAMS_MAX = 64;
@@ -19,7 +19,7 @@ interface Watcher {
 /** Open streams of registry changes. They share one timer, which runs only if a stream is open. */
 export class RegistryWatchers {
   readonly #open = new Set<Watcher>();
-  #looking: NodeJS.Timeout | undefined;
+  #pollTimer: NodeJS.Timeout | undefined;
 
   /** @throws ApiError 503 */
   open(
@@ -41,12 +41,12 @@ export class RegistryWatchers {
     const watcher = { response, news: new RegistryChanges(now, name, filter) };
     this.#open.add(watcher);
     response.once('close', () => this.#close(watcher));
-    this.#look();
-    this.#looking ??= setInterval(() => this.#look(), LOOK_MS);
+    this.#poll();
+    this.#pollTimer ??= setInterval(() => this.#poll(), POLL_MS);
   }
 
   /** A reader that is behind gets news when it has caught up; the changes that it missed are then one change. */
-  #look(): void {
+  #poll(): void {
     const now = Date.now();
     for (const { response, news } of this.#open) {
       if (response.writableNeedDrain) continue;
@@ -58,7 +58,7 @@ export class RegistryWatchers {
   #close(watcher: Watcher): void {
     this.#open.delete(watcher);
     if (this.#open.size > 0) return;
-    clearInterval(this.#looking);
-    this.#looking = undefined;
+    clearInterval(this.#pollTimer);
+    this.#pollTimer = undefined;
   }
 }

@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
  * Connections that have not shown a key yet. One more closes the oldest, so that slow clients cannot keep quick ones
  * out.
  */
-const STRANGERS_MAX = 128;
+const UNAUTHENTICATED_MAX = 128;
 
 export class UnauthenticatedLimit {
   /** Oldest first. */
@@ -14,7 +14,7 @@ export class UnauthenticatedLimit {
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));
     const [oldest] = this.#sockets;
-    if (this.#sockets.size > STRANGERS_MAX) oldest?.destroy();
+    if (this.#sockets.size > UNAUTHENTICATED_MAX) oldest?.destroy();
   }
 
   /** The connection has shown the key and stays. */

@@ -3,7 +3,7 @@ import type { UsageSender, UsageSenderListener as Way } from '../tunnel/types.ts
 import type { UsageQueue } from './usage-queue.ts';
 
 /** Time after which an unacknowledged batch is sent again on another tunnel: the gateway's object may have moved. */
-const AGAIN_MS = 10_000;
+const RETRY_MS = 10_000;
 
 /** Delivers waiting records to one of the connected gateways, one batch at a time. */
 export class UsageDelivery implements Way {
@@ -11,7 +11,7 @@ export class UsageDelivery implements Way {
   readonly #senders = new Set<UsageSender>();
   #sequence = 0;
   #sent: { sender: UsageSender; sequence: number; records: IngressUsage[] } | undefined;
-  #again: NodeJS.Timeout | undefined;
+  #retryTimer: NodeJS.Timeout | undefined;
 
   constructor(queue: UsageQueue) {
     this.#queue = queue;
@@ -41,13 +41,13 @@ export class UsageDelivery implements Way {
   #next(): void {
     const [sender] = this.#senders;
     if (this.#sent !== undefined || sender === undefined) return;
-    clearTimeout(this.#again);
+    clearTimeout(this.#retryTimer);
     const records = this.#queue.oldest(USAGE_BATCH_MAX);
     if (records.length === 0) return;
     const sequence = ++this.#sequence;
     this.#sent = { sender, sequence, records };
     sender.send(sequence, JSON.stringify(records));
-    this.#again = setTimeout(() => this.#giveUp(sequence), AGAIN_MS).unref();
+    this.#retryTimer = setTimeout(() => this.#giveUp(sequence), RETRY_MS).unref();
   }
 
   /** Tries another gateway, if there is one. */
@@ -61,7 +61,7 @@ export class UsageDelivery implements Way {
   }
 
   close(): void {
-    clearTimeout(this.#again);
+    clearTimeout(this.#retryTimer);
     this.#senders.clear();
     this.#sent = undefined;
   }

@@ -10,7 +10,7 @@ import { type IngressUsage, ingressUsageSchema, usageName } from '../../shared/u
  * Records kept for gateways that are away: at one request per second, almost three hours. Above that the oldest are
  * dropped.
  */
-const USAGE_KEPT_MAX = 10_000;
+const USAGE_QUEUE_MAX = 10_000;
 
 /** Delay of a write, so that a burst is written once. */
 const WRITE_AFTER_MS = 1_000;
@@ -36,7 +36,7 @@ export class UsageQueue {
   readonly #options: UsageQueueOptions;
   readonly #max: number;
   /** By name, oldest first. */
-  readonly #kept = new Map<string, IngressUsage>();
+  readonly #stored = new Map<string, IngressUsage>();
   readonly #file: string | undefined;
   #writing: NodeJS.Timeout | undefined;
   /** True if records were lost because no gateway took them, and that was logged. */
@@ -45,12 +45,12 @@ export class UsageQueue {
 
   constructor(options: UsageQueueOptions) {
     this.#options = options;
-    this.#max = options.max ?? USAGE_KEPT_MAX;
+    this.#max = options.max ?? USAGE_QUEUE_MAX;
     this.#file = options.directory && ownFile(options.directory);
   }
 
   get size(): number {
-    return this.#kept.size;
+    return this.#stored.size;
   }
 
   /** Calls `listener` for each new record. */
@@ -93,16 +93,16 @@ export class UsageQueue {
   add(records: readonly IngressUsage[]): void {
     for (const record of records) {
       const name = usageName(record);
-      const known = this.#kept.get(name);
-      if (known === undefined) this.#kept.set(name, record);
+      const known = this.#stored.get(name);
+      if (known === undefined) this.#stored.set(name, record);
       else if (known.estimated && !record.estimated) {
         const { course = known.course } = record;
-        this.#kept.set(name, { ...record, at: known.at, ...(course !== undefined && { course }) });
+        this.#stored.set(name, { ...record, at: known.at, ...(course !== undefined && { course }) });
       }
     }
-    for (const name of this.#kept.keys()) {
-      if (this.#kept.size <= this.#max) break;
-      this.#kept.delete(name);
+    for (const name of this.#stored.keys()) {
+      if (this.#stored.size <= this.#max) break;
+      this.#stored.delete(name);
       if (!this.#drops) this.#options.log(`usage records are dropped: no gateway took any of ${this.#max}`);
       this.#drops = true;
     }
@@ -114,7 +114,7 @@ export class UsageQueue {
   /** The oldest records, at most `count`; they stay until `stored`. */
   oldest(count: number): IngressUsage[] {
     const oldest: IngressUsage[] = [];
-    for (const record of this.#kept.values()) {
+    for (const record of this.#stored.values()) {
       if (oldest.length >= count) break;
       oldest.push(record);
     }
@@ -125,7 +125,7 @@ export class UsageQueue {
   stored(records: readonly IngressUsage[]): void {
     for (const record of records) {
       const name = usageName(record);
-      if (this.#kept.get(name) === record) this.#kept.delete(name);
+      if (this.#stored.get(name) === record) this.#stored.delete(name);
     }
     this.#writeSoon();
   }
@@ -141,12 +141,12 @@ export class UsageQueue {
     this.#writing = undefined;
     if (this.#file === undefined) return false;
     try {
-      if (this.#kept.size === 0) {
+      if (this.#stored.size === 0) {
         rmSync(this.#file, { force: true });
         return true;
       }
       const temporary = `${this.#file}.new`;
-      writeFileSync(temporary, JSON.stringify([...this.#kept.values()]), { mode: 0o600 });
+      writeFileSync(temporary, JSON.stringify([...this.#stored.values()]), { mode: 0o600 });
       renameSync(temporary, this.#file);
       return true;
     } catch (error) {
@@ -178,7 +178,7 @@ function readRecords(path: string): IngressUsage[] {
   try {
     const items = z
       .array(z.unknown())
-      .max(USAGE_KEPT_MAX)
+      .max(USAGE_QUEUE_MAX)
       .parse(JSON.parse(readFileSync(path, 'utf8')));
     return items.flatMap((item) => ingressUsageSchema.safeParse(item).data ?? []);
   } catch {

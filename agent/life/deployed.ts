@@ -34,9 +34,9 @@ interface DeployedEngineOptions {
 /** Time for responses that were already on their way when the engine ended. */
 const LAST_ANSWERS_MS = 2000;
 /** Longest wait for the upload of the log's end, which is small. */
-const WORDS_WAIT_MS = 2000;
+const LOG_UPLOAD_MS = 2000;
 /** Interval at which it is checked whether other agents' requests have ended. */
-const LOOK_MS = 100;
+const POLL_MS = 100;
 
 export class DeployedEngine implements EngineRunner {
   readonly #options: DeployedEngineOptions;
@@ -124,8 +124,8 @@ export class DeployedEngine implements EngineRunner {
     this.#engine = undefined;
     clearTimeout(this.#readyTimer);
     parts.sessions?.current?.change({ state: 'DOWN' });
-    if (parts.deployments?.current?.reason !== undefined) await this.#leaveWords();
-    await Promise.all([parts.sessions?.becomeIdle(why, this.#labels(), drainMs), this.#othersDone(drainMs)]);
+    if (parts.deployments?.current?.reason !== undefined) await this.#uploadLastLog();
+    await Promise.all([parts.sessions?.becomeIdle(why, this.#labels(), drainMs), this.#meshRequestsDone(drainMs)]);
     if (this.#isEnding) return;
     await engine?.stop(graceMs(), ending.promise);
     if (parts.engine === engine) delete parts.engine;
@@ -133,21 +133,21 @@ export class DeployedEngine implements EngineRunner {
   }
 
   /** Called before LEFT, because gateways accept nothing from a session that has left. */
-  async #leaveWords(): Promise<void> {
+  async #uploadLastLog(): Promise<void> {
     const { parts, ending } = this.#options;
     const tail = parts.engine?.tail();
     if (parts.sessions === undefined || tail === undefined || tail.length === 0) return;
     const given = new AbortController();
-    await settlesWithin(WORDS_WAIT_MS, Promise.race([parts.sessions.leaveLogTail(tail, given.signal), ending.promise]));
+    await settlesWithin(LOG_UPLOAD_MS, Promise.race([parts.sessions.leaveLogTail(tail, given.signal), ending.promise]));
     given.abort();
   }
 
   /** The session does not wait for requests that arrived over the mesh, so this does. */
-  async #othersDone(drainMs: number): Promise<void> {
+  async #meshRequestsDone(drainMs: number): Promise<void> {
     const { parts } = this.#options;
     const until = performance.now() + drainMs;
     while (!this.#isEnding && (parts.requests?.requests.serving.inFlight ?? 0) > 0 && performance.now() < until)
-      await delay(LOOK_MS);
+      await delay(POLL_MS);
   }
 
   tell(): void {

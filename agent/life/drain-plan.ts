@@ -31,10 +31,10 @@ interface DrainFacts {
 const KILL_AFTER_MS = 30_000;
 
 /** Part of that time that is reserved to publish LEFT and to end the engine. */
-const FAREWELL_MS = 3000;
+const LEAVE_MS = 3000;
 
 /** Longest drain if nothing else limits it: long generations take minutes. */
-const UNHURRIED_MS = 600_000;
+const DRAIN_DEFAULT_MAX_MS = 600_000;
 
 /** Reserved before the job's end, because slurmctld may be this early by our clock. */
 const JOB_END_MARGIN_MS = 10_000;
@@ -45,11 +45,11 @@ const GRACE_MS = 10_000;
 export function drainPlan({ cause, timeoutMs, killWaitMs, leftMs }: DrainFacts): DrainPlan {
   if (cause === 'signal') {
     const killAfter = killWaitMs ?? KILL_AFTER_MS;
-    const drainMs = timeoutMs ?? Math.max(0, killAfter - FAREWELL_MS);
-    return { drainMs, graceMs: Math.min(GRACE_MS, Math.max(1000, killAfter - FAREWELL_MS)) };
+    const drainMs = timeoutMs ?? Math.max(0, killAfter - LEAVE_MS);
+    return { drainMs, graceMs: Math.min(GRACE_MS, Math.max(1000, killAfter - LEAVE_MS)) };
   }
-  const until = leftMs === undefined ? UNHURRIED_MS : Math.max(0, leftMs - JOB_END_MARGIN_MS);
-  return { drainMs: Math.min(timeoutMs ?? UNHURRIED_MS, until), graceMs: GRACE_MS };
+  const until = leftMs === undefined ? DRAIN_DEFAULT_MAX_MS : Math.max(0, leftMs - JOB_END_MARGIN_MS);
+  return { drainMs: Math.min(timeoutMs ?? DRAIN_DEFAULT_MAX_MS, until), graceMs: GRACE_MS };
 }
 
 /** A tenth of a short job, so that a test job of one minute serves for most of it. */

@@ -12,7 +12,7 @@ import { probeForToken } from '../engine/token-probe.ts';
 import { type Deferred, settlesWithin } from './deferred.ts';
 import type { ShutdownParts } from './shutdown.ts';
 
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 /** An engine that hangs more often than this is given up like a broken one. */
 const RESTARTS_MAX = 3;
 const RESTARTS_WITHIN_MS = 3_600_000;
@@ -77,7 +77,7 @@ export class HangRestart {
     this.#timer = setInterval(() => {
       if (load.waiting > 0) load.look();
       check.tick();
-    }, LOOK_MS).unref();
+    }, POLL_MS).unref();
   }
 
   async #restart(engine: Engine, why: string): Promise<void> {

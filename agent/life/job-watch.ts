@@ -23,7 +23,7 @@ export interface JobOptions {
 const NO_JOB = '-';
 
 /** slurmctld answers within a second, and requests need most of the time that is left. */
-const FATE_WAIT_MS = 2_000;
+const JOB_FATE_WAIT_MS = 2_000;
 
 /** A signal that did not begin the job's end. */
 export interface SignalWarning {
@@ -104,7 +104,7 @@ export class JobWatch {
   /** How the batch system is ending the job, asked once; undefined: nothing ends it, or no answer arrived in time. */
   fate(): Promise<JobFate | undefined> {
     this.#fate ??= new Promise((resolve) => {
-      setTimeout(resolve, FATE_WAIT_MS, undefined).unref();
+      setTimeout(resolve, JOB_FATE_WAIT_MS, undefined).unref();
       this.#batch?.askFate(this.#options.run).then(resolve, () => resolve(undefined));
       if (this.#batch === undefined) resolve(undefined);
     });
@@ -118,7 +118,7 @@ export class JobWatch {
   async warning(): Promise<SignalWarning | undefined> {
     const asked = this.#batch?.askRunsUntil?.(this.#options.run).catch(() => undefined);
     if (asked === undefined) return undefined;
-    const late = new Promise<undefined>((resolve) => void setTimeout(resolve, FATE_WAIT_MS, undefined).unref());
+    const late = new Promise<undefined>((resolve) => void setTimeout(resolve, JOB_FATE_WAIT_MS, undefined).unref());
     const until = await Promise.race([asked, late]);
     if (until === undefined) return undefined;
     const leftMs = until.getTime() - Date.now();

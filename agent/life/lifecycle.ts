@@ -81,7 +81,7 @@ export class Lifecycle {
   readonly #seals: NodeSeals;
   readonly #hangs: HangRestart;
   readonly #engineStart: EngineStart;
-  #will: LastWill | undefined;
+  #lastWill: LastWill | undefined;
   #deployed: DeployedEngine | undefined;
   #state: StateDir | undefined;
   #signalled = false;
@@ -105,7 +105,7 @@ export class Lifecycle {
     });
     this.#run = toolRunner(env);
     this.#gpuUse = new GpuUseReader(this.#run, env, () => performance.now());
-    if (willCommand !== undefined) this.#will = new LastWill(willCommand, env, log);
+    if (willCommand !== undefined) this.#lastWill = new LastWill(willCommand, env, log);
     this.#load = new LoadMeter(() => this.#engineStart.target, config.limits);
     this.#load.onLost(() => this.#parts.engine?.lookSoon());
     this.#seals = new NodeSeals(() => Date.now(), config.delegate, config.evidence, log);
@@ -239,7 +239,7 @@ export class Lifecycle {
         () => metrics?.close(),
         () => this.#state?.remove(),
         // The last will is delivered after this process has ended.
-        () => (this.#shutdown.untold ? undefined : this.#will?.dismiss()),
+        () => (this.#shutdown.untold ? undefined : this.#lastWill?.dismiss()),
         unsubscribe,
         ignore,
       ]);
@@ -320,7 +320,7 @@ export class Lifecycle {
     this.#options.log(`session ${session.id}, state in ${this.#state?.path}`);
     const { proxy } = this.#network;
     const gateways = this.#network.gateways.map(({ url }) => url);
-    this.#will?.set(lastWillOf({ gateways, proxy, ticket: session.ticket, record: session.will() }));
+    this.#lastWill?.set(lastWillOf({ gateways, proxy, ticket: session.ticket, record: session.will() }));
   }
 
   #nameState(session: string): void {

@@ -1,6 +1,6 @@
 /** Weights in an agent's life: its neighbors, the models in its record, and the command and variables of its engine. */
 
-import { KEPT_WEIGHTS_MAX, type NodePayload } from '../../shared/lattice/payload.ts';
+import { type NodePayload, WEIGHTS_SHOWN_MAX } from '../../shared/lattice/payload.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { parseSource } from '../../shared/weights/source.ts';
@@ -21,7 +21,7 @@ const MESH_WITHIN_MS = 20_000;
  * Interval at which a pull is shown to the user, and at which the record may change. The record is sent to all nodes,
  * so it changes less often.
  */
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 const RECORD_EVERY_MS = 10_000;
 const NAME_MAX = 96;
 const WEIGHTS = '{{weights}}';
@@ -48,7 +48,7 @@ export class NodeWeights implements WeightsHandlers {
   readonly #options: NodeWeightsOptions;
   readonly #peers: MeshPeers;
   readonly #weights: WeightsService;
-  #look: NodeJS.Timeout | undefined;
+  #pollTimer: NodeJS.Timeout | undefined;
   #record: NonNullable<NodePayload['weights']> = [];
   #recordedAt = 0;
 
@@ -62,8 +62,8 @@ export class NodeWeights implements WeightsHandlers {
   /** @throws Error: the directory cannot be created */
   async open(): Promise<void> {
     await this.#weights.open();
-    this.#record = await this.#kept();
-    this.#look = setInterval(() => void this.#tell(), LOOK_MS).unref();
+    this.#record = await this.#storedModels();
+    this.#pollTimer = setInterval(() => void this.#report(), POLL_MS).unref();
   }
 
   /** For the first record. */
@@ -109,13 +109,13 @@ export class NodeWeights implements WeightsHandlers {
   async pull(source: string, onStatus: (status: PullStatus) => void): Promise<void> {
     await this.#ready();
     const pulling = this.#weights.pull(source);
-    const tell = () => {
+    const report = () => {
       const status = this.#weights.status().findLast((one) => one.source === source);
       if (status !== undefined) onStatus(status);
     };
-    const timer = setInterval(tell, LOOK_MS);
+    const timer = setInterval(report, POLL_MS);
     try {
-      tell();
+      report();
       const { status } = await pulling;
       onStatus(status);
     } finally {
@@ -205,27 +205,27 @@ export class NodeWeights implements WeightsHandlers {
     }
   }
 
-  async #tell(): Promise<void> {
+  async #report(): Promise<void> {
     const now = performance.now();
     if (now - this.#recordedAt < RECORD_EVERY_MS) return;
     this.#recordedAt = now;
-    const record = await this.#kept();
+    const record = await this.#storedModels();
     if (JSON.stringify(record) === JSON.stringify(this.#record)) return;
     this.#record = record;
     this.#options.onRecord(record);
   }
 
   /** Newest first, up to the maximum of a record. */
-  async #kept(): Promise<NonNullable<NodePayload['weights']>> {
+  async #storedModels(): Promise<NonNullable<NodePayload['weights']>> {
     const held = await this.#weights.held();
     return held
       .sort((a, b) => (a.used_at < b.used_at ? 1 : -1))
-      .slice(0, KEPT_WEIGHTS_MAX)
+      .slice(0, WEIGHTS_SHOWN_MAX)
       .map(({ source, here, bytes }) => ({ name: nameOf(source), percent: percentOf(here, bytes) }));
   }
 
   async close(): Promise<void> {
-    clearInterval(this.#look);
+    clearInterval(this.#pollTimer);
     this.#peers.close();
     await this.#weights.close();
   }

@@ -98,10 +98,10 @@ export class Shutdown {
     const running = this.inFlight;
     this.#log(`${why}: draining, ${running} requests running, at most ${formatDuration(plan.drainMs)}`);
     this.#parts.sessions?.down(reason);
-    const told = this.#tellFate(fate);
+    const told = this.#logFate(fate);
     const batches = new AbortController();
     const lines = this.#parts.batches?.drain(batches.signal);
-    const done = Promise.race([Promise.all([this.#drained(), lines]), this.#sooner()]);
+    const done = Promise.race([Promise.all([this.#drained(), lines]), this.#engineEnds()]);
     const { graceMs } = await this.#wait(done, plan, warning);
     batches.abort();
     const given = settlesWithin(BATCHES_WAIT_MS, lines ?? Promise.resolve());
@@ -143,7 +143,7 @@ export class Shutdown {
     return counts;
   }
 
-  async #tellFate(fate: Promise<JobFate | undefined> | undefined): Promise<void> {
+  async #logFate(fate: Promise<JobFate | undefined> | undefined): Promise<void> {
     const told = await fate;
     if (told === undefined) return;
     this.#log(`the batch system ends this job: ${told}`);
@@ -165,7 +165,7 @@ export class Shutdown {
   /** Drains the part of an engine on another rank, which also computes the requests that rank 0 waits for. */
   async keep(plan: DrainPlan, why: string, warning?: Promise<SignalWarning | undefined>): Promise<void> {
     this.#log(`${why}: keeping this part of the engine for up to ${formatDuration(plan.drainMs)}`);
-    const { graceMs } = await this.#wait(this.#sooner(), plan, warning);
+    const { graceMs } = await this.#wait(this.#engineEnds(), plan, warning);
     await this.#leave(graceMs);
   }
 
@@ -173,7 +173,7 @@ export class Shutdown {
   async afterEngine(exit: EngineExit, graceMs: number, stderr: Writable, fate: Promise<JobFate | undefined>) {
     const { sessions } = this.#parts;
     sessions?.down('engine-ended');
-    const told = this.#tellFate(fate);
+    const told = this.#logFate(fate);
     this.#log(describeExit(exit));
     this.#repeatLastLines(stderr);
     const upload = this.#uploadLogTail();
@@ -222,7 +222,7 @@ export class Shutdown {
   }
 
   /** Ends a wait for running requests early; without an engine no request can finish. */
-  #sooner(): Promise<unknown> {
+  #engineEnds(): Promise<unknown> {
     const gone = this.#parts.engine?.exited ?? never;
     return Promise.race([this.#forced.promise, this.#shortened.promise, gone]);
   }

@@ -23,7 +23,7 @@ const ECHO_MS = 1000;
  * Only a person sends SIGINT twice, and not this fast: npm and npx pass on the Ctrl-C that the terminal has already
  * sent.
  */
-const PASSED_ON_MS = 200;
+const REPEATED_SIGINT_MS = 200;
 
 interface SignalOutcome {
   kind: 'drain' | 'force' | 'echo';
@@ -45,7 +45,7 @@ export class SignalReader {
       this.#firstAt = this.#now();
       return { kind: 'drain', cause };
     }
-    const echo = this.#now() - this.#firstAt < (signal === 'SIGINT' ? PASSED_ON_MS : ECHO_MS);
+    const echo = this.#now() - this.#firstAt < (signal === 'SIGINT' ? REPEATED_SIGINT_MS : ECHO_MS);
     return { kind: echo ? 'echo' : 'force', cause };
   }
 }

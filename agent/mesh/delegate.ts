@@ -31,7 +31,7 @@ export class Delegate {
   #connection: Connection | undefined;
   #socket: WebSocket | undefined;
   #link: Link | undefined;
-  #over = false;
+  #finished = false;
 
   constructor(options: DelegateOptions) {
     this.#options = options;
@@ -45,7 +45,7 @@ export class Delegate {
     };
     try {
       const socket = await openWebSocket({ gateway, path: '/agent/gossip', headers, env, proxy });
-      if (this.#over) return socket.terminate();
+      if (this.#finished) return socket.terminate();
       this.#socket = socket;
       let why = '';
       socket.on('error', (error) => {
@@ -60,7 +60,7 @@ export class Delegate {
           // The gateway asks whether this agent reads.
           if (frame.type === 'probe') return link.put({ type: 'probed', nonce: frame.nonce, verdict: 'alive' });
           if (frame.type !== 'gossip') throw new WireError('bad_state', `${frame.type} on a delegate's socket`);
-          if (!this.#over) this.#options.onGossip(frame.bytes);
+          if (!this.#finished) this.#options.onGossip(frame.bytes);
         },
         onMessageEnd: () => {},
         onClosed: (code, reason) => this.#end(reason || why || `closed with ${code}`),
@@ -73,7 +73,7 @@ export class Delegate {
 
   /** False if the message was dropped. A gateway that does not read gets the updates later through digests. */
   gossip(bytes: Uint8Array): boolean {
-    if (this.#over || this.#link === undefined) return false;
+    if (this.#finished || this.#link === undefined) return false;
     if ((this.#socket?.bufferedAmount ?? 0) >= GOSSIP_SKIP_BYTES) return false;
     this.#link.put({ type: 'gossip', bytes });
     return true;
@@ -86,8 +86,8 @@ export class Delegate {
   }
 
   #end(reason: string): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#finished) return;
+    this.#finished = true;
     this.#options.onClosed(reason, this.#link !== undefined);
   }
 }

@@ -39,7 +39,7 @@ export class LivenessView {
   judge(session: string, liveness: Liveness): void {
     if (liveness === 'alive') this.#liveness.delete(session);
     else this.#liveness.set(session, liveness);
-    this.#tell([session]);
+    this.#report([session]);
   }
 
   changed(sessions: readonly string[]): void {
@@ -47,10 +47,10 @@ export class LivenessView {
       const entry = this.#replica.get(session);
       if (entry === undefined || entry.state === 'LEFT') this.#liveness.delete(session);
     }
-    this.#tell(sessions);
+    this.#report(sessions);
   }
 
-  #tell(sessions: readonly string[]): void {
+  #report(sessions: readonly string[]): void {
     for (const watcher of this.#watchers) watcher(sessions);
   }
 

@@ -52,7 +52,7 @@ export class Seeds {
 
   async #try(seed: Seed): Promise<void> {
     seed.timer = undefined;
-    if (seed.reached && this.#options.connected()) return this.#again(seed);
+    if (seed.reached && this.#options.connected()) return this.#retry(seed);
     try {
       await this.#options.dial(seed.address);
       seed.reached = true;
@@ -62,10 +62,10 @@ export class Seeds {
       if (!seed.told) this.#options.log(`peer ${seed.address}: ${errorText(error)}`);
       seed.told = true;
     }
-    this.#again(seed);
+    this.#retry(seed);
   }
 
-  #again(seed: Seed): void {
+  #retry(seed: Seed): void {
     if (this.#closed) return;
     if (seed.reached && this.#options.connected()) seed.backoff.reset();
     seed.timer = setTimeout(() => void this.#try(seed), seed.backoff.next());

@@ -22,7 +22,7 @@ interface MetricsServerOptions {
 export class MetricsServer {
   readonly #options: MetricsServerOptions;
   readonly #server: Server;
-  readonly #strangers = new UnauthenticatedLimit();
+  readonly #unauthenticated = new UnauthenticatedLimit();
 
   constructor(options: MetricsServerOptions) {
     this.#options = options;
@@ -30,7 +30,7 @@ export class MetricsServer {
       response.on('error', () => {});
       try {
         options.key.require(request.headers);
-        this.#strangers.greet(request.socket);
+        this.#unauthenticated.greet(request.socket);
         const found = request.method === 'GET' && request.url?.split('?')[0] === '/metrics';
         if (!found) return void response.writeHead(404).end();
         response.writeHead(200, { 'content-type': CONTENT_TYPE, 'cache-control': 'no-store' }).end(options.page());
@@ -41,7 +41,7 @@ export class MetricsServer {
       }
     });
     this.#server.maxConnections = CONNECTIONS_MAX;
-    this.#server.on('connection', (socket) => this.#strangers.add(socket));
+    this.#server.on('connection', (socket) => this.#unauthenticated.add(socket));
   }
 
   /** Resolves with its URL. Rejects if the address cannot be used. */

@@ -24,7 +24,7 @@ export interface SealKey extends ReceiverKey {
 export class KeyRing {
   readonly #now: () => number;
   #current: SealKey;
-  #before: SealKey | undefined;
+  #previous: SealKey | undefined;
 
   /** `now`: milliseconds since the epoch. */
   constructor(now: () => number) {
@@ -39,12 +39,12 @@ export class KeyRing {
   /** Makes the next key if it is time; true if it did. */
   rotate(): boolean {
     const now = this.#now();
-    if (this.#before !== undefined && now >= this.#before.until) this.#before = undefined;
+    if (this.#previous !== undefined && now >= this.#previous.until) this.#previous = undefined;
     const { until } = this.#current;
     // If the clock was ahead and is corrected, the key would otherwise be kept too long by that difference.
     const aheadOfNow = until - now > ROTATE_MS + OVERLAP_MS;
     if (now < until - OVERLAP_MS && !aheadOfNow) return false;
-    this.#before = { ...this.#current, until: Math.min(until, now + OVERLAP_MS) };
+    this.#previous = { ...this.#current, until: Math.min(until, now + OVERLAP_MS) };
     this.#current = newKey(now);
     return true;
   }
@@ -52,7 +52,7 @@ export class KeyRing {
   /** The key with that name, while it is valid. */
   find(kid: string): SealKey | undefined {
     const now = this.#now();
-    return [this.#current, this.#before].find((key) => key?.kid === kid && now < key.until);
+    return [this.#current, this.#previous].find((key) => key?.kid === kid && now < key.until);
   }
 }
 

@@ -22,7 +22,7 @@ export class NodeSeals {
   readonly #now: () => number;
   readonly #log: (line: string) => void;
   /** Messages that were logged; each is logged once. */
-  readonly #told = new Set<string>();
+  readonly #logged = new Set<string>();
 
   /** Without a delegate no provider vouches for the keys, and clients that pin a provider seal nothing to this node. */
   constructor(now: () => number, delegate?: DelegateKey, evidence?: EvidenceHelper, log = (_line: string) => {}) {
@@ -60,9 +60,9 @@ export class NodeSeals {
     const now = this.#now() / 1000;
     const fault = this.#delegate.whyNot(provider, now);
     const soon = notAfter - now < ENDS_SOON_S ? `the delegate runs out on ${dayOf(notAfter)}` : undefined;
-    const told = fault === undefined ? soon : `clients that pin ${provider} seal nothing to this node: ${fault}`;
-    if (told === undefined || this.#told.has(told)) return;
-    this.#told.add(told);
-    this.#log(`${told}; otela-agent vouch makes another one, which counts from the agent's next start`);
+    const logged = fault === undefined ? soon : `clients that pin ${provider} seal nothing to this node: ${fault}`;
+    if (logged === undefined || this.#logged.has(logged)) return;
+    this.#logged.add(logged);
+    this.#log(`${logged}; otela-agent vouch makes another one, which counts from the agent's next start`);
   }
 }

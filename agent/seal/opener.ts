@@ -61,13 +61,13 @@ export interface OpenedRequest {
 }
 
 /** All sealed bodies that an agent holds at the same time. */
-const HELD_MAX_BYTES = 256 * 1024 * 1024;
+const SEALED_BODIES_MAX_BYTES = 256 * 1024 * 1024;
 
 export class SealOpener {
   readonly #ring: KeyRing;
   readonly #replay: ReplayMemory;
   readonly #now: () => number;
-  #held = 0;
+  #heldBytes = 0;
   /** True if a sealed request was opened here: the engine's output may quote it. */
   used = false;
 
@@ -87,13 +87,13 @@ export class SealOpener {
 
   /** False if the memory is full; otherwise the caller must give the bytes back. */
   hold(bytes: number): boolean {
-    if (this.#held + bytes > HELD_MAX_BYTES) return false;
-    this.#held += bytes;
+    if (this.#heldBytes + bytes > SEALED_BODIES_MAX_BYTES) return false;
+    this.#heldBytes += bytes;
     return true;
   }
 
   giveBack(bytes: number): void {
-    this.#held -= bytes;
+    this.#heldBytes -= bytes;
   }
 
   /** @throws SealError not_opened, for every cause */

@@ -68,7 +68,7 @@ export class AnswerSealer {
   #begun: Uint8Array;
   #head: Uint8Array = NOTHING;
   /** Bytes from the engine in this task; at most one read of its socket. */
-  #gathered: Uint8Array[] = [];
+  #pendingChunks: Uint8Array[] = [];
   /**
    * Passes only whole events, and rewrites the events of an engine that continues a stream as the first engine would
    * have sent them.
@@ -108,14 +108,14 @@ export class AnswerSealer {
     const joined = this.#joined;
     const whole = joined === undefined ? pieces : pieces.flatMap((piece) => joined.push(piece));
     if (whole.length === 0) return;
-    if (this.#gathered.length === 0) queueMicrotask(flush);
-    this.#gathered.push(...whole);
+    if (this.#pendingChunks.length === 0) queueMicrotask(flush);
+    this.#pendingChunks.push(...whole);
   }
 
   /** Frames of the gathered bytes. */
   gathered(): Uint8Array {
-    const pieces = this.#gathered;
-    this.#gathered = [];
+    const pieces = this.#pendingChunks;
+    this.#pendingChunks = [];
     return pieces.length === 0
       ? NOTHING
       : this.chunk(pieces.length === 1 && pieces[0] ? pieces[0] : Buffer.concat(pieces));

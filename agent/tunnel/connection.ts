@@ -41,7 +41,7 @@ export class Connection {
   #endPongWait: (() => void) | undefined;
   #endWelcomeWait: (() => void) | undefined;
   #openedAt = 0;
-  #over = false;
+  #finished = false;
 
   /** `purpose`: set for a socket that is not a tunnel. A signature is valid only for one purpose and one host. */
   constructor(
@@ -139,8 +139,8 @@ export class Connection {
   }
 
   #onClose(code: number, reason: string): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#finished) return;
+    this.#finished = true;
     clearInterval(this.#heartbeat);
     this.#endPongWait?.();
     this.#endWelcomeWait?.();

@@ -32,7 +32,7 @@ export class PairState {
   readonly target: PrefillTarget;
   readonly prefill: EngineClient;
   readonly #log: (line: string) => void;
-  #held = 0;
+  #heldBytes = 0;
   #failing = false;
 
   constructor(target: PrefillTarget, prefill: EngineClient, log: (line: string) => void) {
@@ -43,13 +43,13 @@ export class PairState {
 
   /** False if the memory is full; otherwise the caller must give the bytes back. */
   hold(bytes: number): boolean {
-    if (this.#held + bytes > BODIES_MAX_BYTES) return false;
-    this.#held += bytes;
+    if (this.#heldBytes + bytes > BODIES_MAX_BYTES) return false;
+    this.#heldBytes += bytes;
     return true;
   }
 
   giveBack(bytes: number): void {
-    this.#held -= bytes;
+    this.#heldBytes -= bytes;
   }
 
   /** Logs the failure once, until the prefill engine works again. */
@@ -78,10 +78,10 @@ export class DisaggregatedCall implements EngineCall {
   #calls: EngineCall[] = [];
   #decode: EngineCall | undefined;
   #content: Readable | undefined;
-  #held = 0;
+  #heldBytes = 0;
   #paused = false;
   /** The caller needs nothing more, or has received its error. */
-  #over = false;
+  #finished = false;
 
   constructor(options: Options) {
     this.#options = options;
@@ -94,8 +94,8 @@ export class DisaggregatedCall implements EngineCall {
 
   async #run(content: Buffer | Readable): Promise<void> {
     const body = await this.#read(content);
-    if (body === undefined || this.#over) return this.#giveBack();
-    if (this.#options.decode.target.engine === 'sglang') this.#inRoom(body);
+    if (body === undefined || this.#finished) return this.#giveBack();
+    if (this.#options.decode.target.engine === 'sglang') this.#runBoth(body);
     else this.#inTurn(body);
   }
 
@@ -103,11 +103,11 @@ export class DisaggregatedCall implements EngineCall {
   async #read(content: Buffer | Readable): Promise<Buffer | undefined> {
     if (Buffer.isBuffer(content)) return this.#hold(content.length) ? content : undefined;
     this.#content = content;
-    return readWhole(content, (chunk) => !this.#over && this.#hold(chunk.length));
+    return readWhole(content, (chunk) => !this.#finished && this.#hold(chunk.length));
   }
 
   #hold(bytes: number): boolean {
-    if (this.#held + bytes > BODY_MAX_BYTES) {
+    if (this.#heldBytes + bytes > BODY_MAX_BYTES) {
       this.#tooLong();
       return false;
     }
@@ -115,13 +115,13 @@ export class DisaggregatedCall implements EngineCall {
       this.#fail('overloaded', 'the bodies of this pair of engines fill its memory');
       return false;
     }
-    this.#held += bytes;
+    this.#heldBytes += bytes;
     return true;
   }
 
   #giveBack(): void {
-    this.#options.pair.giveBack(this.#held);
-    this.#held = 0;
+    this.#options.pair.giveBack(this.#heldBytes);
+    this.#heldBytes = 0;
   }
 
   /**
@@ -133,7 +133,7 @@ export class DisaggregatedCall implements EngineCall {
     const answer: Buffer[] = [];
     let [status, bytes] = [0, 0];
     const decode = (why: string | undefined) => {
-      if (this.#over) return;
+      if (this.#finished) return;
       const params = why === undefined ? kvTransferParams(Buffer.concat(answer)) : undefined;
       // 4xx: the decode engine refuses it as well, with its own message.
       if (params !== undefined) pair.works();
@@ -159,7 +159,7 @@ export class DisaggregatedCall implements EngineCall {
   /**
    * SGLang: both requests run concurrently. The decode engine waits for its peer, so a failed prefill ends the request.
    */
-  #inRoom(body: Buffer): void {
+  #runBoth(body: Buffer): void {
     const { pair } = this.#options;
     const { hostname } = new URL(pair.target.origin);
     const room = randomBytes(8).readBigUInt64BE() >> 1n;
@@ -175,7 +175,7 @@ export class DisaggregatedCall implements EngineCall {
     let relay: EngineEvents | undefined;
     this.#send(pair.prefill, request, {
       onHead: (status, headers, sized) => {
-        if (status < 400 || answered || this.#over) return;
+        if (status < 400 || answered || this.#finished) return;
         // The prefill engine's refusal is the response, because the decode engine waits for keys and values that will
         // not arrive.
         this.#decode?.abort();
@@ -228,13 +228,13 @@ export class DisaggregatedCall implements EngineCall {
   }
 
   #fail(code: ResetCode, message: string): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     this.#stop();
     this.#options.events.onError(code, message);
   }
 
   #stop(): void {
-    this.#over = true;
+    this.#finished = true;
     this.#content?.destroy();
     for (const call of this.#calls) call.abort();
     this.#giveBack();

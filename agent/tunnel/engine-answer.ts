@@ -12,7 +12,11 @@ import { NO_USAGE, type ReportedUsage } from '../../shared/wire/usage.ts';
 const AFTER_LAST_MS = 2_000;
 
 /** Endings that are possible after the engine got the request and before it answered; it may have used tokens. */
-const ASKED: ReadonlySet<ResetCode> = new Set<ResetCode>(['cancelled', 'engine_closed', 'first_byte_timeout']);
+const ENGINE_MAY_HAVE_WORKED: ReadonlySet<ResetCode> = new Set<ResetCode>([
+  'cancelled',
+  'engine_closed',
+  'first_byte_timeout',
+]);
 
 export type EngineAnswerEnd = { kind: 'end' } | { kind: 'reset'; code: ResetCode; message: string };
 export const NORMAL_END: EngineAnswerEnd = { kind: 'end' };
@@ -85,7 +89,7 @@ export class EngineAnswer {
 
 /** Outcome of a request for which the engine sent no response head. */
 export function failedOutcome(said: EngineAnswerEnd): Outcome {
-  const mayHaveUsed = said.kind === 'reset' && ASKED.has(said.code);
+  const mayHaveUsed = said.kind === 'reset' && ENGINE_MAY_HAVE_WORKED.has(said.code);
   const usage = mayHaveUsed ? { ...NO_USAGE, estimated: true, aborted: said.code === 'cancelled' } : undefined;
   return { ending: said, flush: [], usage };
 }

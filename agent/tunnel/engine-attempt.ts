@@ -16,7 +16,7 @@ import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
 import { UsageCall, type UsageOptions } from './usage-call.ts';
 
 /** Longest body that can be sent again without our `stream_options`. Gateways do not repeat longer ones either. */
-const AGAIN_MAX_BYTES = 1024 * 1024;
+const RESEND_MAX_BYTES = 1024 * 1024;
 
 /** The engine's response is not read further while this many bytes of it wait for credit. */
 const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
@@ -68,7 +68,7 @@ export class EngineAttempt {
   #ending: EngineAnswerEnd | undefined;
   #usage: ReportedUsage | undefined;
   /** The ending, or at least the usage, was sent on the link. */
-  #said = false;
+  #reported = false;
   #paused = false;
   #startedAt = 0;
   /** When the engine last read or sent a byte of a body, or was last allowed to send again. */
@@ -77,7 +77,7 @@ export class EngineAttempt {
    * A byte of the response's body arrived. vLLM and SGLang send the head of a stream immediately, long before its first
    * token.
    */
-  #begun = false;
+  #started = false;
   /** Time since `#startedAt`; 0 before the first byte of the response's body. */
   #firstMs = 0;
   #unclaimedUntil: number | undefined;
@@ -94,7 +94,7 @@ export class EngineAttempt {
     this.#mayRefuse = options === 'unknown';
     const edits = options === 'refused' ? plain : open.edits;
     this.body = new EngineRequestBody(edits, open.bodyLength, (bytes) => this.#onBodyTaken(bytes));
-    if (this.#mayRefuse) this.body.keepRaw(AGAIN_MAX_BYTES);
+    if (this.#mayRefuse) this.body.keepRaw(RESEND_MAX_BYTES);
     if (open.prefixes === true && !isSealed(open) && PROMPTED.has(endpoint.path)) this.body.keep(PROMPT_MAX_BYTES);
   }
 
@@ -122,7 +122,7 @@ export class EngineAttempt {
 
   /** True if the ending was sent, and only the acknowledgment that the usage is stored is missing. */
   get said(): boolean {
-    return this.finished && this.#said;
+    return this.finished && this.#reported;
   }
 
   /** Bytes of the response that are held in memory. */
@@ -144,7 +144,7 @@ export class EngineAttempt {
   /** After the first opening, or a claim: from now on frames go to `link`. */
   bind(link: Link): void {
     this.#link = link;
-    this.#said = false;
+    this.#reported = false;
     this.#unclaimedUntil = undefined;
     const { received: bodyOffset, complete: bodyDone } = this.body.incoming;
     link.putLazily({ type: 'accept', stream: this.#stream, bodyOffset, bodyDone });
@@ -210,11 +210,11 @@ export class EngineAttempt {
 
   #onData(chunk: Uint8Array): void {
     this.#progressAt = this.#host.patientNow();
-    if (!this.#begun) {
+    if (!this.#started) {
       this.#firstMs = Math.max(1, Math.round(this.#host.now() - this.#startedAt));
       if (this.#answer?.streams === true) this.#host.onFirstToken(this.#firstMs);
     }
-    this.#begun = true;
+    this.#started = true;
     this.#give(this.#answer?.push(chunk, this.#progressAt) ?? []);
     if (this.#opened !== undefined) return this.#endAtFault();
     this.#link?.kick(this.#stream);
@@ -264,10 +264,10 @@ export class EngineAttempt {
     if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.#stream, ...credit });
   }
 
-  #finish(said: EngineAnswerEnd): void {
+  #finish(reported: EngineAnswerEnd): void {
     if (this.finished) return;
     const broken = this.#opened?.sealer.fault !== undefined;
-    const { ending, flush, usage } = this.#answer?.end(said, broken) ?? failedOutcome(said);
+    const { ending, flush, usage } = this.#answer?.end(reported, broken) ?? failedOutcome(reported);
     this.#usage = usage;
     this.#give(flush);
     if (this.#head === undefined) this.#opened?.unanswered();
@@ -301,7 +301,7 @@ export class EngineAttempt {
   #endingFrames(): Frame[] {
     const ending = this.#ending;
     if (ending === undefined) return [];
-    this.#said = true;
+    this.#reported = true;
     const stream = this.#stream;
     const last: Frame =
       ending.kind === 'end'
@@ -319,18 +319,18 @@ export class EngineAttempt {
     // Finishes before the link is forgotten, so that the link gets the credit for bytes that the engine did not read.
     this.#finish({ kind: 'reset', code: 'cancelled', message: '' });
     this.#link = undefined;
-    this.#sayUsage(link);
+    this.#reportUsage(link);
   }
 
-  #sayUsage(link: Link | undefined): void {
-    this.#said = true;
+  #reportUsage(link: Link | undefined): void {
+    this.#reported = true;
     if (this.#usage !== undefined) link?.put({ type: 'report', stream: this.#stream, usage: this.#usage });
   }
 
   /** The attempt is not needed any more. Without this the link would hold its response until the socket ends. */
   release(): void {
     this.cancel();
-    if (!this.#said) this.#sayUsage(this.#link); // the ending still waited after data that is not needed any more
+    if (!this.#reported) this.#reportUsage(this.#link); // the ending still waited after data that is not needed any more
     this.#link?.detach(this.#stream);
     this.#link = undefined;
   }
@@ -340,7 +340,7 @@ export class EngineAttempt {
    * never arrive.
    */
   dropAnswer(): void {
-    if (!this.finished || this.#said) return;
+    if (!this.finished || this.#reported) return;
     const link = this.#link;
     link?.detach(this.#stream);
     link?.put({ type: 'reset', stream: this.#stream, code: 'engine_closed', message: 'the answer is kept no more' });
@@ -364,10 +364,10 @@ export class EngineAttempt {
       this.#call.abort();
       return this.#finish(NORMAL_END);
     }
-    const limit = this.#begun ? this.open.stallMs : this.open.firstByteMs;
+    const limit = this.#started ? this.open.stallMs : this.open.firstByteMs;
     if (limit === 0 || now - this.#progressAt < limit) return;
     this.#call.abort();
-    const code = this.#begun ? 'stall_timeout' : 'first_byte_timeout';
+    const code = this.#started ? 'stall_timeout' : 'first_byte_timeout';
     this.#finish({ kind: 'reset', code, message: `nothing from the engine for ${limit} ms` });
   }
 

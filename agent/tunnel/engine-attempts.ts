@@ -75,7 +75,7 @@ export class EngineAttempts {
       },
       onFirstToken: (ms) => this.#load?.firstToken(ms),
       onReport: (ended, usage, timings) => this.#report(ended, usage, timings),
-      onPrompt: ({ stream }, body) => this.#tellPrefixes(stream, body),
+      onPrompt: ({ stream }, body) => this.#reportPrefixes(stream, body),
       onIdle: (ended) => this.#onIdle(ended),
     };
     this.#engine = engine;
@@ -172,7 +172,7 @@ export class EngineAttempts {
   }
 
   /** No request waits for the blocks, so they are dropped if no socket is open. */
-  #tellPrefixes(of: number, body: Uint8Array): void {
+  #reportPrefixes(of: number, body: Uint8Array): void {
     const target = this.#engine();
     if (target !== undefined)
       this.#blocks.ask(body, target, (blocks) => this.#link?.put({ type: 'prefixes', of, blocks }));

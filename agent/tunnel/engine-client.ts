@@ -56,17 +56,17 @@ export class EngineClient {
    */
   readonly #fresh: Pool;
   readonly #pair: PairState | undefined;
-  readonly #heard: () => void;
+  readonly #onReceived: () => void;
   /** Connections opened so far. */
   #connections = 0;
 
-  /** `heard`: called with every chunk of a response's body. */
-  constructor(target: EngineTarget, log: (line: string) => void = () => {}, heard: () => void = () => {}) {
+  /** `onReceived`: called with every chunk of a response's body. */
+  constructor(target: EngineTarget, log: (line: string) => void = () => {}, onReceived: () => void = () => {}) {
     this.target = target;
-    this.#heard = heard;
+    this.#onReceived = onReceived;
     this.#pair =
       target.prefill &&
-      new PairState(target.prefill, new EngineClient({ ...target.prefill, ...engineOf(target) }, log, heard), log);
+      new PairState(target.prefill, new EngineClient({ ...target.prefill, ...engineOf(target) }, log, onReceived), log);
     // Timeouts belong to the request: stalls, configurable per model.
     const patient = { headersTimeout: 0, bodyTimeout: 0 };
     const kept = { keepAliveTimeout: KEEP_ALIVE_MS, keepAliveMaxTimeout: KEEP_ALIVE_MS };
@@ -105,7 +105,7 @@ export class EngineClient {
       body: content,
     };
     const pool = Buffer.isBuffer(content) ? this.#pool : this.#fresh;
-    const call = new Call(pool, options, events, { connections: () => this.#connections, heard: this.#heard });
+    const call = new Call(pool, options, events, { connections: () => this.#connections, heard: this.#onReceived });
     call.dispatch();
     return call;
   }
@@ -134,7 +134,7 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
   readonly #options: Dispatcher.DispatchOptions;
   readonly #events: EngineEvents;
   readonly #connections: () => number;
-  readonly #heard: () => void;
+  readonly #onReceived: () => void;
   #connectionsBefore = 0;
   #controller: Dispatcher.DispatchController | undefined;
   #aborted = false;
@@ -146,11 +146,11 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
     pool: Pool,
     options: Dispatcher.DispatchOptions,
     events: EngineEvents,
-    { connections, heard }: { connections(): number; heard(): void },
+    { connections, heard: onReceived }: { connections(): number; heard(): void },
   ) {
     this.#pool = pool;
     this.#connections = connections;
-    this.#heard = heard;
+    this.#onReceived = onReceived;
     this.#options = options;
     this.#events = events;
   }
@@ -180,7 +180,7 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    this.#heard();
+    this.#onReceived();
     this.#events.onData(chunk);
   }
 

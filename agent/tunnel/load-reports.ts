@@ -4,7 +4,7 @@ import type { Link } from '../../shared/wire/link.ts';
 /** Shortest time between two LOADs, regardless of the number of responses. */
 const LOAD_EVERY_MS = 500;
 /** Time between two LOADs while an attempt runs. Gateways ignore a load that is older than a few seconds. */
-const LOAD_AGAIN_MS = 1_000;
+const LOAD_INTERVAL_MS = 1_000;
 /**
  * LOADs after the end of the last attempt, if the last LOAD reported a busy engine: it may be from just before the end.
  */
@@ -35,9 +35,9 @@ export class LoadReports {
   #link: Link | undefined;
   /** True if the other end reads RATE. */
   #readsRate = false;
-  #saidAt = Number.NEGATIVE_INFINITY;
+  #sentAt = Number.NEGATIVE_INFINITY;
   /** LOAD_EVERY_MS delayed a LOAD, which is still to be sent. */
-  #owed = false;
+  #isPending = false;
   /** Requests at the engine in the last LOAD, and the number of LOADs that still follow the last attempt. */
   #said = 0;
   #after = 0;
@@ -64,9 +64,9 @@ export class LoadReports {
   say(): void {
     const now = performance.now();
     if (this.#link === undefined) return;
-    this.#owed = now - this.#saidAt < LOAD_EVERY_MS;
-    if (this.#owed) return;
-    this.#saidAt = now;
+    this.#isPending = now - this.#sentAt < LOAD_EVERY_MS;
+    if (this.#isPending) return;
+    this.#sentAt = now;
     const { tokensPerSecond, ...load } = this.#counter.current;
     if (tokensPerSecond !== undefined && this.#readsRate) this.#link.put({ type: 'rate', tokensPerSecond });
     this.#said = load.running + load.waiting;
@@ -75,9 +75,9 @@ export class LoadReports {
 
   /** `running`: attempts of this gateway at the engine. */
   tick(now: number, running: number): void {
-    const since = now - this.#saidAt;
-    if (this.#owed && since >= LOAD_EVERY_MS) return this.say();
-    if (since < LOAD_AGAIN_MS) return;
+    const since = now - this.#sentAt;
+    if (this.#isPending && since >= LOAD_EVERY_MS) return this.say();
+    if (since < LOAD_INTERVAL_MS) return;
     if (running === 0 && (this.#said === 0 || this.#after-- <= 0)) return;
     this.#counter.look();
     this.say();

@@ -8,7 +8,7 @@ import { randomFillSync } from 'node:crypto';
 const SMALL_BYTES = 16 * 1024;
 const LARGE_BYTES = 384 * 1024;
 /** Buffers kept of each size. At most this many are on their way, because a socket with more than 256 KiB is busy. */
-const KEPT = 4;
+const BUFFERS_PER_SIZE = 4;
 
 /** Offset of the payload: after the longest header (14 bytes, RFC 6455 §5.2), aligned to a word. */
 const PAYLOAD_AT = 16;
@@ -55,7 +55,7 @@ export class MaskedFrameWriter {
   }
 
   #give(free: Buffer[], memory: Buffer): void {
-    if (memory.length <= LARGE_BYTES && free.length < KEPT) free.push(memory);
+    if (memory.length <= LARGE_BYTES && free.length < BUFFERS_PER_SIZE) free.push(memory);
   }
 }
 

@@ -3,7 +3,7 @@ import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import type { ReportedTimings, ReportedUsage } from '../../shared/wire/usage.ts';
 
 /** Reports kept for a gateway that does not acknowledge: at one request per second, almost three hours. */
-const KEPT_MAX = 10_000;
+const PENDING_MAX = 10_000;
 
 export interface PendingReport {
   stream: number;
@@ -14,7 +14,7 @@ export interface PendingReport {
 
 /** Usage that the gateway has not stored yet. It survives a lost socket or object: the agent repeats it, by name. */
 export class PendingReports {
-  readonly #kept = new TransientMap<number, PendingReport>();
+  readonly #pending = new TransientMap<number, PendingReport>();
   readonly #log: (line: string) => void;
 
   constructor(log: (line: string) => void) {
@@ -22,24 +22,24 @@ export class PendingReports {
   }
 
   get size(): number {
-    return this.#kept.size;
+    return this.#pending.size;
   }
 
   add(report: PendingReport): void {
-    this.#kept.set(report.stream, report);
-    const oldest = this.#kept.size > KEPT_MAX ? this.#kept.keys().next().value : undefined;
+    this.#pending.set(report.stream, report);
+    const oldest = this.#pending.size > PENDING_MAX ? this.#pending.keys().next().value : undefined;
     if (oldest === undefined) return;
-    this.#kept.delete(oldest);
-    this.#log(`usage report dropped: the gateway has acknowledged none of ${KEPT_MAX}`);
+    this.#pending.delete(oldest);
+    this.#log(`usage report dropped: the gateway has acknowledged none of ${PENDING_MAX}`);
   }
 
   settled(stream: number): void {
-    this.#kept.delete(stream);
+    this.#pending.delete(stream);
   }
 
   /** All pending reports, as frames that a new socket or object understands. `timed`: the other end reads timings. */
   *again(timed: boolean): Iterable<Frame> {
-    for (const report of this.#kept.values()) yield reportFrame(report, timed);
+    for (const report of this.#pending.values()) yield reportFrame(report, timed);
   }
 }
 

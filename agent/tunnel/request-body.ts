@@ -21,11 +21,11 @@ export class EngineRequestBody {
   /** Chunks as received, with their edited form. */
   #waiting: { original: number; pieces: Uint8Array[] }[] = [];
   #readable: Readable | undefined;
-  #hungry = false;
+  #wantsMore = false;
 
   /** The edited body, for use after the response. */
   #keepMax = 0;
-  #kept: { chunks: Uint8Array[]; bytes: number } | undefined;
+  #retained: { chunks: Uint8Array[]; bytes: number } | undefined;
 
   /** @throws RangeError for edits that overlap */
   constructor(edits: BodyEdit[], length: number | undefined, onConsumed: (bytes: number) => void) {
@@ -51,7 +51,7 @@ export class EngineRequestBody {
   /** Keeps the edited body from now on, up to `max` bytes. */
   keep(max: number): void {
     this.#keepMax = max;
-    this.#kept = { chunks: [], bytes: 0 };
+    this.#retained = { chunks: [], bytes: 0 };
   }
 
   /** Keeps the original body from now on, up to `max` bytes, until `dropRaw`. */
@@ -80,18 +80,18 @@ export class EngineRequestBody {
 
   #keep(pieces: readonly Uint8Array[]): void {
     for (const piece of pieces) {
-      if (this.#kept === undefined) return;
-      this.#kept.bytes += piece.length;
-      if (this.#kept.bytes > this.#keepMax) this.#kept = undefined;
-      else this.#kept.chunks.push(piece);
+      if (this.#retained === undefined) return;
+      this.#retained.bytes += piece.length;
+      if (this.#retained.bytes > this.#keepMax) this.#retained = undefined;
+      else this.#retained.chunks.push(piece);
     }
   }
 
   /** Returns the kept body, once; undefined: it was too long, or is incomplete. */
   takeKept(): Uint8Array | undefined {
-    const kept = this.#kept;
-    this.#kept = undefined;
-    return kept === undefined || !this.incoming.complete ? undefined : Buffer.concat(kept.chunks);
+    const retained = this.#retained;
+    this.#retained = undefined;
+    return retained === undefined || !this.incoming.complete ? undefined : Buffer.concat(retained.chunks);
   }
 
   /** Handles END. @throws WireError, RangeError for an edit beyond the end */
@@ -114,13 +114,13 @@ export class EngineRequestBody {
     if (this.incoming.complete) {
       const whole = Buffer.concat(this.#waiting.flatMap(({ pieces }) => pieces));
       this.#waiting = [];
-      this.#took(this.incoming.buffered);
+      this.#consumed(this.incoming.buffered);
       return whole;
     }
     this.#readable = new Readable({
       highWaterMark: AHEAD_BYTES,
       read: () => {
-        this.#hungry = true;
+        this.#wantsMore = true;
         this.#feed();
       },
     });
@@ -132,20 +132,20 @@ export class EngineRequestBody {
   abandon(): void {
     this.#waiting = [];
     this.#readable?.destroy();
-    this.#took(this.incoming.buffered);
+    this.#consumed(this.incoming.buffered);
   }
 
   #feed(): void {
-    while (this.#hungry && this.#readable !== undefined) {
+    while (this.#wantsMore && this.#readable !== undefined) {
       const next = this.#waiting.shift();
       if (next === undefined) break;
-      for (const piece of next.pieces) this.#hungry = this.#readable.push(piece);
-      this.#took(next.original);
+      for (const piece of next.pieces) this.#wantsMore = this.#readable.push(piece);
+      this.#consumed(next.original);
     }
     if (this.incoming.complete && this.#waiting.length === 0) this.#readable?.push(null);
   }
 
-  #took(bytes: number): void {
+  #consumed(bytes: number): void {
     this.#onConsumed(this.incoming.consume(bytes));
   }
 }

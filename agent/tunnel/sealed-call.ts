@@ -69,8 +69,8 @@ export class SealedCall implements EngineCall {
   readonly #options: Options;
   #call: EngineCall | undefined;
   #content: Readable | undefined;
-  #held = 0;
-  #over = false;
+  #heldBytes = 0;
+  #finished = false;
 
   constructor(options: Options) {
     this.#options = options;
@@ -83,9 +83,9 @@ export class SealedCall implements EngineCall {
 
   async #run(content: Buffer | Readable): Promise<void> {
     const body = await this.#read(content);
-    if (body === undefined || this.#over) return this.#end();
+    if (body === undefined || this.#finished) return this.#end();
     await null; // no event may fire before the caller has this call
-    if (this.#over) return this.#end();
+    if (this.#finished) return this.#end();
     const { opener, open, endpoint, onOpened } = this.#options;
     let opened: OpenedRequest;
     try {
@@ -97,9 +97,9 @@ export class SealedCall implements EngineCall {
     try {
       const known = this.#parsed(opened, opened.body);
       this.#requireAsSaid(opened, known);
-      if (this.#options.endpoint.path === EVIDENCE_PATH) return await this.#tellEvidence(opened);
+      if (this.#options.endpoint.path === EVIDENCE_PATH) return await this.#sendEvidence(opened);
       const body = sent === undefined ? this.#begin(opened) : await this.#continue(opened, sent);
-      if (body === undefined || this.#over) return;
+      if (body === undefined || this.#finished) return;
       const { edits } = body === opened.body ? known : this.#parsed(opened, body);
       onOpened({ sealer, dropUsage: edits.length > 0, promptBytes: body.length, unanswered });
       this.#ask(opened, edits, body);
@@ -110,13 +110,13 @@ export class SealedCall implements EngineCall {
   }
 
   /** Answers with evidence of this machine. Only an agent that can open the request can answer it. @throws ApiError */
-  async #tellEvidence({ body, key, sealer, unanswered }: OpenedRequest): Promise<void> {
+  async #sendEvidence({ body, key, sealer, unanswered }: OpenedRequest): Promise<void> {
     const { events, onOpened, opener } = this.#options;
     const { evidence } = opener;
     if (evidence === undefined) throw new ApiError('not_found', 'This node has no evidence of its machine.');
     const nonce = nonceOf(body);
     const report = await evidence.report(hash('sha512', evidenceMessage(key, nonce), 'buffer'));
-    if (this.#over) return;
+    if (this.#finished) return;
     if (report === undefined) throw new ApiError('server_is_overloaded', 'This node has no evidence now.');
     const answer: EvidenceAnswer = {
       object: 'otela.evidence',
@@ -143,7 +143,7 @@ export class SealedCall implements EngineCall {
     const { sealer, body, unanswered } = opened;
     const ask = (id: number, question: Uint8Array) => askEngine(client, this.#options.open, id, question);
     const next = await continueReplayed({ endpoint, body, sent, ask });
-    if (this.#over) return undefined;
+    if (this.#finished) return undefined;
     if (next.kind === 'ask') sealer.joins(next.joined);
     if (next.kind === 'ask') return next.body;
     onOpened({ sealer, dropUsage: false, promptBytes: 0, unanswered });
@@ -161,13 +161,13 @@ export class SealedCall implements EngineCall {
   async #read(content: Buffer | Readable): Promise<Buffer | undefined> {
     if (Buffer.isBuffer(content)) return this.#hold(content) ? content : undefined;
     this.#content = content;
-    return readWhole(content, (chunk) => !this.#over && this.#hold(chunk));
+    return readWhole(content, (chunk) => !this.#finished && this.#hold(chunk));
   }
 
   #hold(chunk: Buffer): boolean {
     // The fields `model` and `stream` may be at a body's end, so the whole body is held.
-    const fits = this.#held + chunk.length <= SEALED_BODY_MAX_BYTES && this.#options.opener.hold(chunk.length);
-    if (fits) this.#held += chunk.length;
+    const fits = this.#heldBytes + chunk.length <= SEALED_BODY_MAX_BYTES && this.#options.opener.hold(chunk.length);
+    if (fits) this.#heldBytes += chunk.length;
     else this.#fail('overloaded', 'too many sealed bodies are held here');
     return fits;
   }
@@ -219,15 +219,15 @@ export class SealedCall implements EngineCall {
   }
 
   #fail(code: Parameters<EngineEvents['onError']>[0], message: string): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     this.#end();
     this.#options.events.onError(code, message);
   }
 
   #end(): void {
-    this.#over = true;
-    this.#options.opener.giveBack(this.#held);
-    this.#held = 0;
+    this.#finished = true;
+    this.#options.opener.giveBack(this.#heldBytes);
+    this.#heldBytes = 0;
   }
 
   pause(): void {

@@ -105,7 +105,7 @@ class GatewayTunnel implements Tunnel {
       if (this.#closed) socket.terminate();
       else this.#watch(socket);
     } catch (error) {
-      this.#again(errorText(error));
+      this.#reconnect(errorText(error));
     }
   }
 
@@ -126,7 +126,7 @@ class GatewayTunnel implements Tunnel {
       const message = errorMessageOf(answer);
       why = `${status} ${message}`;
       if (isRefusal(answer)) refusal = { status, message };
-      if (isSessionOver(answer)) this.#over(message);
+      if (isSessionOver(answer)) this.#disconnected(message);
       socket.terminate(); // its close leads to another dial, unless the refusal is final
     });
     this.#connection = new Connection(socket, this.#options.identity, ++this.#generation, {
@@ -148,7 +148,7 @@ class GatewayTunnel implements Tunnel {
     this.#retry = setTimeout(() => void this.#dial(), FORBIDDEN_RETRY_MS * (0.8 + 0.4 * Math.random()));
   }
 
-  #over(why: string): void {
+  #disconnected(why: string): void {
     if (this.#closed) return;
     this.#closed = true; // an attempt here may still be claimed; an unclaimed one ends automatically
     clearTimeout(this.#retry);
@@ -172,13 +172,13 @@ class GatewayTunnel implements Tunnel {
       return link.put({ type: 'probed', nonce: frame.nonce, verdict: this.#alive(frame.session) });
     if (frame.type === 'stored') return this.#stored(frame.sequence);
     if (frame.type === 'circuit') return this.#options.circuit?.(this.#options.gateway, frame.name);
-    if (frame.type === 'deploy') return void this.#obey(link, frame.sequence, frame.order);
+    if (frame.type === 'deploy') return void this.#execute(link, frame.sequence, frame.order);
     if (frame.type === 'probed') return this.#probes.answered(frame.nonce, frame.verdict);
     this.#requests.onFrame(link, frame, this.#touched);
   }
 
   /** Sends the answer before it carries out the order, because that may end this session. */
-  async #obey(link: Link, sequence: number, order: Uint8Array): Promise<void> {
+  async #execute(link: Link, sequence: number, order: Uint8Array): Promise<void> {
     const { answer, act } = (await this.#options.order?.(order)) ?? { answer: NO_ORDERS };
     link.put({ type: 'deployed', sequence, json: JSON.stringify(answer) });
     act?.();
@@ -210,11 +210,11 @@ class GatewayTunnel implements Tunnel {
     if (code === CLOSE_CODES.refused) return this.#refused({ status: FORBIDDEN, message: reason });
     if (code === CLOSE_CODES.replaced)
       return this.#refused({ status: 409, message: `another agent holds this session: ${reason}` });
-    if (code === CLOSE_CODES.over) return this.#over(reason);
-    this.#again(`${reason || 'closed'} (${code})`, code === CLOSE_CODES.resync || code === CLOSE_CODES.silent);
+    if (code === CLOSE_CODES.over) return this.#disconnected(reason);
+    this.#reconnect(`${reason || 'closed'} (${code})`, code === CLOSE_CODES.resync || code === CLOSE_CODES.silent);
   }
 
-  #again(why: string, atOnce = false): void {
+  #reconnect(why: string, atOnce = false): void {
     if (this.#closed) return;
     const base = Math.min(BACKOFF_MAX_MS, BACKOFF_MIN_MS * 2 ** this.#failures);
     const delay = atOnce && this.#failures === 0 ? Math.random() * 50 : base * (0.8 + 0.4 * Math.random());

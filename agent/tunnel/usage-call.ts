@@ -11,7 +11,7 @@ import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts'
 /** Statuses of servers with strict schemas: 400 as OpenAI's, 422 as FastAPI's. */
 const REFUSALS: ReadonlySet<number> = new Set([400, 422]);
 /** Names by which a refusal mentions the added options. The client sent neither. */
-const SPEAKS_OF_IT = /stream_options|include_usage/;
+const ADDED_OPTION_NAMES = /stream_options|include_usage/;
 /** Longer refusals quote the request; the reason is before that. */
 const REFUSAL_MAX_BYTES = 64 * 1024;
 /** After this long the engine at this address may be another one. */
@@ -57,7 +57,9 @@ export class UsageCall implements EngineCall {
   readonly #options: Options;
   #call: EngineCall | undefined;
   /** A refusal, until it is complete. */
-  #held: { status: number; headers: HeaderList; sized: boolean; chunks: Uint8Array[]; bytes: number } | undefined;
+  #heldRefusal:
+    | { status: number; headers: HeaderList; sized: boolean; chunks: Uint8Array[]; bytes: number }
+    | undefined;
   #paused = false;
   #aborted = false;
 
@@ -70,13 +72,13 @@ export class UsageCall implements EngineCall {
     this.#call = client.call(open, endpoint, content, length, {
       onHead: (status, headers, sized) => {
         client.usage.answered(status);
-        if (REFUSALS.has(status)) this.#held = { status, headers, sized, chunks: [], bytes: 0 };
+        if (REFUSALS.has(status)) this.#heldRefusal = { status, headers, sized, chunks: [], bytes: 0 };
         else events.onHead(status, headers, sized);
       },
       onData: (chunk) => this.#onData(chunk),
       onEnd: () => this.#onEnd(),
       onError: (code, message) => {
-        this.#letGo();
+        this.#passOn();
         events.onError(code, message);
       },
     });
@@ -84,38 +86,38 @@ export class UsageCall implements EngineCall {
   }
 
   #onData(chunk: Uint8Array): void {
-    const held = this.#held;
-    if (held === undefined) return this.#options.events.onData(chunk);
-    held.chunks.push(chunk);
-    held.bytes += chunk.length;
-    if (held.bytes > REFUSAL_MAX_BYTES) this.#letGo();
+    const heldRefusal = this.#heldRefusal;
+    if (heldRefusal === undefined) return this.#options.events.onData(chunk);
+    heldRefusal.chunks.push(chunk);
+    heldRefusal.bytes += chunk.length;
+    if (heldRefusal.bytes > REFUSAL_MAX_BYTES) this.#passOn();
   }
 
   #onEnd(): void {
     const { events } = this.#options;
-    const said = this.#held === undefined ? '' : Buffer.concat(this.#held.chunks).toString();
-    const body = SPEAKS_OF_IT.test(said) ? this.#options.without() : undefined;
-    if (body !== undefined) return this.#again(body);
-    this.#letGo();
+    const said = this.#heldRefusal === undefined ? '' : Buffer.concat(this.#heldRefusal.chunks).toString();
+    const body = ADDED_OPTION_NAMES.test(said) ? this.#options.without() : undefined;
+    if (body !== undefined) return this.#sendAgain(body);
+    this.#passOn();
     events.onEnd();
   }
 
-  #again(body: Buffer): void {
+  #sendAgain(body: Buffer): void {
     const { client, open, endpoint, events } = this.#options;
     client.usage.refused();
-    this.#held = undefined;
+    this.#heldRefusal = undefined;
     if (this.#aborted) return;
     this.#call = client.call(open, endpoint, body, body.length, events);
     if (this.#paused) this.#call.pause();
   }
 
   /** Passes the engine's response on unchanged. */
-  #letGo(): void {
-    const held = this.#held;
-    this.#held = undefined;
-    if (held === undefined) return;
-    this.#options.events.onHead(held.status, held.headers, held.sized);
-    for (const chunk of held.chunks) this.#options.events.onData(chunk);
+  #passOn(): void {
+    const heldRefusal = this.#heldRefusal;
+    this.#heldRefusal = undefined;
+    if (heldRefusal === undefined) return;
+    this.#options.events.onHead(heldRefusal.status, heldRefusal.headers, heldRefusal.sized);
+    for (const chunk of heldRefusal.chunks) this.#options.events.onData(chunk);
   }
 
   pause(): void {

@@ -16,7 +16,7 @@ import type { Store } from './store.ts';
 import { TransferWatch } from './transfer-watch.ts';
 
 const RENEW_MS = BLOB_LEASE_MS / 3;
-const SENDERS_PATIENCE = 4;
+const SENDER_WAIT_FACTOR = 4;
 /**
  * When a pull returns to a node that it left as too slow, it accepts a quarter of the rate: on a slow link the pull
  * still ends.
@@ -57,7 +57,7 @@ export class BlobPull {
   #whole = 0;
   #progressAt = performance.now();
   #cannotRead = false;
-  #trouble: WeightsError | undefined;
+  #failure: WeightsError | undefined;
   #parent: string | undefined;
   #reading = false;
   /** A previous process left pieces, or a node sent some: not all of them come from the source. */
@@ -68,7 +68,7 @@ export class BlobPull {
   readonly #liars = new Set<string>();
   #falseBlobs = 0;
   /** By node: how often this pull left it as too slow. Bounded by the nearby nodes. */
-  readonly #leftSlow = new Map<string, number>();
+  readonly #slowSenders = new Map<string, number>();
   /** The node whose rate is compared with the source's. */
   #compared: { session: string; bytesPerS: number } | undefined;
   #comparisons = 0;
@@ -129,27 +129,27 @@ export class BlobPull {
     const { file, limits, blocklist } = this.#options;
     if (signal.aborted) throw new WeightsError('stopped', 'the pull was given up');
     const silent = performance.now() - this.#progressAt;
-    if (silent > limits.giveUpMs) throw this.#trouble ?? new WeightsError('unavailable', `${file.path} is nowhere`);
+    if (silent > limits.giveUpMs) throw this.#failure ?? new WeightsError('unavailable', `${file.path} is nowhere`);
     try {
       const answer = await this.#answer(silent);
       if (answer.kind === 'read') return await this.#fromSource(blob, signal);
       if (answer.kind === 'peer') return await this.#fromPeer(blob, answer.session, signal);
       await delay(limits.waitMs, undefined, { signal });
     } catch (error) {
-      const trouble = asWeightsError(error);
+      const failure = asWeightsError(error);
       // If a node has the rest, a source that changed or disappeared is merely no alternative.
-      const changed = trouble.code === 'changed' && this.#compared === undefined;
+      const changed = failure.code === 'changed' && this.#compared === undefined;
       // All of it: the end of one content would follow the beginning of another.
-      if (this.#reading && (changed || trouble.code === 'wrong') && !file.exact) await blob.restart();
+      if (this.#reading && (changed || failure.code === 'wrong') && !file.exact) await blob.restart();
       // If the source changed, no node can read the rest: a new list is needed.
-      if (changed || trouble.code === 'full' || signal.aborted) throw trouble;
-      this.#trouble = trouble;
+      if (changed || failure.code === 'full' || signal.aborted) throw failure;
+      this.#failure = failure;
       if (this.#parent === undefined) {
-        if (this.#reading && this.#cannotRead && this.#options.alone()) throw trouble;
+        if (this.#reading && this.#cannotRead && this.#options.alone()) throw failure;
         this.#cannotRead = this.#cannotRead || this.#reading;
         await delay(limits.waitMs, undefined, { signal });
       } else blocklist.failed(this.#parent, performance.now());
-      this.#options.log(`weights: ${file.path}: ${trouble.message}`);
+      this.#options.log(`weights: ${file.path}: ${failure.message}`);
     } finally {
       if (this.#reading) this.#compared = undefined;
       this.#reading = false;
@@ -166,7 +166,7 @@ export class BlobPull {
     const answer: CoordinatorAnswer = said.kind === 'peer' && this.#liars.has(said.session) ? { kind: 'wait' } : said;
     if (this.#cannotRead || answer.kind === 'read') return answer;
     // With the same limit for all, a source that stalls for a while would be read by all nodes together.
-    const waitClock = limits.sourceAfterMs * (answer.kind === 'wait' ? 1 : SENDERS_PATIENCE);
+    const waitClock = limits.sourceAfterMs * (answer.kind === 'wait' ? 1 : SENDER_WAIT_FACTOR);
     if (silentMs <= waitClock) return answer;
     if (answer.kind === 'wait') inVain();
     await ask({ role: 'reads' });
@@ -248,7 +248,7 @@ export class BlobPull {
 
   async #fromPeer(blob: Blob, session: string, signal: AbortSignal): Promise<void> {
     const { client, file, hasher, blocklist, limits } = this.#options;
-    const left = this.#leftSlow.get(session) ?? 0;
+    const left = this.#slowSenders.get(session) ?? 0;
     const slowBytesPerS = limits.slowBytesPerS / LESS_EACH_TIME ** left;
     this.#parent = session;
     const stop = new AbortController();
@@ -288,7 +288,7 @@ export class BlobPull {
     } catch (error) {
       if (!stop.signal.aborted) throw error;
       if (this.#compared !== undefined) return;
-      this.#leftSlow.set(session, left + 1);
+      this.#slowSenders.set(session, left + 1);
       throw new WeightsError('unavailable', `${session} is too slow`);
     } finally {
       watch.end();

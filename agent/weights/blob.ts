@@ -140,7 +140,7 @@ export class Blob {
       throw asWeightsError(error);
     }
     this.#digests.push(digest);
-    this.#tell();
+    this.#report();
   }
 
   /** All pieces are here and the whole is verified. */
@@ -150,7 +150,7 @@ export class Blob {
     await this.#digestFile.sync();
     await rename(this.#place.partPath, this.#place.path);
     this.#complete = true;
-    this.#tell();
+    this.#report();
   }
 
   /** The whole is not valid: starts again with the first piece. */
@@ -158,7 +158,7 @@ export class Blob {
     this.#digests = [];
     await this.#file.truncate(0);
     await this.#digestFile.truncate(0);
-    this.#tell();
+    this.#report();
   }
 
   /**
@@ -184,7 +184,7 @@ export class Blob {
     return true;
   }
 
-  #tell(): void {
+  #report(): void {
     for (const watcher of [...this.#watchers]) watcher();
   }
 
@@ -202,7 +202,7 @@ export class Blob {
   /** No further piece will come; what is here stays for the next process. */
   giveUp(): void {
     this.#closed = true;
-    this.#tell();
+    this.#report();
   }
 
   async #closeFiles(): Promise<void> {

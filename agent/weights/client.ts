@@ -14,10 +14,10 @@ import type { Peers } from './peers.ts';
 import { ROWS_MAX } from './server.ts';
 
 /** 1,000 small models. */
-const HELD_MAX = 1000;
+const HOLDINGS_MAX = 1000;
 
 /** A question is answered quickly, or the node is skipped. */
-const ASK_MS = 5_000;
+const ANSWER_TIMEOUT_MS = 5_000;
 /** Nodes to which connections are kept: the coordinators and senders of one pull. */
 const NODES_MAX = 32;
 const SOCKETS_PER_NODE = 4;
@@ -61,7 +61,7 @@ export class WeightsClient {
 
   /** @throws WeightsError */
   async held(session: string, signal: AbortSignal): Promise<ModelHolding[]> {
-    return parse(z.array(modelHoldingSchema).max(HELD_MAX), await this.#text(session, 'GET', '/v1/held', signal));
+    return parse(z.array(modelHoldingSchema).max(HOLDINGS_MAX), await this.#text(session, 'GET', '/v1/held', signal));
   }
 
   /** A blob's pieces in the format of piece-stream.ts. @throws WeightsError */
@@ -82,7 +82,7 @@ export class WeightsClient {
   }
 
   async #text(session: string, method: string, path: string, signal: AbortSignal, body?: string): Promise<string> {
-    const limited = AbortSignal.any([signal, AbortSignal.timeout(ASK_MS)]);
+    const limited = AbortSignal.any([signal, AbortSignal.timeout(ANSWER_TIMEOUT_MS)]);
     const answer = await this.#request(session, method, path, limited, limited, body);
     const parts: Buffer[] = [];
     let bytes = 0;
@@ -166,7 +166,7 @@ class PeerAgent extends Agent {
   }
 
   override createConnection(_options: unknown, done?: (error: Error | null, stream: Duplex) => void): undefined {
-    const late = AbortSignal.timeout(ASK_MS);
+    const late = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
     this.#peers.connect(this.#session, late).then(
       (socket) => done?.(null, socket),
       (error: unknown) => {

@@ -85,17 +85,17 @@ export class Coordination {
 
   /** Sessions of the nodes with which this one exchanges data. */
   #near(): ReadonlySet<string> {
-    this.#look();
+    this.#update();
     return this.#nearby;
   }
 
   /** Those of this node's provider. */
   #own(): ReadonlySet<string> {
-    this.#look();
+    this.#update();
     return this.#ours;
   }
 
-  #look(): void {
+  #update(): void {
     const { peers, access } = this.#options;
     const at = peers.changedAt();
     if (this.#nearAt === at) return;

@@ -9,9 +9,9 @@ import { asWeightsError, WeightsError } from './error.ts';
 import { type Presence, parseHolder } from './presence.ts';
 
 /** How often a lock held by another process is checked. */
-const LOOK_MS = 250;
+const POLL_MS = 250;
 /** A wait of this length is reported once; most locks are held for moments. */
-const TOLD_AFTER_MS = 10_000;
+const REPORTED_AFTER_MS = 10_000;
 
 export interface LockOptions {
   presence: Presence;
@@ -29,14 +29,14 @@ export async function takeLock(
   signal: AbortSignal,
   { presence, log }: LockOptions,
 ): Promise<(() => Promise<void>) | undefined> {
-  for (let waitedMs = 0; ; waitedMs += LOOK_MS) {
+  for (let waitedMs = 0; ; waitedMs += POLL_MS) {
     if (await until()) return undefined;
     const free = await tryLock(path, presence);
     if (free !== undefined) return free;
     const text = await textOf(path);
     if (text !== undefined && !(await presence.lives(text)) && (await breakLock(path, text, presence))) continue;
-    if (waitedMs === TOLD_AFTER_MS) log(waitingFor(path, text ?? ''));
-    await delay(LOOK_MS, undefined, { signal }).catch((cause: unknown) => {
+    if (waitedMs === REPORTED_AFTER_MS) log(waitingFor(path, text ?? ''));
+    await delay(POLL_MS, undefined, { signal }).catch((cause: unknown) => {
       throw new WeightsError('stopped', 'the pull was given up', { cause });
     });
   }

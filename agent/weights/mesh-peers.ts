@@ -33,10 +33,10 @@ export class MeshPeers implements Peers {
     this.#own = { session, provider, cluster };
     this.#known.clear();
     this.#others = undefined;
-    for (const { entry, liveness } of mesh.view()) this.#see(entry, liveness);
+    for (const { entry, liveness } of mesh.view()) this.#addOrRemove(entry, liveness);
     this.#changedAt = performance.now();
     this.#unwatch = mesh.watch((sessions) => {
-      for (const name of sessions) this.#look(mesh, name);
+      for (const name of sessions) this.#update(mesh, name);
     });
     this.#joined.resolve();
   }
@@ -47,16 +47,16 @@ export class MeshPeers implements Peers {
   }
 
   /** One session changed: a look at all of a large network for each of its nodes would take minutes while they come. */
-  #look(mesh: Mesh, session: string): void {
+  #update(mesh: Mesh, session: string): void {
     const was = this.#known.delete(session);
     const entry = mesh.replica.get(session);
-    if (entry !== undefined) this.#see(entry, mesh.liveness(session));
+    if (entry !== undefined) this.#addOrRemove(entry, mesh.liveness(session));
     const is = this.#known.has(session);
     if (was || is) this.#others = undefined;
     if (was !== is) this.#changedAt = performance.now();
   }
 
-  #see({ session, state, payload, ticket }: Entry, liveness: Liveness): void {
+  #addOrRemove({ session, state, payload, ticket }: Entry, liveness: Liveness): void {
     if (session === this.#own?.session || liveness !== 'alive' || state === 'LEFT') return;
     const { addresses = [], weights } = payload ?? {};
     // One that keeps no weights answers no question about them either.

@@ -21,7 +21,7 @@ const GONE_MS = 180_000;
  * Its file must also have been unchanged for this long by this process's clock: five intervals, and longer than NFS
  * caches attributes.
  */
-const STILL_MS = 75_000;
+const UNCHANGED_MS = 75_000;
 /** Files of other processes that are watched. Above this the oldest is forgotten. */
 const WATCHED_MAX = 1024;
 /** Files of processes that ended unexpectedly are removed after this. */
@@ -81,7 +81,7 @@ export class Presence {
   readonly #own = randomUUID();
   /** Heartbeats of others: the last one seen, and when it was first seen. At most WATCHED_MAX. */
   readonly #watched = new Map<string, { beatAt: number; seenAt: number }>();
-  #begun: Promise<void> | undefined;
+  #started: Promise<void> | undefined;
   /** The current or last heartbeat. */
   #beating: Promise<void> = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
@@ -96,9 +96,9 @@ export class Presence {
    * @throws Error: nothing can be written
    */
   async hold(): Promise<string> {
-    this.#begun ??= this.#begin();
-    await this.#begun.catch((error: unknown) => {
-      this.#begun = undefined;
+    this.#started ??= this.#begin();
+    await this.#started.catch((error: unknown) => {
+      this.#started = undefined;
       throw error;
     });
     const name = randomUUID();
@@ -129,8 +129,8 @@ export class Presence {
   }
 
   async close(): Promise<void> {
-    await this.#begun?.catch(() => {});
-    this.#begun = undefined;
+    await this.#started?.catch(() => {});
+    this.#started = undefined;
     clearInterval(this.#timer);
     await this.#beating;
     await rm(this.#path(this.#own), { force: true }).catch(() => {});
@@ -172,7 +172,7 @@ export class Presence {
     if (age === Number.POSITIVE_INFINITY) return true;
     const now = performance.now();
     const watched = this.#watched.get(beats);
-    if (watched?.beatAt === beatAt) return now - watched.seenAt > (age > GONE_MS ? STILL_MS : GONE_MS);
+    if (watched?.beatAt === beatAt) return now - watched.seenAt > (age > GONE_MS ? UNCHANGED_MS : GONE_MS);
     this.#watched.set(beats, { beatAt, seenAt: now });
     const [first] = this.#watched.keys();
     if (this.#watched.size > WATCHED_MAX && first !== undefined) this.#watched.delete(first);

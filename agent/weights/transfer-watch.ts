@@ -22,8 +22,8 @@ export class TransferWatch {
   readonly #options: WatchOptions;
   #bytes = 0;
   #pieces = 0;
-  #heardAt = performance.now();
-  #bytesAt = this.#heardAt;
+  #receivedAt = performance.now();
+  #bytesAt = this.#receivedAt;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: WatchOptions) {
@@ -31,14 +31,14 @@ export class TransferWatch {
   }
 
   begin(): void {
-    this.#timer = setInterval(() => this.#look(), this.#options.slowAfterMs);
+    this.#timer = setInterval(() => this.#poll(), this.#options.slowAfterMs);
   }
 
-  #look(): void {
+  #poll(): void {
     const { slowBytesPerS, slowAfterMs, sourceAfterMs, midPiece, onSlow } = this.#options;
     const now = performance.now();
     const slow = midPiece() && this.#pieces === 0 && this.#bytes < (slowBytesPerS * slowAfterMs) / 1000;
-    const silent = now - this.#heardAt > SILENT_MS + slowAfterMs;
+    const silent = now - this.#receivedAt > SILENT_MS + slowAfterMs;
     this.#bytes = 0;
     this.#pieces = 0;
     if (slow || silent || now - this.#bytesAt > sourceAfterMs) onSlow();
@@ -47,8 +47,8 @@ export class TransferWatch {
   /** 0: a wait message. */
   came(bytes: number): void {
     this.#bytes += bytes;
-    this.#heardAt = performance.now();
-    if (bytes > 0) this.#bytesAt = this.#heardAt;
+    this.#receivedAt = performance.now();
+    if (bytes > 0) this.#bytesAt = this.#receivedAt;
     if (!this.#options.midPiece()) this.#pieces++;
   }
 

@@ -23,7 +23,7 @@ export interface CanaryOptions {
 
 export const EXIT_DIFFERS = 1;
 const BOOKED_WITHIN_MS = 90_000;
-const LOOK_EVERY_MS = 1_000;
+const POLL_MS = 1_000;
 const ANSWER_TOKENS = 32;
 /**
  * Prompts of different lengths, the same for each node and run, because their token counts are compared. An engine's
@@ -156,6 +156,6 @@ async function settled(options: CanaryOptions, before: Sum, requests: number): P
   for (;;) {
     const now = await booked(options);
     if (now.requests - before.requests >= requests || Date.now() >= until) return now;
-    await sleep(LOOK_EVERY_MS);
+    await sleep(POLL_MS);
   }
 }

@@ -18,7 +18,7 @@ import type { Output } from './main.ts';
 
 const GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 /** Longer than any machine needs for a response. Until then the command regularly prints that it waits. */
-const ASK_MS = 600_000;
+const ANSWER_TIMEOUT_MS = 600_000;
 /** Generous, because the gateway sends the response with the key only once. */
 const POLL_MS = 120_000;
 /** For the name of the key's owner; if it does not arrive, the message omits it. */
@@ -125,7 +125,7 @@ async function granted(
  * The body of a response that is not a gateway error. @throws UsageError with the gateway's message; UnreachableError
  * if it is unreachable
  */
-async function post(url: string, form: Record<string, string>, withinMs = ASK_MS): Promise<unknown> {
+async function post(url: string, form: Record<string, string>, withinMs = ANSWER_TIMEOUT_MS): Promise<unknown> {
   const answer = await fetchOrExplain(url, {
     method: 'POST',
     body: new URLSearchParams(form),

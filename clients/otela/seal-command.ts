@@ -23,7 +23,7 @@ export interface SealCommandOptions {
 const BODY_MAX_BYTES = 33 * 1024 * 1024;
 const CONNECTIONS_MAX = 256;
 /** Printed lines about nodes that are remembered; the oldest is dropped first. */
-const TOLD_MAX = 1024;
+const PRINTED_MAX = 1024;
 /** Headers that apply only to one connection. */
 const HOP_BY_HOP = /^(?:host|connection|content-length|transfer-encoding|keep-alive|expect|te|upgrade)$/;
 
@@ -54,9 +54,9 @@ export async function sealCommand(
   { gateway, pins, port, aliases = false, verifier }: SealCommandOptions,
   out: Output,
 ): Promise<{ port: number; close(): void }> {
-  const printNew = onceEach((line) => out.print(line), TOLD_MAX);
+  const printNew = onceEach((line) => out.print(line), PRINTED_MAX);
   const onAnswer = ({ session, provider, mode, kid }: SealNode) =>
-    printNew(printable(`sealed to ${session} of ${provider}, key ${kid}: ${HOW[mode]}`));
+    printNew(printable(`sealed to ${session} of ${provider}, key ${kid}: ${KEY_ORIGINS[mode]}`));
   const fetch = sealedFetch({ pins, aliases, onAnswer, verifier });
   const html = pageText(gateway, pins && Object.keys(pins));
   const server = createServer((request, response) => void serve(request, response, { gateway, fetch, html }));
@@ -75,7 +75,7 @@ export async function sealCommand(
   return { port: listens, close: () => server.close() };
 }
 
-const HOW = {
+const KEY_ORIGINS = {
   pinned: 'its provider’s root, which you pinned, vouches for it',
   registry: 'by the gateway’s word alone',
 } as const;

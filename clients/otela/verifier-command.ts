@@ -14,7 +14,7 @@ const VERIFIER_MS = 60_000;
 /** Time from its exit until its output is read. */
 const PIPE_MS = 1_000;
 /** Characters of its output that are shown. */
-const SAID_MAX = 300;
+const OUTPUT_SHOWN_MAX = 300;
 
 export interface VerifierCommandOptions {
   file: string;
@@ -52,7 +52,7 @@ export class VerifierCommand implements EvidenceVerifier {
     const child = spawn(file, [], { stdio: ['pipe', 'pipe', 'ignore'], timeout: timeoutMs, killSignal: 'SIGKILL' });
     let said = '';
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
-      said = (said + text).slice(0, SAID_MAX);
+      said = (said + text).slice(0, OUTPUT_SHOWN_MAX);
     });
     child.once('error', ({ message }) => resolve({ said: message }));
     const judge = (code: number | null) => resolve({ ...(code !== null && { code }), said: printable(said).trim() });

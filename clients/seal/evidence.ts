@@ -43,7 +43,7 @@ const REFUSED_MS = 5 * 60_000;
 const FAILED_MS = 10_000;
 /** Twice the evidence, for base64 in JSON. */
 const ANSWER_MAX_BYTES = 2 * EVIDENCE_MAX_BYTES;
-const ASK_MS = 45_000;
+const EVIDENCE_TIMEOUT_MS = 45_000;
 
 const UNPROVEN = 'The verifier took the evidence of no node that serves the model; nothing was sent.';
 
@@ -59,7 +59,7 @@ interface Judged {
 }
 
 /** Headers that identify a caller. */
-const WHO = ['authorization', 'x-api-key'];
+const CALLER_HEADERS = ['authorization', 'x-api-key'];
 
 interface Asking {
   /** The gateway, up to `/v1`. */
@@ -102,7 +102,12 @@ export class VerdictCache {
   }
 
   async #verdict(node: SealNode, asking: Asking): Promise<Verdict> {
-    const mine = JSON.stringify([node.kid, asking.base, asking.model, ...WHO.map((name) => asking.headers[name])]);
+    const mine = JSON.stringify([
+      node.kid,
+      asking.base,
+      asking.model,
+      ...CALLER_HEADERS.map((name) => asking.headers[name]),
+    ]);
     const known = this.#known(node.kid) ?? this.#known(mine);
     if (known !== undefined) return known;
     const asked = this.#asked.get(mine);
@@ -141,7 +146,7 @@ export class VerdictCache {
       method: 'POST',
       headers: { ...headers, ...sealed.headers },
       body: sealed.body,
-      signal: AbortSignal.timeout(ASK_MS),
+      signal: AbortSignal.timeout(EVIDENCE_TIMEOUT_MS),
       redirect: 'error',
     });
     if (!isSealedType(response.headers.get('content-type')) || response.body === null) {

@@ -23,8 +23,8 @@ export const NOT_YET: Live = { nodes: new Map(), connection: 'connecting', moves
  * A browser gives up for good if the response is an error, as from a proxy while its gateway restarts. So the page
  * reconnects after this delay.
  */
-const AGAIN_MS = 3_000;
-const AGAIN_MAX_MS = 30_000;
+const RETRY_MS = 3_000;
+const RETRY_MAX_MS = 30_000;
 
 /** Calls `onChange` at most once per frame. Reconnects until the returned function is called. */
 export function watchNodes(onChange: (live: Live) => void): () => void {
@@ -33,7 +33,7 @@ export function watchNodes(onChange: (live: Live) => void): () => void {
   let loads = NOT_YET.loads;
   let connection: Connection = 'connecting';
   let frame = 0;
-  let againMs = AGAIN_MS;
+  let againMs = RETRY_MS;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let source: EventSource;
   const changed = () => {
@@ -67,7 +67,7 @@ export function watchNodes(onChange: (live: Live) => void): () => void {
     changed();
   };
   const onOpen = () => {
-    againMs = AGAIN_MS;
+    againMs = RETRY_MS;
     connection = 'live';
     changed();
   };
@@ -77,7 +77,7 @@ export function watchNodes(onChange: (live: Live) => void): () => void {
     changed();
     if (source.readyState !== EventSource.CLOSED) return;
     timer = setTimeout(connect, againMs);
-    againMs = Math.min(AGAIN_MAX_MS, 2 * againMs);
+    againMs = Math.min(RETRY_MAX_MS, 2 * againMs);
   };
   const connect = () => {
     source = new EventSource('/v1/registry/nodes/stream?load=1');

@@ -10,8 +10,8 @@ import { changeGateway, Problem, send } from './client.ts';
  * need 128.
  */
 const PART_BYTES = 4 * 1024 * 1024;
-const TRIES = 4;
-const AGAIN_MS = 1_000;
+const ATTEMPTS = 4;
+const RETRY_MS = 1_000;
 
 const madeSchema = z.object({ id: z.string() });
 const doneSchema = z.object({ file: z.object({ id: z.string() }) });
@@ -52,8 +52,8 @@ async function sendPart(path: string, part: Blob, signal: AbortSignal): Promise<
       const response = await send(path, { method: 'POST', body, signal });
       return madeSchema.parse(await response.json()).id;
     } catch (error) {
-      if (n === TRIES || !isWorthTrying(error)) throw error;
-      await pause(n * AGAIN_MS, signal);
+      if (n === ATTEMPTS || !isWorthTrying(error)) throw error;
+      await pause(n * RETRY_MS, signal);
     }
   }
 }

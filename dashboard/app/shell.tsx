@@ -196,7 +196,7 @@ function AccountMenu({ leave }: { leave: () => void }) {
   );
 }
 
-const WORDS: Readonly<Record<Connection, string>> = {
+const LABELS: Readonly<Record<Connection, string>> = {
   live: t.shell.live,
   lost: t.shell.lost,
   connecting: t.shell.connecting,
@@ -206,7 +206,7 @@ function ConnectionWords() {
   const { connection } = useLive();
   return (
     <span role="status" className={clsx(connection === 'lost' && 'text-bad')}>
-      {WORDS[connection]}
+      {LABELS[connection]}
     </span>
   );
 }
@@ -217,7 +217,7 @@ function ConnectionState() {
   if (connection === 'live') return null;
   return (
     <span role="status" className="truncate text-bad text-xs">
-      {WORDS[connection]}
+      {LABELS[connection]}
     </span>
   );
 }

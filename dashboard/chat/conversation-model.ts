@@ -275,8 +275,8 @@ export class ConversationModel {
 
   #inTurn(work: () => Promise<void>): void {
     this.#storing = this.#storing.then(work).then(
-      () => this.#isForgotten || this.#tell(undefined),
-      (error: unknown) => this.#tell(error),
+      () => this.#isForgotten || this.#report(undefined),
+      (error: unknown) => this.#report(error),
     );
   }
 
@@ -285,14 +285,14 @@ export class ConversationModel {
     if (this.#isForgotten) return;
     if (stored === undefined) {
       this.forget();
-      this.#tell(new Error(t.chat.deletedElsewhere));
+      this.#report(new Error(t.chat.deletedElsewhere));
       return;
     }
     this.#base = stored;
     if (stored !== known) this.#set(merged(known, this.#conversation, stored));
   }
 
-  #tell(error: unknown): void {
+  #report(error: unknown): void {
     if (error === this.saveError) return;
     this.saveError = error;
     this.#set({});

@@ -4,7 +4,7 @@ import { Button, IconButton } from './button.tsx';
 import { Check, Copy as CopyIcon } from './icons.ts';
 
 /** How long “Copied” is shown. */
-const SAID_MS = 1500;
+const COPIED_SHOWN_MS = 1500;
 
 /**
  * Browsers offer a clipboard only on TLS and on localhost. Without it there is no button, because it would do nothing.
@@ -22,7 +22,7 @@ export function Copy({ text, label = t.common.copy, icon = false }: CopyProps) {
   const [done, setDone] = useState(false);
   useEffect(() => {
     if (!done) return;
-    const timer = setTimeout(() => setDone(false), SAID_MS);
+    const timer = setTimeout(() => setDone(false), COPIED_SHOWN_MS);
     return () => clearTimeout(timer);
   }, [done]);
   if (!canCopy()) return null;

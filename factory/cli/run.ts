@@ -13,7 +13,7 @@ import { StateFiles } from '../life/state-files.ts';
 import { EXIT_GATEWAY } from './exit.ts';
 
 /** Age up to which a status is current: a running factory writes one in every round. */
-const HEARD_MS = 120_000;
+const STATUS_MAX_AGE_MS = 120_000;
 
 function exchangeOf(config: FactoryConfig, refused: (why: string) => void): GatewayExchange {
   return new GatewayExchange({
@@ -75,7 +75,7 @@ function lastHeard(config: FactoryConfig): DemandReading {
     .object({ at: z.iso.datetime(), heard: z.object({ demand: z.unknown(), nodes: z.unknown() }) })
     .safeParse(value);
   const nothing: DemandReading = { demand: new Map(), nodes: undefined };
-  if (!read.success || Date.now() - Date.parse(read.data.at) > HEARD_MS || read.data.heard.nodes === undefined)
+  if (!read.success || Date.now() - Date.parse(read.data.at) > STATUS_MAX_AGE_MS || read.data.heard.nodes === undefined)
     return nothing;
   const { demand, nodes } = parseAnswer({ version: 1, revision: 'dry-run', ...read.data.heard });
   return { demand: new Map(demand.map((one) => [one.model, one])), nodes };

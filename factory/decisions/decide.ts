@@ -38,7 +38,7 @@ function decideYields(
   return [];
 }
 
-const SWITCHES_KEPT_MS = 3_600_000;
+const SWITCHES_RETENTION_MS = 3_600_000;
 
 export interface Decisions {
   actions: FactoryAction[];
@@ -77,7 +77,7 @@ export function decide(memory: Memory, world: FactoryWorld, now: number): Decisi
     asked(memory, action, now);
     memory.switches.push(now);
   }
-  memory.switches = memory.switches.filter((at) => now - at < SWITCHES_KEPT_MS);
+  memory.switches = memory.switches.filter((at) => now - at < SWITCHES_RETENTION_MS);
   return { actions: [...reachable, ...yielded, ...given, ...begin.actions], wanted, held: begin.held };
 }
 

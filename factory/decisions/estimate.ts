@@ -9,7 +9,7 @@ import type { ClusterView, PlacedModel } from './world.ts';
 /** Assumed wait in a queue without measurements: a scheduler runs every half minute. */
 const WAIT_UNKNOWN_MS = 30_000;
 /** Lowest estimate, also for an event that is overdue. */
-const LEAST_MS = 5_000;
+const ESTIMATE_MIN_MS = 5_000;
 
 interface Told {
   census: JobCensus;
@@ -79,8 +79,8 @@ function stateOf(best: CountedJob | undefined, coming: number, rests: boolean): 
 
 function remaining(job: CountedJob, load: number, wait: number, now: number): number {
   if (job.state === 'ready') return 0;
-  if (job.began_at === undefined) return Math.max(LEAST_MS, wait - (now - job.seen_at)) + load;
-  return Math.max(LEAST_MS, load - (now - job.began_at));
+  if (job.began_at === undefined) return Math.max(ESTIMATE_MIN_MS, wait - (now - job.seen_at)) + load;
+  return Math.max(ESTIMATE_MIN_MS, load - (now - job.began_at));
 }
 
 function reasonOf(

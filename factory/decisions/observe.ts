@@ -26,7 +26,7 @@ const GONE_AFTER_LISTS = 4;
  * reconnect.
  */
 const LOST_AFTER_MS = 600_000;
-const SUBMISSIONS_KEPT_MS = 3_600_000;
+const SUBMISSIONS_RETENTION_MS = 3_600_000;
 /**
  * After a restart, or after this many rounds without an answer of a cluster, a job may have begun, served and ended
  * unseen.
@@ -97,7 +97,7 @@ export function observeJobs(
       if (submission.cluster === cluster) ended.push(...neverListed(submission, nodes, now));
   }
   for (const [key, job] of Object.entries(memory.jobs)) placeNode(memory, job, nodes.get(key), world, now);
-  memory.submissions = memory.submissions.filter(({ at }) => now - at < SUBMISSIONS_KEPT_MS);
+  memory.submissions = memory.submissions.filter(({ at }) => now - at < SUBMISSIONS_RETENTION_MS);
   return { ended, notes };
 }
 

@@ -12,7 +12,7 @@ const DRAINED_MS = 30_000;
  * A cancelled job ends within its scheduler's grace time. After this time the request may have been lost and is
  * repeated.
  */
-const CANCEL_AGAIN_MS = 90_000;
+const CANCEL_RETRY_MS = 90_000;
 
 export function decideStops(
   census: JobCensus,
@@ -70,7 +70,7 @@ function again({ jobs }: JobCensus, now: number): FactoryAction[] {
       ...of,
       why: because,
     });
-    if (what === 'cancel') return now - at < CANCEL_AGAIN_MS ? [] : [cancel(why)];
+    if (what === 'cancel') return now - at < CANCEL_RETRY_MS ? [] : [cancel(why)];
     if (now - at >= DRAIN_MAX_MS) return [cancel(`${why}; it did not drain within ${formatMs(DRAIN_MAX_MS)}`)];
     if (now - at >= DRAINED_MS && (job.node === undefined || job.node.in_flight === 0))
       return [cancel(`${why}; it is drained`)];

@@ -8,11 +8,11 @@ import type { FactoryAction, FactoryWorld, PlacedModel } from './world.ts';
 
 const HOUR_MS = 3_600_000;
 /** Pause between two requests of one conversation. */
-const IDLE_LEAST_MS = 30_000;
+const IDLE_MIN_MS = 30_000;
 /**
  * Every job is pending during a scheduler's round or an image's pull. A job that is pending for longer waits for GPUs.
  */
-const PENDING_LEAST_MS = 120_000;
+const PENDING_MIN_MS = 120_000;
 
 /**
  * Decides at most one switch per round. `held`: models that got fewer jobs than they want. A model also counts as
@@ -59,7 +59,7 @@ function starved(
   if ((wanted.get(model.id)?.jobs ?? 0) === 0) return false;
   const ours = census.jobs.filter((job) => job.model === model.id);
   if (ours.some((job) => job.state !== 'pending')) return false;
-  return ours.length === 0 ? held.has(model.id) : ours.some(({ since }) => now - since >= PENDING_LEAST_MS);
+  return ours.length === 0 ? held.has(model.id) : ours.some(({ since }) => now - since >= PENDING_MIN_MS);
 }
 
 /**
@@ -100,7 +100,7 @@ function victimFor(
     if (census.jobs.filter((other) => other.model === job.model && other.state === 'ready').length <= floor)
       return false;
     const priority = priorities.get(job.model) ?? 0;
-    return priority < model.priority || (priority === model.priority && job.node.idle_ms >= IDLE_LEAST_MS);
+    return priority < model.priority || (priority === model.priority && job.node.idle_ms >= IDLE_MIN_MS);
   });
   // If the model has no job, a limit holds it back, and the end of any engine makes space below the limit.
   const waits = census.jobs.some((job) => job.model === model.id);
@@ -110,7 +110,7 @@ function victimFor(
     .filter((job) => roomy.has(`${job.cluster}/${job.pool ?? ''}`))
     .sort(
       (a, b) =>
-        Number(idle(b) >= IDLE_LEAST_MS) - Number(idle(a) >= IDLE_LEAST_MS) ||
+        Number(idle(b) >= IDLE_MIN_MS) - Number(idle(a) >= IDLE_MIN_MS) ||
         (priorities.get(a.model ?? '') ?? 0) - (priorities.get(b.model ?? '') ?? 0) ||
         idle(b) - idle(a),
     )[0];

@@ -22,15 +22,15 @@ import { errorLine, FactoryError } from '../errors.ts';
 import type { DemandReading, GatewaySource } from './demand-source.ts';
 
 /** Timeout of an exchange, above the time for which the gateway may hold it. */
-const PATIENCE_MS = EXCHANGE_WAIT_MAX_MS + 20_000;
+const EXCHANGE_TIMEOUT_MS = EXCHANGE_WAIT_MAX_MS + 20_000;
 /** Age at which an answer is outdated: then nothing is ended. */
 const STALE_MS = 90_000;
-const AGAIN_FIRST_MS = 1_000;
-const AGAIN_MAX_MS = 60_000;
+const RETRY_MIN_MS = 1_000;
+const RETRY_MAX_MS = 60_000;
 /** Least time between two reports that interrupt a held exchange. */
-const REPORT_LEAST_MS = 1_000;
+const REPORT_MIN_MS = 1_000;
 /** Least time between two exchanges: a gateway may answer immediately each time, always with news. */
-const LEAST_MS = 500;
+const EXCHANGE_MIN_MS = 500;
 /** Age up to which an answer's time spans, such as a node's idle time, still apply. */
 const FRESH_MS = 2_000;
 
@@ -63,13 +63,13 @@ export class GatewayExchange implements GatewaySource {
   #dispatcher: Dispatcher;
   readonly #closed = new AbortController();
   /** An exchange that the gateway may hold. */
-  #held: AbortController | undefined;
+  #heldExchange: AbortController | undefined;
   #loop: Promise<void> = Promise.resolve();
   #report: FactoryReport | undefined;
   #sent = '';
   #sentAt = 0;
   #answer: ExchangeAnswer | undefined;
-  #heardAt = 0;
+  #receivedAt = 0;
   #fault: string | undefined = 'it has not been asked yet';
   #reported = Promise.withResolvers<void>();
 
@@ -85,7 +85,7 @@ export class GatewayExchange implements GatewaySource {
   }
 
   latest(now: number): DemandReading {
-    const fresh = this.#answer !== undefined && now - this.#heardAt < STALE_MS;
+    const fresh = this.#answer !== undefined && now - this.#receivedAt < STALE_MS;
     return {
       demand: new Map((this.#answer?.demand ?? []).map((one) => [one.model, one])),
       nodes: fresh ? this.#answer?.nodes : undefined,
@@ -101,21 +101,21 @@ export class GatewayExchange implements GatewaySource {
     this.#reported.resolve();
     // Time spans grow all the time. Only the parts that a person or the gateway acts on count as a change.
     const essence = essenceOf(report);
-    if (essence === this.#sent || this.#options.now() - this.#sentAt < REPORT_LEAST_MS) return;
+    if (essence === this.#sent || this.#options.now() - this.#sentAt < REPORT_MIN_MS) return;
     // Only a held exchange is interrupted: one that is answered immediately is not.
-    this.#held?.abort();
+    this.#heldExchange?.abort();
   }
 
   async close(): Promise<void> {
     this.#closed.abort();
     this.#reported.resolve();
-    this.#held?.abort();
+    this.#heldExchange?.abort();
     await this.#loop;
     await this.#dispatcher.destroy();
   }
 
   async #run(changed: () => void): Promise<void> {
-    let wait = AGAIN_FIRST_MS;
+    let wait = RETRY_MIN_MS;
     await this.#reported.promise;
     while (!this.#closed.signal.aborted) {
       const report = this.#report;
@@ -124,25 +124,25 @@ export class GatewayExchange implements GatewaySource {
       const begun = this.#options.now();
       // Reports that interrupt every held exchange would leave the factory without an answer. After an interruption,
       // the next exchange is answered immediately.
-      const known = this.#fault === undefined && before !== undefined && begun - this.#heardAt < FRESH_MS;
+      const known = this.#fault === undefined && before !== undefined && begun - this.#receivedAt < FRESH_MS;
       try {
         const answer = await this.#ask({ ...report, ...(known ? { after: before } : {}) });
-        wait = AGAIN_FIRST_MS;
+        wait = RETRY_MIN_MS;
         // Interrupted, because there is more to report.
         if (answer === undefined) continue;
         this.#answer = answer;
-        this.#heardAt = this.#options.now();
+        this.#receivedAt = this.#options.now();
         const news = this.#fault !== undefined || answer.revision !== before;
         this.#fault = undefined;
         if (news) changed();
-        await pause(Math.max(0, LEAST_MS - (this.#heardAt - begun)), this.#closed.signal);
+        await pause(Math.max(0, EXCHANGE_MIN_MS - (this.#receivedAt - begun)), this.#closed.signal);
       } catch (error) {
         const first = this.#fault === undefined;
         this.#fault = errorLine(error);
         if (error instanceof FactoryError && error.code === 'gateway') this.#options.refused(this.#fault);
         if (first) changed();
         await pause(wait, this.#closed.signal);
-        wait = Math.min(AGAIN_MAX_MS, wait * 2);
+        wait = Math.min(RETRY_MAX_MS, wait * 2);
       }
     }
   }
@@ -166,8 +166,8 @@ export class GatewayExchange implements GatewaySource {
 
   /** @throws FactoryError `gateway` if it refused, Error if it did not answer */
   async #ask(report: FactoryReport): Promise<ExchangeAnswer | undefined> {
-    const held = new AbortController();
-    this.#held = report.after === undefined ? undefined : held;
+    const heldExchange = new AbortController();
+    this.#heldExchange = report.after === undefined ? undefined : heldExchange;
     this.#sent = essenceOf(report);
     this.#sentAt = this.#options.now();
     try {
@@ -180,7 +180,7 @@ export class GatewayExchange implements GatewaySource {
         body: JSON.stringify(report),
         redirect: 'error',
         dispatcher: this.#dispatcher,
-        signal: AbortSignal.any([held.signal, this.#closed.signal, AbortSignal.timeout(PATIENCE_MS)]),
+        signal: AbortSignal.any([heldExchange.signal, this.#closed.signal, AbortSignal.timeout(EXCHANGE_TIMEOUT_MS)]),
       });
       const text = await bounded(response.body);
       if (response.status === 401 || response.status === 403)
@@ -188,17 +188,17 @@ export class GatewayExchange implements GatewaySource {
       if (!response.ok) throw new Error(`the gateway answered ${response.status} ${text.slice(0, 200)}`);
       return whole(parseAnswer(JSON.parse(text)), report.factory);
     } catch (error) {
-      if (held.signal.aborted) return undefined;
+      if (heldExchange.signal.aborted) return undefined;
       throw error;
     } finally {
-      this.#held = undefined;
+      this.#heldExchange = undefined;
     }
   }
 }
 
 function dispatcherWith(certificate: Buffer | undefined): Dispatcher {
   const ca = certificate === undefined ? {} : { connect: { ca: certificate } };
-  return new Agent({ ...ca, headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS });
+  return new Agent({ ...ca, headersTimeout: EXCHANGE_TIMEOUT_MS, bodyTimeout: EXCHANGE_TIMEOUT_MS });
 }
 
 /** @throws Error if own nodes may be missing in the answer, because a job counts as lost if its node is not listed */

@@ -44,11 +44,11 @@ export class PlanFile implements DemandSource {
   }
 
   latest(now: number): DemandReading {
-    this.#look();
+    this.#poll();
     const { path, maxAge } = this.#options;
     const left = maxAge - (now - this.#writtenAt);
     const old = this.#wanted.size > 0 && left <= 0;
-    this.#say(
+    this.#logProblem(
       'old',
       old ? `${path} is too old to be followed: written ${new Date(this.#writtenAt).toISOString()}` : '',
     );
@@ -60,7 +60,7 @@ export class PlanFile implements DemandSource {
     return { demand: new Map(demand), nodes: undefined };
   }
 
-  #look(): void {
+  #poll(): void {
     const { path } = this.#options;
     let problem = '';
     try {
@@ -74,7 +74,7 @@ export class PlanFile implements DemandSource {
       // A file that is being written is complete at the next round. Until then the previous plan applies, and it ages.
       problem = `the plan ${path} cannot be read: ${errorLine(error)}`;
     }
-    this.#say('unreadable', problem);
+    this.#logProblem('unreadable', problem);
   }
 
   #read(path: string, stamp: string, size: number, mtimeMs: number): void {
@@ -98,7 +98,7 @@ export class PlanFile implements DemandSource {
     return wanted;
   }
 
-  #say(kind: 'unreadable' | 'old', problem: string): void {
+  #logProblem(kind: 'unreadable' | 'old', problem: string): void {
     if (problem === this.#problems[kind]) return;
     this.#problems[kind] = problem;
     if (problem !== '') this.#options.note(problem);

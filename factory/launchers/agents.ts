@@ -15,7 +15,7 @@ import { type Launcher, LauncherError, type ListedJob, type Submission } from '.
 /** Nodes that are tried for one job, because another operator may just have given the first ones a deployment. */
 const TRIES_MAX = 3;
 /** The registry may show a node as idle for this time after it accepted an order. */
-const GIVEN_MS = 90_000;
+const ORDER_VISIBLE_MS = 90_000;
 const NODES_MAX = 100_000;
 /** A round asks for jobs and for idle nodes: one answer of the registry is enough for both. */
 const NODES_FRESH_MS = 1_000;
@@ -61,7 +61,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
     return asked.nodes;
   };
   const idleOf = (pool: PoolConfig, all: readonly Node[]): Node[] => {
-    for (const [session, at] of given) if (now() - at > GIVEN_MS) given.delete(session);
+    for (const [session, at] of given) if (now() - at > ORDER_VISIBLE_MS) given.delete(session);
     return all
       .filter((node) => isIdle(node) && !given.has(node.session) && isOf(node, pool, cluster))
       .sort((a, b) => (a.session < b.session ? -1 : 1));

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 
 /** Timeout of a scheduler's command; longer if it answered slowly before. */
-const PATIENCE_MS = 30_000;
+const COMMAND_TIMEOUT_MS = 30_000;
 const SLOWER = 4;
 const ANSWER_MAX_BYTES = 8 * 1024 * 1024;
 
@@ -19,7 +19,10 @@ export type CommandResult =
 export type RunCommand = (file: string, args: readonly string[], input?: string) => Promise<CommandResult>;
 
 /** Adds the environment `more` to that of this process. The returned function never rejects. */
-export function commandRunner(more: Readonly<Record<string, string>> = {}, patienceMs = PATIENCE_MS): RunCommand {
+export function commandRunner(
+  more: Readonly<Record<string, string>> = {},
+  patienceMs = COMMAND_TIMEOUT_MS,
+): RunCommand {
   const answers = new AdaptiveTimeout({ leastMs: patienceMs, mostMs: SLOWER * patienceMs });
   return (file, args, input = '') =>
     new Promise((resolve) => {

@@ -9,7 +9,7 @@ import type { Capacity, ListedJob, Submission } from './launcher.ts';
 
 const JOB_ID = '$OTELA_CONDOR_ID';
 /** A job that is held for this long needs an operator: it is removed, and the factory retries it with its back-off. */
-const HELD_S = 600;
+const HELD_MAX_S = 600;
 /** HoldReasonCode of a job that exceeded allowed_execute_duration. */
 const TIME_OVER = 47;
 
@@ -36,7 +36,7 @@ function description(submission: Submission): string {
     // In the job's ad, so that an agent knows its end. HTCondor holds a job that runs for longer; periodic_remove
     // removes it.
     `allowed_execute_duration = ${minutesOf(pool.time) * 60}`,
-    `periodic_remove = (JobStatus == 5 && (HoldReasonCode =?= ${TIME_OVER} || time() - EnteredCurrentStatus > ${HELD_S})) || (JobStatus == 2 && time() - EnteredCurrentStatus > ${minutesOf(pool.time) * 60})`,
+    `periodic_remove = (JobStatus == 5 && (HoldReasonCode =?= ${TIME_OVER} || time() - EnteredCurrentStatus > ${HELD_MAX_S})) || (JobStatus == 2 && time() - EnteredCurrentStatus > ${minutesOf(pool.time) * 60})`,
     ...pool.options,
     'queue',
     '',

@@ -18,7 +18,7 @@ const ANSWER = { leastMs: 30_000, mostMs: 120_000 };
 const ANSWER_MAX_BYTES = 16 * 1024 * 1024;
 const JOBS_PER_PAGE = 500;
 /** Ended jobs stay for this time, so that the factory sees how they ended. */
-const KEPT_AFTER_END_S = 600;
+const ENDED_JOB_TTL_S = 600;
 /** Time in which an agent drains. */
 const GRACE_S = 120;
 const NAME_LABEL = 'otela-submission';
@@ -94,7 +94,7 @@ function manifest({ name, pool, gpus, body, image }: Submission, id: string, clu
     spec: {
       // A restarted pod would be a job without a submission.
       backoffLimit: 0,
-      ttlSecondsAfterFinished: KEPT_AFTER_END_S,
+      ttlSecondsAfterFinished: ENDED_JOB_TTL_S,
       template: {
         metadata: { labels },
         spec: {

@@ -21,7 +21,7 @@ const IDS_PER_CALL = 200;
 const SQUEUE_FORMAT = '%i|%j|%T|%r';
 const SINFO_FORMAT = 'NodeHost:128,|:1,Partition:128,|:1,StateCompact:40,|:1,Gres:400,|:1,GresUsed:400';
 /** Matches Slurm's output if its controller is unavailable: the job may exist. Any other error is a refusal. */
-const AWAY =
+const CONTROLLER_UNAVAILABLE =
   /unable to contact slurm controller|socket timed out|connection refused|communication|zero bytes were transmitted|slurm backup controller|unable to establish|DNS SRV lookup failed/i;
 
 /** The form of squeue and scancel: a task of an array is 123_4. */
@@ -57,7 +57,8 @@ export function slurmLauncher(cluster: ClusterConfig, run: RunCommand): Launcher
     },
     async check(submission): Promise<CheckFinding> {
       const result = await run('sbatch', [...where, '--test-only'], script(submission));
-      if (result.kind !== 'done' || AWAY.test(result.errors)) throw new LauncherError('unreachable', result.errors);
+      if (result.kind !== 'done' || CONTROLLER_UNAVAILABLE.test(result.errors))
+        throw new LauncherError('unreachable', result.errors);
       const text = result.errors.replace(/^sbatch: (error: )?/gm, '').replace(/\s+/g, ' ');
       return { ok: result.code === 0, text };
     },
@@ -71,7 +72,7 @@ function told(result: CommandResult, what: 'submit' | 'ask'): string {
   if (result.kind === 'killed') throw new LauncherError(what === 'submit' ? 'unclear' : 'unreachable', result.errors);
   if (result.code === 0) return result.out;
   const text = result.errors.replace(/^\w+: (error: )?/gm, '').replace(/\s+/g, ' ');
-  if (AWAY.test(text)) throw new LauncherError(what === 'submit' ? 'unclear' : 'unreachable', text);
+  if (CONTROLLER_UNAVAILABLE.test(text)) throw new LauncherError(what === 'submit' ? 'unclear' : 'unreachable', text);
   throw new LauncherError('refused', text);
 }
 

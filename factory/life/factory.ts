@@ -28,10 +28,10 @@ const BURST = 5;
 /** Afterwards one round per this time, regardless of the gateway's news. */
 const REFILL_MS = 5_000;
 /** News within this time share one round. */
-const LEAST_MS = 300;
+const ROUND_MIN_MS = 300;
 
 export class RoundPace {
-  #left = BURST;
+  #remaining = BURST;
   #countedAt: number;
 
   constructor(now: number) {
@@ -46,13 +46,13 @@ export class RoundPace {
     const refillMs = Math.min(REFILL_MS, every);
     // A clock that was set back does not count.
     const gained = Math.max(0, now - this.#countedAt) / refillMs;
-    this.#left = Math.min(BURST, this.#left + gained) - 1;
+    this.#remaining = Math.min(BURST, this.#remaining + gained) - 1;
     this.#countedAt = now;
-    return Math.max(LEAST_MS, -this.#left * refillMs);
+    return Math.max(ROUND_MIN_MS, -this.#remaining * refillMs);
   }
 }
 
-const TIDY_EVERY_MS = 3_600_000;
+const CLEANUP_MS = 3_600_000;
 /** Keys that are fixed from a factory's start to its end. The contents of the files that they name may change. */
 const FIXED_KEYS = ['factory', 'state', 'gateway', 'token_file', 'ca_file'] as const;
 
@@ -78,8 +78,8 @@ export class Factory {
   #memory: Memory;
   #configStamp = '';
   #wake = Promise.withResolvers<void>();
-  #tidied = 0;
-  #lookedAt: number | undefined;
+  #cleanedAt = 0;
+  #checkedAt: number | undefined;
 
   constructor(options: FactoryOptions) {
     this.#options = options;
@@ -161,15 +161,15 @@ export class Factory {
     this.#reread();
     try {
       const result = await runRound(this.#parts());
-      this.#lookedAt = result.at;
-      this.#tell(result);
+      this.#checkedAt = result.at;
+      this.#report(result);
     } catch (error) {
       // Most likely a full disk: no scheduler received a request that is not stored.
       this.#options.log(`this round failed: ${errorLine(error)}`);
     }
     const now = this.#now();
-    if (now - this.#tidied < TIDY_EVERY_MS) return;
-    this.#tidied = now;
+    if (now - this.#cleanedAt < CLEANUP_MS) return;
+    this.#cleanedAt = now;
     this.#files.tidy(now);
   }
 
@@ -179,7 +179,7 @@ export class Factory {
       models: this.#models,
       launchers: this.#launchers,
       memory: this.#memory,
-      before: this.#lookedAt,
+      before: this.#checkedAt,
       heard: (now: number) =>
         mergeDemand(
           this.#options.gateway.latest(now),
@@ -193,7 +193,7 @@ export class Factory {
     };
   }
 
-  #tell(result: RoundResult): void {
+  #report(result: RoundResult): void {
     const now = this.#now();
     const fresh = this.#journal.point(buildDayPoint({ result, memory: this.#memory, now }));
     const report = buildFactoryReport({

@@ -16,7 +16,7 @@ import type { Launcher } from '../launchers/launcher.ts';
 import type { RoundResult } from './round.ts';
 
 /** Failed jobs are shown for an hour. */
-const FAILED_KEPT_MS = 3_600_000;
+const FAILED_RETENTION_MS = 3_600_000;
 const FAILED_MAX = 50;
 
 interface Parts {
@@ -80,7 +80,7 @@ function jobsOf({ jobs }: JobCensus, { world }: RoundResult, now: number): JobRe
 
 function failedOf(failed: readonly FailedJob[], now: number): JobReport[] {
   return failed
-    .filter(({ at }) => now - at < FAILED_KEPT_MS)
+    .filter(({ at }) => now - at < FAILED_RETENTION_MS)
     .slice(-FAILED_MAX)
     .map(({ at, ...job }) => ({ ...job, state: 'failed', since_ms: Math.max(0, now - at) }));
 }

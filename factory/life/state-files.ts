@@ -20,7 +20,7 @@ import { errorLine, FactoryError } from '../errors.ts';
 
 const FILE_MAX_BYTES = 16 * 1024 * 1024;
 const LOGS_MAX = 1_000;
-const LOG_KEPT_MS = 7 * 86_400_000;
+const LOG_RETENTION_MS = 7 * 86_400_000;
 
 /** Colors and cursor movements in an engine's output would affect the terminal that shows it. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is removed
@@ -121,7 +121,7 @@ export class StateFiles {
     });
     files.sort((a, b) => b.at - a.at);
     for (const [n, { path, at }] of files.entries())
-      if (n >= LOGS_MAX || now - at > LOG_KEPT_MS)
+      if (n >= LOGS_MAX || now - at > LOG_RETENTION_MS)
         try {
           unlinkSync(path);
         } catch (cause) {

@@ -17,7 +17,7 @@ export type AccountScope = (typeof ACCOUNT_SCOPES)[number];
 
 /**
  * How long an isolate uses a cached account. Changes reach the snapshot within seconds and stay in it for longer than
- * this (CHANGES_KEPT_MS).
+ * this (CHANGES_RETENTION_MS).
  */
 export const ACCOUNT_CACHED_MS = 10 * 60_000;
 

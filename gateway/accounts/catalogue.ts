@@ -29,11 +29,11 @@ type Viewer = Pick<Account, 'role' | 'keyId' | 'userId' | 'projectId' | 'groups'
 /** Prefix of a group's name in access lists. No id of a key, a user or a project begins with it. */
 export const GROUP_PREFIX = 'group:';
 
-const NOTHING_SAID: CatalogueEntry = {};
+const NO_CARD: CatalogueEntry = {};
 
 /** The model's name comes from a client, so it may be `__proto__`. */
 export function catalogueEntryOf({ catalogue }: Has, model: string): CatalogueEntry {
-  return Object.hasOwn(catalogue, model) ? (catalogue[model] ?? NOTHING_SAID) : NOTHING_SAID;
+  return Object.hasOwn(catalogue, model) ? (catalogue[model] ?? NO_CARD) : NO_CARD;
 }
 
 /** True if this account may see and use the model. Operators always may, because they could change the list. */

@@ -85,7 +85,7 @@ export const NO_SETTINGS: GatewaySettings = {
 };
 
 /** Longer than any isolate caches an account, by more than a snapshot needs to arrive. */
-const CHANGES_KEPT_MS = ACCOUNT_CACHED_MS + 60_000;
+const CHANGES_RETENTION_MS = ACCOUNT_CACHED_MS + 60_000;
 /** Bounds the snapshot: 40 bytes each. */
 const CHANGES_MAX = 2_000;
 /** Bounds the snapshot; the admin API refuses more. */
@@ -115,7 +115,7 @@ export async function readGatewaySettings(
       db
         .select({ object: auditLog.object, id: auditLog.id, action: auditLog.action, at: auditLog.at })
         .from(auditLog)
-        .where(gt(auditLog.at, now - CHANGES_KEPT_MS))
+        .where(gt(auditLog.at, now - CHANGES_RETENTION_MS))
         .orderBy(desc(auditLog.id))
         .limit(CHANGES_MAX + 1),
     ]),

@@ -9,7 +9,7 @@ import type { BatchRecord } from './batch-record.ts';
 export class BatchMetrics {
   readonly #record: BatchRecord;
   readonly #reporter: MetricsReporter;
-  #told: Totals | undefined;
+  #reported: Totals | undefined;
 
   constructor(record: BatchRecord) {
     this.#record = record;
@@ -27,18 +27,18 @@ export class BatchMetrics {
 
   /** Called at the object's start, so that earlier counts are not reported again. */
   begin(): void {
-    this.#told ??= this.#totals();
+    this.#reported ??= this.#totals();
   }
 
   tell(env: Env, ctx: Pick<ObjectContext, 'waitUntil'>, nowMs: number): void {
-    const before = this.#told ?? this.#totals();
+    const before = this.#reported ?? this.#totals();
     const now = this.#totals();
     const { counts } = this.#reporter;
     counts.count(BATCH_LINES, ['completed'], now.completed - before.completed);
     counts.count(BATCH_LINES, ['failed'], now.failed - before.failed);
     counts.count(BATCH_REQUEUED, [], now.requeued - before.requeued);
     counts.count(BATCH_WASTED, [], now.wasted - before.wasted);
-    this.#told = now;
+    this.#reported = now;
     this.#reporter.touch(env, ctx, nowMs);
   }
 

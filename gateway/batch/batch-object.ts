@@ -33,7 +33,7 @@ type CommitAnswer = Omit<CommitResult, 'tokens'> & { stop: boolean };
  */
 const TURN_MS = 5_000;
 /** Delay before a failed step is retried. */
-const AGAIN_MS = 5_000;
+const RETRY_MS = 5_000;
 /**
  * How long a canceled batch waits for its nodes. They learn of the cancellation with their next commit or renewal, and
  * return finished lines. OpenAI allows ten minutes.
@@ -124,7 +124,7 @@ export class BatchObject extends GatewayObject {
     const { spec } = this.#record;
     if (spec === undefined) return;
     this.#closed = true;
-    await this.#tellUse(spec);
+    await this.#updateLastUse(spec);
     if (this.#isForgotten) return;
     this.#metrics.begin();
     this.#metrics.tell(this.env, this.ctx, this.#now);
@@ -246,7 +246,7 @@ export class BatchObject extends GatewayObject {
     const { spec } = this.#record;
     if (spec === undefined || isTerminal(this.#record.state.status)) return;
     this.#metrics.begin();
-    let nextMs = AGAIN_MS;
+    let nextMs = RETRY_MS;
     try {
       nextMs = await this.#step(spec, this.#record.state);
       this.#obstacle.passed();
@@ -267,7 +267,7 @@ export class BatchObject extends GatewayObject {
       return this.#giveUp(id, stepGivenUp(why));
     }
     this.#obstacle.meet(shownOf(error), this.#now);
-    console.error(`batch ${id}: ${why}; tried again in ${AGAIN_MS} ms`);
+    console.error(`batch ${id}: ${why}; tried again in ${RETRY_MS} ms`);
   }
 
   /**
@@ -336,7 +336,7 @@ export class BatchObject extends GatewayObject {
       this.#record.move('cancelling', this.#now);
       return 0;
     }
-    await this.#tellUse(spec);
+    await this.#updateLastUse(spec);
     const models = [...new Set(this.#record.demands.map(({ model }) => model))];
     await this.#budget.refresh(this.env, this.#account.keyId, this.#account.limits, models);
     this.#offer();
@@ -359,7 +359,7 @@ export class BatchObject extends GatewayObject {
 
   async #finish(spec: BatchSpec, to: 'completed' | 'expired' | 'cancelled', unexecuted: LineErrorCode): Promise<void> {
     this.#closed = true;
-    await this.#tellUse(spec);
+    await this.#updateLastUse(spec);
     const { env } = this;
     // After its window the batch does not wait for a file that the store has lost: the results are written without the
     // `custom_id` of their lines.
@@ -371,7 +371,7 @@ export class BatchObject extends GatewayObject {
   }
 
   /** Uses the current account, so that limits which were set meanwhile apply. */
-  #tellUse(spec: BatchSpec): Promise<void> {
+  #updateLastUse(spec: BatchSpec): Promise<void> {
     return this.#record.billing.handOn(this.env, { ...spec, account: this.#account ?? spec.account }, this.#record);
   }
 

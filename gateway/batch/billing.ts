@@ -8,7 +8,7 @@ import { objectOrUnavailable } from './obstacle.ts';
 import { batchUsageRow, lineBytes } from './usage.ts';
 
 /** Commits that are forwarded together: 64 KiB of results each, a few hundred records. */
-const TOGETHER = 16;
+const COMMITS_PER_BATCH = 16;
 
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS bill (position INTEGER PRIMARY KEY AUTOINCREMENT, chunk INTEGER NOT NULL, seq INTEGER NOT NULL,
@@ -59,7 +59,7 @@ export class Billing {
 
   #pending(): Unbilled[] {
     const query = 'SELECT position, chunk, seq, node, provider, at FROM bill ORDER BY position LIMIT ?';
-    return this.#storage.sql.exec<Unbilled & Record<string, string | number>>(query, TOGETHER).toArray();
+    return this.#storage.sql.exec<Unbilled & Record<string, string | number>>(query, COMMITS_PER_BATCH).toArray();
   }
 }
 

@@ -9,7 +9,7 @@ import { objectOrUnavailable } from './obstacle.ts';
  */
 export class TokenBudget {
   /** Undefined: no limit. */
-  #left: number | undefined;
+  #remaining: number | undefined;
 
   /**
    * Reads the limits again, for the models that its lines name: if the tokens of one are used up, all lines wait. If
@@ -22,7 +22,7 @@ export class TokenBudget {
     models: readonly string[],
   ): Promise<void> {
     if (limits === undefined || !hasMonthlyTokens(limits)) {
-      this.#left = undefined;
+      this.#remaining = undefined;
       return;
     }
     const { subject, ...sets } = limits;
@@ -38,17 +38,17 @@ export class TokenBudget {
       }),
     );
     const least = Math.min(...lefts.flat());
-    this.#left = Number.isFinite(least) ? least : undefined;
+    this.#remaining = Number.isFinite(least) ? least : undefined;
   }
 
   /** Lines of this batch used this many tokens. */
   spend(tokens: number): void {
-    if (this.#left !== undefined) this.#left -= tokens;
+    if (this.#remaining !== undefined) this.#remaining -= tokens;
   }
 
   /** @param running tokens that leased lines are expected to use */
   isUsedUp(running: number): boolean {
-    return this.#left !== undefined && this.#left - running <= 0;
+    return this.#remaining !== undefined && this.#remaining - running <= 0;
   }
 }
 

@@ -93,7 +93,7 @@ export class CircuitObject extends GatewayObject {
   #idle: () => void = () => {};
   /** Timers that end the circuit. Canceled at its end, so that none of them keeps a closed circuit in memory. */
   readonly #timers: (() => void)[] = [];
-  #over = false;
+  #finished = false;
 
   /** Accepts first the caller, which names its callee, then the callee. */
   fetch(request: Request): Response {
@@ -101,7 +101,7 @@ export class CircuitObject extends GatewayObject {
     const ticket = decodeTicket(bytes, workerdCrypto); // Verified when the socket was accepted.
     const callee = request.headers.get(CALLEE_HEADER);
     const isCaller = callee !== null;
-    if (this.#over || (isCaller ? this.#caller !== undefined : this.#called !== undefined || this.#callee === ''))
+    if (this.#finished || (isCaller ? this.#caller !== undefined : this.#called !== undefined || this.#callee === ''))
       return new Response('no such circuit', { status: 404 });
     if (!isCaller && ticket.session !== this.#callee) return new Response('another is called', { status: 403 });
     const { socket, response } = this.ctx.sockets.accept();
@@ -131,7 +131,7 @@ export class CircuitObject extends GatewayObject {
 
   webSocketMessage(socket: ObjectSocket, message: string | ArrayBuffer): void {
     const end = [this.#caller, this.#called].find((one) => one?.socket === socket);
-    if (end === undefined || this.#over) return;
+    if (end === undefined || this.#finished) return;
     try {
       if (!end.proven) this.#prove(end, message);
       else if (!this.#joined) throw new WireError('bad_state', 'bytes before the other end is there');
@@ -156,7 +156,7 @@ export class CircuitObject extends GatewayObject {
     if (end === this.#caller) return this.#call(end.ticket.session);
     this.#joined = true;
     for (const one of [this.#caller, this.#called]) one?.socket.send(CONNECTED_TEXT);
-    this.#heard();
+    this.#received();
   }
 
   #call(caller: string): void {
@@ -180,7 +180,7 @@ export class CircuitObject extends GatewayObject {
   #pass(from: End, message: string | ArrayBuffer): void {
     const to = from === this.#caller ? this.#called : this.#caller;
     if (to === undefined) return;
-    this.#heard();
+    this.#received();
     if (typeof message === 'string') return this.#onText(from, to, message);
     this.#bytes += message.byteLength;
     to.unasked += circuitCost(message.byteLength);
@@ -208,7 +208,7 @@ export class CircuitObject extends GatewayObject {
   }
 
   #grant(to: End): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     const now = steadyNow();
     const waits = [this.#pace, everything].map((pace) => (pace.take(0, now) ? pace.waitMs(CIRCUIT_STEP_BYTES) : 0));
     const waitMs = Math.max(...waits);
@@ -218,9 +218,9 @@ export class CircuitObject extends GatewayObject {
     to.socket.send(MORE_TEXT);
   }
 
-  #heard(): void {
+  #received(): void {
     this.#idle();
-    if (this.#over) return;
+    if (this.#finished) return;
     this.#idle = this.ctx.clock.after(IDLE_MS, () => this.#end('nothing for two minutes'));
   }
 
@@ -233,8 +233,8 @@ export class CircuitObject extends GatewayObject {
   }
 
   #end(why: string): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#finished) return;
+    this.#finished = true;
     this.#idle();
     for (const cancel of this.#timers) cancel();
     open.delete(this);

@@ -15,7 +15,7 @@ const entrySchema = z.object({
   successor: z.string().nullable(),
 });
 
-const SAID = {
+const OPTIONS = {
   owner: { value: 'USER|none', help: 'set: user responsible for the model' },
   access: { value: 'ID,…|any', help: 'set: keys, users, projects and group:NAME that may use it; "": only operators' },
   'always-on': { value: 'yes|no', takes: ['yes', 'no'], help: 'set: raise an alert if no node serves the model' },
@@ -23,7 +23,7 @@ const SAID = {
   sunset: { value: 'DATE|none', help: 'set: from this date, requests get 404' },
   successor: { value: 'MODEL|none', help: 'set: model that replaces this model' },
 } as const satisfies Flags;
-const FLAGS = { ...SAID, ...CONNECTION_FLAGS } as const satisfies Flags;
+const FLAGS = { ...OPTIONS, ...CONNECTION_FLAGS } as const satisfies Flags;
 const USAGE = 'list | set MODEL … | remove MODEL';
 
 export const CATALOGUE_COMMAND: Command = {
@@ -46,7 +46,7 @@ async function catalogueCommand(args: readonly string[]): Promise<number> {
   const { values, given, words } = parseLine(args, FLAGS, { words: 2 });
   const [verb, model] = words;
   const target = targetAt('/admin/catalogue', values);
-  const over = verb === 'set' || verb === undefined ? undefined : [...given.keys()].find((flag) => flag in SAID);
+  const over = verb === 'set' || verb === undefined ? undefined : [...given.keys()].find((flag) => flag in OPTIONS);
   if (over !== undefined) throw new UsageError(`otela-gateway catalogue ${verb} takes no --${over}`);
   const head = ['model', 'owner', 'access', 'always on', 'deprecated (UTC)', 'sunset (UTC)', 'successor'];
   if (verb === 'list' && model === undefined) return printList(target, { head, row });
@@ -64,7 +64,7 @@ async function catalogueCommand(args: readonly string[]): Promise<number> {
   return EXIT_DONE;
 }
 
-type Values = Readonly<Record<keyof typeof SAID, string | undefined>>;
+type Values = Readonly<Record<keyof typeof OPTIONS, string | undefined>>;
 
 function bodyOf(values: Values): Record<string, unknown> {
   const { owner, access, deprecated, sunset, successor, 'always-on': alwaysOn } = values;

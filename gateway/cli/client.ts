@@ -23,14 +23,14 @@ class Unreachable extends ClientError {
 class Failing extends ClientError {}
 
 /** How long a command with a long wait retries while the gateway is away: 10 minutes. */
-const AWAY_MS = 600_000;
+const AWAY_RETRY_MAX_MS = 600_000;
 
 /**
  * Returns the result of `work`, which is retried while the gateway is away, fails, or breaks off its responses. @throws
  * ClientError
  */
 export async function outlasting<T>(work: () => Promise<T>, pauseMs: number): Promise<T> {
-  for (const until = performance.now() + AWAY_MS; ; ) {
+  for (const until = performance.now() + AWAY_RETRY_MAX_MS; ; ) {
     try {
       return await work();
     } catch (error) {

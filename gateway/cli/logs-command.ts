@@ -96,14 +96,14 @@ async function telemetry(target: ApiTarget, session: string): Promise<Telemetry 
   }
 }
 
-const LAST_WORDS_TRIES = 5;
+const LAST_LOG_TRIES = 5;
 
 /**
  * The stored output of an ended node. While a session is about to store its log, the request is repeated for some
  * seconds.
  */
 async function lastWords(target: ApiTarget, session: string): Promise<string> {
-  for (let tries = LAST_WORDS_TRIES; ; tries--) {
+  for (let tries = LAST_LOG_TRIES; ; tries--) {
     try {
       let text = '';
       const decoder = new TextDecoder();

@@ -10,7 +10,7 @@ import { type ApiTarget, askGateway, ClientError, CONNECTION_FLAGS, outlasting, 
 import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
 import { cohortOf, isBack, type RolloutNode, type Upgraded, upgradedOf } from './rollout-cohort.ts';
 
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 
 const nodeSchema = z.looseObject({
   ...LISTED_NODE,
@@ -133,7 +133,7 @@ async function start(rollout: Rollout): Promise<number> {
 async function back(rollout: Rollout, chosen: readonly RolloutNode[], before: Upgraded): Promise<void> {
   const until = Date.now() + rollout.withinMs;
   for (;;) {
-    const nodes = await outlasting(() => living(rollout), LOOK_MS);
+    const nodes = await outlasting(() => living(rollout), POLL_MS);
     const left = new Set(nodes.map(({ session }) => session));
     const still = chosen.filter(({ session }) => left.has(session));
     const there = upgradedOf(nodes, rollout.to);
@@ -142,7 +142,7 @@ async function back(rollout: Rollout, chosen: readonly RolloutNode[], before: Up
       throw new ClientError(
         `stopped: of ${chosen.length} nodes ${Math.max(0, there.here - before.here)} are back and ${Math.max(0, there.serving - before.serving)} serve as ${rollout.to} after ${rollout.withinMs / 1000} s; ${still.length} have not left yet. The others were not touched`,
       );
-    await delay(LOOK_MS);
+    await delay(POLL_MS);
   }
 }
 

@@ -1,7 +1,7 @@
 import { printable } from '../../shared/terminal/printable.ts';
 
 /** Rows that are collected, so that their columns get the same width; later rows may be wider. */
-const TOGETHER = 100;
+const ROWS_PER_LAYOUT = 100;
 const GAP = '  ';
 
 /** A table for people: a head, and rows below it. Cells may contain untrusted text. */
@@ -19,7 +19,7 @@ export class Table {
 
   add(cells: readonly string[]): void {
     this.#rows.push(cells);
-    if (this.#rows.length > TOGETHER) this.flush();
+    if (this.#rows.length > ROWS_PER_LAYOUT) this.flush();
   }
 
   /** Prints the collected rows; for an empty list only the head. */

@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import * as z from 'zod';
 
 /** Output that is kept for diagnosis; a deployment prints about 10 KiB. */
-const SAID_MAX_CHARS = 256 * 1024;
+const OUTPUT_MAX_CHARS = 256 * 1024;
 
 /** wrangler exited with a code other than 0. */
 export class WranglerError extends Error {
@@ -44,11 +44,11 @@ export function wranglerIn(root: string, env: NodeJS.ProcessEnv): Wrangler {
       });
       let [out, all] = ['', ''];
       child.stdout.setEncoding('utf8').on('data', (text: string) => {
-        out = (out + text).slice(-SAID_MAX_CHARS);
-        all = (all + text).slice(-SAID_MAX_CHARS);
+        out = (out + text).slice(-OUTPUT_MAX_CHARS);
+        all = (all + text).slice(-OUTPUT_MAX_CHARS);
       });
       child.stderr.setEncoding('utf8').on('data', (text: string) => {
-        all = (all + text).slice(-SAID_MAX_CHARS);
+        all = (all + text).slice(-OUTPUT_MAX_CHARS);
       });
       child.once('error', reject);
       child.once('close', (code) => {

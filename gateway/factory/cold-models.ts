@@ -14,11 +14,11 @@ import type { StartableModel } from './startable.ts';
 /** Minimum interval between two questions of one isolate to the factory object. */
 const FRESH_MS = 1_000;
 /** The same, if a request needs a model that is unknown here, because an autoscaler may just have reported it. */
-const EAGER_MS = 100;
+const FAST_POLL_MS = 100;
 /** How long a request waits for the answer; then it uses the last known list. */
 const ANSWER = { leastMs: 2_000, mostMs: 20_000 };
 /** Models for which this isolate remembers when it last reported a request. */
-const ASKED_MAX = 1_000;
+const REQUESTED_MAX = 1_000;
 
 interface Context {
   env: Pick<Env, 'FACTORY'>;
@@ -44,8 +44,8 @@ class ColdModelCache {
   refresh({ env, ctx }: Context, now: number, wanted: readonly string[] = []): Promise<void> | undefined {
     const isKnown = wanted.length === 0 || this.#known.some(({ id }) => wanted.includes(id));
     if (isKnown && isRecent(FRESH_MS, this.#knownAt, now)) return undefined;
-    if (isRecent(EAGER_MS, this.#knownAt, now))
-      return pause(this.#knownAt + EAGER_MS - now).then(() => this.#refreshed({ env, ctx }, Date.now()));
+    if (isRecent(FAST_POLL_MS, this.#knownAt, now))
+      return pause(this.#knownAt + FAST_POLL_MS - now).then(() => this.#refreshed({ env, ctx }, Date.now()));
     return this.#refreshed({ env, ctx }, now);
   }
 
@@ -97,7 +97,7 @@ class ColdModelCache {
     this.#askedAt.delete(model);
     this.#askedAt.set(model, now);
     const oldest = this.#askedAt.keys().next().value;
-    if (this.#askedAt.size > ASKED_MAX && oldest !== undefined) this.#askedAt.delete(oldest);
+    if (this.#askedAt.size > REQUESTED_MAX && oldest !== undefined) this.#askedAt.delete(oldest);
     ctx.waitUntil(
       env.FACTORY.getByName(FACTORY_OBJECT_NAME)
         .asked(model)

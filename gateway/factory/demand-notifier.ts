@@ -3,9 +3,9 @@ import type { Clock } from '../platform/object-context.ts';
 import { FACTORY_OBJECT_NAME } from './name.ts';
 
 /** Interval at which lasting demand is reported again. */
-const TELL_MS = 4_000;
+const REPORT_MS = 4_000;
 /** Pause after no autoscaler has the model; a new autoscaler gets the demand this much later at most. */
-const UNHEARD_MS = 30_000;
+const NO_FACTORY_PAUSE_MS = 30_000;
 /** Changes within this time are reported together. */
 const SOON_MS = 50;
 
@@ -30,7 +30,7 @@ export class DemandNotifier {
   #dueAt = Number.POSITIVE_INFINITY;
   /** No report before this time, because no autoscaler had the model. */
   #quietUntil = 0;
-  #telling = false;
+  #reporting = false;
   /** The demand changed while it was being reported, so the report is already outdated. */
   #changed = false;
 
@@ -40,32 +40,32 @@ export class DemandNotifier {
 
   /** The demand has changed. */
   news(): void {
-    this.#changed = this.#telling;
+    this.#changed = this.#reporting;
     this.#schedule(SOON_MS);
   }
 
   #schedule(ms: number): void {
     const { clock } = this.#options;
     const at = Math.max(clock.now() + ms, this.#quietUntil);
-    if (at >= this.#dueAt || this.#telling) return;
+    if (at >= this.#dueAt || this.#reporting) return;
     this.#stop?.();
     this.#dueAt = at;
-    this.#stop = clock.after(at - clock.now(), () => void this.#tell());
+    this.#stop = clock.after(at - clock.now(), () => void this.#report());
   }
 
-  async #tell(): Promise<void> {
-    const { env, clock, tell, lasts } = this.#options;
+  async #report(): Promise<void> {
+    const { env, clock, tell: report, lasts } = this.#options;
     this.#dueAt = Number.POSITIVE_INFINITY;
-    this.#telling = true;
+    this.#reporting = true;
     try {
-      const isHeard = await tell(env.FACTORY.getByName(FACTORY_OBJECT_NAME));
-      this.#quietUntil = isHeard ? 0 : clock.now() + UNHEARD_MS;
+      const isHeard = await report(env.FACTORY.getByName(FACTORY_OBJECT_NAME));
+      this.#quietUntil = isHeard ? 0 : clock.now() + NO_FACTORY_PAUSE_MS;
     } catch {
       // The object is moving; the demand is reported again.
     }
-    this.#telling = false;
+    this.#reporting = false;
     if (this.#changed) this.#schedule(SOON_MS);
-    else if (lasts()) this.#schedule(TELL_MS);
+    else if (lasts()) this.#schedule(REPORT_MS);
     this.#changed = false;
   }
 }

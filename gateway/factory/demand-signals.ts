@@ -1,10 +1,10 @@
 import { isRecent } from '../../shared/collections/is-recent.ts';
 import type { ModelDemand } from '../../shared/factory/exchange.ts';
 
-/** A signal is valid for this long; its sender repeats it every TELL_MS. */
+/** A signal is valid for this long; its sender repeats it every REPORT_MS. */
 const SIGN_MS = 12_000;
 /** A request that did not wait is remembered for a day: the autoscaler decides how long it keeps a model for it. */
-const ASKED_MS = 86_400_000;
+const REQUEST_MEMORY_MS = 86_400_000;
 /** Models with signals: as many as the reports of all autoscalers may name. */
 const MODELS_MAX = 6_400;
 
@@ -35,19 +35,19 @@ export class DemandSignals {
   readonly #models = new Map<string, Signs>();
 
   queued(model: string, sign: QueueDemand, now: number): void {
-    const signs = this.#of(model);
+    const signs = this.#signsOf(model);
     if (signs === undefined) return;
     signs.queue = { ...sign, at: now };
     if (sign.waiting > 0) signs.askedAt = now;
   }
 
   asked(model: string, now: number): void {
-    const signs = this.#of(model);
+    const signs = this.#signsOf(model);
     if (signs !== undefined) signs.askedAt = now;
   }
 
   backlog(model: string, sign: BacklogDemand, now: number): void {
-    const signs = this.#of(model);
+    const signs = this.#signsOf(model);
     if (signs !== undefined) signs.backlog = { ...sign, at: now };
   }
 
@@ -65,7 +65,8 @@ export class DemandSignals {
     const { queue, backlog, askedAt } = this.#models.get(model) ?? NONE;
     const waiting = isLate(queue, now) ? 0 : queue.waiting;
     const oldestMs = isLate(queue, now) || waiting === 0 ? 0 : queue.oldestMs + (now - queue.at);
-    const asked = askedAt !== undefined && now - askedAt < ASKED_MS ? { asked_ms_ago: Math.max(0, now - askedAt) } : {};
+    const asked =
+      askedAt !== undefined && now - askedAt < REQUEST_MEMORY_MS ? { asked_ms_ago: Math.max(0, now - askedAt) } : {};
     const lines = isLate(backlog, now) ? 0 : backlog.lines;
     return {
       model,
@@ -85,7 +86,7 @@ export class DemandSignals {
     };
   }
 
-  #of(model: string): Signs | undefined {
+  #signsOf(model: string): Signs | undefined {
     const known = this.#models.get(model);
     if (known !== undefined) return known;
     if (this.#models.size >= MODELS_MAX) return undefined;

@@ -10,7 +10,7 @@ import type { RegistrySnapshot } from '../registry/snapshot.ts';
 import type { FactoryIdentity } from './reports.ts';
 
 /** A failed order is repeated after this; the autoscaler asks for it until the node is gone. */
-const AGAIN_MS = 30_000;
+const RETRY_MS = 30_000;
 /** Sessions that were recently ordered to drain. */
 const ORDERED_MAX = 4_096;
 
@@ -32,7 +32,7 @@ export class DrainOrders {
     view: RegistrySnapshot,
     now: number,
   ): Promise<void> {
-    for (const [session, at] of this.#orderedAt) if (now - at >= AGAIN_MS) this.#orderedAt.delete(session);
+    for (const [session, at] of this.#orderedAt) if (now - at >= RETRY_MS) this.#orderedAt.delete(session);
     const due = drain.filter(({ session }) => isOwn(factory, session, view) && !this.#orderedAt.has(session));
     await Promise.all(
       due.map(async ({ session, why }) => {

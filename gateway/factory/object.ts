@@ -15,9 +15,9 @@ import { DemandTimelines, type ModelTimeline } from './timeline.ts';
  * Interval at which the demand of a waiting autoscaler is checked; a request for a cold model is reported without this
  * delay.
  */
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 /** A model that was requested this recently is reported to its autoscaler immediately. */
-const LATELY_MS = 60_000;
+const RECENT_REQUEST_MS = 60_000;
 
 /** `over`: a newer exchange of the same autoscaler replaced this one, or its token was revoked. */
 export type ExchangeReply = { kind: 'answer'; answer: ExchangeAnswer } | { kind: 'over' };
@@ -54,7 +54,7 @@ export class FactoryObject extends GatewayObject {
   readonly #drains: DrainOrders;
   /** At most one per autoscaler. */
   readonly #waiting = new Map<string, Waiting>();
-  readonly #told = new Map<string, Told>();
+  readonly #lastReplies = new Map<string, Told>();
   #answers = 0;
 
   constructor(ctx: ObjectContext, env: Env) {
@@ -102,7 +102,7 @@ export class FactoryObject extends GatewayObject {
           if (late || answer.revision !== report.after) done({ kind: 'answer', answer });
         }, failed);
       const waiting: Waiting = { look: () => void look(false), end: () => done({ kind: 'over' }) };
-      const stopLooking = clock.every(LOOK_MS, () => void look(false));
+      const stopLooking = clock.every(POLL_MS, () => void look(false));
       const stopWaiting = clock.after(report.wait_ms, () => void look(true));
       this.#waiting.set(name, waiting);
     });
@@ -189,14 +189,14 @@ export class FactoryObject extends GatewayObject {
 
   #revisionOf(name: string, demand: readonly ModelDemand[], nodes: readonly ServingNode[]): string {
     const digest = JSON.stringify([demand.map(coarse), nodes.map(({ session, state }) => [session, state])]);
-    const told = this.#told.get(name);
+    const lastReplies = this.#lastReplies.get(name);
     // One counter for all autoscalers: one that was dropped and returns never gets the number of another answer.
-    const number = told?.digest === digest ? told.number : ++this.#answers;
-    if (told?.digest !== digest) {
-      this.#told.delete(name);
-      this.#told.set(name, { digest, number });
-      const oldest = this.#told.keys().next().value;
-      if (this.#told.size > TOLD_MAX && oldest !== undefined) this.#told.delete(oldest);
+    const number = lastReplies?.digest === digest ? lastReplies.number : ++this.#answers;
+    if (lastReplies?.digest !== digest) {
+      this.#lastReplies.delete(name);
+      this.#lastReplies.set(name, { digest, number });
+      const oldest = this.#lastReplies.keys().next().value;
+      if (this.#lastReplies.size > REPLIES_MAX && oldest !== undefined) this.#lastReplies.delete(oldest);
     }
     return `${this.#epoch}.${number}`;
   }
@@ -215,7 +215,7 @@ export class FactoryObject extends GatewayObject {
 }
 
 /** Last answers that are remembered: one per autoscaler that may report. */
-const TOLD_MAX = 64;
+const REPLIES_MAX = 64;
 
 /** For each model that the catalog marks as always on, each autoscaler with a recipe keeps one replica. */
 const ALWAYS_ON = { from: 'the catalogue (always on)', replicas: 1 };
@@ -227,7 +227,7 @@ function isDemand({ waiting, queued, in_flight, asked_ms_ago, ready_replicas, ba
 
 /** The part of a demand that is news if it changes: orders of magnitude, not each request. */
 function coarse({ model, waiting, queued, asked_ms_ago, busy, ready_replicas, batch, wanted }: ModelDemand): unknown {
-  const lately = asked_ms_ago !== undefined && asked_ms_ago < LATELY_MS;
+  const lately = asked_ms_ago !== undefined && asked_ms_ago < RECENT_REQUEST_MS;
   const steps = [waiting, queued, batch?.lines ?? 0].map((n) => (n === 0 ? 0 : 1 + Math.floor(Math.log2(n))));
   return [model, steps, lately, Math.round(busy * 4), ready_replicas, wanted !== undefined];
 }

@@ -4,7 +4,7 @@
  */
 
 /** Longest time that bytes are counted: after a disconnect a Worker may never report the end. */
-const KEPT_MS = 3_600_000;
+const RETENTION_MS = 3_600_000;
 /** The multipart text around one file is shorter than this. */
 const FORM_BYTES = 4_096;
 
@@ -30,7 +30,7 @@ export class BytesInFlight {
 
   /** @returns a function that ends the count */
   take(name: string, bytes: number, nowMs: number): () => void {
-    const place = { bytes, endsMs: nowMs + KEPT_MS };
+    const place = { bytes, endsMs: nowMs + RETENTION_MS };
     const places = this.#places.get(name) ?? new Set();
     this.#places.set(name, places.add(place));
     return () => this.#end(name, place);

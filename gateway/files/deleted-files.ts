@@ -5,7 +5,7 @@ import { deletedFiles, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 
 /** How long a position is kept; reading a list takes less. */
-const KEPT_MS = 86_400_000;
+const RETENTION_MS = 86_400_000;
 
 /** @param ids at most as many as a statement binds, 90 @throws ApiError 503 */
 export async function deleteRows(env: Pick<Env, 'DB'>, ids: readonly string[], now: number): Promise<void> {
@@ -26,7 +26,7 @@ export async function forgetPlaces(env: Pick<Env, 'DB'>, now: number): Promise<v
   await queryOrUnavailable(
     database(env)
       .delete(deletedFiles)
-      .where(lt(deletedFiles.deletedAt, now - KEPT_MS)),
+      .where(lt(deletedFiles.deletedAt, now - RETENTION_MS)),
   );
 }
 

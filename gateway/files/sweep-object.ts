@@ -17,7 +17,7 @@ const DAY_MS = 86_400_000;
 /** Rows of one sweep; the next sweep takes more. */
 const ROWS_MAX = 1_000;
 /** Ids per statement: D1 binds at most 100 values. */
-const IDS_TOGETHER = 90;
+const IDS_PER_STATEMENT = 90;
 /** A stored file without a row is only deleted after this: a new file has no row yet, and an upload may take hours. */
 const UNFINISHED_MS = DAY_MS;
 /**
@@ -52,7 +52,7 @@ export class FileSweepObject extends GatewayObject {
       () => this.#expireFiles(store),
       () => forgetPlaces(this.env, this.#now),
       () => this.#dropUploads(store),
-      () => this.#nudgeBatches(),
+      () => this.#resumeBatches(),
       () => this.#dropUnknown(store),
       () => this.#count(),
       async () => {
@@ -110,7 +110,7 @@ export class FileSweepObject extends GatewayObject {
   }
 
   /** Continues batches that lost their alarm, and lets batches save a summary that could not be saved. */
-  async #nudgeBatches(): Promise<void> {
+  async #resumeBatches(): Promise<void> {
     const { kv } = this.ctx.storage;
     const open = await queryOrUnavailable(
       database(this.env)
@@ -142,7 +142,7 @@ export class FileSweepObject extends GatewayObject {
     for await (const { id, modifiedMs } of store.list()) {
       listed += 1;
       if (modifiedMs < before) old.push(id);
-      if (old.length < IDS_TOGETHER) continue;
+      if (old.length < IDS_PER_STATEMENT) continue;
       unknown.push(...(await this.#unknownOf(old)));
       old = [];
       if (unknown.length >= ORPHANS_MAX) break;
@@ -201,7 +201,7 @@ export class FileSweepObject extends GatewayObject {
 }
 
 function* together(ids: readonly string[]): Generator<string[]> {
-  for (let at = 0; at < ids.length; at += IDS_TOGETHER) yield ids.slice(at, at + IDS_TOGETHER);
+  for (let at = 0; at < ids.length; at += IDS_PER_STATEMENT) yield ids.slice(at, at + IDS_PER_STATEMENT);
 }
 
 /** Best effort: the next upload does it again. */

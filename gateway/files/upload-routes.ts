@@ -46,7 +46,7 @@ const LIFE_MS = 3_600_000;
  * Interval of checks whether another upload of the owner is being joined. In a Worker, a request cannot await a promise
  * of another request.
  */
-const JOIN_LOOK_MS = 200;
+const JOIN_POLL_MS = 200;
 
 export const uploadRoutes = new Hono<{ Bindings: Env }>();
 
@@ -123,7 +123,7 @@ uploadRoutes.post('/:id/parts', async (c) => {
 uploadRoutes.post('/:id/complete', async (c) => {
   const { owner, bytes } = await pendingOf(c);
   const completion = completionOf(await readParsedBody(c, z.looseObject({})));
-  while (fileBytesInFlight.of(joining(owner), Date.now()) > 0) await pause(JOIN_LOOK_MS);
+  while (fileBytesInFlight.of(joining(owner), Date.now()) > 0) await pause(JOIN_POLL_MS);
   // While an upload is joined, its bytes are stored twice, so one upload per owner is joined at a time.
   const end = fileBytesInFlight.take(joining(owner), bytes, Date.now());
   try {

@@ -11,13 +11,13 @@ import { type RecordOwner, TimelineStore } from './timeline-store.ts';
 /** Sources that report; beyond this the longest silent one is dropped. */
 const SOURCES_MAX = 4_000;
 /** How long the last gauges of a source count: a source that died sends no new ones. */
-const BELIEVED_MS = 30 * 60_000;
+const GAUGES_VALID_MS = 30 * 60_000;
 /** Nodes with records that wait. */
 const OUTBOXES_MAX = 10_000;
 /** Counts are written this long after a change, and whenever they are read. */
 const SAVE_MS = 10_000;
 /** Timelines that wait for the disk, a kilobyte each. */
-const UNTOLD_MAX = 1_000;
+const WAITING_MAX = 1_000;
 const PREFIX = 'counts/';
 
 interface Source {
@@ -34,7 +34,7 @@ export class ObserveObject extends GatewayObject {
   readonly #metrics = new MetricStore();
   readonly #timelines: TimelineStore;
   /** Timelines that wait because the disk is full: the newest. */
-  #untold: readonly RequestTimeline[] = [];
+  #waiting: readonly RequestTimeline[] = [];
   /** In the order of their last reports. */
   readonly #sources = new Map<string, Source>();
   readonly #outboxes = new Map<string, number>();
@@ -57,8 +57,8 @@ export class ObserveObject extends GatewayObject {
     if (this.#sources.size > SOURCES_MAX && silent !== undefined) this.#sources.delete(silent);
     this.#metrics.merge(counts);
     // A full disk loses no counts, and only the timelines above the bound.
-    const untold = [...this.#untold, ...timelines].slice(-UNTOLD_MAX);
-    this.#untold = writeIfPossible(() => this.#timelines.add(untold, Date.now())) ? [] : untold;
+    const waiting = [...this.#waiting, ...timelines].slice(-WAITING_MAX);
+    this.#waiting = writeIfPossible(() => this.#timelines.add(waiting, Date.now())) ? [] : waiting;
     this.#metrics.count(METRICS_REPORTS, []);
     for (const name of [...Object.keys(counts), METRICS_REPORTS.name]) this.#unsaved.add(name);
     this.#saving ??= this.ctx.clock.after(SAVE_MS, () => this.#save());
@@ -79,7 +79,7 @@ export class ObserveObject extends GatewayObject {
   read(): MetricState {
     this.#save();
     const now = new MetricStore();
-    const since = Date.now() - BELIEVED_MS;
+    const since = Date.now() - GAUGES_VALID_MS;
     for (const { gauges, at } of this.#sources.values()) if (at >= since) now.merge(gauges);
     now.set(
       USAGE_OUTBOX_WAITING,

@@ -6,9 +6,9 @@ import type { RequestTimeline } from './request-timeline.ts';
 export const OBSERVE_NAME = 'observe';
 
 /** Delay in which counts are collected into one report. */
-const TOGETHER_MS = 1_000;
+const REPORT_DELAY_MS = 1_000;
 /** A canceled request may take its timer with it: after this, another request reports. */
-const STUCK_MS = 3_000;
+const REPORT_STUCK_MS = 3_000;
 
 /** The counts of one source since its last report. */
 export interface MetricsReport {
@@ -23,7 +23,7 @@ export interface MetricsReport {
 }
 
 /** Timelines that wait for a report; further ones are dropped. */
-const STORIES_MAX = 1_000;
+const TIMELINES_MAX = 1_000;
 
 interface Context {
   waitUntil(work: Promise<unknown>): void;
@@ -42,7 +42,7 @@ export class MetricsReporter {
   #sequence = 0;
   #reportingSince = Number.NEGATIVE_INFINITY;
   /** A report that may not have arrived. It is sent again unchanged, so that it counts once. */
-  #unsure: MetricsReport | undefined;
+  #unconfirmed: MetricsReport | undefined;
 
   /** `gauges` is called for each report and writes the current values. */
   constructor(gauges: (now: MetricStore) => void = () => {}) {
@@ -54,26 +54,26 @@ export class MetricsReporter {
    * report before it ends the request's work, and an engine would run for another second. The next count reports it.
    */
   touch(env: Env, ctx: Context, now: number): void {
-    if (now - this.#reportingSince < STUCK_MS) return;
+    if (now - this.#reportingSince < REPORT_STUCK_MS) return;
     this.#reportingSince = now;
     ctx.waitUntil(this.#report(env));
   }
 
   /** Adds a timeline to the next report. */
   tell(timeline: RequestTimeline): void {
-    if (this.#timelines.length < STORIES_MAX) this.#timelines.push(timeline);
+    if (this.#timelines.length < TIMELINES_MAX) this.#timelines.push(timeline);
   }
 
   async #report(env: Env): Promise<void> {
-    await new Promise((resolve) => setTimeout(resolve, TOGETHER_MS));
+    await new Promise((resolve) => setTimeout(resolve, REPORT_DELAY_MS));
     this.#reportingSince = Number.NEGATIVE_INFINITY;
-    await this.#send(env, this.#unsure ?? this.#next());
+    await this.#send(env, this.#unconfirmed ?? this.#next());
   }
 
   /** Reports all counts up to now. */
   async flush(env: Env): Promise<void> {
-    if (this.#unsure !== undefined) await this.#send(env, this.#unsure);
-    if (this.#unsure === undefined) await this.#send(env, this.#next());
+    if (this.#unconfirmed !== undefined) await this.#send(env, this.#unconfirmed);
+    if (this.#unconfirmed === undefined) await this.#send(env, this.#next());
   }
 
   #next(): MetricsReport {
@@ -87,10 +87,10 @@ export class MetricsReporter {
   }
 
   async #send(env: Env, report: MetricsReport): Promise<void> {
-    this.#unsure = report;
+    this.#unconfirmed = report;
     try {
       await env.OBSERVE.getByName(OBSERVE_NAME).add(report);
-      if (this.#unsure === report) this.#unsure = undefined;
+      if (this.#unconfirmed === report) this.#unconfirmed = undefined;
     } catch {
       // The object is moving: the report is sent again with the next count.
     }

@@ -84,7 +84,7 @@ export class RequestLog implements RequestRecorder {
   #reached: AttemptTimings | undefined;
   #firstAt = 0;
   #endWait: ((outcome: 'turn' | 'full' | 'late' | 'left') => void) | undefined;
-  #over = false;
+  #finished = false;
 
   constructor(
     seen: Readonly<LoggedRequest>,
@@ -176,14 +176,14 @@ export class RequestLog implements RequestRecorder {
 
   /** The response broke off after its head. `code`: of the error that the client gets in-band. */
   responseBroke(reason: string, code: string): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     this.error = code;
     metricsReporter.counts.count(BROKEN_STREAMS, [reason]);
     this.responseEnded();
   }
 
   clientDisconnected(): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     this.error = LEFT_ERROR;
     if (this.status === 0) this.status = LEFT_STATUS;
     metricsReporter.counts.count(CLIENTS_LEFT, []);
@@ -192,8 +192,8 @@ export class RequestLog implements RequestRecorder {
 
   /** The last byte was sent, or none will be. Idempotent. */
   responseEnded(): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#finished) return;
+    this.#finished = true;
     this.#client.over();
     this.#endWait?.('left');
     const now = Date.now();

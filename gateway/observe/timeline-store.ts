@@ -2,7 +2,7 @@ import type { ObjectStorage, Sql } from '../platform/object-context.ts';
 import { jsonTexts } from '../platform/storage/json-texts.ts';
 import type { RequestTimeline } from './request-timeline.ts';
 
-const KEPT_MS = 7 * 24 * 60 * 60_000;
+const RETENTION_MS = 7 * 24 * 60 * 60_000;
 /** Timelines of a kilobyte each; beyond this the oldest are deleted. */
 const TIMELINES_MAX = 50_000;
 /** Inserted timelines between two deletions of old ones. */
@@ -44,7 +44,7 @@ export class TimelineStore {
     this.#untrimmed += timelines.length;
     if (this.#untrimmed < TRIM_EVERY) return;
     this.#untrimmed = 0;
-    this.#sql.exec('DELETE FROM stories WHERE at <= ?', now - KEPT_MS);
+    this.#sql.exec('DELETE FROM stories WHERE at <= ?', now - RETENTION_MS);
     this.#sql.exec(
       'DELETE FROM stories WHERE n <= (SELECT n FROM stories ORDER BY n DESC LIMIT 1 OFFSET ?)',
       TIMELINES_MAX,
@@ -59,7 +59,9 @@ export class TimelineStore {
     const query = `SELECT story FROM stories WHERE (id = ? OR name = ?) AND at > ?
       ${whose === undefined ? '' : `AND (story ->> 'key' = ? OR (story ->> 'user' <> '' AND story ->> 'user' = ?))`} ORDER BY n DESC LIMIT ?`;
     const own = whose === undefined ? [] : [whose.key, whose.user ?? ''];
-    const rows = this.#sql.exec<{ story: string }>(query, id, id, now - KEPT_MS, ...own, TIMELINES_FOUND_MAX).toArray();
+    const rows = this.#sql
+      .exec<{ story: string }>(query, id, id, now - RETENTION_MS, ...own, TIMELINES_FOUND_MAX)
+      .toArray();
     return rows.map(({ story: timeline }) => JSON.parse(timeline) as RequestTimeline);
   }
 }

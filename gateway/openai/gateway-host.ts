@@ -15,7 +15,7 @@ import type {
   Route,
 } from '../../shared/proxy/host.ts';
 import type { ProxyRequest } from '../../shared/proxy/message.ts';
-import { KEPT_ALWAYS_BYTES } from '../../shared/proxy/read-body.ts';
+import { RETRY_BODY_MIN_BYTES } from '../../shared/proxy/read-body.ts';
 import type { TurnResult } from '../../shared/queue/wait-queue.ts';
 import { Breakers } from '../../shared/routing/breaker.ts';
 import { BusyNodeMemory, REFUSED_MS } from '../../shared/routing/busy.ts';
@@ -101,7 +101,7 @@ class GatewayRecord extends RequestLog {
 }
 
 const BUDGET_DEFAULT_BYTES = 48 * 1024 * 1024;
-const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
+const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + RETRY_BODY_MIN_BYTES;
 
 /**
  * Bytes of bodies that are being received, up to 1 MiB of each: above this, bodies wait for each other, and stalled

@@ -35,7 +35,7 @@ export class TunnelResponse implements ResponseStream {
   #reply: Head;
   #reader: PieceReader | undefined;
   #offset = 0;
-  #begun = false;
+  #started = false;
 
   private constructor(ask: Ask, client: Client, reply: Head) {
     this.#ask = ask;
@@ -67,7 +67,7 @@ export class TunnelResponse implements ResponseStream {
   /** A body that arrived in memory is one piece. */
   async #next(): Promise<Uint8Array | undefined> {
     const { body } = this.#reply;
-    this.#begun = true;
+    this.#started = true;
     if (body instanceof ReadableStream) {
       this.#reader ??= new PieceReader(body);
       return this.#reader.read();
@@ -82,7 +82,7 @@ export class TunnelResponse implements ResponseStream {
    * Undefined if it still streams, or if part of it was read.
    */
   get whole(): Uint8Array | ReadableStream<Uint8Array> | null | undefined {
-    return this.#reply.whole && !this.#begun ? this.#reply.body : undefined;
+    return this.#reply.whole && !this.#started ? this.#reply.body : undefined;
   }
 
   /** Length of a `whole` that streams. Undefined: unknown. */

@@ -1,5 +1,5 @@
 /** Bytes of bodies that this isolate keeps for requests that wait for a node; beyond this the queue is full. */
-const KEPT_MAX_BYTES = 32 * 1024 * 1024;
+const BODIES_MAX_BYTES = 32 * 1024 * 1024;
 
 /**
  * The waiting requests of this isolate. While one waits, a later request for the same nodes queues after it without an
@@ -17,7 +17,7 @@ class LocalWaiters {
 
   /** Returns a function that leaves, which is idempotent. Undefined: the body is too large. */
   enter(model: string, scope: string, bytes: number): (() => void) | undefined {
-    if (this.#bytes + bytes > KEPT_MAX_BYTES) return undefined;
+    if (this.#bytes + bytes > BODIES_MAX_BYTES) return undefined;
     const name = nameOf(model, scope);
     this.#bytes += bytes;
     this.#counts.set(name, (this.#counts.get(name) ?? 0) + 1);

@@ -6,7 +6,7 @@ import { abandonedRow, RefusalWriter } from '../usage/refusal-writer.ts';
 import type { UsageRow } from '../usage/usage-row.ts';
 
 /** A request that got its turn and does not return within this time has found a node. */
-const TRIES_MS = 2_000;
+const TURN_USE_MS = 2_000;
 
 interface Waiter {
   since: number;
@@ -25,7 +25,7 @@ class QueueWaiters {
     this.#known.set(name, waiter);
     return {
       tries: (now) => {
-        waiter.until = now + TRIES_MS;
+        waiter.until = now + TURN_USE_MS;
       },
       // Another call of the same request may have replaced this one.
       leave: () => {
@@ -48,7 +48,7 @@ class QueueWaiters {
 /** Busy nodes that are observed concurrently for completions. */
 const WATCHED_MAX = 64;
 /** Delay before a node's object that did not answer is asked again. */
-const WATCH_AGAIN_MS = 1_000;
+const WATCH_RETRY_MS = 1_000;
 
 export interface QueuedTurnRequest extends TurnRequest {
   /** The record to write if its client disconnects. Absent: none. */
@@ -92,7 +92,7 @@ export class QueueObject extends GatewayObject {
     const onLeft = () => {
       waiter.leave();
       this.#notifier.news();
-      this.#left(asked, steadyNow() - enteredAt);
+      this.#disconnected(asked, steadyNow() - enteredAt);
     };
     signal.addEventListener('abort', onLeft);
     if (!asked.back) this.#notifier.news();
@@ -110,7 +110,7 @@ export class QueueObject extends GatewayObject {
   }
 
   /** The client disconnected, which also ended the isolate's part of the request, so its record is written here. */
-  #left({ ifLeft, queuedMs = 0 }: QueuedTurnRequest, waitedMs: number): void {
+  #disconnected({ ifLeft, queuedMs = 0 }: QueuedTurnRequest, waitedMs: number): void {
     if (ifLeft === undefined) return;
     this.#refusals.add(abandonedRow(ifLeft, queuedMs + waitedMs, Date.now()), this.env, this.ctx);
   }
@@ -151,7 +151,7 @@ export class QueueObject extends GatewayObject {
         const before = seen;
         seen = ended;
         if (count > 0) this.#line.freed(session, count);
-        else if (ended === before && steadyNow() - askedAt < WATCH_AGAIN_MS) await pause(); // It has too many listeners.
+        else if (ended === before && steadyNow() - askedAt < WATCH_RETRY_MS) await pause(); // It has too many listeners.
       } catch {
         seen = undefined;
         await pause();
@@ -161,5 +161,5 @@ export class QueueObject extends GatewayObject {
 }
 
 function pause(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, WATCH_AGAIN_MS));
+  return new Promise((resolve) => setTimeout(resolve, WATCH_RETRY_MS));
 }

@@ -14,7 +14,7 @@ import type { QueuedTurnRequest } from './object.ts';
 /** Largest share of a starting model's queue slots for one key, because a start takes minutes. */
 const KEY_SHARE = 0.5;
 /** Delay before a retry: an object that throws is being replaced. */
-const ASK_AGAIN_MS = 250;
+const RETRY_MS = 250;
 
 /** `streaming`: the client gets pings meanwhile, so it may wait longer. */
 export function longestWait({ unary_ms, stream_ms }: QueueSettings, streaming: boolean): number {
@@ -61,7 +61,7 @@ async function answerOf(queued: QueueRequest<QueuedCaller>, { env, signal, setti
       return (await response.json()) as TurnResult;
     } catch {
       if (signal.aborted) throw new AttemptError('cancelled', 'the client left');
-      await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_MS));
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
   }
 }

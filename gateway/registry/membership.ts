@@ -204,7 +204,7 @@ export class Membership {
       case 'known':
       case 'older':
         if (!result.sessions.includes(session)) return { kind: 'refused', reason: "another session's record" };
-        return this.#heard(session, result.outcome === 'merged' ? [update] : []);
+        return this.#publishNews(session, result.outcome === 'merged' ? [update] : []);
     }
   }
 
@@ -219,7 +219,7 @@ export class Membership {
     return news;
   }
 
-  #heard(session: string, news: readonly Update[]): PublishResult {
+  #publishNews(session: string, news: readonly Update[]): PublishResult {
     const entry = this.replica.get(session);
     if (entry?.eviction !== undefined) return { kind: 'over', reason: `evicted: ${entry.eviction.reason}` };
     // After this object was killed, the session table still has tunnels as open, and suspicions without their reasons.

@@ -315,11 +315,11 @@ export class RegistryObject extends GatewayObject {
     this.#sockets.sweep(now);
     this.#clock.rang();
     this.#gossip.handle({ type: 'timer' });
-    if (this.#clock.isHousekeeping(now)) this.#keepHouse(now);
+    if (this.#clock.isHousekeeping(now)) this.#cleanUp(now);
     await this.#clock.arm();
   }
 
-  #keepHouse(now: number): void {
+  #cleanUp(now: number): void {
     // If the disk is full, old data is kept until the next hour.
     writeIfPossible(() => {
       this.#members.keepHouse();

@@ -13,7 +13,7 @@ export type OrderReply =
   | { kind: 'unknown' | 'over' | 'foreign' | 'unreachable' | 'deaf'; provider?: string }
   | { kind: 'powerless'; reason: string };
 
-const TAKEN_BY_ALL: ReadonlySet<DeploymentRequest['action']> = new Set(['drain', 'restart', 'inspect']);
+const ACCEPTED_BY_ALL: ReadonlySet<DeploymentRequest['action']> = new Set(['drain', 'restart', 'inspect']);
 
 /** Only sessions of this institution obey our orders. Other sessions are sent nothing at all. */
 export function orderFor(
@@ -30,7 +30,7 @@ export function orderFor(
   if (!members.sessions.isOpen(session)) return { kind: 'unreachable', provider };
   const deploys = labels[ACCEPTS_LABEL] !== undefined || labels[DEPLOYMENT_LABEL] !== undefined;
   // Every agent that is new enough obeys drain, restart and inspect. The tunnel object knows whether it is.
-  if (!deploys && wish !== undefined && !TAKEN_BY_ALL.has(wish.action)) return { kind: 'deaf', provider };
+  if (!deploys && wish !== undefined && !ACCEPTED_BY_ALL.has(wish.action)) return { kind: 'deaf', provider };
   if (!deploys && wish === undefined) return { kind: 'deaf', provider };
   if (wish === undefined) return { kind: 'signed', order: new Uint8Array(), provider };
   const { notBefore, notAfter } = authority.issuer.certificate;

@@ -136,8 +136,8 @@ export class SessionTable {
     if (issuer === undefined) return this.#forget(session);
     const tunnel = this.#tunnels.get(session);
     const connected = tunnel === 'open';
-    const doubt = this.#doubt(session);
-    const suspected = doubt !== undefined;
+    const unroutableReason = this.#unroutableReason(session);
+    const suspected = unroutableReason !== undefined;
     const before = this.#index.get(session);
     // A session that left before it was ever shown does not interest any reader.
     if (entry.state === 'LEFT' && before === undefined) return;
@@ -149,12 +149,12 @@ export class SessionTable {
     this.#index.put(shown);
     this.store.put(shown);
     this.#options.onShown(session, shown);
-    this.#options.onNews(before, shown, shown.state === 'LEFT' ? undefined : doubt);
+    this.#options.onNews(before, shown, shown.state === 'LEFT' ? undefined : unroutableReason);
     if (this.#left.size > LEFT_MAX) this.#makeRoom();
   }
 
   /** Why no request is routed to the session; undefined: requests may be. */
-  #doubt(session: string): string | undefined {
+  #unroutableReason(session: string): string | undefined {
     if (this.#tunnels.get(session) === 'closed') return 'its tunnel closed';
     if (this.#suspected.tunnel.has(session)) return 'it did not answer';
     return this.#suspected.gossip.has(session) ? 'other nodes do not hear it' : undefined;

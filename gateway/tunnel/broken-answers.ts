@@ -2,7 +2,7 @@ import { type AttemptFailure, type AttemptRequest, attemptName } from '../../sha
 import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts';
 
 /** Failed responses that are remembered. A Worker asks for the rest immediately, so a few would be enough. */
-const KEPT_MAX = 256;
+const BROKEN_ANSWERS_MAX = 256;
 
 interface Broken {
   code: AttemptFailure;
@@ -18,7 +18,7 @@ export class BrokenAnswers {
   add(upstream: OutboundAttempt, code: AttemptFailure): void {
     this.#answers.set(attemptName(upstream.request), { code, length: upstream.answerLength });
     const oldest = this.#answers.keys().next().value;
-    if (this.#answers.size > KEPT_MAX && oldest !== undefined) this.#answers.delete(oldest);
+    if (this.#answers.size > BROKEN_ANSWERS_MAX && oldest !== undefined) this.#answers.delete(oldest);
   }
 
   of(open: Pick<AttemptRequest, 'requestId' | 'attempt'>): Broken | undefined {

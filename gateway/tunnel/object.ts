@@ -74,7 +74,7 @@ export class TunnelObject extends GatewayObject {
    * The time of the agent's last sign of life, as of the last tick. Only a change counts, because the machine's clock
    * may be set.
    */
-  #heardAt = 0;
+  #receivedAt = 0;
   readonly #ticker = new Ticker(this.ctx.clock, {
     judge: (now) => {
       this.#attempts.tick(now);
@@ -361,9 +361,9 @@ export class TunnelObject extends GatewayObject {
   #watch(now: number): void {
     const { active } = this.#sockets;
     if (active === undefined || this.#attempts.open === 0) return this.#watchdog.heard(now);
-    const heardAt = this.#sockets.heardAt(active);
-    if (heardAt !== this.#heardAt) this.#watchdog.heard(now);
-    this.#heardAt = heardAt;
+    const receivedAt = this.#sockets.heardAt(active);
+    if (receivedAt !== this.#receivedAt) this.#watchdog.heard(now);
+    this.#receivedAt = receivedAt;
     switch (this.#watchdog.look(now)) {
       case 'wait':
         return;

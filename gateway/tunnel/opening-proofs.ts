@@ -13,7 +13,7 @@ const WAITING_MAX = 10_000;
 export type ReportFrame = Extract<Frame, { type: 'report' }>;
 
 /** Interval between attempts to read the secret, if D1 cannot return it and a report waits for it. */
-const AGAIN_MS = 5_000;
+const RETRY_MS = 5_000;
 
 interface ProofsOptions {
   session: string;
@@ -60,7 +60,7 @@ export class OpeningProofs implements LateReports {
       try {
         await installationSecret(this.#options.env);
       } catch {
-        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
       }
     }
     this.#asking = false;

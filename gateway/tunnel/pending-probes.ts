@@ -15,7 +15,7 @@ const WAITING_MAX = 32;
  * Probes of other sessions per second, requested by one agent. When a cluster falls apart, its agents request one per
  * member.
  */
-const ASKS_PER_S = 20;
+const PROBES_PER_S = 20;
 
 /** Probes of the agent of one tunnel, and the rate at which that agent may request probes of others. */
 export class PendingProbes extends PendingReplies<ProbeVerdict> {
@@ -30,6 +30,6 @@ export class PendingProbes extends PendingReplies<ProbeVerdict> {
     const second = Math.floor(now / 1000);
     if (second !== this.#second) this.#asked = 0;
     this.#second = second;
-    return ++this.#asked <= ASKS_PER_S;
+    return ++this.#asked <= PROBES_PER_S;
   }
 }

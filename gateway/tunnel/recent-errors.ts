@@ -1,7 +1,7 @@
 import type { AttemptFailure } from '../../shared/upstream/attempt.ts';
 import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts';
 
-const KEPT = 20;
+const ERRORS_MAX = 20;
 
 /** One attempt that failed at a node: in transit (`code`), or in its engine (`status`). */
 export interface NodeError {
@@ -22,7 +22,7 @@ export class RecentErrors {
     const failed = failure === undefined ? status >= 500 : failure !== 'cancelled';
     if (!failed) return;
     this.#errors.push({ at, code: failure ?? 'engine_status', status, request: request.requestId });
-    if (this.#errors.length > KEPT) this.#errors.shift();
+    if (this.#errors.length > ERRORS_MAX) this.#errors.shift();
   }
 
   /** Newest first. */

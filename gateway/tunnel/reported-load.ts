@@ -31,13 +31,13 @@ function stepOf(at: number): number {
 }
 
 /** Minimum interval between reports of one node's load to the registry. */
-const TELL_EVERY_MS = 1_000;
+const REPORT_MS = 1_000;
 
 /** The load that the agent last reported for its engine. */
 export class ReportedLoad {
   readonly #history = new LoadHistory();
   #load: NodeLoad | undefined;
-  #toldAt = Number.NEGATIVE_INFINITY;
+  #reportedAt = Number.NEGATIVE_INFINITY;
   /** The agent sends it just before the load to which it belongs. */
   #rate: number | undefined;
 
@@ -55,7 +55,7 @@ export class ReportedLoad {
     this.#rate = tokensPerSecond;
   }
 
-  /** Returns the load to report to the registry now. Undefined: a load was reported less than TELL_EVERY_MS ago. */
+  /** Returns the load to report to the registry now. Undefined: a load was reported less than REPORT_MS ago. */
   heard({ running, waiting, kvUse }: EngineLoad, open: number, now: number): NodeLoad | undefined {
     const tokensPerSecond = this.#rate;
     this.#rate = undefined;
@@ -68,8 +68,8 @@ export class ReportedLoad {
       open,
     };
     this.#history.add(this.#load);
-    if (isRecent(TELL_EVERY_MS, this.#toldAt, now)) return undefined;
-    this.#toldAt = now;
+    if (isRecent(REPORT_MS, this.#reportedAt, now)) return undefined;
+    this.#reportedAt = now;
     return this.#load;
   }
 }

@@ -42,7 +42,7 @@ const WHOLE_BODY_BYTES = 1024 * 1024;
 const UNKNOWN_MAX = 50_000;
 
 /** Failures that this side detected and that the agent does not know about; the agent is sent a reset. */
-const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
+const RESET_AT_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   'cancelled',
   'not_accepted',
   'failed',
@@ -250,7 +250,7 @@ export class SessionAttempts implements OutboundAttemptHost {
     this.errors.ended(upstream, failure, Date.now());
     if (failure !== undefined && failure !== 'cancelled' && upstream.told) this.#broken.add(upstream, failure);
     if (failure === 'not_accepted') this.#on.silent();
-    if (failure !== undefined && TELL_AGENT.has(failure)) {
+    if (failure !== undefined && RESET_AT_AGENT.has(failure)) {
       this.#link?.put({ type: 'reset', stream: upstream.stream, code: 'cancelled', message: '' });
     }
   }

@@ -19,7 +19,7 @@ import type { UsageRow } from './usage-row.ts';
  * Records that a session's object keeps, in addition to records that wait to be forwarded; beyond this the oldest are
  * deleted.
  */
-const KEPT = 20_000;
+const RECORDS_MAX = 20_000;
 
 /** `waiting`: the current version has not been forwarded to the hour's object yet. */
 export function createIngressUsageTable(sql: Sql): void {
@@ -53,7 +53,7 @@ export function storeIngressUsage(sql: Sql, json: string, reporter: string, now:
 /** These records were acknowledged to their agent, so waiting records are only deleted above a bound. */
 function prune(sql: Sql): void {
   const behind = 'number <= (SELECT MAX(number) FROM ingress_usage) - ?';
-  sql.exec(`DELETE FROM ingress_usage WHERE ${behind} AND waiting = 0`, KEPT);
+  sql.exec(`DELETE FROM ingress_usage WHERE ${behind} AND waiting = 0`, RECORDS_MAX);
   const query = `SELECT count(*) AS n FROM ingress_usage WHERE ${behind}`;
   const { n: lost } = sql.exec<{ n: number }>(query, WAITING_MAX).one();
   if (lost === 0) return;

@@ -14,15 +14,15 @@ import type { UsageRow } from './usage-row.ts';
 
 /** Delay from the first new record until totals are added in D1. */
 const TOTALS_MS = 2_000;
-const AGAIN_MS = 10_000;
+const RETRY_MS = 10_000;
 /** Groups that are sent together: 50 statements. */
 const GROUPS = 300;
 
 /** Default retention of records; totals are kept forever. */
-const KEPT_DAYS = 400;
+const RETENTION_DEFAULT_DAYS = 400;
 const DAY_MS = 86_400_000;
 /** Longest time until the retention is checked again, because the environment may change it meanwhile. */
-const LOOK_AGAIN_MS = 7 * DAY_MS;
+const RETENTION_CHECK_MS = 7 * DAY_MS;
 
 /**
  * All usage of one hour, record by record. Survives eviction: everything. Added records are on disk when the response
@@ -151,15 +151,15 @@ export class UsageObject extends GatewayObject {
     this.#alarmAt = Number.POSITIVE_INFINITY;
     try {
       if (!this.#exists) return;
-      if (this.ctx.health.failure !== undefined) return this.#schedule(AGAIN_MS);
+      if (this.ctx.health.failure !== undefined) return this.#schedule(RETRY_MS);
       await this.#send();
       if (this.#waits()) return this.#schedule(TOTALS_MS);
-      const left = this.#keptUntil() - Date.now();
-      if (left > 0) this.#schedule(Math.min(left, LOOK_AGAIN_MS));
+      const left = this.#retentionEnd() - Date.now();
+      if (left > 0) this.#schedule(Math.min(left, RETENTION_CHECK_MS));
       else await this.#end();
     } catch (error) {
       console.error(`totals of ${this.#shard} wait: ${errorText(error)}`);
-      this.#schedule(AGAIN_MS);
+      this.#schedule(RETRY_MS);
     }
   }
 
@@ -172,9 +172,9 @@ export class UsageObject extends GatewayObject {
     await this.ctx.storage.deleteAll();
   }
 
-  #keptUntil(): number {
-    const days = Number(this.env.USAGE_KEPT_DAYS || KEPT_DAYS);
-    return Date.parse(`${this.#shard}:00:00Z`) + (Number.isFinite(days) ? days : KEPT_DAYS) * DAY_MS;
+  #retentionEnd(): number {
+    const days = Number(this.env.USAGE_KEPT_DAYS || RETENTION_DEFAULT_DAYS);
+    return Date.parse(`${this.#shard}:00:00Z`) + (Number.isFinite(days) ? days : RETENTION_DEFAULT_DAYS) * DAY_MS;
   }
 
   /** Sequentially: the end of one batch must not end the next. */

@@ -20,9 +20,9 @@ import {
 } from './usage-table.ts';
 
 /** Delay in which records are collected into one batch. */
-const TOGETHER_MS = 1_000;
+const BATCH_DELAY_MS = 1_000;
 /** Delay before a retry, if an object did not answer. */
-const AGAIN_MS = 5_000;
+const RETRY_MS = 5_000;
 /** Records in one batch: about 300 KiB. */
 const BATCH = 500;
 /** Opened identity seals that are cached: a node serves the same few keys again and again. */
@@ -49,7 +49,7 @@ export class Outbox {
   }
 
   /** Schedules the forwarding of waiting records. */
-  schedule(ms = TOGETHER_MS): void {
+  schedule(ms = BATCH_DELAY_MS): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
     this.#ctx.waitUntil(this.#ring(ms));
@@ -61,7 +61,7 @@ export class Outbox {
       await this.#ctx.storage.setAlarm(Date.now() + ms);
     } catch (error) {
       console.error(`usage of ${this.#session} has no alarm: ${errorText(error)}`);
-      this.#ctx.clock.after(AGAIN_MS, () => {
+      this.#ctx.clock.after(RETRY_MS, () => {
         this.#scheduled = false;
         this.schedule();
       });
@@ -97,30 +97,30 @@ export class Outbox {
     this.#scheduled = false;
     // Records that are forwarded now could not be deleted here: they would be forwarded again after a restart, and
     // stored twice at their destination.
-    if (this.#ctx.health.failure !== undefined) return this.schedule(AGAIN_MS);
+    if (this.#ctx.health.failure !== undefined) return this.schedule(RETRY_MS);
     try {
-      const more = await this.#handOn();
-      const moreOfIngress = await this.#handOnIngress();
-      await this.#handOnPrefixes();
+      const more = await this.#forward();
+      const moreOfIngress = await this.#forwardIngress();
+      await this.#forwardPrefixes();
       if (more || moreOfIngress) this.schedule(0);
-      else if (this.#late) this.#tellWaiting();
+      else if (this.#late) this.#logWaiting();
       else if (!this.prefixes.idle) this.schedule();
     } catch (error) {
-      this.#tellWaiting();
+      this.#logWaiting();
       console.error(`usage of ${this.#session} waits: ${errorText(error)}`);
-      this.schedule(AGAIN_MS);
+      this.schedule(RETRY_MS);
     }
   }
 
   /** Shows operators how many records wait. Only if forwarding failed, so it costs nothing if all is well. */
-  #tellWaiting(): void {
+  #logWaiting(): void {
     const waiting = countPendingUsage(this.#ctx.storage.sql);
     this.#late = waiting > 0;
     const told = this.#env.OBSERVE.getByName(OBSERVE_NAME).outbox(this.#session, waiting);
     this.#ctx.waitUntil(Promise.resolve(told).catch(() => {}));
   }
 
-  async #handOn(): Promise<boolean> {
+  async #forward(): Promise<boolean> {
     const { sql } = this.#ctx.storage;
     const pending = oldestPendingUsage(sql, BATCH);
     const last = pending.at(-1);
@@ -146,7 +146,7 @@ export class Outbox {
   }
 
   /** Forwards the usage of the node's own ingress: no limit waits for it. */
-  async #handOnIngress(): Promise<boolean> {
+  async #forwardIngress(): Promise<boolean> {
     const { sql } = this.#ctx.storage;
     const waiting = pendingIngressUsage(sql, BATCH);
     const shards = new Map<string, UsageRow[]>();
@@ -156,7 +156,7 @@ export class Outbox {
     return waiting.length === BATCH;
   }
 
-  async #handOnPrefixes(): Promise<void> {
+  async #forwardPrefixes(): Promise<void> {
     if (this.prefixes.idle) return;
     const secret = await installationSecret(this.#env);
     const record = (stream: number) => deliveredRecord(this.#ctx.storage.sql, stream);

@@ -15,7 +15,7 @@ import type { LoggedRequest } from '../observe/request-log.ts';
 import { NO_SESSION, type UsageRow, usageShardOf } from './usage-row.ts';
 
 /** Interval between writes. */
-const TOGETHER_MS = 1_000;
+const WRITE_INTERVAL_MS = 1_000;
 /** After this, a write is overdue and another one starts: it may have ended with the request in which it ran. */
 const OVERDUE_MS = 5_000;
 /** Rows that wait, one per kind of refusal. Further kinds are not recorded, and the log reports their number. */
@@ -46,7 +46,7 @@ export class RefusalWriter {
   }
 
   async #flushSoon(env: Env): Promise<void> {
-    await new Promise((resolve) => setTimeout(resolve, TOGETHER_MS));
+    await new Promise((resolve) => setTimeout(resolve, WRITE_INTERVAL_MS));
     this.#begunAt = Number.NEGATIVE_INFINITY;
     const due = [...this.#waiting.values()].map(rounded);
     this.#waiting.clear();

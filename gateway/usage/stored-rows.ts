@@ -7,7 +7,7 @@ import type { RowChange } from './minute-counts.ts';
 import type { UsageRow } from './usage-row.ts';
 
 /** Rows of one statement: half a MiB. */
-const TOGETHER = 500;
+const ROWS_PER_STATEMENT = 500;
 
 /**
  * Stores the rows that are not stored yet; an exact row replaces an estimate. `onNew` is called for each row that
@@ -16,8 +16,8 @@ const TOGETHER = 500;
  */
 export function storeRows(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRow) => void): RowChange[] {
   const changes: RowChange[] = [];
-  for (let from = 0; from < rows.length; from += TOGETHER) {
-    changes.push(...storeTogether(sql, rows.slice(from, from + TOGETHER), onNew));
+  for (let from = 0; from < rows.length; from += ROWS_PER_STATEMENT) {
+    changes.push(...storeTogether(sql, rows.slice(from, from + ROWS_PER_STATEMENT), onNew));
   }
   return changes;
 }

@@ -88,7 +88,7 @@ function pseudonym(secret: string, kind: string, id: string): string {
   return sha256Hex(`otela-trace-2\n${secret}\n${inner}`).slice(0, PSEUDONYM_CHARS);
 }
 
-const NOBODY: UsageRow = {
+const NO_ATTEMPT: UsageRow = {
   session: '',
   stream: 0,
   at: 0,
@@ -117,7 +117,7 @@ const NOBODY: UsageRow = {
 
 /** The first line of a CSV file. */
 export function csvHead(question: TraceQuestion): string {
-  return `${Object.keys(lineOf(NOBODY, question)).join(',')}\n`;
+  return `${Object.keys(lineOf(NO_ATTEMPT, question)).join(',')}\n`;
 }
 
 /** RFC 4180. A model's name may contain text that a spreadsheet would run as a formula. */

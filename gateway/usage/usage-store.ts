@@ -30,7 +30,7 @@ interface UsageStoreOptions {
 export class UsageStore {
   readonly #options: UsageStoreOptions;
   /** Oldest first. Bounded by StorageHealth over all nodes. */
-  #held: UsageBatch[] = [];
+  #batches: UsageBatch[] = [];
   #retry: (() => void) | undefined;
   /** Resolves the promise that keeps the object in memory. */
   #emptied: (() => void) | undefined;
@@ -41,11 +41,11 @@ export class UsageStore {
 
   /** Number of records that wait. */
   get waiting(): number {
-    return this.#held.reduce((sum, { records }) => sum + records.length, 0);
+    return this.#batches.reduce((sum, { records }) => sum + records.length, 0);
   }
 
   store(batch: UsageBatch): void {
-    if (this.#held.length > 0 || !this.#write(batch)) this.#hold(batch);
+    if (this.#batches.length > 0 || !this.#write(batch)) this.#hold(batch);
   }
 
   #write(batch: UsageBatch): boolean {
@@ -63,10 +63,10 @@ export class UsageStore {
 
   #hold(batch: UsageBatch): void {
     const { health, clock } = this.#options;
-    this.#held.push(batch);
+    this.#batches.push(batch);
     let excess = health.hold(batch.records.length);
     while (excess > 0) {
-      const oldest = this.#held.shift();
+      const oldest = this.#batches.shift();
       if (oldest === undefined) break;
       health.lose(oldest.records.length);
       metricsReporter.counts.count(USAGE_LOST, [], oldest.records.length);
@@ -82,12 +82,12 @@ export class UsageStore {
   #catchUp(): void {
     this.#retry = undefined;
     const { health, clock } = this.#options;
-    for (let batch = this.#held[0]; batch !== undefined; batch = this.#held[0]) {
+    for (let batch = this.#batches[0]; batch !== undefined; batch = this.#batches[0]) {
       if (!this.#write(batch)) {
         this.#retry = clock.after(RETRY_MS, () => this.#catchUp());
         return;
       }
-      this.#held.shift();
+      this.#batches.shift();
       health.release(batch.records.length);
     }
     this.#emptied?.();

@@ -6,7 +6,7 @@ import type { Sql } from '../platform/object-context.ts';
 import { loseRecords, WAITING_MAX } from './lost-records.ts';
 
 /** Records that a session's object keeps at least. When it has twice as many, the oldest are deleted. */
-const KEPT = 20_000;
+const RECORDS_MIN = 20_000;
 
 /** Records per statement: with the longest receipts one MiB of text; D1 and objects accept two. */
 export const RECORDS_PER_STATEMENT = 100;
@@ -123,9 +123,9 @@ const STORED_KINDS = `SELECT stream, estimated, ${SEEN} FROM usage WHERE stream 
 /** Numbers have gaps wherever an object woke: their distance only shows when counting the records is worthwhile. */
 function prune(sql: Sql, newest: number): void {
   const oldest = sql.exec<{ stream: number | null }>('SELECT MIN(stream) AS stream FROM usage').one().stream ?? newest;
-  if (newest - oldest < 2 * KEPT) return;
+  if (newest - oldest < 2 * RECORDS_MIN) return;
   const waiting = sql.exec<{ n: number }>('SELECT count(*) AS n FROM pending').one().n;
-  const kept = Math.max(KEPT, Math.min(waiting, WAITING_MAX));
+  const kept = Math.max(RECORDS_MIN, Math.min(waiting, WAITING_MAX));
   const query = 'SELECT stream FROM usage ORDER BY stream DESC LIMIT 1 OFFSET ?';
   const [last] = sql.exec<{ stream: number }>(query, kept).toArray();
   if (last === undefined) return;

@@ -48,7 +48,7 @@ export const REGIONS_FLAGS = {
  * policy.
  */
 const HOLDS_SLOTS = 4;
-const HOLDS_LEAST_MS = 10_000;
+const HOLDS_MIN_MS = 10_000;
 /** Assumed watts of a GPU that is not in the catalogue, and of a node without a GPU. */
 const WATTS_GUESS = 400;
 
@@ -91,7 +91,7 @@ export async function regionsCommand(argv: readonly string[], io: Io, outside: R
     publisher: new Publisher({
       gateway,
       planner: textFlag(flags, 'planner') ?? randomUUID().slice(0, 8),
-      holdsMs: Math.max(HOLDS_LEAST_MS, HOLDS_SLOTS * slotS * 1e3),
+      holdsMs: Math.max(HOLDS_MIN_MS, HOLDS_SLOTS * slotS * 1e3),
     }),
   });
   const over = new AbortController();

@@ -16,7 +16,7 @@ const MODELS_MAX = 32;
 /** Kinds are fitted again after this many slots. */
 const KINDS_EVERY_SLOTS = 60;
 /** Slots that are requested again, because slow responses are counted late. */
-const ASKED_AGAIN_SLOTS = 8;
+const REREAD_SLOTS = 8;
 /** Below the bounds of a gateway: 2,880 slots in one response, and seven days. */
 const WINDOW_SLOTS_MAX = 2_800;
 const WINDOW_S_MAX = 6 * 86_400;
@@ -90,7 +90,7 @@ export class DemandSampler {
   async look(now: number): Promise<ModelSample[]> {
     const { slotS } = this.#options;
     const most = this.#window;
-    const slots = this.#askedTo === 0 ? most : Math.min(most, now - this.#askedTo + ASKED_AGAIN_SLOTS);
+    const slots = this.#askedTo === 0 ? most : Math.min(most, now - this.#askedTo + REREAD_SLOTS);
     const first = now - slots;
     let counts = await this.#counts(slots + 1);
     const refitted = await this.#fitKinds(counts, now);
@@ -128,7 +128,7 @@ export class DemandSampler {
     } catch (error) {
       const isLate =
         error instanceof SchedulerError && error.cause instanceof Error && error.cause.name === 'TimeoutError';
-      if (isLate && slots >= this.#window) this.#window = Math.max(ASKED_AGAIN_SLOTS, Math.floor(slots * WINDOW_SHARE));
+      if (isLate && slots >= this.#window) this.#window = Math.max(REREAD_SLOTS, Math.floor(slots * WINDOW_SHARE));
       throw error;
     }
   }

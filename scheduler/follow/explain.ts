@@ -6,7 +6,7 @@ import { type FollowProblem, type Layout, type ModelDemand, placeText } from './
 import { demandShares } from './transition-cost.ts';
 
 /** A rate below this many requests/s is not mentioned. */
-const SAID_FROM = 0.005;
+const RATE_SHOWN_MIN = 0.005;
 
 /** Describes one model in one slot of the forecast. */
 function loadText(problem: FollowProblem, demand: ModelDemand, layout: Layout, step: number): string {
@@ -19,12 +19,12 @@ function loadText(problem: FollowProblem, demand: ModelDemand, layout: Layout, s
   };
   const groups = indexes.map((i, k) => {
     const kinds = (assignment.flow[k] ?? []).flatMap((amount, j) =>
-      amount >= SAID_FROM ? [`${demand.kinds[j]} ${amount.toFixed(2)}/s`] : [],
+      amount >= RATE_SHOWN_MIN ? [`${demand.kinds[j]} ${amount.toFixed(2)}/s`] : [],
     );
     const full = `${Math.round(100 * (assignment.loads[k] ?? 0))} % full`;
     return `${layout[i]} × ${nameOf(i)} ${full} (${kinds.join(', ') || 'nothing'})`;
   });
-  const lost = demand.kinds.filter((_, j) => (wanted[j] ?? 0) >= SAID_FROM && (assignment.served[j] ?? 0) === 0);
+  const lost = demand.kinds.filter((_, j) => (wanted[j] ?? 0) >= RATE_SHOWN_MIN && (assignment.served[j] ?? 0) === 0);
   const unserved = lost.map((name) => `no replica can hold ${name}`);
   return [...groups, ...unserved, ...growthText(problem, layout, wanted, indexes, nameOf)].join('; ');
 }

@@ -5,7 +5,7 @@ import type { KindCount } from '../live/kind-counts.ts';
 /**
  * Slots of one model that are kept: three days of minutes, or `atLeast` if that is more. The oldest are dropped first.
  */
-const SLOTS_KEPT = 4_320;
+const SLOTS_MAX = 4_320;
 
 /** One model's counts, by number of the slot since the epoch. */
 export class SlotCounts {
@@ -17,7 +17,7 @@ export class SlotCounts {
   /** `atLeast`: slots that a forecast needs. */
   constructor(slotS: number, atLeast: number) {
     this.#slotS = slotS;
-    this.#max = Math.max(SLOTS_KEPT, atLeast);
+    this.#max = Math.max(SLOTS_MAX, atLeast);
   }
 
   get kinds(): readonly string[] {

@@ -99,7 +99,7 @@ function loadsOf(problem: AssignmentProblem): Float64Array {
 }
 
 /** A group takes part of the waiting requests if its cost is at most this many times the lowest. */
-const ALIKE = 2;
+const COST_RATIO_MAX = 2;
 
 /**
  * The throughput form of OServe §4.2, with waits: no group is filled above `full` (C3, from which C2 follows: e_kj is
@@ -152,7 +152,7 @@ export function fillOrWait(
   return assignmentOf(problem, (k, j) => {
     if (!served.includes(j) || !Number.isFinite(load(problem, k, j))) return 0;
     const capacity = (i: number) =>
-      Number.isFinite(load(problem, i, j)) && (cost[i]?.[j] ?? 0) <= ALIKE * (best[j] ?? 0)
+      Number.isFinite(load(problem, i, j)) && (cost[i]?.[j] ?? 0) <= COST_RATIO_MAX * (best[j] ?? 0)
         ? 1 / load(problem, i, j)
         : 0;
     const all = problem.replicas.reduce((sum, _, i) => sum + capacity(i), 0);

@@ -101,7 +101,7 @@ export class Queue {
  * Removed entries are dropped when they are more than half of the array: shifting an array of millions entry by entry
  * would take too long.
  */
-const KEPT = 4096;
+const COMPACT_ABOVE = 4096;
 
 class Line<T> {
   #items: T[] = [];
@@ -129,7 +129,7 @@ class Line<T> {
 
   shift(): void {
     this.#at++;
-    if (this.#at > KEPT && this.#at * 2 > this.#items.length) {
+    if (this.#at > COMPACT_ABOVE && this.#at * 2 > this.#items.length) {
       this.#items = this.#items.slice(this.#at);
       this.#at = 0;
     }

@@ -22,7 +22,7 @@ const CAPACITY_SPREAD_FULL = 1.1;
  */
 const CAPACITY_SPREAD_MEMORY = 1.45;
 /** A simulated capacity is at least this share of the averages'. */
-const CAPACITY_LEAST = 0.75;
+const CAPACITY_MIN = 0.75;
 /** The latency of a request is at least this share of the averages' latency without queueing … */
 const LATENCY_OPTIMISM = 0.8;
 /**
@@ -62,7 +62,7 @@ export class Averages {
   }
 
   get leastCapacity(): number {
-    return CAPACITY_LEAST * this.#rate;
+    return CAPACITY_MIN * this.#rate;
   }
 
   #unqueued(rate: number): number {

@@ -41,7 +41,11 @@ export class Columns {
         factor: new Map(options.map((option, o) => [o, usdPerHour(option, pools)])),
       });
     this.#base = options.map((option) =>
-      goal.kind === 'replicas' ? replicaPrice(option, problem) : goal.kind === 'latency' ? TIDY * option.gpus : 0,
+      goal.kind === 'replicas'
+        ? replicaPrice(option, problem)
+        : goal.kind === 'latency'
+          ? FREE_GPU_BONUS * option.gpus
+          : 0,
     );
     this.#byModel = problem.demands.map((_, m) => options.flatMap((option, o) => (option.demand === m ? [o] : [])));
   }
@@ -249,7 +253,7 @@ interface Relaxed {
   complete: boolean;
 }
 
-const TIDY = 1e-7;
+const FREE_GPU_BONUS = 1e-7;
 const ROUNDS_MAX = 200;
 /** Relative distance between relaxation and bound at which more configurations are not worth their time. */
 const CLOSE = 0.002;

@@ -24,7 +24,7 @@ export interface Configuration {
 }
 
 /** Nodes of one search. Beyond them it becomes less exact, which its bound reflects. */
-const LOOKS = 4_000;
+const SEARCH_NODES_MAX = 4_000;
 /** Relative distances from the best at which a branch is given up; the next one applies each time the nodes run out. */
 const TOLERANCES = [0.001, 0.005, 0.02, 0.08, 0.5];
 
@@ -36,7 +36,7 @@ class Effort {
     return TOLERANCES[this.#level] ?? 1;
   }
   look(): void {
-    if (++this.#looks % LOOKS === 0 && this.#level < TOLERANCES.length) this.#level++;
+    if (++this.#looks % SEARCH_NODES_MAX === 0 && this.#level < TOLERANCES.length) this.#level++;
   }
 }
 

@@ -40,7 +40,7 @@ export interface Formulation {
 const INFINITY = Number.POSITIVE_INFINITY;
 
 /** Keeps useless GPUs free: in the unit of the objective, far below any gap. */
-const TIDY = 1e-7;
+const FREE_GPU_BONUS = 1e-7;
 /** Among plans with the same number of GPUs prefers the cheapest, and among plans of equal cost the smallest. */
 const USD_BESIDE_GPUS = 1e-4;
 /** All money together is less than half a GPU, so that a bound may be rounded up to whole GPUs. */
@@ -87,7 +87,7 @@ export function formulate(problem: SolverProblem): Formulation {
     // One more than fits: the pool's row must bind, not this bound. Otherwise the row's shadow price would be zero.
     const fits = pool === undefined ? 0 : Math.floor(poolGpus(pool) / option.gpus) + 1;
     const most = (usable[o]?.rate ?? 0) > 0 || goal.kind === 'placed' ? fits : 0;
-    const price = goal.kind === 'replicas' ? replicaPrice(option, problem) : TIDY * option.gpus;
+    const price = goal.kind === 'replicas' ? replicaPrice(option, problem) : FREE_GPU_BONUS * option.gpus;
     return program.column(price, floor[o] ?? 0, Math.max(most, floor[o] ?? 0), true);
   });
   const packing = packingRows(options, pools).map(({ pool, limit, perGpu, terms }) => ({
@@ -193,10 +193,10 @@ export function objectiveOf(
     case 'latency': {
       const left = evaluation.unserved.reduce((all, rate) => all + rate, 0);
       const short = evaluation.unserved.some((rate, m) => rate > (1 - goal.share + 1e-6) * (demands[m]?.rate ?? 0));
-      return short ? INFINITY : evaluation.waiting + UNSERVED_S * left + sum((option) => TIDY * option.gpus);
+      return short ? INFINITY : evaluation.waiting + UNSERVED_S * left + sum((option) => FREE_GPU_BONUS * option.gpus);
     }
     case 'share':
-      return -Math.min(goal.most, evaluation.share) + sum((option) => TIDY * option.gpus);
+      return -Math.min(goal.most, evaluation.share) + sum((option) => FREE_GPU_BONUS * option.gpus);
     case 'placed':
       return 0;
   }

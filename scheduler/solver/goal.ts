@@ -13,13 +13,13 @@ const LINEAR_ROUNDS = 12;
 const LINEAR_ROUNDS_LARGE = 5;
 const SEARCH_ROUNDS = 4;
 /** Least time for a relaxation, seconds: explaining a plan needs one even if little time is left. */
-const LINEAR_LEAST_S = 10;
+const LINEAR_MIN_S = 10;
 /** Share of a goal's time for the first exchanges. */
 const EXCHANGE_SHARE = 0.1;
 /** Share of a goal's time for simulating options of relaxations before integer replicas are chosen. */
 const REFINE_SHARE = 0.6;
 /** Greedy filling takes milliseconds, some hundred of them for a hundred models. */
-const FILL_LEAST_MS = 500;
+const FILL_MIN_MS = 500;
 /**
  * Share of the time for one branch and cut: the options that it prefers must be simulated before another is worthwhile.
  */
@@ -132,7 +132,7 @@ export class GoalSolver {
     for (let round = 0; ; round++) {
       const formulation = formulate(this.#problem);
       const solved = await solve(formulation.program, {
-        timeLimitS: Math.max(LINEAR_LEAST_S, this.#leftS),
+        timeLimitS: Math.max(LINEAR_MIN_S, this.#leftS),
         gap: 0,
         seed: this.#context.settings.seed,
         relaxed: true,
@@ -195,7 +195,7 @@ export class GoalSolver {
         this.#problem.options.map((_, o) => Math.max(floor[o] ?? 0, Math.floor(fraction(o) + 1e-6))),
       );
       // Even without time left there must be a plan.
-      search.fill(Math.max(until, performance.now() + FILL_LEAST_MS));
+      search.fill(Math.max(until, performance.now() + FILL_MIN_MS));
       search.exchange(until);
       if (!this.#consider(search.counts)) return;
     }

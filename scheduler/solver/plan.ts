@@ -50,7 +50,7 @@ export interface SolverDecision {
 }
 
 /** Share of the time limit for the requirements; the rest is for a shortfall. */
-const ASKED_SHARE = 0.7;
+const REQUIREMENTS_SHARE = 0.7;
 /** Share of the time limit for solving; the rest is for the explanation. */
 const TIME_SHARE = 0.92;
 
@@ -124,7 +124,7 @@ interface Done {
 async function asPlanned(context: SolverContext, started: number, deadline: number): Promise<Done> {
   const { settings } = context;
   if (settings.objective === 'throughput') return shares(context, Number.POSITIVE_INFINITY, deadline, undefined, false);
-  const until = started + (deadline - started) * ASKED_SHARE;
+  const until = started + (deadline - started) * REQUIREMENTS_SHARE;
   const goal =
     settings.objective === 'latency' ? ({ kind: 'latency', share: 1 } as const) : ({ kind: 'replicas' } as const);
   const serving = await anyServing(context, until);
@@ -182,7 +182,7 @@ function inTime(context: SolverContext, first: GoalOutcome): Done {
     return option !== undefined && table.isExact(option, true) ? one : { rate: 0, curve: [] };
   });
   const search = new Search({ ...problem, usable }, context.floor);
-  search.fill(performance.now() + GREEDY_MS);
+  search.fill(performance.now() + GREEDY_MAX_MS);
   const { value, evaluation } = planValue(problem, search.counts);
   const outcome = { ...first, problem, counts: search.counts, value, bound: -1 };
   return {
@@ -193,7 +193,7 @@ function inTime(context: SolverContext, first: GoalOutcome): Done {
   };
 }
 
-const GREEDY_MS = 2_000;
+const GREEDY_MAX_MS = 2_000;
 
 /**
  * Removes replicas that gain almost nothing: half of the gap is for finding the plan, half for the least gain of a
@@ -218,7 +218,7 @@ async function shares(
   impossible: boolean,
 ): Promise<Done> {
   const goal = { kind: 'share', most } as const;
-  const until = performance.now() + (deadline - performance.now()) * ASKED_SHARE;
+  const until = performance.now() + (deadline - performance.now()) * REQUIREMENTS_SHARE;
   let outcome = await new GoalSolver(context, goal, until).solve();
   let inside = context;
   if (outcome.counts === undefined || outcome.value > -NOTHING) {

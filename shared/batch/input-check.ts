@@ -82,7 +82,7 @@ export class InputCheck {
   readonly #demands = new Map<string, { index: number; demands: LineRequirements }>();
   #lines = 0;
   #inputs = 0;
-  #over = false;
+  #finished = false;
 
   constructor(options: CheckOptions) {
     this.#options = options;
@@ -94,11 +94,11 @@ export class InputCheck {
   }
 
   push(piece: Uint8Array): void {
-    if (!this.#over) this.#splitter.push(piece);
+    if (!this.#finished) this.#splitter.push(piece);
   }
 
   end(): CheckedInput {
-    if (!this.#over) this.#splitter.end();
+    if (!this.#finished) this.#splitter.end();
     if (this.#lines === 0 && this.#errors.length === 0) {
       this.#fail({ code: 'empty_file', message: 'The input file has no lines.', param: null, line: null });
     }
@@ -113,9 +113,9 @@ export class InputCheck {
   }
 
   #check(line: SplitLine): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     if (this.#lines === LINES_MAX) {
-      this.#over = true;
+      this.#finished = true;
       const message = `A batch has at most ${LINES_MAX} lines.`;
       return this.#fail({ code: 'too_many_tasks', message, param: null, line: null });
     }

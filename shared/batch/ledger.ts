@@ -27,7 +27,7 @@ export interface ChunkState extends ChunkRange {
   leases: Lease[];
   /** The node where lines failed last; others get the chunk first. */
   avoid?: { node: string; untilMs: number };
-  /** The newest `HOLDERS_KEPT` leases, including ended ones: only their nodes may commit. */
+  /** The newest `HOLDERS_MAX` leases, including ended ones: only their nodes may commit. */
   holders: { epoch: number; node: string }[];
 }
 
@@ -53,19 +53,19 @@ export const ENGINE_FAILURES_MAX = 3;
 /** A chunk is late after this many median durations. */
 const LATE_FACTOR = 2;
 /** A node that was cut off for more than this many later leases of its chunk cannot commit any more. */
-const HOLDERS_KEPT = 8;
+const HOLDERS_MAX = 8;
 /** How long a chunk with a failed line is kept from the node where it failed. */
 const AVOID_MS = 10_000;
 /** Leases are checked every 5 s. After a gap this long the process stood still, and has not read what nodes sent meanwhile. */
-const STOOD_STILL_MS = 15_000;
+const STALL_GAP_MS = 15_000;
 /** Time to renew a lease that ran out during such a gap: nodes renew every 10 s. */
 const EXCUSED_MS = 15_000;
 /** With fewer finished chunks there is no median to compare with. */
 const MEDIAN_OF = 5;
 /** A lease without results for this long ends, however often it is renewed: twice what an engine without counters has for one line. */
-const FRUITLESS_MAX_MS = 2 * 60 * 60_000;
+const NO_RESULT_MAX_MS = 2 * 60 * 60_000;
 /** Durations used for the median. */
-const DURATIONS_KEPT = 64;
+const DURATIONS_MAX = 64;
 
 /**
  * Leases and results of one batch. Execution is at least once, and the first result of a line wins: a lease says which
@@ -80,7 +80,7 @@ export class Ledger {
   #open: number;
   #requeued = 0;
   /** The last call of `expire`. */
-  #lookedMs: number | undefined;
+  #checkedMs: number | undefined;
 
   constructor(chunks: readonly ChunkState[]) {
     this.#chunks = [...chunks];
@@ -150,7 +150,7 @@ export class Ledger {
     chunk.epoch += 1;
     const lease = { epoch: chunk.epoch, node, grantedMs: nowMs, expiresMs: nowMs + ttlMs };
     chunk.leases.push(lease);
-    chunk.holders = [...chunk.holders, { epoch: chunk.epoch, node }].slice(-HOLDERS_KEPT);
+    chunk.holders = [...chunk.holders, { epoch: chunk.epoch, node }].slice(-HOLDERS_MAX);
     this.changed.add(chunk);
     return { chunk, lease, open: openOf(chunk) };
   }
@@ -164,7 +164,7 @@ export class Ledger {
     const lease = this.#leaseOf(ref);
     const chunk = this.#chunks[ref.chunk];
     if (lease === undefined || chunk === undefined) return false;
-    if (nowMs - (lease.progressMs ?? lease.grantedMs) >= FRUITLESS_MAX_MS) {
+    if (nowMs - (lease.progressMs ?? lease.grantedMs) >= NO_RESULT_MAX_MS) {
       this.#end(chunk, (one) => one === lease);
       return false;
     }
@@ -236,14 +236,14 @@ export class Ledger {
 
   /** @returns when the next lease ends, or undefined */
   expire(nowMs: number): number | undefined {
-    const lookedMs = this.#lookedMs ?? nowMs;
-    this.#lookedMs = nowMs;
-    const stoodStill = nowMs - lookedMs >= STOOD_STILL_MS;
+    const checkedMs = this.#checkedMs ?? nowMs;
+    this.#checkedMs = nowMs;
+    const stoodStill = nowMs - checkedMs >= STALL_GAP_MS;
     let next: number | undefined;
     for (const chunk of this.#chunks) {
       if (chunk.leases.length === 0) continue;
       for (const lease of stoodStill ? chunk.leases : [])
-        if (lease.expiresMs > lookedMs) lease.expiresMs = Math.max(lease.expiresMs, nowMs + EXCUSED_MS);
+        if (lease.expiresMs > checkedMs) lease.expiresMs = Math.max(lease.expiresMs, nowMs + EXCUSED_MS);
       this.#end(chunk, ({ expiresMs }) => expiresMs <= nowMs);
       for (const { expiresMs } of chunk.leases) next = next === undefined ? expiresMs : Math.min(next, expiresMs);
     }
@@ -279,7 +279,7 @@ export class Ledger {
     const lease = chunk.leases.find((one) => one.epoch === epoch);
     if (lease !== undefined) {
       this.#durationsMs.push(nowMs - lease.grantedMs);
-      if (this.#durationsMs.length > DURATIONS_KEPT) this.#durationsMs.shift();
+      if (this.#durationsMs.length > DURATIONS_MAX) this.#durationsMs.shift();
     }
     if (chunk.leases.length === 0) return;
     chunk.leases = [];

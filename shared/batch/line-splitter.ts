@@ -22,8 +22,8 @@ export class LineSplitter {
   readonly #maxBytes: number;
   readonly #line: (line: SplitLine) => void;
   readonly #tooLong: (number: number) => void;
-  #kept: Uint8Array[] = [];
-  #keptBytes = 0;
+  #buffered: Uint8Array[] = [];
+  #bufferedBytes = 0;
   #dropping = false;
   #number = 1;
   #lineStart = 0;
@@ -46,36 +46,36 @@ export class LineSplitter {
     }
     this.#keep(piece.subarray(from));
     // Copied, because the caller may reuse its buffer.
-    const last = this.#kept.pop();
-    if (last !== undefined) this.#kept.push(last.slice());
+    const last = this.#buffered.pop();
+    if (last !== undefined) this.#buffered.push(last.slice());
     this.#at += piece.length;
   }
 
   /** The file is complete; its last line may have no line end. */
   end(): void {
-    if (this.#keptBytes > 0 || this.#dropping) this.#finish(this.#at);
+    if (this.#bufferedBytes > 0 || this.#dropping) this.#finish(this.#at);
   }
 
   #keep(part: Uint8Array): void {
     if (this.#dropping || part.length === 0) return;
-    if (this.#keptBytes + part.length > this.#maxBytes) {
+    if (this.#bufferedBytes + part.length > this.#maxBytes) {
       this.#dropping = true;
-      this.#kept = [];
-      this.#keptBytes = 0;
+      this.#buffered = [];
+      this.#bufferedBytes = 0;
       this.#tooLong(this.#number);
       return;
     }
-    this.#kept.push(part);
-    this.#keptBytes += part.length;
+    this.#buffered.push(part);
+    this.#bufferedBytes += part.length;
   }
 
   #finish(next: number): void {
     if (!this.#dropping) {
-      const { bytes, skipped } = trimmed(concatOrSame(this.#kept), this.#lineStart === 0);
+      const { bytes, skipped } = trimmed(concatOrSame(this.#buffered), this.#lineStart === 0);
       if (!isBlank(bytes)) this.#line({ bytes, offset: this.#lineStart + skipped, number: this.#number });
     }
-    this.#kept = [];
-    this.#keptBytes = 0;
+    this.#buffered = [];
+    this.#bufferedBytes = 0;
     this.#dropping = false;
     this.#number += 1;
     this.#lineStart = next;

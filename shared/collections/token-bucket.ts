@@ -2,24 +2,24 @@
 export class TokenBucket {
   readonly #perSecond: number;
   readonly #burst: number;
-  #left: number;
+  #remaining: number;
   /** Milliseconds of the callers' clock. */
   #at: number;
 
   constructor(perSecond: number, burst: number, now: number) {
     this.#perSecond = perSecond;
     this.#burst = burst;
-    this.#left = burst;
+    this.#remaining = burst;
     this.#at = now;
   }
 
   /** Returns false, and takes nothing, if not enough is left. */
   take(amount: number, now: number): boolean {
     const passed = Math.max(0, now - this.#at); // A clock that was set back takes nothing away.
-    this.#left = Math.min(this.#burst, this.#left + (passed / 1000) * this.#perSecond);
+    this.#remaining = Math.min(this.#burst, this.#remaining + (passed / 1000) * this.#perSecond);
     this.#at = now;
-    if (this.#left < amount) return false;
-    this.#left -= amount;
+    if (this.#remaining < amount) return false;
+    this.#remaining -= amount;
     return true;
   }
 
@@ -28,6 +28,6 @@ export class TokenBucket {
    */
   waitMs(amount: number): number {
     if (amount > this.#burst) return Number.POSITIVE_INFINITY;
-    return (Math.max(0, amount - this.#left) / this.#perSecond) * 1000;
+    return (Math.max(0, amount - this.#remaining) / this.#perSecond) * 1000;
   }
 }

@@ -50,8 +50,8 @@ export type StopRequest = z.infer<typeof stopSchema>;
 export type DeploymentRequest = z.infer<typeof deploymentRequestSchema>;
 
 export const NONCE_BYTES = 16;
-const WISH_MAX_BYTES = 8 * 1024;
-const ORDER_MAX_BYTES = CERTIFICATE_BYTES + SESSION_BYTES + NONCE_BYTES + 4 + 2 + WISH_MAX_BYTES + SIGNATURE_BYTES;
+const REQUEST_MAX_BYTES = 8 * 1024;
+const ORDER_MAX_BYTES = CERTIFICATE_BYTES + SESSION_BYTES + NONCE_BYTES + 4 + 2 + REQUEST_MAX_BYTES + SIGNATURE_BYTES;
 
 /** An order travels for a second, but clusters' clocks are not always right. */
 export const ORDER_LIFE_S = 120;
@@ -142,7 +142,7 @@ function decodeOrder(bytes: Uint8Array) {
     const session = readSession(input);
     const nonce = Array.from(input.bytes(NONCE_BYTES), (byte) => byte.toString(16).padStart(2, '0')).join('');
     const notAfter = input.u32();
-    const text = input.text(WISH_MAX_BYTES);
+    const text = input.text(REQUEST_MAX_BYTES);
     const signature = input.bytes(SIGNATURE_BYTES);
     input.end();
     return { certificate, session, nonce, notAfter, text, signature };

@@ -34,7 +34,7 @@ export class Broadcast {
   readonly #livenessTable: LivenessTable;
   readonly #tree: BroadcastTree;
   /** By the session that signed the news. At PASSES_MAX entries the map is cleared. */
-  readonly #passes = new Map<string, TokenBucket>();
+  readonly #forwardBuckets = new Map<string, TokenBucket>();
 
   constructor(context: GossipContext, channels: GossipChannels, livenessTable: LivenessTable, tree: BroadcastTree) {
     this.#context = context;
@@ -46,23 +46,23 @@ export class Broadcast {
   /** Passes on an update that was new here. `from`: the sender; undefined: it started here. */
   update(update: Update, about: UpdateSubject, from: PeerId | undefined): void {
     const isOwners = update.kind === 'entry' && update.eviction === undefined;
-    if (isOwners && about.session !== undefined && !this.#mayPass(about.session)) return;
+    if (isOwners && about.session !== undefined && !this.#mayForward(about.session)) return;
     const part = encodeMessagePart({ type: 'news', update });
     if (this.#context.self.kind === 'gateway') return this.#relay(part, about, from);
     if (about.session === undefined) this.#spread(part, from);
     else if (!this.#isSmall()) this.#tree.pass(part, about.session, from);
-    else if (from !== undefined && !isGateway(from)) this.#askOn(about.session);
+    else if (from !== undefined && !isGateway(from)) this.#askNextMember(about.session);
     else this.#spread(part, from);
-    this.#pushUp(part, about, from);
+    this.#sendToGateways(part, about, from);
   }
 
-  #mayPass(origin: string): boolean {
+  #mayForward(origin: string): boolean {
     const { now, options } = this.#context;
-    let bucket = this.#passes.get(origin);
+    let bucket = this.#forwardBuckets.get(origin);
     if (bucket === undefined) {
-      if (this.#passes.size >= PASSES_MAX) this.#passes.clear();
+      if (this.#forwardBuckets.size >= PASSES_MAX) this.#forwardBuckets.clear();
       bucket = new TokenBucket(options.passPerSecond, options.passBurst, now);
-      this.#passes.set(origin, bucket);
+      this.#forwardBuckets.set(origin, bucket);
     }
     return bucket.take(1, now);
   }
@@ -70,12 +70,12 @@ export class Broadcast {
   /** Passes on a suspicion or its refutation. `session`: the accused. */
   pass(part: SuspicionOrRefutation, session: string, from: PeerId | undefined): void {
     const origin = part.type === 'suspicion' ? part.suspicion.observer : session;
-    if (!this.#mayPass(`suspicion ${origin}`)) return;
+    if (!this.#mayForward(`suspicion ${origin}`)) return;
     const bytes = encodeMessagePart(part);
     const cluster = this.#context.replica.get(session)?.ticket.cluster;
     if (this.#context.self.kind === 'gateway') return this.#relay(bytes, { session, cluster }, from);
     this.#spread(bytes, from);
-    this.#pushUp(bytes, { session, cluster }, from);
+    this.#sendToGateways(bytes, { session, cluster }, from);
   }
 
   /** Tells the accused session, if there is a channel to it, wherever it is on the ring. */
@@ -108,7 +108,7 @@ export class Broadcast {
    * In a small cluster the first member to know told all others. Asking the next member costs 47 bytes and finds lost
    * messages.
    */
-  #askOn(session: string): void {
+  #askNextMember(session: string): void {
     const entry = this.#context.replica.get(session);
     if (entry === undefined) return;
     const id = sessionItemId(session);
@@ -124,7 +124,7 @@ export class Broadcast {
   /**
    * One delegate tells the gateways for its cluster. After a while the other delegates check that the gateways know.
    */
-  #pushUp(part: Uint8Array, about: UpdateSubject, from: PeerId | undefined): void {
+  #sendToGateways(part: Uint8Array, about: UpdateSubject, from: PeerId | undefined): void {
     const { timerQueue, now, options, out, self, me } = this.#context;
     if (self.kind !== 'agent') return;
     // This agent's own tunnels have already delivered its record to the gateways.

@@ -14,7 +14,7 @@ import type { PathVerdict, PeerId } from './types.ts';
 /** Pings with a pending answer; the oldest are forgotten first. */
 const PENDING_MAX = 512;
 /** Signed statements in one answer, 100 to 200 bytes each. */
-const WORDS_MAX = 32;
+const STATEMENTS_MAX = 32;
 
 interface Pending {
   peer: PeerId;
@@ -32,7 +32,7 @@ export class Pinger {
   readonly answers: AdaptiveTimeout;
   /** Peers still to be pinged in this round; at most one per channel. */
   #round: PeerId[] = [];
-  #odd = false;
+  #isOddRound = false;
   #seq = 0;
   /** Set by the core: probes a peer. */
   onTurn: (peer: PeerId) => void = () => {};
@@ -67,9 +67,9 @@ export class Pinger {
    * Every other turn pings the next member on the ring. So at least one neighbor pings each member every two intervals.
    */
   #next(): PeerId | undefined {
-    this.#odd = !this.#odd;
+    this.#isOddRound = !this.#isOddRound;
     const successor = this.#channels.neighbour(1);
-    if (this.#odd && successor !== undefined) return successor;
+    if (this.#isOddRound && successor !== undefined) return successor;
     const size = this.#round.length;
     for (let i = 0; i < size; i++) {
       const peer = this.#round.pop();
@@ -173,7 +173,7 @@ export class Pinger {
   }
 
   tellWords(peer: PeerId): void {
-    for (const word of this.#livenessTable.words(WORDS_MAX)) {
+    for (const word of this.#livenessTable.words(STATEMENTS_MAX)) {
       if ('target' in word) this.#context.out.send(peer, { type: 'suspicion', suspicion: word });
       else this.#context.out.send(peer, { type: 'refutation', refutation: word });
     }

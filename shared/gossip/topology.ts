@@ -28,7 +28,7 @@ export class GossipTopology {
   #gateways: readonly PeerId[] = [];
   readonly #ranks = new Map<PeerId, number>();
   /** No neighbour at all. */
-  #lonely = false;
+  #isIsolated = false;
   /** Drawn at random when many neighbors are missing. */
   #volunteer = false;
   /** Set by the core: whether direct probes of this peer succeed. */
@@ -68,23 +68,23 @@ export class GossipTopology {
       const was = this.#volunteer;
       const drawn =
         island && (seen % options.islandRounds === 0 ? rng() < options.volunteers / (ring?.size ?? 1) : was);
-      this.#setApart(this.#lonely, drawn);
+      this.#setApart(this.#isIsolated, drawn);
       this.#watchIslands(island ? seen + 1 : 0);
     });
   }
 
-  #setApart(lonely: boolean, volunteer: boolean): void {
-    const was = this.#lonely || this.#volunteer;
-    this.#lonely = lonely;
+  #setApart(isIsolated: boolean, volunteer: boolean): void {
+    const was = this.#isIsolated || this.#volunteer;
+    this.#isIsolated = isIsolated;
     this.#volunteer = volunteer;
-    if (was === (lonely || volunteer)) return;
+    if (was === (isIsolated || volunteer)) return;
     this.#channels.changed();
     for (const { id, gateway } of this.#channels.open.values())
       if (gateway) this.#context.out.send(id, { type: 'apart', apart: !was });
   }
 
   #sayApart(gateway: PeerId): void {
-    if (this.#lonely || this.#volunteer) this.#context.out.send(gateway, { type: 'apart', apart: true });
+    if (this.#isIsolated || this.#volunteer) this.#context.out.send(gateway, { type: 'apart', apart: true });
   }
 
   *#around(reach: number): Generator<PeerId> {
@@ -172,7 +172,7 @@ export class GossipTopology {
     const targets = this.#isLarge() || ring === undefined ? this.near() : new Set([...ring].filter((id) => id !== me));
     if (this.#isLarge()) for (const id of this.#chooseRandom(targets)) targets.add(id);
     for (const gateway of this.#gateways) {
-      if (this.#lonely || this.#volunteer || this.rankFor(gateway) < options.delegates) targets.add(gateway);
+      if (this.#isIsolated || this.#volunteer || this.rankFor(gateway) < options.delegates) targets.add(gateway);
     }
     return targets;
   }

@@ -16,7 +16,7 @@ import type { PeerState } from './peer.ts';
 import type { PeerId } from './types.ts';
 
 /** News remembered for members that ask about it; the oldest is dropped first. */
-const TOLD_MAX = 512;
+const NEWS_MAX = 512;
 
 interface Told {
   readonly issuer: string;
@@ -39,10 +39,10 @@ export class BroadcastTree {
   readonly #context: GossipContext;
   readonly #channels: GossipChannels;
   readonly #livenessTable: LivenessTable;
-  /** By the id in digests, newest last; at most TOLD_MAX. */
-  readonly #told = new Map<string, Told>();
-  /** The news in `#told` about which ring neighbors are still to be asked. */
-  readonly #unasked = new Set<Told>();
+  /** By the id in digests, newest last; at most NEWS_MAX. */
+  readonly #news = new Map<string, Told>();
+  /** The news in `#news` about which ring neighbors are still to be asked. */
+  readonly #notYetAsked = new Set<Told>();
 
   constructor(context: GossipContext, channels: GossipChannels, livenessTable: LivenessTable) {
     this.#context = context;
@@ -58,66 +58,66 @@ export class BroadcastTree {
     const { issuer, item } = entry;
     const isHome = self.kind === 'agent' && entry.ticket.cluster === self.cluster;
     const askAt = now + options.lazyMs;
-    const told: Told = { issuer, item, isHome, sentTo: new Set(), knownBy: new Set(), askAt, asked: false };
+    const news: Told = { issuer, item, isHome, sentTo: new Set(), knownBy: new Set(), askAt, asked: false };
     const teller = from === undefined ? undefined : this.#channels.open.get(from);
     if (teller !== undefined) {
-      told.knownBy.add(teller.id);
+      news.knownBy.add(teller.id);
       teller.branch = true;
       teller.firstAt = now;
     }
     for (const peer of this.#channels.open.values()) {
       if (peer.gateway || !peer.branch || peer.id === from || !this.#livenessTable.isReachable(peer.id)) continue;
       out.send(peer.id, part);
-      told.sentTo.add(peer.id);
+      news.sentTo.add(peer.id);
     }
-    this.#remember(told);
+    this.#remember(news);
   }
 
-  #remember(told: Told): void {
-    const before = this.#told.get(told.item.id);
-    if (before !== undefined) this.#unasked.delete(before);
-    this.#told.delete(told.item.id);
-    if (this.#told.size >= TOLD_MAX) this.#forgetOldest();
-    this.#told.set(told.item.id, told);
-    this.#unasked.add(told);
-    this.#askAt(told.askAt);
+  #remember(news: Told): void {
+    const before = this.#news.get(news.item.id);
+    if (before !== undefined) this.#notYetAsked.delete(before);
+    this.#news.delete(news.item.id);
+    if (this.#news.size >= NEWS_MAX) this.#forgetOldest();
+    this.#news.set(news.item.id, news);
+    this.#notYetAsked.add(news);
+    this.#askAt(news.askAt);
   }
 
   #forgetOldest(): void {
-    const [oldest] = this.#told.values();
+    const [oldest] = this.#news.values();
     if (oldest === undefined) return;
-    this.#told.delete(oldest.item.id);
-    this.#unasked.delete(oldest);
+    this.#news.delete(oldest.item.id);
+    this.#notYetAsked.delete(oldest);
   }
 
   /** `session`'s news came from `peer`, after another peer had sent the same. */
   toldAgain(peer: PeerState, session: string): void {
     const { now, options, out, replica } = this.#context;
-    const told = this.#told.get(replica.get(session)?.item.id ?? '');
-    if (told === undefined) return;
-    told.knownBy.add(peer.id);
+    const news = this.#news.get(replica.get(session)?.item.id ?? '');
+    if (news === undefined) return;
+    news.knownBy.add(peer.id);
     // A peer that was first with other news a moment ago stays a branch for such news, although it is the longer path
     // for this one.
-    if (!told.isHome || now - peer.firstAt < options.quietMs) return;
-    out.send(peer.id, have(told));
+    if (!news.isHome || now - peer.firstAt < options.quietMs) return;
+    out.send(peer.id, have(news));
   }
 
   /** `peer` says what it has. */
   heard(peer: PeerState, { items }: Digest): void {
     for (const item of items) {
-      const told = this.#told.get(item.id);
-      if (told === undefined || !isSame(told.item, item)) continue;
-      told.knownBy.add(peer.id);
+      const news = this.#news.get(item.id);
+      if (news === undefined || !isSame(news.item, item)) continue;
+      news.knownBy.add(peer.id);
       // It had this news from another peer; otherwise it would not answer `have`.
-      if (told.isHome && told.sentTo.has(peer.id)) peer.branch = false;
+      if (news.isHome && news.sentTo.has(peer.id)) peer.branch = false;
     }
   }
 
   /** `peer` lacked this. @returns true if it was news here a moment ago; then `peer` must pass it on too */
   lacked(peer: PeerState, id: string): boolean {
-    const told = this.#told.get(id);
-    if (told === undefined) return false;
-    told.sentTo.add(peer.id);
+    const news = this.#news.get(id);
+    if (news === undefined) return false;
+    news.sentTo.add(peer.id);
     peer.branch = true;
     return true;
   }
@@ -137,16 +137,16 @@ export class BroadcastTree {
     const isReachable = (id: PeerId) => this.#livenessTable.isReachable(id);
     const [next, before] = ([1, -1] as const).map((step) => this.#channels.neighbour(step, isReachable));
     let nextAt = Number.POSITIVE_INFINITY;
-    for (const told of this.#unasked) {
-      const lacks = (id: PeerId | undefined) => id !== undefined && !told.sentTo.has(id) && !told.knownBy.has(id);
-      if (told.askAt <= now) {
-        const id = told.asked ? before : next;
-        if (id !== undefined && lacks(id)) out.send(id, have(told));
-        if (told.asked || !lacks(before)) this.#unasked.delete(told);
-        told.asked = true;
-        told.askAt += options.lazyMs;
+    for (const news of this.#notYetAsked) {
+      const lacks = (id: PeerId | undefined) => id !== undefined && !news.sentTo.has(id) && !news.knownBy.has(id);
+      if (news.askAt <= now) {
+        const id = news.asked ? before : next;
+        if (id !== undefined && lacks(id)) out.send(id, have(news));
+        if (news.asked || !lacks(before)) this.#notYetAsked.delete(news);
+        news.asked = true;
+        news.askAt += options.lazyMs;
       }
-      if (this.#unasked.has(told)) nextAt = Math.min(nextAt, told.askAt);
+      if (this.#notYetAsked.has(news)) nextAt = Math.min(nextAt, news.askAt);
     }
     if (nextAt < Number.POSITIVE_INFINITY) this.#askAt(nextAt);
   }

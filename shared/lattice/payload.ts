@@ -24,7 +24,7 @@ const sealSchema = z.object({
 });
 
 /** Models listed here; a node may store more. */
-export const KEPT_WEIGHTS_MAX = 8;
+export const WEIGHTS_SHOWN_MAX = 8;
 
 const keptWeightsSchema = z.object({
   /** The hub's `org/name`, or the last part of a path. */
@@ -56,7 +56,7 @@ export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: t
    * It stores weights for its neighbors, currently of these models; absent: it does not. What this version cannot
    * decode counts as absent.
    */
-  weights: z.array(keptWeightsSchema).max(KEPT_WEIGHTS_MAX).optional().catch(undefined),
+  weights: z.array(keptWeightsSchema).max(WEIGHTS_SHOWN_MAX).optional().catch(undefined),
 });
 
 export type GpuGroup = z.infer<typeof gpuGroupSchema>;

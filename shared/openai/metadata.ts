@@ -11,7 +11,7 @@ const MAX_KEY_BYTES = 256;
 const MAX_VALUE_BYTES = 4096;
 
 /** Members with this prefix restrict where a request may go. If one cannot be obeyed, the request is refused. */
-const OURS = 'otela_';
+const OTELA_PREFIX = 'otela_';
 
 /**
  * Reads the value at `pos`. Members that are not strings, too long or too many are dropped. Of two equal keys the last
@@ -28,12 +28,12 @@ export function readMetadata(reader: JsonReader): Record<string, string> | undef
   const ours = new Set<string>();
   reader.object((keyAt) => {
     const key = keyAt.end - keyAt.start > MAX_KEY_BYTES ? undefined : reader.text(keyAt);
-    const isOurs = key?.startsWith(OURS) ?? false;
+    const isOurs = key?.startsWith(OTELA_PREFIX) ?? false;
     const param = `metadata.${key}`;
     if (key !== undefined && isOurs) {
       if (ours.has(key)) throw new ApiError('duplicate_key', `'${param}' stands more than once.`, { param });
       if (ours.size >= MAX_METADATA_ENTRIES)
-        throw new ApiError('invalid_request', `Too many '${OURS}' keys.`, { param });
+        throw new ApiError('invalid_request', `Too many '${OTELA_PREFIX}' keys.`, { param });
       ours.add(key);
     }
     const start = reader.pos;

@@ -7,7 +7,7 @@ import { ABORTED, completeUsage, isObject, readFinish, readUsageJson, type Usage
 import type { MeterResult, UsageMeter, UsageMeterOptions } from './usage-meter.ts';
 
 /** An event longer than this is not the usage event, whose size does not depend on the answer. */
-const MAX_HELD_BYTES = 64 * 1024;
+const EVENT_BUFFER_MAX_BYTES = 64 * 1024;
 
 const LF = 0x0a;
 const DONE = encodeUtf8('[DONE]');
@@ -66,7 +66,7 @@ export class StreamMeter implements UsageMeter {
   /** Events with a piece of the answer: about one per token. */
   #pieces = 0;
   #complete = false;
-  #saidLast = false;
+  #sawLast = false;
   #finish: string | undefined;
   /** The highest index of a choice. */
   #lastChoice = 0;
@@ -91,7 +91,7 @@ export class StreamMeter implements UsageMeter {
   }
 
   get saidLast(): boolean {
-    return this.#saidLast;
+    return this.#sawLast;
   }
 
   /** Holds back an event until it is complete: nobody can use a part of it, and it may be one that must not go out. */
@@ -119,7 +119,7 @@ export class StreamMeter implements UsageMeter {
     this.#droppedLast = false;
     this.#splitter.push(chunk, (event) => {
       if (this.#swallowing) return;
-      const isUsage = this.#look(event);
+      const isUsage = this.#readEvent(event);
       // If the beginning of an event was passed on, its rest is, too.
       if (this.#aborted && (holds || at > 0 || !hasBegun)) {
         if (at > from) give(at);
@@ -136,21 +136,21 @@ export class StreamMeter implements UsageMeter {
       at = event.end;
     });
     if (this.#swallowing) return out;
-    if (this.#splitter.pendingBytes > MAX_HELD_BYTES) this.#passing = true;
+    if (this.#splitter.pendingBytes > EVENT_BUFFER_MAX_BYTES) this.#passing = true;
     give(this.#passing ? chunk.length : at);
     return out;
   }
 
   /** @returns true if this is the event that `include_usage` causes */
-  #look(event: SseEvent): boolean {
+  #readEvent(event: SseEvent): boolean {
     const fields = sseFields(event);
     if (fields.error && fields.data === undefined) this.#aborted = true;
     if (fields.data === undefined) return false;
     switch (this.#endpoint.terminal.kind) {
       case 'done':
-        return this.#lookAtChunk(fields.data, event.tooLong);
+        return this.#readChunk(fields.data, event.tooLong);
       case 'event':
-        this.#lookAtTyped(fields, fields.data, event.tooLong, this.#endpoint.terminal.types);
+        this.#readTypedEvent(fields, fields.data, event.tooLong, this.#endpoint.terminal.types);
         return false;
       case 'none':
         return false;
@@ -158,9 +158,9 @@ export class StreamMeter implements UsageMeter {
   }
 
   /** Chat and completions: objects with `choices`, then `[DONE]`. */
-  #lookAtChunk(data: Uint8Array, tooLong: boolean): boolean {
+  #readChunk(data: Uint8Array, tooLong: boolean): boolean {
     if (sameBytes(data, DONE)) {
-      this.#saidLast = true;
+      this.#sawLast = true;
       this.#complete = !this.#failed;
       return false;
     }
@@ -197,7 +197,7 @@ export class StreamMeter implements UsageMeter {
   }
 
   /** Responses and messages: every event has a type, as its name and in its data. */
-  #lookAtTyped(fields: SseFields, data: Uint8Array, tooLong: boolean, terminal: readonly string[]): void {
+  #readTypedEvent(fields: SseFields, data: Uint8Array, tooLong: boolean, terminal: readonly string[]): void {
     let object: Record<string, unknown> | undefined;
     let type = fields.event;
     if (type === undefined) {
@@ -210,7 +210,7 @@ export class StreamMeter implements UsageMeter {
     }
     if (type === 'error') this.#failed = true;
     const isTerminal = terminal.includes(type);
-    if (isTerminal) this.#saidLast = this.#complete = true;
+    if (isTerminal) this.#sawLast = this.#complete = true;
     if (tooLong || !(isTerminal || hasKey(data, USAGE, OPEN_OBJECT))) return;
     object ??= parseJsonObject(data);
     if (object === undefined) return;
@@ -242,7 +242,7 @@ export class StreamMeter implements UsageMeter {
   }
 
   end(): MeterResult {
-    const flush = this.#lookAtRest();
+    const flush = this.#readRest();
     return {
       flush,
       usage: completeUsage(this.#endpoint, this.#options, this.#report, this.#pieces),
@@ -264,7 +264,7 @@ export class StreamMeter implements UsageMeter {
   }
 
   /** Some engines end without the last blank line. */
-  #lookAtRest(): Uint8Array[] {
+  #readRest(): Uint8Array[] {
     const rest = this.#splitter.rest();
     if (rest === undefined || this.#swallowing) return [];
     const isUsage = this.#look(rest);

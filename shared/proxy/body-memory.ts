@@ -13,7 +13,7 @@ const BEHIND_MAX_MS = 2_000;
 export class BodyMemory {
   readonly #maxBytes: number;
   readonly #open = new Set<BodyReservation>();
-  #held = 0;
+  #heldBytes = 0;
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
@@ -21,7 +21,7 @@ export class BodyMemory {
 
   /** Bytes of memory that all incomplete bodies hold. */
   get held(): number {
-    return this.#held;
+    return this.#heldBytes;
   }
 
   /** `now`: milliseconds of one clock. Call `end` when the body is complete or refused. */
@@ -33,12 +33,12 @@ export class BodyMemory {
 
   /** Takes `bytes` more for `upload`. Returns false if there is no room and no stalled body to take it from. */
   take(upload: BodyReservation, bytes: number, now: number): boolean {
-    while (this.#held + bytes > this.#maxBytes) {
+    while (this.#heldBytes + bytes > this.#maxBytes) {
       const last = this.#furthestBehind(upload, now);
       if (last === undefined) return false;
       last.giveUp();
     }
-    this.#held += bytes;
+    this.#heldBytes += bytes;
     return true;
   }
 
@@ -52,7 +52,7 @@ export class BodyMemory {
   }
 
   giveBack(upload: BodyReservation, bytes: number): void {
-    this.#held -= bytes;
+    this.#heldBytes -= bytes;
     this.#open.delete(upload);
   }
 }
@@ -62,8 +62,8 @@ export class BodyReservation {
   readonly #uploads: BodyMemory;
   /** Until this time the body has arrived at the required rate. */
   #paidUntil: number;
-  #held = 0;
-  #over = false;
+  #heldBytes = 0;
+  #finished = false;
   #givenUp = false;
 
   constructor(uploads: BodyMemory, now: number) {
@@ -86,12 +86,12 @@ export class BodyReservation {
 
   /** Raises the body's memory to `bytes`. False if there is no room. */
   hold(bytes: number, now: number): boolean {
-    if (this.#over || bytes <= this.#held) return true;
-    if (!this.#uploads.take(this, bytes - this.#held, now)) {
+    if (this.#finished || bytes <= this.#heldBytes) return true;
+    if (!this.#uploads.take(this, bytes - this.#heldBytes, now)) {
       this.#paidUntil = now; // The body waits for room, so it is not behind.
       return false;
     }
-    this.#held = bytes;
+    this.#heldBytes = bytes;
     return true;
   }
 
@@ -102,9 +102,9 @@ export class BodyReservation {
 
   /** Idempotent. */
   end(): void {
-    if (this.#over) return;
-    this.#over = true;
-    this.#uploads.giveBack(this, this.#held);
-    this.#held = 0;
+    if (this.#finished) return;
+    this.#finished = true;
+    this.#uploads.giveBack(this, this.#heldBytes);
+    this.#heldBytes = 0;
   }
 }

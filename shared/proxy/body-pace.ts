@@ -10,7 +10,7 @@ export const BODY_STALL_MS = 30_000;
  * The rate of Apache's RequestReadTimeout, 500 bytes a second: half the rate of the worst line that people send bodies
  * on.
  */
-const LEAST_BYTES_PER_MS = 0.5;
+const BYTES_PER_MS_MIN = 0.5;
 
 type PaceClock = Pick<HostClock, 'steadyNow' | 'after'>;
 
@@ -22,12 +22,12 @@ type PaceClock = Pick<HostClock, 'steadyNow' | 'after'>;
 export class BodyPace {
   readonly #stallMs: number;
   readonly #clock: PaceClock;
-  #leftMs: number;
+  #remainingMs: number;
 
   constructor(stallMs: number, clock: PaceClock) {
     this.#stallMs = stallMs;
     this.#clock = clock;
-    this.#leftMs = stallMs;
+    this.#remainingMs = stallMs;
   }
 
   /**
@@ -37,21 +37,21 @@ export class BodyPace {
   async next<T extends Uint8Array | undefined>(piece: Promise<T>, lookMs = this.#stallMs, look = ignore): Promise<T> {
     const clock = this.#clock;
     const from = clock.steadyNow();
-    const until = from + this.#leftMs;
+    const until = from + this.#remainingMs;
     for (let now = from; await timesOut(piece, Math.min(until - now, lookMs), clock.after); ) {
       now = clock.steadyNow();
       if (now >= until) throw tooSlow(this.#stallMs);
       look();
     }
     const came = await piece.catch(broken);
-    const earnedMs = (came?.length ?? 0) / LEAST_BYTES_PER_MS;
-    this.#leftMs = Math.min(this.#stallMs, until - clock.steadyNow() + earnedMs);
+    const earnedMs = (came?.length ?? 0) / BYTES_PER_MS_MIN;
+    this.#remainingMs = Math.min(this.#stallMs, until - clock.steadyNow() + earnedMs);
     return came;
   }
 }
 
 function tooSlow(stallMs: number): ApiError {
-  const message = `Less than ${1_000 * LEAST_BYTES_PER_MS} bytes a second came of the request body for ${stallMs / 1_000} s.`;
+  const message = `Less than ${1_000 * BYTES_PER_MS_MIN} bytes a second came of the request body for ${stallMs / 1_000} s.`;
   return new ApiError('request_timeout', message);
 }
 

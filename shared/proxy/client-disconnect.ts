@@ -17,7 +17,7 @@ interface Signal {
  */
 export class ClientDisconnect {
   readonly #signal: Signal | undefined;
-  #left = false;
+  #disconnected = false;
   readonly #calls: (() => void)[] = [];
 
   constructor(signal?: Signal) {
@@ -27,7 +27,7 @@ export class ClientDisconnect {
 
   /** The client has left. */
   get left(): boolean {
-    return this.#left || this.#signal?.aborted === true;
+    return this.#disconnected || this.#signal?.aborted === true;
   }
 
   /** Calls `call` when the client leaves, or immediately if it has left. */
@@ -43,7 +43,7 @@ export class ClientDisconnect {
   }
 
   readonly leave = (): void => {
-    this.#left = true;
+    this.#disconnected = true;
     for (const call of [...this.#calls]) call();
   };
 }

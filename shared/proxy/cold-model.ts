@@ -19,7 +19,7 @@ export interface ColdModel {
 }
 
 /** `retry-after` if it is unknown how long the start takes. */
-const LOOK_AGAIN_MS = 30_000;
+const RETRY_AFTER_DEFAULT_MS = 30_000;
 /** Upper bound of `retry-after`. The client then asks again and gets a new estimate. */
 const RETRY_MAX_MS = 3_600_000;
 
@@ -53,7 +53,7 @@ export function coldStartingError({ model, state, readyInMs, percent, where }: C
   const left =
     readyInMs === undefined ? 'how long it takes is not known' : `it is ready in about ${durationText(readyInMs)}`;
   const message = `The model '${model}' is not running: ${how}; ${left}. Try again then, or wait for it with x-otela-wait: SECONDS.`;
-  const again = Math.min(RETRY_MAX_MS, Math.max(1_000, readyInMs ?? LOOK_AGAIN_MS));
+  const again = Math.min(RETRY_MAX_MS, Math.max(1_000, readyInMs ?? RETRY_AFTER_DEFAULT_MS));
   return new ApiError('model_starting', message, { param: 'model', headers: retryAfter(again) });
 }
 

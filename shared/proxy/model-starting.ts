@@ -5,7 +5,7 @@ import type { NodeIndex } from '../routing/nodes.ts';
 import type { Trust } from '../routing/trust.ts';
 
 /** `retry-after` if no earlier start tells how long it takes. */
-const LOOK_AGAIN_MS = 30_000;
+const RETRY_AFTER_DEFAULT_MS = 30_000;
 
 /** The first of the models that a node loads and no node serves. Undefined: one is served, or none is loading. */
 export function findModelStart(
@@ -45,7 +45,10 @@ export function modelStartingError(start: LocatedModelStart): ApiError {
   const where = nodes === 1 ? 'a node' : `${nodes} nodes`;
   const usual = usualMs === undefined ? 'how long it takes is not known yet' : `such a start took ${seconds(usualMs)}`;
   const message = `The model '${model}' is being loaded by ${where} for ${seconds(runningMs)}; ${usual}. Try again.`;
-  return new ApiError('model_starting', message, { param: 'model', headers: retryAfter(left ?? LOOK_AGAIN_MS) });
+  return new ApiError('model_starting', message, {
+    param: 'model',
+    headers: retryAfter(left ?? RETRY_AFTER_DEFAULT_MS),
+  });
 }
 
 function seconds(ms: number): string {

@@ -11,10 +11,10 @@ import type { BodyReader, ProxyRequest } from './message.ts';
 import { readSealed } from './sealed.ts';
 
 /** This much is always kept for a retry, independent of the budget. */
-export const KEPT_ALWAYS_BYTES = 1024 * 1024;
+export const RETRY_BODY_MIN_BYTES = 1024 * 1024;
 
 /** Interval at which a stalled body checks its deadline. */
-const LOOK_EVERY_MS = 1_000;
+const POLL_MS = 1_000;
 /** Interval at which a body that waits for room checks for it. Hundreds may wait, and each check visits all of them. */
 const ROOM_EVERY_MS = 100;
 /** How long a body waits for room before 503. SDKs give up after a minute if the request is not read. */
@@ -62,8 +62,8 @@ async function readParsed(
   reading: Reading,
 ): Promise<ParsedRequest> {
   const { bodies } = reading;
-  const share = declared <= KEPT_ALWAYS_BYTES ? undefined : bodies.kept.share(bodies.keptMaxBytes);
-  if (!Number.isNaN(declared)) share?.requireRoom(declared - KEPT_ALWAYS_BYTES);
+  const share = declared <= RETRY_BODY_MIN_BYTES ? undefined : bodies.kept.share(bodies.keptMaxBytes);
+  if (!Number.isNaN(declared)) share?.requireRoom(declared - RETRY_BODY_MIN_BYTES);
   // On Workers the request ends as soon as the client leaves, and no `finally` runs.
   if (share !== undefined) request.client.on(() => share.release());
   try {
@@ -106,7 +106,7 @@ function opaqueRequest(
   const fields = { ...known, ...(sealed !== undefined && { sealed }), release: () => {} };
   const { whole } = request.body;
   if (whole !== undefined) return { ...fields, body: { kind: 'kept', bytes: whole } };
-  if (!(declared <= KEPT_ALWAYS_BYTES)) {
+  if (!(declared <= RETRY_BODY_MIN_BYTES)) {
     const reader = request.body.reader();
     const length = Number.isNaN(declared) ? undefined : declared;
     if (reader !== undefined) {
@@ -118,7 +118,7 @@ function opaqueRequest(
   const parsed: ParsedRequest = { ...fields, body: { kind: 'kept', bytes: NOTHING } };
   let read: Promise<void> | undefined;
   parsed.fill = () => {
-    read ??= readBounded(request, { declared, limit: KEPT_ALWAYS_BYTES }, undefined, reading).then((bytes) => {
+    read ??= readBounded(request, { declared, limit: RETRY_BODY_MIN_BYTES }, undefined, reading).then((bytes) => {
       parsed.body = { kind: 'kept', bytes };
     });
     return read;
@@ -156,7 +156,7 @@ async function readBounded(
   try {
     // Reserved together: bodies that each hold a part and wait for the rest would deadlock.
     const most = Number.isNaN(size.declared) ? size.limit : size.declared;
-    await waitForRoom(upload, Math.min(most, KEPT_ALWAYS_BYTES), clock);
+    await waitForRoom(upload, Math.min(most, RETRY_BODY_MIN_BYTES), clock);
     const pace = new BodyPace(bodies.stallMs, clock);
     return await readPieces(reader, { most, limit: size.limit }, share, { upload, clock, pace });
   } catch (error) {
@@ -191,7 +191,7 @@ async function readPieces(
     if (needed > limit) throw tooLarge(limit);
     if (needed > bytes.length) {
       const size = Math.max(needed, Math.min(most, Math.max(FIRST_BYTES, bytes.length * 2)));
-      share?.claim(size - KEPT_ALWAYS_BYTES);
+      share?.claim(size - RETRY_BODY_MIN_BYTES);
       const grown = new Uint8Array(size);
       grown.set(bytes.subarray(0, length));
       bytes = grown;
@@ -224,7 +224,7 @@ async function nextPiece(reader: BodyReader, { upload, pace }: Progress): Promis
     if (upload.givenUp) throw tooSlow();
   };
   // In workerd one request cannot wake another, so each body checks itself whether it was dropped.
-  const piece = await pace.next(reader.read(), LOOK_EVERY_MS, look);
+  const piece = await pace.next(reader.read(), POLL_MS, look);
   look();
   return piece;
 }

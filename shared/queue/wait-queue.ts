@@ -109,7 +109,7 @@ export class WaitQueue {
       const leave = () => {
         turns.leave(name);
         answer(WAIT_TIMED_OUT);
-        this.#look();
+        this.#grantTurns();
       };
       const stopTimer = this.#clock.after(waitMs, leave);
       const stopWatching = whenLeft(leave);
@@ -124,14 +124,14 @@ export class WaitQueue {
       };
       this.#answers.set(name, answer);
       if (asked.begun) this.#begun.add(name);
-      this.#look();
+      this.#grantTurns();
     });
   }
 
   /** Requests ended at a node that others wait for. */
   freed(session: string, count: number): void {
     this.#turns?.freed(session, count);
-    this.#look();
+    this.#grantTurns();
   }
 
   /** True if a request of that scope waits. */
@@ -170,14 +170,14 @@ export class WaitQueue {
   }
 
   /** Grants the turns that are due, and sets the timer for the next. */
-  #look(): void {
+  #grantTurns(): void {
     const turns = this.#turns;
     if (turns === undefined) return;
     const now = this.#clock.now();
     for (const turn of turns.due(now)) this.#give(turn, now);
     this.#stop();
     const at = turns.wakeAt;
-    this.#stop = at === undefined ? () => {} : this.#clock.after(Math.max(1, at - now), () => this.#look());
+    this.#stop = at === undefined ? () => {} : this.#clock.after(Math.max(1, at - now), () => this.#grantTurns());
   }
 
   #give({ place, session }: QueueTurn<TurnRequest>, now: number): void {

@@ -108,10 +108,10 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
   #made: number;
   #continued = 0;
   /** A broken stream is moving to the next node, or waits for one. */
-  #seeking: Promise<void> | undefined;
+  #search: Promise<void> | undefined;
   /** Ready to be sent; at most the output of one chunk. */
   readonly #ready: Uint8Array[] = [];
-  #over = false;
+  #finished = false;
   readonly #silence: SilenceDetector;
   /** The pending chunk. */
   #advancing: Promise<AttemptError | undefined> | undefined;
@@ -135,19 +135,19 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
     for (;;) {
       const ready = this.#ready.shift();
       if (ready !== undefined) return ready;
-      if (this.#over) return undefined;
-      if (this.#seeking !== undefined) {
+      if (this.#finished) return undefined;
+      if (this.#search !== undefined) {
         const { pingMs, timer } = this.#host;
-        if (await timesOut(this.#seeking, pingMs, timer)) return this.#stream.ping;
-        await this.#seeking;
-        this.#seeking = undefined;
+        if (await timesOut(this.#search, pingMs, timer)) return this.#stream.ping;
+        await this.#search;
+        this.#search = undefined;
         continue;
       }
       this.#advancing ??= this.#advance();
       if ((await this.#silence.outlasts(this.#advancing)) && this.#stream.atBoundary) return this.#stream.ping;
       const broke = await this.#advancing;
       this.#advancing = undefined;
-      if (broke !== undefined) this.#seeking = this.#goOn(broke);
+      if (broke !== undefined) this.#search = this.#continueElsewhere(broke);
     }
   }
 
@@ -178,12 +178,12 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
   }
 
   #finish(): void {
-    this.#over = true;
+    this.#finished = true;
     this.#silence.end();
     this.#share.release();
   }
 
-  async #goOn(broke: AttemptError): Promise<void> {
+  async #continueElsewhere(broke: AttemptError): Promise<void> {
     const stream = this.#stream;
     if (!mayRetry(broke.code)) return this.#giveUp(broke);
     const ending = stream.ending();
@@ -194,7 +194,7 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
     if (stream.obstacle !== undefined) return this.#giveUp(broke, stream.obstacle);
     if (this.#continued >= CONTINUED_MAX) return this.#giveUp(broke, `it broke off ${CONTINUED_MAX + 1} times`);
     const next = await this.#successor();
-    if (this.#over) return 'why' in next ? undefined : void (await next.response.cancel()); // The reader has left.
+    if (this.#finished) return 'why' in next ? undefined : void (await next.response.cancel()); // The reader has left.
     if ('why' in next) return this.#giveUp(broke, next.why);
     this.#take(next.response);
   }

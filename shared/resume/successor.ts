@@ -110,12 +110,12 @@ class Search<C extends DispatchTarget, A extends ResponseStream> {
         return await dispatch(this.#dispatchHost());
       } catch (error) {
         if (this.#rejected.size === before) throw error;
-        if (this.#rejected.size >= REJECTED_MAX) throw this.#hopeless();
+        if (this.#rejected.size >= REJECTED_MAX) throw this.#noSuccessorError();
       }
     }
   }
 
-  #hopeless(): ApiError {
+  #noSuccessorError(): ApiError {
     this.#last = new ApiError('upstream_error', this.#unfit ?? '');
     return this.#last;
   }
@@ -149,8 +149,8 @@ class Search<C extends DispatchTarget, A extends ResponseStream> {
       repeatable: () => true,
       refusal: (failure) => {
         // An unfit node stays unfit, so waiting helps only if other nodes exist.
-        const hopeless = failure === undefined && this.#unfit !== undefined && !this.#host.busy();
-        this.#last = hopeless ? this.#hopeless() : usual.refusal(failure);
+        const noSuccessorError = failure === undefined && this.#unfit !== undefined && !this.#host.busy();
+        this.#last = noSuccessorError ? this.#noSuccessorError() : usual.refusal(failure);
         return this.#last;
       },
     };

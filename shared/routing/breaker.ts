@@ -15,7 +15,7 @@ const REQUESTS_MIN = 10;
  * A node is an outlier if it fails this many times as often as the others. If all nodes fail alike (a request that
  * every engine refuses, a store they share), opening breakers would only burden the rest.
  */
-const WORSE_BY = 2;
+const OUTLIER_FACTOR = 2;
 /** With fewer requests than this, the other nodes are no basis for a comparison. */
 const OTHERS_MIN = 5;
 
@@ -27,7 +27,7 @@ const OPEN_MAX_MS = 60_000;
 const PROBE_MS = 30_000;
 
 /** Upper bound on the time until all isolates know what one isolate reported to the registry. */
-const TOLD_MS = 1_000;
+const REPORT_DELAY_MAX_MS = 1_000;
 
 /** Number of recently failed nodes that are remembered. */
 const SUSPECTS_MAX = 1_000;
@@ -103,7 +103,7 @@ export class Breakers {
     }
     if (breaker !== undefined) return isProbe ? this.#onProbe(session, ending, breaker, now) : undefined;
     if (ending === 'complete') {
-      if (this.#suspects.size > 0) this.#wasWell(session, now);
+      if (this.#suspects.size > 0) this.#recordSuccess(session, now);
       return undefined;
     }
     return this.#hasFailed(session, now) ? this.#set(session, 'open', OPEN_MS, now) : undefined;
@@ -114,7 +114,12 @@ export class Breakers {
    */
   hangs(session: string, now: number): void {
     // Backdated, so that the registry's state, which is newer, replaces it.
-    this.#live.setBreaker(session, { state: 'open', since: now - TOLD_MS, until: now + TOLD_MS, hangs: true });
+    this.#live.setBreaker(session, {
+      state: 'open',
+      since: now - REPORT_DELAY_MAX_MS,
+      until: now + REPORT_DELAY_MAX_MS,
+      hangs: true,
+    });
   }
 
   #onProbe(session: string, ending: 'complete' | 'failed', { since, until }: BreakerState, now: number): BreakerState {
@@ -129,7 +134,7 @@ export class Breakers {
     return breaker;
   }
 
-  #wasWell(session: string, now: number): void {
+  #recordSuccess(session: string, now: number): void {
     const suspect = this.#suspects.get(session);
     if (suspect === undefined) return;
     suspect.inARow = 0;
@@ -148,7 +153,7 @@ export class Breakers {
     const requests = suspect.requests.count(now);
     const ratio = suspect.failures.count(now) / requests;
     const often = suspect.inARow >= CONSECUTIVE || (requests >= REQUESTS_MIN && ratio >= RATIO);
-    return often && ratio >= WORSE_BY * this.#ratioOfOthers(suspect, now);
+    return often && ratio >= OUTLIER_FACTOR * this.#ratioOfOthers(suspect, now);
   }
 
   #ratioOfOthers({ requests, failures }: Suspect, now: number): number {

@@ -28,8 +28,8 @@ export class RegistryChanges {
   readonly #name: RegistryViewName;
   readonly #filter: RegistryFilter;
   #tag: string | undefined;
-  #saidAt = 0;
-  #lookedAt = 0;
+  #sentAt = 0;
+  #checkedAt = 0;
   #list = '';
   readonly #withLoads: boolean;
   #loads = '[]';
@@ -48,12 +48,12 @@ export class RegistryChanges {
   /** Events to send now; '' if there are none. `now` in milliseconds since the epoch. */
   since(now: number): string {
     const { tag } = this.#view();
-    const due = dependsOnTime(this.#filter) && now - this.#lookedAt >= TIMED_MS;
+    const due = dependsOnTime(this.#filter) && now - this.#checkedAt >= TIMED_MS;
     const changes = this.#tag === tag && !due ? '' : this.#changes(now);
     this.#tag = tag;
     const said = changes + this.#loadsNow(now);
-    const news = said === '' && now - this.#saidAt >= PING_MS ? ': ping\n\n' : said;
-    if (news !== '') this.#saidAt = now;
+    const news = said === '' && now - this.#sentAt >= PING_MS ? ': ping\n\n' : said;
+    if (news !== '') this.#sentAt = now;
     return news;
   }
 
@@ -68,7 +68,7 @@ export class RegistryChanges {
   }
 
   #changes(now: number): string {
-    this.#lookedAt = now;
+    this.#checkedAt = now;
     if (this.#tag !== undefined && this.#name === 'nodes') return this.#nodes(now);
     const { nodes, tag } = this.#view();
     const list = JSON.stringify(registryView(this.#name, nodes, this.#filter, now));

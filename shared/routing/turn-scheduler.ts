@@ -93,7 +93,7 @@ export class TurnScheduler<P extends QueueItem> {
     const place = this.#placed(asked);
     const entered = this.#queue.enter(place);
     if (entered.kind === 'full') return entered;
-    if (entered.pushedOut !== undefined) this.#left(entered.pushedOut.scope);
+    if (entered.pushedOut !== undefined) this.#abandoned(entered.pushedOut.scope);
     this.#arrived(place, busy, now + TURN_PROBE_MS);
     return entered;
   }
@@ -153,11 +153,11 @@ export class TurnScheduler<P extends QueueItem> {
   /** The request stops waiting. Returns false if it did not wait. */
   leave(name: string): boolean {
     const place = this.#queue.leave(name);
-    if (place !== undefined) this.#left(place.scope);
+    if (place !== undefined) this.#abandoned(place.scope);
     return place !== undefined;
   }
 
-  #left(id: string): void {
+  #abandoned(id: string): void {
     const scope = this.#scopes.get(id);
     if (scope !== undefined) scope.waiting--;
     this.#drop(id);
@@ -213,7 +213,7 @@ export class TurnScheduler<P extends QueueItem> {
     const scope = this.#scopes.get(place.scope);
     scope?.trying.set(place.name, { since: now, until: now + this.#lease.ms, told: session !== undefined });
     if (scope !== undefined && session === undefined) scope.untold++;
-    this.#left(place.scope);
+    this.#abandoned(place.scope);
     return { place, session };
   }
 

@@ -44,13 +44,13 @@ export function paddedAnswerSize(contentBytes: number, step = ANSWER_STEP_BYTES)
 }
 
 /** Shorter requests are padded to this size. */
-const REQUEST_LEAST_BYTES = 256;
+const REQUEST_MIN_BYTES = 256;
 
 /**
  * The size to which a request of `bytes` is padded: at most 12 % more, and few distinct sizes (Padmé, PETS 2019 §4.3).
  */
 export function padme(bytes: number): number {
-  const size = Math.max(REQUEST_LEAST_BYTES, bytes);
+  const size = Math.max(REQUEST_MIN_BYTES, bytes);
   const exponent = Math.floor(Math.log2(size));
   const kept = Math.floor(Math.log2(exponent)) + 1;
   const step = 2 ** Math.max(0, exponent - kept);

@@ -92,7 +92,7 @@ function readHead(bytes: Uint8Array, at: number): { type: FrameType; end: number
 /** Tracks the frame boundaries of a stream, for a gateway that passes it on and may have to insert a message. */
 export class FrameCursor {
   /** Bytes of the current payload still to come. */
-  #left = 0;
+  #remaining = 0;
   /** The current frame's head, as far as received. */
   readonly #head = new Uint8Array(1 + VARINT_MAX_BYTES);
   #headBytes = 0;
@@ -100,15 +100,15 @@ export class FrameCursor {
   #lost = false;
 
   get atBoundary(): boolean {
-    return !this.#lost && this.#left === 0 && this.#headBytes === 0;
+    return !this.#lost && this.#remaining === 0 && this.#headBytes === 0;
   }
 
   /** Never throws: the client judges the data. */
   pass(piece: Uint8Array): void {
     for (let at = 0; at < piece.length && !this.#lost; ) {
-      if (this.#left > 0) {
-        const skipped = Math.min(this.#left, piece.length - at);
-        this.#left -= skipped;
+      if (this.#remaining > 0) {
+        const skipped = Math.min(this.#remaining, piece.length - at);
+        this.#remaining -= skipped;
         at += skipped;
         continue;
       }
@@ -121,7 +121,7 @@ export class FrameCursor {
     try {
       const head = readHead(this.#head.subarray(0, this.#headBytes), 0);
       if (head === undefined) return;
-      this.#left = head.length;
+      this.#remaining = head.length;
       this.#headBytes = 0;
     } catch {
       this.#lost = true;

@@ -1,7 +1,7 @@
 import type { StartTimer } from '../collections/timer.ts';
 
 /** A command reports that it waits after these times, then after each further interval of the last one. */
-const TELL_MS = [5_000, 15_000, 40_000, 60_000] as const;
+const PROGRESS_MS = [5_000, 15_000, 40_000, 60_000] as const;
 
 /**
  * Waits for `work` as long as it takes, and reports periodically what it waits for: a person can end a command, and a
@@ -15,7 +15,7 @@ export async function waitWithProgress<T>(
   let passedMs = 0;
   let stop = () => {};
   const arm = (times: number) => {
-    const ms = TELL_MS[Math.min(times, TELL_MS.length - 1)] ?? 60_000;
+    const ms = PROGRESS_MS[Math.min(times, PROGRESS_MS.length - 1)] ?? 60_000;
     stop = after(ms, () => {
       passedMs += ms;
       tell(passedMs / 1_000);

@@ -16,11 +16,11 @@ export interface ResponseHead {
  * why there is none.
  */
 export class AttemptResultListener {
-  #tell: ((result: AttemptResult) => void) | undefined;
+  #listener: ((result: AttemptResult) => void) | undefined;
   #inform: ((result: CompleteResult) => void) | undefined;
   #large: (() => void) | undefined;
-  #begun: ((known: ResponseHead) => boolean) | undefined;
-  #told = false;
+  #onHead: ((known: ResponseHead) => boolean) | undefined;
+  #reported = false;
   /**
    * The attempt came as a call, which cannot see the caller disconnect. It is cancelled at this time unless a caller
    * attends to it.
@@ -28,30 +28,34 @@ export class AttemptResultListener {
   #attendBy: number | undefined;
 
   get told(): boolean {
-    return this.#told;
+    return this.#reported;
   }
 
-  /** `tell` receives the result. The caller's disconnect is noticed. */
-  attend(tell: (result: AttemptResult) => void): void {
+  /** `listener` receives the result. The caller's disconnect is noticed. */
+  attend(listener: (result: AttemptResult) => void): void {
     this.#attendBy = undefined;
-    this.#tell = tell;
+    this.#listener = listener;
   }
 
   /**
-   * `tell` receives a complete answer or a failure. `large` is called as soon as the answer turns out not to be small.
-   * `begun` is called with an answer whose first data has arrived, until it returns true.
+   * `listener` receives a complete answer or a failure. `large` is called as soon as the answer turns out not to be small.
+   * `onHead` is called with an answer whose first data has arrived, until it returns true.
    */
-  inform(tell: (result: CompleteResult) => void, large: () => void, begun?: (known: ResponseHead) => boolean): void {
-    this.#inform = tell;
+  inform(
+    listener: (result: CompleteResult) => void,
+    large: () => void,
+    onHead?: (known: ResponseHead) => boolean,
+  ): void {
+    this.#inform = listener;
     this.#large = large;
-    this.#begun = begun;
+    this.#onHead = onHead;
   }
 
   /** Holds the result for a caller that attends before this time. */
   hold(attendBy: number): void {
     this.#inform = undefined;
     this.#large = undefined;
-    this.#begun = undefined;
+    this.#onHead = undefined;
     this.#attendBy = attendBy;
   }
 
@@ -62,26 +66,26 @@ export class AttemptResultListener {
 
   /** The head has arrived, and `buffered` bytes of the answer. */
   answered(known: () => ResponseHead, answer: ResponseBody, buffered: number): void {
-    if (this.#told) return;
-    if (this.#tell !== undefined) {
-      this.#told = true;
-      this.#tell({ ...known(), whole: answer.takeWhole() });
+    if (this.#reported) return;
+    if (this.#listener !== undefined) {
+      this.#reported = true;
+      this.#listener({ ...known(), whole: answer.takeWhole() });
       return;
     }
     if (this.#inform === undefined) return;
     const whole = answer.takeWhole();
     if (whole === undefined) {
-      if (buffered > 0 && this.#begun?.(known())) this.#told = true;
+      if (buffered > 0 && this.#onHead?.(known())) this.#reported = true;
       else if (buffered >= LARGE_BYTES) this.#large?.();
       return;
     }
-    this.#told = true;
+    this.#reported = true;
     this.#inform({ ...known(), whole });
   }
 
   failed(code: AttemptFailure, message: string): void {
-    if (this.#told) return;
-    this.#told = true;
-    (this.#tell ?? this.#inform)?.({ kind: 'failure', code, message });
+    if (this.#reported) return;
+    this.#reported = true;
+    (this.#listener ?? this.#inform)?.({ kind: 'failure', code, message });
   }
 }

@@ -5,8 +5,8 @@
 const GRACE_MS = 10_000;
 
 /** If sockets break this often within this time without a byte between, the stream itself is the cause. */
-const FRUITLESS_MAX = 6;
-const FRUITLESS_MS = 20_000;
+const FRUITLESS_RESUMES_MAX = 6;
+const FRUITLESS_WINDOW_MS = 20_000;
 
 /** A reader that takes nothing for this long is parked when the socket fills up. */
 const STALLED_MS = 500;
@@ -16,7 +16,7 @@ export class Deadlines {
   /** When the attempt fails unless something happens; never while it is accepted and connected. */
   #deadline: number;
   /** When the agent was last heard, or owed nothing. */
-  #heardAt: number;
+  #receivedAt: number;
   /** Times of reopenings that had no more of the answer than the one before. */
   #fruitless: number[] = [];
   #offset = -1;
@@ -25,7 +25,7 @@ export class Deadlines {
 
   /** `acceptMs`: time limit for the acknowledgment of the opening. */
   constructor(now: number, acceptMs: number) {
-    this.#heardAt = now;
+    this.#receivedAt = now;
     this.#pulledAt = now;
     this.#deadline = now + acceptMs;
   }
@@ -54,11 +54,11 @@ export class Deadlines {
 
   /** Milliseconds since the agent was last heard, or owed nothing. */
   silentMs(now: number): number {
-    return now - this.#heardAt;
+    return now - this.#receivedAt;
   }
 
   heard(now: number): void {
-    this.#heardAt = now;
+    this.#receivedAt = now;
   }
 
   /**
@@ -68,13 +68,13 @@ export class Deadlines {
   opened(offset: number, now: number): boolean {
     if (offset !== this.#offset) this.#fruitless = [];
     this.#offset = offset;
-    this.#fruitless = [...this.#fruitless, now].slice(-FRUITLESS_MAX);
+    this.#fruitless = [...this.#fruitless, now].slice(-FRUITLESS_RESUMES_MAX);
     const [first = now] = this.#fruitless;
-    return this.#fruitless.length === FRUITLESS_MAX && now - first < FRUITLESS_MS;
+    return this.#fruitless.length === FRUITLESS_RESUMES_MAX && now - first < FRUITLESS_WINDOW_MS;
   }
 
   /** True if the agent has been silent for longer than the engine may take. `limitMs` 0: no limit. */
   isOver(limitMs: number, now: number): boolean {
-    return limitMs > 0 && now - this.#heardAt >= limitMs + GRACE_MS;
+    return limitMs > 0 && now - this.#receivedAt >= limitMs + GRACE_MS;
   }
 }

@@ -127,7 +127,7 @@ export async function dispatch<C extends DispatchTarget, A extends ResponseStrea
 class RunningAttempt<C extends DispatchTarget, A extends ResponseStream> {
   readonly choice: C;
   readonly #host: DispatchHost<C, A>;
-  #over = false;
+  #finished = false;
 
   constructor(host: DispatchHost<C, A>, choice: C) {
     this.#host = host;
@@ -135,8 +135,8 @@ class RunningAttempt<C extends DispatchTarget, A extends ResponseStream> {
   }
 
   end(ending: RequestOutcome): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#finished) return;
+    this.#finished = true;
     this.#host.onEnd(this.choice, ending);
   }
 }

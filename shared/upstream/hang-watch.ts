@@ -24,7 +24,7 @@ const COMPARE_EVERY_MS = 2_000;
 const COMPARE_SHARE = 0.1;
 
 /** A stream that received a byte within this time is left alone. */
-const STANDS_MS = 10_000;
+const RECENT_BYTE_MS = 10_000;
 
 /** Reason for refusing an attempt. */
 export const SUSPECTED_REASON = 'its engine answers no request, and another request tries it';
@@ -71,14 +71,14 @@ export class HangWatch {
   onFirstByte(upstream: OutboundAttempt): void {
     if (!tells(upstream)) return this.#log.over(upstream);
     this.#log.answered(upstream, shapeOf(upstream), upstream.firstMs, this.#host.now());
-    this.#works();
+    this.#engineProgressed();
   }
 
   /** The engine sent a byte. */
-  #works(): void {
+  #engineProgressed(): void {
     if (this.#suspicion === undefined) return;
     this.#probe = undefined;
-    this.#become(undefined);
+    this.#setSuspicion(undefined);
   }
 
   /** The attempt ended, with or without an answer. */
@@ -101,7 +101,7 @@ export class HangWatch {
     this.#log.tick(now, connected);
     if (bytes > this.#bytes) {
       this.#log.works(); // The engine works on older streams; new ones may wait for a place in its batch.
-      this.#works();
+      this.#engineProgressed();
     }
     this.#bytes = bytes;
     if (this.#suspicion !== undefined) return this.#watchProbe(this.#suspicion, now);
@@ -116,7 +116,7 @@ export class HangWatch {
     if (probe === undefined) return;
     const waitedMs = this.#log.waitedMs(probe, now);
     if (waitedMs === undefined || waitedMs < probeMs(shapeOf(probe), [this.#log.times])) return;
-    this.#become(afterFailedProbe(suspicion, now));
+    this.#setSuspicion(afterFailedProbe(suspicion, now));
     move(probe, now);
   }
 
@@ -124,11 +124,11 @@ export class HangWatch {
   judge(peers: readonly PeerEvidence[], upstreams: Iterable<OutboundAttempt>): void {
     const now = this.#host.now();
     if (this.#suspicion !== undefined || !isHanging(this.#log.evidence(now), peers)) return;
-    this.#become(newSuspicion(now));
+    this.#setSuspicion(newSuspicion(now));
     for (const upstream of [...upstreams]) move(upstream, now);
   }
 
-  #become(suspicion: HangSuspicion | undefined): void {
+  #setSuspicion(suspicion: HangSuspicion | undefined): void {
     this.#suspicion = suspicion;
     this.#host.onSuspicion(suspicion);
   }
@@ -151,7 +151,7 @@ function isOver({ until, pauseMs }: HangSuspicion, now: number): boolean {
 function move(upstream: OutboundAttempt, now: number): void {
   const { movable, continues } = upstream.request;
   const waits = movable === true && !upstream.begun;
-  const stands = continues === true && upstream.begun && upstream.silentMs(now) >= STANDS_MS;
+  const stands = continues === true && upstream.begun && upstream.silentMs(now) >= RECENT_BYTE_MS;
   if (waits || stands) upstream.breakOff('hung', 'the engine took requests and answers none');
 }
 

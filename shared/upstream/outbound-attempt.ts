@@ -63,7 +63,7 @@ export class OutboundAttempt {
   #sentAt = 0;
   #acceptedAt: number | undefined;
   #head: Extract<Frame, { type: 'head' }> | undefined;
-  #over = false;
+  #finished = false;
   /** The agent reported the reason for a break. What arrived before it is still passed on. */
   #failing: AttemptFailure | undefined;
   #parked = false;
@@ -94,7 +94,7 @@ export class OutboundAttempt {
   }
 
   get over(): boolean {
-    return this.#over;
+    return this.#finished;
   }
 
   /** Received bytes of the answer, including those that an earlier reader had. */
@@ -114,12 +114,12 @@ export class OutboundAttempt {
 
   /** The engine has the whole request and has not begun to answer, and we would notice if it did. */
   get awaitsFirstByte(): boolean {
-    return this.#owes && !this.begun && !this.#over;
+    return this.#owes && !this.begun && !this.#finished;
   }
 
   /** How long the agent has been silent although it owes something; 0 if it owes nothing. */
   silentMs(now: number): number {
-    return this.#owes && !this.#over ? this.#deadlines.silentMs(now) : 0;
+    return this.#owes && !this.#finished ? this.#deadlines.silentMs(now) : 0;
   }
 
   /** Length of the request's body, as far as known. */
@@ -149,7 +149,7 @@ export class OutboundAttempt {
   /** `tell` receives the result. The caller's disconnect is noticed. */
   attend(tell: (result: AttemptResult) => void): void {
     this.#listener.attend(tell);
-    this.#tellResult();
+    this.#reportResult();
   }
 
   /** See `AttemptResultListener.inform`. No reader has to attend yet. */
@@ -195,12 +195,12 @@ export class OutboundAttempt {
     this.#shrink();
     this.#link = undefined;
     // If the agent broke the protocol in the message that brought the answer's end, that message has no end of its own.
-    if (this.#incoming.complete) this.#tellResult();
+    if (this.#incoming.complete) this.#reportResult();
     if (this.accepted && !this.#settled) this.#deadlines.waitUntil(this.#host.patientNow() + resumeMs);
   }
 
   onFrame(frame: Frame): void {
-    if (this.#over || this.#failing !== undefined) return;
+    if (this.#finished || this.#failing !== undefined) return;
     this.#deadlines.heard(this.#host.patientNow());
     if (this.#parked && (frame.type === 'end' || frame.type === 'reset')) return; // It will come again, after the data.
     switch (frame.type) {
@@ -243,7 +243,7 @@ export class OutboundAttempt {
 
   /** Answering, but the reader has not pulled for a while. */
   stalled(now: number): boolean {
-    if (this.#over || this.#parked || this.#failing !== undefined) return false;
+    if (this.#finished || this.#parked || this.#failing !== undefined) return false;
     if (this.#head === undefined || this.answer.hungry) return false;
     return this.#deadlines.hasStalled(now);
   }
@@ -296,12 +296,12 @@ export class OutboundAttempt {
 
   /** End of a message: the head may be told, with the whole answer if it came in the same message. */
   onMessageEnd(): void {
-    this.#tellResult();
+    this.#reportResult();
   }
 
-  #tellResult(): void {
+  #reportResult(): void {
     const head = this.#head;
-    if (head === undefined || this.told || this.#over) return;
+    if (head === undefined || this.told || this.#finished) return;
     this.#listener.answered(() => this.#known(head), this.answer, this.#incoming.buffered);
   }
 
@@ -316,7 +316,7 @@ export class OutboundAttempt {
    * Call periodically with the host's `patientNow`. Gives up what was not acknowledged, resumed or attended to in time.
    */
   tick(now: number): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     if (this.#listener.isGone(now)) return this.cancel();
     if (this.#isOverdue(now)) {
       this.#link?.put({ type: 'reset', stream: this.stream, code: 'cancelled', message: 'overdue' });
@@ -344,15 +344,15 @@ export class OutboundAttempt {
 
   /** The node will send nothing more. The reader gets what arrived before it learns that. */
   breakOff(code: AttemptFailure, message: string): void {
-    if (this.#over || this.#failing !== undefined) return;
-    if (this.request.resume) this.#tellResult(); // There is a reader already, and the rest belongs to it.
+    if (this.#finished || this.#failing !== undefined) return;
+    if (this.request.resume) this.#reportResult(); // There is a reader already, and the rest belongs to it.
     if (!this.told || !this.answer.breakOff(code)) return this.fail(code, message);
     this.#failing = code;
     this.#deadlines.waitNoMore();
   }
 
   fail(code: AttemptFailure, message: string): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     this.#listener.failed(code, message);
     this.answer.fail(code);
     this.#finish(code);
@@ -360,13 +360,13 @@ export class OutboundAttempt {
 
   /** The client, or the Worker for it, does not want the answer any more. */
   cancel(): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     this.fail('cancelled', 'the client left');
   }
 
   #finish(failure: AttemptFailure | undefined): void {
-    if (this.#over) return; // It failed before that was read.
-    this.#over = true;
+    if (this.#finished) return; // It failed before that was read.
+    this.#finished = true;
     this.#link?.detach(this.stream);
     this.#link?.consumed(this.#incoming.consume(this.#incoming.buffered));
     this.#shrink();

@@ -2,7 +2,7 @@ import type { Link } from '../wire/link.ts';
 import type { OutboundAttempt } from './outbound-attempt.ts';
 
 /** Fractions of the link's window. A single answer at its widest stays below the second. */
-const PRESSED = 1 / 2;
+const WINDOW_SHARES = 1 / 2;
 const NEARLY_FULL = 7 / 8;
 
 /**
@@ -11,7 +11,7 @@ const NEARLY_FULL = 7 / 8;
  */
 export function parkStalledResponses(link: Link | undefined, streams: Iterable<OutboundAttempt>, now: number): void {
   const pressure = link?.pressure ?? 0;
-  if (pressure < PRESSED) return;
+  if (pressure < WINDOW_SHARES) return;
   for (const stream of streams) {
     if (stream.stalled(now) && (!stream.complete || pressure > NEARLY_FULL)) stream.park();
   }

@@ -2,7 +2,7 @@
  * The minimum is what workerd's own reader returns at most. The maximum is what we request if more data is waiting.
  * Each read costs a turn of the event loop.
  */
-const LEAST_BYTES = 4 * 1024;
+const READ_MIN_BYTES = 4 * 1024;
 const MOST_BYTES = 256 * 1024;
 
 /**
@@ -12,7 +12,7 @@ const MOST_BYTES = 256 * 1024;
  */
 export class PieceReader {
   readonly #reader: ReadableStreamBYOBReader | ReadableStreamDefaultReader<Uint8Array>;
-  #size = LEAST_BYTES;
+  #size = READ_MIN_BYTES;
 
   constructor(stream: ReadableStream<Uint8Array>) {
     this.#reader = fillingReader(stream) ?? stream.getReader();
@@ -23,7 +23,7 @@ export class PieceReader {
     const { done, value } = await this.#reader.read(new Uint8Array(this.#size));
     if (done || value === undefined) return undefined;
     if (value.length === this.#size) this.#size = Math.min(this.#size * 4, MOST_BYTES);
-    else if (value.length <= this.#size / 8) this.#size = Math.max(this.#size / 4, LEAST_BYTES);
+    else if (value.length <= this.#size / 8) this.#size = Math.max(this.#size / 4, READ_MIN_BYTES);
     return value;
   }
 

@@ -137,7 +137,7 @@ class StreamTaker implements ByteSink {
   readonly stream: ReadableStream<Uint8Array>;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   #asked = false;
-  #fed: (() => void) | undefined;
+  #onFed: (() => void) | undefined;
 
   constructor(refill: () => void, cancelled: () => void) {
     this.stream = new ReadableStream<Uint8Array>(
@@ -150,7 +150,7 @@ class StreamTaker implements ByteSink {
           refill();
           if (!this.#asked) return undefined;
           return new Promise<void>((resolve) => {
-            this.#fed = resolve;
+            this.#onFed = resolve;
           });
         },
         cancel: cancelled,
@@ -176,14 +176,14 @@ class StreamTaker implements ByteSink {
   }
 
   #settle(act: (controller: ReadableStreamDefaultController<Uint8Array>) => void): void {
-    const fed = this.#fed;
-    this.#fed = undefined;
+    const onFed = this.#onFed;
+    this.#onFed = undefined;
     this.#asked = false;
     try {
       if (this.#controller !== undefined) act(this.#controller);
     } catch {
       // The reader cancelled after its pull; `cancel` has reported it.
     }
-    fed?.();
+    onFed?.();
   }
 }

@@ -6,7 +6,7 @@ import type { AttemptHead } from './attempt.ts';
 export const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
 /** A unary answer up to this size is sent only when complete, so that a truncated one can be retried elsewhere. */
-const UNARY_HELD_BYTES = 1024 * 1024;
+const UNARY_BUFFER_BYTES = 1024 * 1024;
 
 /** An engine's answer whose head has arrived, as its caller reads it. */
 export interface ResponseStream {
@@ -66,7 +66,7 @@ function isMedia({ headers }: { headers: HeaderList }): boolean {
  */
 export async function startResponse<A extends ResponseStream>(answer: A): Promise<StartedResponse<A>> {
   const chunks: Uint8Array[] = [];
-  const held = isEventStream(answer.head) || isMedia(answer.head) ? 0 : UNARY_HELD_BYTES;
+  const held = isEventStream(answer.head) || isMedia(answer.head) ? 0 : UNARY_BUFFER_BYTES;
   try {
     for (let bytes = 0; bytes <= held; ) {
       const chunk = await answer.read();

@@ -6,7 +6,7 @@
 export class Watchdog {
   readonly #quietMs: number;
   readonly #answerMs: number;
-  #heardAt = 0;
+  #receivedAt = 0;
   #askedAt: number | undefined;
 
   constructor(quietMs: number, answerMs: number) {
@@ -16,14 +16,14 @@ export class Watchdog {
 
   /** The peer was heard, or owes nothing. */
   heard(now: number): void {
-    this.#heardAt = now;
+    this.#receivedAt = now;
     this.#askedAt = undefined;
   }
 
   /** Returns `ask` and `gone` once each per silence. */
   look(now: number): 'wait' | 'ask' | 'gone' {
     if (this.#askedAt === undefined) {
-      if (now - this.#heardAt < this.#quietMs) return 'wait';
+      if (now - this.#receivedAt < this.#quietMs) return 'wait';
       this.#askedAt = now;
       return 'ask';
     }

@@ -136,10 +136,10 @@ export class UsageSettlement {
     if (upstream === undefined) return; // Unknown here; the agent sends it again with its name.
     if (open !== undefined) this.#reported.add(stream);
     else this.#forget.push(stream);
-    this.#owe(this.#record(upstream, usage, now));
+    this.#addPending(this.#record(upstream, usage, now));
   }
 
-  #owe(record: UsageRecord): void {
+  #addPending(record: UsageRecord): void {
     this.#due.push(record);
     this.#repeated ||= record.repeated;
   }
@@ -177,14 +177,14 @@ export class UsageSettlement {
       return this.report(stream, usage, open, now); // The rest of its answer is still to come, so the agent must not forget it.
     }
     this.#forget.push(stream);
-    if (ended !== undefined) return this.#owe({ ...this.#record(ended, usage, now), repeated: true });
+    if (ended !== undefined) return this.#addPending({ ...this.#record(ended, usage, now), repeated: true });
     if (this.#unused.has(attemptName(name))) return;
-    if (this.#late === undefined) this.#believe(stream, usage, name, now);
+    if (this.#late === undefined) this.#acceptReport(stream, usage, name, now);
     else this.#prove(this.#late, report, now);
   }
 
-  #believe(stream: number, usage: ReportedUsage, name: ReportName, now: number): void {
-    this.#owe({
+  #acceptReport(stream: number, usage: ReportedUsage, name: ReportName, now: number): void {
+    this.#addPending({
       ...usage,
       ...name,
       stream,
@@ -211,7 +211,7 @@ export class UsageSettlement {
     const { requestId, attempt } = name;
     const course = { endpoint, streamed, ...timed.timings };
     const what = { requestId, attempt, receipt, session: this.#session, stream: late.nextStream() };
-    this.#owe({ ...cut.usage, ...what, course, expiresAt, answerBytes: 0, at: this.#date(now), repeated: true });
+    this.#addPending({ ...cut.usage, ...what, course, expiresAt, answerBytes: 0, at: this.#date(now), repeated: true });
   }
 
   #date(now: number): number {
@@ -226,7 +226,7 @@ export class UsageSettlement {
     this.#waiting.delete(ended.upstream.stream);
     if (!ended.upstream.accepted) return; // Cancelled before the node acknowledged it.
     const usage = { ...NO_USAGE, completion: ended.upstream.events, estimated: true, aborted: ended.aborted };
-    this.#owe(this.#record(ended.upstream, usage, now));
+    this.#addPending(this.#record(ended.upstream, usage, now));
   }
 
   #record(upstream: OutboundAttempt, said: ReportedUsage, now: number): UsageRecord {

@@ -104,8 +104,8 @@ export class Coordinator {
       return holder === undefined ? { kind: 'known' } : { kind: 'peer', session: holder };
     }
     if (member.role === 'reads') return { kind: 'read' };
-    const kept = this.#kept(members, session, parent, avoid);
-    const chosen = kept ?? this.#choose(members, session, avoid);
+    const currentParent = this.#currentParent(members, session, parent, avoid);
+    const chosen = currentParent ?? this.#choose(members, session, avoid);
     member.parent = chosen;
     if (chosen !== undefined) return { kind: 'peer', session: chosen };
     if (rooted(members, avoid) || role === 'cannot' || !settled) return { kind: 'wait' };
@@ -166,7 +166,12 @@ export class Coordinator {
   /**
    * Its current parent, if nothing speaks against it: a tree that is rebuilt with each question never carries a byte.
    */
-  #kept(members: ReadonlyMap<string, Member>, session: string, parent: string | undefined, avoid: readonly string[]) {
+  #currentParent(
+    members: ReadonlyMap<string, Member>,
+    session: string,
+    parent: string | undefined,
+    avoid: readonly string[],
+  ) {
     if (parent === undefined || avoid.includes(parent)) return undefined;
     return depthOf(members, parent, session) === undefined ? undefined : parent;
   }

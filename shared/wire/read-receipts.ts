@@ -2,7 +2,7 @@
  * Control bytes after which the peer is asked to confirm: rarely enough to cost nothing, often enough to react well
  * before the limit.
  */
-const ASK_EVERY_BYTES = 64 * 1024;
+const RECEIPT_EVERY_BYTES = 64 * 1024;
 
 /** Limit of unconfirmed control bytes: a second of 5,000 openings, plus the round trip of a slow path. */
 export const UNREAD_MAX_BYTES = 4 * 1024 * 1024;
@@ -34,7 +34,7 @@ export class ReadReceipts {
   /** `bytes` were passed to the runtime. Returns the number of a question to send, if one is due. */
   sent(bytes: number): number | undefined {
     this.#unread += bytes;
-    if (this.#open !== undefined || this.#unread < ASK_EVERY_BYTES) return undefined;
+    if (this.#open !== undefined || this.#unread < RECEIPT_EVERY_BYTES) return undefined;
     const nonce = NONCE_MIN + Math.floor(this.#random() * NONCE_MIN);
     this.#open = { nonce, confirms: this.#unread };
     return nonce;

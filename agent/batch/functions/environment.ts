@@ -2,7 +2,7 @@
  * The part of the agent's environment that a function's process sees: the variables that Python, CUDA and model caches
  * need. This is an allow-list, because the agent's environment may contain tokens of unknown services.
  */
-const PASSED = [
+const INHERITED_VARIABLES = [
   'PATH',
   'LANG',
   'LC_ALL',
@@ -35,7 +35,7 @@ export function functionEnvironment(
     PYTHONUNBUFFERED: '1',
     PYTHONDONTWRITEBYTECODE: '1',
   };
-  for (const name of PASSED) {
+  for (const name of INHERITED_VARIABLES) {
     const value = env[name];
     if (value !== undefined) passed[name] = value;
   }

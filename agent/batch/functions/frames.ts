@@ -23,7 +23,7 @@ export class FunctionFrameReader {
   readonly #onGarbage: (why: string) => void;
   #pieces: Buffer[] = [];
   #bytes = 0;
-  #over = false;
+  #finished = false;
 
   /** @param onGarbage called at most once; nothing is read after it */
   constructor(onFrame: (frame: FunctionFrame) => void, onGarbage: (why: string) => void) {
@@ -33,33 +33,33 @@ export class FunctionFrameReader {
 
   push(chunk: Buffer): void {
     let rest = chunk;
-    for (let end = rest.indexOf(10); end >= 0 && !this.#over; end = rest.indexOf(10)) {
+    for (let end = rest.indexOf(10); end >= 0 && !this.#finished; end = rest.indexOf(10)) {
       this.#add(rest.subarray(0, end));
       rest = rest.subarray(end + 1);
       this.#frame();
     }
-    if (!this.#over) this.#add(rest);
+    if (!this.#finished) this.#add(rest);
   }
 
   #add(piece: Buffer): void {
     this.#bytes += piece.length;
     if (this.#bytes > FUNCTION_FRAME_MAX_BYTES)
-      return this.#garbage(`an answer of more than ${FUNCTION_FRAME_MAX_BYTES} bytes`);
+      return this.#invalid(`an answer of more than ${FUNCTION_FRAME_MAX_BYTES} bytes`);
     if (piece.length > 0) this.#pieces.push(Buffer.from(piece));
   }
 
   #frame(): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     const line = Buffer.concat(this.#pieces);
     this.#pieces = [];
     this.#bytes = 0;
     const { data } = frameSchema.safeParse(tryParseJson(line.toString('utf8')));
-    if (data === undefined) this.#garbage('an answer that is no frame');
+    if (data === undefined) this.#invalid('an answer that is no frame');
     else this.#onFrame('outputs' in data ? { id: data.id, outputs: outputsOf(line) } : data);
   }
 
-  #garbage(why: string): void {
-    this.#over = true;
+  #invalid(why: string): void {
+    this.#finished = true;
     this.#pieces = [];
     this.#onGarbage(why);
   }

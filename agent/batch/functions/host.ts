@@ -31,7 +31,7 @@ interface Loaded {
 
 /** A function that is unused for this long is unloaded, because it uses a GPU. */
 const IDLE_MS = 600_000;
-const LOOK_MS = 5_000;
+const POLL_MS = 5_000;
 /** Stored files; the oldest is dropped. */
 const STORED_MAX = 32;
 /** A function that failed is not tried here again for this long; the time doubles with each failure. */
@@ -55,13 +55,13 @@ export class FunctionHost {
   readonly #broken = new Map<string, { untilMs: number; waitMs: number }>();
   /** Calls that wait for a loaded function: at most one per lease. */
   readonly #freed = new Set<() => void>();
-  readonly #look: NodeJS.Timeout;
+  readonly #pollTimer: NodeJS.Timeout;
   #closed = false;
 
   constructor(options: HostOptions) {
     this.#options = options;
     removeStaleDirectories(options.temporary);
-    this.#look = setInterval(() => this.#stopIdle(), LOOK_MS);
+    this.#pollTimer = setInterval(() => this.#stopIdle(), POLL_MS);
   }
 
   get held(): NodeContexts {
@@ -116,7 +116,7 @@ export class FunctionHost {
     if (known === undefined) return;
     known.users -= 1;
     known.usedMs = this.#options.now();
-    this.#tellFreed();
+    this.#reportFreed();
   }
 
   /** It failed here; other nodes may succeed. */
@@ -136,8 +136,8 @@ export class FunctionHost {
 
   async close(): Promise<void> {
     this.#closed = true;
-    clearInterval(this.#look);
-    this.#tellFreed();
+    clearInterval(this.#pollTimer);
+    this.#reportFreed();
     await Promise.all([...this.#loaded].map(([context, one]) => this.#stop(context, one)));
   }
 
@@ -157,7 +157,7 @@ export class FunctionHost {
     }
     loaded.state = 'ready';
     log(`function ${context.slice(0, 12)}: ready after ${((now() - began) / 1_000).toFixed(1)} s`);
-    this.#tellFreed();
+    this.#reportFreed();
     return process;
   }
 
@@ -168,10 +168,10 @@ export class FunctionHost {
   async #stop(context: string, loaded: Loaded): Promise<void> {
     await loaded.process.stop();
     if (this.#loaded.get(context) === loaded) this.#loaded.delete(context);
-    this.#tellFreed();
+    this.#reportFreed();
   }
 
-  #tellFreed(): void {
+  #reportFreed(): void {
     for (const tell of [...this.#freed]) tell();
     this.#freed.clear();
   }

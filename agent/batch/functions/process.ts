@@ -72,7 +72,7 @@ export type CallAnswer =
 const TAIL_BYTES = 16 * 1024;
 const SHOWN_CHARS = 400;
 /** Interval at which its memory is checked. */
-const MEMORY_LOOK_MS = 1_000;
+const MEMORY_POLL_MS = 1_000;
 /** Time from SIGTERM to SIGKILL; short, because it has nothing to save. */
 const GRACE_MS = 1_000;
 
@@ -82,7 +82,7 @@ export class FunctionProcess {
   readonly #child: ChildProcess;
   readonly #guard: ProcessGuard;
   readonly #tail = new LogTailBuffer(TAIL_BYTES);
-  readonly #look: NodeJS.Timeout;
+  readonly #pollTimer: NodeJS.Timeout;
   #broken: string | undefined;
   #next = 1;
   #waits: ((frame: FunctionFrame | undefined) => void) | undefined;
@@ -116,7 +116,7 @@ export class FunctionProcess {
     );
     this.#answers?.on('data', (chunk: Buffer) => reader.push(chunk));
     this.#answers?.on('error', () => {});
-    this.#look = setInterval(() => this.#watchMemory(), MEMORY_LOOK_MS);
+    this.#pollTimer = setInterval(() => this.#watchMemory(), MEMORY_POLL_MS);
   }
 
   /** Undefined if the process could not be started. */
@@ -192,7 +192,7 @@ export class FunctionProcess {
   #break(why: string): string {
     if (this.#broken !== undefined) return this.#broken;
     this.#broken = why;
-    clearInterval(this.#look);
+    clearInterval(this.#pollTimer);
     this.#waits?.(undefined);
     void this.stop();
     return why;

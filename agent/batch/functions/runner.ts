@@ -13,7 +13,7 @@ import { type FunctionCode, type FunctionHost, LoadError } from './host.ts';
 import type { FunctionProcess } from './process.ts';
 
 /** Calls grow until one takes about this long, because a killed node loses one call. */
-const AIM_MS = 1_000;
+const CALL_TARGET_MS = 1_000;
 /** Most lines of one call; a lease has as many. */
 const MOST = 100;
 
@@ -27,8 +27,8 @@ class CallSize {
 
   took(lines: number, ms: number): void {
     if (lines < this.#size) return;
-    if (ms < AIM_MS / 2) this.#size = Math.min(MOST, this.#size * 2);
-    else if (ms > AIM_MS * 2) this.#size = Math.max(1, Math.floor(this.#size / 2));
+    if (ms < CALL_TARGET_MS / 2) this.#size = Math.min(MOST, this.#size * 2);
+    else if (ms > CALL_TARGET_MS * 2) this.#size = Math.max(1, Math.floor(this.#size / 2));
   }
 }
 
@@ -47,10 +47,10 @@ interface FunctionRunnerOptions {
 }
 
 const WAIT_MS = 20_000;
-const AGAIN_MS = { first: 500, most: 30_000 };
-const LOOK_MS = 200;
+const RETRY_MS = { first: 500, most: 30_000 };
+const POLL_MS = 200;
 /** Interval at which the list of gateways is read. */
-const GATEWAYS_LOOK_MS = 1_000;
+const GATEWAYS_POLL_MS = 1_000;
 /** Consecutive crashes after which the function is not tried here for a while. */
 const CRASHES_MAX = 3;
 
@@ -59,7 +59,7 @@ type Work = GrantedLease & { function: NonNullable<GrantedLease['function']> };
 export class FunctionRunner {
   readonly #options: FunctionRunnerOptions;
   readonly #gateways: BatchGateways;
-  readonly #looking: NodeJS.Timeout;
+  readonly #pollTimer: NodeJS.Timeout;
   readonly #leases = new Set<LeaseWork>();
   readonly #sizes = new Map<string, CallSize>();
   #running = 0;
@@ -76,7 +76,7 @@ export class FunctionRunner {
       },
       busy: (gateway) => [...this.#leases].some((lease) => lease.gateway === gateway),
     });
-    this.#looking = setInterval(() => this.#gateways.look(), GATEWAYS_LOOK_MS);
+    this.#pollTimer = setInterval(() => this.#gateways.look(), GATEWAYS_POLL_MS);
     this.#gateways.look();
   }
 
@@ -88,23 +88,23 @@ export class FunctionRunner {
   /** Begins no calls; returns leases when the running calls have ended, or at `signal`. */
   async drain(signal: AbortSignal): Promise<void> {
     this.#draining = true;
-    while (this.#running > 0 && !signal.aborted) await pause(LOOK_MS);
+    while (this.#running > 0 && !signal.aborted) await pause(POLL_MS);
     this.#gateways.stop();
     await Promise.all([...this.#leases].map((lease) => lease.release()));
   }
 
   async close(): Promise<void> {
     this.#draining = true;
-    clearInterval(this.#looking);
+    clearInterval(this.#pollTimer);
     await Promise.all([this.#gateways.close(), this.#options.host.close()]);
   }
 
   async #work(gateway: BatchGateway, failures: FailureLog, signal: AbortSignal): Promise<void> {
     const { admitted, host, owners } = this.#options;
-    const backoff = new LoggedBackoff(AGAIN_MS);
+    const backoff = new LoggedBackoff(RETRY_MS);
     while (!this.#draining && !signal.aborted) {
       if (!admitted()) {
-        await pause(LOOK_MS);
+        await pause(POLL_MS);
         continue;
       }
       try {

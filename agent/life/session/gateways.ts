@@ -93,7 +93,7 @@ export class Gateways {
         gateway: url,
         log,
         onRefused: (refusal) => this.#refused(url, refusal),
-        onOver: (why) => this.#over(url, why),
+        onOver: (why) => this.#disconnected(url, why),
         onRecorded: () => this.#stored.settle(),
         onConnected: (id) => {
           log(`gateway ${url.host}: connected`);
@@ -225,7 +225,7 @@ export class Gateways {
   }
 
   #all(act: (tunnel: Tunnel) => Promise<void>): Promise<void> {
-    const live = this.#members.filter(({ refusal, over }) => !refusal && over === undefined);
+    const live = this.#members.filter(({ refusal, over: disconnected }) => !refusal && disconnected === undefined);
     return this.#each(live, act);
   }
 
@@ -244,7 +244,7 @@ export class Gateways {
     else this.#judge();
   }
 
-  #over(url: URL, why: string): void {
+  #disconnected(url: URL, why: string): void {
     this.#options.log(`gateway ${url.host}: the session has ended: ${why}`);
     const member = this.#members.find((one) => one.url === url);
     if (member) member.over = why;
@@ -259,8 +259,8 @@ export class Gateways {
    */
   #judge(): void {
     const own = this.#members.filter((one) => one.own);
-    const over = own.find((one) => one.over !== undefined)?.over;
+    const disconnected = own.find((one) => one.over !== undefined)?.over;
     const served = own.some((one) => one.tunnel.connected && one.over === undefined && !one.refusal);
-    if (over !== undefined && !served) this.#options.onOver(over);
+    if (disconnected !== undefined && !served) this.#options.onOver(disconnected);
   }
 }

@@ -66,9 +66,9 @@ const LEFT_WAIT_MS = 2000;
  */
 const DOWN_WAIT_MS = 200;
 /** Interval at which it is checked whether the next encryption key is due. */
-const SEAL_LOOK_MS = 60_000;
+const SEAL_KEY_POLL_MS = 60_000;
 /** Long, because gateways rarely change and a thousand agents ask. */
-const LOOK_FOR_GATEWAYS_MS = 30_000;
+const GATEWAYS_REFRESH_MS = 30_000;
 
 export class Session {
   readonly ticket: Ticket;
@@ -80,7 +80,7 @@ export class Session {
   #mesh: Mesh | undefined;
   #left: Promise<boolean> | undefined;
   #sealing: NodeJS.Timeout | undefined;
-  #looking: NodeJS.Timeout | undefined;
+  #pollTimer: NodeJS.Timeout | undefined;
 
   constructor(options: SessionOptions) {
     const {
@@ -152,27 +152,27 @@ export class Session {
     this.#gateways.open();
     const { seals } = this.#options;
     if (seals !== undefined)
-      this.#sealing = setInterval(() => this.change(seals.word(this.ticket)), SEAL_LOOK_MS).unref();
-    this.#lookForGateways();
+      this.#sealing = setInterval(() => this.change(seals.word(this.ticket)), SEAL_KEY_POLL_MS).unref();
+    this.#refreshGateways();
     void this.#join();
   }
 
-  #lookForGateways(): void {
+  #refreshGateways(): void {
     const { askGateway } = this.#options;
     if (askGateway === undefined) return;
-    const soon = LOOK_FOR_GATEWAYS_MS * (0.75 + Math.random() / 2);
-    this.#looking = setTimeout(async () => {
-      await this.#hear(askGateway);
-      if (this.#left === undefined) this.#lookForGateways();
+    const soon = GATEWAYS_REFRESH_MS * (0.75 + Math.random() / 2);
+    this.#pollTimer = setTimeout(async () => {
+      await this.#fetchHints(askGateway);
+      if (this.#left === undefined) this.#refreshGateways();
     }, soon);
-    this.#looking.unref();
+    this.#pollTimer.unref();
   }
 
   /**
    * Asks the connected gateways of the institution until one answers. A peer institution's gateway is not asked,
    * because it could claim to be one of our gateways.
    */
-  async #hear(askGateway: (gateway: URL) => Promise<GatewayHints | undefined>): Promise<void> {
+  async #fetchHints(askGateway: (gateway: URL) => Promise<GatewayHints | undefined>): Promise<void> {
     for (const { url: gateway, own } of this.connected) {
       if (!own) continue;
       const word = await askGateway(gateway);
@@ -302,7 +302,7 @@ export class Session {
 
   async #close(): Promise<void> {
     clearInterval(this.#sealing);
-    clearTimeout(this.#looking);
+    clearTimeout(this.#pollTimer);
     this.#mesh?.close();
     await this.#gateways.close();
   }

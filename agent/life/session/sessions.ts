@@ -50,7 +50,7 @@ const ROLL_SPREAD = 0.05;
  * A roll that is refused (for example because the join token was revoked) is tried again after this part of the
  * ticket's lifetime.
  */
-const ROLL_AGAIN = 0.03;
+const ROLL_RETRY_SHARE = 0.03;
 /** Above 2^31 - 1 ms, setTimeout fires immediately. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
@@ -58,9 +58,9 @@ const TIMER_MAX_MS = 2 ** 31 - 1;
 const OVERLAP_MS = 10_000;
 
 /** Interval at which it is checked whether the new session has met other agents. */
-const LOOK_MS = 100;
+const POLL_MS = 100;
 /** After this long all agents have its record, even if a message was lost, and so has every isolate of the gateways. */
-const NEWS_MS = 3_000;
+const RECORD_SPREAD_MS = 3_000;
 
 /** Requests of a replaced session may run for this long. */
 const FORMER_DRAIN_MS = 600_000;
@@ -72,11 +72,11 @@ const IDLE_DRAIN_MS = 2000;
  * the next session grows.
  */
 const LASTING_MS = 60_000;
-const AGAIN_MIN_MS = 250;
-const AGAIN_MAX_MS = 60_000;
+const RETRY_MIN_MS = 250;
+const RETRY_MAX_MS = 60_000;
 
 /** Wait before the next try after an error that is not a gateway's refusal. */
-const UNFORESEEN_MS = 2000;
+const UNEXPECTED_ERROR_WAIT_MS = 2000;
 
 /** Replaced sessions that still drain; each keeps its tunnels. */
 const FORMER_MAX = 4;
@@ -181,7 +181,7 @@ export class Sessions {
       // An unexpected error: the running engine is worth more than the missing session, so the agent tries again.
       if (how === 'first') throw error;
       this.#options.log(`no new session: ${errorText(error)}`);
-      await settlesWithin(UNFORESEEN_MS, this.#stopped.promise);
+      await settlesWithin(UNEXPECTED_ERROR_WAIT_MS, this.#stopped.promise);
       void this.#follow(how);
     }
   }
@@ -190,7 +190,7 @@ export class Sessions {
     // A valid session is kept: its ticket stays valid even if the join token was revoked.
     if (how !== 'roll' || this.#current === undefined || this.#over) return this.#options.onRefused(refusal);
     this.#options.log(`no new session yet: ${message}`);
-    this.#rollTimer = this.#timer(this.#current, ROLL_AGAIN * this.#lifetimeMs);
+    this.#rollTimer = this.#timer(this.#current, ROLL_RETRY_SHARE * this.#lifetimeMs);
   }
 
   #succeed({ create, lifetimeMs }: GrantedAdmission): void {
@@ -230,16 +230,16 @@ export class Sessions {
     const stopped = this.#stopped.promise;
     await settlesWithin(OVERLAP_MS, Promise.race([session.stored, stopped]));
     if (over) return;
-    for (let waited = 0; before.peers > 0 && session.peers === 0 && waited < OVERLAP_MS; waited += LOOK_MS) {
-      if (await settlesWithin(LOOK_MS, stopped)) return;
+    for (let waited = 0; before.peers > 0 && session.peers === 0 && waited < OVERLAP_MS; waited += POLL_MS) {
+      if (await settlesWithin(POLL_MS, stopped)) return;
     }
-    await settlesWithin(NEWS_MS, stopped);
+    await settlesWithin(RECORD_SPREAD_MS, stopped);
   }
 
   /** If something ends every session immediately, the registry must not grow by one session per round trip. */
   async #pause(): Promise<void> {
     this.#short = performance.now() - this.#since < LASTING_MS ? this.#short + 1 : 0;
-    const ms = Math.min(AGAIN_MAX_MS, AGAIN_MIN_MS * 2 ** this.#short) * (0.5 + this.#options.random());
+    const ms = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** this.#short) * (0.5 + this.#options.random());
     if (this.#short > 0) await settlesWithin(ms, this.#stopped.promise);
   }
 

@@ -81,7 +81,7 @@ export class Channel {
   readonly #gossipFrames: TokenBucket;
   #lazy: NodeJS.Timeout | undefined;
   #busy = false;
-  #over = false;
+  #finished = false;
 
   /** The socket must have finished its handshake. Call `start` when the receiver of the events is ready. */
   constructor({ socket, peer, through }: ProvenConnection, dialled: boolean, events: ChannelEvents) {
@@ -110,7 +110,7 @@ export class Channel {
   }
 
   get closed(): boolean {
-    return this.#over;
+    return this.#finished;
   }
 
   /** Bytes in the socket that a slow reader has not taken yet. */
@@ -163,7 +163,7 @@ export class Channel {
    * because the channel is closed.
    */
   gossip(bytes: Uint8Array): boolean {
-    if (this.#over || bytes.length > GOSSIP_MAX_BYTES) return false;
+    if (this.#finished || bytes.length > GOSSIP_MAX_BYTES) return false;
     const room = bytes.length <= SMALL_BYTES ? 2 * GOSSIP_SKIP_BYTES : GOSSIP_SKIP_BYTES;
     if (this.#socket.writableLength >= room) return false;
     this.link.put({ type: 'gossip', bytes });
@@ -171,7 +171,7 @@ export class Channel {
   }
 
   #onData(chunk: Buffer): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     try {
       this.#reader.push(chunk, (message) => this.#onMessage(message));
     } catch (error) {
@@ -183,13 +183,13 @@ export class Channel {
   }
 
   #onMessage(message: Uint8Array): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     this.link.receive(message, (frame) => this.#onFrame(frame));
-    if (!this.#over) this.#events.onMessageEnd(this);
+    if (!this.#finished) this.#events.onMessageEnd(this);
   }
 
   #onFrame(frame: Frame): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     switch (frame.type) {
       case 'gossip':
         this.#charge(frame.bytes.length);
@@ -228,7 +228,7 @@ export class Channel {
    * Idempotent.
    */
   close(reason: string, clean = true): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     this.link.put({ type: 'reset', stream: 0, code: clean ? 'cancelled' : 'failed', message: reason });
     this.link.flush();
     this.#finish(reason, clean);
@@ -241,8 +241,8 @@ export class Channel {
   }
 
   #finish(reason: string, clean: boolean): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#finished) return;
+    this.#finished = true;
     clearTimeout(this.#lazy);
     this.link.close();
     this.#socket.end();

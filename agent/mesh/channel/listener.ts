@@ -58,7 +58,7 @@ export class Listener {
   readonly #server: Server;
   readonly #limits: ListenerLimits;
   /** At most `limits.strangers`, oldest first. */
-  readonly #strangers = new Set<Duplex>();
+  readonly #unauthenticated = new Set<Duplex>();
   /** At most `limits.handshakes`, oldest first. */
   readonly #handshakes = new Set<Handshake>();
   readonly #tickets: TokenBucket;
@@ -142,16 +142,16 @@ export class Listener {
   }
 
   async #preface(socket: Duplex): Promise<PrefaceFields | 'connect'> {
-    this.#strangers.add(socket);
-    if (this.#strangers.size > this.#limits.strangers) this.#pushOut(this.#strangers);
+    this.#unauthenticated.add(socket);
+    if (this.#unauthenticated.size > this.#limits.strangers) this.#evictOldest(this.#unauthenticated);
     try {
       return await readPreface(socket);
     } finally {
-      this.#strangers.delete(socket);
+      this.#unauthenticated.delete(socket);
     }
   }
 
-  #pushOut(from: Set<Duplex>): void {
+  #evictOldest(from: Set<Duplex>): void {
     const [oldest] = from;
     if (oldest === undefined) return;
     from.delete(oldest);
@@ -180,7 +180,7 @@ export class Listener {
 
   /** Connections that are not authenticated yet; a flood raises this number. */
   get pending(): number {
-    return this.#strangers.size + this.#handshakes.size;
+    return this.#unauthenticated.size + this.#handshakes.size;
   }
 
   /** Idempotent. Open channels stay open. */
@@ -188,7 +188,7 @@ export class Listener {
     if (this.#closed) return;
     this.#closed = true;
     this.#server.close();
-    for (const socket of this.#strangers) socket.destroy();
+    for (const socket of this.#unauthenticated) socket.destroy();
     for (const { socket } of this.#handshakes) socket.destroy();
   }
 }

@@ -16,7 +16,7 @@ export class MessageReader {
   readonly #max: number;
   /** Bytes of an incomplete message: at most `max` and the length prefix. */
   #parts: Uint8Array[] = [];
-  #have = 0;
+  #bufferedBytes = 0;
 
   constructor(max: number) {
     this.#max = max;
@@ -29,17 +29,17 @@ export class MessageReader {
   push(chunk: Uint8Array, each: (message: Uint8Array) => void): void {
     let rest = chunk;
     while (rest.length > 0) {
-      const wanted = this.#wanted(rest);
-      if (wanted === undefined || this.#have + rest.length < wanted) return this.#keep(rest);
-      const cut = wanted - this.#have;
-      const whole = this.#have === 0 ? rest.subarray(0, cut) : this.#join(rest.subarray(0, cut));
+      const messageLength = this.#messageLength(rest);
+      if (messageLength === undefined || this.#bufferedBytes + rest.length < messageLength) return this.#keep(rest);
+      const cut = messageLength - this.#bufferedBytes;
+      const whole = this.#bufferedBytes === 0 ? rest.subarray(0, cut) : this.#join(rest.subarray(0, cut));
       rest = rest.subarray(cut);
       each(whole.subarray(LENGTH_BYTES));
     }
   }
 
   /** Length of the current message with its prefix; undefined while the prefix is incomplete. */
-  #wanted(rest: Uint8Array): number | undefined {
+  #messageLength(rest: Uint8Array): number | undefined {
     let length = 0;
     for (let i = 0; i < LENGTH_BYTES; i++) {
       const byte = this.#at(i, rest);
@@ -69,13 +69,13 @@ export class MessageReader {
     } else {
       this.#parts.push(new Uint8Array(rest));
     }
-    this.#have += rest.length;
+    this.#bufferedBytes += rest.length;
   }
 
   #join(end: Uint8Array): Uint8Array {
     const whole = Buffer.concat([...this.#parts, end]);
     this.#parts = [];
-    this.#have = 0;
+    this.#bufferedBytes = 0;
     return whole;
   }
 }

@@ -6,21 +6,24 @@ import type { Duplex } from 'node:stream';
  */
 export class RateLimit {
   readonly #perSecond: number;
-  #left: number;
+  #remaining: number;
   #at: number;
 
   constructor(perSecond: number, now: number) {
     this.#perSecond = perSecond;
-    this.#left = perSecond;
+    this.#remaining = perSecond;
     this.#at = now;
   }
 
   /** Charges bytes that have been read. Returns the milliseconds for which no more may be read. */
   spend(bytes: number, now: number): number {
-    this.#left = Math.min(this.#perSecond, this.#left + (Math.max(0, now - this.#at) / 1000) * this.#perSecond);
+    this.#remaining = Math.min(
+      this.#perSecond,
+      this.#remaining + (Math.max(0, now - this.#at) / 1000) * this.#perSecond,
+    );
     this.#at = now;
-    this.#left -= bytes;
-    return this.#left >= 0 ? 0 : (-this.#left / this.#perSecond) * 1000;
+    this.#remaining -= bytes;
+    return this.#remaining >= 0 ? 0 : (-this.#remaining / this.#perSecond) * 1000;
   }
 }
 

@@ -7,7 +7,7 @@ import { MESSAGE_MS, PING_MS, PONG_MS, receiveMessage, sendMessage } from './mes
 import { RESERVED_MAX, type RelayAgent } from './relays.ts';
 
 /** Interval at which the replica is searched for relays; they join and leave with agents. */
-const LOOK_MS = 5_000;
+const POLL_MS = 5_000;
 const RETRY_MIN_MS = 2_000;
 const RETRY_MAX_MS = 120_000;
 
@@ -68,7 +68,7 @@ export class Reservations {
 
   open(): void {
     this.#open = true;
-    this.#timer = setInterval(() => this.look(), LOOK_MS);
+    this.#timer = setInterval(() => this.look(), POLL_MS);
     this.look();
   }
 

@@ -4,7 +4,7 @@ import { Copy } from '../../ui/copy.tsx';
 import type { Token } from './highlighter.ts';
 
 /** Interval of highlighting code that grows: short enough to look live, long enough not to drop frames. */
-const AGAIN_MS = 400;
+const HIGHLIGHT_MS = 400;
 
 /** Code with its language and a button to copy it. It is plain until its colors are ready. */
 export function CodeBlock({ code, language }: { code: string; language: string }) {
@@ -19,7 +19,7 @@ export function CodeBlock({ code, language }: { code: string; language: string }
         const lines = await highlight(code, language).catch(() => undefined);
         if (!isGone && lines !== undefined) setDone({ code, lines });
       },
-      isFirst ? 0 : AGAIN_MS,
+      isFirst ? 0 : HIGHLIGHT_MS,
     );
     return () => {
       isGone = true;

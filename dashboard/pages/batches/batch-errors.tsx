@@ -7,7 +7,7 @@ import { type Column, DataTable } from '../../ui/table.tsx';
 
 const texts = t.batches.one;
 /** The gateway reports no more. */
-const TOLD_MAX = 1_000;
+const ERRORS_SHOWN = 1_000;
 
 type Row = NonNullable<Batch['errors']>['data'][number] & { n: number };
 
@@ -18,7 +18,7 @@ export function BatchErrors({ batch: { errors } }: { batch: Batch }) {
   return (
     <Section title={texts.badTitle(rows.length)}>
       <p className="text-muted">
-        {texts.badAbout} {rows.length >= TOLD_MAX && texts.badMax}
+        {texts.badAbout} {rows.length >= ERRORS_SHOWN && texts.badMax}
       </p>
       <DataTable label={texts.badTitle(rows.length)} rows={rows} columns={COLUMNS} rowId={({ n }) => String(n)} />
     </Section>

@@ -16,14 +16,14 @@ import { BatchFiles } from './batch-files.tsx';
 import { answeredOf, answeredWords, BatchState, batchName } from './batch-state.tsx';
 
 const texts = t.batches.one;
-const AGAIN_MS = 2_000;
+const REFETCH_MS = 2_000;
 
 /** One batch, refetched until it has ended. */
 export function BatchPage({ id }: { id: string }) {
   const batch = useQuery({
     queryKey: ['batch', id],
     queryFn: ({ signal }) => readBatch(id, signal),
-    refetchInterval: ({ state: { data } }) => (data !== undefined && isOver(data) ? false : AGAIN_MS),
+    refetchInterval: ({ state: { data } }) => (data !== undefined && isOver(data) ? false : REFETCH_MS),
   });
   const { data } = batch;
   return (

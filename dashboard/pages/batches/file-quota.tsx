@@ -7,7 +7,7 @@ import { Meter } from '../../ui/meter.tsx';
 import { Card, Section } from '../../ui/page.tsx';
 
 const texts = t.batches.quota;
-const AGAIN_MS = 20_000;
+const REFETCH_MS = 20_000;
 
 /** The remaining quota of files and batches. */
 export function FileQuota() {
@@ -18,7 +18,7 @@ export function FileQuota() {
       if (data === undefined) throw new Error(t.errors.unreadable);
       return data;
     },
-    refetchInterval: AGAIN_MS,
+    refetchInterval: REFETCH_MS,
   });
   return (
     <Section title={texts.title}>

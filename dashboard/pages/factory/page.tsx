@@ -11,7 +11,7 @@ import { Timelines } from './timeline.tsx';
 
 export type Factory = paths['/admin/factory']['get']['responses'][200]['content']['application/json']['data'][number];
 
-const AGAIN_MS = 5_000;
+const REFETCH_MS = 5_000;
 const texts = t.factory;
 
 /** Autoscalers, as they last reported. Their behavior is set in their own configuration: nothing is changed here. */
@@ -19,7 +19,7 @@ export function Component() {
   const factories = useQuery({
     queryKey: ['factories'],
     queryFn: async ({ signal }) => (await gateway.GET('/admin/factory', { signal })).data?.data ?? [],
-    refetchInterval: AGAIN_MS,
+    refetchInterval: REFETCH_MS,
   });
   return (
     <Page title={t.pages.factory} about={texts.about}>

@@ -10,7 +10,7 @@ import { type Column, DataTable, Nowrap } from '../../ui/table.tsx';
 
 type Timeline = paths['/admin/timeline']['get']['responses'][200]['content']['application/json']['data'][number];
 
-const AGAIN_MS = 10_000;
+const REFETCH_MS = 10_000;
 /** A plot has four line colors. */
 const LINES_MAX = 4;
 const CHANGES_SHOWN = 20;
@@ -21,7 +21,7 @@ export function Timelines() {
   const timelines = useQuery({
     queryKey: ['timeline'],
     queryFn: async ({ signal }) => (await gateway.GET('/admin/timeline', { signal })).data?.data ?? [],
-    refetchInterval: AGAIN_MS,
+    refetchInterval: REFETCH_MS,
   });
   const all = timelines.data ?? [];
   if (all.length === 0) return null;

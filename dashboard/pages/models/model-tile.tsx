@@ -131,7 +131,7 @@ function States({ model, load, readyInMs }: Pick<ModelTileProps, 'model' | 'load
   );
 }
 
-const SENSES: Readonly<Record<ModelCard['input'][number], IconType>> = {
+const MODALITY_ICONS: Readonly<Record<ModelCard['input'][number], IconType>> = {
   text: Text,
   image: Image,
   audio: AudioLines,
@@ -146,7 +146,7 @@ function Abilities({ card }: { card: ModelCard | undefined }) {
   return (
     <>
       {card.input.map((one) => (
-        <Ability key={one} icon={SENSES[one]} text={modalities[one]} />
+        <Ability key={one} icon={MODALITY_ICONS[one]} text={modalities[one]} />
       ))}
       {card.output.includes('embedding') && <Ability icon={Waypoints} text={modalities.embedding} />}
       {card.tools === true && <Ability icon={Wrench} text={texts.tools} />}

@@ -19,7 +19,7 @@ const SQUARES = {
   wait: { full: 'fill-wait stroke-wait', hollow: 'fill-transparent stroke-wait' },
   bad: { full: 'fill-bad stroke-bad', hollow: 'fill-transparent stroke-bad' },
 } as const;
-const WORDS: Readonly<Record<Kind, string>> = { good: texts.serving, wait: texts.waiting, bad: texts.silent };
+const LABELS: Readonly<Record<Kind, string>> = { good: texts.serving, wait: texts.waiting, bad: texts.silent };
 
 interface Cluster {
   name: string;
@@ -48,7 +48,7 @@ export function ClusterMap({ nodes, choose }: ClusterMapProps) {
     <section aria-label={texts.label(clusters.length, nodes.length)} className="flex flex-col gap-3">
       <p className="flex flex-wrap gap-x-5 gap-y-1 text-muted text-sm">
         {KINDS.map((kind) => (
-          <Key key={kind} className={SQUARES[kind].full} words={WORDS[kind]} />
+          <Key key={kind} className={SQUARES[kind].full} words={LABELS[kind]} />
         ))}
         {elsewhere > 0 && <Key className={SQUARES.good.hollow} words={texts.elsewhere(elsewhere)} />}
       </p>
@@ -100,7 +100,7 @@ function ClusterCard({ cluster, choose }: { cluster: Cluster; choose: (words: st
         <p className="flex flex-wrap gap-x-3 text-xs">
           {notServing.map((kind) => (
             <span key={kind} className={kind === 'bad' ? 'text-bad' : 'text-wait'}>
-              {counts[kind]} {WORDS[kind]}
+              {counts[kind]} {LABELS[kind]}
             </span>
           ))}
         </p>

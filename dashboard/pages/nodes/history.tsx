@@ -14,7 +14,7 @@ import { because } from './node-facts.tsx';
 const EVENTS_MAX = 500;
 const ROWS = 20;
 /** Minimum interval of refetches, because hundreds of nodes may join or end at the same time. */
-const AGAIN_MS = 1_000;
+const REFETCH_MS = 1_000;
 
 const eventSchema = z.object({
   id: z.number(),
@@ -74,7 +74,7 @@ function useAfter(moves: number, again: () => unknown): void {
     timer.current ??= setTimeout(() => {
       timer.current = undefined;
       again();
-    }, AGAIN_MS);
+    }, REFETCH_MS);
   }, [moves, again]);
   useEffect(
     () => () => {

@@ -13,7 +13,7 @@ type Answer<Path extends '/admin/regions' | '/admin/regions/plan'> =
 export type Region = Answer<'/admin/regions'>['data'][number];
 export type Plan = Answer<'/admin/regions/plan'>;
 
-const AGAIN_MS = 5_000;
+const REFETCH_MS = 5_000;
 const texts = t.regions;
 
 /** Responses by region and model, as of when the page was opened. */
@@ -25,12 +25,12 @@ export function Component() {
   const regions = useQuery({
     queryKey: ['regions'],
     queryFn: async ({ signal }) => (await gateway.GET('/admin/regions', { signal })).data?.data ?? [],
-    refetchInterval: AGAIN_MS,
+    refetchInterval: REFETCH_MS,
   });
   const plan = useQuery({
     queryKey: ['region-plan'],
     queryFn: async ({ signal }) => (await gateway.GET('/admin/regions/plan', { signal })).data ?? null,
-    refetchInterval: AGAIN_MS,
+    refetchInterval: REFETCH_MS,
   });
   const first = useRef<Counts>(undefined);
   if (first.current === undefined && regions.data !== undefined) first.current = countsOf(regions.data);

@@ -11,7 +11,7 @@ type Limits = paths['/admin/me/limits']['get']['responses'][200]['content']['app
 type LimitUse = Limits['key'][number];
 
 /** Refetch interval: limits per minute renew while the page is open. */
-const AGAIN_MS = 10_000;
+const REFETCH_MS = 10_000;
 
 const texts = t.usage;
 
@@ -27,7 +27,7 @@ export function Quota() {
         ...(data?.project.map((use) => ({ ...use, of: texts.ofProject })) ?? []),
       ];
     },
-    refetchInterval: AGAIN_MS,
+    refetchInterval: REFETCH_MS,
   });
   return (
     <Section title={texts.left}>

@@ -86,7 +86,7 @@ export class LimitReservation implements Reservation {
   readonly concurrent: boolean;
   /** Rate-limit headers: what remains of the limits. */
   headers: Readonly<Record<string, string>> = {};
-  #over = false;
+  #finished = false;
 
   constructor(context: Context, limits: AccountLimits, name: string, verdict: Promise<LimitVerdict>) {
     this.#context = context;
@@ -103,7 +103,7 @@ export class LimitReservation implements Reservation {
       throw new ApiError('server_is_overloaded', message, { cause });
     });
     if (!verdict.granted) {
-      this.#over = true;
+      this.#finished = true;
       throw refusal(verdict);
     }
     this.headers = verdict.headers;
@@ -111,8 +111,8 @@ export class LimitReservation implements Reservation {
 
   /** The response has ended, or there will not be one. Idempotent. */
   release({ attempts, isComplete }: RequestResult): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#finished) return;
+    this.#finished = true;
     // No request waits for this one, and its single report ends it.
     if (attempts === 1 && isComplete && !this.concurrent) return;
     const released = this.#verdict.then(() =>
@@ -122,10 +122,10 @@ export class LimitReservation implements Reservation {
   }
 }
 
-const WHOSE = { key: 'this key', user: 'this person', project: "this key's project" };
+const LIMIT_OWNERS = { key: 'this key', user: 'this person', project: "this key's project" };
 
 function refusal({ scope, model, shortage, waitMs, headers }: LimitRefusal): ApiError {
-  const whose = `${WHOSE[scope]}${model === undefined ? '' : ` for the model '${quoteForMessage(model)}'`}`;
+  const whose = `${LIMIT_OWNERS[scope]}${model === undefined ? '' : ` for the model '${quoteForMessage(model)}'`}`;
   const later = { headers: { ...headers, ...retryAfter(Math.max(waitMs, 1_000)) } };
   switch (shortage.kind) {
     case 'month':

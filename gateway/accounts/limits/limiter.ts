@@ -165,7 +165,7 @@ export class Limiter {
   }
 
   #estimate(asked: Reservation, now: MeterTime): number {
-    const [project, key] = this.#both(asked.keyId, now);
+    const [project, key] = this.#subjectsOf(asked.keyId, now);
     const tightest = Math.min(...limitParties(asked).flatMap(({ limits }) => limits?.tokens_per_minute ?? []));
     const { estimator } = !key.estimator.believed && project.estimator.believed ? project : key;
     return estimator.estimate(asked, Number.isFinite(tightest) ? tightest : 0);
@@ -282,7 +282,7 @@ export class Limiter {
   }
 
   #learn(hold: GrantedRequest, used: UsedTokens, now: MeterTime): void {
-    for (const { estimator } of this.#both(hold.keyId, now)) estimator.learn(hold.forecast, used);
+    for (const { estimator } of this.#subjectsOf(hold.keyId, now)) estimator.learn(hold.forecast, used);
   }
 
   /** It no longer counts as concurrent. */
@@ -308,7 +308,7 @@ export class Limiter {
     );
   }
 
-  #both(keyId: string, now: MeterTime): [project: Subject, key: Subject] {
+  #subjectsOf(keyId: string, now: MeterTime): [project: Subject, key: Subject] {
     return [this.#subject(PROJECT_METER, now), this.#subject(keyId, now)];
   }
 

@@ -52,7 +52,7 @@ const BACKDATED_MAX_MS = 7 * 24 * 60 * 60_000;
  * How long the position of a source's last settlement is remembered, so that a repeated settlement does not count
  * twice.
  */
-const SOURCE_KEPT_MS = 7 * 24 * 60 * 60_000;
+const SOURCE_RETENTION_MS = 7 * 24 * 60 * 60_000;
 
 interface Waiting {
   again(): void;
@@ -145,7 +145,7 @@ export class LimitsObject extends GatewayObject {
       }
     }
     sql.exec('INSERT OR REPLACE INTO sources (id, position, at) VALUES (?, ?, ?)', source, last, Date.now());
-    sql.exec('DELETE FROM sources WHERE at < ?', Date.now() - SOURCE_KEPT_MS);
+    sql.exec('DELETE FROM sources WHERE at < ?', Date.now() - SOURCE_RETENTION_MS);
     this.#changed();
     this.#save();
   }

@@ -227,13 +227,13 @@ interface Left {
   resetMs: number | undefined;
 }
 
-const LEFT_NAMES = ['requests', 'tokens', 'tokens-month', 'gpu-seconds-month'] as const;
-export type RateLimits = Record<(typeof LEFT_NAMES)[number], Left | undefined>;
+const REMAINING_HEADERS = ['requests', 'tokens', 'tokens-month', 'gpu-seconds-month'] as const;
+export type RateLimits = Record<(typeof REMAINING_HEADERS)[number], Left | undefined>;
 
 /** The headers of several meters: for each kind those of the tightest meter. */
 export function rateLimitHeaders(all: readonly RateLimits[]): Record<string, string> {
   const headers: Record<string, string> = {};
-  for (const kind of LEFT_NAMES) {
+  for (const kind of REMAINING_HEADERS) {
     let tightest: Left | undefined;
     for (const { [kind]: left } of all)
       if (left !== undefined && (tightest === undefined || left.remaining < tightest.remaining)) tightest = left;

@@ -21,7 +21,7 @@ const FIRST_ANSWER_MIN_TOKENS = 256;
 const FIRST_ANSWER_MAX_TOKENS = 1_024;
 
 /** Number of responses from which their mean is used. With fewer, the first guess is included as one more response. */
-const BELIEVED_ANSWERS = 3;
+const ANSWERS_FOR_MEAN = 3;
 /** Older responses fade after about this many, because a key's usage changes. */
 const REMEMBERED_ANSWERS = 32;
 
@@ -64,7 +64,7 @@ export class TokenEstimator {
 
   /** True if its own mean is better than the mean of its project. */
   get believed(): boolean {
-    return this.#state.answers >= BELIEVED_ANSWERS;
+    return this.#state.answers >= ANSWERS_FOR_MEAN;
   }
 
   /** @param tokensPerMinute the tightest limit that the request counts against */
@@ -84,7 +84,7 @@ export class TokenEstimator {
     const most = maxTokens ?? Number.POSITIVE_INFINITY;
     const share = tokensPerMinute * FIRST_ANSWER_SHARE;
     const first = maxTokens ?? Math.min(FIRST_ANSWER_MAX_TOKENS, Math.max(FIRST_ANSWER_MIN_TOKENS, share));
-    if (answers < BELIEVED_ANSWERS) return Math.min(most, (completion + first) / (answers + 1));
+    if (answers < ANSWERS_FOR_MEAN) return Math.min(most, (completion + first) / (answers + 1));
     // A request that allows ten times as many tokens as the others may well use ten times as many.
     const byBound = maxTokens === undefined || bound === 0 ? 0 : maxTokens * (bounded / bound);
     return Math.min(most, Math.max(completion / answers, byBound));

@@ -61,13 +61,13 @@ export function readUserCode(secret: string, typed: string): string | undefined 
  * Bounds the remembered logins. Their machines' names are shown to the user before the approval. In this process only,
  * and a flood of logins evicts the oldest.
  */
-const BEGUN_MAX = 10_000;
+const PENDING_LOGINS_MAX = 10_000;
 /** By the hash of the user code, oldest first. */
 const begun = new Map<string, { name: string; at: number }>();
 
 export function rememberDevice(code: string, name: string, now: number): void {
   begun.set(sha256Hex(code), { name, at: now });
-  const oldest = begun.size > BEGUN_MAX ? begun.keys().next().value : undefined;
+  const oldest = begun.size > PENDING_LOGINS_MAX ? begun.keys().next().value : undefined;
   if (oldest !== undefined) begun.delete(oldest);
 }
 

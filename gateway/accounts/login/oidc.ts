@@ -28,8 +28,8 @@ const CLOCK_SKEW_S = 60;
 const FETCH = { leastMs: 5_000, mostMs: 30_000 };
 const answers = new AdaptiveTimeout(FETCH);
 const ANSWER_MAX_BYTES = 512 * 1024;
-const DISCOVERY_KEPT_MS = 60 * 60_000;
-const KEYS_KEPT_MS = 10 * 60_000;
+const DISCOVERY_CACHE_MS = 60 * 60_000;
+const KEYS_CACHE_MS = 10 * 60_000;
 /** A token with an unknown key causes another request for the keys, at most once in this time. */
 const KEYS_COOLDOWN_MS = 10_000;
 
@@ -62,19 +62,19 @@ const keySets = new Map<string, Kept<JSONWebKeySet>>();
 const KEY_QUESTIONS_MAX = 8;
 const keyQuestions = new Map<string, number>();
 /** If no keys are known yet, further requests check this often whether they have arrived. */
-const KEYS_LOOK_MS = 50;
+const KEYS_POLL_MS = 50;
 
 /**
  * After a failure a provider is not asked for this long. Any unauthenticated client can send tokens that name it, and
  * each may wait for five seconds or longer.
  */
-const FAILED_KEPT_MS = 1_000;
+const FAILURE_CACHE_MS = 1_000;
 const failures = new Map<string, Kept<ApiError>>();
 
 /** @throws ApiError 503 */
 async function unlessFailed<T>(issuer: string, now: number, ask: () => Promise<T>): Promise<T> {
   const failed = failures.get(issuer);
-  if (failed !== undefined && isRecent(FAILED_KEPT_MS, failed.at, now)) throw failed.value;
+  if (failed !== undefined && isRecent(FAILURE_CACHE_MS, failed.at, now)) throw failed.value;
   try {
     return await ask();
   } catch (error) {
@@ -86,7 +86,7 @@ async function unlessFailed<T>(issuer: string, now: number, ask: () => Promise<T
 /** @throws ApiError 503 if the provider does not answer as OpenID Connect requires */
 export async function discover({ issuer }: OidcIssuer, now: number): Promise<Discovery> {
   const known = discoveries.get(issuer);
-  if (known !== undefined && isRecent(DISCOVERY_KEPT_MS, known.at, now)) return known.value;
+  if (known !== undefined && isRecent(DISCOVERY_CACHE_MS, known.at, now)) return known.value;
   const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`;
   const value = await unlessFailed(issuer, now, async () => checked(await fetchJson(url, {}, discoverySchema), issuer));
   keep(discoveries, issuer, value, now);
@@ -110,7 +110,7 @@ async function keysOf(config: OidcIssuer, now: number, maxAgeMs: number): Promis
     if (known !== undefined && isRecent(maxAgeMs, known.at, now)) return known.value;
     if ((keyQuestions.get(issuer) ?? 0) < KEY_QUESTIONS_MAX) break;
     if (known !== undefined) return known.value;
-    await new Promise<void>((resolve) => void startTimer(KEYS_LOOK_MS, resolve));
+    await new Promise<void>((resolve) => void startTimer(KEYS_POLL_MS, resolve));
   }
   keyQuestions.set(issuer, (keyQuestions.get(issuer) ?? 0) + 1);
   try {
@@ -151,7 +151,7 @@ export async function verifyToken(
   const verify = async (maxAgeMs: number) =>
     jwtVerify(token, createLocalJWKSet(await keysOf(config, now, maxAgeMs)), options);
   try {
-    const { payload } = await verify(KEYS_KEPT_MS).catch((error: unknown) => {
+    const { payload } = await verify(KEYS_CACHE_MS).catch((error: unknown) => {
       // The issuer may have a new key.
       if (error instanceof errors.JWKSNoMatchingKey) return verify(KEYS_COOLDOWN_MS);
       throw error;

@@ -21,7 +21,7 @@ const OPEN_MAX = 10;
 const DAILY_MAX = 20;
 const DAY_MS = 86_400_000;
 /** Decided requests can be read for this long after they were made; the audit log keeps them. */
-const KEPT_MS = 90 * DAY_MS;
+const RETENTION_MS = 90 * DAY_MS;
 /** The same bound as in models/catalogue.ts. */
 const ACCESS_MAX = 100;
 
@@ -112,7 +112,7 @@ async function createRequest(call: AdminCall<z.infer<typeof createSchema>>): Pro
     decidedAt: null,
   };
   const db = database(env);
-  const old = and(ne(accessRequests.status, 'open'), lt(accessRequests.createdAt, now - KEPT_MS));
+  const old = and(ne(accessRequests.status, 'open'), lt(accessRequests.createdAt, now - RETENTION_MS));
   return createOnce(call, {
     action: 'access_request.create',
     object: row.id,

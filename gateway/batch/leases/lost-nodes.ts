@@ -7,20 +7,20 @@ const LOST_MS = 15_000;
 /**
  * At most this much time counts between two checks: a gateway that was stalled has not seen which nodes reconnected.
  */
-const LOOK_MAX_MS = 5_000;
+const CHECK_GAP_MAX_MS = 5_000;
 
 /** Nodes with leases that the registry does not see connected. */
 export class LostNodes {
   /** How long each session has been lost, in milliseconds. At most as many as there are leases. */
   readonly #lost = new Map<string, number>();
-  #lookedMs: number | undefined;
+  #checkedMs: number | undefined;
 
   /** Ends the leases of nodes that have left, and of nodes that did not reconnect. */
   release(ledger: Ledger, view: Pick<RegistrySnapshot, 'nodes'>, nowMs: number): void {
     const holders = new Set(ledger.leases.map(({ lease }) => lease.node));
     for (const node of this.#lost.keys()) if (!holders.has(node)) this.#lost.delete(node);
-    const passed = Math.max(0, Math.min(LOOK_MAX_MS, nowMs - (this.#lookedMs ?? nowMs)));
-    this.#lookedMs = nowMs;
+    const passed = Math.max(0, Math.min(CHECK_GAP_MAX_MS, nowMs - (this.#checkedMs ?? nowMs)));
+    this.#checkedMs = nowMs;
     for (const node of holders) {
       const entry = view.nodes.get(node);
       // A starting registry does not know all sessions, so an unknown session counts as present. JOIN is a node without

@@ -56,11 +56,11 @@ export class BatchQueueObject extends GatewayObject {
     });
     if (known === undefined) this.#notifier.news();
     if (queued.waiting === 0 && queued.late !== true) return;
-    for (const node of [...this.#waiting]) this.#tell(node, queued);
+    for (const node of [...this.#waiting]) this.#wakeNodes(node, queued);
   }
 
   /** Better placed nodes are woken first, and have asked before the others are woken. */
-  #tell({ tier, held, wake }: WaitingNode, { context }: QueuedBatch): void {
+  #wakeNodes({ tier, held, wake }: WaitingNode, { context }: QueuedBatch): void {
     const warmth = held === undefined || context === undefined ? 'ready' : contextWarmth(context, held);
     const delayMs = offerDelayMs(leaseRank(warmth, tier));
     if (delayMs === 0) wake();
@@ -70,21 +70,23 @@ export class BatchQueueObject extends GatewayObject {
   /** @param skip batches that had nothing for this node just now */
   next(skip: readonly string[]): string | null {
     const now = this.ctx.clock.now();
-    const left = this.#left(skip, now);
+    const waitingBatches = this.#waitingBatches(skip, now);
     // A batch without waiting lines may still have a late chunk that a second node can run.
-    const found = nextBatch(left, now) ?? left.find(({ leased }) => leased > 0);
+    const found = nextBatch(waitingBatches, now) ?? waitingBatches.find(({ leased }) => leased > 0);
     return found?.id ?? null;
   }
 
   nextFunction(skip: readonly string[], { owners, held }: FunctionLeaseRequest): string | null {
     const now = this.ctx.clock.now();
-    const left = this.#left(skip, now).filter(({ project }) => owners === undefined || owners.includes(project));
+    const waitingBatches = this.#waitingBatches(skip, now).filter(
+      ({ project }) => owners === undefined || owners.includes(project),
+    );
     const served = (id: string) => this.#contenders.get(id)?.servedMs ?? now;
-    const late = () => left.find(({ leased, context = '' }) => leased > 0 && !held.broken.includes(context));
-    return (nextFunctionBatch(left, held, now, served) ?? late())?.id ?? null;
+    const late = () => waitingBatches.find(({ leased, context = '' }) => leased > 0 && !held.broken.includes(context));
+    return (nextFunctionBatch(waitingBatches, held, now, served) ?? late())?.id ?? null;
   }
 
-  #left(skip: readonly string[], now: number): QueuedBatch[] {
+  #waitingBatches(skip: readonly string[], now: number): QueuedBatch[] {
     this.#forget(now);
     return [...this.#contenders.values()].map(({ contender: queued }) => queued).filter(({ id }) => !skip.includes(id));
   }

@@ -8,7 +8,7 @@ const REMEMBERED_MAX = 1_000_000;
 /**
  * Prompt blocks that must be equal for two prompts to count as similar: 64 tokens, the beginning of a system prompt.
  */
-const ALIKE_BLOCKS = 4;
+const SIMILAR_BLOCKS = 4;
 
 export interface ObservedRequest {
   model: string;
@@ -37,7 +37,7 @@ export class Predictability {
     const mean = this.#means.get(model);
     const byUser = user === undefined ? undefined : `u ${model} ${user}`;
     const byPrompt =
-      buckets === null || buckets.length === 0 ? undefined : `p ${model} ${buckets.slice(0, ALIKE_BLOCKS).join(' ')}`;
+      buckets === null || buckets.length === 0 ? undefined : `p ${model} ${buckets.slice(0, SIMILAR_BLOCKS).join(' ')}`;
     this.#judge('mean of the model', mean && mean.sum / mean.count, output);
     this.#judge("user's last answer", byUser && this.#lasts.get(byUser), output);
     this.#judge('last answer to a like prompt', byPrompt && this.#lasts.get(byPrompt), output);

@@ -3,10 +3,10 @@ import { RETRY_MS, storageHealth, writeIfPossible } from '../../platform/storage
 import type { Database, SqliteRow } from './sqlite.ts';
 
 /** A failed alarm is retried after the minimum, doubled each time up to the maximum. */
-const AGAIN_MIN_MS = 2_000;
-const AGAIN_MAX_MS = 10 * 60_000;
+const RETRY_MIN_MS = 2_000;
+const RETRY_MAX_MS = 10 * 60_000;
 /** Handlers that run concurrently. */
-const TOGETHER_MAX = 32;
+const CONCURRENT_MAX = 32;
 /** setTimeout supports no longer delay. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
@@ -92,9 +92,9 @@ export class Alarms {
   #arm(): void {
     clearTimeout(this.#timer);
     this.#armedFor = Number.POSITIVE_INFINITY;
-    if (this.#closed || this.#running.size >= TOGETHER_MAX) return; // The end of a handler arms it again.
+    if (this.#closed || this.#running.size >= CONCURRENT_MAX) return; // The end of a handler arms it again.
     // An object with a running handler is looked at again when that ends.
-    const next = this.#database.rows('SELECT class, name, at FROM alarms ORDER BY at LIMIT ?', [TOGETHER_MAX + 1]);
+    const next = this.#database.rows('SELECT class, name, at FROM alarms ORDER BY at LIMIT ?', [CONCURRENT_MAX + 1]);
     const [first] = next.filter((row) => !this.#runs(row));
     if (first === undefined) return;
     this.#armedFor = Number(first.at);
@@ -109,10 +109,10 @@ export class Alarms {
 
   #fire(): void {
     const query = 'SELECT class, name, at FROM alarms WHERE at <= ? ORDER BY at LIMIT ?';
-    const due = this.#database.rows(query, [Date.now(), TOGETHER_MAX + 1]);
+    const due = this.#database.rows(query, [Date.now(), CONCURRENT_MAX + 1]);
     for (const row of due) {
       const key = `${row.class}/${row.name}`;
-      if (!this.#running.has(key) && this.#running.size < TOGETHER_MAX) {
+      if (!this.#running.has(key) && this.#running.size < CONCURRENT_MAX) {
         void this.#handle(key, String(row.class), String(row.name));
       }
     }
@@ -128,13 +128,13 @@ export class Alarms {
     } catch (error) {
       failure = error;
     }
-    await this.#store(running, () => this.#over(key, className, name, failure));
+    await this.#store(running, () => this.#handled(key, className, name, failure));
     this.#running.delete(key);
     if (!this.#closed) this.#arm();
   }
 
-  #over(key: string, className: string, name: string, failure: unknown): void {
-    if (failure !== undefined) return this.#again(key, className, name, failure);
+  #handled(key: string, className: string, name: string, failure: unknown): void {
+    if (failure !== undefined) return this.#retry(key, className, name, failure);
     this.#failures.delete(key);
     this.#delete(className, name);
   }
@@ -145,10 +145,10 @@ export class Alarms {
       await new Promise<void>((resolve) => setTimeout(resolve, RETRY_MS).unref());
   }
 
-  #again(key: string, className: string, name: string, cause: unknown): void {
+  #retry(key: string, className: string, name: string, cause: unknown): void {
     const failures = this.#failures.get(key) ?? 0;
     this.#failures.set(key, failures + 1);
-    const ms = Math.min(AGAIN_MIN_MS * 2 ** failures, AGAIN_MAX_MS);
+    const ms = Math.min(RETRY_MIN_MS * 2 ** failures, RETRY_MAX_MS);
     const reason = errorText(cause);
     console.error(`the alarm of ${key} failed, and is tried again in ${ms / 1_000} s: ${reason}`);
     const query = 'UPDATE alarms SET at = ? WHERE class = ? AND name = ?';

@@ -93,9 +93,9 @@ export class ClientConnections {
     const connection = new ClientConnection(socket);
     const { max, unproven, unprovenPerAddress } = this.#shares;
     const own = this.#unproven.get(connection.network);
-    if (own !== undefined && own.size >= unprovenPerAddress) this.#pushOut(own);
-    else if (this.#unprovenCount >= unproven || this.#all.size >= max) this.#pushOut(this.#largest());
-    if (this.#all.size >= max) this.#pushOutIdle();
+    if (own !== undefined && own.size >= unprovenPerAddress) this.#evictOldest(own);
+    else if (this.#unprovenCount >= unproven || this.#all.size >= max) this.#evictOldest(this.#largest());
+    if (this.#all.size >= max) this.#evictIdle();
     if (this.#all.size >= max) return void socket.destroy();
     this.#all.set(connection.ends, connection);
     this.#setOf(connection.network).add(connection);
@@ -162,13 +162,13 @@ export class ClientConnections {
     return largest;
   }
 
-  #pushOut(among: Set<ClientConnection>): void {
+  #evictOldest(among: Set<ClientConnection>): void {
     const [oldest] = among;
     if (oldest !== undefined) this.#end(oldest);
   }
 
   /** All places are taken by proven connections: closes the oldest idle one. */
-  #pushOutIdle(): void {
+  #evictIdle(): void {
     for (const connection of this.#all.values()) {
       if (connection.idle) return this.#end(connection);
     }

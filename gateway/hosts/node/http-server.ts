@@ -22,7 +22,7 @@ import { waitClock } from '../../platform/wait-clock.ts';
 import { type ClientConnection, ClientConnections } from './connections.ts';
 import { type ConnectionTakeover, FastPathConnection } from './fast-path/fast-path-connection.ts';
 import { FastPathRequest } from './fast-path/fast-path-request.ts';
-import { type FastPathResponse, KEEP_ALIVE_MS, KEEP_ALIVE_TOLD_MS } from './fast-path/fast-path-response.ts';
+import { type FastPathResponse, KEEP_ALIVE_HINT_MS, KEEP_ALIVE_MS } from './fast-path/fast-path-response.ts';
 import type { FastPathHead } from './fast-path/read-head.ts';
 import type { LocalOffloads } from './local-offload.ts';
 import { NodeRequest, wholeBody } from './node-request.ts';
@@ -59,7 +59,7 @@ const TLS_LIMITS = {
 /** Time limit for a request's head. Bodies have their own stall limit. */
 const HEADERS_MS = 15_000;
 /** How late that is noticed. */
-const HEADERS_LOOK_MS = 5_000;
+const HEADERS_POLL_MS = 5_000;
 const HEAD_MAX_BYTES = 64 * 1024;
 /**
  * These requests are held until there is work, and are repeated by their clients, so the end of this process does not
@@ -117,9 +117,9 @@ export class HttpServer {
       noDelay: true,
       keepAlive: true,
       keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,
-      keepAliveTimeout: KEEP_ALIVE_TOLD_MS, // the hint; the timeout itself is set when an answer is complete
+      keepAliveTimeout: KEEP_ALIVE_HINT_MS, // the hint; the timeout itself is set when an answer is complete
       headersTimeout: HEADERS_MS,
-      connectionsCheckingInterval: HEADERS_LOOK_MS,
+      connectionsCheckingInterval: HEADERS_POLL_MS,
       requestTimeout: 0,
       maxHeaderSize: HEAD_MAX_BYTES,
       shouldUpgradeCallback: isWebSocket,
@@ -136,10 +136,10 @@ export class HttpServer {
     this.#server.on('checkExpectation', answer);
     this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, inTurn));
     this.#server.on('upgrade', (request, socket, head) =>
-      this.#behindOthers(socket, () => void this.#upgrades.take(request, socket, head)),
+      this.#afterEarlierResponses(socket, () => void this.#upgrades.take(request, socket, head)),
     );
     this.#server.on('connect', (_message, socket: Duplex) =>
-      this.#behindOthers(socket, () => answerUnreadable(socket, CONNECT_REFUSED)),
+      this.#afterEarlierResponses(socket, () => answerUnreadable(socket, CONNECT_REFUSED)),
     );
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
       refuseUnreadable(error, socket, this.#connections.of(socket as Socket)),
@@ -178,7 +178,7 @@ export class HttpServer {
    * After the responses to earlier requests on the connection; otherwise a client, or a proxy that shares it, would
    * take this for one of them.
    */
-  #behindOthers(socket: Duplex, write: () => void): void {
+  #afterEarlierResponses(socket: Duplex, write: () => void): void {
     const last = this.#connections.of(socket as Socket)?.answering.at(-1);
     if (last === undefined) return write();
     last.response.once('close', () => {
@@ -195,7 +195,7 @@ export class HttpServer {
       get closing() {
         return server.#closing;
       },
-      answer: (head, response) => this.#takePlain(connection, head, response),
+      answer: (head, response) => this.#takeFastPath(connection, head, response),
       parse: () => {
         connection.plain = undefined;
         parse.call(this.#server, socket);
@@ -205,7 +205,7 @@ export class HttpServer {
     });
   }
 
-  #takePlain(
+  #takeFastPath(
     connection: ClientConnection,
     head: FastPathHead,
     response: FastPathResponse,

@@ -69,7 +69,7 @@ export class NodeContext implements ObjectContext {
   readonly #database: Database;
   readonly #failed: (cause: unknown) => void;
   #background = 0;
-  #over = false;
+  #finished = false;
 
   constructor({ name, database, alarm, handlers, failed }: ContextOptions) {
     this.name = name;
@@ -87,17 +87,17 @@ export class NodeContext implements ObjectContext {
 
   waitUntil(work: Promise<unknown>): void {
     this.#background++;
-    const over = () => {
+    const finished = () => {
       this.#background--;
     };
-    work.then(over, (error: unknown) => {
-      over();
+    work.then(finished, (error: unknown) => {
+      finished();
       console.error(`in the background of ${this.name}: ${errorText(error)}`);
     });
   }
 
   #guard(work: () => void): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     try {
       work();
     } catch (error) {
@@ -118,7 +118,7 @@ export class NodeContext implements ObjectContext {
 
   /** The instance ends. `cause`: it is reset, and the writes of its last turn are undone. */
   end(cause?: unknown): void {
-    this.#over = true;
+    this.#finished = true;
     if (cause === undefined) this.gate.commit();
     else this.gate.abandon(cause);
     this.clock.stop();

@@ -35,7 +35,7 @@ import { Database } from './sqlite.ts';
 /** An operator's policy in this process; its faults are logged and counted. */
 
 /** How often each kind of fault is logged. */
-const TOLD_MS = 60_000;
+const LOG_INTERVAL_MS = 60_000;
 
 interface Around {
   env: Env;
@@ -54,7 +54,7 @@ function loggedPolicy(policy: Policy, { env, log, waitUntil }: Around): Policy {
       reporter.counts.count(POLICY_FAULTS, [policy.name, kind]);
       reporter.touch(env, { waitUntil }, Date.now());
       const now = performance.now();
-      if (now - (told.get(kind) ?? Number.NEGATIVE_INFINITY) < TOLD_MS) return;
+      if (now - (told.get(kind) ?? Number.NEGATIVE_INFINITY) < LOG_INTERVAL_MS) return;
       told.set(kind, now);
       log(`policy ${policy.name}: ${why}; the default chooses`);
     },

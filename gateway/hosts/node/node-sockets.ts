@@ -36,7 +36,7 @@ export class NodeSocket implements ObjectSocket {
   #connection: Connection | undefined;
   #early: (string | Uint8Array)[] = [];
   #closing: { code: number | undefined; reason: string | undefined } | undefined;
-  #over = false;
+  #finished = false;
   pingedAt = 0;
 
   constructor(gate: OutputGate, on: SocketEvents) {
@@ -45,7 +45,7 @@ export class NodeSocket implements ObjectSocket {
   }
 
   get readyState(): number {
-    if (this.#over || this.#closing !== undefined) return CLOSED;
+    if (this.#finished || this.#closing !== undefined) return CLOSED;
     return this.#connection?.readyState ?? CONNECTING;
   }
 
@@ -67,7 +67,7 @@ export class NodeSocket implements ObjectSocket {
   }
 
   #onMessage(data: RawData, isBinary: boolean): void {
-    if (this.#over) return;
+    if (this.#finished) return;
     if (isBinary) return this.#on.message(this, data as ArrayBuffer);
     const text = new TextDecoder().decode(data as ArrayBuffer);
     if (text !== PING_TEXT) return this.#on.message(this, text);
@@ -78,7 +78,7 @@ export class NodeSocket implements ObjectSocket {
   }
 
   send(message: string | Uint8Array): void {
-    if (this.#over || this.#closing !== undefined) throw new Error('the socket is closed');
+    if (this.#finished || this.#closing !== undefined) throw new Error('the socket is closed');
     this.#gate.pass(() => this.#write(message));
   }
 
@@ -90,20 +90,20 @@ export class NodeSocket implements ObjectSocket {
   }
 
   close(code?: number, reason?: string): void {
-    if (this.#over || this.#closing !== undefined) return;
+    if (this.#finished || this.#closing !== undefined) return;
     this.#closing = { code, reason };
     this.#gate.pass(() => this.#connection?.close(code, reason));
   }
 
   /** Closes without involving its object, which is gone. */
   abort(): void {
-    this.#over = true;
+    this.#finished = true;
     this.#connection?.close(RESTART, 'the gateway lost the state of this socket');
   }
 
   #end(): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#finished) return;
+    this.#finished = true;
     this.#on.close(this);
   }
 }

@@ -58,7 +58,7 @@ export class Database {
 
   /** Runs a statement for its rows. @throws Error of SQLite */
   rows(query: string, bindings: readonly unknown[]): SqliteRow[] {
-    return this.#named(() => {
+    return this.#withFileName(() => {
       const { statement } = this.#prepare(query);
       return statement.all(...bindings.map(bindable)).map(rowOf);
     });
@@ -66,7 +66,7 @@ export class Database {
 
   /** Row by row; the statement runs while it is read. */
   *iterate(query: string, bindings: readonly unknown[]): IterableIterator<SqliteRow> {
-    const prepared = this.#named(() => this.#prepare(query));
+    const prepared = this.#withFileName(() => this.#prepare(query));
     prepared.busy = true;
     try {
       for (const row of prepared.statement.iterate(...bindings.map(bindable))) yield rowOf(row);
@@ -90,7 +90,7 @@ export class Database {
 
   /** Several statements without bindings or rows. */
   script(text: string): void {
-    this.#named(() => this.#open(isRead(text)).exec(text));
+    this.#withFileName(() => this.#open(isRead(text)).exec(text));
   }
 
   /** SQLite's counters: changes of this connection, and the last inserted row. */
@@ -105,7 +105,7 @@ export class Database {
   }
 
   begin(): void {
-    this.#named(() => this.#open(false).exec('BEGIN IMMEDIATE'));
+    this.#withFileName(() => this.#open(false).exec('BEGIN IMMEDIATE'));
   }
 
   /** @throws Error if the disk is full or broken; then everything since `begin` is undone */
@@ -150,7 +150,7 @@ export class Database {
   }
 
   /** Adds the file's name to an error about damage. */
-  #named<T>(work: () => T): T {
+  #withFileName<T>(work: () => T): T {
     try {
       return work();
     } catch (error) {

@@ -15,7 +15,7 @@ export const RETRY_MS = 1_000;
 const LOG_EVERY_MS = 60_000;
 
 /** Records of all nodes together that wait in this process's memory: about 1 KiB each. */
-const HELD_MAX = 50_000;
+const HELD_RECORDS_MAX = 50_000;
 
 /** Bound on a reason, which is a message of an operating system or database. */
 const REASON_MAX_CHARS = 200;
@@ -54,8 +54,8 @@ export class StorageHealth {
   #triedAt = 0;
   #partFailedAt = 0;
   #loggedAt = 0;
-  #held = 0;
-  #heldMax = HELD_MAX;
+  #heldRecords = 0;
+  #heldMax = HELD_RECORDS_MAX;
   #lost = 0;
   #lostSinceFailure = 0;
 
@@ -81,7 +81,7 @@ export class StorageHealth {
 
   /** Number of records that wait in memory. */
   get held(): number {
-    return this.#whole?.held ?? this.#held;
+    return this.#whole?.held ?? this.#heldRecords;
   }
 
   /** Number of records that were given up because too many waited. */
@@ -119,20 +119,20 @@ export class StorageHealth {
 
   /** Sets how many records may wait; undefined or not positive: the default. */
   holdAtMost(records: number | undefined): void {
-    this.#heldMax = records !== undefined && records > 0 ? records : HELD_MAX;
+    this.#heldMax = records !== undefined && records > 0 ? records : HELD_RECORDS_MAX;
   }
 
   /** Records wait. Returns how many of the oldest the caller must give up; they count as lost. */
   hold(records: number): number {
     if (this.#whole !== undefined) return this.#whole.hold(records);
-    this.#held += records;
-    return Math.min(records, Math.max(0, this.#held - this.#heldMax));
+    this.#heldRecords += records;
+    return Math.min(records, Math.max(0, this.#heldRecords - this.#heldMax));
   }
 
   /** Records no longer wait. */
   release(records: number): void {
     if (this.#whole !== undefined) return this.#whole.release(records);
-    this.#held -= records;
+    this.#heldRecords -= records;
   }
 
   /** Waiting records are given up. */

@@ -88,10 +88,10 @@ export class ResilientStorage implements ObjectStorage {
         const value = keys.get(key);
         return value === DELETED ? undefined : (value as Value);
       },
-      put: (key, value) => this.#putLater(key, value, () => kv.put(key, value)),
+      put: (key, value) => this.#putDeferred(key, value, () => kv.put(key, value)),
       delete: (key) => {
         const known = keys.has(key) ? keys.get(key) !== DELETED : kv.get(key) !== undefined;
-        this.#putLater(key, DELETED, () => kv.delete(key));
+        this.#putDeferred(key, DELETED, () => kv.delete(key));
         return known;
       },
       list: <Value>({ prefix }: { prefix: string }) => {
@@ -106,7 +106,7 @@ export class ResilientStorage implements ObjectStorage {
     };
   }
 
-  #putLater(key: string, value: unknown, put: () => void): void {
+  #putDeferred(key: string, value: unknown, put: () => void): void {
     if (this.#tryWrite(put)) {
       this.#keys.delete(key);
       return;
@@ -128,11 +128,11 @@ export class ResilientStorage implements ObjectStorage {
       await this.#write(() => this.#inner.setAlarm(at));
     } catch (error) {
       if (!this.#health.failed(error, this.#clock.now())) throw error;
-      this.#ringAt(at);
+      this.#setAlarmAt(at);
     }
   }
 
-  #ringAt(at: number): void {
+  #setAlarmAt(at: number): void {
     const cancel = this.#clock.after(Math.max(0, at - this.#clock.now()), () => {
       this.#alarm = undefined;
       this.#ring();

@@ -106,7 +106,7 @@ export class GatewayGossipDriver {
       case 'evict':
         return this.#evict(action.session);
       case 'notice':
-        this.#tell(action.notice);
+        this.#logNotice(action.notice);
         return remembered(); // /readyz shows which clusters are frozen
       case 'ended':
         return; // only agents need it
@@ -114,7 +114,7 @@ export class GatewayGossipDriver {
   }
 
   /** Logs one line when most of a cluster becomes silent, and one when its nodes may be evicted again. */
-  #tell(notice: GossipNotice): void {
+  #logNotice(notice: GossipNotice): void {
     if (notice.what !== 'frozen' && notice.what !== 'thawed') return;
     const line = { event: `cluster_${notice.what}`, at: new Date().toISOString(), cluster: notice.cluster };
     telemetrySink.sink?.event(line);

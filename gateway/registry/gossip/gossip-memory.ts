@@ -2,7 +2,7 @@ import type { GossipMemory } from '../../../shared/gossip/index.ts';
 import type { Clock, ObjectStorage } from '../../platform/object-context.ts';
 
 /** After a restart agents have this long to reconnect before peers are asked about them. */
-const COME_BACK_MS = 40_000;
+const RECONNECT_MS = 40_000;
 
 /** Gossip's memory is written this long after it changed. */
 const REMEMBER_MS = 250;
@@ -31,7 +31,7 @@ export class StoredGossip {
     const missing = [...open].filter((session) => !known.has(session));
     return {
       ...memory,
-      absent: [...memory.absent, ...missing.map((session) => [session, now + COME_BACK_MS] as const)],
+      absent: [...memory.absent, ...missing.map((session) => [session, now + RECONNECT_MS] as const)],
     };
   }
 

@@ -7,7 +7,7 @@ import { type SnapshotDelta, SnapshotStore } from '../snapshot-store.ts';
 export const SNAPSHOT_FRESH_MS = 500;
 
 /** The interval if requests wait for a model that is unknown here: it was just registered, or no node has it. */
-const EAGER_MS = 100;
+const FAST_POLL_MS = 100;
 
 /**
  * One object per Cloudflare location, because one registry object cannot answer five hundred isolates that each ask
@@ -30,7 +30,7 @@ export class RegistryRelay extends GatewayObject {
   /** Refreshes with a request that begins at or after `time`. */
   async #refreshSince(time: number): Promise<void> {
     await this.#asking;
-    const early = this.#askedAt + EAGER_MS - steadyNow();
+    const early = this.#askedAt + FAST_POLL_MS - steadyNow();
     if (this.#askedAt < time && early > 0) await new Promise((resolve) => setTimeout(resolve, early));
     if (this.#askedAt < time) await this.#refresh();
   }

@@ -14,7 +14,7 @@ const EVENTS_MAX = 20_000;
  * Bounds the events of one provider. Sessions that keep joining and leaving displace only events of the same provider.
  */
 const OF_PROVIDER_MAX = 2_000;
-const KEPT_MS = 30 * 24 * 60 * 60_000;
+const RETENTION_MS = 30 * 24 * 60 * 60_000;
 /** Bounds the events that wait in memory while storage fails; the oldest are dropped. */
 const WAITING_MAX = 1_000;
 /** Old events are deleted once per this many events, so that an event is normally one write. */
@@ -23,8 +23,8 @@ const TRIM_EVERY = 256;
  * A session's next suspicion within this time is not stored: a session that is repeatedly lost and found would displace
  * all other events.
  */
-const SUSPECT_AGAIN_MS = 60_000;
-/** Bounds the sessions with a remembered suspicion (for SUSPECT_AGAIN_MS). */
+const SUSPICION_INTERVAL_MS = 60_000;
+/** Bounds the sessions with a remembered suspicion (for SUSPICION_INTERVAL_MS). */
 const SUSPECTED_MAX = 10_000;
 
 export interface HistoryEvent {
@@ -137,7 +137,7 @@ export class NodeEventLog {
     if (event !== 'suspected') return false;
     const told = known === undefined || known.until <= at;
     this.#suspected.delete(session);
-    this.#suspected.set(session, told ? { until: at + SUSPECT_AGAIN_MS, told } : { ...known, told });
+    this.#suspected.set(session, told ? { until: at + SUSPICION_INTERVAL_MS, told } : { ...known, told });
     const [oldest] = this.#suspected.keys();
     if (this.#suspected.size > SUSPECTED_MAX && oldest !== undefined) this.#suspected.delete(oldest);
     return !told;
@@ -182,7 +182,7 @@ export class NodeEventLog {
 
   sweep(now: number): void {
     this.#untrimmed = 0;
-    this.#sql.exec('DELETE FROM history WHERE at <= ?', now - KEPT_MS);
+    this.#sql.exec('DELETE FROM history WHERE at <= ?', now - RETENTION_MS);
     // Both queries scan the index or the keys once, over the kept rows.
     this.#sql.exec(
       'DELETE FROM history WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY provider ORDER BY id DESC) AS n FROM history) WHERE n > ?)',

@@ -4,7 +4,7 @@ import type { ObjectStorage, Sql } from '../../platform/object-context.ts';
 
 /** The last output of engines, for operators and the node's provider. */
 
-const KEPT_MS = 7 * 24 * 60 * 60_000;
+const RETENTION_MS = 7 * 24 * 60 * 60_000;
 /** Bounds the logs to 250 MiB. Logs of normal ends are dropped first, then the oldest of the provider with the most. */
 const TAILS_MAX = 1_000;
 /** Ends that a job or a person intended. A cluster has thousands a day, and people look for logs of failures. */
@@ -20,7 +20,7 @@ const NORMAL: ReadonlySet<DepartureCause> = new Set<DepartureCause>([
  * Minimum interval between two logs of a session. A session fails once; a session that keeps writing is broken, and
  * each write has 256 KiB.
  */
-const AGAIN_MS = 10_000;
+const LOG_INTERVAL_MS = 10_000;
 
 export interface LogTail {
   session: string;
@@ -46,7 +46,7 @@ export class LogTails {
   /** Replaces the session's previous log. False: the previous log was stored a moment ago. */
   put({ session, provider, at, text }: LogTail): boolean {
     const before = this.get(session, at)?.at;
-    if (before !== undefined && isRecent(AGAIN_MS, before, at)) return false;
+    if (before !== undefined && isRecent(LOG_INTERVAL_MS, before, at)) return false;
     this.#sql.exec(
       'INSERT OR REPLACE INTO logs (session, provider, at, text) VALUES (?, ?, ?, ?)',
       session,
@@ -61,12 +61,16 @@ export class LogTails {
   get(session: string, now: number): LogTail | undefined {
     const query = 'SELECT session, provider, at, text FROM logs WHERE session = ? AND at > ?';
     return [
-      ...this.#sql.exec<{ session: string; provider: string; at: number; text: string }>(query, session, now - KEPT_MS),
+      ...this.#sql.exec<{ session: string; provider: string; at: number; text: string }>(
+        query,
+        session,
+        now - RETENTION_MS,
+      ),
     ][0];
   }
 
   sweep(now: number): void {
-    this.#sql.exec('DELETE FROM logs WHERE at <= ?', now - KEPT_MS);
+    this.#sql.exec('DELETE FROM logs WHERE at <= ?', now - RETENTION_MS);
     const { count } = this.#sql.exec<{ count: number }>('SELECT count(*) AS count FROM logs').one();
     if (count <= this.#max) return;
     for (const session of this.#leastWanted(count - this.#max))

@@ -8,10 +8,10 @@ import { snapshotCache } from '../snapshot.ts';
 import { VisibleRegistry } from './visible-registry.ts';
 
 /** How often an open stream looks at the isolate's view. This causes no request to the registry. */
-const LOOK_MS = 250;
+const POLL_MS = 250;
 
 /** While a stream is open, the view is at most this old, so that a page shows a node join or leave within a second. */
-const ASK_MS = 500;
+const VIEW_MAX_AGE_MS = 500;
 
 /** Open streams of one isolate. Each compares the whole view when it changed. */
 const STREAMS_MAX = 64;
@@ -63,9 +63,9 @@ export function watchRegistry(
           const said = news.since(now);
           if (said !== '') return controller.enqueue(encoder.encode(said));
           await new Promise<void>((resolve) => {
-            timer = setTimeout(resolve, LOOK_MS);
+            timer = setTimeout(resolve, POLL_MS);
           });
-          if (!over) snapshotCache.refreshOlder(env, Date.now(), ASK_MS);
+          if (!over) snapshotCache.refreshOlder(env, Date.now(), VIEW_MAX_AGE_MS);
         }
       },
       cancel: end,

@@ -11,7 +11,7 @@ import type { LocalCallResult } from './attempt-call.ts';
  * How often calls without an answer are checked. An object answers within half of this, even if only with `fetch`. An
  * object that was reset never answers.
  */
-const LOOK_EVERY_MS = 1_000;
+const POLL_MS = 1_000;
 /**
  * Calls that wait for one object. If more wait, the object is in trouble; the call then uses the stub, which reports
  * the error.
@@ -64,7 +64,7 @@ export class LocalTunnel {
   readonly #take: (call: LocalCall) => void;
   /** Calls without an answer. `holds` asks the object whether it is still working on the call. At most WAITING_MAX. */
   readonly #waiting = new TransientMap<LocalCall, { holds(): Promise<boolean>; seen: boolean }>();
-  #looking: ReturnType<typeof setInterval> | null = null;
+  #pollTimer: ReturnType<typeof setInterval> | null = null;
 
   constructor(session: string, take: (call: LocalCall) => void) {
     this.#session = session;
@@ -84,7 +84,7 @@ export class LocalTunnel {
   async ask(call: LocalCall, holds: () => Promise<boolean>): Promise<LocalCallResult> {
     if (this.#waiting.size >= WAITING_MAX) return { kind: 'fetch' };
     this.#waiting.set(call, { holds, seen: false });
-    this.#looking ??= setInterval(() => this.#look(), LOOK_EVERY_MS);
+    this.#pollTimer ??= setInterval(() => this.#poll(), POLL_MS);
     try {
       this.#take(call);
       return await call.answered;
@@ -94,10 +94,10 @@ export class LocalTunnel {
   }
 
   /** A call that is still here at the second check may be lost. */
-  #look(): void {
+  #poll(): void {
     if (this.#waiting.size === 0) {
-      if (this.#looking !== null) clearInterval(this.#looking);
-      this.#looking = null;
+      if (this.#pollTimer !== null) clearInterval(this.#pollTimer);
+      this.#pollTimer = null;
     }
     for (const call of this.#waiting.keys()) {
       const waiting = this.#waiting.get(call);

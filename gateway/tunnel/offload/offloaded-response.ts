@@ -7,27 +7,27 @@ import type { RequestScope } from '../call/call-tunnel.ts';
 export type OffloadEnding = 'whole' | 'left' | AttemptFailure;
 
 /** Completions that wait for their Workers. A Worker that is gone never asks for its completion. */
-const KEPT_MAX = 10_000;
+const COMPLETIONS_MAX = 10_000;
 
 /**
  * How often the object is asked whether it still holds the attempt. On a host whose objects stay, an object hardly ever
  * dies; without this check a Worker would wait forever for one that did.
  */
-const ASK_MS = 30_000;
+const CHECK_MS = 30_000;
 
 /** Through this the object reports to the Worker that an offloaded response has ended. */
 export interface OffloadCompletion {
   readonly ended: PromiseWithResolvers<OffloadEnding>;
 }
 
-/** By the name of the offloaded attempt; at most KEPT_MAX. */
+/** By the name of the offloaded attempt; at most COMPLETIONS_MAX. */
 const completions = new TransientMap<string, OffloadCompletion>();
 
 /** Called by the object before it offloads a response. */
 export function expectCompletion(name: string): OffloadCompletion {
   const completion = { ended: Promise.withResolvers<OffloadEnding>() };
   completions.set(name, completion);
-  const oldest = completions.size > KEPT_MAX ? completions.keys().next().value : undefined;
+  const oldest = completions.size > COMPLETIONS_MAX ? completions.keys().next().value : undefined;
   if (oldest !== undefined) completions.delete(oldest);
   return completion;
 }
@@ -82,7 +82,7 @@ export class OffloadedResponse {
     const timer = setInterval(async () => {
       const held = await Promise.resolve(this.#stub().holds(requestId, attempt)).catch(() => false);
       if (!held) lost.resolve('lost');
-    }, ASK_MS);
+    }, CHECK_MS);
     try {
       return await Promise.race([ending, lost.promise]);
     } finally {

@@ -51,14 +51,14 @@ const SERVICE_SLOTS = 20;
  */
 const OTHERS_WEIGHT = 0.3;
 /** Fewer responses do not determine a service time. */
-const ANSWERS_LEAST = 5;
+const ANSWERS_MIN = 5;
 /** Quantile of the measured round trips: load at the gateway lengthens the others. */
 const ROUND_TRIP_QUANTILE = 0.25;
 /**
  * A node's claim about its requests counts up to this many times its concurrency. Beyond it, only answered requests
  * count.
  */
-const BELIEVED = 4;
+const CLAIM_FACTOR_MAX = 4;
 /** Bounds the memory: regions times models. */
 const REMEMBERED_MAX = 65_536;
 
@@ -68,7 +68,7 @@ interface Memory {
   serviceS: number;
   /** Since the last mean. */
   service: { answers: number; seconds: number };
-  /** Means of at least `ANSWERS_LEAST` responses, newest last. */
+  /** Means of at least `ANSWERS_MIN` responses, newest last. */
   means: number[];
   /** Most requests of one node while others waited there. */
   full: number;
@@ -137,7 +137,7 @@ export class Tracker {
     service.answers += count;
     service.seconds += seconds;
     // A few responses are kept until there are more, so that a model with rare requests also gets a service time.
-    if (service.answers >= ANSWERS_LEAST) {
+    if (service.answers >= ANSWERS_MIN) {
       memory.means.push(service.seconds / service.answers);
       if (memory.means.length > SERVICE_SLOTS) memory.means.shift();
       memory.service = { answers: 0, seconds: 0 };
@@ -148,7 +148,7 @@ export class Tracker {
     // Little's law: seconds of service per second are the mean number of this gateway's requests.
     const own = seconds / sinceS;
     memory.others += OTHERS_WEIGHT * (running + waiting - own - memory.others);
-    const inEngines = Math.min(running + waiting, BELIEVED * this.#options.concurrency * replicas);
+    const inEngines = Math.min(running + waiting, CLAIM_FACTOR_MAX * this.#options.concurrency * replicas);
     const arrived = (Math.max(0, count + inEngines - memory.inEngines) * this.#options.slotS) / sinceS;
     memory.inEngines = inEngines;
     const nodes = Math.max(1, replicas);
@@ -195,7 +195,7 @@ export class Tracker {
     const before = this.#trips.get(region) ?? [];
     const restarted = counts.some((count, at) => count < (before[at] ?? 0));
     const fresh = counts.map((count, at) => count - (restarted ? 0 : (before[at] ?? 0)));
-    if (sumOf(fresh) < ANSWERS_LEAST && this.#roundTripS.has(region)) return;
+    if (sumOf(fresh) < ANSWERS_MIN && this.#roundTripS.has(region)) return;
     if (this.#trips.size >= REMEMBERED_MAX) this.#trips.clear();
     this.#trips.set(region, counts);
     const value = quantile(bounds, fresh, ROUND_TRIP_QUANTILE);

@@ -66,7 +66,7 @@ const ROUND_TRIP_GUESS_S = 0.15;
 /**
  * Smaller shares become zero, because a few requests would keep a region's caches and contexts warm for little gain.
  */
-const SHARE_LEAST = 1e-3;
+const SHARE_MIN = 1e-3;
 /**
  * λ of the plan for a lost region, seconds. That plan takes effect immediately and without measurements, so it stays
  * close to the regions' free capacity.
@@ -237,7 +237,7 @@ function solve(
     Float64Array.from(previous),
     smoothness,
   );
-  const kept = [...shares].map((share) => (share < SHARE_LEAST || !Number.isFinite(share) ? 0 : share));
+  const kept = [...shares].map((share) => (share < SHARE_MIN || !Number.isFinite(share) ? 0 : share));
   return { shares: sum(kept) > 0 ? normalised(kept) : [...previous], overload };
 }
 

@@ -9,7 +9,7 @@ const CHANGE_MAX = 0.25;
 const IDLE_SLOTS = 4;
 const COUNT_MAX = 10_000;
 /** A forecast below this many requests per slot is the remainder of demand that has ended. */
-const REQUESTS_LEAST = 0.01;
+const REQUESTS_MIN = 0.01;
 
 interface Kept {
   count: number;
@@ -36,7 +36,7 @@ export class WarmCounts {
     const here = new Set(places.map(({ region }) => region));
     for (const region of known.keys()) if (!here.has(region)) known.delete(region);
     return places.map(({ region, replicas, serviceS, concurrency }, at) => {
-      const requests = expected < REQUESTS_LEAST ? 0 : expected * (shares[at] ?? 0);
+      const requests = expected < REQUESTS_MIN ? 0 : expected * (shares[at] ?? 0);
       const servers = ((requests + GAMMA * Math.sqrt(requests)) * serviceS) / (secondsOfNode * concurrency);
       // A region with a share keeps at least one context.
       const wanted = Math.min(COUNT_MAX, Math.ceil(servers - 1e-6));

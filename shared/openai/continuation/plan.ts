@@ -104,7 +104,7 @@ const RULES: Readonly<Record<ContinuableKind, ReadonlyMap<string, Rule>>> = {
   completions: new Map([...BOTH, ['prompt', (value) => typeof value === 'string']]),
 };
 
-const MUST: Readonly<Record<ContinuableKind, string>> = { chat: 'messages', completions: 'prompt' };
+const REQUIRED_MEMBER: Readonly<Record<ContinuableKind, string>> = { chat: 'messages', completions: 'prompt' };
 
 /** Templates render tool calls in different ways. */
 function isConversation(value: unknown): boolean {
@@ -129,7 +129,8 @@ export function planContinuation(endpoint: Pick<Endpoint, 'path'>, bytes: Uint8A
     return { why: `'${key.slice(0, 64)}' ${said}` };
   }
   if (body.stream !== true) return { why: 'it is no stream' };
-  if (body[MUST[kind]] === undefined || body[MUST[kind]] === null) return { why: `it has no '${MUST[kind]}'` };
+  if (body[REQUIRED_MEMBER[kind]] === undefined || body[REQUIRED_MEMBER[kind]] === null)
+    return { why: `it has no '${REQUIRED_MEMBER[kind]}'` };
   const wantsUsage = isObject(body.stream_options) && body.stream_options.include_usage === true;
   return { kind, body, wantsUsage, limit: limitOf(kind, body) };
 }

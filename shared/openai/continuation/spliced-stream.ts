@@ -13,7 +13,7 @@ import type { ContinuableKind, ContinuationPlan } from './plan.ts';
 export const SPLICED_TEXT_MAX_CHARS = 512 * 1024;
 
 /** An event longer than this is passed on in pieces, and no node can continue after it. */
-const HELD_MAX_BYTES = 256 * 1024;
+const EVENT_MAX_BYTES = 256 * 1024;
 
 const LF = 0x0a;
 const DONE = encodeUtf8('[DONE]');
@@ -28,7 +28,7 @@ type Event = Record<string, unknown>;
 export class SplicedStream {
   readonly #kind: ContinuableKind;
   readonly #wantsUsage: boolean;
-  #splitter = new SseSplitter(2 * HELD_MAX_BYTES);
+  #splitter = new SseSplitter(2 * EVENT_MAX_BYTES);
   /** The first engine's answer; false from the first continuation on. */
   #first = true;
   /** Pass everything unparsed from now on. */
@@ -110,8 +110,8 @@ export class SplicedStream {
   push(chunk: Uint8Array): Uint8Array[] {
     if (this.#verbatim) return [chunk];
     const out: Uint8Array[] = [];
-    for (let from = 0; from < chunk.length; from += HELD_MAX_BYTES) {
-      this.#push(chunk.subarray(from, from + HELD_MAX_BYTES), out);
+    for (let from = 0; from < chunk.length; from += EVENT_MAX_BYTES) {
+      this.#push(chunk.subarray(from, from + EVENT_MAX_BYTES), out);
     }
     return out;
   }
@@ -126,7 +126,7 @@ export class SplicedStream {
       if (passed !== undefined) out.push(passed);
     });
     if (this.#fault !== undefined) return;
-    const tooLong = this.#splitter.pendingBytes > HELD_MAX_BYTES;
+    const tooLong = this.#splitter.pendingBytes > EVENT_MAX_BYTES;
     if (tooLong && !this.#first) this.#fault = 'an event is too long';
     if (tooLong) this.forbid('an event is too long');
     if (!this.#first || this.#obstacle === undefined) return;
@@ -228,7 +228,7 @@ export class SplicedStream {
   /** The next engine's answer follows. @param before tokens that the client has so far, if known */
   continueWith(before: number): void {
     this.#first = false;
-    this.#splitter = new SseSplitter(2 * HELD_MAX_BYTES);
+    this.#splitter = new SseSplitter(2 * EVENT_MAX_BYTES);
     this.#fault = undefined;
     this.#withheld = undefined;
     this.#before = before;

@@ -22,7 +22,7 @@ export class FirstByteLog<K> {
   readonly #times = new FirstByteTimes();
   /** Bounded by the open requests of the node. */
   readonly #waiting = new Map<K, Waiting>();
-  #left: UnansweredRequest[] = [];
+  #abandoned: UnansweredRequest[] = [];
   #silentMs = 0;
   #tickedAt: number | undefined;
   #answeredAt: number | undefined;
@@ -52,7 +52,7 @@ export class FirstByteLog<K> {
 
   /** The engine sent a byte of some answer. */
   works(): void {
-    this.#left = [];
+    this.#abandoned = [];
     this.#silentMs = 0;
   }
 
@@ -61,8 +61,8 @@ export class FirstByteLog<K> {
     const waiting = this.#waiting.get(key);
     if (waiting === undefined) return;
     this.#waiting.delete(key);
-    this.#left.push(unanswered(waiting, false, now));
-    if (this.#left.length > LEFT_MAX) this.#left.shift();
+    this.#abandoned.push(unanswered(waiting, false, now));
+    if (this.#abandoned.length > LEFT_MAX) this.#abandoned.shift();
   }
 
   /** The request ended in another way, which says nothing about the engine's speed. */
@@ -87,7 +87,7 @@ export class FirstByteLog<K> {
 
   evidence(now: number): NodeEvidence {
     const waiting = Array.from(this.#waiting.values(), (request) => unanswered(request, true, now));
-    return { silentMs: this.#silentMs, unanswered: [...waiting, ...this.#left], times: this.times };
+    return { silentMs: this.#silentMs, unanswered: [...waiting, ...this.#abandoned], times: this.times };
   }
 
   /** This node's evidence for the judgment of another node. */

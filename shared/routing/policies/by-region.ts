@@ -69,14 +69,14 @@ export class RegionShares {
     if (node === undefined) return inner.pick(candidates, request, random);
     // The conversation's cache is worth a wait.
     if (session !== undefined || (node.load?.waiting ?? 0) === 0) return node;
-    return this.#elsewhere(inner, shares, { names, members }, first, request, random) ?? node;
+    return this.#chooseOtherRegion(inner, shares, { names, members }, first, request, random) ?? node;
   }
 
   /**
    * If the chosen region has a queue: a node without a queue in another region of the plan, as if the chosen region
    * were lost.
    */
-  #elsewhere(
+  #chooseOtherRegion(
     inner: Policy,
     shares: ModelShares,
     { names, members }: Pick<Group, 'names' | 'members'>,

@@ -12,7 +12,7 @@ export const OPERATOR_POLICIES_MAX = 16;
 /** Processor time. A choice takes microseconds, and every stream of the process waits meanwhile. */
 export const SLOW_MS = 10;
 /** Elapsed time: a choice may wait for a disk. Longer than the pauses of a process that has a fraction of a processor. */
-export const STANDING_MS = 1_000;
+export const CHOICE_MAX_MS = 1_000;
 /** After this many consecutive slow choices or failures the policy is not asked for `POLICY_PAUSE_MS`. */
 const STRIKES = 3;
 export const POLICY_PAUSE_MS = 60_000;
@@ -75,7 +75,7 @@ interface GuardOptions {
 
 /**
  * Wraps a policy that may be faulty. If it returns `undefined`, the default policy chooses. If it throws, names an
- * unknown candidate, or is slow (`SLOW_MS`, `STANDING_MS`) three times in a row, it is not asked for a minute. It runs
+ * unknown candidate, or is slow (`SLOW_MS`, `CHOICE_MAX_MS`) three times in a row, it is not asked for a minute. It runs
  * in the process's own thread: a policy that never returns blocks everything.
  */
 export function guardPolicy(policy: Policy, { fallback, now, cpuMs, onFault }: GuardOptions): Policy {
@@ -108,7 +108,8 @@ export function guardPolicy(policy: Policy, { fallback, now, cpuMs, onFault }: G
         return undefined;
       }
       if (usedMs > SLOW_MS) fault('slow', `a choice took ${usedMs.toFixed(1)} ms of a processor, more than ${SLOW_MS}`);
-      else if (tookMs > STANDING_MS) fault('slow', `a choice took ${Math.round(tookMs)} ms, more than ${STANDING_MS}`);
+      else if (tookMs > CHOICE_MAX_MS)
+        fault('slow', `a choice took ${Math.round(tookMs)} ms, more than ${CHOICE_MAX_MS}`);
       else strikes = 0;
       return one;
     } catch (error) {

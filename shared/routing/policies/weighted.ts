@@ -43,7 +43,7 @@ export function weighted(weightsFor: (model: string) => NodeWeightTable): Policy
 }
 
 /** Further steps of the walk that are searched for another node of the same weight. */
-const LOOKED_AT = 6;
+const SEARCH_STEPS = 6;
 /** Weights that differ by less than this share of the sum are equal. */
 const EQUAL = 1e-9;
 
@@ -55,7 +55,7 @@ const EQUAL = 1e-9;
 function lessBusy(candidates: readonly Candidate[], sums: Float64Array, first: number, at: number): number {
   const total = sums.at(-1) ?? 0;
   const weight = (index: number) => (sums[index] ?? 0) - (sums[index - 1] ?? 0);
-  for (let step = 1; step <= LOOKED_AT; step++) {
+  for (let step = 1; step <= SEARCH_STEPS; step++) {
     const second = firstAbove(sums, ((at + step * GOLDEN) % 1) * total);
     if (second === first || Math.abs(weight(first) - weight(second)) > EQUAL * total) continue;
     const [a, b] = [candidates[first], candidates[second]];

@@ -13,7 +13,7 @@ import { REPLICATION_FILE, ROLE_FILE } from '../replication/role.ts';
 import { BACKUP_PATH_PATTERN } from './manifest.ts';
 
 /** Databases whose snapshots are held together, if the limit of open files allows it. */
-const HELD_MAX = 1_000;
+const SNAPSHOTS_MAX = 1_000;
 /** Descriptors of one: the file, its log, the log's index. */
 const DESCRIPTORS_EACH = 3;
 /** Descriptors for Node, and for the copy being written and checked. */
@@ -25,8 +25,8 @@ const BUSY_MS = 5_000;
 /** In one step: between two steps others could write, and the copy would start again. */
 const ALL_PAGES = 2 ** 31 - 1;
 /** Keys are replaced one file after the other, within milliseconds. */
-const STILL_TRIES = 20;
-const STILL_MS = 50;
+const UNCHANGED_TRIES = 20;
+const UNCHANGED_MS = 50;
 
 /**
  * Data moves from the first of these to the later ones, and is sent again until it is acknowledged. Copied in this
@@ -39,7 +39,7 @@ const ORDER = ['objects/TUNNEL/', 'objects/REGISTRY/', 'objects/BATCH/', 'object
 export function concurrentCopiesMax(): number {
   const said = /^Max open files +(\S+)/m.exec(limits())?.[1] ?? DESCRIPTORS_GUESS;
   const open = said === 'unlimited' ? Number.POSITIVE_INFINITY : Number(said);
-  return Math.max(1, Math.min(HELD_MAX, Math.floor((open - DESCRIPTORS_SPARE) / DESCRIPTORS_EACH)));
+  return Math.max(1, Math.min(SNAPSHOTS_MAX, Math.floor((open - DESCRIPTORS_SPARE) / DESCRIPTORS_EACH)));
 }
 
 /** See proc(5); empty without Linux. */
@@ -155,14 +155,14 @@ function refuseDamaged(file: string, path: string): void {
  * other. Resolves with their paths.
  */
 export async function copyKeys(data: string, to: string): Promise<string[]> {
-  for (let n = 0; n < STILL_TRIES; n++) {
+  for (let n = 0; n < UNCHANGED_TRIES; n++) {
     const before = await keysOf(data);
     await mkdir(join(to, 'issuer'), { recursive: true, mode: 0o700 });
     for (const path of before.keys()) await copyFile(join(data, path), join(to, path));
     const after = await keysOf(data);
     const still = before.size === after.size && [...before].every(([path, text]) => after.get(path) === text);
     if (still) return [...before.keys()];
-    await delay(STILL_MS);
+    await delay(UNCHANGED_MS);
   }
   throw new CommandError('the issuer’s keys keep changing: is `issuer rotate` running?');
 }

@@ -8,7 +8,7 @@ const REST_MS = 50;
  * Pipelined bytes kept during a response. Beyond this the connection closes after the response, because unread data
  * hides a reset.
  */
-const HELD_MAX_BYTES = 64 * 1024;
+const PIPELINED_MAX_BYTES = 64 * 1024;
 /** A client that pipelines this much does not wait for its response, so the connection ends. */
 const DROPPED_MAX_BYTES = 1024 * 1024;
 
@@ -41,7 +41,7 @@ export class FastPathConnection {
   readonly #socket: Socket;
   readonly #host: FastPathHost;
   /** Read, and not part of an accepted request. */
-  #held: Buffer | undefined;
+  #buffered: Buffer | undefined;
   #response: FastPathResponse | undefined;
   #taken: ConnectionTakeover | undefined;
   #rest: NodeJS.Timeout | undefined;
@@ -69,28 +69,28 @@ export class FastPathConnection {
 
   readonly #onData = (piece: Buffer) => {
     if (this.#ended) return;
-    const bytes = this.#held === undefined ? piece : Buffer.concat([this.#held, piece]);
+    const bytes = this.#buffered === undefined ? piece : Buffer.concat([this.#buffered, piece]);
     if (this.#response !== undefined) {
       this.#hold(bytes);
       return;
     }
     const head = readFastPathHead(bytes);
-    if (head === 'incomplete' && this.#held === undefined) {
-      this.#held = bytes;
+    if (head === 'incomplete' && this.#buffered === undefined) {
+      this.#buffered = bytes;
       this.#rest = setTimeout(() => this.#handOver(), REST_MS);
       return;
     }
-    this.#held = bytes;
+    this.#buffered = bytes;
     clearTimeout(this.#rest);
     if (typeof head === 'string' || !this.#take(head)) this.#handOver();
   };
 
   #hold(bytes: Buffer): void {
-    if (this.#dropped === 0 && bytes.length <= HELD_MAX_BYTES) {
-      this.#held = bytes;
+    if (this.#dropped === 0 && bytes.length <= PIPELINED_MAX_BYTES) {
+      this.#buffered = bytes;
       return;
     }
-    this.#held = undefined;
+    this.#buffered = undefined;
     this.#dropped += bytes.length;
     if (this.#dropped > DROPPED_MAX_BYTES) this.#socket.destroy();
   }
@@ -99,7 +99,7 @@ export class FastPathConnection {
     const response = new FastPathResponse(this.#socket, this.#host.closing, (last) => this.#onAnswered(last));
     const taken = this.#host.answer(head, response);
     if (taken === undefined) return false;
-    this.#held = undefined;
+    this.#buffered = undefined;
     this.#response = response;
     this.#taken = taken;
     this.#asked = true;
@@ -112,9 +112,9 @@ export class FastPathConnection {
     this.#taken = undefined;
     if (last || this.#dropped > 0 || this.#host.closing) {
       this.#ended = true;
-      this.#held = undefined;
+      this.#buffered = undefined;
       this.#socket.destroySoon();
-    } else if (this.#held !== undefined) this.#handOver();
+    } else if (this.#buffered !== undefined) this.#handOver();
   }
 
   #handOver(): void {
@@ -122,8 +122,8 @@ export class FastPathConnection {
     this.#forget();
     socket.setTimeout(0);
     socket.pause();
-    if (this.#held !== undefined) socket.unshift(this.#held);
-    this.#held = undefined;
+    if (this.#buffered !== undefined) socket.unshift(this.#buffered);
+    this.#buffered = undefined;
     this.#host.parse(socket);
     socket.resume();
   }
@@ -155,7 +155,7 @@ export class FastPathConnection {
 
   /** FIN. As with `node:http`, only what was already written is still sent. */
   readonly #onEnd = () => {
-    if (this.#response === undefined && this.#held !== undefined) return this.#refuse(this.#host.cut);
+    if (this.#response === undefined && this.#buffered !== undefined) return this.#refuse(this.#host.cut);
     this.#leave();
     this.#socket.end();
   };

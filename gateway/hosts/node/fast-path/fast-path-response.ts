@@ -6,7 +6,7 @@ import type { ResponseWriter } from '../response-writer.ts';
 /** How long an idle connection is kept. */
 export const KEEP_ALIVE_MS = 15_000;
 /** Timeout in the answer's hint. It is shorter, so that a request sent in its last moment still meets an open connection. */
-export const KEEP_ALIVE_TOLD_MS = 10_000;
+export const KEEP_ALIVE_HINT_MS = 10_000;
 /** Pieces up to this size are copied together with their framing: one buffer costs the socket less than three. */
 const COPY_MAX_BYTES = 16 * 1024;
 /** RFC 9110 §5.5: characters not allowed in a value. Obsolete text is passed on as `node:http` does. */
@@ -14,7 +14,7 @@ const NOT_IN_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const CLOSE = 'connection: close\r\n\r\n';
 /** Clients that respect the hint do not use a connection just as it is closed. */
-const KEEP_ALIVE = `connection: keep-alive\r\nkeep-alive: timeout=${KEEP_ALIVE_TOLD_MS / 1000}\r\n\r\n`;
+const KEEP_ALIVE = `connection: keep-alive\r\nkeep-alive: timeout=${KEEP_ALIVE_HINT_MS / 1000}\r\n\r\n`;
 const CRLF = Buffer.from('\r\n');
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 
@@ -29,7 +29,7 @@ export class FastPathResponse extends EventEmitter implements ResponseWriter {
   #head: string | undefined;
   #framing: 'chunked' | 'sized' | 'none' = 'sized';
   #last: boolean;
-  #over = false;
+  #finished = false;
 
   /** `last`: the connection ends with it. `ended` is called when the system has all of it. */
   constructor(socket: Socket, last: boolean, ended: (last: boolean) => void) {
@@ -59,7 +59,7 @@ export class FastPathResponse extends EventEmitter implements ResponseWriter {
   }
 
   write(bytes: Uint8Array): boolean {
-    if (this.destroyed || this.#over) return false;
+    if (this.destroyed || this.#finished) return false;
     if (bytes.length === 0 || this.#framing === 'none') return true;
     if (this.#framing === 'sized') return this.#send(this.#takeHead(), bytes);
     const begin = `${this.#takeHead()}${bytes.length.toString(16)}\r\n`;
@@ -67,10 +67,10 @@ export class FastPathResponse extends EventEmitter implements ResponseWriter {
   }
 
   end(body?: Uint8Array | string): void {
-    if (this.destroyed || this.#over) return;
+    if (this.destroyed || this.#finished) return;
     const bytes = typeof body === 'string' ? Buffer.from(body) : (body ?? new Uint8Array());
     if (this.#framing === 'chunked' && bytes.length > 0) this.write(bytes);
-    this.#over = true;
+    this.#finished = true;
     const tail = this.#framing === 'chunked' ? LAST_CHUNK : this.#framing === 'sized' ? bytes : new Uint8Array();
     const out = () => {
       if (!this.destroyed) this.#ended(this.#last);

@@ -23,7 +23,7 @@ const PAGE_BYTES = LINK_ANSWER_MAX_BYTES / 2;
  * after it. One count has at most 3.2 KB: JSON writes a control character of its id as six bytes.
  */
 const HANDED_OVER_MAX = 2_000;
-const AGAIN_MS = 5_000;
+const RETRY_MS = 5_000;
 
 export interface SubjectCounts {
   subject: string;
@@ -57,7 +57,7 @@ export class Budgets {
     this.#database = database;
     const [origin] = database.rows('SELECT name FROM budget_origin', []);
     this.own = String(origin?.name ?? key);
-    if (origin === undefined) writeIfPossible(() => this.#nameItself());
+    if (origin === undefined) writeIfPossible(() => this.#fixName());
     const [row] = database.rows('SELECT max(seq) AS seq FROM budgets', []);
     this.#last = Number(row?.seq ?? 0);
   }
@@ -68,13 +68,13 @@ export class Budgets {
   }
 
   /** Keeps this name from now on, whatever its key. */
-  #nameItself(): void {
+  #fixName(): void {
     this.#database.rows('INSERT OR IGNORE INTO budget_origin (name) VALUES (?)', [this.own]);
   }
 
   /** A subject's usage is about to be recorded. Noted first, so that a crash in between loses no count. */
   note(subject: string): void {
-    if (this.#last === 0) this.#nameItself();
+    if (this.#last === 0) this.#fixName();
     this.#database.rows('INSERT OR REPLACE INTO budgets (subject, seq) VALUES (?, ?)', [subject, ++this.#last]);
   }
 
@@ -150,7 +150,7 @@ export class Budgets {
       }
     } catch (error) {
       log(`budgets are handed over later: ${errorText(error)}`);
-      await delay(AGAIN_MS);
+      await delay(RETRY_MS);
       return this.handOver(limits, queue, log);
     }
   }

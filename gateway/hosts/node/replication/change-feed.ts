@@ -63,7 +63,7 @@ export class ChangeFeed {
       database.script(`DROP TRIGGER IF EXISTS ${name}`);
       database.script(sql);
     }
-    for (const one of REPLICATED_TABLES) this.#noteThoseBefore(one);
+    for (const one of REPLICATED_TABLES) this.#recordExistingRows(one);
   }
 
   #triggersOf({ table, key, quiet = [], only }: ReplicatedTable): Trigger[] {
@@ -90,7 +90,7 @@ export class ChangeFeed {
   }
 
   /** Rows from before the first start with a feed. */
-  #noteThoseBefore({ table, key, only }: ReplicatedTable): void {
+  #recordExistingRows({ table, key, only }: ReplicatedTable): void {
     const database = this.#database;
     const where = only === undefined ? '' : `${only.replaceAll('ROW.', '')} AND`;
     const missing = database.rows(

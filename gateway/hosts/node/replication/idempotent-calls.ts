@@ -4,9 +4,9 @@
  */
 
 /** How long answers are kept; longer than a follower repeats a call. */
-const KEPT_MS = 60_000;
+const RETENTION_MS = 60_000;
 /** Above this limit the oldest is forgotten. Its repetition would count twice, which allows less and never more. */
-const KEPT_MAX = 10_000;
+const ENTRIES_MAX = 10_000;
 
 export class IdempotentCalls {
   readonly #now: () => number;
@@ -22,7 +22,7 @@ export class IdempotentCalls {
   do(name: string, work: () => Promise<unknown>): Promise<unknown> {
     const now = this.#now();
     for (const [old, { at }] of this.#answers) {
-      if (now - at < KEPT_MS && this.#answers.size < KEPT_MAX) break;
+      if (now - at < RETENTION_MS && this.#answers.size < ENTRIES_MAX) break;
       this.#answers.delete(old);
     }
     const known = this.#answers.get(name);

@@ -52,11 +52,11 @@ const UNPROVEN_MAX = 2;
 /** Time limit for a body. */
 const READING_MS = 60_000;
 /** Signatures are valid for an hour before and after this gateway's clock. */
-const NONCE_KEPT_MS = 2 * CLOCK_SKEW_S * 1_000;
+const NONCE_RETENTION_MS = 2 * CLOCK_SKEW_S * 1_000;
 /** Two hours of eight followers that ask once a second. */
 const NONCES_MAX = 60_000;
 /** How wrong a follower's clock may be, in seconds, before it is logged; its records' times are wrong by as much. */
-const CLOCK_TOLD_S = 30;
+const CLOCK_LOGGED_S = 30;
 /** Name of an hour's records object. */
 const HOUR = /^\d{4}-\d{2}-\d{2}T\d{2}$/;
 
@@ -86,7 +86,7 @@ export class PrimaryServer {
   readonly #reading = new Map<string, number>();
   /** Oldest first. */
   readonly #nonces = new Map<string, number>();
-  readonly #once = new IdempotentCalls(() => performance.now());
+  readonly #idempotentCalls = new IdempotentCalls(() => performance.now());
   /** By follower: messages are processed sequentially. */
   readonly #taking = new Map<string, Promise<unknown>>();
   /** Followers (whose number is bounded) with a wrong clock. */
@@ -123,7 +123,7 @@ export class PrimaryServer {
   #requireNew(nonce: string): void {
     const now = performance.now();
     for (const [old, at] of this.#nonces) {
-      if (now - at < NONCE_KEPT_MS && this.#nonces.size < NONCES_MAX) break;
+      if (now - at < NONCE_RETENTION_MS && this.#nonces.size < NONCES_MAX) break;
       this.#nonces.delete(old);
     }
     if (this.#nonces.has(nonce)) throw new ApiError('conflict', 'This message came before.');
@@ -175,14 +175,16 @@ export class PrimaryServer {
       case '/gateway/follow':
         return this.#follow({ from, aheadS }, body);
       case '/gateway/limits': {
-        const { subject, method, args, once } = parse(limitCallSchema, body);
+        const { subject, method, args, once: idempotentCalls } = parse(limitCallSchema, body);
         const stub = limits.getByName(subject);
         const call = async () => Reflect.apply(stub[method] as (...args: unknown[]) => unknown, stub, args);
-        const result: unknown = await (once === undefined ? call() : this.#once.do(`${from} ${once}`, call));
+        const result: unknown = await (idempotentCalls === undefined
+          ? call()
+          : this.#idempotentCalls.do(`${from} ${idempotentCalls}`, call));
         return { result: result ?? null };
       }
       case '/gateway/budgets':
-        return this.#tellBudgets(body);
+        return this.#answerBudgets(body);
       case '/gateway/records': {
         // Identified by the follower's name and not by its key: after a crash a follower with a new key sends again
         // what is here already.
@@ -194,7 +196,7 @@ export class PrimaryServer {
     }
   }
 
-  #tellBudgets(body: Buffer): Promise<BudgetsPage> {
+  #answerBudgets(body: Buffer): Promise<BudgetsPage> {
     const { budgets, limits } = this.#options;
     const { seq, after } = parse(budgetsSchema, body);
     return budgets.since(seq, limits, after);
@@ -208,7 +210,7 @@ export class PrimaryServer {
         'conflict',
         'This gateway has as many followers as it can. Remove one: otela-gateway gateways remove KEY',
       );
-    this.#tellClock(from, url, aheadS);
+    this.#logClock(from, url, aheadS);
     const anew = cursor === null || cursor.feed !== feed.id || cursor.seq > feed.last;
     const page = feed.since(anew ? 0 : cursor.seq);
     const { epoch, statement } = role();
@@ -224,8 +226,8 @@ export class PrimaryServer {
   }
 
   /** Logs once when a follower's clock becomes wrong, and once when it is right again. */
-  #tellClock(from: string, url: string, aheadS: number): void {
-    const isWrong = Math.abs(aheadS) > CLOCK_TOLD_S;
+  #logClock(from: string, url: string, aheadS: number): void {
+    const isWrong = Math.abs(aheadS) > CLOCK_LOGGED_S;
     if (isWrong === this.#wrongClocks.has(from)) return;
     if (isWrong) this.#wrongClocks.add(from);
     else this.#wrongClocks.delete(from);

@@ -5,8 +5,8 @@
 import type { Database } from '../sqlite.ts';
 
 /** Limits of one message: items, and bytes unless a single item is larger. The primary accepts 16 MiB. */
-const TOGETHER = 200;
-const TOGETHER_BYTES = 4 * 1024 * 1024;
+const ITEMS_PER_MESSAGE = 200;
+const MESSAGE_TARGET_BYTES = 4 * 1024 * 1024;
 /** Above this limit the oldest are dropped: about 2 GiB, a month of a busy follower. */
 const WAITING_MAX = 2_000_000;
 
@@ -54,16 +54,18 @@ export class RecordQueue {
 
   oldest(): QueuedRecord[] {
     const query = 'SELECT position, kind, name, body FROM hand_over ORDER BY position LIMIT ?';
-    const items: QueuedRecord[] = this.#database.rows(query, [TOGETHER]).map(({ position, kind, name, body }) => ({
-      position: Number(position),
-      kind: kind === 'settle' || kind === 'months' ? kind : 'usage',
-      name: String(name),
-      body: String(body),
-    }));
+    const items: QueuedRecord[] = this.#database
+      .rows(query, [ITEMS_PER_MESSAGE])
+      .map(({ position, kind, name, body }) => ({
+        position: Number(position),
+        kind: kind === 'settle' || kind === 'months' ? kind : 'usage',
+        name: String(name),
+        body: String(body),
+      }));
     let bytes = 0;
     const over = items.findIndex(({ body }, at) => {
       bytes += Buffer.byteLength(body);
-      return at > 0 && bytes > TOGETHER_BYTES;
+      return at > 0 && bytes > MESSAGE_TARGET_BYTES;
     });
     return over === -1 ? items : items.slice(0, over);
   }

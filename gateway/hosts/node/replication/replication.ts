@@ -88,7 +88,7 @@ export class Replication {
       feed: this.#feed,
       link: this.#link,
       others: () => this.#others(),
-      unheard: () => this.#unheard(),
+      unheard: () => this.#silentGateways(),
       deposed: (by) => {
         // Records of a follower were sent to its former primary, which passes them on.
         if (this.#role.role === 'first') {
@@ -170,7 +170,7 @@ export class Replication {
    * Gateways that may know a newer primary: for a primary its silent followers, for a follower without contact the
    * other followers.
    */
-  #unheard(): string[] {
+  #silentGateways(): string[] {
     if (this.#role.role === 'first')
       return this.#members.list().flatMap(({ url, connected }) => (connected ? [] : url));
     return this.#follower?.connected ? [] : this.#others();
@@ -218,7 +218,7 @@ export class Replication {
       (subject) => this.#budgets.note(subject),
     );
     const follower = followerLimits(own, {
-      ask: (subject, method, args, once) => this.#askFirst({ subject, method, args, once }),
+      ask: (subject, method, args, once) => this.#askPrimary({ subject, method, args, once }),
       nonce: () => randomUUID(),
       pause: (ms) => delay(ms),
       now: () => performance.now(),
@@ -252,7 +252,7 @@ export class Replication {
     return away === 0 ? undefined : { of: 'first', followersAway: away, followers: followers.length };
   }
 
-  async #askFirst(call: LimitCall): Promise<unknown> {
+  async #askPrimary(call: LimitCall): Promise<unknown> {
     const { first } = this;
     if (first === undefined) throw new Error('this gateway is the first');
     const { answer } = await this.#link.ask(

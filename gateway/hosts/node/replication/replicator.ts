@@ -129,10 +129,10 @@ export class Replicator {
   stop(): void {
     this.#stopped = true;
     clearTimeout(this.#timer);
-    this.#become('alone');
+    this.#setState('alone');
   }
 
-  #become(state: LinkState): void {
+  #setState(state: LinkState): void {
     if (this.#link === state) return;
     const { log, first } = this.#options;
     if (state === 'linked') log(`following ${first.host}`);
@@ -144,7 +144,7 @@ export class Replicator {
 
   async #run(): Promise<void> {
     while (!this.#stopped) {
-      const more = await this.#once();
+      const more = await this.#copyOnce();
       if (!more && !this.#stopped)
         await new Promise<void>((resolve) => {
           this.#timer = setTimeout(resolve, EVERY_MS);
@@ -154,7 +154,7 @@ export class Replicator {
   }
 
   /** @returns true if there is more to copy now */
-  async #once(): Promise<boolean> {
+  async #copyOnce(): Promise<boolean> {
     const { now } = this.#options;
     let answer: FollowAnswer;
     try {
@@ -164,14 +164,14 @@ export class Replicator {
       this.#followError = errorText(error);
       if (this.#link === 'linked' || this.#link === 'new') {
         this.#lastTryEnded = now();
-        this.#become('lost');
+        this.#setState('lost');
       } else if (this.#link === 'lost' && now() - this.#lastTryEnded > this.#silenceMs + MARGIN_MS)
-        this.#become('alone');
+        this.#setState('alone');
       return false;
     }
     // The primary received the request and counts for both, even if its answer cannot be stored here. Using a local
     // share as well would exceed the limits.
-    this.#become('linked');
+    this.#setState('linked');
     try {
       const more = await this.#take(answer);
       if (!more) void this.#exchange(answer.budgets ?? 0);
@@ -199,7 +199,7 @@ export class Replicator {
         await this.#deliver();
       } finally {
         // Last: no record may wait for them.
-        await this.#hearBudgets(budgets);
+        await this.#fetchBudgets(budgets);
         this.#save();
       }
       this.#exchangeError = undefined;
@@ -274,7 +274,7 @@ export class Replicator {
   }
 
   /** Up to the primary's `last` change. */
-  async #hearBudgets(last: number): Promise<void> {
+  async #fetchBudgets(last: number): Promise<void> {
     const { link, first, heard } = this.#options;
     let after: CountPosition | undefined;
     const numbers = this.#renumbered;

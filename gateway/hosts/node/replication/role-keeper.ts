@@ -14,10 +14,10 @@ import { type GatewayRole, readRole, writeRole } from './role.ts';
 import type { GatewayIdentity } from './signed-request.ts';
 
 /** `promote` writes the file, and a running gateway checks it at this interval. */
-const LOOK_MS = 1_000;
-const TELL_MS = 5_000;
-const TELL_ANSWER = { leastMs: 3_000, mostMs: 30_000 };
-const TELL_MAX = 16;
+const POLL_MS = 1_000;
+const REPORT_MS = 5_000;
+const REPORT_TIMEOUT = { leastMs: 3_000, mostMs: 30_000 };
+const REPORTED_MAX = 16;
 
 interface RoleKeeperOptions {
   data: string;
@@ -41,27 +41,27 @@ interface RoleKeeperOptions {
 export class RoleKeeper {
   readonly #options: RoleKeeperOptions;
   readonly #timers: NodeJS.Timeout[] = [];
-  readonly #answers = new AdaptiveTimeout(TELL_ANSWER);
+  readonly #answers = new AdaptiveTimeout(REPORT_TIMEOUT);
   #role: GatewayRole;
   /** The statement for this process's key. `issuer rotate` writes another one, for the next start. */
-  #spoken: string | undefined;
+  #statement: string | undefined;
 
   /** @throws CommandError if the file is damaged */
   constructor(options: RoleKeeperOptions) {
     this.#options = options;
     this.#role = readRole(options.data);
-    this.#spoken = this.#role.statement;
+    this.#statement = this.#role.statement;
   }
 
   get role(): GatewayRole {
     const { statement: _, ...role } = this.#role;
-    return this.#spoken === undefined ? role : { ...role, statement: this.#spoken };
+    return this.#statement === undefined ? role : { ...role, statement: this.#statement };
   }
 
   start(): void {
-    const look = setInterval(() => this.#look(), LOOK_MS);
-    const tell = setInterval(() => void this.#tell().then(() => this.#askUnheard()), TELL_MS);
-    this.#timers.push(look.unref(), tell.unref());
+    const poll = setInterval(() => this.#poll(), POLL_MS);
+    const report = setInterval(() => void this.#report().then(() => this.#askSilentGateways()), REPORT_MS);
+    this.#timers.push(poll.unref(), report.unref());
   }
 
   close(): void {
@@ -77,7 +77,7 @@ export class RoleKeeper {
     const said = statement === undefined ? undefined : readEpoch(statement, this.#options.identity.certificate.root);
     if (said === undefined || said.epoch !== epoch || said.first !== by) return false;
     if (epoch > this.#role.epoch)
-      this.#become({ ...this.#role, epoch, ...(statement === undefined ? {} : { statement }) });
+      this.#setRole({ ...this.#role, epoch, ...(statement === undefined ? {} : { statement }) });
     return true;
   }
 
@@ -95,18 +95,18 @@ export class RoleKeeper {
       log(`${statement.url} is the first gateway now. Changes made here since the split: ${listed}`);
     }
     this.#options.deposed(statement.first);
-    this.#become({ role: 'follower', epoch: statement.epoch, statement: text, follow: statement.url });
+    this.#setRole({ role: 'follower', epoch: statement.epoch, statement: text, follow: statement.url });
     this.#options.changed();
     return statement.epoch;
   }
 
-  #become(role: GatewayRole): void {
+  #setRole(role: GatewayRole): void {
     writeRole(this.#options.data, role);
-    if (role.epoch !== this.#role.epoch) this.#spoken = role.statement;
+    if (role.epoch !== this.#role.epoch) this.#statement = role.statement;
     this.#role = role;
   }
 
-  #look(): void {
+  #poll(): void {
     const { data, log, changed } = this.#options;
     let role: GatewayRole;
     try {
@@ -123,8 +123,8 @@ export class RoleKeeper {
     const isAnother = role.role !== this.#role.role || role.follow !== this.#role.follow;
     // The former primary must be told, and so must this gateway's fellow followers.
     if (role.role === 'first' && this.#role.role === 'follower')
-      role = { ...role, tell: [...new Set([...(role.tell ?? []), ...this.#options.others()])].slice(0, TELL_MAX) };
-    this.#become(role);
+      role = { ...role, tell: [...new Set([...(role.tell ?? []), ...this.#options.others()])].slice(0, REPORTED_MAX) };
+    this.#setRole(role);
     const first = role.role === 'first';
     log(first ? `this gateway is the first now, epoch ${role.epoch}` : `this gateway follows ${role.follow}`);
     if (isAnother) changed();
@@ -135,11 +135,11 @@ export class RoleKeeper {
    * follower learns from another one which gateway was promoted, if that gateway did not know this one when their
    * primary died.
    */
-  async #askUnheard(): Promise<void> {
+  async #askSilentGateways(): Promise<void> {
     const { link, unheard } = this.#options;
-    for (const url of unheard().slice(0, TELL_MAX)) {
+    for (const url of unheard().slice(0, REPORTED_MAX)) {
       try {
-        const asked = { statement: this.#spoken ?? '' };
+        const asked = { statement: this.#statement ?? '' };
         const { answer } = await link.ask(new URL(url), '/gateway/epoch', asked, epochAnswerSchema, this.#answers);
         if (answer.statement !== undefined) this.hear(answer.statement);
       } catch {
@@ -149,11 +149,11 @@ export class RoleKeeper {
   }
 
   /** Until each was told. */
-  async #tell(): Promise<void> {
-    const { tell = [], epoch } = this.#role;
-    const statement = this.#spoken;
+  async #report(): Promise<void> {
+    const { tell: report = [], epoch } = this.#role;
+    const statement = this.#statement;
     if (statement === undefined || this.#role.role !== 'first') return;
-    for (const url of tell) {
+    for (const url of report) {
       try {
         const asked = this.#options.link.ask(
           new URL(url),
@@ -163,7 +163,7 @@ export class RoleKeeper {
           this.#answers,
         );
         if ((await asked).answer.epoch < epoch) continue;
-        this.#become({ ...this.#role, tell: (this.#role.tell ?? []).filter((one) => one !== url) });
+        this.#setRole({ ...this.#role, tell: (this.#role.tell ?? []).filter((one) => one !== url) });
       } catch {
         // Still away.
       }

@@ -17,7 +17,7 @@ const NO_PART_WAIT_MS = 60_000;
  * How long to wait for a primary that is connected but too slow; then the request is refused (503). A dead primary is
  * noticed before that.
  */
-const ASKED_FOR_MS = 30_000;
+const PRIMARY_TIMEOUT_MS = 30_000;
 const PAUSE_MS = 100;
 
 /**
@@ -78,7 +78,7 @@ export function followerLimits(own: LimitsObjects, options: FollowersLimits): Li
         } catch (error) {
           if (await options.alone()) return withPart(stub, asked, options.part());
           // The primary counts for all while it hears this gateway. Using a local share as well would exceed the limit.
-          if (options.now() - from > ASKED_FOR_MS) {
+          if (options.now() - from > PRIMARY_TIMEOUT_MS) {
             // It may have been granted there, and would hold that place for an hour.
             void options.ask(subject, 'release', [asked.name, 0]).catch(() => {});
             throw error;

@@ -39,7 +39,7 @@ export class ReportReads {
         const reads = HOUR_READS.map((method) => {
           const here = (...args: unknown[]) => Reflect.apply(stub[method], stub, args) as Promise<unknown>;
           const read = (...args: unknown[]) =>
-            this.#elsewhere({ kind: 'hour', file, method, args }, () => here(...args));
+            this.#runInThread({ kind: 'hour', file, method, args }, () => here(...args));
           return [method, read] as const;
         });
         return Object.assign(Object.create(stub), Object.fromEntries(reads)) as ObjectStub<UsageObject>;
@@ -52,14 +52,14 @@ export class ReportReads {
     const statement = (query: string, bindings: readonly unknown[]): Statement => ({
       bind: (...given) => statement(query, given),
       all: () =>
-        this.#elsewhere({ kind: 'accounts', file, query, bindings, as: 'rows' }, () =>
+        this.#runInThread({ kind: 'accounts', file, query, bindings, as: 'rows' }, () =>
           d1
             .prepare(query)
             .bind(...bindings)
             .all(),
         ),
       raw: () =>
-        this.#elsewhere({ kind: 'accounts', file, query, bindings, as: 'lists' }, () =>
+        this.#runInThread({ kind: 'accounts', file, query, bindings, as: 'lists' }, () =>
           d1
             .prepare(query)
             .bind(...bindings)
@@ -74,7 +74,7 @@ export class ReportReads {
   }
 
   /** On a full disk the gateway opens its files exclusively, so reports are read here. */
-  async #elsewhere(job: Parameters<ReportThread['run']>[0], here: () => Promise<unknown>): Promise<unknown> {
+  async #runInThread(job: Parameters<ReportThread['run']>[0], here: () => Promise<unknown>): Promise<unknown> {
     if (storageHealth.failure !== undefined) return here();
     try {
       return await this.#thread.run(job);

@@ -9,7 +9,7 @@ import { waitClock } from '../../../platform/wait-clock.ts';
 import type { S3Config } from './s3-config.ts';
 
 /** A restarting store is back within seconds; a client's upload waits no longer than this allows. */
-const TRIES = 4;
+const ATTEMPTS = 4;
 const FIRST_PAUSE_MS = 250;
 /** From a request's first byte to its response head: a part of 8 MiB at 140 KB/s. */
 const ANSWER_MS = 60_000;
@@ -68,10 +68,10 @@ export class S3Client {
    */
   async send(request: S3Request): Promise<Response | undefined> {
     for (let tries = 1; ; tries++) {
-      const answer = await this.#once(request);
+      const answer = await this.#requestOnce(request);
       if (answer instanceof Response) return answer;
       if (answer === 'missing') return undefined;
-      if (!answer.again || tries === TRIES) throw answer.error;
+      if (!answer.again || tries === ATTEMPTS) throw answer.error;
       // Randomized, so that many uploads do not retry together.
       await delay(FIRST_PAUSE_MS * 2 ** (tries - 1) * (0.5 + Math.random()));
     }
@@ -86,7 +86,7 @@ export class S3Client {
     });
   }
 
-  async #once(request: S3Request): Promise<Response | 'missing' | { again: boolean; error: FileStoreError }> {
+  async #requestOnce(request: S3Request): Promise<Response | 'missing' | { again: boolean; error: FileStoreError }> {
     let response: Response;
     try {
       response = await this.#fetch(request);

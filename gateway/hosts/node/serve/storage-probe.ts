@@ -7,7 +7,7 @@ import { errorText } from '../../../../shared/text/error-text.ts';
 const EVERY_MS = 250;
 
 /** What all databases of a busy gateway write within some seconds, including their write-ahead logs. */
-const LEAST_FREE_BYTES = 8 * 1024 * 1024;
+const FREE_MIN_BYTES = 8 * 1024 * 1024;
 
 /** Space must increase by this much more before it counts as available, because what waited is written immediately. */
 const MARGIN_BYTES = 4 * 1024 * 1024;
@@ -15,7 +15,7 @@ const MARGIN_BYTES = 4 * 1024 * 1024;
 /**
  * The state is reported again at this interval, because an object's own write may have failed or succeeded meanwhile.
  */
-const AGAIN_MS = 2_000;
+const RETRY_MS = 2_000;
 
 /** Rewritten each time. */
 const PROBE_FILE = '.storage-probe';
@@ -30,7 +30,7 @@ interface StorageProbeOptions {
 export class StorageProbe {
   readonly #options: StorageProbeOptions;
   #failure: string | null = null;
-  #toldAt = Number.NEGATIVE_INFINITY;
+  #reportedAt = Number.NEGATIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
@@ -40,20 +40,20 @@ export class StorageProbe {
 
   /** Checks now, and periodically from then on. Resolves when the first result was reported. */
   async start(): Promise<void> {
-    await this.#look();
+    await this.#poll();
   }
 
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     const failure = await this.#probe();
     const changed = (failure === null) !== (this.#failure === null);
     this.#failure = failure;
-    const due = performance.now() - this.#toldAt >= AGAIN_MS;
+    const due = performance.now() - this.#reportedAt >= RETRY_MS;
     if (this.#closed) return;
     if (changed || due) {
-      this.#toldAt = performance.now();
+      this.#reportedAt = performance.now();
       this.#options.tell(failure);
     }
-    this.#timer = setTimeout(() => void this.#look(), EVERY_MS).unref();
+    this.#timer = setTimeout(() => void this.#poll(), EVERY_MS).unref();
   }
 
   async #probe(): Promise<string | null> {
@@ -61,7 +61,7 @@ export class StorageProbe {
     try {
       const { bavail, bsize } = await statfs(directory);
       const free = bavail * bsize;
-      const least = LEAST_FREE_BYTES + (this.#failure === null ? 0 : MARGIN_BYTES);
+      const least = FREE_MIN_BYTES + (this.#failure === null ? 0 : MARGIN_BYTES);
       if (free < least)
         return `${directory} has ${(free / MIB).toFixed(1)} MiB left, ${(least / MIB).toFixed(0)} MiB are needed`;
       await writeFile(join(directory, PROBE_FILE), `${Date.now()}\n`);
