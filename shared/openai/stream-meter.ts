@@ -267,7 +267,7 @@ export class StreamMeter implements UsageMeter {
   #readRest(): Uint8Array[] {
     const rest = this.#splitter.rest();
     if (rest === undefined || this.#swallowing) return [];
-    const isUsage = this.#look(rest);
+    const isUsage = this.#readEvent(rest);
     return (isUsage && this.#dropping) || this.#aborted || this.#passing ? [] : [rest.bytes];
   }
 }
