@@ -19,7 +19,7 @@ const ONE_FILE_AT_A_TIME = [
   'release',
 ];
 /** Their modules have no state that a test of another file could see, so they are loaded once for all files. */
-const SHARED_MODULES: readonly string[] = ['shared', 'sim', 'scheduler', 'factory', 'research'];
+const SHARED_MODULES: readonly string[] = ['shared', 'node', 'sim', 'scheduler', 'factory', 'research'];
 
 /** One project per folder that needs its own runtime or its own permissions. */
 const nodeProject = (name: string) => ({
@@ -46,7 +46,7 @@ export default defineConfig({
     // Our reporter is first: the first line of a failure says what broke, and the second how to run only this test.
     reporters: ['./test/support/reporter.ts', 'default'],
     projects: [
-      ...['shared', 'sim', 'scheduler', 'research', ...ONE_FILE_AT_A_TIME].map(nodeProject),
+      ...['shared', 'node', 'sim', 'scheduler', 'research', ...ONE_FILE_AT_A_TIME].map(nodeProject),
       ...(withGateway ? ['./vitest.gateway.config.ts'] : []),
     ],
   },

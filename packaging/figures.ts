@@ -11,7 +11,18 @@ import { parseAst } from 'vite';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 /** Folders that users install or run, without research/, tests, benches and docs. */
-const PRODUCT = ['agent', 'clients', 'dashboard', 'deploy', 'factory', 'gateway', 'packaging', 'scheduler', 'shared'];
+const PRODUCT = [
+  'agent',
+  'clients',
+  'dashboard',
+  'deploy',
+  'factory',
+  'gateway',
+  'node',
+  'packaging',
+  'scheduler',
+  'shared',
+];
 const FILE_LINES_MAX = 400;
 const FUNCTION_LINES_MAX = 60;
 /** Shorter functions are not reported as duplicates. */

@@ -12,7 +12,10 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const PAGE = join(ROOT, 'docs/architecture.md');
 
 const Order = z.strictObject({
-  /** For each program the paths of other programs that it may import. */
+  /**
+   * For each program the paths of other programs that it may import. An entry of a folder
+   * replaces its program's entry there: only the gateway's Node host may import `node/`, not its Worker.
+   */
   programs: z.record(z.string(), z.array(z.string())),
   /** For each program its folders and loose files, lowest layer first. */
   layers: z.record(z.string(), z.array(z.array(z.string()))),
@@ -41,13 +44,19 @@ export function importsOf(program: string): Import[] {
     });
 }
 
-/** What is wrong with an import; undefined: nothing. */
+/** The longest entry that contains the file. */
+function ruleOf(file: string, programs: Order['programs']): string {
+  const containing = Object.keys(programs).filter((path) => file.startsWith(`${path}/`));
+  return containing.toSorted((a, b) => b.length - a.length)[0] ?? '';
+}
+
+/** Why an import is refused; undefined: it is allowed. */
 export function violation({ from, to }: Import, { programs, layers, exempt }: Order): string | undefined {
   const [[program = '', folder = ''], [target = '', other = '']] = [from.split(sep), to.split(sep)];
   if (program !== target) {
-    const allowed = programs[program] ?? [];
-    const isFree = programs[target] === undefined || allowed.some((path) => to.startsWith(path));
-    return isFree ? undefined : `${from} imports ${to}: ${program} may not import it (docs/imports.json, programs)`;
+    const rule = ruleOf(from, programs);
+    const isFree = programs[target] === undefined || programs[rule]?.some((path) => to.startsWith(path));
+    return isFree ? undefined : `${from} imports ${to}: ${rule} may not import it (docs/imports.json, programs)`;
   }
   if (folder === other || exempt[from] !== undefined || exempt[to] !== undefined) return undefined;
   const layerOf = (name: string) => (layers[program] ?? []).findIndex((layer) => layer.includes(name));

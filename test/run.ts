@@ -60,6 +60,7 @@ const COMPUTING: ReadonlySet<string> = new Set([
   'docs',
   'sim',
   'shared',
+  'node',
   'scheduler',
   'factory',
   'research',

@@ -18,6 +18,7 @@ export const PARTS = [
   'docs',
   'sim',
   'shared',
+  'node',
   'scheduler',
   'factory',
   'research',
@@ -27,6 +28,7 @@ export const PARTS = [
 /** Parts with files that are short by default. */
 export const UNITS: ReadonlySet<string> = new Set([
   'shared',
+  'node',
   'sim',
   'scheduler',
   'factory',

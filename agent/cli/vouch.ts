@@ -3,7 +3,7 @@
  * for their encryption keys.
  */
 import { randomBytes } from 'node:crypto';
-import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { createPrivateFile, readPrivateFile } from '../../node/private-file.ts';
 import {
   type Command,
   EXIT_DONE,
@@ -88,7 +88,7 @@ function newRoot(file: string): string {
 /** Never overwrites a key: its signatures would be lost. */
 function write(file: string, text: string): void {
   try {
-    writeFileSync(file, text, { mode: 0o600, flag: 'wx' });
+    createPrivateFile(file, text);
   } catch (error) {
     throw new UsageError(`${file}: ${errorText(error)}`);
   }
@@ -96,8 +96,7 @@ function write(file: string, text: string): void {
 
 function readRoot(file: string): Uint8Array {
   try {
-    if ((statSync(file).mode & 0o077) !== 0) throw new Error(`it can be read by others: chmod 600 ${file}`);
-    const seed = fromBase64url(readFileSync(file, 'utf8').trim(), KEY_BYTES);
+    const seed = fromBase64url(readPrivateFile(file).trim(), KEY_BYTES);
     if (seed?.length === KEY_BYTES) return seed;
   } catch (error) {
     throw new UsageError(`--root: ${errorText(error)}`);

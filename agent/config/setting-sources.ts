@@ -1,7 +1,9 @@
 /** Configuration file < environment < flags; each value has its source. */
-import { closeSync, openSync, readSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { readBoundedFile } from '../../node/bounded-file.ts';
+import { canOthersRead } from '../../node/private-file.ts';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { nearestName } from '../../shared/text/nearest.ts';
@@ -84,6 +86,11 @@ function readConfigFile(
   return values;
 }
 
+function readableByOthers(path: string): boolean {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  return stat !== undefined && canOthersRead(stat);
+}
+
 /** Undefined if there is no home and no configuration directory. */
 function usualConfigFile(env: Env): string | undefined {
   const home = homeOf(env);
@@ -143,14 +150,6 @@ function expandHome(path: string, env: Env): string {
   return join(home, path.slice(2));
 }
 
-function readableByOthers(path: string): boolean {
-  const stat = statSync(path, { throwIfNoEntry: false });
-  // A pipe from <(pass show token) has unusual bits and no other readers. A file of another owner that our group may
-  // read, such as a Kubernetes secret, is intended.
-  const others = stat?.uid === process.getuid?.() ? 0o077 : 0o007;
-  return stat?.isFile() === true && (stat.mode & others) !== 0;
-}
-
 /** Undefined if the default path has no file. */
 function readOptional(path: string, warnings: string[]): string | undefined {
   try {
@@ -170,24 +169,12 @@ function mayExist(path: string): boolean {
   }
 }
 
-/** Reads a file, or a pipe such as <(pass show token), to its end, and not further than `maxBytes`. */
 function readBounded(path: string, maxBytes: number): string {
-  const buffer = Buffer.alloc(maxBytes + 1);
-  let length = 0;
   try {
-    const fd = openSync(path, 'r');
-    try {
-      for (let read = 1; read > 0 && length < buffer.length; length += read) {
-        read = readSync(fd, buffer, length, buffer.length - length, null);
-      }
-    } finally {
-      closeSync(fd);
-    }
+    return readBoundedFile(path, maxBytes);
   } catch (error) {
     throw new UsageError(`cannot read ${path}: ${errorText(error)}`);
   }
-  if (length > maxBytes) throw new UsageError(`${path} is longer than ${maxBytes} bytes`);
-  return buffer.toString('utf8', 0, length);
 }
 
 /**

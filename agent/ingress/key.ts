@@ -1,7 +1,7 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
 import type { IncomingHttpHeaders } from 'node:http';
 import { join } from 'node:path';
+import { writePrivateFile } from '../../node/private-file.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 
 export const INGRESS_KEY_FILE = 'ingress.key';
@@ -25,7 +25,7 @@ export class IngressKey {
   /** Creates a key and writes it to `DIRECTORY/ingress.key`, or to another file there, 0600. */
   static make(directory: string, file = INGRESS_KEY_FILE): IngressKey {
     const key = `sk-otela-${randomBytes(32).toString('base64url')}`;
-    writeFileSync(join(directory, file), `${key}\n`, { mode: 0o600 });
+    writePrivateFile(join(directory, file), `${key}\n`);
     return new IngressKey(key);
   }
 

@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
+import { writePrivateFile } from '../../node/private-file.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { type IngressUsage, ingressUsageSchema, usageName } from '../../shared/usage/ingress-usage.ts';
 
@@ -145,9 +146,7 @@ export class UsageQueue {
         rmSync(this.#file, { force: true });
         return true;
       }
-      const temporary = `${this.#file}.new`;
-      writeFileSync(temporary, JSON.stringify([...this.#stored.values()]), { mode: 0o600 });
-      renameSync(temporary, this.#file);
+      writePrivateFile(this.#file, JSON.stringify([...this.#stored.values()]));
       return true;
     } catch (error) {
       this.#options.log(`usage is kept in memory only: ${errorText(error)}`);

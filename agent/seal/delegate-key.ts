@@ -2,8 +2,8 @@
  * A provider's delegate key: made offline with the provider's root key, stored in a file of mode 0600 where its agents
  * run, valid for 90 days.
  */
-import { readFileSync, statSync } from 'node:fs';
 import * as z from 'zod';
+import { readPrivateFile } from '../../node/private-file.ts';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { KEY_BYTES, SIGNATURE_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
 import { idSchema } from '../../shared/lattice/node.ts';
@@ -25,8 +25,6 @@ const fileSchema = z.object({
   signature: z.string(),
 });
 
-const FILE_MAX_BYTES = 4096;
-
 export class DelegateKey {
   readonly provider: string;
   /** Seconds since 1970. */
@@ -43,10 +41,7 @@ export class DelegateKey {
 
   /** @throws Error with the fault of the file, without its content */
   static read(path: string): DelegateKey {
-    const { mode, size } = statSync(path);
-    if ((mode & 0o077) !== 0) throw new Error(`${path} can be read by others: chmod 600 ${path}`);
-    if (size > FILE_MAX_BYTES) throw new Error(`${path} is no file of otela-agent vouch`);
-    return DelegateKey.parse(readFileSync(path, 'utf8'), path);
+    return DelegateKey.parse(readPrivateFile(path), path);
   }
 
   static parse(text: string, path: string): DelegateKey {

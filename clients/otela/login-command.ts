@@ -2,12 +2,12 @@
  * `otela login` gets a key for a machine without a browser (RFC 8628), and writes it into a file that only its owner
  * can read.
  */
-import { randomUUID } from 'node:crypto';
-import { access, chmod, constants, mkdir, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { access, constants, mkdir, stat } from 'node:fs/promises';
 import { homedir, hostname, userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
+import { writePrivateFile } from '../../node/private-file.ts';
 import type { StartTimer } from '../../shared/collections/timer.ts';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
@@ -54,7 +54,7 @@ export async function loginCommand({ gateway, file }: { gateway: string; file: s
   const { verification_uri: page, user_code } = started;
   out.print(printable(`Open ${page} in a browser and enter ${user_code}`));
   const { access_token: key } = await granted(gateway, started);
-  await store(file, key);
+  writePrivateFile(file, `${key}\n`);
   const me = await fetch(`${gateway}/admin/me`, {
     headers: { authorization: `Bearer ${key}` },
     signal: AbortSignal.timeout(NAME_MS),
@@ -142,21 +142,6 @@ async function post(url: string, form: Record<string, string>, withinMs = ANSWER
 
 function noGateway(url: string, why: string): UsageError {
   return new UsageError(`${url} is no gateway: ${why}`);
-}
-
-/** Writes the file so that other users can never read it, and so that it is either complete or unchanged. */
-async function store(file: string, key: string): Promise<void> {
-  // A random name and not the process id: in a container each process has the same id as a previous one, which may have
-  // left its file on a full disk.
-  const beside = `${file}.${randomUUID()}`;
-  try {
-    await writeFile(beside, `${key}\n`, { mode: 0o600, flag: 'wx' });
-    await chmod(beside, 0o600);
-    await rename(beside, file);
-  } catch (error) {
-    await rm(beside, { force: true });
-    throw error;
-  }
 }
 
 function quotedPath(path: string): string {

@@ -1,10 +1,10 @@
 /** Converts the text of factory.toml to a configuration, or to problems with lines. */
 import { createHash } from 'node:crypto';
-import { readFileSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, resolve } from 'node:path';
 import { parse, TomlError } from 'smol-toml';
 import * as z from 'zod';
+import { readBoundedFile } from '../../node/bounded-file.ts';
 import { nearestName } from '../../shared/text/nearest.ts';
 import { errorLine, FactoryError } from '../errors.ts';
 import { lineOfPath } from './locate.ts';
@@ -25,8 +25,7 @@ export interface ConfigFault {
 export function readFactoryConfig(path: string): FactoryConfig {
   let text: string;
   try {
-    if (statSync(path).size > FILE_MAX_BYTES) throw new Error(`larger than ${FILE_MAX_BYTES} bytes`);
-    text = readFileSync(path, 'utf8');
+    text = readBoundedFile(path, FILE_MAX_BYTES);
   } catch (cause) {
     throw new FactoryError('config', `cannot read ${path}: ${errorLine(cause)}`, { cause });
   }

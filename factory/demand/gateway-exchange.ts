@@ -2,9 +2,10 @@
  * Gets the gateway's demand by `POST /factory/exchange`: one request after another, each held until something changes.
  */
 
-import { readFileSync, statSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, type Dispatcher, fetch } from 'undici';
+import { readPrivateFile } from '../../node/private-file.ts';
 import { DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
 import {
   EXCHANGE_MAX_BYTES,
@@ -47,8 +48,7 @@ export interface GatewayExchangeOptions {
 export function readToken(path: string): string {
   let text: string;
   try {
-    if ((statSync(path).mode & 0o077) !== 0) throw new Error('others may read it: chmod 600');
-    text = readFileSync(path, 'utf8').trim();
+    text = readPrivateFile(path).trim();
   } catch (cause) {
     throw new FactoryError('config', `the factory's token ${path}: ${errorLine(cause)}`, { cause });
   }

@@ -1,14 +1,14 @@
 /** A gateway's admin API with an operator's key. */
-import { readFileSync, statSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { Agent, fetch } from 'undici';
 import * as z from 'zod';
+import { readKeyFile } from '../../node/private-file.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import { errorLine, FactoryError } from '../errors.ts';
 
 const ANSWER = { leastMs: 10_000, mostMs: 120_000 };
 /** 4,096 nodes of 16 KiB. */
 const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
-const KEY = /^[\x21-\x7e]{1,512}$/;
 
 /** The gateway answered with a refusal and did nothing. */
 export class AdminRefusal extends Error {
@@ -69,10 +69,7 @@ export function adminApi({ gateway, keyFile, caFile }: AdminApiOptions): AdminAp
 
 function readKey(path: string): string {
   try {
-    if ((statSync(path).mode & 0o077) !== 0) throw new Error('others may read it: chmod 600');
-    const key = readFileSync(path, 'utf8').trim();
-    if (!KEY.test(key)) throw new Error('it does not hold one key');
-    return key;
+    return readKeyFile(path);
   } catch (cause) {
     throw new FactoryError('config', `the operator's key ${path}: ${errorLine(cause)}`, { cause });
   }

@@ -4,10 +4,11 @@
  * while by its own clock, so that clocks need not agree.
  */
 import { randomBytes } from 'node:crypto';
-import { linkSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
+import { readFileSync, unlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { createPrivateFile, writePrivateFile } from '../../node/private-file.ts';
 
 export const HEARTBEAT_MS = 5_000;
 /**
@@ -125,26 +126,18 @@ export class Lease {
     }
   }
 
-  #unfinished(): string {
-    const path = `${this.#path}.${this.#own.token}`;
-    writeFileSync(path, `${JSON.stringify(this.#own)}\n`, { mode: 0o600 });
-    return path;
-  }
-
   #write(): void {
-    renameSync(this.#unfinished(), this.#path);
+    writePrivateFile(this.#path, `${JSON.stringify(this.#own)}\n`);
   }
 
-  /** Only one of two factories can create a hard link, on NFS as well. */
+  /** Only one of two factories can create the file, on NFS as well. */
   #create(): boolean {
-    const path = this.#unfinished();
     try {
-      linkSync(path, this.#path);
+      createPrivateFile(this.#path, `${JSON.stringify(this.#own)}\n`);
       return true;
-    } catch {
-      return false;
-    } finally {
-      unlinkSync(path);
+    } catch (error) {
+      if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return false;
+      throw error;
     }
   }
 }

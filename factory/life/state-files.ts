@@ -2,18 +2,11 @@
  * Files of a factory in its state directory: mode 0600, written atomically, so that a factory that dies while writing
  * leaves the old file.
  */
-import {
-  chmodSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  statSync,
-  unlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, statSync, unlinkSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readBoundedFile } from '../../node/bounded-file.ts';
+import { writePrivateFile } from '../../node/private-file.ts';
 import { LOG_TAIL_MAX } from '../../shared/factory/exchange.ts';
 import { emptyMemory, type Memory, memorySchema } from '../decisions/memory.ts';
 import { errorLine, FactoryError } from '../errors.ts';
@@ -75,8 +68,7 @@ export class StateFiles {
   read(name: string): unknown {
     const path = join(this.directory, name);
     try {
-      if (statSync(path).size > FILE_MAX_BYTES) throw new Error(`larger than ${FILE_MAX_BYTES} bytes`);
-      return JSON.parse(readFileSync(path, 'utf8'));
+      return JSON.parse(readBoundedFile(path, FILE_MAX_BYTES));
     } catch (cause) {
       if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return undefined;
       throw new FactoryError('config', `cannot read ${path}: ${errorLine(cause)}`, { cause });
@@ -85,10 +77,7 @@ export class StateFiles {
 
   /** @throws the error of the file system: a factory that cannot store its memory submits nothing */
   write(name: string, value: unknown): void {
-    const path = join(this.directory, name);
-    const unfinished = `${path}.${process.pid}`;
-    writeFileSync(unfinished, `${JSON.stringify(value)}\n`, { mode: 0o600 });
-    renameSync(unfinished, path);
+    writePrivateFile(join(this.directory, name), `${JSON.stringify(value)}\n`);
   }
 
   /** Returns the end of a job's output; undefined if its file is missing. */

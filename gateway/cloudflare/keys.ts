@@ -9,8 +9,9 @@
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { writePrivateFile } from '../../node/private-file.ts';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../accounts/secrets.ts';
-import { readIfExists, writeDurably } from '../hosts/node/data/durable-file.ts';
+import { readIfExists } from '../hosts/node/data/read-if-exists.ts';
 import { openIssuer, workerSecrets } from '../hosts/node/issuer/issuer-files.ts';
 
 const ADMIN_SECRET = 'ADMIN_KEY_SHA256';
@@ -48,7 +49,7 @@ export async function wantedSecrets(
     wanted.notes.push(`the admin key is set, and is not in ${dir}; --new-admin-key makes another`);
   else {
     const key = newSecret(KEY_PREFIX).plaintext;
-    await writeDurably(file, key);
+    writePrivateFile(file, `${key}\n`);
     wanted.adminKey = key;
     want(ADMIN_SECRET, sha256Hex(key));
   }
@@ -65,7 +66,7 @@ export async function wantedSecrets(
 /** Records which secrets Cloudflare has accepted. */
 export async function recordSentSecrets(dir: string, secrets: Readonly<Record<string, string>>): Promise<void> {
   const hashes = Object.fromEntries(Object.entries(secrets).map(([name, value]) => [name, sha256Hex(value)]));
-  await writeDurably(join(dir, 'sent.json'), JSON.stringify({ ...(await readSent(dir)), ...hashes }, null, 1));
+  writePrivateFile(join(dir, 'sent.json'), `${JSON.stringify({ ...(await readSent(dir)), ...hashes }, null, 1)}\n`);
 }
 
 /**
@@ -79,7 +80,7 @@ export async function withSecretsFile<T>(
 ): Promise<T> {
   const file = join(dir, 'sending.json');
   try {
-    await writeDurably(file, JSON.stringify(secrets));
+    writePrivateFile(file, `${JSON.stringify(secrets)}\n`);
     return await use(file);
   } finally {
     await rm(file, { force: true });

@@ -1,5 +1,5 @@
-import { readFileSync, statSync } from 'node:fs';
 import * as z from 'zod';
+import { readKeyFile } from '../../node/private-file.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import { SchedulerError } from '../errors.ts';
 
@@ -99,10 +99,7 @@ function parseUrl(url: string): URL {
 
 function readKey(file: string): string {
   try {
-    if ((statSync(file).mode & 0o077) !== 0) throw new Error('others may read it; chmod 600');
-    const key = readFileSync(file, 'utf8').trim();
-    if (!/^[\x21-\x7e]{1,512}$/.test(key)) throw new Error('it does not hold one key');
-    return key;
+    return readKeyFile(file);
   } catch (cause) {
     throw new SchedulerError('usage', `--key-file ${file}: ${errorReason(cause)}`, { cause });
   }

@@ -69,11 +69,20 @@ it('docs/architecture.md names every room, and no other', () => {
     .map(({ name }) => `${name}/`)
     .filter((top) => !rooms.some((room) => room.startsWith(top)) && top !== 'docs/');
   expect(tops).toEqual([]);
-  const folders = ['gateway', 'agent', 'shared', 'scheduler', 'factory', 'research', 'test', 'dashboard'].flatMap(
-    (top) =>
-      readdirSync(join(ROOT, top), { withFileTypes: true })
-        .filter((entry) => entry.isDirectory())
-        .map((entry) => `${top}/${entry.name}/`),
+  const folders = [
+    'gateway',
+    'agent',
+    'shared',
+    'node',
+    'scheduler',
+    'factory',
+    'research',
+    'test',
+    'dashboard',
+  ].flatMap((top) =>
+    readdirSync(join(ROOT, top), { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map((entry) => `${top}/${entry.name}/`),
   );
   expect(folders.filter((folder) => !named.has(folder))).toEqual([]);
 });

@@ -14,6 +14,9 @@ it.each([
   ['gateway/app.ts', 'agent/cli/main.ts', 'gateway may not import it'],
   ['shared/proxy/handle.ts', 'gateway/app.ts', 'shared may not import it'],
   ['dashboard/main.tsx', 'shared/proxy/handle.ts', 'dashboard may not import it'],
+  ['gateway/hosts/worker/a.ts', 'node/private-file.ts', 'gateway may not import it'],
+  ['clients/seal/index.ts', 'node/private-file.ts', 'clients may not import it'],
+  ['shared/text/a.ts', 'node/private-file.ts', 'shared may not import it'],
   ['scheduler/cli/main.ts', 'research/judge/main.ts', 'scheduler may not import it'],
   ['gateway/accounts/a.ts', 'gateway/admin/b.ts', 'not in a lower layer'],
   ['gateway/files/a.ts', 'gateway/usage/b.ts', 'not in a lower layer'],
@@ -26,6 +29,8 @@ it.each([
   ['gateway/admin/a.ts', 'gateway/accounts/b.ts'],
   ['gateway/accounts/a.ts', 'gateway/env.ts'],
   ['gateway/app.ts', 'shared/proxy/handle.ts'],
+  ['gateway/hosts/node/serve/a.ts', 'node/private-file.ts'],
+  ['clients/otela/main.ts', 'node/private-file.ts'],
   ['dashboard/main.tsx', 'clients/seal/index.ts'],
   ['gateway/app.ts', 'package.json'],
 ])('%s may import %s', (from, to) => {

@@ -33,6 +33,7 @@ const WHOLE: ReadonlySet<string> = new Set([
   'slurm',
   'gateway',
   'shared',
+  'node',
   'sim',
   'scheduler',
   'factory',

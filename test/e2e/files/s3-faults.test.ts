@@ -177,7 +177,7 @@ describe('--files s3://…', () => {
     expect(readS3Config('s3://bucket', env)).toMatchObject({ accessKeyId: 'one', secretAccessKey: 's/+=' });
     expect(readS3Config('s3://bucket', { ...env, AWS_PROFILE: 'other' })).toMatchObject({ accessKeyId: 'two' });
     await chmod(file, 0o640);
-    expect(() => readS3Config('s3://bucket', env)).toThrow(/can be read by others: chmod 600/);
+    expect(() => readS3Config('s3://bucket', env)).toThrow(/others can read it: chmod 600/);
   });
 
   it.each(['s3://', 's3://B', 's3:bucket', 's3://bucket/x?y', 's3://bucket/..', 's3://bucket//a'])(

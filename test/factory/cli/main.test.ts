@@ -47,7 +47,7 @@ it('check finds a token that others may read, and a cluster whose commands are n
   try {
     const { code, out } = await run('check', '--config', path);
     expect(code).toBe(1);
-    expect(out).toMatch(/bad .*others may read it: chmod 600/);
+    expect(out).toMatch(/bad .*others can read it: chmod 600/);
     expect(out).toMatch(/bad .*alps\/normal with 1 GPUs: sbatch/);
   } finally {
     process.env.PATH = before;

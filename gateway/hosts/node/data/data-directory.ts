@@ -10,9 +10,10 @@
  *     lock              held by the gateway that uses this directory
  */
 import { constants } from 'node:fs';
-import { access, chmod, link, mkdir, open, readdir, readFile, realpath, rm } from 'node:fs/promises';
+import { access, chmod, mkdir, readdir, readFile, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { createPrivateFile } from '../../../../node/private-file.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../../../accounts/secrets.ts';
 import { CommandError } from '../../../command.ts';
@@ -114,24 +115,9 @@ async function readAdminKey(file: string): Promise<string> {
     () => true,
     () => false,
   );
-  if (!exists) await writeOnce(file, `${newSecret(KEY_PREFIX).plaintext}\n`);
+  if (!exists) createPrivateFile(file, `${newSecret(KEY_PREFIX).plaintext}\n`);
   const key = (await readFile(file, 'utf8')).trim();
   if (!ADMIN_KEY.test(key)) throw new DataDirectoryError(`${file} holds no key. Remove it to get a new one.`);
   await chmod(file, 0o600);
   return key;
-}
-
-/** The file gets its name only when it is complete and on disk: a crash must not leave half a key. */
-async function writeOnce(file: string, text: string): Promise<void> {
-  const unfinished = `${file}.new`;
-  await rm(unfinished, { force: true });
-  const handle = await open(unfinished, 'wx', 0o600);
-  try {
-    await handle.writeFile(text);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await link(unfinished, file);
-  await rm(unfinished);
 }

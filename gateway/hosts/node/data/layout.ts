@@ -5,9 +5,9 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { writePrivateFile } from '../../../../node/private-file.ts';
 import { tryParseJson } from '../../../../shared/text/json.ts';
 import { CommandError } from '../../../command.ts';
-import { writeDurably } from './durable-file.ts';
 
 export const LAYOUT_FILE = 'layout.json';
 
@@ -67,12 +67,12 @@ export async function migrateLayout(data: string, migrations = LAYOUT_MIGRATIONS
   if (version === undefined) return write(data, newest);
   for (let at = version; at < newest; at++) {
     await migrations[at - 1]?.(data);
-    await write(data, at + 1);
+    write(data, at + 1);
   }
 }
 
-function write(data: string, version: number): Promise<void> {
-  return writeDurably(join(data, LAYOUT_FILE), JSON.stringify({ layout: 'node', version }));
+function write(data: string, version: number): void {
+  writePrivateFile(join(data, LAYOUT_FILE), `${JSON.stringify({ layout: 'node', version })}\n`);
 }
 
 /**

@@ -2,6 +2,7 @@
 import { accessSync, constants } from 'node:fs';
 import { access, readdir, readFile, stat, statfs } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
+import { canOthersRead } from '../../../../node/private-file.ts';
 import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
 import { CERTIFICATE_BYTES, decodeCertificate } from '../../../../shared/lattice/certificate.ts';
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../../shared/terminal/check-result.ts';
@@ -181,11 +182,11 @@ export async function checkAdminKey(path: string): Promise<CheckResult> {
     return checkFailed(what, `${file} cannot be read`, `chown it to the gateway's user; chmod 600 ${file}`);
   if (!ADMIN_KEY.test(text.trim()))
     return checkFailed(what, `${file} holds no key`, 'Remove it: the next start makes another.');
-  const { mode } = await stat(file);
-  if ((mode & OTHERS) === 0) return checkPassed(what, file);
+  const found = await stat(file);
+  if (!canOthersRead(found)) return checkPassed(what, file);
   return checkWarning(
     what,
-    `${file} has mode ${(mode & RIGHTS).toString(8)}: who reads it is an operator`,
+    `${file} has mode ${(found.mode & RIGHTS).toString(8)}: who reads it is an operator`,
     `chmod 600 ${file}`,
   );
 }

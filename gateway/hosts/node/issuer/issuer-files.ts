@@ -10,6 +10,7 @@
  */
 import { chmod } from 'node:fs/promises';
 import { join } from 'node:path';
+import { writePrivateFile } from '../../../../node/private-file.ts';
 import { fromBase32 } from '../../../../shared/lattice/base32.ts';
 import { fromBase64url, toBase64url } from '../../../../shared/lattice/base64url.ts';
 import {
@@ -23,8 +24,8 @@ import { KEY_BYTES } from '../../../../shared/lattice/crypto.ts';
 import { TICKET_LIFE_MAX_S } from '../../../../shared/lattice/ticket.ts';
 import { newSeed, workerdSigner } from '../../../issuer/crypto.ts';
 import { certifyKey, type GatewayKey, IssuerError, issuerOf, renewIfNeeded } from '../../../issuer/issuer.ts';
-import { readIfExists, writeDurably } from '../data/durable-file.ts';
 import { makeDirectory } from '../data/make-directory.ts';
+import { readIfExists } from '../data/read-if-exists.ts';
 
 /** Other files there do not belong to the gateway. */
 export const ISSUER_FILES: ReadonlySet<string> = new Set([
@@ -205,6 +206,6 @@ export async function readIssuerFile(dir: string, name: string): Promise<string 
   return text;
 }
 
-export function writeIssuerFile(dir: string, name: string, text: string): Promise<void> {
-  return writeDurably(join(dir, name), text);
+export async function writeIssuerFile(dir: string, name: string, text: string): Promise<void> {
+  writePrivateFile(join(dir, name), `${text}\n`);
 }

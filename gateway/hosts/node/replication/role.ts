@@ -2,9 +2,10 @@
  * DATA/role.json: whether this gateway is the primary of its institution or follows another. Absent: the primary, in
  * epoch 0.
  */
-import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { writePrivateFile } from '../../../../node/private-file.ts';
 import { tryParseJson } from '../../../../shared/text/json.ts';
 import { CommandError } from '../../../command.ts';
 
@@ -45,7 +46,5 @@ export function readRole(data: string): GatewayRole {
 }
 
 export function writeRole(data: string, role: GatewayRole): void {
-  const file = join(data, ROLE_FILE);
-  writeFileSync(`${file}.new`, `${JSON.stringify(role)}\n`, { mode: 0o600, flush: true });
-  renameSync(`${file}.new`, file);
+  writePrivateFile(join(data, ROLE_FILE), `${JSON.stringify(role)}\n`);
 }

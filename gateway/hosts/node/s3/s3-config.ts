@@ -2,8 +2,9 @@
  * A bucket's address and credentials: `--files s3://BUCKET[/PREFIX]`, and the environment variables of AWS' own
  * programs.
  */
-import { readFileSync, statSync } from 'node:fs';
+import { readPrivateFile } from '../../../../node/private-file.ts';
 import { UsageError } from '../../../../shared/command-line/index.ts';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import { CommandError } from '../../../command.ts';
 
 export interface S3Config {
@@ -20,7 +21,6 @@ export interface S3Config {
 
 const ADDRESS = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:\/(?!\.{1,2}(?:\/|$))[A-Za-z0-9_.-]+)*)\/?$/;
 const DEFAULT_REGION = 'us-east-1';
-const OTHERS = 0o077;
 
 export function isS3(files: string): boolean {
   return files.startsWith('s3:');
@@ -65,12 +65,9 @@ function credentials(env: NodeJS.ProcessEnv): Credentials {
 function ofFile(file: string, profile = 'default'): Record<string, string | undefined> {
   let text: string;
   try {
-    if ((statSync(file).mode & OTHERS) !== 0)
-      throw new CommandError(`${file} can be read by others: chmod 600 ${file}`);
-    text = readFileSync(file, 'utf8');
+    text = readPrivateFile(file);
   } catch (cause) {
-    if (cause instanceof CommandError) throw cause;
-    throw new CommandError(`cannot read AWS_SHARED_CREDENTIALS_FILE ${file}`, { cause });
+    throw new CommandError(`AWS_SHARED_CREDENTIALS_FILE ${file}: ${errorText(cause)}`, { cause });
   }
   const found: Record<string, string> = {};
   let section = '';
