@@ -49,7 +49,7 @@ export interface Chaos {
 
 const COMMON = { seed: 1, replicas: 16, slots: 4, tokensPerSecond: 20, load: 0.5 };
 
-/** Every part, `minutes` for (A). A step of (B) is long compared with the start of its agents. */
+/** Every part, `minutes` for (A). */
 export function longForm(minutes: number): Omit<ChaosOptions, 'log' | 'parts'> {
   return {
     ...COMMON,

@@ -3,10 +3,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Fleet } from './fleet.ts';
 import { tell } from './part-a.ts';
 import { Traffic } from './traffic.ts';
+import { line, type Window, windowsOf } from './windows.ts';
 
 interface PartBOptions {
   /** Number of live replicas, one step after the other. */
   steps: readonly number[];
+  /** After the number is reached. */
   secondsPerStep: number;
   /** Clients per concurrent response of all engines together. */
   clientsPerSlot: number;
@@ -14,17 +16,9 @@ interface PartBOptions {
   log(line: string): void;
 }
 
-interface Window {
-  /** Seconds since the part began. */
-  at: number;
-  /** Replicas that the gateway listed as serving, on average. */
-  serving: number;
-  tokensPerSecond: number;
-}
-
 export interface PartB {
   pearson: number;
-  /** Slope of the least-squares line through the windows; an engine gives slots × rate. */
+  /** Slope of the least-squares line through the settled windows; an engine gives slots × rate. */
   tokensPerReplica: number;
   engineTokensPerSecond: number;
   clients: number;
@@ -56,10 +50,9 @@ export async function partB(fleet: Fleet, options: PartBOptions): Promise<PartB>
   }, 100);
   const going = traffic.closedLoop(clients);
   for (const step of steps) {
-    const until = Date.now() + secondsPerStep * 1_000;
     log(`B: ${step} replicas`);
     await live(step);
-    await sleep(Math.max(0, until - Date.now()));
+    await sleep(secondsPerStep * 1_000);
   }
   const end = Math.floor(Date.now() / 1_000);
   clearInterval(watch);
@@ -68,13 +61,11 @@ export async function partB(fleet: Fleet, options: PartBOptions): Promise<PartB>
   await going;
   const size = Math.max(1, Math.floor(secondsPerStep / WINDOWS_PER_STEP));
   const bad = traffic.results.filter(({ verdict }) => verdict !== 'ok');
-  const windows: Window[] = [];
-  for (let at = begin; at + size <= end; at += size) {
-    const seconds = Array.from({ length: size }, (_, n) => at + n);
-    const seen = seconds.flatMap((second) => servings.get(second) ?? []);
-    const tokens = seconds.reduce((sum, second) => sum + (traffic.tokensBySecond.get(second) ?? 0), 0);
-    windows.push({ at: at - begin, serving: mean(seen), tokensPerSecond: tokens / size });
-  }
+  const seconds = Array.from({ length: Math.max(0, end - begin) }, (_, at) => ({
+    servings: servings.get(begin + at) ?? [],
+    tokens: traffic.tokensBySecond.get(begin + at) ?? 0,
+  }));
+  const windows = windowsOf(seconds, size);
   return {
     ...line(windows),
     engineTokensPerSecond: fleet.options.slots * fleet.options.tokensPerSecond,
@@ -84,21 +75,4 @@ export async function partB(fleet: Fleet, options: PartBOptions): Promise<PartB>
     errors: bad.length,
     problems: bad.slice(0, PROBLEMS_MAX).map(tell),
   };
-}
-
-function mean(values: readonly number[]): number {
-  return values.reduce((sum, value) => sum + value, 0) / values.length;
-}
-
-/** Pearson's r of tokens per second against replicas, and the slope of the line. */
-function line(windows: readonly Window[]): { pearson: number; tokensPerReplica: number } {
-  const x = mean(windows.map(({ serving }) => serving));
-  const y = mean(windows.map(({ tokensPerSecond }) => tokensPerSecond));
-  let [xx, xy, yy] = [0, 0, 0];
-  for (const { serving, tokensPerSecond } of windows) {
-    xx += (serving - x) ** 2;
-    xy += (serving - x) * (tokensPerSecond - y);
-    yy += (tokensPerSecond - y) ** 2;
-  }
-  return { pearson: xy / Math.sqrt(xx * yy), tokensPerReplica: xy / xx };
 }

@@ -120,7 +120,7 @@ function replicasPanel({ b, options }: Run, top: number): { svg: string; height:
   const [scale, dots] = [scaleOf(time), scaleOf(spread)];
   const line = b.windows.map(({ at, tokensPerSecond }) => [at, tokensPerSecond] as const);
   const could = b.windows.map(({ at, serving }) => [at, serving * b.engineTokensPerSecond] as const);
-  const { windows } = b;
+  const windows = b.windows.filter(({ settled }) => settled);
   const mean = (of: (one: (typeof windows)[number]) => number) =>
     windows.reduce((sum, window) => sum + of(window), 0) / windows.length;
   const zero = mean(({ tokensPerSecond }) => tokensPerSecond) - b.tokensPerReplica * mean(({ serving }) => serving);
@@ -132,7 +132,7 @@ function replicasPanel({ b, options }: Run, top: number): { svg: string; height:
     path(line, scale, `stroke="${BLUE}" stroke-width="1.5"`),
     axes(spread, 'replicas', `tokens/s, r = ${b.pearson.toFixed(3)}`),
     path(ends, dots, `stroke="${GREY}"`),
-    ...b.windows.map(
+    ...windows.map(
       ({ serving, tokensPerSecond }) =>
         `<circle cx="${n(dots.x(serving))}" cy="${n(dots.y(tokensPerSecond))}" r="2.5" fill="${BLUE}"/>`,
     ),

@@ -120,7 +120,7 @@ function partsBC({ b, c }: Run): string[] {
   const parts: string[] = [];
   if (b !== undefined)
     parts.push(
-      `**(B)** r = ${b.pearson.toFixed(3)} over ${b.windows.length} windows; ${b.tokensPerReplica.toFixed(1)} tokens/s for each replica more, of the ${b.engineTokensPerSecond} that its engine can give; ${b.requests} streams, ${b.errors} that did not end whole.`,
+      `**(B)** r = ${b.pearson.toFixed(3)} over ${b.windows.filter(({ settled }) => settled).length} windows; ${b.tokensPerReplica.toFixed(1)} tokens/s for each replica more, of the ${b.engineTokensPerSecond} that its engine can give; ${b.requests} streams, ${b.errors} that did not end whole.`,
     );
   if (c !== undefined)
     parts.push(

@@ -48,7 +48,15 @@ const partB = z.looseObject({
   clients: z.number(),
   requests: z.number(),
   errors: z.number(),
-  windows: z.array(z.object({ at: z.number(), serving: z.number(), tokensPerSecond: z.number() })),
+  windows: z.array(
+    z.object({
+      at: z.number(),
+      serving: z.number(),
+      tokensPerSecond: z.number(),
+      /** Older results counted all windows. */
+      settled: z.boolean().default(true),
+    }),
+  ),
 });
 
 const partC = z.looseObject({
