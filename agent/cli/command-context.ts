@@ -1,4 +1,4 @@
-import type { Env } from '../config/setting-sources.ts';
+import type { Env } from '../config/setting.ts';
 import type { AgentIo } from './io.ts';
 import type { AgentDependencies } from './start.ts';
 

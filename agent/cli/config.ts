@@ -2,7 +2,7 @@
 
 import { type Command, EXIT_DONE, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
 import { readSettingValues } from '../config/setting-sources.ts';
-import { SETTINGS, START_FLAGS, settingName } from '../config/settings.ts';
+import { SETTINGS, START_FLAGS } from '../config/settings.ts';
 import type { CommandContext } from './command-context.ts';
 
 const FLAGS = { ...START_FLAGS, ...JSON_FLAG };
@@ -29,12 +29,12 @@ function configCommand(argv: readonly string[], { env, io }: CommandContext): nu
   } = parseLine(argv, FLAGS);
   const { values, warnings } = readSettingValues(given, env);
   const rows = SETTINGS.map((setting) => {
-    const found = values.get(settingName(setting));
-    const secret = 'secret' in setting;
+    const found = values.get(setting.env);
+    const { secret, otherwise } = setting;
     return {
       name: setting.flag === '' ? setting.env : setting.flag,
       value: found ? (secret ? '(set)' : found.values.join(', ')) : null,
-      source: found?.source ?? ('otherwise' in setting ? `default: ${setting.otherwise}` : 'not set'),
+      source: found?.source ?? (otherwise === undefined ? 'not set' : `default: ${otherwise}`),
     };
   });
   if (json) io.out(JSON.stringify(rows, null, 2));

@@ -5,7 +5,7 @@ import type { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { EXIT_DONE, runProgram } from '../../shared/command-line/index.ts';
 import { EXIT_ENGINE } from '../config/exit.ts';
-import type { Env } from '../config/setting-sources.ts';
+import type { Env } from '../config/setting.ts';
 import { settlesWithin } from '../life/deferred.ts';
 import { deliverLastWill } from '../tunnel/last-will.ts';
 import { AGENT_PROGRAM } from './commands.ts';

@@ -15,8 +15,9 @@ import {
   SBATCH_OPTIONS_MAX,
 } from '../../shared/slurm/job-script.ts';
 import { EXIT_ENGINE } from '../config/exit.ts';
-import { gatewayUrl } from '../config/gateways-config.ts';
-import { type Env, readSettingValues } from '../config/setting-sources.ts';
+import { GATEWAY_SETTINGS, gatewayUrl, TOKEN_SETTINGS } from '../config/gateways-config.ts';
+import type { Env } from '../config/setting.ts';
+import { readSettingValues } from '../config/setting-sources.ts';
 import { COMMAND_FLAG } from '../config/settings.ts';
 import type { CommandContext } from './command-context.ts';
 
@@ -98,7 +99,7 @@ function requested(given: ReadonlyMap<string, readonly string[]>, env: Env): Job
     new Map([...given].filter(([name]) => SETTINGS_ALLOWED.includes(name))),
     env,
   ).values;
-  const gateways = settings.get('gateway')?.values ?? [];
+  const gateways = settings.get(GATEWAY_SETTINGS.gateways.env)?.values ?? [];
   if (gateways.length === 0) throw new UsageError('which gateway? say --gateway URL or set OTELA_GATEWAY');
   for (const gateway of gateways) gatewayUrl(gateway);
   const model = one('model');
@@ -114,7 +115,7 @@ function requested(given: ReadonlyMap<string, readonly string[]>, env: Env): Job
   const image = one('image') ?? '';
   if (image !== '' && container === 'none')
     throw new UsageError('--image needs --container apptainer or --container enroot');
-  const tokenFile = settings.get('token-file')?.values.at(-1);
+  const tokenFile = settings.get(TOKEN_SETTINGS.tokenFile.env)?.values.at(-1);
   return {
     gateway: gateways.map(oneLine('--gateway')).join(','),
     model: oneLine('--model')(model),

@@ -1,7 +1,7 @@
 /** Which of this user's agents a command refers to. */
 
 import { type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/index.ts';
-import type { Env } from '../config/setting-sources.ts';
+import type { Env } from '../config/setting.ts';
 import { type LocalAgent, localAgents } from '../host/control-client.ts';
 
 export const SESSION_FLAG = {

@@ -1,9 +1,84 @@
-/** The engine's command, address and key. */
+/** The engine's command, address, key and limits. */
 import { UsageError } from '../../shared/command-line/index.ts';
-import { type EngineTarget, parseEngineTarget } from '../engine/address.ts';
-import { sourcePrecedence } from './precedence.ts';
-import { type Env, readSecretFile, requireHeaderWord, type SettingValues } from './setting-sources.ts';
+import { BOOTSTRAP_PORT, type EngineTarget, parseEngineTarget } from '../engine/address.ts';
+import { MAX_WAITING } from '../engine/saturation.ts';
+import { readSecretFile, requireHeaderWord } from './secret-file.ts';
+import {
+  type ParseContext,
+  plainText,
+  type SettingReader,
+  sourcedText,
+  sourcePrecedence,
+  valueSetting,
+} from './setting.ts';
 import { toUsageError } from './to-usage-error.ts';
+
+export const ENGINE_SETTINGS = {
+  enginePort: valueSetting({
+    flag: 'engine-port',
+    env: 'OTELA_ENGINE_PORT',
+    value: 'PORT',
+    help: 'port of the engine on this machine',
+    otherwise: '--port in the command; otherwise 8000 for vLLM, 30000 for SGLang',
+    parse: parsePort,
+  }),
+  engineUrl: valueSetting({
+    flag: 'engine-url',
+    env: 'OTELA_ENGINE_URL',
+    value: 'URL',
+    help: 'URL of an engine that already runs, with its path prefix if it has one',
+    parse: plainText,
+  }),
+  engineKeyFile: valueSetting({
+    flag: 'engine-key-file',
+    env: 'OTELA_ENGINE_KEY_FILE',
+    value: 'FILE',
+    help: "file with the engine's API key",
+    parse: sourcedText,
+  }),
+  prefillUrl: valueSetting({
+    flag: 'prefill-url',
+    env: 'OTELA_PREFILL_URL',
+    value: 'URL',
+    help: 'URL of the prefill engine for this engine; both serve as one replica (vLLM, SGLang)',
+    parse: plainText,
+  }),
+  prefillBootstrapPort: valueSetting({
+    flag: 'prefill-bootstrap-port',
+    env: 'OTELA_PREFILL_BOOTSTRAP_PORT',
+    value: 'PORT',
+    help: "--disaggregation-bootstrap-port of SGLang's prefill engine",
+    default: String(BOOTSTRAP_PORT),
+    parse: parsePort,
+  }),
+  engineKey: valueSetting({
+    flag: '',
+    env: 'OTELA_ENGINE_KEY',
+    value: 'KEY',
+    help: "the engine's API key",
+    secret: true,
+    parse: sourcedText,
+  }),
+};
+
+export const LIMIT_SETTINGS = {
+  maxRunning: valueSetting({
+    flag: 'max-running',
+    env: 'OTELA_MAX_RUNNING',
+    value: 'N',
+    help: 'maximum requests that run in the engine at a time; more requests go to other nodes or wait at the gateway',
+    otherwise: 'no limit',
+    parse: (text) => atLeast(1, 'max-running', text),
+  }),
+  maxWaiting: valueSetting({
+    flag: 'max-waiting',
+    env: 'OTELA_MAX_WAITING',
+    value: 'N',
+    help: 'maximum requests that wait in the engine, according to its /metrics; none: no limit',
+    default: String(MAX_WAITING),
+    parse: (text) => (text === 'none' ? undefined : atLeast(0, 'max-waiting', text)),
+  }),
+};
 
 /** @throws UsageError */
 export function checkCommand(command: string[] | undefined): void {
@@ -19,37 +94,31 @@ export function checkCommand(command: string[] | undefined): void {
 }
 
 /** Undefined: there is no engine. @throws UsageError */
-export function engineConfig(
-  settings: SettingValues,
-  command: string[] | undefined,
-  env: Env,
-  warnings: string[],
-): EngineTarget | undefined {
-  const url = settings.values.get('engine-url');
-  const port = settings.values.get('engine-port');
-  const bootstrap = settings.values.get('prefill-bootstrap-port');
-  const portNumber = (setting: typeof port): number | undefined => {
-    const text = setting?.values.at(-1);
-    if (text === undefined) return undefined;
-    if (/^\d{1,5}$/.test(text) && Number(text) >= 1 && Number(text) <= 65_535) return Number(text);
-    throw new UsageError(`${setting?.source}: "${text}" is not a port`);
-  };
-  const direct = settings.values.get('OTELA_ENGINE_KEY');
-  const file = settings.values.get('engine-key-file');
-  let key = direct?.values.at(-1);
-  if (file && (!direct || sourcePrecedence(file.source) >= sourcePrecedence(direct.source))) {
-    const read = readSecretFile('--engine-key-file', file.values.at(-1) ?? '', env);
-    warnings.push(...read.warnings);
-    key = read.secret;
-  }
+export function engineConfig(reader: SettingReader, command: string[] | undefined): EngineTarget | undefined {
+  const given = reader.read(ENGINE_SETTINGS);
+  const { engineKey: direct, engineKeyFile: keyFile } = given;
+  let key = direct?.text;
+  if (keyFile && (!direct || sourcePrecedence(keyFile.source) >= sourcePrecedence(direct.source)))
+    key = readSecretFile('--engine-key-file', keyFile.text, reader);
   return toUsageError(() =>
     parseEngineTarget({
-      url: url?.values.at(-1),
-      port: portNumber(port),
-      prefillUrl: settings.values.get('prefill-url')?.values.at(-1),
-      bootstrapPort: portNumber(bootstrap),
+      url: given.engineUrl,
+      port: given.enginePort,
+      prefillUrl: given.prefillUrl,
+      bootstrapPort: given.prefillBootstrapPort,
       key: key === undefined ? undefined : requireHeaderWord('the engine’s key', key),
       command: command && command.length > 0 ? command : undefined,
     }),
   );
+}
+
+function parsePort(text: string, { source }: ParseContext): number {
+  if (/^\d{1,5}$/.test(text) && Number(text) >= 1 && Number(text) <= 65_535) return Number(text);
+  throw new UsageError(`${source}: "${text}" is not a port`);
+}
+
+function atLeast(least: number, name: string, text: string): number {
+  const value = /^\d{1,6}$/.test(text) ? Number(text) : Number.NaN;
+  if (value >= least) return value;
+  throw new UsageError(`${name}: "${text}" is not a number of at least ${least}`);
 }

@@ -2,6 +2,7 @@ import { totalmem } from 'node:os';
 import { UsageError } from '../../shared/command-line/index.ts';
 import type { FunctionLimits } from '../batch/functions/process.ts';
 import { parseDuration } from './duration.ts';
+import { listSetting, plainText, type SettingReader, valueSetting, wholeNumber } from './setting.ts';
 
 /** Users' functions on this node. */
 export interface FunctionsConfig {
@@ -11,41 +12,74 @@ export interface FunctionsConfig {
   limits: FunctionLimits;
 }
 
-const CALL_MS = 900_000;
 const OWNERS_MAX = 64;
 const LOADED_MAX = 64;
+const MEMORY_MAX_MIB = 1_000_000;
 const OWNER = /^(?:(?:project|user|key):)?[A-Za-z0-9_-]{1,64}$/;
 
-interface Given {
-  allow: readonly string[];
-  python: string | undefined;
-  loaded: string | undefined;
-  memory: string | undefined;
-  timeout: string | undefined;
-}
+export const FUNCTION_SETTINGS = {
+  owners: listSetting({
+    flag: 'allow-functions',
+    env: 'OTELA_ALLOW_FUNCTIONS',
+    value: 'PROJECT',
+    help: 'projects that may run Python functions here, as lines of batches with all rights of this user; all: every project',
+    otherwise: 'none',
+    parse: parseOwners,
+  }),
+  python: valueSetting({
+    flag: 'functions-python',
+    env: 'OTELA_FUNCTIONS_PYTHON',
+    value: 'FILE',
+    help: 'Python interpreter for functions, for example VENV/bin/python',
+    default: 'python3',
+    parse: plainText,
+  }),
+  loadedMax: valueSetting({
+    flag: 'functions-loaded',
+    env: 'OTELA_FUNCTIONS_LOADED',
+    value: 'N',
+    help: 'maximum functions that are loaded at a time',
+    default: '1',
+    parse: (text) => wholeNumber('functions-loaded', text, LOADED_MAX),
+  }),
+  memoryBytes: valueSetting({
+    flag: 'functions-memory',
+    env: 'OTELA_FUNCTIONS_MEMORY',
+    value: 'MIB',
+    help: 'maximum resident memory of one function and its child processes',
+    otherwise: 'half of the memory of this machine',
+    parse: (text) => wholeNumber('functions-memory', text, MEMORY_MAX_MIB) * 2 ** 20,
+    unset: () => totalmem() / 2,
+  }),
+  callMs: valueSetting({
+    flag: 'functions-timeout',
+    env: 'OTELA_FUNCTIONS_TIMEOUT',
+    value: 'DURATION',
+    help: 'maximum duration of load() and of each call of a function',
+    default: '15m',
+    parse: parseTimeout,
+  }),
+};
 
 /** Undefined: no function runs here. @throws UsageError */
-export function functionsConfig(given: Given): FunctionsConfig | undefined {
-  if (given.allow.length === 0) {
-    if ([given.python, given.loaded, given.memory, given.timeout].every((one) => one === undefined)) return undefined;
+export function functionsConfig(reader: SettingReader): FunctionsConfig | undefined {
+  const { owners: allowed, ...details } = FUNCTION_SETTINGS;
+  if (!reader.has(allowed)) {
+    if (!reader.has(...Object.values(details))) return undefined;
     throw new UsageError('--functions-… is of no use without --allow-functions');
   }
-  const callMs = given.timeout === undefined ? CALL_MS : parseDuration(given.timeout, '--functions-timeout');
-  if (callMs <= 0) throw new UsageError('--functions-timeout must be more than 0');
-  return {
-    owners: owners(given.allow),
-    loadedMax: whole('functions-loaded', given.loaded ?? '1', LOADED_MAX),
-    limits: {
-      python: given.python ?? 'python3',
-      loadMs: callMs,
-      callMs,
-      memoryBytes:
-        given.memory === undefined ? totalmem() / 2 : whole('functions-memory', given.memory, 1_000_000) * 2 ** 20,
-    },
-  };
+  const { owners, python, loadedMax, memoryBytes, callMs } = reader.read(FUNCTION_SETTINGS);
+  return { owners, loadedMax, limits: { python, loadMs: callMs, callMs, memoryBytes } };
 }
 
-function owners(texts: readonly string[]): string[] | undefined {
+function parseTimeout(text: string): number {
+  const ms = parseDuration(text, '--functions-timeout');
+  if (ms <= 0) throw new UsageError('--functions-timeout must be more than 0');
+  return ms;
+}
+
+/** Undefined: all. */
+function parseOwners(texts: readonly string[]): string[] | undefined {
   if (texts.includes('all')) return undefined;
   if (texts.length > OWNERS_MAX) throw new UsageError(`--allow-functions: at most ${OWNERS_MAX} projects`);
   return texts.map((text) => {
@@ -53,10 +87,4 @@ function owners(texts: readonly string[]): string[] | undefined {
       throw new UsageError(`--allow-functions: "${text}" is not a project's id, user:ID, key:ID or the word all`);
     return text.includes(':') ? text : `project:${text}`;
   });
-}
-
-function whole(name: string, text: string, most: number): number {
-  const value = /^\d{1,7}$/.test(text) ? Number(text) : Number.NaN;
-  if (value >= 1 && value <= most) return value;
-  throw new UsageError(`${name}: "${text}" is not a number from 1 to ${most}`);
 }

@@ -2,22 +2,61 @@
 import { UsageError } from '../../shared/command-line/index.ts';
 import { proxyFor } from '../host/proxy.ts';
 import { GATEWAYS_MAX } from '../tunnel/admission.ts';
-import { sourcePrecedence } from './precedence.ts';
-import { type Env, readSecretFile, requireHeaderWord, type SettingValues } from './setting-sources.ts';
+import { readSecretFile, requireHeaderWord } from './secret-file.ts';
+import {
+  listSetting,
+  type ParseContext,
+  type SettingReader,
+  sourcedText,
+  sourcePrecedence,
+  valueSetting,
+} from './setting.ts';
 import { toUsageError } from './to-usage-error.ts';
 
+export const GATEWAY_SETTINGS = {
+  gateways: listSetting({
+    flag: 'gateway',
+    env: 'OTELA_GATEWAY',
+    value: 'URL',
+    help: 'URL of a gateway to connect to; repeat, or separate with commas',
+    commas: true,
+    parse: parseGateways,
+  }),
+};
+
+export const TOKEN_SETTINGS = {
+  tokenFile: valueSetting({
+    flag: 'token-file',
+    env: 'OTELA_TOKEN_FILE',
+    value: 'FILE',
+    help: 'file with the join token (chmod 600)',
+    parse: sourcedText,
+  }),
+  token: valueSetting({
+    flag: 'token',
+    env: 'OTELA_TOKEN',
+    value: 'TOKEN',
+    help: 'join token; it is visible in ps, so prefer --token-file',
+    secret: true,
+    parse: sourcedText,
+  }),
+};
+
 /** @throws UsageError */
-export function gatewaysConfig(texts: readonly string[], env: Env, warnings: string[]): URL[] {
-  if (texts.length === 0) {
-    throw new UsageError('no gateway: say --gateway https://… or set OTELA_GATEWAY');
-  }
+export function gatewaysConfig(reader: SettingReader): URL[] {
+  const { gateways } = reader.read(GATEWAY_SETTINGS);
+  if (gateways.length === 0) throw new UsageError('no gateway: say --gateway https://… or set OTELA_GATEWAY');
+  return gateways;
+}
+
+function parseGateways(texts: readonly string[], { env, warn }: ParseContext): URL[] {
   if (texts.length > GATEWAYS_MAX) throw new UsageError(`at most ${GATEWAYS_MAX} gateways`);
   const urls = new Map<string, URL>();
   for (const text of texts) {
     const url = gatewayUrl(text);
     toUsageError(() => proxyFor(url, env));
     if (url.protocol === 'http:' && !isLoopback(url.hostname)) {
-      warnings.push(`${url.href} is not encrypted: the token and every prompt travel in clear`);
+      warn(`${url.href} is not encrypted: the token and every prompt travel in clear`);
     }
     urls.set(url.href, url);
   }
@@ -45,19 +84,13 @@ function isLoopback(hostname: string): boolean {
 }
 
 /** @throws UsageError */
-export function joinToken(settings: SettingValues, env: Env, warnings: string[]): string {
-  const direct = settings.values.get('token');
-  const file = settings.values.get('token-file');
+export function joinToken(reader: SettingReader): string {
+  const { token: direct, tokenFile: file } = reader.read(TOKEN_SETTINGS);
   if (direct?.source === '--token')
-    warnings.push('--token shows in ps to everybody on this node: use --token-file or OTELA_TOKEN');
+    reader.warn('--token shows in ps to everybody on this node: use --token-file or OTELA_TOKEN');
   // The source with the higher precedence counts: a flag with a file overrides a variable with a token.
   const useFile = file && (!direct || sourcePrecedence(file.source) > sourcePrecedence(direct.source));
   if (!useFile && !direct) throw new UsageError('no token: say --token-file FILE or set OTELA_TOKEN');
-  let value = direct?.values.at(-1) ?? '';
-  if (useFile) {
-    const read = readSecretFile('--token-file', file.values.at(-1) ?? '', env);
-    warnings.push(...read.warnings);
-    value = read.secret;
-  }
-  return requireHeaderWord('the token', value);
+  const token = useFile ? readSecretFile('--token-file', file.text, reader) : (direct?.text ?? '');
+  return requireHeaderWord('the token', token);
 }

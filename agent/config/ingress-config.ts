@@ -12,23 +12,52 @@ import type { Policy } from '../../shared/routing/policy.ts';
 import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trust.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import type { IngressConfig } from '../ingress/service.ts';
-import { parseAddress } from '../mesh/channel/dial.ts';
+import { listenAddress } from './listen-address.ts';
+import { listSetting, type SettingReader, valueSetting } from './setting.ts';
 
-/** Throws UsageError. */
-export function ingressConfig(
-  listen: string | undefined,
-  trust: readonly string[],
-  serveTo: readonly string[],
-  policy?: string,
-): IngressConfig {
-  if (listen === undefined && trust.length > 0) throw new UsageError('--trust needs --ingress HOST:PORT');
-  if (listen === undefined && policy !== undefined) throw new UsageError('--policy needs --ingress HOST:PORT');
-  return {
-    listen: listen === undefined ? undefined : listenAddress('--ingress', listen),
-    trust: trust.length === 0 ? undefined : providers('--trust', trust),
-    serveTo: serveTo.length === 0 ? undefined : providers('--serve-to', serveTo),
-    policy: policy === undefined ? undefined : policyNamed(policy),
-  };
+export const INGRESS_ADDRESS = {
+  listen: valueSetting({
+    flag: 'ingress',
+    env: 'OTELA_INGRESS',
+    value: 'HOST:PORT',
+    help: 'serve an OpenAI endpoint on this address, over the mesh and without a gateway; its key is in STATE/ingress.key',
+    parse: (text) => listenAddress('--ingress', text),
+  }),
+};
+
+export const INGRESS_ACCESS = {
+  trust: listSetting({
+    flag: 'trust',
+    env: 'OTELA_TRUST',
+    value: 'PROVIDER',
+    help: 'providers of nodes that may receive requests from the ingress; repeat, or separate with commas',
+    otherwise: 'your own',
+    parse: (texts) => providers('--trust', texts),
+  }),
+  policy: valueSetting({
+    flag: 'policy',
+    env: 'OTELA_POLICY',
+    value: 'NAME|FILE.ts',
+    help: 'routing policy of the ingress: random, round-robin, weighted, least-load, prefix-affinity, or a TypeScript file',
+    otherwise: 'least-load; prefix-affinity if a request names a conversation',
+    parse: policyNamed,
+  }),
+  serveTo: listSetting({
+    flag: 'serve-to',
+    env: 'OTELA_SERVE_TO',
+    value: 'PROVIDER',
+    help: 'providers of ingresses that may send requests to this node; repeat, or separate with commas',
+    otherwise: 'your own',
+    parse: (texts) => providers('--serve-to', texts),
+  }),
+};
+
+/** @throws UsageError */
+export function ingressConfig(reader: SettingReader): IngressConfig {
+  for (const setting of [INGRESS_ACCESS.trust, INGRESS_ACCESS.policy])
+    if (reader.has(setting) && !reader.has(INGRESS_ADDRESS.listen))
+      throw new UsageError(`--${setting.flag} needs --ingress HOST:PORT`);
+  return { ...reader.read(INGRESS_ADDRESS), ...reader.read(INGRESS_ACCESS) };
 }
 
 /** A shipped policy by its name, or the first policy in an operator's file. Throws UsageError, with file and line. */
@@ -47,17 +76,9 @@ function policyNamed(text: string): ShippedPolicy | Policy {
   throw new UsageError(`--policy ${text}: it has none`);
 }
 
-/** `HOST:PORT`, `[::1]:PORT`, or `:PORT` and `PORT` for this machine only; port 0: any free one. Throws UsageError. */
-export function listenAddress(flag: string, text: string): { host: string; port: number } {
-  const bare = /^:?(\d{1,5})$/.exec(text)?.[1];
-  if (bare !== undefined && Number(bare) <= 65_535) return { host: '127.0.0.1', port: Number(bare) };
-  const free = /^(.*):0$/.exec(text)?.[1];
-  const address = parseAddress(free === undefined ? text : `${free}:1`);
-  if (address === undefined) throw new UsageError(`${flag}: "${text}" is not HOST:PORT`);
-  return free === undefined ? address : { ...address, port: 0 };
-}
-
-function providers(flag: string, texts: readonly string[]): string[] {
+/** Undefined if there is none. */
+function providers(flag: string, texts: readonly string[]): string[] | undefined {
+  if (texts.length === 0) return undefined;
   const ids = texts.flatMap((text) => text.split(',')).map((id) => id.trim());
   for (const id of ids) {
     if (!PROVIDER_ID_PATTERN.test(id)) throw new UsageError(`${flag}: "${id}" is no provider such as eth or eth@peer`);

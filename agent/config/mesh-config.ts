@@ -4,57 +4,89 @@ import { UsageError } from '../../shared/command-line/index.ts';
 import { isVersion, OLDEST_VERSION, type ReleaseRules, readReleaseKeys } from '../../shared/release/release.ts';
 import { parseAddress } from '../mesh/channel/dial.ts';
 import { SEEDS_MAX } from '../mesh/seeds.ts';
+import { listSetting, type ParsedSettings, type SettingReader, switchSetting, valueSetting } from './setting.ts';
 
-export interface MeshConfig {
+export const MESH_SETTINGS = {
   /** `host` undefined: on all addresses. Undefined: the agent does not listen and only dials. */
-  listen: { host?: string; port: number } | undefined;
+  listen: valueSetting({
+    flag: 'mesh',
+    env: 'OTELA_MESH',
+    value: 'HOST[:PORT]|:PORT|off',
+    help: 'address where other agents reach this agent; it does not answer unauthenticated peers',
+    otherwise: 'all addresses, a free port',
+    parse: meshAddress,
+    unset: () => meshAddress('on'),
+  }),
   /** `host:port`. */
-  peers: string[];
+  peers: listSetting({
+    flag: 'peer',
+    env: 'OTELA_PEER',
+    value: 'HOST:PORT',
+    help: 'another agent, to find more agents through; if no gateway can be reached, it forwards the admission; repeat',
+    parse: parsePeers,
+  }),
+  peerReleaseKeys: listSetting({
+    flag: 'peer-release-keys',
+    env: 'OTELA_PEER_RELEASE_KEYS',
+    value: 'KEY',
+    help: 'accept only agents of a release signed with one of these keys; repeat, or separate with commas',
+    otherwise: 'every agent with a valid ticket',
+    parse: parseReleaseKeys,
+  }),
+  oldestPeer: valueSetting({
+    flag: 'oldest-peer',
+    env: 'OTELA_OLDEST_PEER',
+    value: 'VERSION',
+    help: 'with --peer-release-keys: the oldest release that is accepted',
+    default: OLDEST_VERSION,
+    parse: parseVersion,
+  }),
   /** `host:port` of the agent through which every gateway is reached. */
-  relay: string | undefined;
+  relay: valueSetting({
+    flag: 'relay',
+    env: 'OTELA_RELAY',
+    value: 'HOST:PORT',
+    help: 'reach every gateway through this agent, which was started with --offer-relay',
+    parse: (text) => checked('--relay', text),
+  }),
   /** True if this agent passes others' bytes on to its gateways. */
-  offerRelay: boolean;
+  offerRelay: switchSetting({
+    flag: 'offer-relay',
+    env: 'OTELA_OFFER_RELAY',
+    help: "relay for agents that cannot reach each other; agents with the same join token also reach this agent's gateways through it",
+  }),
+};
+
+export interface MeshConfig extends Omit<ParsedSettings<typeof MESH_SETTINGS>, 'peerReleaseKeys' | 'oldestPeer'> {
   /** Releases that peers must run; undefined: every peer with a valid ticket is accepted. */
   peerReleases: ReleaseRules | undefined;
 }
 
-/** Values of the flags. */
-interface MeshFlags {
-  listen: string | undefined;
-  peers: readonly string[];
-  relay: string | undefined;
-  offerRelay: boolean;
-  peerReleaseKeys: readonly string[];
-  oldestPeer: string | undefined;
+/** @throws UsageError */
+export function meshConfig(reader: SettingReader): MeshConfig {
+  if (reader.has(MESH_SETTINGS.oldestPeer) && !reader.has(MESH_SETTINGS.peerReleaseKeys))
+    throw new UsageError('--oldest-peer needs --peer-release-keys: only a signed release has a version');
+  const { peerReleaseKeys: keys, oldestPeer: oldest, ...config } = reader.read(MESH_SETTINGS);
+  if (config.offerRelay && config.listen === undefined)
+    throw new UsageError('--offer-relay needs a place to listen: not --mesh off');
+  return { ...config, peerReleases: keys && { keys, oldest } };
 }
 
-/** Throws UsageError. */
-export function meshConfig(flags: MeshFlags): MeshConfig {
-  const { listen, peers, relay, offerRelay, peerReleaseKeys, oldestPeer } = flags;
-  if (peers.length > SEEDS_MAX) throw new UsageError(`at most ${SEEDS_MAX} peers`);
-  const at = listenAddress(listen);
-  if (offerRelay && at === undefined) throw new UsageError('--offer-relay needs a place to listen: not --mesh off');
-  return {
-    listen: at,
-    peers: peers.map((text) => checked('--peer', text)),
-    relay: relay === undefined ? undefined : checked('--relay', relay),
-    offerRelay,
-    peerReleases: peerReleases(peerReleaseKeys, oldestPeer),
-  };
+function parsePeers(texts: readonly string[]): string[] {
+  if (texts.length > SEEDS_MAX) throw new UsageError(`at most ${SEEDS_MAX} peers`);
+  return texts.map((text) => checked('--peer', text));
 }
 
-function peerReleases(given: readonly string[], oldest: string | undefined): ReleaseRules | undefined {
-  if (given.length === 0) {
-    if (oldest !== undefined)
-      throw new UsageError('--oldest-peer needs --peer-release-keys: only a signed release has a version');
-    return undefined;
-  }
-  const keys = readReleaseKeys(given.join(','));
-  if (keys === undefined || keys.length === 0)
-    throw new UsageError('--peer-release-keys: not a list of release keys (32 bytes each, base64url)');
-  if (oldest !== undefined && !isVersion(oldest))
-    throw new UsageError(`--oldest-peer: "${oldest}" is not a version such as 0.2.0`);
-  return { keys, oldest: oldest ?? OLDEST_VERSION };
+function parseReleaseKeys(texts: readonly string[]): ReleaseRules['keys'] | undefined {
+  if (texts.length === 0) return undefined;
+  const keys = readReleaseKeys(texts.join(','));
+  if (keys !== undefined && keys.length > 0) return keys;
+  throw new UsageError('--peer-release-keys: not a list of release keys (32 bytes each, base64url)');
+}
+
+function parseVersion(text: string): string {
+  if (isVersion(text)) return text;
+  throw new UsageError(`--oldest-peer: "${text}" is not a version such as 0.2.0`);
 }
 
 function checked(flag: string, text: string): string {
@@ -62,8 +94,8 @@ function checked(flag: string, text: string): string {
   return text;
 }
 
-function listenAddress(text: string | undefined): MeshConfig['listen'] {
-  if (text === undefined || text === 'on') return { port: 0 };
+function meshAddress(text: string): { host?: string; port: number } | undefined {
+  if (text === 'on') return { port: 0 };
   if (text === 'off') return undefined;
   const bare = /^:(\d{1,5})$/.exec(text)?.[1];
   const host = text.includes(':') ? `[${text}]` : text;

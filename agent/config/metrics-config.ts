@@ -2,7 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { errorText } from '../../shared/text/error-text.ts';
-import { listenAddress } from './ingress-config.ts';
+import { listenAddress } from './listen-address.ts';
+import { type SettingReader, valueSetting } from './setting.ts';
 
 export interface MetricsConfig {
   host: string;
@@ -14,16 +15,32 @@ export interface MetricsConfig {
 /** A key that can be guessed opens the port to the whole network. */
 const TOKEN_MIN_CHARS = 16;
 
-/** Throws UsageError. */
-export function metricsConfig(listen: string | undefined, tokenFile: string | undefined): MetricsConfig | undefined {
-  if (listen === undefined) {
-    if (tokenFile !== undefined) throw new UsageError('--metrics-token-file needs --metrics HOST:PORT');
-    return undefined;
-  }
-  return { ...listenAddress('--metrics', listen), token: tokenFile === undefined ? undefined : read(tokenFile) };
+export const METRICS_SETTINGS = {
+  address: valueSetting({
+    flag: 'metrics',
+    env: 'OTELA_METRICS',
+    value: 'HOST:PORT',
+    help: 'serve GET /metrics for Prometheus on this address, unencrypted; its key is in STATE/metrics.key. Without it: otela-agent metrics',
+    parse: (text) => listenAddress('--metrics', text),
+  }),
+  token: valueSetting({
+    flag: 'metrics-token-file',
+    env: 'OTELA_METRICS_TOKEN_FILE',
+    value: 'FILE',
+    help: 'file with the key for --metrics, in place of STATE/metrics.key (chmod 600)',
+    parse: readToken,
+  }),
+};
+
+/** @throws UsageError */
+export function metricsConfig(reader: SettingReader): MetricsConfig | undefined {
+  if (reader.has(METRICS_SETTINGS.token) && !reader.has(METRICS_SETTINGS.address))
+    throw new UsageError('--metrics-token-file needs --metrics HOST:PORT');
+  const { address, token } = reader.read(METRICS_SETTINGS);
+  return address && { ...address, token };
 }
 
-function read(file: string): string {
+function readToken(file: string): string {
   let token: string;
   try {
     token = readFileSync(file, 'utf8').trim();

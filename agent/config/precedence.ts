@@ -1,13 +1,8 @@
 /** Settings that exclude each other: a flag must be able to override another setting from the file. */
 import { UsageError } from '../../shared/command-line/index.ts';
-import type { SettingValues } from './setting-sources.ts';
-import type { SettingName } from './settings.ts';
-
-/** Flags take precedence over the environment, and the environment over the file. */
-export function sourcePrecedence(source: string): number {
-  if (source.startsWith('--')) return 2;
-  return source.startsWith('OTELA_') ? 1 : 0;
-}
+import { DEPLOYMENT_SETTINGS } from './deployments-config.ts';
+import { ENGINE_SETTINGS } from './engine-config.ts';
+import { type GivenSettings, type Setting, sourcePrecedence } from './setting.ts';
 
 /** The engine's command can be given only on the command line. */
 const COMMAND_RANK = 2;
@@ -16,29 +11,33 @@ const COMMAND_RANK = 2;
  * Of settings that exclude each other about the engine or its address, keeps the ones of the highest rank. Throws
  * UsageError if two have it.
  */
-export function resolveConflicts(settings: SettingValues, command: readonly string[] | undefined): SettingValues {
-  const values = new Map(settings.values);
-  const ranked = (...names: SettingName[]) =>
-    names
-      .flatMap((name) => {
-        const source = values.get(name)?.source;
-        return source === undefined ? [] : [{ name, said: `--${name}`, source, rank: sourcePrecedence(source) }];
+export function resolveConflicts(given: GivenSettings, command: readonly string[] | undefined): GivenSettings {
+  const { enginePort, engineUrl } = ENGINE_SETTINGS;
+  const { templates } = DEPLOYMENT_SETTINGS;
+  const values = new Map(given);
+  const ranked = (...settings: Setting<unknown>[]) =>
+    settings
+      .flatMap((setting) => {
+        const source = values.get(setting.env)?.source;
+        return source === undefined
+          ? []
+          : [{ setting, said: `--${setting.flag}`, source, rank: sourcePrecedence(source) }];
       })
       .sort((a, b) => b.rank - a.rank);
-  const [accept] = ranked('accept-deployments');
-  const [engine] = ranked('engine-url', 'engine-port');
+  const [accept] = ranked(templates);
+  const [engine] = ranked(engineUrl, enginePort);
   const other = command === undefined ? engine : { said: 'a command', rank: COMMAND_RANK };
   if (accept !== undefined && other !== undefined) {
     if (accept.rank === other.rank)
       throw new UsageError(`--accept-deployments and ${other.said} both say what runs here: give one`);
-    const overruled: SettingName[] = accept.rank < other.rank ? ['accept-deployments'] : ['engine-url', 'engine-port'];
-    for (const name of overruled) values.delete(name);
+    const overruled = accept.rank < other.rank ? [templates] : [engineUrl, enginePort];
+    for (const { env } of overruled) values.delete(env);
   }
-  const [first, second] = ranked('engine-url', 'engine-port');
+  const [first, second] = ranked(engineUrl, enginePort);
   if (first !== undefined && second !== undefined) {
     if (first.rank === second.rank)
       throw new UsageError(`${first.source} and ${second.source} both say where the engine is: give one`);
-    values.delete(second.name);
+    values.delete(second.setting.env);
   }
-  return { ...settings, values };
+  return values;
 }

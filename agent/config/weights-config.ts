@@ -4,17 +4,7 @@ import { UsageError } from '../../shared/command-line/index.ts';
 import { FANOUT } from '../../shared/weights/coordinator.ts';
 import { parseSource, sourceText } from '../../shared/weights/source.ts';
 import type { NodeWeightsConfig } from '../weights/config.ts';
-import type { Env } from './setting-sources.ts';
-
-interface Given {
-  sources: readonly string[];
-  environment: string | undefined;
-  directory: string | undefined;
-  limit: string | undefined;
-  rate: string | undefined;
-  uploads: string | undefined;
-  clusters: readonly string[];
-}
+import { type Env, listSetting, plainText, type SettingReader, valueSetting, wholeNumber } from './setting.ts';
 
 export const SOURCES_MAX = 16;
 const UPLOADS_MAX = 64;
@@ -27,25 +17,84 @@ const MEMORY_SHARE = 0.5;
 const TMPFS = 0x01021994;
 const UNITS: Readonly<Record<string, number>> = { '': 1, K: 1e3, M: 1e6, G: 1e9, T: 1e12 };
 
+export const WEIGHTS_SETTINGS = {
+  sources: listSetting({
+    flag: 'weights',
+    env: 'OTELA_WEIGHTS',
+    value: 'SOURCE',
+    help: 'weights to copy to local disk before the engine starts: hub:ORG/NAME[@REVISION], dir:/PATH or s3://BUCKET/PREFIX; {{weights}} in the command becomes the directory of the first',
+    parse: parseSources,
+  }),
+  environment: valueSetting({
+    flag: 'environment',
+    env: 'OTELA_ENVIRONMENT',
+    value: 'SOURCE',
+    help: "the engine's environment, copied to local disk before it starts: a packed venv or conda environment (.tar, .tar.gz, .tar.zst), or an image (.sif, .sqsh); {{environment}} in the command becomes its directory or file",
+    parse: (text) => sourceNamed('--environment', text),
+  }),
+  directory: valueSetting({
+    flag: 'weights-dir',
+    env: 'OTELA_WEIGHTS_DIR',
+    value: 'DIR',
+    help: 'directory for weights, in the layout of a Hugging Face cache; other nodes of the cluster can copy them from here',
+    otherwise:
+      'with --weights or --environment: $SLURM_TMPDIR; otherwise $TMPDIR or /tmp if it is not in memory; otherwise /dev/shm',
+    parse: plainText,
+    unset: ({ env }) => join(localPlace(env), `otela-weights-${process.getuid?.() ?? 0}`),
+  }),
+  limitBytes: valueSetting({
+    flag: 'weights-max',
+    env: 'OTELA_WEIGHTS_MAX',
+    value: 'SIZE',
+    help: 'maximum disk space for weights, for example 500GB; above it, the least recently used weights are deleted',
+    otherwise: '80 % of the disk; half of it if it is in memory',
+    parse: (text) => bytesOf('--weights-max', text),
+  }),
+  rate: valueSetting({
+    flag: 'weights-rate',
+    env: 'OTELA_WEIGHTS_RATE',
+    value: 'SIZE',
+    help: 'maximum bytes per second of all transfers of weights to other nodes, for example 500MB',
+    otherwise: 'no limit',
+    parse: (text) => bytesOf('--weights-rate', text),
+  }),
+  uploads: valueSetting({
+    flag: 'weights-uploads',
+    env: 'OTELA_WEIGHTS_UPLOADS',
+    value: 'N',
+    help: 'maximum nodes that weights are sent to at a time',
+    default: String(FANOUT),
+    parse: (text) => wholeNumber('--weights-uploads', text, UPLOADS_MAX),
+  }),
+  clusters: listSetting({
+    flag: 'weights-clusters',
+    env: 'OTELA_WEIGHTS_CLUSTERS',
+    value: 'CLUSTER',
+    help: 'other clusters to exchange weights with (CLUSTER@ISSUER if it has another issuer)',
+    otherwise: 'none',
+    parse: parseClusters,
+  }),
+};
+
 /** Undefined: this node stores no weights. @throws UsageError */
-export function weightsConfig(given: Given, env: Env): NodeWeightsConfig | undefined {
-  const { sources, environment, directory, limit, rate, uploads, clusters } = given;
-  if (sources.length === 0 && environment === undefined && directory === undefined) {
-    if ([limit, rate, uploads].every((one) => one === undefined) && clusters.length === 0) return undefined;
+export function weightsConfig(reader: SettingReader): NodeWeightsConfig | undefined {
+  const { sources: weights, environment: packed, directory: stored, ...limits } = WEIGHTS_SETTINGS;
+  if (!reader.has(weights, packed, stored)) {
+    if (!reader.has(...Object.values(limits))) return undefined;
     throw new UsageError('--weights-… is of no use without --weights, --environment or --weights-dir');
   }
-  if (sources.length > SOURCES_MAX) throw new UsageError(`--weights: at most ${SOURCES_MAX}`);
-  if (clusters.length > CLUSTERS_MAX) throw new UsageError(`--weights-clusters: at most ${CLUSTERS_MAX}`);
-  const place = directory ?? join(localPlace(env), `otela-weights-${process.getuid?.() ?? 0}`);
-  return {
-    sources: sources.map((text) => sourceNamed('--weights', text)),
-    environment: environment === undefined ? undefined : sourceNamed('--environment', environment),
-    directory: place,
-    limitBytes: limit === undefined ? shareOf(place) : bytesOf('--weights-max', limit),
-    rate: rate === undefined ? undefined : bytesOf('--weights-rate', rate),
-    uploads: uploads === undefined ? FANOUT : count(uploads),
-    clusters,
-  };
+  const config = reader.read(WEIGHTS_SETTINGS);
+  return { ...config, limitBytes: config.limitBytes ?? shareOf(config.directory) };
+}
+
+function parseSources(texts: readonly string[]): string[] {
+  if (texts.length > SOURCES_MAX) throw new UsageError(`--weights: at most ${SOURCES_MAX}`);
+  return texts.map((text) => sourceNamed('--weights', text));
+}
+
+function parseClusters(texts: readonly string[]): readonly string[] {
+  if (texts.length > CLUSTERS_MAX) throw new UsageError(`--weights-clusters: at most ${CLUSTERS_MAX}`);
+  return texts;
 }
 
 function sourceNamed(flag: string, text: string): string {
@@ -95,10 +144,4 @@ function bytesOf(flag: string, text: string): number {
   const bytes = Math.floor(Number(number) * (UNITS[unit.toUpperCase()] ?? 1));
   if (number !== '' && bytes >= 1) return bytes;
   throw new UsageError(`${flag}: "${text}" is not a size such as 500GB`);
-}
-
-function count(text: string): number {
-  const value = /^\d{1,2}$/.test(text) ? Number(text) : Number.NaN;
-  if (value >= 1 && value <= UPLOADS_MAX) return value;
-  throw new UsageError(`--weights-uploads: "${text}" is not a number from 1 to ${UPLOADS_MAX}`);
 }

@@ -25,7 +25,7 @@ export interface PrefillTarget {
 }
 
 /** SGLang's default. */
-const BOOTSTRAP_PORT = 8998;
+export const BOOTSTRAP_PORT = 8998;
 
 const DEFAULT_PORTS: Record<EngineName, number> = { vllm: 8000, sglang: 30000 };
 

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { DeploymentState } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
 import { formatDuration } from '../config/duration.ts';
-import type { Env } from '../config/setting-sources.ts';
+import type { Env } from '../config/setting.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import { Deployments, type EngineRunner } from '../deploy/deployments.ts';
 import type { EngineLaunch, Templates } from '../deploy/templates.ts';

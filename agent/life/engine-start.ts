@@ -2,7 +2,7 @@
 import type { Writable } from 'node:stream';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { errorText } from '../../shared/text/error-text.ts';
-import type { Env } from '../config/setting-sources.ts';
+import type { Env } from '../config/setting.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import { Engine } from '../engine/engine.ts';

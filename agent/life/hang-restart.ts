@@ -24,7 +24,7 @@ const GRACE_MS = 2_000;
 const PORT_WAIT_MS = 10_000;
 
 interface HangRestartOptions {
-  config: Pick<StartConfig, 'command' | 'probe'>;
+  config: Pick<StartConfig, 'command' | 'probeAfterMs' | 'probeTimeoutMs'>;
   parts: ShutdownParts;
   load: Pick<LoadMeter, 'waiting' | 'heardAt' | 'counts' | 'look'>;
   /** Settled when the agent begins to leave. */
@@ -53,7 +53,7 @@ export class HangRestart {
    */
   watch(engine: Engine): void {
     const { config, load } = this.#options;
-    const { afterMs: quietMs, timeoutMs: probeMs } = config.probe;
+    const { probeAfterMs: quietMs, probeTimeoutMs: probeMs } = config;
     if (config.command === undefined || engine.target === undefined || quietMs === 0) return;
     clearInterval(this.#timer);
     this.#check?.close();

@@ -1,6 +1,6 @@
 /** The batch job of this agent, if any: its part of the record, and the time that is left. */
 import type { NodePayload } from '../../shared/lattice/payload.ts';
-import type { Env } from '../config/setting-sources.ts';
+import type { Env } from '../config/setting.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import { JobEnd } from '../host/job-end.ts';
 import type { BatchJob, JobFate } from '../host/jobs/batch-job.ts';

@@ -11,8 +11,9 @@ import {
   checkWarning,
 } from '../../../shared/terminal/check-result.ts';
 import { EXIT_ENGINE } from '../../config/exit.ts';
-import { gatewayUrl } from '../../config/gateways-config.ts';
-import { type Env, readSettingValues, type SettingValues } from '../../config/setting-sources.ts';
+import { GATEWAY_SETTINGS, gatewayUrl } from '../../config/gateways-config.ts';
+import type { Env } from '../../config/setting.ts';
+import { readSettingValues, type SettingValues } from '../../config/setting-sources.ts';
 import { START_FLAGS } from '../../config/settings.ts';
 import { type StartConfig, startConfig } from '../../config/start-config.ts';
 import { toolRunner } from '../../host/run-tool.ts';
@@ -55,7 +56,7 @@ async function doctorCommand(argv: readonly string[], { env, io }: CommandContex
 async function checkSettings(settings: SettingValues, command: string[] | undefined, env: Env): Promise<CheckResult[]> {
   const config = settled(() => startConfig(settings, command, env));
   if (!(config instanceof UsageError)) return checkConfig(config, env);
-  const texts = settings.values.get('gateway')?.values ?? [];
+  const texts = settings.values.get(GATEWAY_SETTINGS.gateways.env)?.values ?? [];
   const gateways = texts.map((text) => settled(() => gatewayUrl(text))).filter((url) => url instanceof URL);
   return [wrong(config), ...(await checkWays(gateways, env))];
 }

@@ -6,7 +6,7 @@
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../shared/terminal/check-result.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
 import { PROTOCOL_VERSION } from '../../../shared/wire/limits.ts';
-import type { Env } from '../../config/setting-sources.ts';
+import type { Env } from '../../config/setting.ts';
 import { proxyFor } from '../../host/proxy.ts';
 import { errorMessageOf, type GatewayAnswer, type postToGateway } from '../../tunnel/gateway-request.ts';
 

@@ -2,7 +2,7 @@
 import { dirname } from 'node:path';
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../shared/terminal/check-result.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
-import type { Env } from '../../config/setting-sources.ts';
+import type { Env } from '../../config/setting.ts';
 import type { EngineTarget } from '../../engine/address.ts';
 import { isOccupied } from '../../engine/engine.ts';
 import { missingCommand } from '../../engine/exec.ts';

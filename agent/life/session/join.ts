@@ -1,7 +1,7 @@
 /** How this agent becomes a session: a new key, a ticket for it, and the connections of a session. */
 
 import type { Ticket } from '../../../shared/lattice/ticket.ts';
-import type { Env } from '../../config/setting-sources.ts';
+import type { Env } from '../../config/setting.ts';
 import type { StartConfig } from '../../config/start-config.ts';
 import type { OrderOutcome } from '../../deploy/deployments.ts';
 import type { EngineTarget } from '../../engine/address.ts';

@@ -1,15 +1,9 @@
 /** Where an agent listens for others, which it knows, and which relay forwards its bytes. */
 import { describe, expect, it } from 'vitest';
 import { meshConfig } from '../../../agent/config/mesh-config.ts';
+import { settingsOf } from '../support/settings.ts';
 
-const NONE = {
-  listen: undefined,
-  peers: [],
-  relay: undefined,
-  offerRelay: false,
-  peerReleaseKeys: [],
-  oldestPeer: undefined,
-};
+const read = (flags: Record<string, string[]>) => meshConfig(settingsOf(flags));
 
 describe('where an agent listens', () => {
   it.each([
@@ -25,31 +19,29 @@ describe('where an agent listens', () => {
     ['[fd00::1]:7000', { host: 'fd00::1', port: 7000 }],
     ['fd00::1', { host: 'fd00::1', port: 0 }],
   ])('%s', (text, listen) => {
-    expect(meshConfig({ ...NONE, listen: text }).listen).toEqual(listen);
+    expect(read(text === undefined ? {} : { mesh: [text] }).listen).toEqual(listen);
   });
 
   it.each([':70000', 'a b', 'http://x', ''])('is refused with a sentence: "%s"', (text) => {
-    expect(() => meshConfig({ ...NONE, listen: text })).toThrow(`--mesh: "${text}" is neither`);
+    expect(() => read({ mesh: [text] })).toThrow(`--mesh: "${text}" is neither`);
   });
 });
 
 it('takes peers and a relay as HOST:PORT only', () => {
-  const config = meshConfig({ ...NONE, peers: ['login1:7000', '[fd00::1]:7'], relay: 'login2:7000' });
+  const config = read({ peer: ['login1:7000', '[fd00::1]:7'], relay: ['login2:7000'] });
   expect(config).toMatchObject({ peers: ['login1:7000', '[fd00::1]:7'], relay: 'login2:7000' });
-  expect(() => meshConfig({ ...NONE, peers: ['login1'] })).toThrow('--peer: "login1" is not HOST:PORT');
-  expect(() => meshConfig({ ...NONE, relay: 'x:0' })).toThrow('--relay: "x:0" is not HOST:PORT');
-  expect(() => meshConfig({ ...NONE, peers: Array(33).fill('a:1') })).toThrow('at most 32 peers');
-  expect(() => meshConfig({ ...NONE, listen: 'off', offerRelay: true })).toThrow(
-    '--offer-relay needs a place to listen',
-  );
+  expect(() => read({ peer: ['login1'] })).toThrow('--peer: "login1" is not HOST:PORT');
+  expect(() => read({ relay: ['x:0'] })).toThrow('--relay: "x:0" is not HOST:PORT');
+  expect(() => read({ peer: Array(33).fill('a:1') })).toThrow('at most 32 peers');
+  expect(() => read({ mesh: ['off'], 'offer-relay': ['true'] })).toThrow('--offer-relay needs a place to listen');
 });
 
 it('releases that peers have to be of: keys, the oldest version, and what is wrong with either', () => {
   const key = Buffer.alloc(32, 7).toString('base64url');
-  expect(meshConfig(NONE).peerReleases).toBeUndefined();
-  const rules = meshConfig({ ...NONE, peerReleaseKeys: [key], oldestPeer: '0.2.0' }).peerReleases;
+  expect(read({}).peerReleases).toBeUndefined();
+  const rules = read({ 'peer-release-keys': [key], 'oldest-peer': ['0.2.0'] }).peerReleases;
   expect(rules).toEqual({ keys: [new Uint8Array(32).fill(7)], oldest: '0.2.0' });
-  expect(() => meshConfig({ ...NONE, peerReleaseKeys: ['short'] })).toThrow('not a list of release keys');
-  expect(() => meshConfig({ ...NONE, peerReleaseKeys: [key], oldestPeer: 'new' })).toThrow('not a version');
-  expect(() => meshConfig({ ...NONE, oldestPeer: '0.2.0' })).toThrow('needs --peer-release-keys');
+  expect(() => read({ 'peer-release-keys': ['short'] })).toThrow('not a list of release keys');
+  expect(() => read({ 'peer-release-keys': [key], 'oldest-peer': ['new'] })).toThrow('not a version');
+  expect(() => read({ 'oldest-peer': ['0.2.0'] })).toThrow('needs --peer-release-keys');
 });

@@ -1,8 +1,11 @@
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { LIMIT_SETTINGS } from '../../../agent/config/engine-config.ts';
+import { SETTINGS } from '../../../agent/config/settings.ts';
 import { startEngine } from '../../support/engine.ts';
 import { runToEnd, scratch, startAgent, userEnv } from '../support/harness.ts';
+import { settingsOf } from '../support/settings.ts';
 
 const GATEWAY = ['--gateway', 'https://gw.example.org'];
 
@@ -248,6 +251,20 @@ describe('settings', () => {
     const run = startAgent(scratch(), ['--gateway', 'gw.example.org']);
     await run.state('JOIN');
     expect(run.tunnel.options.gateway.href).toBe('https://gw.example.org/');
+  });
+});
+
+describe('a row', () => {
+  it('has a variable and a flag that no other row has', () => {
+    const names = SETTINGS.flatMap(({ env, flag }) => (flag === '' ? [env] : [env, flag]));
+    expect(new Set(names).size).toBe(names.length);
+  });
+
+  it('has a default that passes its parser', () => {
+    const context = { source: 'a test', env: {}, warn: () => undefined };
+    for (const setting of SETTINGS) expect(() => setting.parse(undefined, context), setting.env).not.toThrow('is not');
+    expect(settingsOf({}).read(LIMIT_SETTINGS)).toEqual({ maxRunning: undefined, maxWaiting: 8 });
+    expect(settingsOf({ 'max-waiting': ['none'] }).read(LIMIT_SETTINGS).maxWaiting).toBeUndefined();
   });
 });
 

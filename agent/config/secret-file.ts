@@ -1,0 +1,66 @@
+/** Files that a user names: bounded, with ~ as the home, and with a warning if others may read a secret. */
+import { statSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { readBoundedFile } from '../../node/bounded-file.ts';
+import { canOthersRead } from '../../node/private-file.ts';
+import { UsageError } from '../../shared/command-line/index.ts';
+import { errorText } from '../../shared/text/error-text.ts';
+import type { Env, ParseContext } from './setting.ts';
+
+/** A token or key file has one line. */
+const SECRET_FILE_MAX_BYTES = 16 * 1024;
+
+/** The only secret in `path`, without the newline that editors add. */
+export function readSecretFile(name: string, path: string, { env, warn }: Pick<ParseContext, 'env' | 'warn'>): string {
+  const full = expandHome(path, env);
+  const secret = readBounded(full, SECRET_FILE_MAX_BYTES).trim();
+  if (secret === '') throw new UsageError(`${name}: ${full} is empty`);
+  if (readableByOthers(full)) warn(`${full} can be read by others: chmod 600 ${full}`);
+  return secret;
+}
+
+export function expandHome(path: string, env: Env): string {
+  if (!path.startsWith('~/')) return path;
+  const home = homeOf(env);
+  if (home === undefined) throw new UsageError(`${path}: this user has no home here: set HOME, or give the whole path`);
+  return join(home, path.slice(2));
+}
+
+export function readableByOthers(path: string): boolean {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  return stat !== undefined && canOthersRead(stat);
+}
+
+/** @throws UsageError */
+export function readBounded(path: string, maxBytes: number): string {
+  try {
+    return readBoundedFile(path, maxBytes);
+  } catch (error) {
+    throw new UsageError(`cannot read ${path}: ${errorText(error)}`);
+  }
+}
+
+/**
+ * The text is sent in a header. A line break would end the header, and characters outside ASCII would arrive changed or
+ * not at all.
+ * @throws UsageError
+ */
+export function requireHeaderWord(what: string, text: string): string {
+  const word = text.trim();
+  if (/^[\x21-\x7e]{1,4096}$/.test(word)) return word;
+  throw new UsageError(`${what} is not one word of printable ASCII characters`);
+}
+
+/**
+ * Undefined without HOME in a container with a user that is missing from /etc/passwd: there `homedir` throws, and the
+ * agent would end.
+ */
+export function homeOf(env: Env): string | undefined {
+  if (env.HOME) return env.HOME;
+  try {
+    return homedir();
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,48 @@
+/** How the agent watches its engine. */
+import { fatalPatterns } from '../engine/fatal.ts';
+import { listSetting, sourcedDuration, switchSetting, valueSetting } from './setting.ts';
+import { toUsageError } from './to-usage-error.ts';
+
+export const SPAN_SETTINGS = {
+  spanNodes: switchSetting({
+    flag: 'span-nodes',
+    env: 'OTELA_SPAN_NODES',
+    help: 'one engine spans all nodes of the job: rank 0 registers it, the other ranks only watch their part',
+    otherwise: 'from --nnodes in the command',
+  }),
+};
+
+export const SUPERVISION_SETTINGS = {
+  /** Patterns of the engine's output lines that end this node. */
+  fatal: listSetting({
+    flag: 'fatal-pattern',
+    env: 'OTELA_FATAL_PATTERN',
+    value: 'REGEX',
+    help: "if a line of the engine's output matches, the agent ends the engine and exits; repeat; none: drop earlier and built-in patterns",
+    otherwise: 'CUDA and NCCL errors',
+    // A comma is an ordinary character of a pattern.
+    separator: '\n',
+    parse: (texts) => toUsageError(() => fatalPatterns(texts)),
+  }),
+  /** How long the engine may be silent before it is asked for a token; longer than most prefills take. */
+  probeAfterMs: valueSetting({
+    flag: 'engine-probe-after',
+    env: 'OTELA_ENGINE_PROBE_AFTER',
+    value: 'DURATION',
+    help: 'if requests wait and the engine that this agent started has sent nothing for this long, the agent requests one token; 0: never',
+    default: '2m',
+    parse: sourcedDuration,
+  }),
+  /**
+   * How long it may take for that token. With `probeAfterMs` ten minutes: less than the first-byte timeout of gateways,
+   * and more than prefills of a million tokens take.
+   */
+  probeTimeoutMs: valueSetting({
+    flag: 'engine-probe-timeout',
+    env: 'OTELA_ENGINE_PROBE_TIMEOUT',
+    value: 'DURATION',
+    help: 'restart the engine if it sends nothing for this long after that request; must be longer than any prefill',
+    default: '8m',
+    parse: sourcedDuration,
+  }),
+};

@@ -1,0 +1,11 @@
+import { SettingReader } from '../../../agent/config/setting.ts';
+import { SETTINGS } from '../../../agent/config/settings.ts';
+
+/** Settings as flags give them. */
+export function settingsOf(flags: Readonly<Record<string, readonly string[]>>): SettingReader {
+  const given = SETTINGS.flatMap(({ flag, env }) => {
+    const values = flags[flag];
+    return values === undefined ? [] : [[env, { values: [...values], source: `--${flag}` }] as const];
+  });
+  return new SettingReader(new Map(given), {}, []);
+}
