@@ -1,13 +1,15 @@
 /**
  * `npm run figures:house [-- --list]` measures the size of the code: handwritten product lines, long files and
- * functions, import cycles, names that two files export, and duplicate functions. `--list` lists them.
+ * functions, import cycles, names that two files export, exports that no file imports, and duplicate functions.
+ * `--list` lists them.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { dirname, join, normalize } from 'node:path';
+import { basename, dirname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { parseAst } from 'vite';
+import { cyclesOf } from './cycles.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 /** Folders that users install or run, without research/, tests, benches and docs. */
@@ -27,6 +29,8 @@ const FILE_LINES_MAX = 400;
 const FUNCTION_LINES_MAX = 60;
 /** Shorter functions are not reported as duplicates. */
 const DUPLICATE_LINES_MIN = 6;
+/** Shorter objects and arrays count as logic. */
+const TABLE_LINES_MIN = 8;
 /** It names the classes of Durable Objects, as types only, and any folder may import it. */
 const ENVIRONMENT = 'gateway/env.ts';
 
@@ -34,6 +38,8 @@ interface Fn {
   name: string;
   file: string;
   lines: number;
+  /** Lines outside JSX and outside tables: objects and arrays without functions. */
+  logicLines: number;
   body: string;
 }
 
@@ -41,7 +47,7 @@ interface Source {
   file: string;
   lines: number;
   text: string;
-  imports: { to: string; typeOnly: boolean }[];
+  imports: { to: string; typeOnly: boolean; names: string[] }[];
   exports: string[];
   functions: Fn[];
 }
@@ -70,12 +76,33 @@ function* childrenOf(node: Node): Generator<Node> {
   }
 }
 
+const isFunction = ({ type }: Node): boolean =>
+  /^(Function(Declaration|Expression)|ArrowFunctionExpression)$/.test(type);
+
+const contains = (node: Node, wanted: (node: Node) => boolean): boolean =>
+  wanted(node) || [...childrenOf(node)].some((child) => contains(child, wanted));
+
+/** True for an object or an array that holds no function. */
+const isTable = (node: Node): boolean => /^(Object|Array)Expression$/.test(node.type) && !contains(node, isFunction);
+
+const linesBetween = (text: string, { start, end }: Node): number => text.slice(start, end).split('\n').length;
+
+/** Lines below `node` that are JSX or a table, without the two that other code begins and ends. */
+function dataLines(node: Node, text: string): number {
+  const lines = linesBetween(text, node);
+  if (node.type === 'JSXElement' || node.type === 'JSXFragment') return lines;
+  if (lines < TABLE_LINES_MIN) return 0;
+  if (isTable(node)) return lines - 2;
+  return [...childrenOf(node)].reduce((sum, child) => sum + dataLines(child, text), 0);
+}
+
 /** Every function below `node`; an unnamed function gets the name of its variable. */
 function* functionsOf(node: Node, text: string, file: string, called = 'default'): Generator<Fn> {
   const name = nameOf(node) ?? called;
-  if (/^(Function(Declaration|Expression)|ArrowFunctionExpression)$/.test(node.type) && isNode(node.body)) {
-    const lines = text.slice(node.start, node.end).split('\n').length;
-    yield { name, file, lines, body: text.slice(node.body.start, node.body.end).replaceAll(/\s+/g, ' ') };
+  if (isFunction(node) && isNode(node.body)) {
+    const lines = linesBetween(text, node);
+    const logicLines = lines > FUNCTION_LINES_MAX ? lines - dataLines(node, text) : lines;
+    yield { name, file, lines, logicLines, body: text.slice(node.body.start, node.body.end).replaceAll(/\s+/g, ' ') };
   }
   for (const child of childrenOf(node)) yield* functionsOf(child, text, file, name);
 }
@@ -90,6 +117,15 @@ function exportsOf(node: Node): (string | undefined)[] {
   return Array.isArray(declarations) ? declarations.map(nameOf) : [nameOf(node.declaration)];
 }
 
+/** Names that an import or a re-export takes from its file; `*`: possibly all. */
+function importedNames({ specifiers }: Node): string[] {
+  const named = Array.isArray(specifiers) ? specifiers.filter(isNode) : [];
+  const names = named.map(({ type, imported, local }) =>
+    type === 'ImportDefaultSpecifier' ? 'default' : (nameOf(imported ?? (type === 'ExportSpecifier' && local)) ?? '*'),
+  );
+  return named.length === 0 ? ['*'] : names;
+}
+
 function sourceOf(file: string, files: ReadonlySet<string>): Source {
   const text = readFileSync(join(ROOT, file), 'utf8');
   const program: unknown = parseAst(text, { lang: file.endsWith('x') ? 'tsx' : 'ts' }, file);
@@ -99,44 +135,20 @@ function sourceOf(file: string, files: ReadonlySet<string>): Source {
     const from = isNode(node.source) ? node.source.value : undefined;
     if (typeof from !== 'string' || !from.startsWith('.')) return [];
     const to = normalize(join(dirname(file), from));
-    return files.has(to) ? [{ to, typeOnly: node.importKind === 'type' || node.exportKind === 'type' }] : [];
+    const typeOnly = node.importKind === 'type' || node.exportKind === 'type';
+    return files.has(to) ? [{ to, typeOnly, names: importedNames(node) }] : [];
   });
   const exports = body.flatMap(exportsOf).filter((name) => name !== undefined);
   return { file, lines: linesOf(text), text, imports, exports, functions: [...functionsOf(program, text, file)] };
 }
 
-/** Groups of files that import each other, directly or through others (Tarjan). */
-function cyclesOf(sources: readonly Source[], withTypes: boolean): string[][] {
-  const below = new Map(
-    sources.map(({ file, imports }) => [
-      file,
-      file === ENVIRONMENT ? [] : imports.filter(({ typeOnly }) => withTypes || !typeOnly).map(({ to }) => to),
-    ]),
-  );
-  const [index, low, stack, found] = [
-    new Map<string, number>(),
-    new Map<string, number>(),
-    [] as string[],
-    [] as string[][],
-  ];
-  const visit = (file: string): number => {
-    const own = index.size;
-    index.set(file, own);
-    let least = own;
-    stack.push(file);
-    for (const to of below.get(file) ?? []) {
-      if (!index.has(to)) least = Math.min(least, visit(to));
-      else if (stack.includes(to)) least = Math.min(least, index.get(to) ?? own);
-    }
-    low.set(file, least);
-    if (least === own) {
-      const group = stack.splice(stack.indexOf(file));
-      if (group.length > 1) found.push(group);
-    }
-    return least;
-  };
-  for (const file of below.keys()) if (!index.has(file)) visit(file);
-  return found;
+/** Groups of files that import each other; `ENVIRONMENT` may be one of them. */
+function cyclesIn(sources: readonly Source[], withTypes: boolean): string[] {
+  const followed = sources.map(({ file, imports }): [string, string[]] => [
+    file,
+    file === ENVIRONMENT ? [] : imports.filter(({ typeOnly }) => withTypes || !typeOnly).map(({ to }) => to),
+  ]);
+  return cyclesOf(new Map(followed)).map((group) => group.join(' '));
 }
 
 /** Keys that occur in two or more files, with those files. */
@@ -146,16 +158,30 @@ function repeated<T>(items: readonly T[], key: (item: T) => string, file: (item:
   return [...by].filter(([, files]) => files.size > 1).map(([name, files]) => [name, [...files]]);
 }
 
-function tracked(): string[] {
-  const listed = execFileSync('git', ['ls-files', ...PRODUCT], { cwd: ROOT, encoding: 'utf8', maxBuffer: 1 << 24 });
+/** Exports of the product that no file of the repository imports by name, as `file name`. */
+function unimported(product: readonly Source[], all: readonly Source[]): string[] {
+  const used = new Set(
+    all.flatMap(({ imports }) => imports.flatMap(({ to, names }) => names.map((n) => `${to} ${n}`))),
+  );
+  const text = all.map((source) => source.text).join('\n');
+  const loadedLate = new Set([...text.matchAll(/import\(\s*'[^']*?([^'/]+)'/g)].map(([, file]) => file));
+  return product
+    .filter(({ file }) => !used.has(`${file} *`) && !loadedLate.has(basename(file)))
+    .flatMap(({ file, exports }) => exports.map((name) => `${file} ${name}`))
+    .filter((one) => !used.has(one));
+}
+
+function tracked(folders: readonly string[] = []): string[] {
+  const listed = execFileSync('git', ['ls-files', ...folders], { cwd: ROOT, encoding: 'utf8', maxBuffer: 1 << 24 });
   return listed.split('\n').filter((file) => /\.(tsx?|jsx?|py|css)$/.test(file));
 }
 
 function main(): void {
   const { values } = parseArgs({ options: { list: { type: 'boolean', default: false } } });
-  const all = tracked();
-  const files = new Set(all.filter((file) => /\.tsx?$/.test(file) && !file.endsWith('.d.ts')));
-  const sources = [...files].map((file) => sourceOf(file, files));
+  const all = tracked(PRODUCT);
+  const files = new Set(tracked().filter((file) => /\.tsx?$/.test(file) && !file.endsWith('.d.ts')));
+  const parsed = [...files].map((file) => sourceOf(file, files));
+  const sources = parsed.filter(({ file }) => PRODUCT.some((folder) => file.startsWith(`${folder}/`)));
   const functions = sources.flatMap((source) => source.functions);
   const lines = new Map(all.map((file) => [file, linesOf(readFileSync(join(ROOT, file), 'utf8'))]));
   const sum = [...lines.values()].reduce((total, one) => total + one, 0);
@@ -167,9 +193,13 @@ function main(): void {
       `files above ${FILE_LINES_MAX} lines`,
       [...lines].filter(([, n]) => n > FILE_LINES_MAX).map(([f, n]) => `${f} ${n}`),
     ],
-    [`functions above ${FUNCTION_LINES_MAX} lines`, long.map((fn) => `${fn.file} ${fn.name} ${fn.lines}`)],
-    ['import cycles of values', cyclesOf(sources, false).map((group) => group.join(' '))],
-    [`import cycles with types, without ${ENVIRONMENT}`, cyclesOf(sources, true).map((group) => group.join(' '))],
+    [
+      `functions above ${FUNCTION_LINES_MAX} lines, without JSX and tables`,
+      long.filter((fn) => fn.logicLines > FUNCTION_LINES_MAX).map((fn) => `${fn.file} ${fn.name} ${fn.logicLines}`),
+    ],
+    [`functions above ${FUNCTION_LINES_MAX} lines, with them`, long.map((fn) => `${fn.file} ${fn.name} ${fn.lines}`)],
+    ['import cycles of values', cyclesIn(sources, false)],
+    [`import cycles with types, without ${ENVIRONMENT}`, cyclesIn(sources, true)],
     [
       'names that two files export',
       repeated(
@@ -178,6 +208,7 @@ function main(): void {
         ({ file }) => file,
       ).map(([name, where]) => `${name}: ${where.join(' ')}`),
     ],
+    ['exports that no file imports', unimported(sources, parsed)],
     [
       `functions of ${DUPLICATE_LINES_MIN} lines or more that stand twice`,
       repeated(
