@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { type Pins, type SaidUsage, SealClientError, sealedFetch } from '../seal/index.ts';
 import { fetchOrExplain } from './fetch-or-explain.ts';
-import type { Output } from './main.ts';
+import type { Output } from './output.ts';
 
 export interface CanaryOptions {
   gateway: string;
@@ -46,68 +46,79 @@ interface Sum {
   completion: number;
 }
 
+type ListedNode = z.infer<typeof listSchema>['data'][number];
+
+/** What the nodes reported so far. */
+interface Reports {
+  sum: Sum;
+  /** Tokens of each prompt, by session. */
+  prompts: Map<string, Map<string, number>>;
+  complain(line: string): void;
+}
+
 /** Resolves with the exit code. @throws Error for a request that failed */
 export async function canaryCommand(options: CanaryOptions, out: Output): Promise<number> {
-  const { gateway, model, times, key, pins } = options;
-  const headers = { authorization: `Bearer ${key}` };
-  const query = new URLSearchParams({ model });
-  for (const provider of Object.keys(pins ?? {})) query.append('provider', provider);
-  const listed = await fetchOrExplain(`${gateway}/v1/otela/seal?${query}`, { headers });
-  if (!listed.ok)
-    throw new Error(`the gateway lists no nodes: ${listed.status} ${(await listed.text()).slice(0, 300)}`);
-  const nodes = listSchema.parse(await listed.json()).data;
+  const nodes = await listNodes(options);
   const before = await booked(options);
-  const said: Sum = { requests: 0, prompt: 0, completion: 0 };
-  const prompts = new Map<string, Map<string, number>>();
-  let differs = false;
-  for (const { session, provider } of nodes) {
-    const asks = askOf(session, options);
-    for (let n = 0; n < times; n++) {
-      const prompt = PROMPTS[n % PROMPTS.length] ?? '';
-      let usage: SaidUsage | undefined;
-      try {
-        usage = await asks(prompt);
-      } catch (error) {
-        if (!(error instanceof SealClientError)) throw error;
-        out.complain(`${session} of ${provider}: ${error.message}`);
-        differs = true;
-        break;
-      }
-      if (usage?.prompt === undefined || usage.completion === undefined) {
-        out.complain(`${session} of ${provider}: its answer says no usage`);
-        differs = true;
-        continue;
-      }
-      said.requests++;
-      said.prompt += usage.prompt;
-      said.completion += usage.completion;
-      const known = prompts.get(prompt) ?? new Map<string, number>();
-      prompts.set(prompt, known.set(session, usage.prompt));
-      if (usage.completion > ANSWER_TOKENS) {
-        out.complain(`${session} of ${provider}: ${usage.completion} tokens where ${ANSWER_TOKENS} were asked for`);
-        differs = true;
-      }
-    }
-  }
+  const complaints: string[] = [];
+  const complain = (line: string) => {
+    complaints.push(line);
+    out.complain(line);
+  };
+  const sum: Sum = { requests: 0, prompt: 0, completion: 0 };
+  const prompts: Reports['prompts'] = new Map();
+  for (const node of nodes) await askNode(node, options, { sum, prompts, complain });
   for (const [prompt, counts] of prompts) {
     if (new Set(counts.values()).size < 2) continue;
-    out.complain(
-      `"${prompt}" has other lengths at other nodes: ${[...counts].map((pair) => pair.join(' ')).join(', ')}`,
-    );
-    differs = true;
+    complain(`"${prompt}" has other lengths at other nodes: ${[...counts].map((pair) => pair.join(' ')).join(', ')}`);
   }
-  const after = await settled(options, before, said.requests);
+  const after = await settled(options, before, sum.requests);
   const got: Sum = {
     requests: after.requests - before.requests,
     prompt: after.prompt - before.prompt,
     completion: after.completion - before.completion,
   };
   const text = ({ requests, prompt, completion }: Sum) => `${requests} requests, ${prompt} + ${completion} tokens`;
-  out.print(`${nodes.length} nodes said ${text(said)}; booked ${text(got)}`);
-  if (got.requests !== said.requests || got.prompt !== said.prompt || got.completion !== said.completion)
-    differs = true;
+  out.print(`${nodes.length} nodes said ${text(sum)}; booked ${text(got)}`);
+  const differs = complaints.length > 0 || text(got) !== text(sum);
   if (differs) out.complain('what was said and what was booked differ, or nodes do');
   return differs || nodes.length === 0 ? EXIT_DIFFERS : 0;
+}
+
+async function listNodes({ gateway, model, key, pins }: CanaryOptions): Promise<ListedNode[]> {
+  const query = new URLSearchParams({ model });
+  for (const provider of Object.keys(pins ?? {})) query.append('provider', provider);
+  const headers = { authorization: `Bearer ${key}` };
+  const listed = await fetchOrExplain(`${gateway}/v1/otela/seal?${query}`, { headers });
+  if (!listed.ok)
+    throw new Error(`the gateway lists no nodes: ${listed.status} ${(await listed.text()).slice(0, 300)}`);
+  return listSchema.parse(await listed.json()).data;
+}
+
+/** Asks a node `options.times` times, and adds the usage that it reports. */
+async function askNode({ session, provider }: ListedNode, options: CanaryOptions, reports: Reports): Promise<void> {
+  const complain = (problem: string) => reports.complain(`${session} of ${provider}: ${problem}`);
+  const asks = askOf(session, options);
+  for (let n = 0; n < options.times; n++) {
+    const prompt = PROMPTS[n % PROMPTS.length] ?? '';
+    let usage: SaidUsage | undefined;
+    try {
+      usage = await asks(prompt);
+    } catch (error) {
+      if (!(error instanceof SealClientError)) throw error;
+      return complain(error.message);
+    }
+    if (usage?.prompt === undefined || usage.completion === undefined) {
+      complain('its answer says no usage');
+      continue;
+    }
+    reports.sum.requests++;
+    reports.sum.prompt += usage.prompt;
+    reports.sum.completion += usage.completion;
+    const known = reports.prompts.get(prompt) ?? new Map<string, number>();
+    reports.prompts.set(prompt, known.set(session, usage.prompt));
+    if (usage.completion > ANSWER_TOKENS) complain(`${usage.completion} tokens where ${ANSWER_TOKENS} were asked for`);
+  }
 }
 
 /** Sends to one node only: the list of candidates is reduced to it before it is verified. */

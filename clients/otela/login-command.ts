@@ -14,7 +14,7 @@ import { printable } from '../../shared/terminal/printable.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { waitWithProgress } from '../../shared/timing/wait-with-progress.ts';
 import { fetchOrExplain, UnreachableError } from './fetch-or-explain.ts';
-import type { Output } from './main.ts';
+import type { Output } from './output.ts';
 
 const GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 /** Longer than any machine needs for a response. Until then the command regularly prints that it waits. */

@@ -19,17 +19,13 @@ import {
 import { canaryCommand, EXIT_DIFFERS } from './canary-command.ts';
 import { UnreachableError } from './fetch-or-explain.ts';
 import { keyFile, loginCommand } from './login-command.ts';
+import type { Output } from './output.ts';
 import { sealCommand } from './seal-command.ts';
 import { VerifierCommand } from './verifier-command.ts';
 
 const PORT_DEFAULT = '8199';
 /** The same as in the other programs. */
 const EXIT_UNREACHABLE = 69;
-
-export interface Output {
-  print(line: string): void;
-  complain(line: string): void;
-}
 
 const FLAGS = {
   gateway: { value: 'URL', help: 'URL of the gateway' },

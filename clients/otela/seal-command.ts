@@ -5,7 +5,7 @@ import { pipeline } from 'node:stream/promises';
 import { printable } from '../../shared/terminal/printable.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { type EvidenceVerifier, type Pins, SealClientError, type SealNode, sealedFetch } from '../seal/index.ts';
-import type { Output } from './main.ts';
+import type { Output } from './output.ts';
 import { PAGE_HEADERS, pageText } from './page.ts';
 
 export interface SealCommandOptions {

@@ -26,12 +26,50 @@ export const NOT_YET: Live = { nodes: new Map(), connection: 'connecting', moves
 const RETRY_MS = 3_000;
 const RETRY_MAX_MS = 30_000;
 
+/** The registry as the stream describes it. */
+class LiveRegistry {
+  readonly #nodes = new Map<string, Node>();
+  #moves = 0;
+  #loads = NOT_YET.loads;
+  connection: Connection = 'connecting';
+
+  get now(): Live {
+    return { nodes: new Map(this.#nodes), connection: this.connection, moves: this.#moves, loads: this.#loads };
+  }
+
+  snapshot(data: string): void {
+    this.#nodes.clear();
+    for (const node of snapshotSchema.parse(JSON.parse(data)).data) this.#nodes.set(node.session, node);
+    this.#moves++;
+    this.connection = 'live';
+  }
+
+  node(data: string): void {
+    const node = nodeSchema.parse(JSON.parse(data));
+    const before = this.#nodes.get(node.session);
+    this.#nodes.set(node.session, node);
+    if (before?.state !== node.state || before.suspected !== node.suspected) this.#moves++;
+  }
+
+  load(data: string): void {
+    this.#loads = new Map(loadSchema.parse(JSON.parse(data)).data.map((one) => [one.id, one]));
+  }
+
+  gone(data: string): void {
+    this.#nodes.delete(goneSchema.parse(JSON.parse(data)).session);
+  }
+
+  lost(): void {
+    this.connection = 'lost';
+    this.#loads = NOT_YET.loads;
+  }
+}
+
+const EVENTS = ['snapshot', 'node', 'load', 'gone'] as const;
+
 /** Calls `onChange` at most once per frame. Reconnects until the returned function is called. */
 export function watchNodes(onChange: (live: Live) => void): () => void {
-  const nodes = new Map<string, Node>();
-  let moves = 0;
-  let loads = NOT_YET.loads;
-  let connection: Connection = 'connecting';
+  const registry = new LiveRegistry();
   let frame = 0;
   let againMs = RETRY_MS;
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -39,41 +77,16 @@ export function watchNodes(onChange: (live: Live) => void): () => void {
   const changed = () => {
     frame ||= requestAnimationFrame(() => {
       frame = 0;
-      onChange({ nodes: new Map(nodes), connection, moves, loads });
+      onChange(registry.now);
     });
-  };
-  const put = (node: Node) => {
-    const before = nodes.get(node.session);
-    nodes.set(node.session, node);
-    if (before?.state !== node.state || before.suspected !== node.suspected) moves++;
-  };
-  const onSnapshot = ({ data }: MessageEvent<string>) => {
-    nodes.clear();
-    for (const node of snapshotSchema.parse(JSON.parse(data)).data) nodes.set(node.session, node);
-    moves++;
-    connection = 'live';
-    changed();
-  };
-  const onNode = ({ data }: MessageEvent<string>) => {
-    put(nodeSchema.parse(JSON.parse(data)));
-    changed();
-  };
-  const onLoad = ({ data }: MessageEvent<string>) => {
-    loads = new Map(loadSchema.parse(JSON.parse(data)).data.map((one) => [one.id, one]));
-    changed();
-  };
-  const onGone = ({ data }: MessageEvent<string>) => {
-    nodes.delete(goneSchema.parse(JSON.parse(data)).session);
-    changed();
   };
   const onOpen = () => {
     againMs = RETRY_MS;
-    connection = 'live';
+    registry.connection = 'live';
     changed();
   };
   const onError = () => {
-    connection = 'lost';
-    loads = NOT_YET.loads;
+    registry.lost();
     changed();
     if (source.readyState !== EventSource.CLOSED) return;
     timer = setTimeout(connect, againMs);
@@ -81,10 +94,11 @@ export function watchNodes(onChange: (live: Live) => void): () => void {
   };
   const connect = () => {
     source = new EventSource('/v1/registry/nodes/stream?load=1');
-    source.addEventListener('snapshot', onSnapshot);
-    source.addEventListener('node', onNode);
-    source.addEventListener('load', onLoad);
-    source.addEventListener('gone', onGone);
+    for (const event of EVENTS)
+      source.addEventListener(event, ({ data }: MessageEvent<string>) => {
+        registry[event](data);
+        changed();
+      });
     source.addEventListener('error', onError);
     source.addEventListener('open', onOpen);
   };

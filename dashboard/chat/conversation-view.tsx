@@ -1,5 +1,4 @@
 import { useEffect, useMemo, useRef, useState } from 'react';
-import { useLocation } from 'wouter';
 import type { ModelLoad } from '../api/schemas.ts';
 import { type CatalogueModel, catalogue, withStartable } from '../parts/catalogue.ts';
 import { useLive } from '../parts/session.tsx';
@@ -9,8 +8,7 @@ import { Button } from '../ui/button.tsx';
 import { DropZone } from '../ui/drop-zone.tsx';
 import { Failure, messageOf } from '../ui/feedback.tsx';
 import { useStable } from '../ui/use-stable.ts';
-import { Composer, type ComposerHandle, type Draft } from './composer.tsx';
-import { shownTurns } from './conversation.ts';
+import { Composer, type ComposerHandle } from './composer.tsx';
 import { ConversationHead } from './conversation-head.tsx';
 import type { ConversationModel } from './conversation-model.ts';
 import { ModelPicker } from './model-picker.tsx';
@@ -18,8 +16,8 @@ import { isDefault, SEALED } from './settings.ts';
 import { SettingsDialog } from './settings-dialog.tsx';
 import type { ConversationStore } from './store.ts';
 import { ThreadView } from './thread-view.tsx';
-import type { TurnActions } from './turn-view.tsx';
 import { useConversation } from './use-conversations.ts';
+import { NO_ACTIONS, useTurnActions } from './use-turn-actions.ts';
 
 const texts = t.chat;
 
@@ -47,12 +45,10 @@ export function ConversationView({
   const conversation = useConversation(model);
   const { threads, settings, updatedAt } = conversation;
   const live = useLive();
-  const [, navigate] = useLocation();
   const { startable } = useAllModels(false);
   const models = useMemo(() => withStartable(catalogue(live.nodes.values()), startable), [live.nodes, startable]);
   const byId = useMemo(() => new Map(models.map((one) => [one.id, one])), [models]);
   const composer = useRef<ComposerHandle>(null);
-  const [editing, setEditing] = useState<string>();
   const [open, setOpen] = useState(false);
   const { isBusy: busy } = model;
   // biome-ignore lint/correctness/useExhaustiveDependencies: called after each save
@@ -63,41 +59,8 @@ export function ConversationView({
     if (proposed !== undefined) model.setModel(0, proposed);
   }, [model, proposed]);
 
-  const startEdit = useStable((id: string) => {
-    const turn = threads.map(({ turns }) => turns[id]).find((one) => one !== undefined);
-    if (turn === undefined) return;
-    setEditing(id);
-    composer.current?.set({ text: turn.text, attachments: turn.attachments ?? [] });
-  });
-  const endEdit = useStable(() => {
-    setEditing(undefined);
-    composer.current?.set({ text: '', attachments: [] });
-  });
-  const send = useStable(({ text, attachments }: Draft) => {
-    // Puts its id into the address, so that a reload finds it.
-    if (model.isEmpty) navigate(`/chat/${conversation.id}`, { replace: true });
-    if (editing === undefined) model.ask(text, attachments);
-    else model.edit(editing, text, attachments);
-    setEditing(undefined);
-  });
-  const stop = useStable(() => model.stop());
+  const turns = useTurnActions(model, composer);
   const openSettings = useStable(() => setOpen(true));
-  const recall = useStable(() => {
-    const last = first && shownTurns(first).findLast(({ role }) => role === 'user');
-    if (last !== undefined) startEdit(last.id);
-  });
-  const actions = useMemo(
-    () =>
-      [0, 1].map(
-        (n): TurnActions => ({
-          show: (turn, at) => model.show(n, turn, at),
-          edit: startEdit,
-          again: (id) => model.regenerate(n, id),
-        }),
-      ),
-    [model, startEdit],
-  );
-  useStopByEscape(model, editing !== undefined);
   const two = threads.length > 1;
   const pickerFor = (n: number) => (
     <ModelPicker
@@ -150,7 +113,7 @@ export function ConversationView({
               busy={busy}
               models={byId}
               loads={live.loads}
-              actions={actions[n] ?? NO_ACTIONS}
+              actions={turns.actions[n] ?? NO_ACTIONS}
               head={
                 two && (
                   <div className="flex h-11 shrink-0 items-center justify-between gap-2 border-line border-b px-2">
@@ -166,31 +129,15 @@ export function ConversationView({
         </div>
       )}
       <div className="mx-auto w-full max-w-3xl shrink-0 px-3 pb-2">
-        {fromLink && model.isEmpty && (
-          <p
-            role="status"
-            className="mb-2 flex flex-wrap items-center gap-3 rounded-md bg-wait-soft px-4 py-2 text-sm text-wait"
-          >
-            <span className="flex-1">{texts.settings.fromLink}</span>
-            <Button size="small" onClick={openSettings}>
-              {texts.settings.review}
-            </Button>
-          </p>
-        )}
-        {unavailable && (
-          <p className="mb-2 rounded-md bg-wait-soft px-4 py-2 text-sm text-wait">{texts.list.unavailable}</p>
-        )}
-        {model.saveError !== undefined && !unavailable && (
-          <Failure error={new Error(texts.notSaved(messageOf(model.saveError)))} />
-        )}
+        <Notices model={model} fromLink={fromLink} unavailable={unavailable} openSettings={openSettings} />
         <Composer
           ref={composer}
           model={threads.map(({ model: name }) => name).join(', ')}
           busy={busy}
-          cancelEdit={editing === undefined ? undefined : endEdit}
-          send={send}
-          stop={stop}
-          recall={recall}
+          cancelEdit={turns.cancelEdit}
+          send={turns.send}
+          stop={turns.stop}
+          recall={turns.recall}
         />
         {settings.sealed === SEALED && <p className="pt-1.5 text-center text-muted text-xs">{texts.sealed.label}</p>}
         <p className="pt-1.5 text-center text-muted text-xs max-sm:hidden">{texts.hint}</p>
@@ -212,6 +159,37 @@ export function ConversationView({
   );
 }
 
+interface NoticesProps {
+  model: ConversationModel;
+  fromLink: boolean;
+  unavailable: boolean;
+  openSettings: () => void;
+}
+
+function Notices({ model, fromLink, unavailable, openSettings }: NoticesProps) {
+  return (
+    <>
+      {fromLink && model.isEmpty && (
+        <p
+          role="status"
+          className="mb-2 flex flex-wrap items-center gap-3 rounded-md bg-wait-soft px-4 py-2 text-sm text-wait"
+        >
+          <span className="flex-1">{texts.settings.fromLink}</span>
+          <Button size="small" onClick={openSettings}>
+            {texts.settings.review}
+          </Button>
+        </p>
+      )}
+      {unavailable && (
+        <p className="mb-2 rounded-md bg-wait-soft px-4 py-2 text-sm text-wait">{texts.list.unavailable}</p>
+      )}
+      {model.saveError !== undefined && !unavailable && (
+        <Failure error={new Error(texts.notSaved(messageOf(model.saveError)))} />
+      )}
+    </>
+  );
+}
+
 /** The model for a new conversation: the one of the previous conversation, otherwise a served model without a queue. */
 function proposedModel(
   models: readonly CatalogueModel[],
@@ -222,21 +200,4 @@ function proposedModel(
   const served = models.filter(({ serving }) => serving > 0).map(({ id }) => id);
   if (served.includes(lastModel)) return lastModel;
   return served.find((id) => (loads.get(id)?.waiting ?? 0) === 0) ?? served[0];
-}
-
-const NO_ACTIONS: TurnActions = { show: () => undefined, edit: () => undefined, again: () => undefined };
-
-/** Elements that handle Escape themselves. */
-const POPUPS = '[role=dialog], [role=alertdialog], [role=menu], [role=listbox]';
-
-/** Escape stops an answer, regardless of the focus. */
-function useStopByEscape(model: ConversationModel, editing: boolean): void {
-  useEffect(() => {
-    const onKeyDown = (event: KeyboardEvent) => {
-      const inPopup = event.target instanceof Element && event.target.closest(POPUPS) !== null;
-      if (event.key === 'Escape' && !inPopup && !editing && model.isBusy) model.stop();
-    };
-    addEventListener('keydown', onKeyDown);
-    return () => removeEventListener('keydown', onKeyDown);
-  }, [model, editing]);
 }

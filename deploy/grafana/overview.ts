@@ -63,7 +63,161 @@ const chosen = (name: string, label: string, query: string) =>
     .allValue('.*')
     .current({ text: 'All', value: '$__all' });
 
-export function overview(): grafana.Dashboard {
+type Panel = ReturnType<typeof graph> | ReturnType<typeof figure>;
+
+const ROWS: readonly (readonly [title: string, panels: readonly Panel[]])[] = [
+  [
+    'Now',
+    [
+      figure('Gateways up', 'none', 'sum(up{job="otela-gateway",instance=~"$instance"})'),
+      figure('Nodes serving', 'none', `max(otela_registry_nodes{${GATEWAY},state="SERVING"})`),
+      figure('Nodes suspected', 'none', `max(otela_registry_suspected_nodes{${GATEWAY}})`),
+      figure('Requests in flight', 'none', `sum(otela_requests_in_flight{${GATEWAY}})`),
+      figure('Requests per second', 'reqps', `sum(rate(otela_requests_total{${GATEWAY}}[$__rate_interval]))`),
+      figure(
+        'Answered 5xx',
+        'percentunit',
+        `sum(rate(otela_requests_total{${GATEWAY},status=~"5.."}[$__rate_interval])) / sum(rate(otela_requests_total{${GATEWAY}}[$__rate_interval]))`,
+      ),
+    ],
+  ],
+  [
+    'Requests',
+    [
+      graph('Requests by status', 'reqps', {
+        expr: rateBy('status', 'otela_requests_total', GATEWAY),
+        legend: '{{status}}',
+      }),
+      graph('Errors by code', 'reqps', {
+        expr: rateBy('error', 'otela_requests_total', `${GATEWAY},error!=""`),
+        legend: '{{error}}',
+      }),
+      graph('Requests by model', 'reqps', {
+        expr: rateBy('gen_ai_request_model', 'gen_ai_server_request_duration_seconds_count', MODEL),
+        legend: '{{gen_ai_request_model}}',
+      }),
+      graph('Attempts by outcome', 'ops', {
+        expr: rateBy('outcome', 'otela_attempts_total', MODEL),
+        legend: '{{outcome}}',
+      }),
+      graph(
+        'Broken answers',
+        'ops',
+        { expr: rateBy('reason', 'otela_streams_broken_total', GATEWAY), legend: 'broken: {{reason}}' },
+        { expr: rateBy('outcome', 'otela_streams_continued_total', GATEWAY), legend: 'continued: {{outcome}}' },
+      ),
+      graph(
+        'Refused by limits, and clients that left',
+        'reqps',
+        { expr: rateBy('error', 'otela_rate_limited_total', GATEWAY), legend: '{{error}}' },
+        { expr: `sum(rate(otela_clients_left_total{${GATEWAY}}[$__rate_interval]))`, legend: 'client left' },
+      ),
+    ],
+  ],
+  [
+    'Models',
+    [
+      graph('Time to first token, 95th percentile', 's', {
+        expr: quantile(0.95, 'gen_ai_server_time_to_first_token_seconds', 'gen_ai_request_model', MODEL),
+        legend: '{{gen_ai_request_model}}',
+      }),
+      graph('Time per output token, median', 's', {
+        expr: quantile(0.5, 'gen_ai_server_time_per_output_token_seconds', 'gen_ai_request_model', MODEL),
+        legend: '{{gen_ai_request_model}}',
+      }),
+      graph('Request duration, 95th percentile', 's', {
+        expr: quantile(0.95, 'gen_ai_server_request_duration_seconds', 'gen_ai_request_model', MODEL),
+        legend: '{{gen_ai_request_model}}',
+      }),
+      graph('Tokens per second', 'none', {
+        expr: rateBy('gen_ai_request_model, kind', 'otela_tokens_total', MODEL),
+        legend: '{{gen_ai_request_model}} {{kind}}',
+      }),
+      graph('Output tokens per second by provider', 'none', {
+        expr: rateBy('gen_ai_provider_name', 'gen_ai_client_token_usage_sum', `${MODEL},gen_ai_token_type="output"`),
+        legend: '{{gen_ai_provider_name}}',
+      }),
+      graph('Nodes by model', 'none', {
+        expr: `max by (gen_ai_request_model, state) (otela_model_nodes{${MODEL}})`,
+        legend: '{{gen_ai_request_model}} {{state}}',
+      }),
+      graph('Requests that wait for a node', 'none', {
+        expr: `sum by (gen_ai_request_model) (otela_queue_waiting{${MODEL}})`,
+        legend: '{{gen_ai_request_model}}',
+      }),
+      graph('Wait for a node, 95th percentile', 's', {
+        expr: quantile(0.95, 'otela_queue_wait_seconds', 'gen_ai_request_model', MODEL),
+        legend: '{{gen_ai_request_model}}',
+      }),
+      graph('Requests in engines', 'none', {
+        expr: `max by (state) (otela_engine_requests{${GATEWAY}})`,
+        legend: '{{state}}',
+      }),
+    ],
+  ],
+  [
+    'Nodes',
+    [
+      graph('Nodes by state', 'none', {
+        expr: `max by (state) (otela_registry_nodes{${GATEWAY},state!="LEFT"})`,
+        legend: '{{state}}',
+      }),
+      graph(
+        'Silent nodes',
+        'none',
+        { expr: `max(otela_registry_suspected_nodes{${GATEWAY}})`, legend: 'suspected' },
+        { expr: `max(otela_frozen_clusters{${GATEWAY}})`, legend: 'frozen clusters' },
+        { expr: `max by (state) (otela_breakers{${GATEWAY},state!="closed"})`, legend: 'breaker {{state}}' },
+      ),
+      graph('Open tunnels', 'none', { expr: `otela_tunnels_open{${GATEWAY}}`, legend: '{{instance}}' }),
+      graph('KV cache in use, by agent', 'percentunit', {
+        expr: 'otela_agent_engine_kv_use_ratio{job="otela-agent"}',
+        legend: '{{instance}}',
+      }),
+      graph('Requests in engines, by agent', 'none', {
+        expr: 'sum by (instance, state) (otela_agent_engine_requests{job="otela-agent"})',
+        legend: '{{instance}} {{state}}',
+      }),
+      graph("Agents' memory", 'bytes', {
+        expr: 'otela_agent_resident_memory_bytes{job="otela-agent"}',
+        legend: '{{instance}}',
+      }),
+    ],
+  ],
+  [
+    'Batches and books',
+    [
+      graph('Lines with a result per second', 'ops', {
+        expr: rateBy('outcome', 'otela_batch_lines_total', GATEWAY),
+        legend: '{{outcome}}',
+      }),
+      graph('Lines without a result', 'none', {
+        expr: `sum by (state) (otela_batch_lines{${GATEWAY}})`,
+        legend: '{{state}}',
+      }),
+      graph('Stored files', 'bytes', {
+        expr: `max by (purpose) (otela_files_bytes{${GATEWAY}})`,
+        legend: '{{purpose}}',
+      }),
+      graph('Usage records per second', 'ops', {
+        expr: rateBy('certainty', 'otela_usage_records_total', GATEWAY),
+        legend: '{{certainty}}',
+      }),
+      graph(
+        'Usage records that wait',
+        'none',
+        { expr: `sum(otela_usage_records_held{${GATEWAY}})`, legend: 'held, storage fails' },
+        { expr: `sum(otela_usage_outbox_waiting{${GATEWAY}})`, legend: 'at nodes' },
+      ),
+      graph('Usage not taken as reported, per second', 'ops', {
+        expr: rateBy('provider, reason', 'otela_usage_anomalies_total', GATEWAY),
+        legend: '{{provider}} {{reason}}',
+      }),
+    ],
+  ],
+];
+
+function overview(): grafana.Dashboard {
   const board = new grafana.DashboardBuilder('OpenTela')
     .uid('otela-overview')
     .description('Requests, models, nodes and batches of OpenTela gateways.')
@@ -85,150 +239,10 @@ export function overview(): grafana.Dashboard {
         .iconColor('red')
         .expr('ALERTS{alertname=~"Otela.*",alertstate="firing"}'),
     );
-  const row = (title: string, ...panels: (ReturnType<typeof graph> | ReturnType<typeof figure>)[]) => {
+  for (const [title, panels] of ROWS) {
     board.withRow(new grafana.RowBuilder(title));
     for (const panel of panels) board.withPanel(panel);
-  };
-
-  row(
-    'Now',
-    figure('Gateways up', 'none', 'sum(up{job="otela-gateway",instance=~"$instance"})'),
-    figure('Nodes serving', 'none', `max(otela_registry_nodes{${GATEWAY},state="SERVING"})`),
-    figure('Nodes suspected', 'none', `max(otela_registry_suspected_nodes{${GATEWAY}})`),
-    figure('Requests in flight', 'none', `sum(otela_requests_in_flight{${GATEWAY}})`),
-    figure('Requests per second', 'reqps', `sum(rate(otela_requests_total{${GATEWAY}}[$__rate_interval]))`),
-    figure(
-      'Answered 5xx',
-      'percentunit',
-      `sum(rate(otela_requests_total{${GATEWAY},status=~"5.."}[$__rate_interval])) / sum(rate(otela_requests_total{${GATEWAY}}[$__rate_interval]))`,
-    ),
-  );
-  row(
-    'Requests',
-    graph('Requests by status', 'reqps', {
-      expr: rateBy('status', 'otela_requests_total', GATEWAY),
-      legend: '{{status}}',
-    }),
-    graph('Errors by code', 'reqps', {
-      expr: rateBy('error', 'otela_requests_total', `${GATEWAY},error!=""`),
-      legend: '{{error}}',
-    }),
-    graph('Requests by model', 'reqps', {
-      expr: rateBy('gen_ai_request_model', 'gen_ai_server_request_duration_seconds_count', MODEL),
-      legend: '{{gen_ai_request_model}}',
-    }),
-    graph('Attempts by outcome', 'ops', {
-      expr: rateBy('outcome', 'otela_attempts_total', MODEL),
-      legend: '{{outcome}}',
-    }),
-    graph(
-      'Broken answers',
-      'ops',
-      { expr: rateBy('reason', 'otela_streams_broken_total', GATEWAY), legend: 'broken: {{reason}}' },
-      { expr: rateBy('outcome', 'otela_streams_continued_total', GATEWAY), legend: 'continued: {{outcome}}' },
-    ),
-    graph(
-      'Refused by limits, and clients that left',
-      'reqps',
-      { expr: rateBy('error', 'otela_rate_limited_total', GATEWAY), legend: '{{error}}' },
-      { expr: `sum(rate(otela_clients_left_total{${GATEWAY}}[$__rate_interval]))`, legend: 'client left' },
-    ),
-  );
-  row(
-    'Models',
-    graph('Time to first token, 95th percentile', 's', {
-      expr: quantile(0.95, 'gen_ai_server_time_to_first_token_seconds', 'gen_ai_request_model', MODEL),
-      legend: '{{gen_ai_request_model}}',
-    }),
-    graph('Time per output token, median', 's', {
-      expr: quantile(0.5, 'gen_ai_server_time_per_output_token_seconds', 'gen_ai_request_model', MODEL),
-      legend: '{{gen_ai_request_model}}',
-    }),
-    graph('Request duration, 95th percentile', 's', {
-      expr: quantile(0.95, 'gen_ai_server_request_duration_seconds', 'gen_ai_request_model', MODEL),
-      legend: '{{gen_ai_request_model}}',
-    }),
-    graph('Tokens per second', 'none', {
-      expr: rateBy('gen_ai_request_model, kind', 'otela_tokens_total', MODEL),
-      legend: '{{gen_ai_request_model}} {{kind}}',
-    }),
-    graph('Output tokens per second by provider', 'none', {
-      expr: rateBy('gen_ai_provider_name', 'gen_ai_client_token_usage_sum', `${MODEL},gen_ai_token_type="output"`),
-      legend: '{{gen_ai_provider_name}}',
-    }),
-    graph('Nodes by model', 'none', {
-      expr: `max by (gen_ai_request_model, state) (otela_model_nodes{${MODEL}})`,
-      legend: '{{gen_ai_request_model}} {{state}}',
-    }),
-    graph('Requests that wait for a node', 'none', {
-      expr: `sum by (gen_ai_request_model) (otela_queue_waiting{${MODEL}})`,
-      legend: '{{gen_ai_request_model}}',
-    }),
-    graph('Wait for a node, 95th percentile', 's', {
-      expr: quantile(0.95, 'otela_queue_wait_seconds', 'gen_ai_request_model', MODEL),
-      legend: '{{gen_ai_request_model}}',
-    }),
-    graph('Requests in engines', 'none', {
-      expr: `max by (state) (otela_engine_requests{${GATEWAY}})`,
-      legend: '{{state}}',
-    }),
-  );
-  row(
-    'Nodes',
-    graph('Nodes by state', 'none', {
-      expr: `max by (state) (otela_registry_nodes{${GATEWAY},state!="LEFT"})`,
-      legend: '{{state}}',
-    }),
-    graph(
-      'Silent nodes',
-      'none',
-      { expr: `max(otela_registry_suspected_nodes{${GATEWAY}})`, legend: 'suspected' },
-      { expr: `max(otela_frozen_clusters{${GATEWAY}})`, legend: 'frozen clusters' },
-      { expr: `max by (state) (otela_breakers{${GATEWAY},state!="closed"})`, legend: 'breaker {{state}}' },
-    ),
-    graph('Open tunnels', 'none', { expr: `otela_tunnels_open{${GATEWAY}}`, legend: '{{instance}}' }),
-    graph('KV cache in use, by agent', 'percentunit', {
-      expr: 'otela_agent_engine_kv_use_ratio{job="otela-agent"}',
-      legend: '{{instance}}',
-    }),
-    graph('Requests in engines, by agent', 'none', {
-      expr: 'sum by (instance, state) (otela_agent_engine_requests{job="otela-agent"})',
-      legend: '{{instance}} {{state}}',
-    }),
-    graph("Agents' memory", 'bytes', {
-      expr: 'otela_agent_resident_memory_bytes{job="otela-agent"}',
-      legend: '{{instance}}',
-    }),
-  );
-  row(
-    'Batches and books',
-    graph('Lines with a result per second', 'ops', {
-      expr: rateBy('outcome', 'otela_batch_lines_total', GATEWAY),
-      legend: '{{outcome}}',
-    }),
-    graph('Lines without a result', 'none', {
-      expr: `sum by (state) (otela_batch_lines{${GATEWAY}})`,
-      legend: '{{state}}',
-    }),
-    graph('Stored files', 'bytes', {
-      expr: `max by (purpose) (otela_files_bytes{${GATEWAY}})`,
-      legend: '{{purpose}}',
-    }),
-    graph('Usage records per second', 'ops', {
-      expr: rateBy('certainty', 'otela_usage_records_total', GATEWAY),
-      legend: '{{certainty}}',
-    }),
-    graph(
-      'Usage records that wait',
-      'none',
-      { expr: `sum(otela_usage_records_held{${GATEWAY}})`, legend: 'held, storage fails' },
-      { expr: `sum(otela_usage_outbox_waiting{${GATEWAY}})`, legend: 'at nodes' },
-    ),
-    graph('Usage not taken as reported, per second', 'ops', {
-      expr: rateBy('provider, reason', 'otela_usage_anomalies_total', GATEWAY),
-      legend: '{{provider}} {{reason}}',
-    }),
-  );
+  }
   return board.build();
 }
 

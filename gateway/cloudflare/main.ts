@@ -88,6 +88,15 @@ ${flagTable(FLAGS)}
 
 Exit codes: 0 done, 1 failed (run it again), 2 wrong usage.`;
 
+/** @throws UsageError */
+function checkChoices(names: readonly string[], { production, release_keys: given }: Said, hasKeys: boolean): void {
+  for (const name of names) if (!/^[a-z0-9][a-z0-9-]{0,62}$/.test(name)) throw new UsageError(`"${name}" is no name`);
+  if (given !== undefined && !/^[\w,-]+$/.test(given))
+    throw new UsageError('--release-keys: base64url, between commas');
+  if (production && given === undefined && !hasKeys)
+    throw new UsageError('--production without --release-keys: no agent would be admitted');
+}
+
 async function main(args: string[]): Promise<number> {
   const { values } = parseLine(args, FLAGS);
   if (values.help) {
@@ -105,13 +114,8 @@ async function main(args: string[]): Promise<number> {
   };
   const { known, said } = await recallDeployment(keys, given);
   const { production = false, database = name, jurisdiction, release_keys, url } = said;
-  for (const word of [name, database])
-    if (!/^[a-z0-9][a-z0-9-]{0,62}$/.test(word)) return wrongUse(`"${word}" is no name`);
-  if (release_keys !== undefined && !/^[\w,-]+$/.test(release_keys))
-    return wrongUse('--release-keys: base64url, between commas');
   const clone = await readWranglerConfig(ROOT);
-  if (production && release_keys === undefined && !releaseKeysIn(clone))
-    return wrongUse('--production without --release-keys: no agent would be admitted');
+  checkChoices([name, database], said, releaseKeysIn(clone));
   const wrangler = wranglerIn(ROOT, process.env);
   // The choices that are missing here may have been made elsewhere: a trial deployed over a production would admit
   // every agent.
@@ -120,7 +124,7 @@ async function main(args: string[]): Promise<number> {
     ...(given.database === undefined && databaseIdIn(clone) === undefined ? ['--database'] : []),
   ];
   if (!known && unsaid.length > 0 && (await workerExists(wrangler, name)))
-    return wrongUse(
+    throw new UsageError(
       `Worker ${name} runs already and was not deployed from here: say ${unsaid.join(', and ')} as it has them ` +
         `(Cloudflare shows its variables and bindings), or bring ${keys}/ from where it was deployed. Nothing was changed`,
     );

@@ -1,0 +1,5 @@
+/** Where a command writes. */
+export interface Output {
+  print(line: string): void;
+  complain(line: string): void;
+}
