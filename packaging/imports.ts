@@ -22,9 +22,9 @@ const Order = z.strictObject({
   /** Files without a layer, because they import only types, with the reason. */
   exempt: z.record(z.string(), z.string()),
 });
-export type Order = z.infer<typeof Order>;
+type Order = z.infer<typeof Order>;
 
-export interface Import {
+interface Import {
   from: string;
   to: string;
 }

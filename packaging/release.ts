@@ -65,7 +65,7 @@ const VERSIONED: Record<string, RegExp> = {
 
 /** Parts that need a tool that a machine may lack. */
 export const OPTIONAL = ['image', 'wheel'] as const;
-export type Optional = (typeof OPTIONAL)[number];
+type Optional = (typeof OPTIONAL)[number];
 
 interface ReleaseOptions {
   /** Undefined: an unsigned release, for testing. */

@@ -3,13 +3,18 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { STREAM_HEADERS } from '../../shared/openai/headers.ts';
 import { RegistryChanges } from '../../shared/routing/registry-changes.ts';
 import type { RegistryFilter, RegistryViewName } from '../../shared/routing/registry-view.ts';
-import type { ViewServices } from './views.ts';
+import type { ReadableRegistry } from './registry.ts';
 
 /** Interval at which the open streams are checked for changes. */
 const POLL_MS = 1_000;
 
 /** Open streams; each compares the whole registry after a change. */
 const STREAMS_MAX = 64;
+
+interface WatchedRegistry {
+  requestId: string;
+  registry: ReadableRegistry;
+}
 
 interface Watcher {
   response: ServerResponse;
@@ -25,7 +30,7 @@ export class RegistryWatchers {
   open(
     request: IncomingMessage,
     response: ServerResponse,
-    { name, filter, showing }: { name: RegistryViewName; filter: RegistryFilter; showing: ViewServices },
+    { name, filter, showing }: { name: RegistryViewName; filter: RegistryFilter; showing: WatchedRegistry },
   ): void {
     if (this.#open.size >= STREAMS_MAX)
       throw new ApiError('server_is_overloaded', 'Too many registry streams are open here.');

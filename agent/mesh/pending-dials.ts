@@ -1,5 +1,5 @@
-import type { Credentials, ProvenConnection } from './channel/accept.ts';
-import type { Channel, ChannelPeer } from './channel/channel.ts';
+import type { ChannelPeer, Credentials, ProvenConnection } from './channel/accept.ts';
+import type { Channel } from './channel/channel.ts';
 import { dialChannel } from './channel/dial.ts';
 import { ChannelError } from './channel/error.ts';
 

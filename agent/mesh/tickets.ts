@@ -2,7 +2,7 @@ import type { CertificateCache } from '../../shared/lattice/certificate.ts';
 import type { Crypto } from '../../shared/lattice/crypto.ts';
 import type { RegistryReplica } from '../../shared/lattice/replica.ts';
 import { decodeTicket, type Ticket, verifyTicket } from '../../shared/lattice/ticket.ts';
-import type { ChannelPeer } from './channel/channel.ts';
+import type { ChannelPeer } from './channel/accept.ts';
 import { ChannelError } from './channel/error.ts';
 
 interface TicketsOptions {

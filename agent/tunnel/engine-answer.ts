@@ -1,5 +1,6 @@
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
-import { createUsageMeter, type UsageMeter } from '../../shared/openai/usage-meter.ts';
+import type { UsageMeter } from '../../shared/openai/usage.ts';
+import { createUsageMeter } from '../../shared/openai/usage-meter.ts';
 import { isEventStreamType } from '../../shared/upstream/response.ts';
 import type { ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';

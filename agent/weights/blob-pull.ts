@@ -11,7 +11,7 @@ import { asWeightsError, WeightsError } from './error.ts';
 import type { Hasher } from './hasher.ts';
 import { PieceStreamReader } from './piece-stream.ts';
 import { PieceWriter } from './piece-writer.ts';
-import type { BlobSource } from './sources/source.ts';
+import type { BlobSource } from './sources/blob-source.ts';
 import type { Store } from './store.ts';
 import { TransferWatch } from './transfer-watch.ts';
 

@@ -10,7 +10,7 @@ import type { PullLimits } from './config.ts';
 import type { Coordination } from './coordination.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import { isFresh } from './manifests.ts';
-import type { BlobSource } from './sources/source.ts';
+import type { BlobSource } from './sources/blob-source.ts';
 import type { Store } from './store.ts';
 
 const WAIT_MS = 250;

@@ -20,8 +20,9 @@ import type { StoredManifest } from './manifests.ts';
 import type { PeerName, Peers } from './peers.ts';
 import { PullList } from './pull-list.ts';
 import { SEND_CHUNK_BYTES, WeightsServer } from './server.ts';
+import type { BlobSource } from './sources/blob-source.ts';
 import { contentDigest } from './sources/keys.ts';
-import { type BlobSource, openSource, readSource } from './sources/source.ts';
+import { openSource, readSource } from './sources/source.ts';
 import { Store } from './store.ts';
 import { type ReaderLimits, Uploads } from './uploads.ts';
 

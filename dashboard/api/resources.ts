@@ -19,6 +19,9 @@ export type Peer = Row<'/admin/peers'>;
 export type ModelSettings = Row<'/admin/models'>;
 export type ModelWeights = Row<'/admin/routing'>;
 export type AuditEntry = Row<'/admin/audit'>;
+export type FactoryStatus = Row<'/admin/factory'>;
+export type Region = Row<'/admin/regions'>;
+export type RegionsPlan = paths['/admin/regions/plan']['get']['responses'][200]['content']['application/json'];
 export type Settings = paths['/admin/settings']['get']['responses'][200]['content']['application/json'];
 
 export type NewKey = Body<'/admin/keys', 'post'>;

@@ -6,14 +6,7 @@ import type { DataPolicy } from '../../shared/routing/trust.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 import type { Limits } from './limits/limits.ts';
 import type { OwnRouting } from './routing-settings.ts';
-import { ROLES, type Role } from './schema.ts';
-
-/**
- * What a key may be used for. `inference`: /v1 without the registry. `registry`: /v1/registry. `usage`: the usage of
- * the key or its user. `admin:read` and `admin`: /admin, as far as the key's role permits.
- */
-export const ACCOUNT_SCOPES = ['inference', 'registry', 'usage', 'admin:read', 'admin'] as const;
-export type AccountScope = (typeof ACCOUNT_SCOPES)[number];
+import { type AccountScope, ROLES, type Role } from './schema.ts';
 
 /**
  * How long an isolate uses a cached account. Changes reach the snapshot within seconds and stay in it for longer than

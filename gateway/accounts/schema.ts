@@ -6,7 +6,6 @@ import { sql } from 'drizzle-orm';
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core';
 import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
 import type { WeightRule } from '../../shared/routing/policies/weights.ts';
-import type { AccountScope } from './account.ts';
 import type { Limits } from './limits/limits.ts';
 import { MODEL_CLASSES } from './model-classes.ts';
 import type { OwnRouting } from './routing-settings.ts';
@@ -14,6 +13,13 @@ import type { OwnRouting } from './routing-settings.ts';
 /** Ordered: each role includes the rights of the previous ones. */
 export const ROLES = ['consumer', 'provider', 'operator'] as const;
 export type Role = (typeof ROLES)[number];
+
+/**
+ * What a key may be used for. `inference`: /v1 without the registry. `registry`: /v1/registry. `usage`: the usage of
+ * the key or its user. `admin:read` and `admin`: /admin, as far as the key's role permits.
+ */
+export const ACCOUNT_SCOPES = ['inference', 'registry', 'usage', 'admin:read', 'admin'] as const;
+export type AccountScope = (typeof ACCOUNT_SCOPES)[number];
 
 /**
  * Restrictions of a key or a project. NULL: not restricted; an empty list allows nothing. If both rows restrict, both

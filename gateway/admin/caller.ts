@@ -1,6 +1,16 @@
+import type { Account } from '../accounts/account.ts';
 import { authenticateUncached } from '../accounts/authenticate.ts';
 import type { Env } from '../env.ts';
-import type { AdminCaller } from './route.ts';
+
+/** The caller of a route. */
+export interface AdminCaller {
+  account: Account;
+  /**
+   * True for a login at an identity provider, by browser or by token. False for an API key, also if a browser logged in
+   * with it.
+   */
+  login: boolean;
+}
 
 /** The caller of the admin API. Asks D1 each time. @throws ApiError 401, 503 */
 export async function adminCaller(env: Env, request: Request, now: number): Promise<AdminCaller> {

@@ -2,24 +2,14 @@
 import type { Context } from 'hono';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { type Account, isRoleAtLeast, requireScope } from '../accounts/account.ts';
+import { isRoleAtLeast, requireScope } from '../accounts/account.ts';
 import { recordLastUse } from '../accounts/last-used.ts';
 import type { Role } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { parseWithSchema, readParsedBody, readQuery } from '../http/parse-body.ts';
-import { adminCaller } from './caller.ts';
+import { type AdminCaller, adminCaller } from './caller.ts';
 
 type AdminContext = Context<{ Bindings: Env }>;
-
-/** The caller of a route. */
-export interface AdminCaller {
-  account: Account;
-  /**
-   * True for a login at an identity provider, by browser or by token. False for an API key, also if a browser logged in
-   * with it.
-   */
-  login: boolean;
-}
 
 /** One call, parsed and authorized. */
 export interface AdminCall<Body = unknown, Query = unknown> extends AdminCaller {

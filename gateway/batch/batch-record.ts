@@ -11,9 +11,9 @@ import {
   batchJson,
   NO_BATCH_USAGE,
   type StoredBatchState,
+  type WrittenFiles,
 } from './batch-spec.ts';
 import { Billing } from './billing.ts';
-import type { WrittenFiles } from './finish.ts';
 import { Progress } from './progress.ts';
 import { lineBytes, lineUsage } from './usage.ts';
 

@@ -67,6 +67,13 @@ export interface StoredBatchState {
   givenUp?: { code: 'engine_failed' | 'function_load_failed'; why: string };
 }
 
+export interface WrittenFiles {
+  outputFileId: string | null;
+  errorFileId: string | null;
+  /** Successful responses that did not fit into the output file: their lines are in the error file. */
+  leftOut: number;
+}
+
 export const NO_BATCH_USAGE: BatchUsage = { input: 0, cached: 0, output: 0, reasoning: 0 };
 
 /** The members under `x_otela`, which OpenAI's object does not have. */

@@ -1,8 +1,10 @@
+import type { LineRequirements } from '../../shared/batch/input-check.ts';
+import type { Ledger } from '../../shared/batch/ledger.ts';
+import type { LineResult } from '../../shared/batch/results.ts';
 import type { AttemptSettlement } from '../accounts/limits/limits-object.ts';
 import type { Env } from '../env.ts';
 import type { ObjectStorage } from '../platform/object-context.ts';
 import { type UsageRow, usageShardOf } from '../usage/usage-row.ts';
-import type { BatchRecord } from './batch-record.ts';
 import type { BatchSpec } from './batch-spec.ts';
 import { objectOrUnavailable } from './obstacle.ts';
 import { batchUsageRow, lineBytes } from './usage.ts';
@@ -14,6 +16,13 @@ const SCHEMA = `
   CREATE TABLE IF NOT EXISTS bill (position INTEGER PRIMARY KEY AUTOINCREMENT, chunk INTEGER NOT NULL, seq INTEGER NOT NULL,
     node TEXT NOT NULL, provider TEXT NOT NULL, at INTEGER NOT NULL);
 `;
+
+/** A batch's lines and results, which bills point into. */
+interface BilledResults {
+  readonly ledger: Pick<Ledger, 'chunks'>;
+  readonly demands: readonly LineRequirements[];
+  resultsOf(chunk: number, seq: number): LineResult[];
+}
 
 /** One commit with usage that has not been reported yet. */
 interface Unbilled {
@@ -47,7 +56,7 @@ export class Billing {
   }
 
   /** Resolves when nothing is left. @throws ObjectUnavailableError if an object does not answer; the rest is sent next time */
-  async handOn(env: Env, spec: BatchSpec, record: BatchRecord): Promise<void> {
+  async handOn(env: Env, spec: BatchSpec, record: BilledResults): Promise<void> {
     for (;;) {
       const some = this.#pending();
       const last = some.at(-1);
@@ -63,7 +72,7 @@ export class Billing {
   }
 }
 
-async function handOn(env: Env, spec: BatchSpec, record: BatchRecord, some: readonly Unbilled[]): Promise<void> {
+async function handOn(env: Env, spec: BatchSpec, record: BilledResults, some: readonly Unbilled[]): Promise<void> {
   const shards = new Map<string, UsageRow[]>();
   const settlements: { position: number; settlement: AttemptSettlement }[] = [];
   for (const { position, chunk, seq, node, provider, at } of some) {

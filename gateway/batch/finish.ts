@@ -10,7 +10,8 @@ import { fileBytesInFlight } from '../files/bytes-in-flight.ts';
 import { quotaUse } from '../files/quota.ts';
 import { storeOf } from '../files/store-access.ts';
 import type { BatchRecord } from './batch-record.ts';
-import type { BatchSpec } from './batch-spec.ts';
+import type { BatchSpec, WrittenFiles } from './batch-spec.ts';
+import { FileQuotaError } from './obstacle.ts';
 import { outputLines } from './output.ts';
 
 /** Default lifetime of output files. */
@@ -37,16 +38,6 @@ interface FinishOptions {
   /** True if the batch waits for free quota when its results do not fit into the owner's. */
   mayWait: boolean;
   nowMs: number;
-}
-
-/** The results do not fit into the owner's file quota. The message is for the owner. */
-export class FileQuotaError extends Error {}
-
-export interface WrittenFiles {
-  outputFileId: string | null;
-  errorFileId: string | null;
-  /** Successful responses that did not fit into the output file: their lines are in the error file. */
-  leftOut: number;
 }
 
 /**

@@ -3,7 +3,6 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { FileStoreError } from '../files/file-store.ts';
 import { isStorageError } from '../platform/storage/health.ts';
-import { FileQuotaError } from './finish.ts';
 
 /** Leases pause for this long after the file store failed a node; then one lease is tried. */
 const PAUSE_MS = 5_000;
@@ -14,6 +13,9 @@ const PAUSE_MS = 5_000;
 const FAULTS_MAX = 3;
 /** A message is shown for longer than a pause, so that it does not flicker between two tries. */
 const SHOWN_MS = 3 * PAUSE_MS;
+
+/** The results do not fit into the owner's file quota. The message is for the owner. */
+export class FileQuotaError extends Error {}
 
 /** Another object did not answer, or its storage failed. The same call may succeed later. */
 export class ObjectUnavailableError extends Error {

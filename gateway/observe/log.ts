@@ -1,9 +1,10 @@
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { LEFT_ERROR } from '../../shared/proxy/client-disconnect.ts';
+import type { RequestInfo } from '../../shared/proxy/host.ts';
+import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import { telemetrySink } from '../platform/telemetry-sink.ts';
 import { endpointLabel } from './names.ts';
-import type { RequestLog } from './request-log.ts';
 
 /** A client chooses the model's name, so longer names are cut. */
 const MODEL_MAX = 128;
@@ -16,13 +17,27 @@ type LogMode = 'all' | 'error' | 'off';
 
 const DEFAULT: LogMode = 'error';
 
+/** What the line tells about a request. */
+interface LoggedFacts {
+  readonly seen: Readonly<RequestInfo<{ readonly account: Pick<Account, 'keyId'> }>>;
+  readonly traceId: string | undefined;
+  readonly served: string;
+  readonly node: string;
+  readonly provider: string;
+  readonly attempts: number;
+  readonly queuedMs: number;
+  readonly status: number;
+  readonly error: string;
+  readonly failedAt: string | undefined;
+}
+
 /**
  * One line of JSON per request: key, model, node, durations and outcome. Never a prompt, a key's secret, an address or
  * a response.
  */
 export function logLine(
   env: Pick<Env, 'REQUEST_LOG'>,
-  log: RequestLog,
+  log: LoggedFacts,
   totalMs: number,
   firstMs: number | undefined,
 ): void {
@@ -54,6 +69,6 @@ export function logLine(
   console.log(JSON.stringify(line));
 }
 
-function hasFailed({ status, error }: RequestLog): boolean {
+function hasFailed({ status, error }: LoggedFacts): boolean {
   return status >= 500 || (status < 400 && error !== '' && error !== LEFT_ERROR);
 }

@@ -50,7 +50,7 @@ import { waitForTurn } from '../queue/wait-for-turn.ts';
 import { snapshotCache } from '../registry/snapshot.ts';
 import { recordRefusal } from '../usage/refusal-writer.ts';
 import { openAttempt } from './open-attempt.ts';
-import { type GatewayRoute, resolveModelRoute, servesAny } from './resolve-route.ts';
+import { type GatewayRoute, type ModelCaller, resolveModelRoute, servesAny } from './resolve-route.ts';
 
 /** This isolate's observations of nodes, and how much it may retry. */
 const retryBudget = new RetryBudget();
@@ -136,14 +136,6 @@ const memory: NodeMemory = {
 const kept = new ByteBudget(BUDGET_DEFAULT_BYTES);
 const resumable = new ByteBudget(RESUMABLE_MAX_BYTES);
 let uploads: BodyMemory | undefined;
-
-/** The caller of a request, and the settings when the request began. */
-export interface ModelCaller {
-  readonly account: Account;
-  readonly settings: GatewaySettings;
-  /** True if its usage is counted but not recorded. */
-  untracked: boolean;
-}
 
 /** This gateway, for one request: on Workers, background work and bindings belong to a request. */
 export class GatewayHost implements Host<ModelCaller> {

@@ -10,8 +10,7 @@ import { installationSecret, knownInstallationSecret } from '../accounts/install
 import { signOpening } from '../accounts/opening.ts';
 import { takesBudget } from '../accounts/reasoning.ts';
 import { callTunnel, type RequestScope } from '../tunnel/call/call-tunnel.ts';
-import type { ModelCaller } from './gateway-host.ts';
-import type { GatewayRoute } from './resolve-route.ts';
+import type { GatewayRoute, ModelCaller } from './resolve-route.ts';
 import { TunnelResponse } from './tunnel-response.ts';
 
 interface AttemptScope extends RequestScope {

@@ -5,8 +5,8 @@
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
-import { readStartWait } from '../../shared/proxy/cold-model.ts';
-import type { ColdModels, Route } from '../../shared/proxy/host.ts';
+import { type ColdModels, readStartWait } from '../../shared/proxy/cold-model.ts';
+import type { Route } from '../../shared/proxy/host.ts';
 import { readRequirements } from '../../shared/proxy/read-requirements.ts';
 import { routedRequest } from '../../shared/proxy/routed-request.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
@@ -36,9 +36,14 @@ import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot.ts';
 import { type FallbackChain, fallbackChain, hasOwnLimits } from '../routing/alias.ts';
 import { Policies } from '../routing/policies.ts';
 import { kindAtArrival } from '../routing/request-kinds.ts';
-import type { ModelCaller } from './gateway-host.ts';
 
-/** The inputs of routing for one request: its headers and body, and the operator's settings for its model and key. */
+/** The caller of a request, and the settings when the request began. */
+export interface ModelCaller {
+  readonly account: Account;
+  readonly settings: GatewaySettings;
+  /** True if its usage is counted but not recorded. */
+  untracked: boolean;
+}
 
 /** One per isolate. */
 const policies = new Policies();

@@ -10,7 +10,7 @@ export const WHY_MAX = 1_024;
 const MODEL = /^function:(file-[A-Za-z0-9_-]{1,64})(?::([A-Za-z_][A-Za-z0-9_]{0,63}))?$/;
 
 /** What a line's `model` names: the file and, if the file has several functions, one of them. */
-export interface FunctionName {
+interface FunctionName {
   file: string;
   name?: string;
 }

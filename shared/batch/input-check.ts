@@ -14,7 +14,7 @@ import { promptPrefixHash } from './prefix.ts';
 
 /** OpenAI's limits of one batch. */
 export const LINES_MAX = 50_000;
-export const EMBEDDING_INPUTS_MAX = 50_000;
+const EMBEDDING_INPUTS_MAX = 50_000;
 export const INPUT_MAX_BYTES = 200_000_000;
 /** Longest line. A line becomes one request; larger inputs belong in files that the line refers to. */
 export const LINE_MAX_BYTES = 4 * 1024 * 1024;
@@ -64,7 +64,7 @@ export interface CheckedInput {
   errors: BatchError[];
 }
 
-export interface CheckOptions {
+interface CheckOptions {
   endpoint: BatchEndpoint;
   /** True if the batch's owner may use this model. Called once per model; absent: all. */
   allowsModel?(model: string): boolean;

@@ -2,7 +2,7 @@ import { type Bitmap, countBits, emptyBitmap, hasBit, setBit } from './bitmap.ts
 import type { ChunkRange } from './input-check.ts';
 
 /** A node's right to run the open lines of a chunk until it ends. */
-export interface Lease {
+interface Lease {
   /** Number of this lease within its chunk; later leases have higher numbers. */
   epoch: number;
   node: string;

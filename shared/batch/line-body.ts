@@ -60,7 +60,7 @@ export function lineFault(line: Uint8Array): ApiError | undefined {
 }
 
 /** What its node sets for the engine, whatever the line contains. */
-export interface EngineOverrides {
+interface EngineOverrides {
   priority?: number | undefined;
   /** Upper bound: a lower limit in the line is kept. */
   thinkingTokens?: number | undefined;

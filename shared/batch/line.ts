@@ -22,7 +22,7 @@ export interface BatchError {
  * Longest `custom_id`, in UTF-16 units. OpenAI states no limit; 50,000 of these are kept in memory while a file is
  * checked.
  */
-export const CUSTOM_ID_MAX = 256;
+const CUSTOM_ID_MAX = 256;
 
 /** The same limit as for ordinary requests (shared/openai/metadata.ts). */
 const RESTRICTION_MAX = 4_096;

@@ -37,7 +37,7 @@ export interface LineResult {
   why?: string;
 }
 
-export interface LineResponse {
+interface LineResponse {
   status_code: number;
   request_id: string;
   /** JSON as text; other text is stored as a JSON string. */

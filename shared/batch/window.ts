@@ -17,7 +17,7 @@ export interface EngineReading {
   firstTokenMs?: number;
 }
 
-export interface WindowLimits {
+interface WindowLimits {
   /** Sequences that the current engine runs concurrently (`max_num_seqs`). */
   slots(): number;
   /** Share of the slots that batches leave to interactive requests. */

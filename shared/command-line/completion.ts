@@ -1,7 +1,6 @@
 /** Shell completion for bash, zsh and fish, generated from the tables that also parse a program's flags. */
 
-import { type AcceptedValues, restFlag } from './flags.ts';
-import type { CommandDescription } from './program.ts';
+import { type AcceptedValues, type CommandDescription, restFlag } from './flags.ts';
 
 interface CompletedCommand {
   name: string;

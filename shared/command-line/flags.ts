@@ -23,6 +23,20 @@ export interface Flag {
 
 export type Flags = Readonly<Record<string, Flag>>;
 
+export interface CommandDescription {
+  /** One line in the list of commands. */
+  summary: string;
+  /**
+   * Usage and examples. A command's help is the program's and the command's name, this text, and the table of flags.
+   */
+  examples: string;
+  /** One of these words may follow the command's name. */
+  verbs?: readonly string[];
+  /** What may follow there instead of a verb. */
+  takes?: AcceptedValues;
+  flags: Flags;
+}
+
 type ValueOf<F extends Flag> = Flag extends F
   ? string | string[] | boolean | undefined
   : F extends { value: string }
@@ -36,7 +50,7 @@ type ValueOf<F extends Flag> = Flag extends F
 /** By flag: a switch is a boolean, a flag with `repeat` a list, any other its value or default. */
 export type ParsedFlags<F extends Flags> = { [K in keyof F]: ValueOf<F[K]> };
 
-export interface ParsedLine<F extends Flags> {
+interface ParsedLine<F extends Flags> {
   values: ParsedFlags<F>;
   /** What was given, by flag; a switch has `['true']`. Without defaults. */
   given: ReadonlyMap<string, readonly string[]>;

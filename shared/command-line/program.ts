@@ -4,25 +4,11 @@ import { errorText } from '../text/error-text.ts';
 import { nearestName } from '../text/nearest.ts';
 import { completionScript, isShell, SHELLS } from './completion.ts';
 import { UsageError } from './error.ts';
-import { type AcceptedValues, type Flags, JSON_FLAG, parseLine, restFlag } from './flags.ts';
+import { type CommandDescription, type Flags, JSON_FLAG, parseLine, restFlag } from './flags.ts';
 
 /** Exit codes that every program has. */
 export const EXIT_DONE = 0;
 export const EXIT_USAGE = 2;
-
-export interface CommandDescription {
-  /** One line in the list of commands. */
-  summary: string;
-  /**
-   * Usage and examples. A command's help is the program's and the command's name, this text, and the table of flags.
-   */
-  examples: string;
-  /** One of these words may follow the command's name. */
-  verbs?: readonly string[];
-  /** What may follow there instead of a verb. */
-  takes?: AcceptedValues;
-  flags: Flags;
-}
 
 /** `C`: what the program passes to its commands besides their words. */
 export interface Command<C = void> extends CommandDescription {

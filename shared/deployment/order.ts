@@ -95,7 +95,7 @@ interface OrderContext {
   crypto: Crypto;
 }
 
-export interface Order {
+interface Order {
   nonce: string;
   notAfter: number;
   wish: DeploymentRequest;

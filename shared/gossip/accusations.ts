@@ -4,11 +4,10 @@ import type { GossipChannels } from './channels.ts';
 import { type GossipContext, memberEntry } from './context.ts';
 import type { EvictionDecider } from './eviction-decider.ts';
 import type { LivenessTable } from './liveness-table.ts';
-import type { Refutation, Suspicion } from './messages.ts';
 import type { PeerState } from './peer.ts';
 import type { Pinger } from './pinger.ts';
 import type { LivenessProbes } from './probes.ts';
-import type { PeerId } from './types.ts';
+import type { PeerId, Refutation, Suspicion } from './types.ts';
 
 interface Parts {
   channels: GossipChannels;

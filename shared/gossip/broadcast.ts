@@ -8,10 +8,10 @@ import type { Update } from '../lattice/update.ts';
 import type { GossipChannels } from './channels.ts';
 import { clusterRing, type GossipContext, isGateway } from './context.ts';
 import type { LivenessTable } from './liveness-table.ts';
-import { encodeMessagePart, type MessagePart, type Suspicion } from './messages.ts';
+import { encodeMessagePart, type MessagePart } from './messages.ts';
 import { delegateWeight } from './topology.ts';
 import type { BroadcastTree } from './tree.ts';
-import type { PeerId } from './types.ts';
+import type { PeerId, Suspicion } from './types.ts';
 
 type SuspicionOrRefutation = Extract<MessagePart, { type: 'suspicion' | 'refutation' }>;
 

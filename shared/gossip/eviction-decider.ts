@@ -7,9 +7,8 @@ import type { GossipChannels } from './channels.ts';
 import { type GossipContext, memberEntry } from './context.ts';
 import { OBSERVERS_MAX } from './liveness-row.ts';
 import type { LivenessTable } from './liveness-table.ts';
-import type { Suspicion } from './messages.ts';
 import { delegateWeight } from './topology.ts';
-import type { GossipMemory, PathVerdict, PeerId } from './types.ts';
+import type { GossipMemory, PathVerdict, PeerId, Suspicion } from './types.ts';
 
 /** A session under examination; at most one each. */
 interface Trial {

@@ -1,8 +1,7 @@
 /**
  * What one node knows about another node's liveness: its accusers, its refutation, and whether this node reaches it.
  */
-import type { Refutation, Suspicion } from './messages.ts';
-import type { Liveness } from './types.ts';
+import type { Liveness, Refutation, Suspicion } from './types.ts';
 
 /** Distinct observers that shorten the grace. Further observers change nothing. */
 export const OBSERVERS_MAX = 3;

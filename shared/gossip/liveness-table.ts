@@ -6,13 +6,13 @@
 import type { GossipContext } from './context.ts';
 import { memberEntry } from './context.ts';
 import { hashLivenessRow, isSuspected, type LivenessRow, newLivenessRow, OBSERVERS_MAX } from './liveness-row.ts';
-import { INCARNATION_MAX, type Refutation, refutationMessage, type Suspicion, suspicionMessage } from './messages.ts';
-import type { Liveness } from './types.ts';
+import { INCARNATION_MAX, refutationMessage, suspicionMessage } from './messages.ts';
+import type { Liveness, Refutation, Suspicion } from './types.ts';
 
 /** Accusers remembered per target, for the rate limit. */
 const ACCUSERS_MAX = 32;
 
-export type ClaimOutcome = 'new' | 'confirmed' | 'known' | 'refused' | 'forged';
+type ClaimOutcome = 'new' | 'confirmed' | 'known' | 'refused' | 'forged';
 
 export class LivenessTable {
   readonly #context: GossipContext;

@@ -17,7 +17,7 @@ import {
 import { LatticeError } from '../lattice/error.ts';
 import { packSession, readSession } from '../lattice/session.ts';
 import { decodeUpdate, encodeUpdate, UPDATE_MAX_BYTES, type Update } from '../lattice/update.ts';
-import type { PathVerdict } from './types.ts';
+import type { PathVerdict, Refutation, Suspicion } from './types.ts';
 
 /** Size limit of one message; a larger one ends the channel. */
 export const MESSAGE_MAX_BYTES = 64 * 1024;
@@ -28,23 +28,6 @@ const ISSUER_CHARS = 26;
 const PARTS_MAX = 4096;
 export const SUMS_BYTES = BUCKETS * 2 * 4;
 const DIGEST_MAX_BYTES = 64 + DIGEST_ITEMS_MAX * 40;
-
-/** An observer's signed statement that no path reached `target` at this incarnation. */
-export interface Suspicion {
-  target: string;
-  incarnation: number;
-  observer: string;
-  signature: Uint8Array;
-  /** The target's signature for its incarnation, so that no other node can raise it; none for 0. */
-  proof: Uint8Array | undefined;
-}
-
-/** The target's signed statement that it is alive. */
-export interface Refutation {
-  session: string;
-  incarnation: number;
-  signature: Uint8Array;
-}
 
 /**
  * Low 32 bits of the sums of one issuer's buckets: live and left of the first, live and left of the second, … The root

@@ -11,7 +11,7 @@ export const RING_WALK_MAX = 24;
 const GATEWAYS_MAX = 64;
 
 /** What the topology needs from the open channels. */
-export interface OpenChannels {
+interface OpenChannels {
   readonly open: ReadonlyMap<PeerId, PeerState>;
   /** The peer must not be dialed before this time. */
   failedUntil(id: PeerId): number;

@@ -7,7 +7,6 @@ import type { Crypto, Signer } from '../lattice/crypto.ts';
 import type { RegistryReplica } from '../lattice/replica.ts';
 import type { Update } from '../lattice/update.ts';
 import type { TunableOptions } from './membership-settings.ts';
-import type { Refutation, Suspicion } from './messages.ts';
 import type { GossipOptions } from './options.ts';
 
 /** A session id, or `gw:` and the gateway's key in lower-case base32. */
@@ -23,6 +22,23 @@ export type PathVerdict = 'alive' | 'silent' | 'unknown';
  * - `suspected`: no path reaches it. No node routes to it until its owner refutes
  */
 export type Liveness = 'alive' | 'unreachable' | 'suspected';
+
+/** An observer's signed statement that no path reached `target` at this incarnation. */
+export interface Suspicion {
+  target: string;
+  incarnation: number;
+  observer: string;
+  signature: Uint8Array;
+  /** The target's signature for its incarnation, so that no other node can raise it; none for 0. */
+  proof: Uint8Array | undefined;
+}
+
+/** The target's signed statement that it is alive. */
+export interface Refutation {
+  session: string;
+  incarnation: number;
+  signature: Uint8Array;
+}
 
 export type GossipSelf =
   | {

@@ -16,7 +16,7 @@ import type { Eviction } from './eviction.ts';
 import { lifecycleRank } from './node.ts';
 import type { OwnerRecord } from './record.ts';
 
-export interface IssuerControl {
+interface IssuerControl {
   /** By key name. */
   readonly watermarks: ReadonlyMap<string, GcWatermark>;
   readonly revocations: ReadonlyMap<string, Revocation>;

@@ -22,14 +22,14 @@ export interface ReplicaLimits {
   keysPerIssuer?: number;
 }
 
-export interface ReplicaOptions {
+interface ReplicaOptions {
   crypto: Crypto;
   /** True if this replica accepts that issuer. */
   accepts(issuer: string): boolean;
   limits?: ReplicaLimits;
 }
 
-export type TicketState = 'good' | 'unknown_issuer' | 'revoked' | 'collected' | 'left';
+type TicketState = 'good' | 'unknown_issuer' | 'revoked' | 'collected' | 'left';
 
 export class RegistryReplica {
   readonly #crypto: Crypto;

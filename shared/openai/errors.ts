@@ -3,7 +3,6 @@
  * `param` and `type` only inside `error`, obey `x-should-retry` first, and ignore a `retry-after` above 60 s.
  */
 import { encodeUtf8 } from './bytes.ts';
-import type { Endpoint } from './endpoints.ts';
 import { quoteForMessage } from './quote-for-message.ts';
 
 interface Kind {
@@ -147,13 +146,18 @@ function anthropicEnvelope(error: ApiError) {
   return { type: 'error', error: { type: anthropicType(error.status), message, param, code } };
 }
 
+interface InBandErrors {
+  /** The form of an error after the head was sent. */
+  readonly inBandError: 'openai' | 'responses' | 'anthropic';
+}
+
 /** The body of an error response in the form of the endpoint's clients, or in OpenAI's form without an endpoint. */
-export function errorBodyFor(endpoint: Pick<Endpoint, 'inBandError'> | undefined, error: ApiError): string {
+export function errorBodyFor(endpoint: InBandErrors | undefined, error: ApiError): string {
   return endpoint?.inBandError === 'anthropic' ? JSON.stringify(anthropicEnvelope(error)) : errorBody(error);
 }
 
 /** An error after the head was sent. The stream must end after it, without a terminal event. */
-export function inBandError(endpoint: Pick<Endpoint, 'inBandError'>, error: ApiError): Uint8Array {
+export function inBandError(endpoint: InBandErrors, error: ApiError): Uint8Array {
   switch (endpoint.inBandError) {
     case 'responses': {
       // Its clients go by `type` and skip an event without one. OpenAI's SDKs look for `error` in every event.

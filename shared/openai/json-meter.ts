@@ -5,8 +5,17 @@
 import { decodeUtf8 } from './bytes.ts';
 import type { Endpoint, UsageKind } from './endpoints.ts';
 import { JsonWatcher, type WatchedKey } from './json-watcher.ts';
-import { ABORTED, completeUsage, estimateTokens, readFinish, readUsageJson, type TokenUsage } from './usage.ts';
-import type { MeterResult, UsageMeter, UsageMeterOptions } from './usage-meter.ts';
+import {
+  ABORTED,
+  completeUsage,
+  estimateTokens,
+  type MeterResult,
+  readFinish,
+  readUsageJson,
+  type TokenUsage,
+  type UsageMeter,
+  type UsageMeterOptions,
+} from './usage.ts';
 
 const FINISH_KEYS: Readonly<Record<UsageKind, WatchedKey | undefined>> = {
   openai: 'finish_reason',

@@ -2,8 +2,10 @@
 import { encodeUtf8 } from './bytes.ts';
 import { ApiError } from './errors.ts';
 import type { JsonReader, StringSpan } from './json.ts';
-import { BUDGET_KEY } from './reasoning.ts';
 import { SAMPLING_KEYS, type SamplingKey } from './sampling.ts';
+
+/** vLLM's name for the limit of reasoning tokens, at the body's top level: https://docs.vllm.ai/en/latest/features/reasoning_outputs/ */
+export const BUDGET_KEY = 'thinking_token_budget';
 
 const OWN = ['model', 'stream', 'stream_options', 'metadata', 'user', 'prompt_cache_key', BUDGET_KEY] as const;
 /** Keys that `scan.ts` reads itself; the others are numbers. */

@@ -1,17 +1,8 @@
 /** Limits how long a model may reason before it answers, for engines that accept such a limit in the request. */
 import { encodeUtf8 } from './bytes.ts';
 import type { Edit } from './edits.ts';
-
-/** vLLM's name for it, at the body's top level: https://docs.vllm.ai/en/latest/features/reasoning_outputs/ */
-export const BUDGET_KEY = 'thinking_token_budget';
-
-/** Where a body has the key, or could have it. */
-export interface BudgetPosition {
-  /** Position of the value; absent if the key is absent. */
-  value?: { start: number; end: number; tokens: number | undefined };
-  /** Offset of the final top-level `}`. */
-  topEnd: number;
-}
+import { BUDGET_KEY } from './known-keys.ts';
+import type { BudgetPosition } from './scan.ts';
 
 /** Makes the body limit reasoning to at most `tokens`; a lower limit is kept. */
 export function reasoningBudgetEdits({ value, topEnd }: BudgetPosition, tokens: number): Edit[] {

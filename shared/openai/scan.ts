@@ -2,9 +2,16 @@
 import { BOM, startsWith } from './bytes.ts';
 import { ApiError } from './errors.ts';
 import { JsonReader, type StringSpan } from './json.ts';
-import { duplicateKey, isSamplingKey, KNOWN_KEYS, type KnownKey, keyInOtherCase, knownKeyOf } from './known-keys.ts';
+import {
+  BUDGET_KEY,
+  duplicateKey,
+  isSamplingKey,
+  KNOWN_KEYS,
+  type KnownKey,
+  keyInOtherCase,
+  knownKeyOf,
+} from './known-keys.ts';
 import { readMetadata } from './metadata.ts';
-import { BUDGET_KEY, type BudgetPosition } from './reasoning.ts';
 import { readSampling, type SamplingKey, type SamplingNumbers } from './sampling.ts';
 
 /** Half-open byte range of a value in the body. */
@@ -34,6 +41,14 @@ const SWITCH_MAX_CHARS = Math.max(...Object.keys(SWITCHES).map((name) => name.le
 type StreamOptions =
   | (ByteSpan & Switches & { kind: 'object'; empty: boolean })
   | (ByteSpan & { kind: 'null' | 'other' });
+
+/** Where a body has BUDGET_KEY, or could have it. */
+export interface BudgetPosition {
+  /** Position of the value; absent if the key is absent. */
+  value?: { start: number; end: number; tokens: number | undefined };
+  /** Offset of the final top-level `}`. */
+  topEnd: number;
+}
 
 export interface JsonScan {
   /** The span includes the quotes. */

@@ -3,8 +3,17 @@ import { ByteSearch, encodeUtf8, sameBytes, startsWith } from './bytes.ts';
 import { parseJsonObject } from './continuation/json.ts';
 import type { Endpoint } from './endpoints.ts';
 import { type SseEvent, type SseFields, SseSplitter, sseFields } from './sse.ts';
-import { ABORTED, completeUsage, isObject, readFinish, readUsageJson, type UsageReport } from './usage.ts';
-import type { MeterResult, UsageMeter, UsageMeterOptions } from './usage-meter.ts';
+import {
+  ABORTED,
+  completeUsage,
+  isObject,
+  type MeterResult,
+  readFinish,
+  readUsageJson,
+  type UsageMeter,
+  type UsageMeterOptions,
+  type UsageReport,
+} from './usage.ts';
 
 /** An event longer than this is not the usage event, whose size does not depend on the answer. */
 const EVENT_BUFFER_MAX_BYTES = 64 * 1024;

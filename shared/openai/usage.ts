@@ -143,3 +143,42 @@ export function completeUsage(
     estimated: report.prompt === undefined || (report.completion === undefined && completion !== undefined),
   };
 }
+
+export interface UsageMeterOptions {
+  /** The answer is SSE, by the engine's content type and not by what the client asked for. */
+  streaming: boolean;
+  /** The engine was made to report usage: `usageEdits` returned at least one edit. */
+  dropUsageEvent: boolean;
+  /** Length of the request's body, to estimate the prompt's tokens if the engine reports none. */
+  promptBytes?: number;
+  /** The engine's status; an answer of 400 or more costs nothing. Default 200. */
+  status?: number;
+  /**
+   * The engine's content type: a unary answer that is not JSON is complete whenever it ends. Default: from the endpoint
+   * table.
+   */
+  contentType?: string;
+}
+
+export interface MeterResult {
+  /** Held back so far; must still be forwarded. */
+  flush: Uint8Array[];
+  usage: TokenUsage;
+  /** The answer ended properly for this endpoint. */
+  complete: boolean;
+  /** It ended early, whatever its framing says: inside a JSON value, or without the last event of a stream. */
+  cut?: boolean;
+  /** The engine gave the answer up, and sent an end that looks like any other. */
+  aborted?: boolean;
+  /** Why generation stopped, in the engine's terms: `stop`, `length`, `tool_calls`, `end_turn`, `completed` … */
+  finish?: string;
+}
+
+export interface UsageMeter {
+  /** What may be forwarded now, in order. */
+  push(chunk: Uint8Array): Uint8Array[];
+  /** The last event of the stream has arrived; what its connection does afterwards does not matter. */
+  readonly saidLast: boolean;
+  /** Call once, even if the client or the engine is gone. */
+  end(): MeterResult;
+}

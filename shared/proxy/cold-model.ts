@@ -1,7 +1,7 @@
 /** Models that start on demand: what a request for such a model does, and what its client is told. */
 import { ApiError, retryAfter } from '../openai/errors.ts';
 import type { WaitReason } from '../openai/wait-comment.ts';
-import type { Route } from './host.ts';
+import type { RoutingQuery } from '../routing/choose.ts';
 
 /** A model that no node serves and that a factory starts on demand. */
 export interface ColdModel {
@@ -18,13 +18,26 @@ export interface ColdModel {
   mayStart: boolean;
 }
 
+export interface ColdModels {
+  /** The model's state as far as this host knows. Undefined: the model is served, or no factory starts it. */
+  find(model: string): ColdModel | undefined;
+  /** A request is refused because the model is not running; asks a factory to start the model nevertheless. */
+  ask(model: string): void;
+}
+
+/** The part of a route that concerns cold models. */
+interface ColdRoute {
+  readonly cold?: ColdModels | undefined;
+  readonly startWaitMs?: number | undefined;
+}
+
 /** `retry-after` if it is unknown how long the start takes. */
 const RETRY_AFTER_DEFAULT_MS = 30_000;
 /** Upper bound of `retry-after`. The client then asks again and gets a new estimate. */
 const RETRY_MAX_MS = 3_600_000;
 
 /** The first cold model of the route. Undefined: one of its models is served, or none is cold. */
-export function findColdModel(route: Pick<Route, 'cold' | 'request' | 'fallbacks'>): ColdModel | undefined {
+export function findColdModel(route: ColdRoute & Pick<RoutingQuery, 'request' | 'fallbacks'>): ColdModel | undefined {
   const { cold } = route;
   if (cold === undefined) return undefined;
   for (const model of [route.request.model, ...route.fallbacks]) {
@@ -38,7 +51,7 @@ export function findColdModel(route: Pick<Route, 'cold' | 'request' | 'fallbacks
  * How long a request waits for a cold model, milliseconds.
  * @throws ApiError 403 if it may not start the model; 503 if it may not wait, if it would wait in vain, or if the model is not started
  */
-export function coldStartWaitMs(cold: ColdModel, route: Pick<Route, 'cold' | 'startWaitMs'>): number {
+export function coldStartWaitMs(cold: ColdModel, route: ColdRoute): number {
   if (cold.state === 'resting') throw modelNotRunningError(cold.model);
   if (cold.state === 'cold' && !cold.mayStart) throw mayNotStart(cold.model);
   const waitMs = route.startWaitMs ?? 0;

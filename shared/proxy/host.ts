@@ -21,7 +21,7 @@ import type { DispatchContext } from '../upstream/dispatch-context.ts';
 import type { ParsedRequest } from '../upstream/parsed-request.ts';
 import type { ResponseStream } from '../upstream/response.ts';
 import type { BodyMemory } from './body-memory.ts';
-import type { ColdModel } from './cold-model.ts';
+import type { ColdModels } from './cold-model.ts';
 import type { ProxyRequest } from './message.ts';
 
 export interface Host<C = unknown> {
@@ -192,13 +192,6 @@ export interface Route extends Pick<RoutingQuery, 'request' | 'fallbacks' | 'dem
   isStale?(): boolean;
   /** True if a request that ended with `error` may wait for a node. Absent: yes. */
   mayWait?(error: ApiError): boolean;
-}
-
-export interface ColdModels {
-  /** The model's state as far as this host knows. Undefined: the model is served, or no factory starts it. */
-  find(model: string): ColdModel | undefined;
-  /** A request is refused because the model is not running; asks a factory to start the model nevertheless. */
-  ask(model: string): void;
 }
 
 export interface ReserveRequest<C> {

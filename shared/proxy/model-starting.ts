@@ -23,7 +23,7 @@ export function findModelStart(
   return { model: first.model, ...first.start };
 }
 
-export interface LocatedModelStart extends ModelStart {
+interface LocatedModelStart extends ModelStart {
   model: string;
 }
 

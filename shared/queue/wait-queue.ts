@@ -41,7 +41,7 @@ export type TurnResult =
 
 export const WAIT_TIMED_OUT: TurnResult = { kind: 'late' };
 
-export interface QueueClock {
+interface QueueClock {
   /** Milliseconds since the epoch. */
   now(): number;
   after: StartTimer;

@@ -44,7 +44,7 @@ export interface ResumeHost<C extends DispatchTarget, A extends ResponseStream> 
 }
 
 /** A stream that broke. */
-export interface BrokenStream<C extends DispatchTarget> {
+interface BrokenStream<C extends DispatchTarget> {
   context: DispatchContext;
   prepare: BuildContinuation<C>;
   /** Nodes that broke it or cannot continue it. A node that merely refused it may accept it after the next break. */

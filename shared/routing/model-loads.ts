@@ -2,7 +2,7 @@
 import { LOAD_KNOWN_MS } from './load.ts';
 import type { ViewedNodes } from './registry-view.ts';
 
-export interface ModelLoad {
+interface ModelLoad {
   id: string;
   /** Serving nodes that reported within 5 s. Idle nodes do not report. */
   known: number;

@@ -57,7 +57,7 @@ export function availableWeights({ shares, spill = {} }: ModelShares, present: r
 }
 
 /** Anything but a positive number counts as 0, so a plan cannot produce an invalid weight. */
-export function positiveShare(shares: Readonly<Record<string, number>>, region: string): number {
+function positiveShare(shares: Readonly<Record<string, number>>, region: string): number {
   const share = Object.hasOwn(shares, region) ? (shares[region] ?? 0) : 0;
   return Number.isFinite(share) && share > 0 ? share : 0;
 }

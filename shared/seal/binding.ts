@@ -21,7 +21,7 @@ import {
   TAG_BYTES,
 } from './suite.ts';
 
-export interface SealStamp {
+interface SealStamp {
   /** 16 random bytes, never reused. */
   nonce: Uint8Array;
   /** Seconds since 1970, UTC: creation time, and the time from which on it must not be answered. */
@@ -81,7 +81,7 @@ export function timingProblem({ at, until }: SealStamp, now: number): string | u
 }
 
 /** The content key for one node: `kid 8 ‖ enc 32 ‖ Seal(CEK 32 ‖ SHA-256 of the sealed body 32)`. */
-export interface Envelope {
+interface Envelope {
   kid: Uint8Array;
   enc: Uint8Array;
   sealed: Uint8Array;

@@ -31,7 +31,7 @@ export function concatBytes(...parts: readonly Uint8Array[]): Uint8Array<ArrayBu
   return whole;
 }
 
-export function u16(value: number): Uint8Array {
+function u16(value: number): Uint8Array {
   return new Uint8Array([value >>> 8, value]);
 }
 

@@ -1,5 +1,5 @@
 /** Why sealed bytes are refused. The peer never learns details: which check failed is what an attacker asks first. */
-export type SealErrorCode = 'malformed' | 'too_large' | 'not_opened' | 'cut';
+type SealErrorCode = 'malformed' | 'too_large' | 'not_opened' | 'cut';
 
 export class SealError extends Error {
   override readonly name = 'SealError';

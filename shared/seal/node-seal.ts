@@ -2,7 +2,7 @@
 import { isRecord } from './json.ts';
 
 /** In the record's payload, beside `encryption_key`. */
-export interface NodeSeal {
+interface NodeSeal {
   v: 1;
   /** base64url of the first 8 bytes of SHA-256("otela seal 1" ‖ key). */
   kid: string;

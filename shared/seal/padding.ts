@@ -36,7 +36,7 @@ export function removePadding(plain: Uint8Array): Uint8Array {
 }
 
 /** Answers are padded to multiples of this: about one token's event. */
-export const ANSWER_STEP_BYTES = 256;
+const ANSWER_STEP_BYTES = 256;
 
 export function paddedAnswerSize(contentBytes: number, step = ANSWER_STEP_BYTES): number {
   const needed = contentBytes + LENGTH_BYTES;

@@ -17,7 +17,7 @@ export const FRAME = {
   final: 3,
 } as const;
 
-export type FrameType = (typeof FRAME)[keyof typeof FRAME];
+type FrameType = (typeof FRAME)[keyof typeof FRAME];
 
 export interface ResponseFrame {
   type: FrameType;
@@ -28,7 +28,7 @@ const TYPES: ReadonlySet<number> = new Set(Object.values(FRAME));
 const isType = (byte: number): byte is FrameType => TYPES.has(byte);
 
 /** Longest frame: an error's JSON is shorter than a chunk. */
-export const SEAL_FRAME_MAX_BYTES = CHUNK_MAX_BYTES;
+const SEAL_FRAME_MAX_BYTES = CHUNK_MAX_BYTES;
 
 export function buildFrame(type: FrameType, ...payload: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const length = payload.reduce((sum, part) => sum + part.length, 0);

@@ -29,7 +29,7 @@ const RECENT_BYTE_MS = 10_000;
 /** Reason for refusing an attempt. */
 export const SUSPECTED_REASON = 'its engine answers no request, and another request tries it';
 
-export interface HangWatchHost {
+interface HangWatchHost {
   now(): number;
   /** Requests the evidence of the node's peers; pass it to `judge`. */
   compare(): void;

@@ -1,6 +1,6 @@
 /** Upper bound of one attempt's token usage, by what the caller knows. A node's report above the bound is cut to it. */
+import type { Sampling } from '../openai/sampling.ts';
 import type { ReportedUsage } from '../wire/usage.ts';
-import type { ParsedRequest } from './parsed-request.ts';
 
 /** Tokens of one attempt. */
 export interface TokenBound {
@@ -37,10 +37,17 @@ const LISTED_PROMPT_BYTES = 4;
 const PROMPTS_MAX = 1_024;
 const CHOICES_MAX = 1_024;
 
-type Asked = Pick<ParsedRequest, 'body' | 'sampling'> & { endpoint: { path: string } };
+interface BoundedRequest {
+  body: { kind: 'kept'; bytes: Uint8Array } | { kind: 'opaque'; length: number | undefined };
+  sampling?: Sampling;
+  endpoint: { path: string };
+}
 
 /** `contextLength`: of the model at that node, in tokens. */
-export function tokenBound({ body, sampling, endpoint }: Asked, contextLength: number | undefined): TokenBound {
+export function tokenBound(
+  { body, sampling, endpoint }: BoundedRequest,
+  contextLength: number | undefined,
+): TokenBound {
   const bytes = body.kind === 'kept' ? body.bytes.length : body.length;
   const single = SINGLE_PROMPT.has(endpoint.path);
   const context = contextLength ?? CONTEXT_UNKNOWN;

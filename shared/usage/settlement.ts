@@ -26,7 +26,7 @@ const WAITING_MAX = 10_000;
  */
 const REPEATED_EVERY_MS = 1_000;
 
-export interface NamedReport {
+interface NamedReport {
   stream: number;
   usage: ReportedUsage;
   name: ReportName;

@@ -22,7 +22,7 @@ interface CoordinatorOptions {
 /** With three, one stream gets too little of a link; docs/weights.md has figures. */
 export const FANOUT = 2;
 export const BLOB_LEASE_MS = 15_000;
-export const HOLDER_MS = 120_000;
+const HOLDER_MS = 120_000;
 
 /**
  * A membership is a pair of a blob and a node that wants or holds it. 186 nodes with a model of 300 files have 55,800.

@@ -3,7 +3,7 @@
 /** Large enough that a request for one costs little, small enough that a node relays early. */
 export const PIECE_BYTES = 16 * 1024 * 1024;
 
-export interface PieceSpan {
+interface PieceSpan {
   /** Bytes of the whole blob. */
   size: number;
   pieceBytes: number;

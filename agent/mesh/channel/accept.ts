@@ -1,7 +1,6 @@
 import type { Duplex } from 'node:stream';
 import type { SecureContext, TLSSocket } from 'node:tls';
 import { nodeCrypto } from '../../host/crypto.ts';
-import type { ChannelPeer } from './channel.ts';
 import { asChannelError, ChannelError } from './error.ts';
 import { withLengthPrefix } from './messages.ts';
 import { checkProof, encodeProof, type PeerReleases, PROOF_MAX_BYTES } from './peer-release.ts';
@@ -18,6 +17,16 @@ export interface Credentials {
 
 /** Flag in the length prefix of the acceptor's ticket: the dialer must show its release. */
 export const RELEASE_REQUIRED = 0x8000_0000;
+
+/** The authenticated peer: its ticket is valid and its TLS key is the ticket's. */
+export interface ChannelPeer {
+  session: string;
+  /** Its provider's id as listed here: `name`, or `name@issuer` if another issuer admitted it. */
+  provider: string;
+  /** Raw Ed25519 key. */
+  sessionKey: Uint8Array;
+  ticket: Uint8Array;
+}
 
 /** A connection with a proven identity at the other end. */
 export interface ProvenConnection {

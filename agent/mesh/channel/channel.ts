@@ -7,7 +7,7 @@ import type { Frame } from '../../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
 import { Link, type LinkPort } from '../../../shared/wire/link.ts';
 import type { StreamFrame } from '../requests/types.ts';
-import type { ProvenConnection } from './accept.ts';
+import type { ChannelPeer, ProvenConnection } from './accept.ts';
 import {
   BUFFERED_MAX_BYTES,
   CHANNEL_WINDOW_BYTES,
@@ -34,16 +34,6 @@ const LAZY_MS = 5;
 
 /** Time that a peer has to end its side after the channel is closed. */
 const LINGER_MS = 1_000;
-
-/** The authenticated peer: its ticket is valid and its TLS key is the ticket's. */
-export interface ChannelPeer {
-  session: string;
-  /** Its provider's id as listed here: `name`, or `name@issuer` if another issuer admitted it. */
-  provider: string;
-  /** Raw Ed25519 key. */
-  sessionKey: Uint8Array;
-  ticket: Uint8Array;
-}
 
 export interface ChannelEvents {
   onGossip(channel: Channel, bytes: Uint8Array): void;

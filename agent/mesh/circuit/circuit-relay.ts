@@ -4,8 +4,7 @@
  */
 import type { Duplex } from 'node:stream';
 import { TokenBucket } from '../../../shared/collections/token-bucket.ts';
-import type { ProvenConnection } from '../channel/accept.ts';
-import type { ChannelPeer } from '../channel/channel.ts';
+import type { ChannelPeer, ProvenConnection } from '../channel/accept.ts';
 import { ChannelError } from '../channel/error.ts';
 import { withDeadline } from '../channel/wait.ts';
 import { type CircuitRefusal, MESSAGE_MS, PING_MS, PONG_MS, receiveMessage, sendMessage } from './messages.ts';

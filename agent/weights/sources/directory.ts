@@ -10,9 +10,9 @@ import {
 import { PIECE_BYTES } from '../../../shared/weights/pieces.ts';
 import { type Source, sourceText } from '../../../shared/weights/source.ts';
 import { asWeightsError, WeightsError } from '../error.ts';
+import type { BlobSource, ReadFrom } from './blob-source.ts';
 import { onSource } from './file-system.ts';
 import { listingRevision, manifestFile, sortedFiles } from './keys.ts';
-import type { BlobSource, ReadFrom } from './source.ts';
 
 const READ_BYTES = 1024 * 1024;
 const DEPTH_MAX = 16;

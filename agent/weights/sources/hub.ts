@@ -10,10 +10,10 @@ import {
 } from '../../../shared/weights/manifest.ts';
 import { type Source, sourceText } from '../../../shared/weights/source.ts';
 import { asWeightsError } from '../error.ts';
+import type { BlobSource, ReadFrom } from './blob-source.ts';
 import { onSource } from './file-system.ts';
 import { bodyFromOffset, httpGet, responseText } from './http.ts';
 import { manifestFile, sortedFiles } from './keys.ts';
-import type { BlobSource, ReadFrom } from './source.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 

@@ -9,9 +9,9 @@ import {
 } from '../../../shared/weights/manifest.ts';
 import { type Source, sourceText } from '../../../shared/weights/source.ts';
 import { asWeightsError, WeightsError } from '../error.ts';
+import type { BlobSource, ReadFrom } from './blob-source.ts';
 import { bodyFromOffset, contentTotal, discardResponse, httpGet, responseText } from './http.ts';
 import { listingRevision, manifestFile, sortedFiles } from './keys.ts';
-import type { BlobSource, ReadFrom } from './source.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 

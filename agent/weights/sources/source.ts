@@ -1,24 +1,9 @@
-/** Where blobs are first read in a cluster. */
-import type { ManifestFile, WeightsManifest } from '../../../shared/weights/manifest.ts';
 import { parseSource, type Source } from '../../../shared/weights/source.ts';
 import { WeightsError } from '../error.ts';
+import type { BlobSource } from './blob-source.ts';
 import { DirectorySource } from './directory.ts';
 import { HubSource } from './hub.ts';
 import { S3Source } from './s3.ts';
-
-export interface ReadFrom {
-  revision: string;
-  offset: number;
-}
-
-export interface BlobSource {
-  /** The source's current list of files. @throws WeightsError */
-  list(signal: AbortSignal): Promise<WeightsManifest>;
-  /**
-   * A file's bytes from `offset`, as in the list of that revision. @throws WeightsError changed: it is another file now
-   */
-  read(file: ManifestFile, from: ReadFrom, signal: AbortSignal): AsyncIterable<Uint8Array>;
-}
 
 type Env = Readonly<Record<string, string | undefined>>;
 

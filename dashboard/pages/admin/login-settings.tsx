@@ -10,7 +10,7 @@ import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { Form, MoreFields, WIDE } from '../../ui/form.tsx';
 import { Section } from '../../ui/page.tsx';
 import { type Column, DataTable } from '../../ui/table.tsx';
-import { type SettingsProps, storedSettings } from './settings.tsx';
+import { type SettingsProps, storedSettings } from './stored-settings.ts';
 
 const texts = t.settings.login;
 const ADMITS = ['known', 'mapped', 'everybody'] as const;

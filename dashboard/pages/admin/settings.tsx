@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { gateway } from '../../api/client.ts';
-import type { Settings, SettingsChange } from '../../api/resources.ts';
+import type { SettingsChange } from '../../api/resources.ts';
 import { inSeconds, secondsFrom } from '../../parts/format.ts';
 import { PolicySelect, policyFrom } from '../../parts/policy-select.tsx';
 import { t } from '../../texts/index.ts';
@@ -11,11 +11,9 @@ import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { Fields, Form, WIDE } from '../../ui/form.tsx';
 import { Card, Page, Section } from '../../ui/page.tsx';
 import { LoginSettings } from './login-settings.tsx';
+import { type SettingsProps, storedSettings } from './stored-settings.ts';
 
 const texts = t.settings;
-
-/** Reads the current settings, because another window may have changed them. */
-export const storedSettings = async () => (await gateway.GET('/admin/settings')).data;
 
 export default function SettingsPage() {
   const settings = useQuery({
@@ -41,11 +39,6 @@ export default function SettingsPage() {
       </Show>
     </Page>
   );
-}
-
-export interface SettingsProps {
-  settings: Settings;
-  save: (change: SettingsChange) => Promise<void>;
 }
 
 interface GroupProps {

@@ -1,12 +1,12 @@
 import { useMemo } from 'react';
+import type { FactoryStatus } from '../../api/resources.ts';
 import { t } from '../../texts/index.ts';
 import { Plot } from '../../ui/plot.tsx';
-import type { Factory } from './page.tsx';
 
 const texts = t.factory;
 
 /** GPUs of the autoscaler's jobs over a day, and the requests that waited for them. */
-export function FactoryDay({ day }: { day: Factory['day'] }) {
+export function FactoryDay({ day }: { day: FactoryStatus['day'] }) {
   const { times, gpus, requests } = useMemo(() => {
     const of = (name: 'running' | 'ready' | 'pending' | 'idle') => ({
       label: texts.lines[name],

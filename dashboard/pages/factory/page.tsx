@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { gateway } from '../../api/client.ts';
-import type { paths } from '../../api/contract.ts';
+import type { FactoryStatus } from '../../api/resources.ts';
 import { dateTime } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
 import { Empty, Show, Tag } from '../../ui/feedback.tsx';
@@ -8,8 +8,6 @@ import { Page, Section } from '../../ui/page.tsx';
 import { FactoryDay } from './day.tsx';
 import { ClusterTable, DecisionTable, JobTable, ModelTable } from './tables.tsx';
 import { Timelines } from './timeline.tsx';
-
-export type Factory = paths['/admin/factory']['get']['responses'][200]['content']['application/json']['data'][number];
 
 const REFETCH_MS = 5_000;
 const texts = t.factory;
@@ -37,7 +35,7 @@ export function Component() {
   );
 }
 
-function OneFactory({ factory }: { factory: Factory }) {
+function OneFactory({ factory }: { factory: FactoryStatus }) {
   const { id, provider, silent, reported_at: reportedAt } = factory;
   return (
     <article className="flex flex-col gap-6" aria-label={id}>

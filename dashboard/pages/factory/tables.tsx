@@ -1,14 +1,14 @@
 /** An autoscaler's reports, one table each. */
+import type { FactoryStatus } from '../../api/resources.ts';
 import { about, count, exactTime } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
 import { Empty, Tag } from '../../ui/feedback.tsx';
 import { type Column, DataTable, Nowrap } from '../../ui/table.tsx';
-import type { Factory } from './page.tsx';
 
-type Model = Factory['models'][number];
-type Job = Factory['jobs'][number];
-type Cluster = Factory['clusters'][number];
-type Decision = Factory['decisions'][number] & { n: number };
+type Model = FactoryStatus['models'][number];
+type Job = FactoryStatus['jobs'][number];
+type Cluster = FactoryStatus['clusters'][number];
+type Decision = FactoryStatus['decisions'][number] & { n: number };
 
 const texts = t.factory;
 /** The newest are shown. */
@@ -132,7 +132,7 @@ const DECISION_COLUMNS: readonly Column<Decision>[] = [
 ];
 
 interface TableProps {
-  of: Factory;
+  of: FactoryStatus;
 }
 
 export function ModelTable({ of: { models } }: TableProps) {

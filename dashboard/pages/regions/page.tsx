@@ -1,24 +1,15 @@
 import { useQuery } from '@tanstack/react-query';
 import { useRef } from 'react';
 import { gateway } from '../../api/client.ts';
-import type { paths } from '../../api/contract.ts';
+import type { Region, RegionsPlan } from '../../api/resources.ts';
 import { exactTime } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
 import { Empty, Show } from '../../ui/feedback.tsx';
 import { Page, Section } from '../../ui/page.tsx';
-import { FlowMatrix, RegionTable } from './tables.tsx';
-
-type Answer<Path extends '/admin/regions' | '/admin/regions/plan'> =
-  paths[Path]['get']['responses'][200]['content']['application/json'];
-export type Region = Answer<'/admin/regions'>['data'][number];
-export type Plan = Answer<'/admin/regions/plan'>;
+import { countKey, FlowMatrix, RegionTable, type ResponseCounts } from './tables.tsx';
 
 const REFETCH_MS = 5_000;
 const texts = t.regions;
-
-/** Responses by region and model, as of when the page was opened. */
-export type Counts = ReadonlyMap<string, number>;
-export const countKey = (region: string, model: string) => `${region}\n${model}`;
 
 /** Regions as this gateway sees them, and its planner's plan. Nothing is changed here: `otela-plan regions` plans. */
 export function Component() {
@@ -32,7 +23,7 @@ export function Component() {
     queryFn: async ({ signal }) => (await gateway.GET('/admin/regions/plan', { signal })).data ?? null,
     refetchInterval: REFETCH_MS,
   });
-  const first = useRef<Counts>(undefined);
+  const first = useRef<ResponseCounts>(undefined);
   if (first.current === undefined && regions.data !== undefined) first.current = countsOf(regions.data);
   return (
     <Page title={t.pages.regions} about={texts.about}>
@@ -60,7 +51,7 @@ export function Component() {
   );
 }
 
-function countsOf(regions: readonly Region[]): Counts {
+function countsOf(regions: readonly Region[]): ResponseCounts {
   return new Map(
     regions.flatMap(({ region, models }) =>
       models.map(({ model, answered }) => [countKey(region, model), answered ?? 0] as const),
@@ -68,7 +59,7 @@ function countsOf(regions: readonly Region[]): Counts {
   );
 }
 
-function PlanWords({ plan }: { plan: Plan | null }) {
+function PlanWords({ plan }: { plan: RegionsPlan | null }) {
   if (plan === null || plan.expires_at === null) return <Empty>{texts.noPlan}</Empty>;
   const until = exactTime(plan.expires_at);
   return (

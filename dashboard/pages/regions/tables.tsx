@@ -1,13 +1,17 @@
 /** The tables of regions, and of models by region. */
 import { useMemo } from 'react';
+import type { Region, RegionsPlan } from '../../api/resources.ts';
 import { count, milliseconds } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
 import { Empty, Tag } from '../../ui/feedback.tsx';
 import { type Column, DataTable, Nowrap } from '../../ui/table.tsx';
-import { type Counts, countKey, type Plan, type Region } from './page.tsx';
 
 const texts = t.regions;
 const c = texts.columns;
+
+/** Responses by region and model, as of when the page was opened. */
+export type ResponseCounts = ReadonlyMap<string, number>;
+export const countKey = (region: string, model: string) => `${region}\n${model}`;
 
 const nameOf = (region: string) => (region === '' ? texts.unnamed : region);
 const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
@@ -75,8 +79,8 @@ interface Cell {
 
 interface FlowProps {
   regions: readonly Region[];
-  plan: Plan | undefined;
-  since: Counts;
+  plan: RegionsPlan | undefined;
+  since: ResponseCounts;
 }
 
 /** A row for each model, a column for each region. */

@@ -1,6 +1,5 @@
 import * as z from 'zod';
-import { ACCOUNT_SCOPES } from '../../accounts/account.ts';
-import { type apiKeys, ROLES } from '../../accounts/schema.ts';
+import { ACCOUNT_SCOPES, type apiKeys, ROLES } from '../../accounts/schema.ts';
 import { isoTime, restrictionsView, restrictionView } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
 

@@ -1,7 +1,8 @@
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
+import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 import { type AttemptFailure, type AttemptRequest, attemptName } from '../../../shared/upstream/attempt.ts';
 import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
-import type { RequestScope } from '../call/call-tunnel.ts';
+import type { Env } from '../../env.ts';
 
 /** `left`: the client disconnected, or never took the response. */
 export type OffloadEnding = 'whole' | 'left' | AttemptFailure;
@@ -37,15 +38,22 @@ export function forgetCompletion(name: string): void {
   completions.delete(name);
 }
 
+/** The parts of the Worker's request that an offloaded response needs. */
+interface OffloadScope {
+  env: Pick<Env, 'TUNNEL'>;
+  ctx: { waitUntil(work: Promise<unknown>): void };
+  client: Pick<ClientDisconnect, 'on'>;
+}
+
 /** The Worker's side of an offloaded response. */
 export class OffloadedResponse {
   /** Names the rest of the response. */
   readonly number: number;
-  readonly #scope: RequestScope;
+  readonly #scope: OffloadScope;
   readonly #session: string;
   readonly #open: AttemptRequest;
 
-  constructor(scope: RequestScope, session: string, open: AttemptRequest, number: number) {
+  constructor(scope: OffloadScope, session: string, open: AttemptRequest, number: number) {
     this.#scope = scope;
     this.#session = session;
     this.#open = open;

@@ -20,7 +20,7 @@ interface SaidError {
   isEngines: boolean;
 }
 
-export type ChunkReading =
+type ChunkReading =
   | { kind: 'chunk'; chunk: CompletionChunk }
   | { kind: 'error'; error: SaidError }
   | { kind: 'odd'; why: string };

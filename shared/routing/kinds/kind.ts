@@ -15,7 +15,7 @@ export const KINDS_MAX = 12;
 export const KIND_NAME_MAX_CHARS = 64;
 
 /** Tokens of one request. */
-export interface TokenCounts {
+interface TokenCounts {
   input: number;
   output: number;
 }

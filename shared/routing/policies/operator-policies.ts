@@ -7,12 +7,12 @@ import type { Policy, RoutedRequest } from '../policy.ts';
 
 /** As in settings. Other characters would need quoting in shells and URLs. */
 const NAME = /^[a-z0-9][a-z0-9-]{0,62}$/;
-export const OPERATOR_POLICIES_MAX = 16;
+const OPERATOR_POLICIES_MAX = 16;
 
 /** Processor time. A choice takes microseconds, and every stream of the process waits meanwhile. */
-export const SLOW_MS = 10;
+const SLOW_MS = 10;
 /** Elapsed time: a choice may wait for a disk. Longer than the pauses of a process that has a fraction of a processor. */
-export const CHOICE_MAX_MS = 1_000;
+const CHOICE_MAX_MS = 1_000;
 /** After this many consecutive slow choices or failures the policy is not asked for `POLICY_PAUSE_MS`. */
 const STRIKES = 3;
 export const POLICY_PAUSE_MS = 60_000;

@@ -1,6 +1,7 @@
 /** A stream through a meter, and the events of which it consists. */
 import { type Endpoint, findEndpoint } from '../../../shared/openai/endpoints.ts';
-import { createUsageMeter, type MeterResult, type UsageMeterOptions } from '../../../shared/openai/usage-meter.ts';
+import type { MeterResult, UsageMeterOptions } from '../../../shared/openai/usage.ts';
+import { createUsageMeter } from '../../../shared/openai/usage-meter.ts';
 import { bytes, text } from './support.ts';
 
 export const at = (name: string): Endpoint => {
