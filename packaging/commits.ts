@@ -31,7 +31,7 @@ export function messageFault(message: string): string | undefined {
   return body[0] === '' ? undefined : 'an empty line is missing below the subject';
 }
 
-export interface Checked {
+interface Checked {
   /** What was checked, or why nothing was. */
   about: string;
   /** One line per bad message. */

@@ -9,7 +9,7 @@ import { type Pins, type SaidUsage, SealClientError, sealedFetch } from '../seal
 import { fetchOrExplain } from './fetch-or-explain.ts';
 import type { Output } from './output.ts';
 
-export interface CanaryOptions {
+interface CanaryOptions {
   gateway: string;
   pins: Pins | undefined;
   /** A consumer's key that nothing else uses meanwhile, because its usage totals are compared. */

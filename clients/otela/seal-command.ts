@@ -8,7 +8,7 @@ import { type EvidenceVerifier, type Pins, SealClientError, type SealNode, seale
 import type { Output } from './output.ts';
 import { PAGE_HEADERS, pageText } from './page.ts';
 
-export interface SealCommandOptions {
+interface SealCommandOptions {
   /** Up to `/v1`. */
   gateway: string;
   pins: Pins | undefined;

@@ -16,7 +16,7 @@ const PIPE_MS = 1_000;
 /** Characters of its output that are shown. */
 const OUTPUT_SHOWN_MAX = 300;
 
-export interface VerifierCommandOptions {
+interface VerifierCommandOptions {
   file: string;
   print(line: string): void;
   timeoutMs?: number;

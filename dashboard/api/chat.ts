@@ -12,7 +12,7 @@ export interface ChatMessage {
   content: string | Part[];
 }
 
-export interface ChatRequest {
+interface ChatRequest {
   model: string;
   messages: ChatMessage[];
   temperature?: number;
@@ -55,7 +55,7 @@ export interface ToolCallDelta {
   arguments: string;
 }
 
-export interface ChatEvents {
+interface ChatEvents {
   onText: (text: string) => void;
   onReasoning: (text: string) => void;
   onToolCall: (call: ToolCallDelta) => void;
@@ -97,7 +97,7 @@ const chunkSchema = z.object({
 /** For a shorter answer the rate would measure how the pieces arrived, not how fast they were generated. */
 const RATE_MIN_S = 0.1;
 
-export interface ChatWay {
+interface ChatWay {
   /** Provider ids, separated by commas; empty: the key's setting. */
   trusted: string;
   /** The request is sealed to the node that answers it. */

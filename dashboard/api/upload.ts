@@ -16,7 +16,7 @@ const RETRY_MS = 1_000;
 const madeSchema = z.object({ id: z.string() });
 const doneSchema = z.object({ file: z.object({ id: z.string() }) });
 
-export interface UploadOptions {
+interface UploadOptions {
   purpose: 'batch' | 'user_data';
   /** Bytes that the gateway has received. */
   onProgress: (bytes: number) => void;

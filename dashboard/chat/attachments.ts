@@ -10,7 +10,7 @@ const MIB = 1024 * 1024;
 const IMAGE_MAX_BYTES = 8 * MIB;
 const FILE_MAX_BYTES = 32 * MIB;
 /** About 100,000 tokens, more than most models read. */
-export const TEXT_MAX_CHARS = 400_000;
+const TEXT_MAX_CHARS = 400_000;
 export const FILES_MAX = 10;
 /** Bytes of a file that are examined to see if it is text. */
 const PROBED_BYTES = 8_192;

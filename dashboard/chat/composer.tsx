@@ -10,7 +10,7 @@ import type { Attachment } from './conversation.ts';
 
 const texts = t.chat;
 
-export interface Draft {
+interface Draft {
   text: string;
   attachments: readonly Attachment[];
 }

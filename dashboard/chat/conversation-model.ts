@@ -33,7 +33,7 @@ const REST_TIMES = 2;
 const HIDDEN_MS = 200;
 
 /** Not `randomUUID`: browsers have it only on TLS and on localhost. */
-export function newId(): string {
+function newId(): string {
   return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 

@@ -78,7 +78,7 @@ export function titleOf(text: string): string {
 }
 
 /** A shown turn, and its alternatives. */
-export interface ShownTurn {
+interface ShownTurn {
   turn: Turn;
   /** Index in `branches`, from 0. */
   at: number;

@@ -12,7 +12,7 @@ export interface ChatSettings {
 
 export const SEALED = 'sealed';
 
-export const NO_CHAT_SETTINGS: ChatSettings = { system: '', temperature: '', topP: '', maxTokens: '', trusted: '' };
+const NO_CHAT_SETTINGS: ChatSettings = { system: '', temperature: '', topP: '', maxTokens: '', trusted: '' };
 
 export function isDefault(settings: ChatSettings): boolean {
   return Object.values(settings).every((value) => value.trim() === '');

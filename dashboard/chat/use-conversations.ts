@@ -18,7 +18,7 @@ export function useSummaries(store: ConversationStore) {
   return { summaries, failed, load };
 }
 
-export interface OpenConversation {
+interface OpenConversation {
   model: ConversationModel | undefined;
   /** The requested conversation is not in this browser. */
   missing: boolean;

@@ -15,7 +15,7 @@ export interface CatalogueModel {
 }
 
 /** A model that no node has any more. */
-export interface GoneModel {
+interface GoneModel {
   id: string;
   /** RFC 3339; undefined: longer ago than the registry remembers. */
   since: string | undefined;

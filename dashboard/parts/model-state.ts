@@ -3,7 +3,7 @@ import { t } from '../texts/index.ts';
 import type { CatalogueModel } from './catalogue.ts';
 import { startableWords } from './startable.ts';
 
-export interface ModelState {
+interface ModelState {
   kind: 'good' | 'wait' | 'bad';
   text: string;
 }

@@ -9,7 +9,7 @@ import { Field, Select } from '../ui/field.tsx';
 const OPTIONS_MAX = 1_000;
 const PAGE_ROWS = 100;
 
-export interface Option {
+interface Option {
   id: string;
   name: string;
 }
@@ -37,7 +37,7 @@ const LOADS = {
   projects: ((query) => gateway.GET('/admin/projects', { params: { query } })) satisfies Load,
   providers: ((query) => gateway.GET('/admin/providers', { params: { query } })) satisfies Load,
 } as const;
-export type Referenced = keyof typeof LOADS;
+type Referenced = keyof typeof LOADS;
 
 /** The options; undefined while they load. `enabled`: the user may see the list. */
 export function useOptions(of: Referenced, enabled = true): readonly Option[] | undefined {

@@ -14,7 +14,7 @@ const SIZES = {
   medium: 'h-9 gap-2 rounded-md px-3.5 text-base',
 } as const;
 
-export interface ButtonLook {
+interface ButtonLook {
   kind?: keyof typeof KINDS;
   size?: keyof typeof SIZES;
 }

@@ -9,7 +9,7 @@ const COPIED_SHOWN_MS = 1500;
 /**
  * Browsers offer a clipboard only on TLS and on localhost. Without it there is no button, because it would do nothing.
  */
-export const canCopy = (): boolean => navigator.clipboard !== undefined;
+const canCopy = (): boolean => navigator.clipboard !== undefined;
 
 interface CopyProps {
   text: string | (() => string);

@@ -1,6 +1,6 @@
 import { useState } from 'react';
 
-export interface Action<T> {
+interface Action<T> {
   /** The error of the last action. */
   error: unknown;
   /** True while an action runs. */

@@ -27,7 +27,7 @@ interface Has {
 type Viewer = Pick<Account, 'role' | 'keyId' | 'userId' | 'projectId' | 'groups'> | undefined;
 
 /** Prefix of a group's name in access lists. No id of a key, a user or a project begins with it. */
-export const GROUP_PREFIX = 'group:';
+const GROUP_PREFIX = 'group:';
 
 const NO_CARD: CatalogueEntry = {};
 

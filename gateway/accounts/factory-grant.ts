@@ -6,7 +6,7 @@ import { database, queryOrUnavailable } from './database.ts';
 import { factoryTokens } from './schema.ts';
 import { FACTORY_PREFIX, isSecret, sha256Hex } from './secrets.ts';
 
-export interface FactoryGrant {
+interface FactoryGrant {
   tokenId: string;
   provider: string;
 }

@@ -9,7 +9,7 @@ import { database, queryOrUnavailable } from './database.ts';
 import { joinTokens, providers } from './schema.ts';
 import { isSecret, sha256Hex, TOKEN_PREFIX } from './secrets.ts';
 
-export interface JoinGrant {
+interface JoinGrant {
   tokenId: string;
   provider: string;
   /** Undefined: the agent may name any cluster. */

@@ -27,7 +27,7 @@ const MAC_CHARS = 22;
 const encoder = new TextEncoder();
 
 /** An opened attempt, and its session. */
-export interface AttemptOpening extends Omit<ProvenOpening, 'openedAt' | 'expiresAt'> {
+interface AttemptOpening extends Omit<ProvenOpening, 'openedAt' | 'expiresAt'> {
   session: string;
   requestId: string;
   attempt: number;

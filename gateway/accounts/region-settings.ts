@@ -48,7 +48,7 @@ export function planOf(value: unknown): RegionPlan | undefined {
   return { planner, sequence, expires_at, models };
 }
 
-export const priceSchema = z.strictObject({
+const priceSchema = z.strictObject({
   region,
   /** USD per kWh; negative if the market pays for consumption. */
   usd_kwh: z.number().min(-100).max(100),

@@ -14,7 +14,7 @@ import type { AdminCall } from './route.ts';
 
 type AnyCall = AdminCall<unknown, unknown>;
 
-export interface AuditedChange {
+interface AuditedChange {
   /** For example `key.create`. */
   action: string;
   /** Id of the changed object. */

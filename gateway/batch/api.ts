@@ -37,7 +37,7 @@ const progressSchema = z.strictObject({
     .meta({ description: 'Why the batch does not progress now; null: it progresses, or only waits for nodes.' }),
 });
 
-export const batchSchema = z.strictObject({
+const batchSchema = z.strictObject({
   id: z.string().meta({ examples: ['batch_6f1c3f0e9b7a4d2c8e5f0a1b'] }),
   object: z.literal('batch'),
   endpoint: z.enum(BATCH_ENDPOINTS),

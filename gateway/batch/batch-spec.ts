@@ -32,7 +32,7 @@ export interface BatchFunction {
   code: string;
 }
 
-export interface BatchCounts {
+interface BatchCounts {
   total: number;
   completed: number;
   failed: number;
@@ -77,7 +77,7 @@ export interface WrittenFiles {
 export const NO_BATCH_USAGE: BatchUsage = { input: 0, cached: 0, output: 0, reasoning: 0 };
 
 /** The members under `x_otela`, which OpenAI's object does not have. */
-export interface BatchProgress {
+interface BatchProgress {
   leased: number;
   nodes: number;
   tokensPerS: number;

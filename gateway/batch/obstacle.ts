@@ -18,7 +18,7 @@ const SHOWN_MS = 3 * PAUSE_MS;
 export class FileQuotaError extends Error {}
 
 /** Another object did not answer, or its storage failed. The same call may succeed later. */
-export class ObjectUnavailableError extends Error {
+class ObjectUnavailableError extends Error {
   constructor(object: string, cause: unknown) {
     super(`the ${object} cannot be reached: ${errorText(cause)}`, { cause });
   }

@@ -86,7 +86,7 @@ const pageSchema = z.object({
 });
 
 /** How objects of one kind are listed: the column names, and the cells of an object. */
-export interface ListColumns {
+interface ListColumns {
   head: readonly string[];
   row: ListRow;
 }

@@ -20,7 +20,7 @@ interface Wanted {
   alone: boolean;
 }
 
-export interface Cohort {
+interface Cohort {
   chosen: RolloutNode[];
   /** Nodes left out because each is the only node of one of its models. */
   only: RolloutNode[];

@@ -18,7 +18,7 @@ const ADMIN_SECRET = 'ADMIN_KEY_SHA256';
 const ISSUER_SECRET = 'OTELA_GATEWAY_KEY';
 const sentSchema = z.record(z.string(), z.string());
 
-export interface WantedSecrets {
+interface WantedSecrets {
   /** Secrets to send, by name. */
   secrets: Record<string, string>;
   /** Set if this run created it: it must be shown once. */

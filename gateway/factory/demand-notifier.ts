@@ -11,7 +11,7 @@ const SOON_MS = 50;
 
 type Factory = ReturnType<Env['FACTORY']['getByName']>;
 
-export interface DemandNotifierOptions {
+interface DemandNotifierOptions {
   env: Pick<Env, 'FACTORY'>;
   clock: Pick<Clock, 'now' | 'after'>;
   /** Reports the current demand. Resolves with whether an autoscaler has the model. */

@@ -8,7 +8,7 @@ export const TIMELINE_SLOTS = 240;
 const TIMELINE = 'timeline/';
 
 /** One slot of a model with a deployment that follows a forecast, as `otela-plan watch --forecast` reports it. */
-export interface TimelineSlot {
+interface TimelineSlot {
   /** Start of the counted slot; milliseconds since the epoch. */
   at: number;
   /** Requests by kind; null: not counted. */

@@ -14,7 +14,7 @@ interface Place {
 }
 
 /** By name, in this process: bounded by its connections. */
-export class BytesInFlight {
+class BytesInFlight {
   readonly #places = new Map<string, Set<Place>>();
 
   /** Bytes that are being written under this name. */

@@ -7,7 +7,7 @@ import { type BodyContext, readBodyPieces } from '../http/read-body.ts';
 const PARTS_MAX = 16;
 const FIELD_MAX_BYTES = 4_096;
 
-export interface UploadedForm<T> {
+interface UploadedForm<T> {
   fields: ReadonlyMap<string, string>;
   filename: string;
   stored: T;

@@ -3,7 +3,7 @@ import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import { ApiError } from '../../shared/openai/errors.ts';
 
 /** OpenAI's list parameters: `after` is the id of the last item of the previous page. */
-export interface FilePage {
+interface FilePage {
   limit: number;
   after: string | undefined;
   ascending: boolean;

@@ -29,7 +29,7 @@ interface Waiting {
   signal: AbortSignal;
 }
 
-export interface QueuedCaller {
+interface QueuedCaller {
   readonly account: Account;
   readonly untracked: boolean;
 }

@@ -18,7 +18,7 @@ const SESSIONS_OF_A_TOKEN_MAX = 50_000;
  */
 const JOIN_WINDOW_MS = 10 * 60_000;
 
-export interface CountedAdmission {
+interface CountedAdmission {
   session: string;
   token: string;
   provider: string;

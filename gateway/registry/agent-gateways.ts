@@ -10,7 +10,7 @@ const GATEWAYS_MAX = 32;
 
 const NOT_STORED = { 'cache-control': 'no-store' };
 
-export interface NamedGateway {
+interface NamedGateway {
   url: string;
   /**
    * True for a gateway of this institution. Agents send their join tokens, last logs and lines of batches only to these

@@ -39,10 +39,10 @@ type KindRecord = {
   failed: number;
 };
 
-export type HourSums = { requests: number; failed: number; prompt: number; completion: number };
+type HourSums = { requests: number; failed: number; prompt: number; completion: number };
 
 /** A user; if undefined, a key that belongs to no user. */
-export interface UsageOwner {
+interface UsageOwner {
   user: string | undefined;
   key: string;
   /** True: only requests that were refused or that failed. */

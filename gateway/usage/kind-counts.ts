@@ -18,7 +18,7 @@ export interface KindCountQuery {
 }
 
 /** One request that reached an engine. */
-export interface KindRow {
+interface KindRow {
   /** Milliseconds since the epoch. */
   arrivedAt: number;
   prompt: number;

@@ -38,7 +38,7 @@ interface ImageOptions {
   date: number;
 }
 
-export function imageFile(version: string, platform: Platform): string {
+function imageFile(version: string, platform: Platform): string {
   return `opentela-image-${version}-${platform}.tar`;
 }
 

@@ -11,7 +11,7 @@ import { Lexer } from 'marked';
 const PIECE_MIN_CHARS = 600;
 
 /** One top-level block. If it has several pieces, they are one paragraph. */
-export type Block = readonly string[];
+type Block = readonly string[];
 
 /** Nested quotations and lists, deeper than a person writes. Deep nesting overflows a parser's stack. */
 const DEEP = /^(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))){33}/m;

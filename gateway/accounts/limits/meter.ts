@@ -4,7 +4,7 @@ import type { Limits } from './limits.ts';
 import { MinuteWindow } from './minute-window.ts';
 
 /** What a request reserves before it runs, in tokens. */
-export interface TokenClaim {
+interface TokenClaim {
   /** Estimated; corrected when the usage is known. */
   tokens: number;
   /** The bound that the request sets for its response. */
@@ -228,7 +228,7 @@ interface Left {
 }
 
 const REMAINING_HEADERS = ['requests', 'tokens', 'tokens-month', 'gpu-seconds-month'] as const;
-export type RateLimits = Record<(typeof REMAINING_HEADERS)[number], Left | undefined>;
+type RateLimits = Record<(typeof REMAINING_HEADERS)[number], Left | undefined>;
 
 /** The headers of several meters: for each kind those of the tightest meter. */
 export function rateLimitHeaders(all: readonly RateLimits[]): Record<string, string> {

@@ -13,7 +13,7 @@ interface Slot {
  * `[milliseconds before the state was taken, count]`, oldest first. Ages, because the clock of another process has
  * another zero.
  */
-export type MinuteState = [age: number, count: number][];
+type MinuteState = [age: number, count: number][];
 
 /**
  * A count over the last 60 s: no interval of 60 s, wherever it begins, contains more than was allowed. Pure: times are

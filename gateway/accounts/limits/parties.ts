@@ -39,7 +39,7 @@ export function meterIds({ keyId, userId, model }: LimitSubject): string[] {
 }
 
 /** One set of limits that a request counts against. */
-export interface LimitParty {
+interface LimitParty {
   scope: LimitScope;
   id: string;
   limits: Limits | undefined;

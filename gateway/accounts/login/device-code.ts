@@ -20,7 +20,7 @@ export const DEVICE_MS = 10 * 60_000;
 export const INTERVAL_S = 5;
 
 const deviceSchema = z.object({ userCode: z.string(), name: z.string(), until: z.number() });
-export type PendingDeviceLogin = z.infer<typeof deviceSchema>;
+type PendingDeviceLogin = z.infer<typeof deviceSchema>;
 
 /** The machine's name for itself, shown in the list of keys. */
 export const deviceNameSchema = z.string().min(1).max(100).regex(CONTROL_FREE);

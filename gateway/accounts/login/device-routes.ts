@@ -31,7 +31,7 @@ import {
 
 type DeviceContext = Context<{ Bindings: Env }>;
 
-export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
+const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 /**
  * Scopes of a machine's key if a logged-in user approved it. If a key approved it, only those of them that the key has.
  */

@@ -19,7 +19,7 @@ const CLAIM_VALUES_MAX = 2_000;
 const text = z.string().min(1).max(256);
 const projectIdSchema = z.string().min(1).max(64);
 /** The form after `group:` in access lists, so that a group cannot be mistaken for a key, a user or a project. */
-export const groupSchema = z.string().regex(/^[a-z0-9][a-z0-9._-]{0,59}$/, 'lower-case letters, digits, . _ and -');
+const groupSchema = z.string().regex(/^[a-z0-9][a-z0-9._-]{0,59}$/, 'lower-case letters, digits, . _ and -');
 
 const issuerSchema = z.strictObject({
   /** Exactly as in its tokens, character by character. */

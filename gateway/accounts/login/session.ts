@@ -13,13 +13,13 @@ import { newInstallationSecret, sha256Hex } from '../secrets.ts';
 /** For browsers that use TLS: the prefix prevents other hosts of the domain from setting it (RFC 6265bis §4.1.3.2). */
 export const SESSION_COOKIE = '__Host-otela-session';
 /** For a gateway without TLS, for example on a laptop. A token of one name is never valid under the other. */
-export const PLAIN_SESSION_COOKIE = 'otela-session';
+const PLAIN_SESSION_COOKIE = 'otela-session';
 /** A working day. */
 export const SESSION_MS = 12 * 60 * 60_000;
 const TOKEN = /^[\w-]{43}$/;
 
 /** Whether a browser uses TLS decides which cookie contains its session. */
-export interface SessionCookie {
+interface SessionCookie {
   value: string;
   secure: boolean;
 }

@@ -14,7 +14,7 @@ import { type Claims, displayName, type MappedClaims as Mapped, mapClaims, type 
 type User = typeof users.$inferSelect;
 type MappedClaims = Mapped & { at: number };
 
-export interface SignIn {
+interface SignIn {
   account: Account;
   user: User;
 }

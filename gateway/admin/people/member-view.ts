@@ -35,7 +35,7 @@ export function memberId(projectId: string, userId: string): string {
 }
 
 /** A user that works in a project; `member` undefined: it is only their home project. */
-export interface ProjectWorker {
+interface ProjectWorker {
   projectId: string;
   userId: string;
   name: string;

@@ -129,7 +129,7 @@ async function remove(call: AdminCall): Promise<object> {
 }
 
 /** Undefined if no plan is stored, or none that this version understands. */
-export async function readPlan(call: Pick<AdminCall<unknown, unknown>, 'env'>): Promise<StoredPlan | undefined> {
+async function readPlan(call: Pick<AdminCall<unknown, unknown>, 'env'>): Promise<StoredPlan | undefined> {
   const [row] = await queryOrUnavailable(database(call.env).select().from(settings).where(eq(settings.name, ROW)));
   return storedPlanSchema.safeParse(row?.value).data;
 }

@@ -39,7 +39,7 @@ const querySchema = z.strictObject({
 
 const PLACES = ['gateway', 'queue', 'attempt', 'record', 'node'] as const;
 const stepSchema = z.object({ at: z.iso.datetime(), where: z.enum(PLACES), text: z.string() });
-export type TimelineStepJson = z.infer<typeof stepSchema>;
+type TimelineStepJson = z.infer<typeof stepSchema>;
 const storySchema = z.object({
   object: z.literal('request_story'),
   request_id: z.string(),

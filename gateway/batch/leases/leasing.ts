@@ -30,7 +30,7 @@ export function queueOf(endpoint: string, model: string): string {
   return endpoint === FUNCTIONS_ENDPOINT ? FUNCTION_QUEUE : model;
 }
 
-export interface LeasingNode {
+interface LeasingNode {
   entry: RegistryEntry;
   view: RegistrySnapshot;
 }

@@ -18,7 +18,7 @@ export const sampleSchema = z.object({
 });
 export type NodeSample = z.infer<typeof sampleSchema>;
 
-export interface Figure {
+interface Figure {
   /** Name of its file. */
   name: string;
   charts: Chart[];

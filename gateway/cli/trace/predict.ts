@@ -10,7 +10,7 @@ const REMEMBERED_MAX = 1_000_000;
  */
 const SIMILAR_BLOCKS = 4;
 
-export interface ObservedRequest {
+interface ObservedRequest {
   model: string;
   user: string | undefined;
   buckets: readonly string[] | null;

@@ -11,7 +11,7 @@ const CONCURRENT_MAX = 32;
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
 /** Runs the alarm of one object; rejects if it failed. */
-export type RunAlarm = (className: string, name: string) => Promise<void>;
+type RunAlarm = (className: string, name: string) => Promise<void>;
 
 /** The alarm of one object. */
 export interface ObjectAlarm {

@@ -29,7 +29,7 @@ interface Shares {
 const SHARES: Shares = { max: CONNECTIONS_MAX, unproven: UNPROVEN_MAX, unprovenPerAddress: ADDRESS_UNPROVEN_MAX };
 
 /** A request and its response in progress. */
-export interface ActiveExchange {
+interface ActiveExchange {
   message: IncomingMessage;
   response: ServerResponse;
 }

@@ -30,7 +30,7 @@ interface SocketEvents {
 /**
  * An object's end of a WebSocket. It is created before the handshake; what is sent until then follows the handshake.
  */
-export class NodeSocket implements ObjectSocket {
+class NodeSocket implements ObjectSocket {
   readonly #gate: OutputGate;
   readonly #on: SocketEvents;
   #connection: Connection | undefined;

@@ -7,7 +7,7 @@ import type { ClientConnection } from './connections.ts';
 /** A host as in RFC 3986 §3.2.2, without characters that no host name has. */
 const HOST = /^(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;
 
-export interface RequestFault {
+interface RequestFault {
   status: 400 | 417;
   message: string;
 }

@@ -20,7 +20,7 @@ const HELD_RECORDS_MAX = 50_000;
 /** Bound on a reason, which is a message of an operating system or database. */
 const REASON_MAX_CHARS = 200;
 
-export interface StorageFailure {
+interface StorageFailure {
   reason: string;
   /** Milliseconds since the epoch. */
   since: number;

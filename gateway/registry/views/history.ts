@@ -6,7 +6,7 @@ import { writeIfPossible } from '../../platform/storage/health.ts';
 import { telemetrySink } from '../../platform/telemetry-sink.ts';
 
 export const NODE_EVENTS = ['join', 'serving', 'down', 'suspected', 'trusted', 'left'] as const;
-export type NodeEvent = (typeof NODE_EVENTS)[number];
+type NodeEvent = (typeof NODE_EVENTS)[number];
 
 /** Bounds the stored events; the oldest are dropped first. */
 const EVENTS_MAX = 20_000;

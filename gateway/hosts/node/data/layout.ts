@@ -12,7 +12,7 @@ import { CommandError } from '../../../command.ts';
 export const LAYOUT_FILE = 'layout.json';
 
 /** Migrates a data directory from one version to the next. It must also work on what an interrupted run left. */
-export type LayoutMigration = (data: string) => Promise<void>;
+type LayoutMigration = (data: string) => Promise<void>;
 
 /**
  * The first migrates version 1 to version 2, and so on. A change of stored objects or alarms, or of a file name, needs

@@ -12,7 +12,7 @@ const PIPELINED_MAX_BYTES = 64 * 1024;
 /** A client that pipelines this much does not wait for its response, so the connection ends. */
 const DROPPED_MAX_BYTES = 1024 * 1024;
 
-export interface FastPathHost {
+interface FastPathHost {
   /** Undefined: the request is for `node:http`. */
   answer(head: FastPathHead, response: FastPathResponse): ConnectionTakeover | undefined;
   /** From now on `node:http` owns the connection. What was read from it is put back. */

@@ -4,7 +4,7 @@
  */
 
 /** Larger bodies are read as streams, which have their own limits. */
-export const FAST_PATH_BODY_MAX_BYTES = 64 * 1024;
+const FAST_PATH_BODY_MAX_BYTES = 64 * 1024;
 const HEAD_MAX_BYTES = 16 * 1024;
 const HEADERS_MAX = 64;
 

@@ -8,7 +8,7 @@ import type { Database, SqliteRow, SqliteValue } from '../sqlite.ts';
 import { REPLICATED_TABLES, type ReplicatedTable } from './replicated-tables.ts';
 
 /** Rows per answer. */
-export const PAGE_ROWS = 500;
+const PAGE_ROWS = 500;
 
 export interface ChangedRow {
   table: string;
@@ -22,7 +22,7 @@ interface Trigger {
   sql: string;
 }
 
-export interface ChangesPage {
+interface ChangesPage {
   rows: ChangedRow[];
   /** Where to continue next. */
   seq: number;

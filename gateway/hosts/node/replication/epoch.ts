@@ -16,7 +16,7 @@ const statementSchema = z.object({
   /** The feed in which `since` counts. */
   feed: z.string().max(64),
 });
-export type EpochStatement = z.infer<typeof statementSchema>;
+type EpochStatement = z.infer<typeof statementSchema>;
 
 /** `JSON.signature`, base64url both. */
 export function signEpoch(statement: EpochStatement, root: Signer): string {

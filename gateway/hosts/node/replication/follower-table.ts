@@ -3,7 +3,7 @@ import type { Database } from '../sqlite.ts';
 
 /** After this silence a follower is forgotten. */
 const FORGOTTEN_MS = 7 * 86_400_000;
-export const FOLLOWERS_MAX = 8;
+const FOLLOWERS_MAX = 8;
 const ROW_EVERY_MS = 60_000;
 
 export interface FollowerEntry {

@@ -14,7 +14,7 @@ import { type GatewayIdentity, SIGNED_HEADER, signRequest, verifyRequest } from 
 export const LINK_ANSWER_MAX_BYTES = 8 * 1024 * 1024;
 const errorSchema = z.object({ error: z.object({ message: z.string() }) });
 
-export class LinkError extends Error {}
+class LinkError extends Error {}
 
 export class GatewayLink {
   readonly #identity: GatewayIdentity;

@@ -8,7 +8,7 @@ import { type Limits, limitsOfModel } from '../../../accounts/limits/limits.ts';
 import { GPU_METER_PREFIX, modelMeter, PROJECT_METER, userMeter } from '../../../accounts/limits/parties.ts';
 
 /** Fraction of each limit for a single disconnected follower; several followers divide it. */
-export const FOLLOWERS_SHARE = 0.5;
+const FOLLOWERS_SHARE = 0.5;
 
 /** A share of limits: followers' shares are rounded down, and the primary has what they leave. */
 export type QuotaShare =
@@ -20,7 +20,7 @@ export function shareOfLimit(limit: number, part: QuotaShare): number {
   return part.of === 'follower' ? each : limit - each * part.followersAway;
 }
 
-export interface SharedReservation {
+interface SharedReservation {
   asked: Reservation;
   /** Nothing of a limit is left: the follower's share of one request is zero. */
   nothing: boolean;

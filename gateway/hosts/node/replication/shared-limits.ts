@@ -9,8 +9,8 @@ import { type QuotaShare, type RemoteUsage, shareReservation } from './quota-sha
 type LimitsObjects = ObjectNamespace<LimitsObject>;
 type LimitsStub = ObjectStub<LimitsObject>;
 /** Methods of the primary's object that a follower calls directly. */
-export const FORWARDED_METHODS = ['reserve', 'release', 'correct', 'uses', 'used'] as const;
-export type ForwardedMethod = (typeof FORWARDED_METHODS)[number];
+const FORWARDED_METHODS = ['reserve', 'release', 'correct', 'uses', 'used'] as const;
+type ForwardedMethod = (typeof FORWARDED_METHODS)[number];
 
 const NO_PART_WAIT_MS = 60_000;
 /**

@@ -28,7 +28,7 @@ const FULL: ReadonlySet<string> = new Set([
   'XMinioStorageFull',
 ]);
 
-export interface S3Request {
+interface S3Request {
   method: 'GET' | 'PUT' | 'POST' | 'DELETE' | 'HEAD';
   /** Key of the object; empty: the bucket itself. */
   key: string;

@@ -10,7 +10,7 @@ import { promisify } from 'node:util';
 import * as z from 'zod';
 
 /** One file of migrations/, applied completely or not at all. */
-export interface Migration {
+interface Migration {
   name: string;
   statements: string[];
 }
