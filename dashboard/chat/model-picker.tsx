@@ -2,7 +2,7 @@ import { Select } from '@base-ui/react/select';
 import clsx from 'clsx';
 import type { ModelLoad } from '../api/schemas.ts';
 import type { CatalogueModel } from '../parts/catalogue.ts';
-import { modelState } from '../parts/model-state.ts';
+import { startableWords } from '../parts/startable.ts';
 import { t } from '../texts/index.ts';
 import { Check, ChevronDown } from '../ui/icons.ts';
 
@@ -62,4 +62,26 @@ export function ModelPicker({ label, value, models, loads, choose }: ModelPicker
       </Select.Portal>
     </Select.Root>
   );
+}
+
+interface ModelState {
+  kind: 'good' | 'wait' | 'bad';
+  text: string;
+}
+
+/**
+ * In a word or two, what a request to the model would meet now. `load` undefined: its engines report none, because they
+ * are idle.
+ */
+function modelState(model: CatalogueModel | undefined, load: ModelLoad | undefined): ModelState {
+  if (model === undefined) return { kind: 'bad', text: t.modelStates.notServed };
+  if (model.serving > 0) {
+    if (load !== undefined && load.waiting > 0) return { kind: 'wait', text: t.modelStates.busy(load.waiting) };
+    if (load !== undefined && load.running > 0) return { kind: 'good', text: t.modelStates.running(load.running) };
+    return { kind: 'good', text: t.modelStates.idle };
+  }
+  if (model.start !== undefined)
+    return { kind: model.start.state === 'resting' ? 'bad' : 'wait', text: startableWords(model.start) };
+  if (model.loading > 0) return { kind: 'wait', text: t.modelStates.loading };
+  return { kind: 'bad', text: model.silent > 0 ? t.modelStates.silent : t.modelStates.notServed };
 }

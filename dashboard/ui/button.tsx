@@ -1,6 +1,6 @@
+import { Tooltip } from '@base-ui/react/tooltip';
 import clsx from 'clsx';
-import type { ComponentProps, ReactNode } from 'react';
-import { Tip } from './tip.tsx';
+import type { ComponentProps, ReactElement, ReactNode } from 'react';
 
 const KINDS = {
   primary: 'bg-accent text-on-accent hover:bg-accent-hover',
@@ -61,5 +61,24 @@ export function IconButton({ label, pressed, className, type = 'button', childre
         {children}
       </button>
     </Tip>
+  );
+}
+
+/**
+ * A tooltip for an element that has the pointer or the focus. It repeats the element's label and never holds the only
+ * copy of any information.
+ */
+function Tip({ text, children }: { text: string; children: ReactElement<Record<string, unknown>> }) {
+  return (
+    <Tooltip.Root>
+      <Tooltip.Trigger render={children} />
+      <Tooltip.Portal>
+        <Tooltip.Positioner sideOffset={6} className="z-50">
+          <Tooltip.Popup className="appear max-w-72 rounded-sm bg-ink px-2 py-1 text-canvas text-xs shadow-raised">
+            {text}
+          </Tooltip.Popup>
+        </Tooltip.Positioner>
+      </Tooltip.Portal>
+    </Tooltip.Root>
   );
 }

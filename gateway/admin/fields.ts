@@ -11,7 +11,7 @@ import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { type Limits, limitsSchema } from '../accounts/limits/limits.ts';
 import { type OwnRouting, ownRoutingSchema, startWaitSchema } from '../accounts/routing-settings.ts';
 import type { Env } from '../env.ts';
-import { policyNames } from '../routing/policy-names.ts';
+import { policyNames } from '../routing/policies.ts';
 import { listPage, olderThan, type PageQuery, requireAfter, rfc3339 } from './list.ts';
 
 /** RFC 3339, in the future. Stored as milliseconds. */

@@ -5,8 +5,6 @@ import { acceptsResults, type BatchStatus, isTerminal } from '../../shared/batch
 import { errorText } from '../../shared/text/error-text.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
-import { FileStoreError } from '../files/file-store.ts';
-import { STORE_MESSAGES } from '../files/store-access.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot.ts';
@@ -19,8 +17,8 @@ import { discardFiles, writeFiles } from './finish.ts';
 import { BATCH_LEASE_MS, type BatchAdmission, leaseOf } from './leases/lease.ts';
 import { LostNodes } from './leases/lost-nodes.ts';
 import { notifyQueues, offerOf } from './leases/offer.ts';
-import { CANCELLED_WITHOUT_FILES, INPUT_LOST, NO_TOKENS, STEP_FAILED, stepGivenUp } from './messages.ts';
-import { FileQuotaError, isUnavailable, Obstacle } from './obstacle.ts';
+import { CANCELLED_WITHOUT_FILES, INPUT_LOST, NO_TOKENS, stepGivenUp } from './messages.ts';
+import { isUnavailable, Obstacle, ownerMessage } from './obstacle.ts';
 import { OUTPUT_MAX_BYTES } from './output.ts';
 import { isListed, saveSummary } from './summary.ts';
 import { TokenBudget } from './token-budget.ts';
@@ -266,7 +264,7 @@ export class BatchObject extends GatewayObject {
       console.error(`batch ${id}: ${why}; given up`);
       return this.#giveUp(id, stepGivenUp(why));
     }
-    this.#obstacle.meet(shownOf(error), this.#now);
+    this.#obstacle.meet(ownerMessage(error), this.#now);
     console.error(`batch ${id}: ${why}; tried again in ${RETRY_MS} ms`);
   }
 
@@ -398,10 +396,4 @@ export class BatchObject extends GatewayObject {
   get #now(): number {
     return this.ctx.clock.now();
   }
-}
-
-/** The part of a failed step's error that the owner sees; the rest is for the operator's log. */
-function shownOf(error: unknown): string {
-  if (error instanceof FileQuotaError) return error.message;
-  return error instanceof FileStoreError ? STORE_MESSAGES[error.code] : STEP_FAILED;
 }

@@ -2,7 +2,9 @@ import { isRecent } from '../../shared/collections/is-recent.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { FileStoreError } from '../files/file-store.ts';
+import { STORE_MESSAGES } from '../files/store-access.ts';
 import { isStorageError } from '../platform/storage/health.ts';
+import { STEP_FAILED } from './messages.ts';
 
 /** Leases pause for this long after the file store failed a node; then one lease is tried. */
 const PAUSE_MS = 5_000;
@@ -37,6 +39,12 @@ export async function objectOrUnavailable<T>(object: string, calls: Promise<T>):
 export function isUnavailable(error: unknown): boolean {
   const kinds = [FileStoreError, FileQuotaError, ApiError, ObjectUnavailableError];
   return isStorageError(error) || kinds.some((kind) => error instanceof kind);
+}
+
+/** The part of a failed step's error that the owner sees; the rest is for the operator's log. */
+export function ownerMessage(error: unknown): string {
+  if (error instanceof FileQuotaError) return error.message;
+  return error instanceof FileStoreError ? STORE_MESSAGES[error.code] : STEP_FAILED;
 }
 
 /** Why a batch makes no progress now. In memory: after a restart it is detected again. */

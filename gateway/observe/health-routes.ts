@@ -12,8 +12,8 @@ healthRoutes.get('/healthz', (c) => c.json({ status: 'ok' }));
 /** Readiness: its dependencies answer too. */
 healthRoutes.get('/readyz', async (c) => {
   const [database, registry] = await Promise.all([
-    answer(() => c.env.DB.prepare('SELECT 1').first()),
-    answer(() => c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).ready()),
+    answerOf(() => c.env.DB.prepare('SELECT 1').first()),
+    answerOf(() => c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).ready()),
   ]);
   const { failure } = storageHealth;
   const checks = { database: database !== undefined, registry: registry !== undefined, storage: failure === undefined };
@@ -47,7 +47,8 @@ healthRoutes.get('/readyz', async (c) => {
   return c.json({ status, checks, storage, ...state }, ready ? 200 : 503);
 });
 
-async function answer<T>(ask: () => Promise<T>): Promise<T | undefined> {
+/** Undefined: it failed. */
+export async function answerOf<T>(ask: () => Promise<T>): Promise<T | undefined> {
   try {
     return await ask();
   } catch {

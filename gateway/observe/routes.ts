@@ -10,6 +10,7 @@ import type { Env } from '../env.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import { addNodeMetrics } from './census.ts';
 import { FAMILIES } from './families.ts';
+import { answerOf } from './health-routes.ts';
 import { addProcessMetrics } from './process-metrics.ts';
 import { OBSERVE_NAME } from './report.ts';
 import { metricsReporter, noteStorage } from './request-log.ts';
@@ -22,8 +23,8 @@ metricsRoutes.get('/metrics', async (c) => {
   // Either source suffices for a page: metrics of a source that does not answer are missing, and an alert can detect
   // that.
   const [counted, census] = await Promise.all([
-    answer(() => c.env.OBSERVE.getByName(OBSERVE_NAME).read()),
-    answer(() => c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).census()),
+    answerOf(() => c.env.OBSERVE.getByName(OBSERVE_NAME).read()),
+    answerOf(() => c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).census()),
   ]);
   if (counted === undefined && census === undefined)
     throw new ApiError('server_is_overloaded', 'The counts cannot be reached. Try again shortly.');
@@ -54,12 +55,4 @@ function isSame(given: string, wanted: string): boolean {
 
 function digest(text: string) {
   return createHash('sha256').update(text).digest();
-}
-
-async function answer<T>(ask: () => Promise<T>): Promise<T | undefined> {
-  try {
-    return await ask();
-  } catch {
-    return undefined;
-  }
 }

@@ -1,5 +1,4 @@
 import type { ObjectStorage, Sql } from '../platform/object-context.ts';
-import { jsonTexts } from '../platform/storage/json-texts.ts';
 import type { RequestTimeline } from './request-timeline.ts';
 
 const RETENTION_MS = 7 * 24 * 60 * 60_000;
@@ -9,6 +8,9 @@ const TIMELINES_MAX = 50_000;
 const TRIM_EVERY = 1_000;
 /** Results of one search. Many requests may have the same id, because clients choose them. */
 export const TIMELINES_FOUND_MAX = 20;
+
+/** Bound of one value in a statement: Cloudflare allows two million bytes, and a character has at most three. */
+const TEXT_MAX_CHARS = 600_000;
 
 export interface RecordOwner {
   /** Id of the key. */
@@ -64,4 +66,20 @@ export class TimelineStore {
       .toArray();
     return rows.map(({ story: timeline }) => JSON.parse(timeline) as RequestTimeline);
   }
+}
+
+/** JSON arrays of the items, in order. Each fits into a value of a statement, unless a single item is too long. */
+function* jsonTexts(items: Iterable<unknown>): Generator<string> {
+  let texts: string[] = [];
+  let chars = 0;
+  for (const item of items) {
+    const text = JSON.stringify(item);
+    if (texts.length > 0 && chars + text.length > TEXT_MAX_CHARS) {
+      yield `[${texts.join(',')}]`;
+      [texts, chars] = [[], 0];
+    }
+    texts.push(text);
+    chars += text.length + 1;
+  }
+  if (texts.length > 0) yield `[${texts.join(',')}]`;
 }

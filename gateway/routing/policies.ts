@@ -5,6 +5,7 @@ import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
 import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts';
 import { randomPolicy } from '../../shared/routing/policies/random.ts';
 import { roundRobin } from '../../shared/routing/policies/round-robin.ts';
+import { SHIPPED_POLICIES } from '../../shared/routing/policies/shipped.ts';
 import { weighted } from '../../shared/routing/policies/weighted.ts';
 import {
   GPU_WEIGHTS,
@@ -17,6 +18,11 @@ import { modelShares } from '../../shared/routing/region-shares.ts';
 import type { Account } from '../accounts/account.ts';
 import { type GatewaySettings, settingsOf } from '../accounts/settings.ts';
 import { customPolicies, loadedPolicies } from './custom.ts';
+
+/** The names of the shipped policies, then those that an operator added. */
+export function policyNames(): string[] {
+  return [...SHIPPED_POLICIES, ...[...customPolicies, ...loadedPolicies()].map(({ name }) => name)];
+}
 
 const compiled = new WeakMap<readonly WeightRule[], NodeWeightTable>();
 

@@ -6,8 +6,8 @@ import { dateTime } from '../../parts/format.ts';
 import { ManagedList } from '../../parts/managed-list.tsx';
 import { useNames } from '../../parts/references.tsx';
 import { t } from '../../texts/index.ts';
+import { Confirm } from '../../ui/dialog.tsx';
 import type { Column } from '../../ui/table.tsx';
-import { DeleteUser } from './delete-user.tsx';
 import { UserDialog } from './user-dialog.tsx';
 
 const texts = t.users;
@@ -41,6 +41,32 @@ export default function Users() {
         <DeleteUser user={deleted} done={() => users.refetch()} close={() => setDeleted(undefined)} />
       )}
     </>
+  );
+}
+
+interface DeleteUserProps {
+  user: User;
+  done: () => unknown;
+  close: () => void;
+}
+
+/** Each call removes a few days of records, so it is repeated until none is left. */
+function DeleteUser({ user, done, close }: DeleteUserProps) {
+  const [left, setLeft] = useState<number>();
+  const erase = async () => {
+    let days: number | undefined;
+    do {
+      const { data } = await gateway.DELETE('/admin/users/{id}', { params: { path: { id: user.id } } });
+      days = data?.days_left ?? 0;
+      setLeft(days);
+    } while (days > 0);
+    await done();
+  };
+  return (
+    <Confirm title={texts.deleteTitle(user.name)} action={texts.delete} act={erase} close={close}>
+      {texts.deleteFollows}
+      {left !== undefined && left > 0 && <p role="status">{texts.deleting(left)}</p>}
+    </Confirm>
   );
 }
 

@@ -1,6 +1,6 @@
 /** `otela-gateway backup`: copies all of a running gateway's data into one file. */
 import { createWriteStream } from 'node:fs';
-import { access, open, realpath, rename, stat } from 'node:fs/promises';
+import { open, realpath, rename, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -19,7 +19,7 @@ import { layoutOf } from '../data/layout.ts';
 import { ACCOUNTS_FILE, appliedMigrations } from '../data/schema-version.ts';
 import { concurrentCopiesMax, copyDatabases, copyKeys, databasesOf } from './copies.ts';
 import { BACKUP_FORM, type BackupManifest, backupManifestSchema, MANIFEST, sha256Of } from './manifest.ts';
-import { withStaging } from './staging.ts';
+import { exists, withStaging } from './staging.ts';
 import { linkFiles } from './stored-files.ts';
 import { packTar } from './tar.ts';
 
@@ -116,11 +116,4 @@ async function gatewayData(directory: string): Promise<{ data: string; layout: n
   const layout = layoutOf(data);
   if (layout !== undefined && (await exists(join(data, 'admin.key')))) return { data, layout };
   throw new CommandError(`${directory} holds no gateway's data; name its data directory with --data`);
-}
-
-function exists(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
 }

@@ -55,7 +55,7 @@ async function leftBeside(beside: string): Promise<string[]> {
       (found) => found.isDirectory() && found.uid === process.getuid?.(),
       () => false,
     );
-    if (own && (await isThere(join(directory, 'lock'))) && isFree(directory)) left.push(directory);
+    if (own && (await exists(join(directory, 'lock'))) && isFree(directory)) left.push(directory);
   }
   return left;
 }
@@ -69,7 +69,7 @@ function isFree(directory: string): boolean {
   }
 }
 
-function isThere(path: string): Promise<boolean> {
+export function exists(path: string): Promise<boolean> {
   return access(path).then(
     () => true,
     () => false,
