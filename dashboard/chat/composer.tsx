@@ -10,7 +10,7 @@ import type { Attachment } from './conversation.ts';
 
 const texts = t.chat;
 
-interface Draft {
+export interface Draft {
   text: string;
   attachments: readonly Attachment[];
 }
