@@ -2,6 +2,7 @@
 import { Hono } from 'hono';
 import { ApiError, methodNotAllowed } from '../shared/openai/errors.ts';
 import { quoteForMessage } from '../shared/openai/quote-for-message.ts';
+import { errorResponse } from '../shared/proxy/error-response.ts';
 import { deviceRoutes } from './accounts/login/device-routes.ts';
 import { loginRoutes } from './accounts/login/login-routes.ts';
 import { openApiRoutes } from './admin/openapi/document.ts';
@@ -14,7 +15,6 @@ import { factoryRoutes } from './factory/exchange-route.ts';
 import { fileRoutes } from './files/routes.ts';
 import { uploadRoutes } from './files/upload-routes.ts';
 import { dashboardRoutes } from './http/dashboard-routes.ts';
-import { errorResponse } from './http/error-response.ts';
 import { responseOf } from './http/http-request.ts';
 import { requestIdOf } from './http/request-id.ts';
 import { healthRoutes } from './observe/health-routes.ts';
@@ -58,10 +58,10 @@ for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs']
   });
 app.notFound((c) => {
   const error = new ApiError('not_found', `There is no ${quoteForMessage(c.req.path)} here.`);
-  return errorResponse(error, requestIdOf(c.req.raw));
+  return responseOf(errorResponse(error, requestIdOf(c.req.raw)));
 });
 app.onError(async (error, c) => {
   // A stalled body has nothing to discard.
   if (!(error instanceof ApiError && error.code === 'request_timeout')) await discardRequest(c.req.raw);
-  return errorResponse(error, requestIdOf(c.req.raw));
+  return responseOf(errorResponse(error, requestIdOf(c.req.raw)));
 });

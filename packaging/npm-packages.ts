@@ -12,7 +12,7 @@ export const projectSchema = z.object({
   engines: z.object({ node: z.string() }),
   bin: z.record(z.string(), z.string()),
 });
-export type Project = z.infer<typeof projectSchema>;
+export type PackageProject = z.infer<typeof projectSchema>;
 
 /** Data that the commands read, next to them. */
 const DATA = ['otela-plan-data', 'gateway.json', 'dashboard'];
@@ -26,7 +26,7 @@ const WITHIN = 'highs';
 /**
  * Lays out the package `opentela` in `stage`, as it is packed and as the container image has it; without its manifest.
  */
-export async function stageCommands(root: string, stage: string, project: Project): Promise<void> {
+export async function stageCommands(root: string, stage: string, project: PackageProject): Promise<void> {
   await mkdir(join(stage, 'dist'), { recursive: true });
   const programs = Object.values(project.bin);
   for (const path of [...programs, ...DATA.map((name) => `dist/${name}`)])

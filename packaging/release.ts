@@ -24,7 +24,7 @@ import { filesBelow, sha256OfFile, writeArchive } from './archives.ts';
 import { type debianPackages, image } from './image/image.ts';
 import type { ReleaseKey } from './key.ts';
 import { nodeBinary } from './node-binaries.ts';
-import { type Project, packed, projectSchema, stageCommands, stageSeal } from './npm-packages.ts';
+import { type PackageProject, packed, projectSchema, stageCommands, stageSeal } from './npm-packages.ts';
 import { bundledPackages, licences, writeBom } from './parts.ts';
 import { newestNeeded, seaBlob, singleFile, startMs } from './single-file.ts';
 import { wheel } from './wheel.ts';
@@ -81,7 +81,7 @@ interface ReleaseOptions {
 }
 
 interface Making extends ReleaseOptions {
-  project: Project;
+  project: PackageProject;
   /** Seconds since 1970. */
   date: number;
   /** The npm package `opentela`, in its packed layout. */

@@ -2,7 +2,7 @@
  * One blob on this node's disk, complete or growing: its verified pieces, in order, and the readers that wait for the
  * next piece.
  */
-import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { type FileHandle, open, rename } from 'node:fs/promises';
 import { pieceCount, pieceSpan } from '../../shared/weights/pieces.ts';
 import { asWeightsError, WeightsError } from './error.ts';
 import type { Hasher } from './hasher.ts';
@@ -209,11 +209,6 @@ export class Blob {
     this.giveUp();
     await this.#file.close();
     await this.#digestFile.close();
-  }
-
-  async discard(): Promise<void> {
-    this.giveUp();
-    await Promise.all([rm(this.#place.partPath, { force: true }), rm(this.#place.digestsPath, { force: true })]);
   }
 }
 

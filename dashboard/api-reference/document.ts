@@ -1,6 +1,6 @@
 /** The parts of the gateway's OpenAPI document that the reference shows. */
 import * as z from 'zod/mini';
-import { askGateway } from '../api/client.ts';
+import { readGateway } from '../api/client.ts';
 
 /** The members of a JSON Schema (2020-12) that are shown. */
 export interface Schema {
@@ -72,11 +72,11 @@ const documentSchema = z.object({ paths: z.record(z.string(), z.record(z.string(
 
 export type Parameter = z.infer<typeof parameterSchema>;
 export type Content = z.infer<typeof contentSchema>;
-export type Operation = z.infer<typeof operationSchema> & { method: string; path: string };
+export type ApiOperation = z.infer<typeof operationSchema> & { method: string; path: string };
 
 /** Returns the operations by tag, in the document's order. */
-export async function readOperations(signal: AbortSignal): Promise<Map<string, Operation[]>> {
-  const { paths } = await askGateway(documentSchema, '/openapi.json', signal);
+export async function operationsOf(signal: AbortSignal): Promise<Map<string, ApiOperation[]>> {
+  const { paths } = await readGateway(documentSchema, '/openapi.json', signal);
   const all = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ ...operation, method, path })),
   );

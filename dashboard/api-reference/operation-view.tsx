@@ -2,7 +2,7 @@ import clsx from 'clsx';
 import { useState } from 'react';
 import { t } from '../texts/index.ts';
 import { Code } from '../ui/page.tsx';
-import type { Content, Operation } from './document.ts';
+import type { ApiOperation, Content } from './document.ts';
 import { exampleOf } from './example.ts';
 import { Bounds, SchemaView, typeWords } from './schema-view.tsx';
 import { TryIt } from './try-it.tsx';
@@ -18,7 +18,7 @@ const METHODS: Readonly<Record<string, string>> = {
 };
 
 interface OperationViewProps {
-  operation: Operation;
+  operation: ApiOperation;
   apiKey: string;
 }
 

@@ -7,7 +7,7 @@ import { buttonClass } from '../ui/button.tsx';
 import { Empty, Show } from '../ui/feedback.tsx';
 import { Field, Input } from '../ui/field.tsx';
 import { Page } from '../ui/page.tsx';
-import { type Operation, readOperations } from './document.ts';
+import { type ApiOperation, operationsOf } from './document.ts';
 import { OperationView } from './operation-view.tsx';
 
 const texts = t.apiReference;
@@ -32,7 +32,7 @@ export default function ApiReference() {
 }
 
 function Reference() {
-  const operations = useQuery({ queryKey: ['openapi'], queryFn: ({ signal }) => readOperations(signal) });
+  const operations = useQuery({ queryKey: ['openapi'], queryFn: ({ signal }) => operationsOf(signal) });
   const [query, setQuery] = useState('');
   const [apiKey, setApiKey] = useState('');
   const words = useDeferredValue(query);
@@ -82,7 +82,7 @@ function Reference() {
 }
 
 interface GroupsProps {
-  tags: ReadonlyMap<string, Operation[]>;
+  tags: ReadonlyMap<string, ApiOperation[]>;
   words: string;
   apiKey: string;
 }

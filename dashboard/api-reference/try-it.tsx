@@ -6,7 +6,7 @@ import { Field, Input, Textarea } from '../ui/field.tsx';
 import { FilledFields } from '../ui/filled.ts';
 import { WIDE } from '../ui/form.tsx';
 import { Code } from '../ui/page.tsx';
-import type { Operation, Parameter } from './document.ts';
+import type { ApiOperation, Parameter } from './document.ts';
 import { exampleOf } from './example.ts';
 import { FormBodyFields, formBodyOf } from './form-body.tsx';
 
@@ -24,7 +24,7 @@ interface Answer {
 }
 
 interface TryItProps {
-  operation: Operation;
+  operation: ApiOperation;
   /** Empty: the request uses this browser's login. */
   apiKey: string;
 }
@@ -113,7 +113,7 @@ function ParameterField({ of: { name, in: place, required = false, description, 
 }
 
 function requestOf(
-  operation: Operation,
+  operation: ApiOperation,
   filled: FilledFields,
   apiKey: string,
   body: string | FormData | undefined,

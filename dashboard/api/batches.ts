@@ -7,9 +7,7 @@ type Json<T> = { content: { 'application/json': T } };
 type Got<Path extends keyof paths> = paths[Path] extends { get: { responses: { 200: Json<infer T> } } } ? T : never;
 
 export type Batch = Got<'/v1/batches/{id}'>;
-export type BatchStatus = Batch['status'];
-export type Endpoint = Batch['endpoint'];
-export type StoredFile = Got<'/v1/files/{id}'>;
+export type BatchFile = Got<'/v1/files/{id}'>;
 
 const at = (id: string) => ({ params: { path: { id } } });
 
@@ -24,7 +22,7 @@ export const changeBatch = async (id: string, change: 'cancel' | 'pause' | 'resu
   known((await gateway.POST(`/v1/batches/{id}/${change}`, at(id))).data);
 
 /** `name` is stored in the batch's metadata. */
-export const createBatch = async (input: string, endpoint: Endpoint, name: string) =>
+export const createBatch = async (input: string, endpoint: Batch['endpoint'], name: string) =>
   known(
     (
       await gateway.POST('/v1/batches', {

@@ -2,7 +2,7 @@
 import * as z from 'zod/mini';
 import { readWaitComment } from '../../shared/openai/wait-comment.ts';
 import { t } from '../texts/index.ts';
-import { Problem, problemOf, send } from './client.ts';
+import { Problem, parseProblem, send } from './client.ts';
 import { SseReader } from './sse.ts';
 
 export type Part = { type: 'text'; text: string } | { type: 'image_url'; image_url: { url: string } };
@@ -105,7 +105,7 @@ interface ChatWay {
 }
 
 /** @throws Problem if the gateway or the engine refuses, also mid-stream; AbortError if it was stopped. */
-export async function chat(
+export async function streamChat(
   request: ChatRequest,
   { trusted, sealed }: ChatWay,
   events: ChatEvents,
@@ -196,7 +196,7 @@ class Answer {
       return;
     }
     const { choices, usage, error } = chunkSchema.parse(JSON.parse(data));
-    if (error !== undefined && error !== null) throw problemOf(502, { error });
+    if (error !== undefined && error !== null) throw parseProblem(502, { error });
     this.#count(usage);
     const [choice] = choices ?? [];
     if (choice?.finish_reason) this.#know({ finish: choice.finish_reason });

@@ -51,7 +51,7 @@ export async function send(path: string | Request, init: RequestInit = {}): Prom
     throw new Problem(0, 'offline', t.errors.offline, { cause });
   }
   if (response.ok) return response;
-  throw problemOf(response.status, await response.json().catch(() => undefined));
+  throw parseProblem(response.status, await response.json().catch(() => undefined));
 }
 
 /** Not `randomUUID`: browsers have it only on TLS and on localhost. */
@@ -76,7 +76,7 @@ async function sendOnce(request: Request): Promise<Response> {
 }
 
 /** Reads an error's body in any of the known forms. */
-export function problemOf(status: number, body: unknown): Problem {
+export function parseProblem(status: number, body: unknown): Problem {
   const said = envelope.safeParse(body).data?.error;
   const message = said?.message ?? otherForms.safeParse(body).data ?? t.errors.answered(status);
   return new Problem(status, String(said?.code ?? ''), message);
@@ -89,7 +89,7 @@ export function problemOf(status: number, body: unknown): Problem {
 export const gateway = createClient<paths>({ baseUrl: location.origin, fetch: (request) => sendOnce(request) });
 
 /** @throws Problem; ZodError if the gateway has another version. */
-export async function askGateway<T>(schema: z.ZodMiniType<T>, path: string, signal?: AbortSignal): Promise<T> {
+export async function readGateway<T>(schema: z.ZodMiniType<T>, path: string, signal?: AbortSignal): Promise<T> {
   const response = await send(path, signal === undefined ? {} : { signal });
   return schema.parse(await response.json());
 }

@@ -1,16 +1,16 @@
 /** The live registry: the gateway's event stream, collected until the next paint. */
 import * as z from 'zod/mini';
-import { type ModelLoad, modelLoadSchema, type Node, nodeSchema } from './schemas.ts';
+import { liveNodeSchema, type ModelLoad, modelLoadSchema, type Node } from './schemas.ts';
 
-const snapshotSchema = z.object({ data: z.array(nodeSchema) });
+const snapshotSchema = z.object({ data: z.array(liveNodeSchema) });
 const loadSchema = z.object({ data: z.array(modelLoadSchema) });
 const goneSchema = z.object({ session: z.string() });
 
-export type Connection = 'connecting' | 'live' | 'lost';
+export type ConnectionStatus = 'connecting' | 'live' | 'lost';
 
 export interface Live {
   nodes: ReadonlyMap<string, Node>;
-  connection: Connection;
+  connection: ConnectionStatus;
   /** Grows with every change of a node's state, and after a reconnect, which may have missed some. */
   moves: number;
   /** Current load of engines, by model; a missing model is unknown. */
@@ -31,7 +31,7 @@ class LiveRegistry {
   readonly #nodes = new Map<string, Node>();
   #moves = 0;
   #loads = NOT_YET.loads;
-  connection: Connection = 'connecting';
+  connection: ConnectionStatus = 'connecting';
 
   get now(): Live {
     return { nodes: new Map(this.#nodes), connection: this.connection, moves: this.#moves, loads: this.#loads };
@@ -45,7 +45,7 @@ class LiveRegistry {
   }
 
   node(data: string): void {
-    const node = nodeSchema.parse(JSON.parse(data));
+    const node = liveNodeSchema.parse(JSON.parse(data));
     const before = this.#nodes.get(node.session);
     this.#nodes.set(node.session, node);
     if (before?.state !== node.state || before.suspected !== node.suspected) this.#moves++;

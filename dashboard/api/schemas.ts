@@ -23,7 +23,7 @@ const modelSchema = z.object({
   engine: z.optional(z.string()),
 });
 
-export const nodeSchema = z.object({
+export const liveNodeSchema = z.object({
   session: z.string(),
   issuer: z.string(),
   provider: z.string(),
@@ -45,7 +45,7 @@ export const nodeSchema = z.object({
   leaving: z.optional(z.string()),
   updated_at: z.string(),
 });
-export type Node = z.infer<typeof nodeSchema>;
+export type Node = z.infer<typeof liveNodeSchema>;
 
 export const modelLoadSchema = z.object({
   id: z.string(),

@@ -5,7 +5,7 @@
  */
 import { SealClientError, sealedFetch } from '../../clients/seal/index.ts';
 import { t } from '../texts/index.ts';
-import { Problem, problemOf } from './client.ts';
+import { Problem, parseProblem } from './client.ts';
 
 const sealed = sealedFetch({ fetch: (input, init) => fetch(input, { credentials: 'same-origin', ...init }) });
 
@@ -22,5 +22,5 @@ export async function sendSealed(path: string, init: RequestInit): Promise<Respo
     throw new Problem(0, 'offline', t.errors.offline, { cause });
   }
   if (response.ok) return response;
-  throw problemOf(response.status, await response.json().catch(() => undefined));
+  throw parseProblem(response.status, await response.json().catch(() => undefined));
 }

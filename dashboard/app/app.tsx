@@ -3,7 +3,7 @@ import { Tooltip } from '@base-ui/react/tooltip';
 import { QueryClient, QueryClientProvider, useQuery } from '@tanstack/react-query';
 import { Component, lazy, type ReactNode, Suspense } from 'react';
 import { Redirect, Route, Router, Switch } from 'wouter';
-import { askGateway, Problem, send } from '../api/client.ts';
+import { Problem, readGateway, send } from '../api/client.ts';
 import { type Me, meSchema } from '../api/schemas.ts';
 import { LoginPage } from '../pages/login.tsx';
 import { SessionProvider } from '../parts/session.tsx';
@@ -13,7 +13,7 @@ import { Failure, Loading } from '../ui/feedback.tsx';
 import { Page } from '../ui/page.tsx';
 import { useHashPath, useHashSearch } from './hash-location.ts';
 import { PAGES, pagesFor } from './pages.ts';
-import { Shell } from './shell.tsx';
+import { AppShell } from './shell.tsx';
 
 /** For this long a query's result is shown without a new request. */
 const FRESH_MS = 10_000;
@@ -43,7 +43,7 @@ export function App() {
 const isOut = (error: Error | null) => error instanceof Problem && (error.status === 401 || error.status === 403);
 
 function Door() {
-  const me = useQuery({ queryKey: ['me'], queryFn: ({ signal }) => askGateway(meSchema, '/admin/me', signal) });
+  const me = useQuery({ queryKey: ['me'], queryFn: ({ signal }) => readGateway(meSchema, '/admin/me', signal) });
   if (isOut(me.error)) return <LoginPage entered={() => void me.refetch()} />;
   if (me.data === undefined)
     return (
@@ -60,14 +60,14 @@ function Door() {
 }
 
 /** The code of a page is loaded when the page is first opened. */
-const CODE = new Map(PAGES.map(({ path, load }) => [path, lazy(async () => ({ default: (await load()).Component }))]));
+const CODE = new Map(PAGES.map(({ path, load }) => [path, lazy(load)]));
 
 function House({ me, leave }: { me: Me; leave: () => void }) {
   const pages = pagesFor(me.role);
   return (
     <SessionProvider me={me}>
       <Router hook={useHashPath} searchHook={useHashSearch}>
-        <Shell pages={pages} leave={leave}>
+        <AppShell pages={pages} leave={leave}>
           <Switch>
             {pages.map(({ path }) => (
               <Route key={path} path={`/${path}/*?`}>
@@ -81,7 +81,7 @@ function House({ me, leave }: { me: Me; leave: () => void }) {
               <Page title={t.errors.notFound}>{null}</Page>
             </Route>
           </Switch>
-        </Shell>
+        </AppShell>
       </Router>
     </SessionProvider>
   );

@@ -1,5 +1,5 @@
 /**
- * The pages, in the order of the navigation. A page is a file that exports `Component`; it is loaded when it is first
+ * The pages, in the order of the navigation. The default export of a file is its page; it is loaded when it is first
  * opened.
  */
 
@@ -30,7 +30,7 @@ export interface PageEntry {
   /** The lowest role that sees it. */
   role: Me['role'];
   group: keyof typeof t.groups;
-  load: () => Promise<{ Component: ComponentType }>;
+  load: () => Promise<{ default: ComponentType }>;
 }
 
 const RANK: Readonly<Record<Me['role'], number>> = { consumer: 0, provider: 1, operator: 2 };

@@ -2,7 +2,7 @@ import { Dialog } from '@base-ui/react/dialog';
 import clsx from 'clsx';
 import { type ReactNode, useEffect, useState } from 'react';
 import { Link, useLocation } from 'wouter';
-import type { Connection } from '../api/live.ts';
+import type { ConnectionStatus } from '../api/live.ts';
 import { useLive, useMe } from '../parts/session.tsx';
 import { SidebarSlot, SidebarSlotProvider } from '../parts/sidebar-slot.tsx';
 import { t } from '../texts/index.ts';
@@ -22,7 +22,7 @@ interface ShellProps {
 const WIDE = '(min-width: 48rem)';
 
 /** The navigation next to the page, or above it on a phone. */
-export function Shell({ pages, leave, children }: ShellProps & { children: ReactNode }) {
+export function AppShell({ pages, leave, children }: ShellProps & { children: ReactNode }) {
   const wide = useMedia(WIDE);
   const page = useShownPage(pages);
   useEffect(() => {
@@ -196,7 +196,7 @@ function AccountMenu({ leave }: { leave: () => void }) {
   );
 }
 
-const LABELS: Readonly<Record<Connection, string>> = {
+const LABELS: Readonly<Record<ConnectionStatus, string>> = {
   live: t.shell.live,
   lost: t.shell.lost,
   connecting: t.shell.connecting,

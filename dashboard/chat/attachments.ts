@@ -11,7 +11,7 @@ const IMAGE_MAX_BYTES = 8 * MIB;
 const FILE_MAX_BYTES = 32 * MIB;
 /** About 100,000 tokens, more than most models read. */
 const TEXT_MAX_CHARS = 400_000;
-export const FILES_MAX = 10;
+export const ATTACHMENTS_MAX = 10;
 /** Bytes of a file that are examined to see if it is text. */
 const PROBED_BYTES = 8_192;
 

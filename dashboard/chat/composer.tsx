@@ -5,7 +5,7 @@ import { IconButton } from '../ui/button.tsx';
 import { Failure } from '../ui/feedback.tsx';
 import { ArrowUp, LoaderCircle, Paperclip, Pencil, Square } from '../ui/icons.ts';
 import { AttachmentList } from './attachment-list.tsx';
-import { ACCEPTED, attachmentOf, FILES_MAX } from './attachments.ts';
+import { ACCEPTED, ATTACHMENTS_MAX, attachmentOf } from './attachments.ts';
 import type { Attachment } from './conversation.ts';
 
 const texts = t.chat;
@@ -164,8 +164,8 @@ function useAttachments() {
   const add = (files: Iterable<File>) => {
     setError(undefined);
     const some = [...files];
-    if (attachments.length + reading.length + some.length > FILES_MAX) {
-      setError(new Error(texts.files.tooMany(FILES_MAX)));
+    if (attachments.length + reading.length + some.length > ATTACHMENTS_MAX) {
+      setError(new Error(texts.files.tooMany(ATTACHMENTS_MAX)));
       return;
     }
     for (const file of some) {

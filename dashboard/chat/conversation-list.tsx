@@ -2,14 +2,14 @@ import { useVirtualizer } from '@tanstack/react-virtual';
 import clsx from 'clsx';
 import { type FormEvent, type Ref, useEffect, useMemo, useRef, useState } from 'react';
 import { Link } from 'wouter';
-import { download } from '../parts/download.ts';
+import { saveAsFile } from '../parts/download.ts';
 import { t } from '../texts/index.ts';
 import { Button } from '../ui/button.tsx';
 import { Confirm, Dialog } from '../ui/dialog.tsx';
 import { Field, Input } from '../ui/field.tsx';
 import { Download, MoreHorizontal, Pencil, Search, SquarePen, Trash2 } from '../ui/icons.ts';
 import { Menu, MenuItem, MenuRule } from '../ui/menu.tsx';
-import { asJson, asMarkdown, fileName } from './export.ts';
+import { asJson, asMarkdown, exportFileName } from './export.ts';
 import type { ConversationStore, Summary } from './store.ts';
 
 const texts = t.chat.list;
@@ -144,8 +144,8 @@ function ConversationRow({ summary, store, open, rename, remove }: ConversationL
   const exportAs = async (kind: 'md' | 'json') => {
     const conversation = await store.get(id);
     if (conversation === undefined) return;
-    if (kind === 'md') download(`${fileName(title)}.md`, 'text/markdown', asMarkdown(conversation));
-    else download(`${fileName(title)}.json`, 'application/json', asJson(conversation));
+    if (kind === 'md') saveAsFile(`${exportFileName(title)}.md`, 'text/markdown', asMarkdown(conversation));
+    else saveAsFile(`${exportFileName(title)}.json`, 'application/json', asJson(conversation));
   };
   const more = (
     <button

@@ -1,12 +1,12 @@
 /** One open conversation. It requests answers, collects streamed text until the next paint, and saves itself. */
-import { type AnswerFacts, chat, type ToolCallDelta, type Waiting } from '../api/chat.ts';
+import { type AnswerFacts, streamChat, type ToolCallDelta, type Waiting } from '../api/chat.ts';
 import { t } from '../texts/index.ts';
 import { messageOf } from '../ui/feedback.tsx';
 import {
   type Attachment,
   type Conversation,
   changed,
-  choose,
+  chooseTurn,
   emptyThread,
   pathTo,
   requestOf,
@@ -124,7 +124,7 @@ export class ConversationModel {
   show(n: number, turn: Turn, at: number): void {
     this.#setThread(n, (thread) => {
       const other = shownBranch(thread).find((one) => one.turn.id === turn.id)?.branches[at];
-      return other === undefined ? thread : choose(thread, other);
+      return other === undefined ? thread : chooseTurn(thread, other);
     });
     this.#saveSoon();
   }
@@ -194,7 +194,7 @@ export class ConversationModel {
     try {
       const request = requestOf(model, pathTo(thread, parent), settings);
       const way = { trusted: settings.trusted.trim(), sealed: settings.sealed === SEALED };
-      await chat(request, way, eventsOf(change, Date.now()), controller.signal);
+      await streamChat(request, way, eventsOf(change, Date.now()), controller.signal);
       change(({ waiting: _, ...rest }) => ({ ...rest, state: 'done' }));
     } catch (error) {
       const stopped = controller.signal.aborted;

@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from 'react';
 import type { ModelLoad } from '../api/schemas.ts';
-import { type CatalogueModel, catalogue, withStartable } from '../parts/catalogue.ts';
+import { type CatalogueModel, catalogueOf, withStartable } from '../parts/catalogue.ts';
 import { useLive } from '../parts/session.tsx';
 import { useAllModels } from '../parts/startable.ts';
 import { t } from '../texts/index.ts';
@@ -46,7 +46,7 @@ export function ConversationView({
   const { threads, settings, updatedAt } = conversation;
   const live = useLive();
   const { startable } = useAllModels(false);
-  const models = useMemo(() => withStartable(catalogue(live.nodes.values()), startable), [live.nodes, startable]);
+  const models = useMemo(() => withStartable(catalogueOf(live.nodes.values()), startable), [live.nodes, startable]);
   const byId = useMemo(() => new Map(models.map((one) => [one.id, one])), [models]);
   const composer = useRef<ComposerHandle>(null);
   const [open, setOpen] = useState(false);

@@ -3,7 +3,7 @@
  * browser.
  */
 import type { AnswerFacts, ChatMessage, Part, ToolCallDelta, Waiting } from '../api/chat.ts';
-import { type ChatSettings, samplingOf } from './settings.ts';
+import { type ChatSettings, chatSampling } from './settings.ts';
 
 export type Attachment =
   | { kind: 'image'; name: string /** A data URL. */; url: string }
@@ -123,7 +123,7 @@ export function changed(thread: Thread, id: string, change: (turn: Turn) => Turn
   return turn === undefined ? thread : { ...thread, turns: { ...thread.turns, [id]: change(turn) } };
 }
 
-export function choose(thread: Thread, turn: Turn): Thread {
+export function chooseTurn(thread: Thread, turn: Turn): Thread {
   return { ...thread, chosen: { ...thread.chosen, [turn.parent ?? '']: turn.id } };
 }
 
@@ -152,7 +152,7 @@ export function requestOf(model: string, turns: readonly Turn[], settings: ChatS
   const messages = said.map((turn): ChatMessage => ({ role: turn.role, content: contentOf(turn) }));
   const system: ChatMessage[] =
     settings.system.trim() === '' ? [] : [{ role: 'system', content: settings.system.trim() }];
-  return { model, messages: [...system, ...messages], ...samplingOf(settings) };
+  return { model, messages: [...system, ...messages], ...chatSampling(settings) };
 }
 
 function contentOf({ text, attachments = [] }: Turn): string | Part[] {

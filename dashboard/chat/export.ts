@@ -21,7 +21,7 @@ export function asJson(conversation: Conversation): string {
 }
 
 /** Makes a title a valid file name. */
-export function fileName(title: string): string {
+export function exportFileName(title: string): string {
   return (
     title
       .replace(/[^\p{L}\p{N}]+/gu, '-')

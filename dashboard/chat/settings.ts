@@ -19,7 +19,7 @@ export function isDefault(settings: ChatSettings): boolean {
 }
 
 /** The numbers of the form; an empty or invalid field leaves the engine's default. */
-export function samplingOf(settings: ChatSettings): { temperature?: number; top_p?: number; max_tokens?: number } {
+export function chatSampling(settings: ChatSettings): { temperature?: number; top_p?: number; max_tokens?: number } {
   const number = (text: string) => (text.trim() === '' || Number.isNaN(Number(text)) ? undefined : Number(text));
   const [temperature, top_p, max_tokens] = [settings.temperature, settings.topP, settings.maxTokens].map(number);
   return {

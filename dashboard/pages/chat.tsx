@@ -10,7 +10,7 @@ import { t } from '../texts/index.ts';
 import { Empty, Loading } from '../ui/feedback.tsx';
 import { useStable } from '../ui/use-stable.ts';
 
-export function Component() {
+export default function ChatPage() {
   const me = useMe();
   const store = useMemo(() => new ConversationStore(me.user_id ?? me.id), [me.user_id, me.id]);
   const [, params] = useRoute('/chat/:id');

@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import * as z from 'zod/mini';
-import { askGateway, send } from '../api/client.ts';
+import { readGateway, send } from '../api/client.ts';
 import { listOf } from '../api/schemas.ts';
 import { t } from '../texts/index.ts';
 import { Button, buttonClass } from '../ui/button.tsx';
@@ -21,7 +21,7 @@ export function LoginPage({ entered }: { entered: () => void }) {
   const [busy, setBusy] = useState(false);
   const institutions = useQuery({
     queryKey: ['institutions'],
-    queryFn: ({ signal }) => askGateway(institutionsSchema, '/login/providers', signal),
+    queryFn: ({ signal }) => readGateway(institutionsSchema, '/login/providers', signal),
   });
   const submit = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();

@@ -22,7 +22,7 @@ interface GoneModel {
 }
 
 /** Known models, served ones first. Nodes that LEFT are ignored. */
-export function catalogue(nodes: Iterable<Node>): CatalogueModel[] {
+export function catalogueOf(nodes: Iterable<Node>): CatalogueModel[] {
   const models = new Map<string, CatalogueModel>();
   for (const node of nodes) {
     if (node.state === 'LEFT') continue;
@@ -59,7 +59,7 @@ export function withStartable(
 /** Models that no node has now: those of nodes that left, and those that are described. */
 export function goneModels(nodes: Iterable<Node>, described: readonly string[]): GoneModel[] {
   const all = [...nodes];
-  const here = new Set(catalogue(all).map(({ id }) => id));
+  const here = new Set(catalogueOf(all).map(({ id }) => id));
   const gone = new Map<string, string | undefined>(described.map((id) => [id, undefined]));
   for (const node of all) {
     if (node.state !== 'LEFT') continue;

@@ -1,5 +1,5 @@
 /** Offers a text as a download. */
-export function download(name: string, type: string, text: string): void {
+export function saveAsFile(name: string, type: string, text: string): void {
   const url = URL.createObjectURL(new Blob([text], { type }));
   const link = document.createElement('a');
   link.href = url;

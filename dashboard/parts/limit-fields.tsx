@@ -2,7 +2,7 @@ import { t } from '../texts/index.ts';
 import { Field, Input, Select, Textarea } from '../ui/field.tsx';
 import type { FilledFields } from '../ui/filled.ts';
 import { Checkbox, Fields, MoreFields, WIDE } from '../ui/form.tsx';
-import { LIMIT_FIELDS, NO_TIER, type Restricted, TIERS, type WithLimits } from './narrowing.ts';
+import { LIMIT_FIELDS, NO_TIER, type Restricted, TIER_CHOICES, type WithLimits } from './narrowing.ts';
 import { PolicySelect, policyFrom } from './policy-select.tsx';
 
 const texts = t.narrowing;
@@ -46,7 +46,7 @@ export function NarrowingFields({ of }: NarrowingProps) {
             <option value="">{texts.anyTier}</option>
             {of?.tiers?.length === 0 && <option value={NO_TIER}>{texts.noTier}</option>}
             {of?.tiers?.length === 2 && <option value={of.tiers.join(' ')}>{texts.bothTiers}</option>}
-            {TIERS.map((tier) => (
+            {TIER_CHOICES.map((tier) => (
               <option key={tier} value={tier}>
                 {texts.tierNames[tier]}
               </option>

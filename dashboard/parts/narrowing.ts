@@ -19,11 +19,11 @@ export const LIMIT_FIELDS = [
   'gpu_seconds_per_month',
   'reasoning_tokens_per_request',
 ] as const;
-export const TIERS = ['stable', 'volatile'] as const;
+export const TIER_CHOICES = ['stable', 'volatile'] as const;
 export const NO_TIER = 'none';
 
 /** Keeps the limits per model of `before`: no field shows them. */
-export function limitsFrom(filled: FilledFields, before: WithLimits | undefined) {
+export function limitsFromForm(filled: FilledFields, before: WithLimits | undefined) {
   const set = LIMIT_FIELDS.flatMap((name) => {
     const value = filled.number(name);
     return value === null ? [] : [[name, value] as const];
@@ -43,7 +43,7 @@ export function narrowingFrom(filled: FilledFields) {
 }
 
 function tiersFrom(chosen: string) {
-  return chosen === '' ? null : TIERS.filter((tier) => chosen.split(' ').includes(tier));
+  return chosen === '' ? null : TIER_CHOICES.filter((tier) => chosen.split(' ').includes(tier));
 }
 
 /** A summary for a table. */

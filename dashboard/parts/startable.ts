@@ -1,7 +1,7 @@
 /** Models that no node serves and that an autoscaler starts, for the catalog and the chat. */
 import { useQuery } from '@tanstack/react-query';
 import * as z from 'zod/mini';
-import { askGateway } from '../api/client.ts';
+import { readGateway } from '../api/client.ts';
 import { t } from '../texts/index.ts';
 import { about } from './format.ts';
 
@@ -42,7 +42,7 @@ export function useAllModels(someAreLoading: boolean): AllModels {
   const { data } = useQuery({
     queryKey: ['all-models'],
     queryFn: async ({ signal }) => {
-      const { data: all } = await askGateway(z.object({ data: z.array(modelSchema) }), '/v1/models?state=all', signal);
+      const { data: all } = await readGateway(z.object({ data: z.array(modelSchema) }), '/v1/models?state=all', signal);
       return {
         startable: all.flatMap(startableOf),
         readyIn: new Map(all.flatMap(({ id, ready_in_ms: ms }) => (ms == null ? [] : [[id, ms] as const]))),

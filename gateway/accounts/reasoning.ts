@@ -2,7 +2,7 @@
 
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { BUDGET_KEY } from '../../shared/openai/reasoning.ts';
+import { BUDGET_KEY } from '../../shared/openai/known-keys.ts';
 import type { NodeRequirements } from '../../shared/routing/candidates.ts';
 import type { Requirement } from '../../shared/routing/requirements.ts';
 import type { HttpRequest } from '../http/http-request.ts';

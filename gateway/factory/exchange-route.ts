@@ -12,7 +12,7 @@ import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { presentedKey } from '../accounts/authenticate.ts';
 import { readFactoryGrant } from '../accounts/factory-grant.ts';
 import type { Env } from '../env.ts';
-import { readJson } from '../http/parse-body.ts';
+import { readJsonBody } from '../http/parse-body.ts';
 import { FACTORY_OBJECT_NAME } from './name.ts';
 import type { ExchangeReply } from './object.ts';
 import type { FactoryIdentity } from './reports.ts';
@@ -22,7 +22,7 @@ export const factoryRoutes = new Hono<{ Bindings: Env }>();
 factoryRoutes.post('/exchange', async (c) => {
   const token = presentedKey(c.req.raw);
   const { tokenId, provider } = await readFactoryGrant(c.env, token, Date.now());
-  const report = reportOf(await readJson(c, EXCHANGE_MAX_BYTES));
+  const report = reportOf(await readJsonBody(c, EXCHANGE_MAX_BYTES));
   const reply = await exchange(c.env, { tokenId, provider, factory: report.factory }, report);
   // The token may have been revoked while the response was held.
   if (reply.kind === 'over') await readFactoryGrant(c.env, token, Date.now());

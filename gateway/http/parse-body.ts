@@ -14,7 +14,7 @@ const BODY_MAX_BYTES = 64 * 1024;
  * it stalls
  */
 export async function readParsedBody<T>(c: BodyContext, schema: z.ZodType<T>): Promise<T> {
-  return parseWithSchema(await readJson(c, BODY_MAX_BYTES), schema);
+  return parseWithSchema(await readJsonBody(c, BODY_MAX_BYTES), schema);
 }
 
 /** A form, as OAuth clients send it. @throws ApiError 413 above 64 KiB, 400 if it does not match `schema`, 408 */
@@ -23,7 +23,7 @@ export async function readFormFields<T>(c: BodyContext, schema: z.ZodType<T>): P
 }
 
 /** A body that its caller validates. @throws ApiError 413 above `maxBytes`, 400 if it is not JSON, 408 */
-export async function readJson(c: BodyContext, maxBytes: number): Promise<unknown> {
+export async function readJsonBody(c: BodyContext, maxBytes: number): Promise<unknown> {
   const text = await readText(c, maxBytes);
   try {
     return parseJson(text);

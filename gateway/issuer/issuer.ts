@@ -2,7 +2,7 @@
  * The gateway's issuer: everything that it signs. Its root key is not here, unless the gateway had to create the issuer
  * itself.
  */
-import { type DeploymentRequest, NONCE_BYTES, ORDER_LIFE_S, signOrder } from '../../shared/deployment/order.ts';
+import { type DeploymentRequest, ORDER_LIFE_S, ORDER_NONCE_BYTES, signOrder } from '../../shared/deployment/order.ts';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import {
   CERTIFICATE_BYTES,
@@ -121,7 +121,7 @@ export class GatewayIssuer {
    */
   order(session: string, wish: DeploymentRequest, nowS: number): Uint8Array {
     if (this.#revoked) throw new IssuerError('This issuer has been taken back by its root: its orders count nowhere.');
-    const nonce = newSeed().subarray(0, NONCE_BYTES);
+    const nonce = newSeed().subarray(0, ORDER_NONCE_BYTES);
     const fields = { certificate: this.certificate.bytes, session, nonce, notAfter: nowS + ORDER_LIFE_S, wish };
     return signOrder(fields, this.signer);
   }

@@ -5,6 +5,7 @@ import { decodeUpdate, type EntryUpdate, encodeUpdate, type Update } from '../..
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
+import { nowS } from '../platform/unix-time.ts';
 import { AdmissionQuota, type AdmissionRequest, type QuotaRefusal } from './admission-quota.ts';
 import type { Admissions } from './admissions.ts';
 import { Archive } from './archive.ts';
@@ -308,8 +309,4 @@ function readUpdate(
     if (error instanceof LatticeError) return error.message;
     throw error;
   }
-}
-
-export function nowS(): number {
-  return Math.floor(Date.now() / 1000);
 }

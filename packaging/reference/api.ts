@@ -1,7 +1,7 @@
 /** Every path of a gateway, from its own OpenAPI document. */
 import * as z from 'zod';
 import { openApiText } from '../contract.ts';
-import { code, table } from './table.ts';
+import { code, markdownTable } from './table.ts';
 
 const schemaSchema = z.looseObject({
   required: z.array(z.string()).optional(),
@@ -27,7 +27,7 @@ export async function apiPage(): Promise<string> {
       takes(one),
       needs(one),
     ]);
-    return `## ${tag}\n\n${table(['path', 'what', 'takes', 'needs'], rows)}`;
+    return `## ${tag}\n\n${markdownTable(['path', 'what', 'takes', 'needs'], rows)}`;
   });
   return [
     '# API of a gateway',
@@ -63,5 +63,5 @@ function headers(operations: readonly Operation[]): string {
   const rows = (chat?.parameters ?? [])
     .filter((one) => one.in === 'header')
     .map(({ name, description = '' }) => [code(name), description]);
-  return table(['header', 'meaning'], rows);
+  return markdownTable(['header', 'meaning'], rows);
 }

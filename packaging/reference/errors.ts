@@ -1,6 +1,6 @@
 /** Every error code of the API: its status from the table of codes, its cause and its remedy. */
 import { ERROR_KINDS, type ErrorCode } from '../../shared/openai/errors.ts';
-import { code, table } from './table.ts';
+import { code, markdownTable } from './table.ts';
 
 /** Cause and remedy. Because of the type, the compiler reports a new code that has no line here. */
 const MEANINGS: Readonly<Record<ErrorCode, readonly [why: string, action: string]>> = {
@@ -131,7 +131,7 @@ export function errorsPage(): string {
   return [
     '# Errors of the API',
     'The body is OpenAI\'s `{"error": {"message", "type", "param", "code"}}`; `/v1/messages` has Anthropic\'s form, with `param` and `code` in addition. An error without such a `code` is from the engine, or from a proxy between you and the gateway. OpenAI\'s SDKs retry errors with `yes`, unless the response has `x-should-retry: false`.',
-    table(['status', 'code', 'type', 'why', 'what to do', 'SDKs retry'], rows),
+    markdownTable(['status', 'code', 'type', 'why', 'what to do', 'SDKs retry'], rows),
     'Only agents get 426 `protocol_mismatch` and 428 `attestation_required`.',
   ].join('\n\n');
 }

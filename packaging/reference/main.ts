@@ -12,7 +12,7 @@ import { apiPage } from './api.ts';
 import { errorsPage } from './errors.ts';
 import { programPages } from './programs.ts';
 import { settingsPage } from './settings.ts';
-import { code, table } from './table.ts';
+import { code, markdownTable } from './table.ts';
 
 /** Every metric of gateway and agent, from the tables that define their `/metrics`. */
 function metricsPage(): string {
@@ -28,7 +28,7 @@ function metricsPage(): string {
 
 function metrics(families: readonly Family[]): string {
   const rows = families.map(({ name, kind, labels, help }) => [code(name), kind, labels.map(code).join(' '), help]);
-  return table(['metric', 'type', 'labels', 'meaning'], rows);
+  return markdownTable(['metric', 'type', 'labels', 'meaning'], rows);
 }
 
 const FOLDER = fileURLToPath(new URL('../../docs/reference/', import.meta.url));

@@ -5,7 +5,7 @@ import { FACTORY_PROGRAM as FACTORY } from '../../factory/cli/commands.ts';
 import { GATEWAY_PROGRAM as GATEWAY } from '../../gateway/cli/commands.ts';
 import { PLAN_PROGRAM as PLAN } from '../../scheduler/cli/commands.ts';
 import type { Flags } from '../../shared/command-line/index.ts';
-import { code, table } from './table.ts';
+import { code, markdownTable } from './table.ts';
 
 /** The part of a program that the page reads; the type of a command's `run` differs between programs. */
 interface Described {
@@ -45,7 +45,7 @@ function flagsOf(flags: Flags, sharing: readonly [string, { flags: Flags }] | un
     `${help}${repeat === true && !help.includes('repeat') ? '; repeat' : ''}`,
     otherwise === undefined ? '' : String(otherwise),
   ]);
-  const listed = rows.length === 0 ? '' : table(['flag', 'meaning', 'otherwise'], rows);
+  const listed = rows.length === 0 ? '' : markdownTable(['flag', 'meaning', 'otherwise'], rows);
   return sharing === undefined
     ? listed
     : [`Takes the flags of [${sharing[0]}](#${sharing[0]}) too.`, listed].filter((part) => part !== '').join('\n\n');

@@ -5,7 +5,7 @@
 import * as z from 'zod';
 import { SERVE_SETTINGS as ENVIRONMENT } from '../../gateway/hosts/node/serve/serve.ts';
 import { openApiText } from '../contract.ts';
-import { code, table } from './table.ts';
+import { code, markdownTable } from './table.ts';
 
 /** Meaning and default of each variable that `otela-gateway serve` reads. */
 const VARIABLES: Readonly<Record<string, readonly [meaning: string, otherwise: string]>> = {
@@ -136,18 +136,18 @@ export async function settingsPage(): Promise<string> {
     '# Settings of a gateway',
     '## Environment',
     'Environment variables of `otela-gateway serve`; on Cloudflare `[vars]` in `wrangler.toml`, secrets by `wrangler secret put`. A change needs a restart.',
-    table(
+    markdownTable(
       ['variable', 'meaning', 'otherwise'],
       Object.entries(VARIABLES).map(([name, [meaning, fallback]]) => [code(name), meaning, fallback]),
     ),
     'Only on Cloudflare (`npm run deploy` sets them):',
-    table(
+    markdownTable(
       ['variable', 'meaning'],
       CLOUDFLARE.map(([name, meaning]) => [code(name), meaning]),
     ),
     '## `otela-gateway settings`',
     'Members of `PATCH /admin/settings`; `null` is the default. A change takes effect within 5 s.',
-    table(['setting', 'meaning', 'form', 'default'], rows),
+    markdownTable(['setting', 'meaning', 'form', 'default'], rows),
   ].join('\n\n');
 }
 

@@ -49,9 +49,10 @@ export type StopRequest = z.infer<typeof stopSchema>;
 /** The action to take. */
 export type DeploymentRequest = z.infer<typeof deploymentRequestSchema>;
 
-export const NONCE_BYTES = 16;
+export const ORDER_NONCE_BYTES = 16;
 const REQUEST_MAX_BYTES = 8 * 1024;
-const ORDER_MAX_BYTES = CERTIFICATE_BYTES + SESSION_BYTES + NONCE_BYTES + 4 + 2 + REQUEST_MAX_BYTES + SIGNATURE_BYTES;
+const ORDER_MAX_BYTES =
+  CERTIFICATE_BYTES + SESSION_BYTES + ORDER_NONCE_BYTES + 4 + 2 + REQUEST_MAX_BYTES + SIGNATURE_BYTES;
 
 /** An order travels for a second, but clusters' clocks are not always right. */
 export const ORDER_LIFE_S = 120;
@@ -140,7 +141,7 @@ function decodeOrder(bytes: Uint8Array) {
     const input = new ByteReader(copyBytes(bytes));
     const certificate = decodeCertificate(input.bytes(CERTIFICATE_BYTES));
     const session = readSession(input);
-    const nonce = Array.from(input.bytes(NONCE_BYTES), (byte) => byte.toString(16).padStart(2, '0')).join('');
+    const nonce = Array.from(input.bytes(ORDER_NONCE_BYTES), (byte) => byte.toString(16).padStart(2, '0')).join('');
     const notAfter = input.u32();
     const text = input.text(REQUEST_MAX_BYTES);
     const signature = input.bytes(SIGNATURE_BYTES);

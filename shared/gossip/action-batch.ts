@@ -1,6 +1,6 @@
 /** The actions of one step. Parts for one peer share a message: a header costs as much as a ping. */
 import { concat } from '../collections/concat.ts';
-import { encodeMessagePart, MESSAGE_MAX_BYTES, type MessagePart } from './messages.ts';
+import { encodeMessagePart, GOSSIP_MESSAGE_MAX_BYTES, type MessagePart } from './messages.ts';
 import type { GossipAction, PeerId } from './types.ts';
 
 export class ActionBatch {
@@ -51,7 +51,7 @@ function messages(parts: readonly Uint8Array[]): Uint8Array[] {
   let length = 0;
   for (let i = 0; i <= parts.length; i++) {
     const next = parts[i]?.length ?? Number.POSITIVE_INFINITY;
-    if (length > 0 && length + next > MESSAGE_MAX_BYTES) {
+    if (length > 0 && length + next > GOSSIP_MESSAGE_MAX_BYTES) {
       done.push(concat(parts.slice(from, i)));
       from = i;
       length = 0;

@@ -8,13 +8,13 @@ import { BUCKETS, bucketOf, type Digest, type DigestScope } from '../lattice/dig
 import { sessionItemId } from '../lattice/entry.ts';
 import { encodeUpdate } from '../lattice/update.ts';
 import type { GossipContext } from './context.ts';
-import { type IssuerSums, MESSAGE_MAX_BYTES, SUMS_BYTES } from './messages.ts';
+import { GOSSIP_MESSAGE_MAX_BYTES, type IssuerSums, SUMS_BYTES } from './messages.ts';
 import type { PeerState } from './peer.ts';
 import type { BroadcastTree } from './tree.ts';
 import type { PeerId } from './types.ts';
 
 /** Size limit of the answer to the digests of one message. */
-const ANSWER_MAX_BYTES = 3 * (MESSAGE_MAX_BYTES - 8192);
+const ANSWER_MAX_BYTES = 3 * (GOSSIP_MESSAGE_MAX_BYTES - 8192);
 /** Own items named in one request. */
 const REQUEST_ITEMS_MAX = 1024;
 /** Items per digest, so that it fits into one message. 16 × 2 buckets of this size are 57,000 sessions. */

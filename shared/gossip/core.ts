@@ -8,7 +8,7 @@ import { type GossipContext, memberEntry } from './context.ts';
 import { EvictionDecider } from './eviction-decider.ts';
 import { LivenessTable } from './liveness-table.ts';
 import type { TunableOptions } from './membership-settings.ts';
-import { decodeMessage, MESSAGE_MAX_BYTES, type MessagePart } from './messages.ts';
+import { decodeMessage, GOSSIP_MESSAGE_MAX_BYTES, type MessagePart } from './messages.ts';
 import type { PeerState } from './peer.ts';
 import { Pinger } from './pinger.ts';
 import { LivenessProbes } from './probes.ts';
@@ -179,7 +179,8 @@ export class GossipCore {
     const { now, out } = this.context;
     peer.heardAt = now;
     try {
-      if (bytes.length > MESSAGE_MAX_BYTES) throw new LatticeError('too_large', `message of ${bytes.length} bytes`);
+      if (bytes.length > GOSSIP_MESSAGE_MAX_BYTES)
+        throw new LatticeError('too_large', `message of ${bytes.length} bytes`);
       const parts = decodeMessage(bytes);
       const asked = this.#antiEntropy.awaits(peer) && parts.some(({ type }) => type === 'repair' || type === 'done');
       if (!(asked ? peer.asked : peer.bytes).take(bytes.length, now))

@@ -20,7 +20,7 @@ import { decodeUpdate, encodeUpdate, UPDATE_MAX_BYTES, type Update } from '../la
 import type { PathVerdict, Refutation, Suspicion } from './types.ts';
 
 /** Size limit of one message; a larger one ends the channel. */
-export const MESSAGE_MAX_BYTES = 64 * 1024;
+export const GOSSIP_MESSAGE_MAX_BYTES = 64 * 1024;
 /** More issuers than any operator lists. */
 const ISSUERS_MAX = 64;
 const ISSUER_CHARS = 26;
@@ -155,7 +155,7 @@ function writeSuspicion(out: ByteWriter, suspicion: Suspicion): void {
 
 /** @throws LatticeError truncated, malformed, too_large: at the first error, before any part is handled */
 export function decodeMessage(bytes: Uint8Array): MessagePart[] {
-  if (bytes.length > MESSAGE_MAX_BYTES) throw new LatticeError('too_large', `message of ${bytes.length} bytes`);
+  if (bytes.length > GOSSIP_MESSAGE_MAX_BYTES) throw new LatticeError('too_large', `message of ${bytes.length} bytes`);
   const input = new ByteReader(bytes);
   const parts: MessagePart[] = [];
   while (input.rest > 0) {

@@ -1,7 +1,7 @@
 /** A form writes only what the user changed. */
 import { expect, test } from 'vitest';
 import { emptyRule, ruleOf, written } from '../../dashboard/pages/admin/weight-rules.ts';
-import { limitsFrom, narrowingFrom } from '../../dashboard/parts/narrowing.ts';
+import { limitsFromForm, narrowingFrom } from '../../dashboard/parts/narrowing.ts';
 import { FilledFields } from '../../dashboard/ui/filled.ts';
 
 function formOf(fields: Readonly<Record<string, string>>): FormData {
@@ -13,7 +13,7 @@ function formOf(fields: Readonly<Record<string, string>>): FormData {
 const bodyOf = (filled: FilledFields) => ({
   name: filled.text('name'),
   ...narrowingFrom(filled),
-  ...limitsFrom(filled, undefined),
+  ...limitsFromForm(filled, undefined),
   expires_at: filled.text('expires') === '' ? null : `${filled.text('expires')}T23:59:59Z`,
 });
 

@@ -1,7 +1,7 @@
 /** False messages of a member: invalid, forged, or a lie. */
 import { describe, expect, it } from 'vitest';
 import { concat } from '../../shared/collections/concat.ts';
-import { encodeMessagePart, MESSAGE_MAX_BYTES, suspicionMessage } from '../../shared/gossip/messages.ts';
+import { encodeMessagePart, GOSSIP_MESSAGE_MAX_BYTES, suspicionMessage } from '../../shared/gossip/messages.ts';
 import { ByteWriter } from '../../shared/lattice/bytes.ts';
 import { encodeUpdate } from '../../shared/lattice/update.ts';
 import { Membership } from './issuer.ts';
@@ -23,7 +23,7 @@ describe('bytes that are no message', () => {
     ['a length far beyond the message', huge],
     ['a digest of a million items', new ByteWriter().byte(9).blob(manyItems).done()],
     ['a number in its longer form', new Uint8Array([2, 0x80, 0x00])],
-    ['more than one message may hold', new Uint8Array(MESSAGE_MAX_BYTES + 1)],
+    ['more than one message may hold', new Uint8Array(GOSSIP_MESSAGE_MAX_BYTES + 1)],
     ['ten thousand parts', new Uint8Array(20_000).fill(12).map((_value, i) => (i % 2 === 0 ? 12 : 0))],
     [
       'a payload of 4097 bytes',

@@ -3,7 +3,7 @@ import { useMemo, useState } from 'react';
 import { Link } from 'wouter';
 import { gateway } from '../../api/client.ts';
 import type { paths } from '../../api/contract.ts';
-import { catalogue } from '../../parts/catalogue.ts';
+import { catalogueOf } from '../../parts/catalogue.ts';
 import { Reference, useNames } from '../../parts/references.tsx';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useLive, useMe } from '../../parts/session.tsx';
@@ -34,7 +34,7 @@ export function Catalogue() {
   const [edited, setEdited] = useState<Entry | 'new'>();
   const [removed, setRemoved] = useState<Entry>();
   const columns = useMemo(() => {
-    const served = catalogue(nodes.values()).flatMap(({ id, serving: n }) => (n > 0 ? [id] : []));
+    const served = catalogueOf(nodes.values()).flatMap(({ id, serving: n }) => (n > 0 ? [id] : []));
     // The first list of nodes is the first move.
     const serving = connection === 'live' && moves > 0 ? new Set(served) : undefined;
     return columnsOf({ isOperator, owners, serving, edit: setEdited, remove: setRemoved });

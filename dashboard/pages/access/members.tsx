@@ -4,7 +4,7 @@ import { gateway } from '../../api/client.ts';
 import type { paths } from '../../api/contract.ts';
 import { dateTime } from '../../parts/format.ts';
 import { LimitFields } from '../../parts/limit-fields.tsx';
-import { limitsFrom, limitWords } from '../../parts/narrowing.ts';
+import { limitsFromForm, limitWords } from '../../parts/narrowing.ts';
 import { Reference } from '../../parts/references.tsx';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useMe } from '../../parts/session.tsx';
@@ -102,7 +102,7 @@ export function Members({ of: { id, name }, mayChange, close }: MembersProps) {
           submit={async (filled) => {
             const at = { params: { path: { id, user: limited.user_id } } };
             const { limits } = await filled.changesOver(
-              (one) => limitsFrom(one, limited),
+              (one) => limitsFromForm(one, limited),
               async () => (await members.refetch()).data?.find(({ user_id }) => user_id === limited.user_id),
             );
             if (limits === undefined) return;

@@ -3,18 +3,18 @@ import { t } from '../../texts/index.ts';
 import { Page } from '../../ui/page.tsx';
 import { Catalogue } from './catalogue.tsx';
 import { Projects } from './projects.tsx';
-import { Requests } from './requests.tsx';
+import { AccessRequests } from './requests.tsx';
 
 const texts = t.access;
 
-export function Component() {
+export default function AccessPage() {
   const { login, role, user_id: person } = useMe();
   const mayAsk = login || role === 'operator';
   return (
     <Page title={t.pages.access} about={texts.about}>
       {!mayAsk && <p className="max-w-2xl text-pretty text-muted">{texts.needsLogin}</p>}
       <Projects mayChange={mayAsk} />
-      <Requests mayAsk={mayAsk && person !== null} mayDecide={mayAsk} />
+      <AccessRequests mayAsk={mayAsk && person !== null} mayDecide={mayAsk} />
       <Catalogue />
     </Page>
   );

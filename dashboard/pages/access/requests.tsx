@@ -20,7 +20,7 @@ const texts = t.access.requests;
 const KINDS = { open: 'wait', approved: 'good', refused: 'bad' } as const;
 
 /** The user's own requests, and those that the user decides. */
-export function Requests({ mayAsk, mayDecide }: { mayAsk: boolean; mayDecide: boolean }) {
+export function AccessRequests({ mayAsk, mayDecide }: { mayAsk: boolean; mayDecide: boolean }) {
   const { user_id: me, role } = useMe();
   const requests = useResources('access-requests', (query, signal) =>
     gateway.GET('/admin/access-requests', { params: { query }, signal }),

@@ -1,5 +1,5 @@
 import { gateway } from '../../api/client.ts';
-import type { ModelSettings, SettableModel } from '../../api/resources.ts';
+import type { SettableModel, ModelRow } from '../../api/resources.ts';
 import { inSeconds, secondsFrom } from '../../parts/format.ts';
 import { PolicySelect, policyFrom } from '../../parts/policy-select.tsx';
 import { t } from '../../texts/index.ts';
@@ -14,7 +14,7 @@ const CLASSES = ['standard', 'reasoning'] as const;
 interface ModelSettingsDialogProps {
   model: string;
   /** Undefined: the model has no settings. */
-  settings: ModelSettings | undefined;
+  settings: ModelRow | undefined;
   saved: () => unknown;
   close: () => void;
 }
@@ -23,7 +23,7 @@ export function ModelSettingsDialog({ model, settings, saved, close }: ModelSett
   const { form } = texts;
   const submit = async (filled: FilledFields) => {
     const at = { params: { path: { id: model } } };
-    let stored: ModelSettings | undefined;
+    let stored: ModelRow | undefined;
     const changes = await filled.changesOver(bodyOf, async () => {
       stored = (await gateway.GET('/admin/models')).data?.data.find(({ id }) => id === model);
       return stored;
@@ -85,7 +85,7 @@ function Seconds({ name, label, value }: SecondsProps) {
 }
 
 /** The stored settings that a PUT accepts. The compiler reports a missing one. */
-function settable(stored: ModelSettings | undefined): Required<SettableModel> | undefined {
+function settable(stored: ModelRow | undefined): Required<SettableModel> | undefined {
   if (stored === undefined) return undefined;
   const { object: _, id: __, updated_at: ___, ...rest } = stored;
   return rest;

@@ -15,7 +15,7 @@ const TABS = {
 const NAMES = ['users', 'projects', 'routing', 'peers', 'settings', 'audit'] as const;
 
 /** `#/admin/users` and so on. */
-export function Component() {
+export default function AdminPage() {
   const [, at] = useRoute('/admin/:tab/*?');
   const shown = NAMES.find((name) => name === at?.tab);
   if (shown === undefined) return <Redirect to="/admin/users" replace />;

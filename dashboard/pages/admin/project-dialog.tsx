@@ -1,7 +1,7 @@
 import { gateway } from '../../api/client.ts';
 import type { Project } from '../../api/resources.ts';
 import { LimitFields, NarrowingFields, ServingFields, servingFrom } from '../../parts/limit-fields.tsx';
-import { limitsFrom, narrowingFrom } from '../../parts/narrowing.ts';
+import { limitsFromForm, narrowingFrom } from '../../parts/narrowing.ts';
 import { t } from '../../texts/index.ts';
 import { Field, Input } from '../../ui/field.tsx';
 import { type FilledFields, hasMembers } from '../../ui/filled.ts';
@@ -56,7 +56,7 @@ export function ProjectDialog({ project, saved, close }: ProjectDialogProps) {
 function bodyOf(filled: FilledFields, before: Project | undefined) {
   return {
     name: filled.text('name'),
-    ...limitsFrom(filled, before),
+    ...limitsFromForm(filled, before),
     ...narrowingFrom(filled),
     ...servingFrom(filled),
     trace: filled.checked('trace'),

@@ -1,8 +1,8 @@
 import { useQuery } from '@tanstack/react-query';
 import { lazy, Suspense, useMemo, useState } from 'react';
 import { gateway } from '../../api/client.ts';
-import type { ModelSettings, ModelWeights } from '../../api/resources.ts';
-import { catalogue } from '../../parts/catalogue.ts';
+import type { ModelWeights, ModelRow } from '../../api/resources.ts';
+import { catalogueOf } from '../../parts/catalogue.ts';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useLive } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';
@@ -23,7 +23,7 @@ const texts = t.routing;
 /** A model that is served now or has settings. */
 interface RoutedModel {
   id: string;
-  settings: ModelSettings | undefined;
+  settings: ModelRow | undefined;
   weights: ModelWeights['weights'];
 }
 
@@ -50,7 +50,7 @@ export default function Routing() {
   const close = () => setAsked(undefined);
   const rows = useMemo(() => {
     if (settings === undefined || weights === undefined) return undefined;
-    const served = catalogue(nodes.values()).map(({ id }) => id);
+    const served = catalogueOf(nodes.values()).map(({ id }) => id);
     const ids = new Set([...served, ...settings.map(({ id }) => id), ...weights.map(({ model }) => model)]);
     return [...ids].sort().map(
       (id): RoutedModel => ({

@@ -2,7 +2,7 @@ import { useState } from 'react';
 import { gateway } from '../../api/client.ts';
 import type { User } from '../../api/resources.ts';
 import { LimitFields } from '../../parts/limit-fields.tsx';
-import { limitsFrom } from '../../parts/narrowing.ts';
+import { limitsFromForm } from '../../parts/narrowing.ts';
 import { Reference } from '../../parts/references.tsx';
 import { t } from '../../texts/index.ts';
 import { Field, Input, Select } from '../../ui/field.tsx';
@@ -26,7 +26,7 @@ export function UserDialog({ user, saved, close }: UserDialogProps) {
   const { form } = texts;
   const submit = async (filled: FilledFields) => {
     const rights = { role, provider: role === 'provider' ? filled.optional('provider') : null };
-    const bodyFrom = (one: FilledFields) => ({ ...commonOf(one), ...limitsFrom(one, user) });
+    const bodyFrom = (one: FilledFields) => ({ ...commonOf(one), ...limitsFromForm(one, user) });
     if (user === undefined) {
       const identity = { issuer: filled.optional('issuer'), subject: filled.optional('subject') };
       return gateway.POST('/admin/users', { body: { ...bodyFrom(filled), ...rights, ...identity } });

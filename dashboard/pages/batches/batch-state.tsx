@@ -1,9 +1,9 @@
-import type { Batch, BatchStatus } from '../../api/batches.ts';
+import type { Batch } from '../../api/batches.ts';
 import { count } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
 import { Tag } from '../../ui/feedback.tsx';
 
-const KINDS: Readonly<Record<BatchStatus, 'good' | 'bad' | 'wait' | 'plain' | 'accent'>> = {
+const KINDS: Readonly<Record<Batch['status'], 'good' | 'bad' | 'wait' | 'plain' | 'accent'>> = {
   validating: 'wait',
   failed: 'bad',
   in_progress: 'accent',

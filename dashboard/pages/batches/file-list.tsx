@@ -1,6 +1,6 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
-import { contentPath, deleteFile, readFiles, type StoredFile } from '../../api/batches.ts';
+import { type BatchFile, contentPath, deleteFile, readFiles } from '../../api/batches.ts';
 import { useResources } from '../../api/resources.ts';
 import { bytes, dateTimeOf } from '../../parts/format.ts';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
@@ -12,10 +12,10 @@ import { type Column, Nowrap } from '../../ui/table.tsx';
 const texts = t.batches.files;
 
 /** Requests, results and other files of the user's project. `use` begins a batch with one. */
-export function FileList({ use }: { use: (file: StoredFile) => void }) {
+export function FileList({ use }: { use: (file: BatchFile) => void }) {
   const files = useResources('files', readFiles);
   const queries = useQueryClient();
-  const [asked, setAsked] = useState<StoredFile>();
+  const [asked, setAsked] = useState<BatchFile>();
   const columns = useMemo(() => columnsOf(use, setAsked), [use]);
   return (
     <Section title={texts.title}>
@@ -46,7 +46,7 @@ function purposeWords(purpose: string): string {
   return Object.hasOwn(purposes, purpose) ? purposes[purpose as keyof typeof purposes] : purpose;
 }
 
-function columnsOf(use: (file: StoredFile) => void, remove: (file: StoredFile) => void): Column<StoredFile>[] {
+function columnsOf(use: (file: BatchFile) => void, remove: (file: BatchFile) => void): Column<BatchFile>[] {
   const { columns } = texts;
   return [
     {

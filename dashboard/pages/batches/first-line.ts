@@ -3,7 +3,7 @@
  * form.
  */
 import * as z from 'zod/mini';
-import type { Endpoint } from '../../api/batches.ts';
+import type { Batch } from '../../api/batches.ts';
 
 /** A first line is rarely longer; if it is, the form is not filled in. */
 const READ_BYTES = 64 * 1024;
@@ -14,12 +14,12 @@ export const FIRST_LINE_ENDPOINTS = [
   '/v1/embeddings',
   '/v1/responses',
   '/v1/otela/functions',
-] as const satisfies Endpoint[];
+] as const satisfies Batch['endpoint'][];
 
 const lineSchema = z.object({ url: z.enum(FIRST_LINE_ENDPOINTS), body: z.object({ model: z.string() }) });
 
 /** Undefined: it does not begin with a line of a batch. */
-export async function firstLineOf(file: Blob): Promise<{ endpoint: Endpoint; model: string } | undefined> {
+export async function firstLineOf(file: Blob): Promise<{ endpoint: Batch['endpoint']; model: string } | undefined> {
   const text = await file.slice(0, READ_BYTES).text();
   const line =
     text

@@ -1,7 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import { useLocation } from 'wouter';
-import { createBatch, type Endpoint, type StoredFile } from '../../api/batches.ts';
+import { type Batch, type BatchFile, createBatch } from '../../api/batches.ts';
 import { uploadFile } from '../../api/upload.ts';
 import { bytes } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
@@ -15,7 +15,7 @@ import { FIRST_LINE_ENDPOINTS, firstLineOf } from './first-line.ts';
 const texts = t.batches.form;
 
 /** A local file, or one that the gateway has. */
-export type NewBatchInput = { kind: 'local'; file: File } | { kind: 'stored'; file: StoredFile };
+export type NewBatchInput = { kind: 'local'; file: File } | { kind: 'stored'; file: BatchFile };
 
 interface NewBatchDialogProps {
   input: NewBatchInput;
@@ -26,7 +26,7 @@ interface NewBatchDialogProps {
 export function NewBatchDialog({ input, close }: NewBatchDialogProps) {
   const [, navigate] = useLocation();
   const queries = useQueryClient();
-  const [endpoint, setEndpoint] = useState<Endpoint>('/v1/chat/completions');
+  const [endpoint, setEndpoint] = useState<Batch['endpoint']>('/v1/chat/completions');
   const [sent, setSent] = useState<number>();
   const leaving = useRef(new AbortController());
   const name = input.kind === 'local' ? input.file.name : input.file.filename;

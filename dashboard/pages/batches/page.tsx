@@ -11,7 +11,7 @@ import { FileQuota } from './file-quota.tsx';
 import { NewBatchDialog, type NewBatchInput } from './new-batch-dialog.tsx';
 
 /** `#/batches`, and `#/batches/ID` for a single batch. */
-export function Component() {
+export default function BatchesPage() {
   const [isOne, at] = useRoute('/batches/:id');
   return isOne ? <BatchPage id={at.id} /> : <Batches />;
 }

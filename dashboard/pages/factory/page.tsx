@@ -14,7 +14,7 @@ const REFETCH_MS = 5_000;
 const texts = t.factory;
 
 /** Autoscalers, as they last reported. Their behavior is set in their own configuration: nothing is changed here. */
-export function Component() {
+export default function FactoryPage() {
   const factories = useQuery({
     queryKey: ['factories'],
     queryFn: async ({ signal }) => (await gateway.GET('/admin/factory', { signal })).data?.data ?? [],

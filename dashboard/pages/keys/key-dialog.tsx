@@ -2,7 +2,7 @@ import { useState } from 'react';
 import { gateway } from '../../api/client.ts';
 import type { Key, NewKey } from '../../api/resources.ts';
 import { LimitFields, NarrowingFields, ServingFields, servingFrom } from '../../parts/limit-fields.tsx';
-import { limitsFrom, narrowingFrom } from '../../parts/narrowing.ts';
+import { limitsFromForm, narrowingFrom } from '../../parts/narrowing.ts';
 import { OwnProject } from '../../parts/own-project.tsx';
 import { Reference } from '../../parts/references.tsx';
 import { useMe } from '../../parts/session.tsx';
@@ -97,7 +97,7 @@ function bodyOf(filled: FilledFields, isOperator: boolean, before: Key | undefin
   return {
     name: filled.text('name'),
     ...narrowingFrom(filled),
-    ...(isOperator && { ...limitsFrom(filled, before), ...servingFrom(filled) }),
+    ...(isOperator && { ...limitsFromForm(filled, before), ...servingFrom(filled) }),
     // The key is valid until the end of its last day.
     expires_at: expires === '' ? null : `${expires}T23:59:59Z`,
   };

@@ -21,7 +21,7 @@ import { KeyDialog } from './key-dialog.tsx';
 
 const texts = t.keys;
 
-export function Component() {
+export default function KeysPage() {
   const me = useMe();
   const code = new URLSearchParams(useSearch()).get('code');
   const [, navigate] = useLocation();

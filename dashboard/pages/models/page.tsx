@@ -1,5 +1,5 @@
 import { lazy, Suspense, useMemo, useState } from 'react';
-import { catalogue, goneModels } from '../../parts/catalogue.ts';
+import { catalogueOf, goneModels } from '../../parts/catalogue.ts';
 import { dateTime } from '../../parts/format.ts';
 import { useLive, useMe } from '../../parts/session.tsx';
 import { useAllModels } from '../../parts/startable.ts';
@@ -19,7 +19,7 @@ const CardForm = lazy(() => import('./card-form.tsx'));
 
 const texts = t.models;
 
-export function Component() {
+export default function ModelsPage() {
   const me = useMe();
   const live = useLive();
   const now = useMinute();
@@ -27,7 +27,7 @@ export function Component() {
   const [query, setQuery] = useState('');
   const [code, setCode] = useState<string>();
   const [described, setDescribed] = useState<string>();
-  const models = useMemo(() => catalogue(live.nodes.values()), [live.nodes]);
+  const models = useMemo(() => catalogueOf(live.nodes.values()), [live.nodes]);
   const gone = useMemo(
     () => goneModels(live.nodes.values(), [...(cards.data?.keys() ?? [])]),
     [live.nodes, cards.data],

@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { type ReactElement, useEffect, useMemo, useRef } from 'react';
 import * as z from 'zod/mini';
-import { askGateway } from '../../api/client.ts';
+import { readGateway } from '../../api/client.ts';
 import { listOf } from '../../api/schemas.ts';
 import { exactTime } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
@@ -46,7 +46,7 @@ export function NodeHistory({ moves, here, session }: NodeHistoryProps) {
     queryKey: ['node-history', session],
     queryFn: ({ signal }) => {
       const one = session === undefined ? '' : `&session=${session}`;
-      return askGateway(historySchema, `/admin/nodes/history?limit=${EVENTS_MAX}${one}`, signal);
+      return readGateway(historySchema, `/admin/nodes/history?limit=${EVENTS_MAX}${one}`, signal);
     },
     staleTime: 0,
   });

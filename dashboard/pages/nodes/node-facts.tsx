@@ -7,7 +7,7 @@ import { Facts } from '../../ui/page.tsx';
 
 const texts = t.nodes.node;
 
-export function NodeFacts({ node }: { node: Node }) {
+export function NodeFactList({ node }: { node: Node }) {
   const { session, connected, provider, cluster, region, tier, hardware, models, job } = node;
   const { facts } = texts;
   const now = useMinute();

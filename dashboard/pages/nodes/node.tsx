@@ -10,7 +10,7 @@ import { Confirm } from '../../ui/dialog.tsx';
 import { Empty, Loading } from '../../ui/feedback.tsx';
 import { Card, Page, Section } from '../../ui/page.tsx';
 import { NodeHistory } from './history.tsx';
-import { NodeFacts } from './node-facts.tsx';
+import { NodeFactList } from './node-facts.tsx';
 import { NodeLog } from './node-log.tsx';
 import { NodeNowFacts } from './node-now.tsx';
 import { NodePlots } from './node-plots.tsx';
@@ -43,7 +43,7 @@ export function NodePage({ session }: { session: string }) {
         <Observed node={node} />
       ) : (
         <Card>
-          <NodeFacts node={node} />
+          <NodeFactList node={node} />
         </Card>
       )}
       {isOwn && (
@@ -66,7 +66,7 @@ function Observed({ node }: { node: Node }) {
     <>
       <div className="grid gap-4 lg:grid-cols-2">
         <Card>
-          <NodeFacts node={node} />
+          <NodeFactList node={node} />
         </Card>
         <Card>
           <NodeNowFacts now={now.data} error={now.error} isHere={isHere} />

@@ -6,7 +6,7 @@ import { Page, Section } from '../../ui/page.tsx';
 import { JoinTokens } from './join-tokens.tsx';
 import { ProviderList } from './provider-list.tsx';
 
-export function Component() {
+export default function ProvidersPage() {
   const { role } = useMe();
   const [asked, setAsked] = useState<string>();
   return (

@@ -12,7 +12,7 @@ const REFETCH_MS = 5_000;
 const texts = t.regions;
 
 /** Regions as this gateway sees them, and its planner's plan. Nothing is changed here: `otela-plan regions` plans. */
-export function Component() {
+export default function RegionsPage() {
   const regions = useQuery({
     queryKey: ['regions'],
     queryFn: async ({ signal }) => (await gateway.GET('/admin/regions', { signal })).data?.data ?? [],

@@ -14,7 +14,7 @@ const texts = t.usage;
 
 type Whose = 'mine' | 'everybody';
 
-export function Component() {
+export default function UsagePage() {
   const me = useMe();
   const [range, setRange] = useState<Range>('month');
   const [whose, setWhose] = useState<Whose>('mine');

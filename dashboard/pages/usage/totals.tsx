@@ -1,7 +1,7 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
 import type { Me, Usage } from '../../api/schemas.ts';
-import { download } from '../../parts/download.ts';
+import { saveAsFile } from '../../parts/download.ts';
 import { count, milliseconds } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
@@ -9,11 +9,11 @@ import { Empty, Show } from '../../ui/feedback.tsx';
 import { Field, Select } from '../../ui/field.tsx';
 import { Section } from '../../ui/page.tsx';
 import { type Column, DataTable } from '../../ui/table.tsx';
-import { type Group, nameOf, type Range, totalsBy } from './query.ts';
+import { nameOf, type Range, totalsBy, type UsageGroup } from './query.ts';
 
 const texts = t.usage;
 
-const GROUPS: Readonly<Record<Me['role'], readonly Group[]>> = {
+const GROUPS: Readonly<Record<Me['role'], readonly UsageGroup[]>> = {
   consumer: ['model', 'key', 'day'],
   provider: ['model', 'provider', 'day'],
   operator: ['model', 'user', 'project', 'provider', 'key', 'day'],
@@ -27,7 +27,7 @@ interface TotalsProps {
 
 /** Usage totals, by the chosen group. */
 export function Totals({ range, role, filter }: TotalsProps) {
-  const [group, setGroup] = useState<Group>('model');
+  const [group, setGroup] = useState<UsageGroup>('model');
   const totals = useQuery({
     queryKey: ['usage', group, range, filter],
     queryFn: async ({ signal }) => ({ group, rows: await totalsBy(group, range, filter, signal) }),
@@ -63,7 +63,7 @@ export function Totals({ range, role, filter }: TotalsProps) {
   );
 }
 
-function columnsOf(group: Group): Column<Usage>[] {
+function columnsOf(group: UsageGroup): Column<Usage>[] {
   const number = (id: string, header: string, value: (one: Usage) => number, write = count): Column<Usage> => ({
     id,
     header,
@@ -93,7 +93,7 @@ function columnsOf(group: Group): Column<Usage>[] {
   ];
 }
 
-function Table({ data, group }: { data: readonly Usage[]; group: Group }) {
+function Table({ data, group }: { data: readonly Usage[]; group: UsageGroup }) {
   const columns = useMemo(() => columnsOf(group), [group]);
   return (
     <>
@@ -104,7 +104,7 @@ function Table({ data, group }: { data: readonly Usage[]; group: Group }) {
         rowId={(one) => nameOf(one, group)}
       />
       <p>
-        <Button onClick={() => download(`usage-by-${group}.csv`, 'text/csv', usageCsv(data, group))}>
+        <Button onClick={() => saveAsFile(`usage-by-${group}.csv`, 'text/csv', usageCsv(data, group))}>
           {texts.csv}
         </Button>
       </p>
@@ -122,7 +122,7 @@ const COLUMNS = [
 ] as const;
 
 /** RFC 4180. A mean of nothing is an empty cell. A cell that a spreadsheet would read as a formula is escaped. */
-function usageCsv(data: readonly Usage[], group: Group): string {
+function usageCsv(data: readonly Usage[], group: UsageGroup): string {
   const quoted = (text: string) => `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
   const rows = data.map((one) => [quoted(nameOf(one, group)), ...COLUMNS.map((column) => String(one[column] ?? ''))]);
   return [[group, ...COLUMNS], ...rows].map((row) => `${row.join(',')}\r\n`).join('');

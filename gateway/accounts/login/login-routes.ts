@@ -4,8 +4,9 @@
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
+import { errorResponse } from '../../../shared/proxy/error-response.ts';
 import type { Env } from '../../env.ts';
-import { errorResponse } from '../../http/error-response.ts';
+import { responseOf } from '../../http/http-request.ts';
 import { readParsedBody } from '../../http/parse-body.ts';
 import { requestIdOf } from '../../http/request-id.ts';
 import { unauthorized } from '../account.ts';
@@ -120,7 +121,7 @@ async function end(c: LoginContext): Promise<Response> {
   try {
     return await finish(c, cookie);
   } catch (error) {
-    const response = errorResponse(error, requestIdOf(c.req.raw));
+    const response = responseOf(errorResponse(error, requestIdOf(c.req.raw)));
     response.headers.append('set-cookie', cookie);
     return response;
   }

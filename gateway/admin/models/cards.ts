@@ -9,7 +9,7 @@ import { CONTROL_FREE } from '../../http/schema-parts.ts';
 import { listSchema } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
-import { ModelRows, modelSchema } from './model-rows.ts';
+import { ModelRows, modelRowSchema } from './model-rows.ts';
 
 /** Bounds the cards, because the catalog reads all of them in one query. */
 const CARDS_MAX = 500;
@@ -65,7 +65,7 @@ export const modelCardRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'put',
     path: ONE,
-    params: { id: modelSchema },
+    params: { id: modelRowSchema },
     summary: 'Replace the card of one model. Absent members are removed.',
     body: putSchema,
     answer: cardSchema,
@@ -75,7 +75,7 @@ export const modelCardRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'delete',
     path: ONE,
-    params: { id: modelSchema },
+    params: { id: modelRowSchema },
     summary: 'Delete the card of a model, and return whether there was one.',
     answer: z.object({ object: z.literal('model_card'), id: z.string(), deleted: z.boolean() }),
     run: async (call) => {

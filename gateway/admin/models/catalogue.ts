@@ -15,7 +15,7 @@ import { isoTime, listSchema } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
 import { requireUser } from '../references.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
-import { ModelRows, modelSchema } from './model-rows.ts';
+import { ModelRows, modelRowSchema } from './model-rows.ts';
 
 type Row = typeof catalogue.$inferSelect;
 
@@ -45,7 +45,7 @@ const patchSchema = z
     /** From this time on its requests get 404. */
     sunset_at: date,
     /** The model that replaces it. */
-    successor: modelSchema.nullable(),
+    successor: modelRowSchema.nullable(),
   })
   .partial();
 
@@ -83,7 +83,7 @@ export const catalogueRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'patch',
     path: ONE,
-    params: { id: modelSchema },
+    params: { id: modelRowSchema },
     summary:
       'Change the catalogue entry of a model. Absent members stay unchanged. Takes effect everywhere within 5 s.',
     body: patchSchema,
@@ -94,7 +94,7 @@ export const catalogueRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'delete',
     path: ONE,
-    params: { id: modelSchema },
+    params: { id: modelRowSchema },
     summary:
       'Delete the catalogue entry of a model, and return whether there was one. Every user may then use the model, and it has no end.',
     answer: z.object({ object: z.literal('catalogue_entry'), id: z.string(), deleted: z.boolean() }),

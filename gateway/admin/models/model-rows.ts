@@ -8,7 +8,7 @@ import type { Env } from '../../env.ts';
 import { applyChange, notifyIsolates } from '../change.ts';
 import type { AdminCall } from '../route.ts';
 
-export const modelSchema = z.string().min(1).max(256);
+export const modelRowSchema = z.string().min(1).max(256);
 
 type AnyCall = AdminCall<unknown, unknown>;
 type ModelTable = SQLiteTable & { model: SQLiteColumn };

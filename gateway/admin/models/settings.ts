@@ -12,7 +12,7 @@ import { modelParam } from '../../http/route-description.ts';
 import { listSchema, policySchema } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
-import { ModelRows, modelSchema } from './model-rows.ts';
+import { ModelRows, modelRowSchema } from './model-rows.ts';
 
 /** A PUT replaces all settings: an absent field gets the gateway's default. */
 const putSchema = z.strictObject({
@@ -62,7 +62,7 @@ export const modelRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'get',
     path: ONE,
-    params: { id: modelSchema },
+    params: { id: modelRowSchema },
     summary: 'Return the settings of one model.',
     answer: settingsSchema,
     run: async (call) => {
@@ -76,7 +76,7 @@ export const modelRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'put',
     path: ONE,
-    params: { id: modelSchema },
+    params: { id: modelRowSchema },
     summary: 'Set how one model is routed, started and traced. Absent settings return to the default.',
     body: putSchema,
     answer: settingsSchema,
@@ -86,7 +86,7 @@ export const modelRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'delete',
     path: ONE,
-    params: { id: modelSchema },
+    params: { id: modelRowSchema },
     summary:
       'Delete the settings of one model, and return whether there were any. Repeating it updates the registry again.',
     answer: deletedSchema,

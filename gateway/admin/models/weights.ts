@@ -9,7 +9,7 @@ import { modelParam } from '../../http/route-description.ts';
 import { listSchema } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
-import { ModelRows, modelSchema } from './model-rows.ts';
+import { ModelRows, modelRowSchema } from './model-rows.ts';
 
 const putSchema = z.strictObject({ weights: weightsSchema, kinds: kindsSchema.optional() });
 const routingSchema = z.object({
@@ -39,7 +39,7 @@ export const routingRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'get',
     path: ONE,
-    params: { model: modelSchema },
+    params: { model: modelRowSchema },
     summary: 'Return the routing weights and request kinds of one model.',
     answer: routingSchema,
     run: async (call) => {
@@ -53,7 +53,7 @@ export const routingRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'put',
     path: ONE,
-    params: { model: modelSchema },
+    params: { model: modelRowSchema },
     summary:
       'Set the weight of nodes that match a rule, and the kinds of requests that rules name. The most specific rule counts. Takes effect everywhere within 5 s.',
     body: putSchema,
@@ -64,7 +64,7 @@ export const routingRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'delete',
     path: ONE,
-    params: { model: modelSchema },
+    params: { model: modelRowSchema },
     summary:
       'Delete the routing weights of one model, and return whether there were any. Its routing policy then applies. Repeating is safe.',
     answer: deletedSchema,

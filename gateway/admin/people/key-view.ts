@@ -4,7 +4,7 @@ import { isoTime, restrictionsView, restrictionView } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
 
 /** The stored row. */
-export type Key = typeof apiKeys.$inferSelect;
+export type KeyRow = typeof apiKeys.$inferSelect;
 
 export const keySchema = restrictionsView.extend({
   object: z.literal('key'),
@@ -24,7 +24,7 @@ export const keySchema = restrictionsView.extend({
 });
 
 /** The part of a key that may be shown repeatedly: never its hash. */
-export function keyView(row: Key): z.infer<typeof keySchema> {
+export function keyView(row: KeyRow): z.infer<typeof keySchema> {
   return {
     object: 'key',
     id: row.id,

@@ -31,7 +31,7 @@ import { pageSchema } from '../list.ts';
 import { extendAccessLists } from '../models/catalogue.ts';
 import { requireProject, requireProvider, requireUser } from '../references.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
-import { type Key, keySchema, keyView } from './key-view.ts';
+import { type KeyRow, keySchema, keyView } from './key-view.ts';
 import { findMember } from './members.ts';
 
 const idText = z.string().max(64);
@@ -154,7 +154,7 @@ async function createKey(call: AdminCall<z.infer<typeof createSchema>>): Promise
   const ofProvider = role === 'provider' ? (provider ?? user?.provider ?? account.provider ?? null) : null;
   if (role === 'provider') await requireProvider(env, ofProvider);
   const { plaintext, hash, prefix } = newSecret(KEY_PREFIX);
-  const row: Key = {
+  const row: KeyRow = {
     ...NO_RESTRICTIONS,
     ...restrictionColumns(narrowed),
     id: newId('key'),
@@ -191,7 +191,7 @@ async function createKey(call: AdminCall<z.infer<typeof createSchema>>): Promise
 
 function insert(
   call: AdminCall<unknown, unknown>,
-  row: Key,
+  row: KeyRow,
   plaintext: string,
   {
     statements,
@@ -271,7 +271,7 @@ async function rotateKey(call: AdminCall<z.infer<typeof rotateSchema>>): Promise
  * Refuses a key that has ended, that was already rotated, or that was changed meanwhile: the new key would inherit its
  * end. @throws ApiError 404, 409, 422
  */
-async function requireRotatable(call: AdminCall<unknown, unknown>, read: Key): Promise<void> {
+async function requireRotatable(call: AdminCall<unknown, unknown>, read: KeyRow): Promise<void> {
   const { env, now } = call;
   const old = await found(call);
   if (old.revokedAt !== null) throw new ApiError('unprocessable_content', 'A revoked key cannot be rotated.');
@@ -349,14 +349,14 @@ function own({ account }: AdminCall<unknown, unknown>): SQL | undefined {
   return account.role === 'operator' ? undefined : eq(apiKeys.userId, account.userId ?? '');
 }
 
-async function found(call: AdminCall<unknown, unknown>): Promise<Key> {
+async function found(call: AdminCall<unknown, unknown>): Promise<KeyRow> {
   const id = call.param('id');
   const row = await findKey(call.env, and(eq(apiKeys.id, id), own(call)));
   if (row !== undefined) return row;
   throw new ApiError('not_found', `There is no key with id "${id.slice(0, 64)}".`);
 }
 
-async function findKey(env: Env, where: SQL | undefined): Promise<Key | undefined> {
+async function findKey(env: Env, where: SQL | undefined): Promise<KeyRow | undefined> {
   const [row] = await queryOrUnavailable(database(env).select().from(apiKeys).where(where));
   return row;
 }

@@ -5,7 +5,7 @@
 import { connect, createServer } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { ChannelPeer } from '../../../agent/mesh/channel/channel.ts';
+import type { ChannelPeer } from '../../../agent/mesh/channel/accept.ts';
 import { dialChannel } from '../../../agent/mesh/channel/dial.ts';
 import { Listener } from '../../../agent/mesh/channel/listener.ts';
 import { sessionContext } from '../../../agent/mesh/channel/secure.ts';

@@ -1,6 +1,7 @@
 /** Agents with channels and nothing above them, and tickets that need no issuer. */
 import { createHash } from 'node:crypto';
-import type { Channel, ChannelPeer } from '../../../agent/mesh/channel/channel.ts';
+import type { ChannelPeer } from '../../../agent/mesh/channel/accept.ts';
+import type { Channel } from '../../../agent/mesh/channel/channel.ts';
 import { dialChannel } from '../../../agent/mesh/channel/dial.ts';
 import { Listener, type ListenerLimits } from '../../../agent/mesh/channel/listener.ts';
 import type { PeerReleases } from '../../../agent/mesh/channel/peer-release.ts';

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import {
   decodeMessage,
   encodeMessagePart,
-  MESSAGE_MAX_BYTES,
+  GOSSIP_MESSAGE_MAX_BYTES,
   type MessagePart,
   SUMS_BYTES,
 } from '../../../shared/gossip/messages.ts';
@@ -115,7 +115,7 @@ describe('a message', () => {
 
   it('that claims a million items, a long text or a later spelling is refused before anything is allocated for it', () => {
     const cases: [string, Uint8Array][] = [
-      ['too_large', new Uint8Array(MESSAGE_MAX_BYTES + 1)],
+      ['too_large', new Uint8Array(GOSSIP_MESSAGE_MAX_BYTES + 1)],
       ['too_large', Uint8Array.of(8, 65)],
       ['too_large', Uint8Array.of(4, 0xff, 0xff, 0x7f)],
       ['malformed', Uint8Array.of(0, 0x81, 0x00)],

@@ -12,9 +12,9 @@ import {
   encodeMessagePart,
   type MessagePart,
   refutationMessage,
-  type Suspicion,
   suspicionMessage,
 } from '../../../shared/gossip/messages.ts';
+import type { Suspicion } from '../../../shared/gossip/types.ts';
 import { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import { standInCrypto, standInSigner } from '../../sim/crypto.ts';
 import { EPOCH_S, Issuer, type Membership } from '../../sim/issuer.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ActionBatch } from '../../../shared/gossip/action-batch.ts';
-import { MESSAGE_MAX_BYTES } from '../../../shared/gossip/messages.ts';
+import { GOSSIP_MESSAGE_MAX_BYTES } from '../../../shared/gossip/messages.ts';
 import { ClusterRing } from '../../../shared/gossip/ring.ts';
 import { TimerQueue } from '../../../shared/gossip/timer-queue.ts';
 
@@ -81,7 +81,7 @@ describe('what is sent', () => {
     const sends = out.take().flatMap((action) => (action.type === 'send' ? [action] : []));
     expect(sends.filter(({ peer }) => peer === 'a').map(({ bytes }) => bytes.length)).toEqual([10]);
     expect(sends.filter(({ peer }) => peer === 'b').map(({ bytes }) => bytes.length)).toEqual([60_000, 40_000]);
-    expect(Math.max(...sends.map(({ bytes }) => bytes.length))).toBeLessThanOrEqual(MESSAGE_MAX_BYTES);
+    expect(Math.max(...sends.map(({ bytes }) => bytes.length))).toBeLessThanOrEqual(GOSSIP_MESSAGE_MAX_BYTES);
     expect(out.take()).toEqual([]);
   });
 });

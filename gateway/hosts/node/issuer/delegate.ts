@@ -1,4 +1,5 @@
 /** The key of another gateway of the same institution: created where the root key is, transferred by the operator. */
+
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { toBase64url } from '../../../../shared/lattice/base64url.ts';
@@ -6,6 +7,7 @@ import { errorText } from '../../../../shared/text/error-text.ts';
 import { CommandError } from '../../../command.ts';
 import { newSeed } from '../../../issuer/crypto.ts';
 import { certifyKey, GatewayIssuer } from '../../../issuer/issuer.ts';
+import { nowS } from '../../../platform/unix-time.ts';
 import { makeDirectory } from '../data/make-directory.ts';
 import {
   type IssuerFiles,
@@ -40,7 +42,7 @@ export async function adoptIdentity(dir: string, file: string): Promise<void> {
   const own = await readIssuerFile(dir, 'gateway.key');
   if (own === identity.key) return;
   // Its service still names the original file, but `issuer rotate` has given it a newer key.
-  const files = own === undefined ? undefined : await openIssuer(dir, Math.floor(Date.now() / 1000));
+  const files = own === undefined ? undefined : await openIssuer(dir, nowS());
   if (files !== undefined && keyNames(files).retired.includes(name)) return;
   if (own !== undefined)
     throw new CommandError(`${dir} has the key of another gateway. A follower gets a data directory of its own.`);

@@ -2,11 +2,13 @@
  * Requests from one gateway of an institution to another. Requests and answers are signed; an answer's signature covers
  * the request's nonce.
  */
+
 import { Agent, type Dispatcher, request } from 'undici';
 import * as z from 'zod';
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { parseJson } from '../../../../shared/text/json.ts';
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
+import { nowS } from '../../../platform/unix-time.ts';
 import { waitClock } from '../../../platform/wait-clock.ts';
 import { type GatewayIdentity, SIGNED_HEADER, signRequest, verifyRequest } from './signed-request.ts';
 
@@ -90,8 +92,4 @@ function messageOf(text: Buffer): string {
   } catch {
     return text.toString('utf8', 0, 200);
   }
-}
-
-export function nowS(): number {
-  return Math.floor(Date.now() / 1000);
 }

@@ -1,4 +1,5 @@
 /** What the primary of an institution answers to its followers: `POST /gateway/…`, signed. */
+
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type * as z from 'zod';
 import { ApiError, errorBody } from '../../../../shared/openai/errors.ts';
@@ -7,6 +8,7 @@ import { errorText } from '../../../../shared/text/error-text.ts';
 import { parseJson } from '../../../../shared/text/json.ts';
 import type { AttemptSettlement, LimitsObject } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace } from '../../../platform/object-context.ts';
+import { nowS } from '../../../platform/unix-time.ts';
 import { waitClock } from '../../../platform/wait-clock.ts';
 import type { UsageObject } from '../../../usage/object.ts';
 import type { UsageRow } from '../../../usage/usage-row.ts';
@@ -14,7 +16,6 @@ import type { Budgets, BudgetsPage } from './budgets.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import type { FollowerTable } from './follower-table.ts';
 import { IdempotentCalls } from './idempotent-calls.ts';
-import { nowS } from './link.ts';
 import {
   budgetsSchema,
   epochSchema,

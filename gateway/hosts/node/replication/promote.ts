@@ -1,10 +1,12 @@
 /** `otela-gateway promote`: a follower becomes the primary, authorized by the root key. */
+
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
 import { CommandError } from '../../../command.ts';
 import { workerdSigner } from '../../../issuer/crypto.ts';
+import { nowS } from '../../../platform/unix-time.ts';
 import { openIssuer } from '../issuer/issuer-files.ts';
 import { Database } from '../sqlite.ts';
 import { signEpoch } from './epoch.ts';
@@ -23,7 +25,7 @@ interface Promotion {
 export async function promote({ data, rootKey, url }: Promotion): Promise<{ epoch: number; former: string }> {
   const role = readRole(data);
   if (role.role === 'first') throw new CommandError(`${data} is the first gateway already, epoch ${role.epoch}.`);
-  const issuer = await openIssuer(join(data, 'issuer'), Math.floor(Date.now() / 1000));
+  const issuer = await openIssuer(join(data, 'issuer'), nowS());
   const text = rootKey === undefined ? issuer.root : (await readFile(rootKey, 'utf8')).trim();
   const seed = text === undefined ? undefined : fromBase64url(text, 32);
   if (seed?.length !== 32)

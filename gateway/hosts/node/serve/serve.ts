@@ -1,4 +1,5 @@
 /** `otela-gateway serve`: the gateway in this process, with everything in one directory. */
+
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
@@ -12,6 +13,7 @@ import { errorText } from '../../../../shared/text/error-text.ts';
 import { CommandError } from '../../../command.ts';
 import { storageHealth } from '../../../platform/storage/health.ts';
 import { telemetrySink } from '../../../platform/telemetry-sink.ts';
+import { nowS } from '../../../platform/unix-time.ts';
 import { refuseDamaged } from '../data/damage.ts';
 import { type DataDirectory, openDataDirectory } from '../data/data-directory.ts';
 import { rethrowDiskError } from '../data/disk-error.ts';
@@ -114,7 +116,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   const given: NodeJS.ProcessEnv = { ...releaseSettings(program), ...process.env };
   if (options.identity !== undefined) await adoptIdentity(data.issuer, options.identity);
   else if (options.follow !== undefined) await requireIdentity(data.issuer);
-  const issuerFiles = await openIssuer(data.issuer, Math.floor(Date.now() / 1000));
+  const issuerFiles = await openIssuer(data.issuer, nowS());
   const issuer = workerSecrets(issuerFiles);
   takeRole(data.path, options.follow);
   const settings = Object.fromEntries(
