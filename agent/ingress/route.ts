@@ -5,7 +5,7 @@ import { readRequirements } from '../../shared/proxy/read-requirements.ts';
 import { routedRequest } from '../../shared/proxy/routed-request.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import { RETRIES_MAX } from '../../shared/routing/retry-policy.ts';
-import { isTrusted, readProviderList, type Trust, trustsNobody } from '../../shared/routing/trust.ts';
+import { isTrusted, requireProviderList, type Trust, trustsNobody } from '../../shared/routing/trust.ts';
 import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import type { PolicyFor } from './policies.ts';
@@ -68,14 +68,7 @@ function requestedProviders(request: Headers, metadata: Readonly<Record<string, 
     [TRUST_HEADER, request.header(TRUST_HEADER) ?? undefined],
     [`metadata.${TRUST_METADATA}`, metadata[TRUST_METADATA]],
   ];
-  return said.flatMap(([param, text]) => (text === undefined ? [] : [readProviders(text, param)]));
-}
-
-function readProviders(text: string, param: string): string[] {
-  const list = readProviderList(text);
-  if (list !== undefined) return list;
-  const message = `${param} must be a list of at most 64 provider ids, as in "eth, psi@peer".`;
-  throw new ApiError('unknown_provider', message, { param });
+  return said.flatMap(([param, text]) => (text === undefined ? [] : [requireProviderList(text, param)]));
 }
 
 /** Why no node that serves the model may be asked. */

@@ -9,7 +9,7 @@ import {
   canonicalProvider,
   decideTrust,
   LOCAL_ISSUER,
-  readProviderList,
+  requireProviderList,
   type Trust,
   trustsNobody,
 } from '../../shared/routing/trust.ts';
@@ -32,16 +32,9 @@ export function requestedTrust(request: HttpRequest, metadata: string | undefine
   const header = request.headers.get(TRUST_HEADER);
   if (header === null && metadata === undefined) return NONE;
   const lists: string[][] = [];
-  if (header !== null) lists.push(readList(header, TRUST_HEADER));
-  if (metadata !== undefined) lists.push(readList(metadata, `metadata.${TRUST_METADATA}`));
+  if (header !== null) lists.push(requireProviderList(header, TRUST_HEADER));
+  if (metadata !== undefined) lists.push(requireProviderList(metadata, `metadata.${TRUST_METADATA}`));
   return lists;
-}
-
-function readList(text: string, param: string): string[] {
-  const list = readProviderList(text);
-  if (list !== undefined) return list;
-  const message = `${param} must be a list of at most 64 provider ids, as in "eth, psi@peer".`;
-  throw new ApiError('unknown_provider', message, { param });
 }
 
 interface Made {

@@ -6,6 +6,7 @@
  * A provider's id is `name` if our own issuer admitted it and `name@peer` if a peer did, so a provider of a peer cannot
  * take the name of one of ours.
  */
+import { ApiError } from '../openai/errors.ts';
 
 const NAME = '[a-z0-9][a-z0-9-]{0,62}';
 export const PROVIDER_ID_PATTERN = new RegExp(`^${NAME}(@${NAME})?$`);
@@ -106,6 +107,14 @@ export function readProviderList(text: string): string[] | undefined {
     .filter((id) => id !== '');
   if (ids.length > PROVIDER_LIST_MAX || !ids.every((id) => PROVIDER_ID_PATTERN.test(id))) return undefined;
   return [...new Set(ids)];
+}
+
+/** `param`: the header or field that holds the list. @throws ApiError 400 unknown_provider */
+export function requireProviderList(text: string, param: string): string[] {
+  const list = readProviderList(text);
+  if (list !== undefined) return list;
+  const message = `${param} must be a list of at most 64 provider ids, as in "eth, psi@peer".`;
+  throw new ApiError('unknown_provider', message, { param });
 }
 
 /** Maps `eth@local` to `eth` if `local` is our own issuer. */
