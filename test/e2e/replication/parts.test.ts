@@ -10,7 +10,7 @@ import { migrateDatabase } from '../../../gateway/hosts/node/d1.ts';
 import { AccountsReplica } from '../../../gateway/hosts/node/replication/accounts-replica.ts';
 import { ChangeFeed } from '../../../gateway/hosts/node/replication/change-feed.ts';
 import { readEpoch, signEpoch } from '../../../gateway/hosts/node/replication/epoch.ts';
-import { GatewayLink, nowS } from '../../../gateway/hosts/node/replication/link.ts';
+import { GatewayLink } from '../../../gateway/hosts/node/replication/link.ts';
 import { epochAnswerSchema } from '../../../gateway/hosts/node/replication/messages.ts';
 import { PrimaryServer } from '../../../gateway/hosts/node/replication/primary-server.ts';
 import { shareOfLimit, shareReservation } from '../../../gateway/hosts/node/replication/quota-shares.ts';
@@ -27,6 +27,7 @@ import { readMigrations } from '../../../gateway/hosts/node/serve/program-files.
 import { Database } from '../../../gateway/hosts/node/sqlite.ts';
 import { workerdSigner } from '../../../gateway/issuer/crypto.ts';
 import { certifyKey, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
+import { nowS } from '../../../gateway/platform/unix-time.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { atEnd, endAll, temporaryDirectory } from '../../support/processes.ts';
 import { ROOT } from '../../support/where.ts';
