@@ -42,7 +42,7 @@ type StreamOptions =
   | (ByteSpan & Switches & { kind: 'object'; empty: boolean })
   | (ByteSpan & { kind: 'null' | 'other' });
 
-/** Where a body has BUDGET_KEY, or could have it. */
+/** Position of BUDGET_KEY in a body, or of the place for it. */
 export interface BudgetPosition {
   /** Position of the value; absent if the key is absent. */
   value?: { start: number; end: number; tokens: number | undefined };

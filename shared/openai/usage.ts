@@ -154,7 +154,7 @@ export interface UsageMeterOptions {
   /** The engine's status; an answer of 400 or more costs nothing. Default 200. */
   status?: number;
   /**
-   * The engine's content type: a unary answer that is not JSON is complete whenever it ends. Default: from the endpoint
+   * The engine's content type: an answer that is neither SSE nor JSON is complete when it ends. Default: from the endpoint
    * table.
    */
   contentType?: string;
@@ -166,7 +166,7 @@ export interface MeterResult {
   usage: TokenUsage;
   /** The answer ended properly for this endpoint. */
   complete: boolean;
-  /** It ended early, whatever its framing says: inside a JSON value, or without the last event of a stream. */
+  /** It ended early, although its framing is complete: inside a JSON value, or without the last event of a stream. */
   cut?: boolean;
   /** The engine gave the answer up, and sent an end that looks like any other. */
   aborted?: boolean;
@@ -177,7 +177,7 @@ export interface MeterResult {
 export interface UsageMeter {
   /** What may be forwarded now, in order. */
   push(chunk: Uint8Array): Uint8Array[];
-  /** The last event of the stream has arrived; what its connection does afterwards does not matter. */
+  /** The last event of the stream has arrived; an error of the connection after it does not matter. */
   readonly saidLast: boolean;
   /** Call once, even if the client or the engine is gone. */
   end(): MeterResult;
