@@ -1,5 +1,5 @@
 import { gateway } from '../../api/client.ts';
-import type { SettableModel, ModelRow } from '../../api/resources.ts';
+import type { ModelRow, SettableModel } from '../../api/resources.ts';
 import { inSeconds, secondsFrom } from '../../parts/format.ts';
 import { PolicySelect, policyFrom } from '../../parts/policy-select.tsx';
 import { t } from '../../texts/index.ts';

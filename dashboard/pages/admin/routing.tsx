@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { lazy, Suspense, useMemo, useState } from 'react';
 import { gateway } from '../../api/client.ts';
-import type { ModelWeights, ModelRow } from '../../api/resources.ts';
+import type { ModelRow, ModelWeights } from '../../api/resources.ts';
 import { catalogueOf } from '../../parts/catalogue.ts';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useLive } from '../../parts/session.tsx';
