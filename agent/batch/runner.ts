@@ -5,9 +5,10 @@ import { WHY_MAX } from '../../shared/batch/function.ts';
 import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import { type EngineReading, LineWindow } from '../../shared/batch/window.ts';
 import { errorText } from '../../shared/text/error-text.ts';
+import { Backoff } from '../../shared/timing/backoff.ts';
 import type { EngineTarget } from '../engine/address.ts';
-import { FailureLog, LoggedBackoff } from './backoff.ts';
 import type { LineOptions } from './engine-options.ts';
+import { FailureLog } from './failure-log.ts';
 import { BatchGateway, type SessionCredentials } from './gateway-client.ts';
 import { BatchGateways } from './gateways.ts';
 import { LeaseWork, type PendingLine, UNCOMMITTED_MAX_BYTES } from './lease-work.ts';
@@ -39,7 +40,7 @@ const TURN_MS = 1_000;
 /** Time that an agent without work waits at the gateway. */
 const WAIT_MS = 20_000;
 /** Wait after a gateway could not be asked; it doubles each time. */
-const BACKOFF_MS = { first: 500, most: 10_000 };
+const BACKOFF = { minMs: 500, maxMs: 10_000 };
 /** Interval of checks while no engine answers, or no lease can be taken. */
 const POLL_MS = 200;
 /** A line that failed runs again after this. */
@@ -127,7 +128,7 @@ export class BatchRunner {
 
   /** Takes leases of one gateway while the agent works for it. */
   async #lease(gateway: BatchGateway, signal: AbortSignal): Promise<void> {
-    const backoff = new LoggedBackoff(BACKOFF_MS);
+    const backoff = new Backoff(BACKOFF, Math.random);
     const failures = new FailureLog(this.#options.log);
     while (!signal.aborted && !this.#draining) {
       if (!this.#wants()) {
@@ -138,12 +139,12 @@ export class BatchRunner {
         const lease = await gateway.lease(this.#options.models(), this.#prefix, WAIT_MS, signal);
         if (lease !== undefined) await this.#take(gateway, lease, signal);
         // Reset only here: a gateway that leases, and has no chunk to send, would otherwise be asked twice a second.
-        backoff.succeeded();
+        backoff.reset();
       } catch (error) {
         if (signal.aborted) return;
         failures.tell(`batches: ${errorText(error)}`);
         // Not #pause, which ends each second.
-        await sleep(backoff.failed(), undefined, { signal }).catch(() => {});
+        await sleep(backoff.next(), undefined, { signal }).catch(() => {});
       }
     }
   }

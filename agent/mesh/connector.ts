@@ -1,4 +1,4 @@
-import { DialBackoff } from './backoff.ts';
+import { Backoff } from '../../shared/timing/backoff.ts';
 import type { ProvenConnection } from './channel/accept.ts';
 import type { Channel } from './channel/channel.ts';
 import { ChannelError } from './channel/error.ts';
@@ -38,7 +38,7 @@ interface PeerConnectorOptions {
 
 interface Relayed {
   usedAt: number;
-  direct: DialBackoff;
+  direct: Backoff;
   directAt: number;
 }
 
@@ -134,7 +134,7 @@ export class PeerConnector {
       const known = this.#relayed.get(channel);
       const one = known ?? {
         usedAt: now,
-        direct: new DialBackoff(DIRECT_MIN_MS, DIRECT_MAX_MS, random),
+        direct: new Backoff({ minMs: DIRECT_MIN_MS, maxMs: DIRECT_MAX_MS }, random),
         directAt: now,
       };
       this.#relayed.set(channel, one);

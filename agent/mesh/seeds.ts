@@ -1,5 +1,5 @@
 import { errorText } from '../../shared/text/error-text.ts';
-import { DialBackoff } from './backoff.ts';
+import { Backoff } from '../../shared/timing/backoff.ts';
 
 const SEED_MIN_MS = 500;
 const SEED_MAX_MS = 30_000;
@@ -20,7 +20,7 @@ interface SeedsOptions {
 
 interface Seed {
   address: string;
-  backoff: DialBackoff;
+  backoff: Backoff;
   reached: boolean;
   told: boolean;
   timer: NodeJS.Timeout | undefined;
@@ -39,7 +39,7 @@ export class Seeds {
     this.#options = options;
     this.#seeds = options.addresses.slice(0, SEEDS_MAX).map((address) => ({
       address,
-      backoff: new DialBackoff(SEED_MIN_MS, SEED_MAX_MS, options.random),
+      backoff: new Backoff({ minMs: SEED_MIN_MS, maxMs: SEED_MAX_MS }, options.random),
       reached: false,
       told: false,
       timer: undefined,

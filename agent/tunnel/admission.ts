@@ -12,6 +12,7 @@ import { openTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/
 import { attestationMessage } from '../../shared/release/release.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { tryParseJson } from '../../shared/text/json.ts';
+import { Backoff } from '../../shared/timing/backoff.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { AGENT_VERSION } from '../host/agent-version.ts';
 import { nodeCrypto } from '../host/crypto.ts';
@@ -86,9 +87,9 @@ const challengeSchema = z.object({ challenge: z.string().min(1).max(512) });
 /** After this long the next gateway is tried, because a gateway may drop packets silently. */
 const NEXT_AFTER_MS = 1000;
 
-const BACKOFF_MIN_MS = 250;
-/** Longest wait between tries: GPUs are idle meanwhile, but a thousand agents may arrive together. */
-const BACKOFF_MAX_MS = 10_000;
+/** Waits between tries: GPUs are idle meanwhile, but a thousand agents may arrive together. */
+const BACKOFF = { minMs: 250, maxMs: 10_000 };
+const BACKOFF_SPREAD = 0.5;
 /** Longest wait that a gateway may ask for. */
 const RETRY_AFTER_MAX_MS = 60_000;
 
@@ -126,7 +127,8 @@ type Outcome =
 export async function requestAdmission(options: AdmissionOptions): Promise<TunnelAdmission> {
   const { gateways, signal, log, random } = options;
   const refused = new Map<URL, TunnelRefusal>();
-  for (let failures = 0; ; failures++) {
+  const backoff = new Backoff(BACKOFF, random, BACKOFF_SPREAD);
+  for (;;) {
     const outcomes = await round(options, refused);
     const found = outcomes.find((outcome) => outcome.kind === 'admitted');
     if (found) return found.admission;
@@ -134,8 +136,7 @@ export async function requestAdmission(options: AdmissionOptions): Promise<Tunne
     const last = [...refused.values()].at(-1);
     if (last !== undefined && gateways.every((gateway) => refused.has(gateway))) throw new AdmissionRefusedError(last);
     const asked = Math.max(0, ...outcomes.map((outcome) => (outcome.kind === 'later' ? outcome.afterMs : 0)));
-    const own = Math.min(BACKOFF_MAX_MS, BACKOFF_MIN_MS * 2 ** Math.min(failures, 16)) * (0.5 + random());
-    const pause = Math.max(own, asked * (1 + 0.2 * random()));
+    const pause = Math.max(backoff.next(), asked * (1 + 0.2 * random()));
     const why = outcomes.flatMap((outcome) => ('why' in outcome ? outcome.why : []));
     log(`not admitted yet: ${[...new Set(why)].join('; ')}; again in ${Math.round(pause)} ms`);
     await delay(pause, undefined, { signal });

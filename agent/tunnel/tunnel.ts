@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { WebSocket } from 'ws';
 import type { DeploymentAnswer } from '../../shared/deployment/answer.ts';
 import { errorText } from '../../shared/text/error-text.ts';
+import { Backoff } from '../../shared/timing/backoff.ts';
 import { PendingReplies } from '../../shared/upstream/pending-replies.ts';
 import { CLOSE_CODES } from '../../shared/wire/close.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
@@ -28,10 +29,8 @@ class PendingGatewayProbes extends PendingReplies<ProbeVerdict> {
   }
 }
 
-const BACKOFF_MIN_MS = 250;
-
-/** Longest wait before the next dial: a gateway that was away is found again within 5 s of its return. */
-const BACKOFF_MAX_MS = 3_000;
+/** Waits before the next dial: a gateway that was away is found again within 5 s of its return. */
+const BACKOFF = { minMs: 250, maxMs: 3_000 };
 
 /** A socket that lived this long worked, so earlier failures no longer delay the next dial. */
 const STABLE_MS = 5_000;
@@ -66,7 +65,7 @@ class GatewayTunnel implements Tunnel {
   #connection: Connection | undefined;
   #link: Link | undefined;
   #generation = 0;
-  #failures = 0;
+  readonly #backoff = new Backoff(BACKOFF, Math.random);
   #readyAt = Number.POSITIVE_INFINITY;
   #retry: NodeJS.Timeout | undefined;
   #ticking: NodeJS.Timeout | undefined;
@@ -206,7 +205,7 @@ class GatewayTunnel implements Tunnel {
       this.#options.onDisconnected?.();
     }
     if (this.#closed) return;
-    if (performance.now() - this.#readyAt >= STABLE_MS) this.#failures = 0;
+    if (performance.now() - this.#readyAt >= STABLE_MS) this.#backoff.reset();
     if (code === CLOSE_CODES.refused) return this.#refused({ status: FORBIDDEN, message: reason });
     if (code === CLOSE_CODES.replaced)
       return this.#refused({ status: 409, message: `another agent holds this session: ${reason}` });
@@ -216,9 +215,9 @@ class GatewayTunnel implements Tunnel {
 
   #reconnect(why: string, atOnce = false): void {
     if (this.#closed) return;
-    const base = Math.min(BACKOFF_MAX_MS, BACKOFF_MIN_MS * 2 ** this.#failures);
-    const delay = atOnce && this.#failures === 0 ? Math.random() * 50 : base * (0.8 + 0.4 * Math.random());
-    this.#failures++;
+    const isFirst = this.#backoff.failures === 0;
+    const wait = this.#backoff.next();
+    const delay = atOnce && isFirst ? Math.random() * 50 : wait;
     this.#options.log(`gateway ${this.#options.gateway.host}: ${why}; again in ${Math.round(delay)} ms`);
     this.#retry = setTimeout(() => void this.#dial(), delay);
   }

@@ -2,6 +2,8 @@
  * Decides when a recipe may be tried again on a cluster: sites banned users of Parsl because blocks were resubmitted in
  * a loop (parsl #2851).
  */
+
+import { backoffMs } from '../../shared/timing/backoff.ts';
 import type { FactoryConfig, PoolConfig } from '../config/schema.ts';
 import { formatMs } from '../config/values.ts';
 import { type BackOff, type Memory, refusalKey, startKey } from './memory.ts';
@@ -12,8 +14,6 @@ const REFUSED_FIRST_MS = 30_000;
 const CANCELLED_FIRST_MS = 600_000;
 const WAIT_MAX_MS = 900_000;
 const REST_MAX_MS = 86_400_000;
-/** Doubling stops here: 2^20 times the first wait is above every bound. */
-const DOUBLINGS_MAX = 20;
 
 /**
  * `failed`: the job began and its engine did not serve. `short`: the scheduler ended it soon after its begin.
@@ -44,7 +44,7 @@ export function recordFailure(memory: Memory, kind: FailureKind, failure: Failur
   const before = known?.context === context ? known : undefined;
   const after: BackOff = { ...(before ?? fresh(failure.context)), reason: failure.reason.slice(0, 300) };
   const wait = (first: number, times: number, max: number) => {
-    const ms = Math.min(max, first * 2 ** Math.min(times - 1, DOUBLINGS_MAX));
+    const ms = backoffMs(times - 1, { minMs: first, maxMs: max });
     after.until = Math.max(after.until, now + ms);
     return formatMs(ms);
   };

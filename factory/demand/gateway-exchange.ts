@@ -19,6 +19,7 @@ import {
   NODES_MAX,
   parseAnswer,
 } from '../../shared/factory/exchange.ts';
+import { Backoff } from '../../shared/timing/backoff.ts';
 import { errorLine, FactoryError } from '../errors.ts';
 import type { DemandReading, GatewaySource } from './demand-source.ts';
 
@@ -26,8 +27,7 @@ import type { DemandReading, GatewaySource } from './demand-source.ts';
 const EXCHANGE_TIMEOUT_MS = EXCHANGE_WAIT_MAX_MS + 20_000;
 /** Age at which an answer is outdated: then nothing is ended. */
 const STALE_MS = 90_000;
-const RETRY_MIN_MS = 1_000;
-const RETRY_MAX_MS = 60_000;
+const BACKOFF = { minMs: 1_000, maxMs: 60_000 };
 /** Least time between two reports that interrupt a held exchange. */
 const REPORT_MIN_MS = 1_000;
 /** Least time between two exchanges: a gateway may answer immediately each time, always with news. */
@@ -115,7 +115,7 @@ export class GatewayExchange implements GatewaySource {
   }
 
   async #run(changed: () => void): Promise<void> {
-    let wait = RETRY_MIN_MS;
+    const backoff = new Backoff(BACKOFF, Math.random);
     await this.#reported.promise;
     while (!this.#closed.signal.aborted) {
       const report = this.#report;
@@ -127,7 +127,7 @@ export class GatewayExchange implements GatewaySource {
       const known = this.#fault === undefined && before !== undefined && begun - this.#receivedAt < FRESH_MS;
       try {
         const answer = await this.#ask({ ...report, ...(known ? { after: before } : {}) });
-        wait = RETRY_MIN_MS;
+        backoff.reset();
         // Interrupted, because there is more to report.
         if (answer === undefined) continue;
         this.#answer = answer;
@@ -141,8 +141,7 @@ export class GatewayExchange implements GatewaySource {
         this.#fault = errorLine(error);
         if (error instanceof FactoryError && error.code === 'gateway') this.#options.refused(this.#fault);
         if (first) changed();
-        await pause(wait, this.#closed.signal);
-        wait = Math.min(RETRY_MAX_MS, wait * 2);
+        await pause(backoff.next(), this.#closed.signal);
       }
     }
   }

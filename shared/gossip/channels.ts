@@ -1,6 +1,8 @@
 /**
  * The open channels, with their dials, backoff and bans. Opens channels that are wanted and closes those that are not.
  */
+
+import { backoffMs } from '../timing/backoff.ts';
 import { clusterRing, type GossipContext, isGateway, memberEntry, shuffle, withJitter } from './context.ts';
 import { newPeerState, type PeerState } from './peer.ts';
 import { GossipTopology, RING_WALK_MAX } from './topology.ts';
@@ -89,7 +91,7 @@ export class GossipChannels {
   #noteFailure(id: PeerId): void {
     const { now, options } = this.#context;
     const times = (this.#failed.get(id)?.times ?? 0) + 1;
-    const wait = Math.min(options.redialMaxMs, options.redialMs * 2 ** Math.min(times - 1, 16));
+    const wait = backoffMs(times - 1, { minMs: options.redialMs, maxMs: options.redialMaxMs });
     this.#failed.set(id, { times, until: now + withJitter(this.#context, wait) });
   }
 

@@ -3,6 +3,8 @@
  * suspicion, which holds for one incarnation of the target. The target refutes it with a higher incarnation, which only
  * the target can sign (SWIM, Das et al. 2002, with signatures).
  */
+
+import { backoffMs } from '../timing/backoff.ts';
 import type { GossipContext } from './context.ts';
 import { memberEntry } from './context.ts';
 import { hashLivenessRow, isSuspected, type LivenessRow, newLivenessRow, OBSERVERS_MAX } from './liveness-row.ts';
@@ -240,7 +242,7 @@ export class LivenessTable {
     // A link that flaps would change the routing each time. From its second flap on the session is held back for a
     // while.
     if (was && row.flaps > 1) {
-      const hold = Math.min(options.flapMaxMs, options.flapMs * 2 ** (row.flaps - 2));
+      const hold = backoffMs(row.flaps - 2, { minMs: options.flapMs, maxMs: options.flapMaxMs });
       row.heldUntil = now + hold;
       timerQueue.set(`hold:${session}`, row.heldUntil, () => this.#announce(session, row));
     }

@@ -3,6 +3,7 @@
  * replicas are compared.
  */
 import { AdaptiveTimeout } from '../timing/adaptive-timeout.ts';
+import { backoffMs } from '../timing/backoff.ts';
 import type { AntiEntropy } from './anti-entropy.ts';
 import type { GossipChannels } from './channels.ts';
 import { type GossipContext, isGateway, shuffle, withJitter } from './context.ts';
@@ -197,7 +198,7 @@ export class Pinger {
     timerQueue.set(`pace:${gateway}`, now + withJitter(this.#context, waitMs), () => {
       if (!this.#channels.open.has(gateway)) return;
       this.ping(gateway);
-      const next = Math.min(options.gatewayPaceMaxMs, options.gatewayRetryMs * 2 ** Math.min(unanswered, 16));
+      const next = backoffMs(unanswered, { minMs: options.gatewayRetryMs, maxMs: options.gatewayPaceMaxMs });
       this.#pingGatewayIn(gateway, next, unanswered + 1);
     });
   }

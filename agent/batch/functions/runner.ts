@@ -5,7 +5,8 @@ import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import { memberText } from '../../../shared/batch/line-body.ts';
 import { type LineResult, RESULT_MAX_BYTES } from '../../../shared/batch/results.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
-import { FailureLog, LoggedBackoff } from '../backoff.ts';
+import { Backoff } from '../../../shared/timing/backoff.ts';
+import { FailureLog } from '../failure-log.ts';
 import type { BatchGateway } from '../gateway-client.ts';
 import { BatchGateways } from '../gateways.ts';
 import { LeaseWork, type PendingLine } from '../lease-work.ts';
@@ -47,7 +48,7 @@ interface FunctionRunnerOptions {
 }
 
 const WAIT_MS = 20_000;
-const RETRY_MS = { first: 500, most: 30_000 };
+const BACKOFF = { minMs: 500, maxMs: 30_000 };
 const POLL_MS = 200;
 /** Interval at which the list of gateways is read. */
 const GATEWAYS_POLL_MS = 1_000;
@@ -101,7 +102,7 @@ export class FunctionRunner {
 
   async #work(gateway: BatchGateway, failures: FailureLog, signal: AbortSignal): Promise<void> {
     const { admitted, host, owners } = this.#options;
-    const backoff = new LoggedBackoff(RETRY_MS);
+    const backoff = new Backoff(BACKOFF, Math.random);
     while (!this.#draining && !signal.aborted) {
       if (!admitted()) {
         await pause(POLL_MS);
@@ -111,11 +112,11 @@ export class FunctionRunner {
         const asked = { ...(owners === undefined ? {} : { owners }), ...host.held };
         const lease = await gateway.leaseFunction(asked, WAIT_MS, signal);
         if (lease?.function !== undefined) await this.#run(gateway, { ...lease, function: lease.function }, signal);
-        backoff.succeeded();
+        backoff.reset();
       } catch (error) {
         if (signal.aborted) return;
         failures.tell(`functions: ${errorText(error)}`);
-        await pause(backoff.failed());
+        await pause(backoff.next());
       }
     }
   }

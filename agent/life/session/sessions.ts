@@ -4,6 +4,7 @@
  */
 
 import { errorText } from '../../../shared/text/error-text.ts';
+import { Backoff } from '../../../shared/timing/backoff.ts';
 import { formatDuration } from '../../config/duration.ts';
 import { AdmissionRefusedError } from '../../tunnel/admission.ts';
 import type { TunnelRefusal } from '../../tunnel/types.ts';
@@ -72,8 +73,8 @@ const IDLE_DRAIN_MS = 2000;
  * the next session grows.
  */
 const LASTING_MS = 60_000;
-const RETRY_MIN_MS = 250;
-const RETRY_MAX_MS = 60_000;
+const BACKOFF = { minMs: 500, maxMs: 60_000 };
+const BACKOFF_SPREAD = 0.5;
 
 /** Wait before the next try after an error that is not a gateway's refusal. */
 const UNEXPECTED_ERROR_WAIT_MS = 2000;
@@ -100,12 +101,13 @@ export class Sessions {
   /** The current session is not valid any more; it is kept for its running requests until the next one joins. */
   #over = false;
   #since = 0;
-  #short = 0;
+  readonly #backoff: Backoff;
   #joining = false;
   #rollTimer: NodeJS.Timeout | undefined;
 
   constructor(options: SessionsOptions) {
     this.#options = options;
+    this.#backoff = new Backoff(BACKOFF, options.random, BACKOFF_SPREAD);
     this.#facts = options.facts;
   }
 
@@ -238,9 +240,8 @@ export class Sessions {
 
   /** If something ends every session immediately, the registry must not grow by one session per round trip. */
   async #pause(): Promise<void> {
-    this.#short = performance.now() - this.#since < LASTING_MS ? this.#short + 1 : 0;
-    const ms = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** this.#short) * (0.5 + this.#options.random());
-    if (this.#short > 0) await settlesWithin(ms, this.#stopped.promise);
+    if (performance.now() - this.#since < LASTING_MS) await settlesWithin(this.#backoff.next(), this.#stopped.promise);
+    else this.#backoff.reset();
   }
 
   #timer(session: Session, ms: number): NodeJS.Timeout {

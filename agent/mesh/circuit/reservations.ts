@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { DialBackoff } from '../backoff.ts';
+import { Backoff } from '../../../shared/timing/backoff.ts';
 import type { ProvenConnection } from '../channel/accept.ts';
 import { ChannelError } from '../channel/error.ts';
 import { withDeadline } from '../channel/wait.ts';
@@ -8,8 +8,7 @@ import { RESERVED_MAX, type RelayAgent } from './relays.ts';
 
 /** Interval at which the replica is searched for relays; they join and leave with agents. */
 const POLL_MS = 5_000;
-const RETRY_MIN_MS = 2_000;
-const RETRY_MAX_MS = 120_000;
+const RETRY = { minMs: 2_000, maxMs: 120_000 };
 
 /** Relays that failed recently. */
 const FAILED_MAX = 256;
@@ -38,7 +37,7 @@ interface Held {
 }
 
 interface Failed {
-  backoff: DialBackoff;
+  backoff: Backoff;
   until: number;
 }
 
@@ -144,7 +143,7 @@ export class Reservations {
   /** A relay that fails is avoided for longer each time, and another relay replaces it. */
   #fail(relay: string): void {
     const before = this.#failed.get(relay);
-    const backoff = before?.backoff ?? new DialBackoff(RETRY_MIN_MS, RETRY_MAX_MS, this.#options.random);
+    const backoff = before?.backoff ?? new Backoff(RETRY, this.#options.random);
     this.#failed.delete(relay);
     this.#failed.set(relay, { backoff, until: performance.now() + backoff.next() });
     const oldest = this.#failed.keys().next().value;

@@ -1,10 +1,10 @@
 import { errorText } from '../../../shared/text/error-text.ts';
+import { backoffMs } from '../../../shared/timing/backoff.ts';
 import { RETRY_MS, storageHealth, writeIfPossible } from '../../platform/storage/health.ts';
 import type { Database, SqliteRow } from './sqlite.ts';
 
 /** A failed alarm is retried after the minimum, doubled each time up to the maximum. */
-const RETRY_MIN_MS = 2_000;
-const RETRY_MAX_MS = 10 * 60_000;
+const BACKOFF = { minMs: 2_000, maxMs: 10 * 60_000 };
 /** Handlers that run concurrently. */
 const CONCURRENT_MAX = 32;
 /** setTimeout supports no longer delay. */
@@ -148,7 +148,7 @@ export class Alarms {
   #retry(key: string, className: string, name: string, cause: unknown): void {
     const failures = this.#failures.get(key) ?? 0;
     this.#failures.set(key, failures + 1);
-    const ms = Math.min(RETRY_MIN_MS * 2 ** failures, RETRY_MAX_MS);
+    const ms = backoffMs(failures, BACKOFF);
     const reason = errorText(cause);
     console.error(`the alarm of ${key} failed, and is tried again in ${ms / 1_000} s: ${reason}`);
     const query = 'UPDATE alarms SET at = ? WHERE class = ? AND name = ?';
