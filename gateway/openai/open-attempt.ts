@@ -1,15 +1,14 @@
 /** Requests one attempt from the tunnel object of a session. */
 import type { AttemptContext } from '../../shared/proxy/host.ts';
-import type { AttemptBody, AttemptRequest } from '../../shared/upstream/attempt.ts';
+import type { AttemptRequest } from '../../shared/upstream/attempt.ts';
 import { openFrameFields } from '../../shared/upstream/dispatch-context.ts';
 import { attemptBody, bodyFailure, type ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import type { ResponseStream } from '../../shared/upstream/response.ts';
 import { tokenBound } from '../../shared/upstream/token-bound.ts';
-import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';
 import { signOpening } from '../accounts/opening.ts';
 import { takesBudget } from '../accounts/reasoning.ts';
-import { callTunnel, type RequestScope } from '../tunnel/call/call-tunnel.ts';
+import type { RequestScope } from '../tunnel/call/call-tunnel.ts';
 import type { GatewayRoute, ModelCaller } from './resolve-route.ts';
 import { TunnelResponse } from './tunnel-response.ts';
 
@@ -21,24 +20,16 @@ interface AttemptScope extends RequestScope {
 
 /** @throws AttemptError if no engine's head arrived */
 export function openAttempt(attempt: AttemptContext<ModelCaller>, scope: AttemptScope): Promise<ResponseStream> {
-  const { choice, dispatch } = attempt;
-  const { session } = choice.node;
-  const { parsed } = dispatch;
-  const open = requestOf(attempt, scope);
+  const { parsed } = attempt.dispatch;
   const body = attemptBody(parsed);
-  // A claim sends a kept body again, in case the agent never got it. Of a streaming body, the agent has all sent bytes.
-  const claimed: AttemptBody = parsed.body.kind === 'opaque' ? null : body;
-  // If a client stopped sending its body, there is nothing to claim either.
-  const client = {
-    get left() {
-      return scope.client.left || bodyFailure(parsed) !== undefined;
-    },
-  };
-  return TunnelResponse.open((offset) => {
-    if (offset === undefined) return callTunnel(scope, session, open, body);
-    const claim = { ...open, resume: true, offload: false, answerOffset: offset, acceptMs: RESUME_WINDOW_MS };
-    return callTunnel(scope, session, claim, claimed);
-  }, client);
+  return TunnelResponse.open({
+    scope,
+    session: attempt.choice.node.session,
+    open: requestOf(attempt, scope),
+    body,
+    claimBody: parsed.body.kind === 'opaque' ? null : body,
+    left: () => scope.client.left || bodyFailure(parsed) !== undefined,
+  });
 }
 
 function requestOf(attempt: AttemptContext<ModelCaller>, scope: AttemptScope): AttemptRequest {

@@ -1,10 +1,11 @@
-import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
-import type { AttemptHead } from '../../shared/upstream/attempt.ts';
+import type { AttemptBody, AttemptHead, AttemptRequest, ResultOf } from '../../shared/upstream/attempt.ts';
 import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import { PieceReader } from '../../shared/upstream/piece-reader.ts';
-import type { ResponseOffloadHandle, ResponseStream } from '../../shared/upstream/response.ts';
+import { NO_BODY, type ResponseOffloadHandle, type ResponseStream } from '../../shared/upstream/response.ts';
+import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import { waitClock } from '../platform/wait-clock.ts';
-import type { AttemptReply } from '../tunnel/call/call-tunnel.ts';
+import { callTunnel, type RequestScope } from '../tunnel/call/call-tunnel.ts';
+import { OffloadedResponse } from '../tunnel/offload/offloaded-response.ts';
 
 /**
  * How long a broken response is claimed from the session's next object; the agent keeps it for 10 s after a lost
@@ -13,15 +14,22 @@ import type { AttemptReply } from '../tunnel/call/call-tunnel.ts';
 const CLAIM_MS = 15_000;
 const CLAIM_PAUSE_MS = 100;
 
-/**
- * Requests an attempt from the session's object. Undefined: opens it. A number: claims its response from that byte on.
- */
-type Ask = (offset: number | undefined) => Promise<AttemptReply>;
+/** One attempt at the node of a session. */
+export interface TunnelAttempt {
+  scope: RequestScope;
+  session: string;
+  open: AttemptRequest;
+  body: AttemptBody;
+  /**
+   * The body of a claim. A kept body is sent again, in case the agent never got it. Of a streaming body, the agent has
+   * all sent bytes.
+   */
+  claimBody: AttemptBody;
+  /** True if the client disconnected or stopped sending its body: nothing is claimed. */
+  left(): boolean;
+}
 
-/** After the client disconnects, nothing is claimed. */
-type Client = Pick<ClientDisconnect, 'left'>;
-
-type Head = Extract<AttemptReply, { kind: 'head' }>;
+type Answer = ResultOf<'whole' | 'stream' | 'offloaded'>;
 
 /**
  * One engine's response, read as a stream. The object that carries it may be redeployed or evicted at any time: the
@@ -30,24 +38,28 @@ type Head = Extract<AttemptReply, { kind: 'head' }>;
 export class TunnelResponse implements ResponseStream {
   readonly status: number;
   readonly head: AttemptHead;
-  readonly #ask: Ask;
-  readonly #client: Client;
-  #reply: Head;
+  readonly #attempt: TunnelAttempt;
+  #answer: Answer;
+  readonly #offloaded: OffloadedResponse | undefined;
+  /** The bytes of the answer that arrived with it; undefined after they were read. */
+  #first: Uint8Array | undefined;
   #reader: PieceReader | undefined;
   #offset = 0;
   #started = false;
 
-  private constructor(ask: Ask, client: Client, reply: Head) {
-    this.#ask = ask;
-    this.#client = client;
-    this.#reply = reply;
-    this.status = reply.status;
-    this.head = reply.head;
+  private constructor(attempt: TunnelAttempt, answer: Answer) {
+    this.#attempt = attempt;
+    this.#answer = answer;
+    this.#first = firstOf(answer);
+    this.status = answer.status;
+    this.head = answer.head;
+    if (answer.kind === 'offloaded')
+      this.#offloaded = new OffloadedResponse(attempt.scope, attempt.session, attempt.open, answer.rest);
   }
 
   /** @throws AttemptError if no engine's head arrived */
-  static async open(ask: Ask, client: Client): Promise<TunnelResponse> {
-    return new TunnelResponse(ask, client, headOf(await persist(() => ask(undefined), client)));
+  static async open(attempt: TunnelAttempt): Promise<TunnelResponse> {
+    return new TunnelResponse(attempt, await ask(attempt));
   }
 
   /** The next bytes, or undefined at the complete end. @throws AttemptError if the rest is not available */
@@ -64,17 +76,17 @@ export class TunnelResponse implements ResponseStream {
     }
   }
 
-  /** A body that arrived in memory is one piece. */
   async #next(): Promise<Uint8Array | undefined> {
-    const { body } = this.#reply;
+    const answer = this.#answer;
     this.#started = true;
-    if (body instanceof ReadableStream) {
-      this.#reader ??= new PieceReader(body);
+    if (answer.kind === 'stream') {
+      this.#reader ??= new PieceReader(answer.open());
       return this.#reader.read();
     }
-    if (body === null && this.#reply.offloaded !== undefined) throw new Error('the rest has to be asked for');
-    this.#reply = { ...this.#reply, body: null };
-    return body ?? undefined;
+    const first = this.#first;
+    this.#first = undefined;
+    if (first === undefined && answer.kind === 'offloaded') throw new Error('the rest has to be asked for');
+    return first;
   }
 
   /**
@@ -82,57 +94,77 @@ export class TunnelResponse implements ResponseStream {
    * Undefined if it still streams, or if part of it was read.
    */
   get whole(): Uint8Array | ReadableStream<Uint8Array> | null | undefined {
-    return this.#reply.whole && !this.#started ? this.#reply.body : undefined;
+    const answer = this.#answer;
+    if (this.#started) return undefined;
+    if (answer.kind === 'whole') return NO_BODY.has(answer.status) ? null : answer.bytes;
+    return this.length === undefined || answer.kind === 'offloaded' ? undefined : answer.open();
   }
 
   /** Length of a `whole` that streams. Undefined: unknown. */
   get length(): number | undefined {
-    return this.#reply.length;
+    return this.#answer.kind === 'stream' ? this.#answer.length : undefined;
   }
 
   /** Defined if the rest is offloaded, unless it is read here. */
   get offload(): ResponseOffloadHandle | undefined {
-    const { offloaded } = this.#reply;
-    if (offloaded === undefined) return undefined;
-    return { rest: offloaded.number, over: () => offloaded.over() };
+    const offloaded = this.#answer.kind === 'offloaded' ? this.#offloaded : undefined;
+    return offloaded && { rest: offloaded.number, over: () => offloaded.over() };
   }
 
   async #claim(): Promise<void> {
-    this.#reply = headOf(await persist(() => this.#ask(this.#offset), this.#client));
+    this.#answer = await ask(this.#attempt, this.#offset);
+    this.#first = firstOf(this.#answer);
     this.#reader = undefined;
   }
 
   /** The reader stops: cancels the engine's work. */
   async cancel(): Promise<void> {
-    this.#reply.offloaded?.leave();
+    const answer = this.#answer;
+    if (answer.kind === 'offloaded') this.#offloaded?.leave();
     try {
       if (this.#reader !== undefined) await this.#reader.cancel();
-      else if (this.#reply.body instanceof ReadableStream) await this.#reply.body.cancel();
+      else if (answer.kind === 'stream') await answer.open().cancel();
     } catch {
       // Already broken.
     }
   }
 }
 
-function headOf(reply: AttemptReply): Head {
-  if (reply.kind === 'failure') throw new AttemptError(reply.code, reply.message);
-  return reply;
+function firstOf(answer: Answer): Uint8Array | undefined {
+  switch (answer.kind) {
+    case 'whole':
+      return answer.bytes;
+    case 'offloaded':
+      return answer.first;
+    case 'stream':
+      return undefined;
+  }
 }
 
-/** An object that throws is being replaced: retries with its successor until a claim can no longer succeed. */
-async function persist(ask: () => Promise<AttemptReply>, client: Client): Promise<AttemptReply> {
+/**
+ * Opens the attempt at the session's object, or claims its response from byte `offset` on. An object that throws is
+ * being replaced: its successor is asked until a claim can no longer succeed.
+ * @throws AttemptError
+ */
+async function ask({ scope, session, open, body, claimBody, left }: TunnelAttempt, offset?: number): Promise<Answer> {
   const deadline = waitClock.now() + CLAIM_MS;
-  while (!client.left) {
+  let failure = new AttemptError('cancelled', 'the client left');
+  const claim = { ...open, resume: true, offload: false, answerOffset: offset ?? 0, acceptMs: RESUME_WINDOW_MS };
+  const opens = offset === undefined;
+  while (!left()) {
     try {
-      return await ask();
+      const result = await callTunnel(scope, session, opens ? open : claim, opens ? body : claimBody);
+      if (result.kind !== 'failure') return result;
+      failure = new AttemptError(result.code, result.message);
+      break;
     } catch (error) {
-      if (client.left) break; // The client's requests fail, but the object works.
+      if (left()) break; // The client's requests fail, but the object works.
       if (isOverloaded(error)) throw new AttemptError('overloaded', 'the tunnel takes no more requests');
       if (waitClock.now() > deadline) throw new AttemptError('lost', 'the tunnel is gone');
       await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));
     }
   }
-  throw new AttemptError('cancelled', 'the client left');
+  throw failure;
 }
 
 function isOverloaded(error: unknown): boolean {

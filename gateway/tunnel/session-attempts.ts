@@ -10,10 +10,12 @@ import {
   type AttemptFailure,
   type AttemptRequest,
   attemptName,
+  type ResultOf,
 } from '../../shared/upstream/attempt.ts';
 import { HangWatch, SUSPECTED_REASON } from '../../shared/upstream/hang-watch.ts';
 import { OutboundAttempt, type OutboundAttemptHost } from '../../shared/upstream/outbound-attempt.ts';
 import { parkStalledResponses } from '../../shared/upstream/park-stalled.ts';
+import { isEventStream, NO_BODY } from '../../shared/upstream/response.ts';
 import { GpuShare } from '../../shared/usage/gpu-share.ts';
 import { isNamed, UsageSettlement } from '../../shared/usage/settlement.ts';
 import { StrayFrames } from '../../shared/usage/stray-frames.ts';
@@ -23,9 +25,9 @@ import type { Link } from '../../shared/wire/link.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
 import { waitClock } from '../platform/wait-clock.ts';
 import { BrokenAnswers } from './broken-answers.ts';
-import { type CallResult, FAILURE_ONLY_OFFSET, type LocalCallResult } from './call/attempt-call.ts';
+import { type CallResult, encodeResponse, FAILURE_ONLY_OFFSET } from './call/attempt-call.ts';
+import type { LocalCallResult } from './call/local-calls.ts';
 import { type AttemptName, PendingCalls } from './call/pending-calls.ts';
-import { failureResponse, localResultFor, mayOffload, responseFor, responseTo } from './call/replies.ts';
 import { CompletionCounter } from './completion-counter.ts';
 import type { ResponseOffload } from './offload/response-offload.ts';
 import type { OpeningProofs, ReportFrame } from './opening-proofs.ts';
@@ -50,6 +52,8 @@ const RESET_AT_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
 ]);
 
 const KILLED = 'its agent was killed';
+
+const SUSPECTED: ResultOf<'failure'> = { kind: 'failure', code: 'suspected', message: SUSPECTED_REASON };
 
 interface SessionAttemptsEvents {
   /** An attempt is open, or a record is to be stored: `tick` must be called. */
@@ -141,29 +145,27 @@ export class SessionAttempts implements OutboundAttemptHost {
     const whole = length <= WHOLE_BODY_BYTES ? new Uint8Array(await request.arrayBuffer()) : undefined;
     if (request.signal.aborted) {
       this.leave(open); // The attempt arrived as a call first, and its client has disconnected.
-      return failureResponse('cancelled', '');
+      return encodeResponse({ kind: 'failure', code: 'cancelled', message: '' });
     }
     const held = open.resume ? this.#offload?.takeBack(attemptName(open)) : undefined;
     if (held !== undefined) {
       this.#attendTo(held.upstream, request);
-      return responseFor(held.result, held.upstream);
+      return encodeResponse(held.answer);
     }
     const broken = this.#broken.of(open);
-    if (open.answerOffset === FAILURE_ONLY_OFFSET)
-      return failureResponse(broken?.code ?? 'lost', 'the answer broke off');
-    if (open.resume && broken?.length === open.answerOffset)
-      return failureResponse(broken.code, 'the answer broke off');
+    if (open.answerOffset === FAILURE_ONLY_OFFSET || (open.resume && broken?.length === open.answerOffset))
+      return encodeResponse({ kind: 'failure', code: broken?.code ?? 'lost', message: 'the answer broke off' });
     const called = this.#calls.take(open);
-    if (called === undefined && !this.#admits(open)) return failureResponse('suspected', SUSPECTED_REASON);
+    if (called === undefined && !this.#admits(open)) return encodeResponse(SUSPECTED);
     return new Promise((resolve) => {
       const upstream = called ?? this.#create(open, whole ?? request.body);
       this.#attendTo(upstream, request);
       upstream.attend((result) => {
-        if (result.kind !== 'head' || !open.offload || !mayOffload(result) || this.#offload === undefined)
-          return resolve(responseFor(result, upstream));
-        this.#offload.offer({ upstream, result }, (offer) => {
-          if (offer.kind === 'offloaded') this.#unattend(upstream); // The response notifies its Worker, which reports a disconnect with `leave`.
-          resolve(responseTo(offer, result));
+        if (!open.offload || this.#offload === undefined || result.kind !== 'stream' || !mayOffload(result))
+          return resolve(encodeResponse(result));
+        this.#offload.offer({ upstream, answer: result }, (offered) => {
+          if (offered.kind === 'offloaded') this.#unattend(upstream); // The response notifies its Worker, which reports a disconnect with `leave`.
+          resolve(encodeResponse(offered));
         });
       });
     });
@@ -187,21 +189,20 @@ export class SessionAttempts implements OutboundAttemptHost {
    */
   call(open: AttemptRequest, body: Uint8Array, answer: (result: CallResult) => void): void {
     if (this.#admits(open)) this.#calls.add(this.#create(open, body), answer);
-    else answer({ kind: 'failure', code: 'suspected', message: SUSPECTED_REASON });
+    else answer(SUSPECTED);
   }
 
   /**
    * Like `call`, in this process. If a stream may be offloaded, its first data must arrive soon, not the whole
    * response.
    */
-  callLocally(open: AttemptRequest, body: Uint8Array, answer: (result: LocalCallResult) => void): void {
-    if (open.offload !== true || !this.#admits(open)) return this.call(open, body, answer);
+  callLocally(open: AttemptRequest, body: Uint8Array, tell: (result: LocalCallResult) => void): void {
+    if (open.offload !== true || !this.#admits(open)) return this.call(open, body, tell);
     const upstream = this.#create(open, body);
-    this.#calls.add(upstream, answer, (known) => {
-      const result = { ...known, whole: undefined };
-      if (!mayOffload(result) || this.#offload === undefined) return false;
+    this.#calls.add(upstream, tell, (answer) => {
+      if (this.#offload === undefined || !mayOffload(answer)) return false;
       this.#calls.take(open);
-      this.#offload.offer({ upstream, result }, (offer) => answer(localResultFor(offer, result)));
+      this.#offload.offer({ upstream, answer }, tell);
       return true;
     });
   }
@@ -345,4 +346,9 @@ export class SessionAttempts implements OutboundAttemptHost {
   settle(now: number): { records: UsageRecord[]; streams: number[] } {
     return this.#settlement.take(now);
   }
+}
+
+/** True if the response may be offloaded: a successful event stream. */
+function mayOffload({ status, head }: ResultOf<'stream'>): boolean {
+  return status >= 200 && status < 300 && !NO_BODY.has(status) && isEventStream(head);
 }

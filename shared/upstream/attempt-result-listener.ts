@@ -1,25 +1,18 @@
-import type { AttemptFailure, AttemptHead, AttemptResult, CompleteResult } from './attempt.ts';
+import type { AttemptFailure, ResultOf } from './attempt.ts';
 import type { ResponseBody } from './response-body.ts';
 
 /** An answer that has this many bytes and no end is treated as a stream. */
 const LARGE_BYTES = 64 * 1024;
-
-/** What is known about an answer when its head has arrived. */
-export interface ResponseHead {
-  kind: 'head';
-  status: number;
-  head: AttemptHead;
-}
 
 /**
  * The caller that waits for an attempt's result. It is told once. What follows is the rest of the answer, or the reason
  * why there is none.
  */
 export class AttemptResultListener {
-  #listener: ((result: AttemptResult) => void) | undefined;
-  #inform: ((result: CompleteResult) => void) | undefined;
+  #listener: ((result: ResultOf<'whole' | 'stream' | 'failure'>) => void) | undefined;
+  #inform: ((result: ResultOf<'whole' | 'failure'>) => void) | undefined;
   #large: (() => void) | undefined;
-  #onHead: ((known: ResponseHead) => boolean) | undefined;
+  #onHead: ((answer: ResultOf<'stream'>) => boolean) | undefined;
   #reported = false;
   /**
    * The attempt came as a call, which cannot see the caller disconnect. It is cancelled at this time unless a caller
@@ -32,7 +25,7 @@ export class AttemptResultListener {
   }
 
   /** `listener` receives the result. The caller's disconnect is noticed. */
-  attend(listener: (result: AttemptResult) => void): void {
+  attend(listener: (result: ResultOf<'whole' | 'stream' | 'failure'>) => void): void {
     this.#attendBy = undefined;
     this.#listener = listener;
   }
@@ -42,9 +35,9 @@ export class AttemptResultListener {
    * `onHead` is called with an answer whose first data has arrived, until it returns true.
    */
   inform(
-    listener: (result: CompleteResult) => void,
+    listener: (result: ResultOf<'whole' | 'failure'>) => void,
     large: () => void,
-    onHead?: (known: ResponseHead) => boolean,
+    onHead?: (answer: ResultOf<'stream'>) => boolean,
   ): void {
     this.#inform = listener;
     this.#large = large;
@@ -65,22 +58,24 @@ export class AttemptResultListener {
   }
 
   /** The head has arrived, and `buffered` bytes of the answer. */
-  answered(known: () => ResponseHead, answer: ResponseBody, buffered: number): void {
+  answered(answer: () => ResultOf<'stream'>, body: ResponseBody, buffered: number): void {
     if (this.#reported) return;
     if (this.#listener !== undefined) {
       this.#reported = true;
-      this.#listener({ ...known(), whole: answer.takeWhole() });
+      const streamed = answer();
+      const bytes = body.takeWhole();
+      this.#listener(bytes === undefined ? streamed : wholeOf(streamed, bytes));
       return;
     }
     if (this.#inform === undefined) return;
-    const whole = answer.takeWhole();
-    if (whole === undefined) {
-      if (buffered > 0 && this.#onHead?.(known())) this.#reported = true;
+    const bytes = body.takeWhole();
+    if (bytes === undefined) {
+      if (buffered > 0 && this.#onHead?.(answer())) this.#reported = true;
       else if (buffered >= LARGE_BYTES) this.#large?.();
       return;
     }
     this.#reported = true;
-    this.#inform({ ...known(), whole });
+    this.#inform(wholeOf(answer(), bytes));
   }
 
   failed(code: AttemptFailure, message: string): void {
@@ -88,4 +83,8 @@ export class AttemptResultListener {
     this.#reported = true;
     (this.#listener ?? this.#inform)?.({ kind: 'failure', code, message });
   }
+}
+
+function wholeOf({ status, head }: ResultOf<'stream'>, bytes: Uint8Array): ResultOf<'whole'> {
+  return { kind: 'whole', status, head, bytes };
 }

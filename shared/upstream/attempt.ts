@@ -79,11 +79,21 @@ export type AttemptFailure =
   /** The socket was lost after the opening was acknowledged, and the stream was not resumed. */
   | 'lost';
 
-/** Result of an attempt. `head`: the engine answers, completely (`whole`) or as a stream that follows. */
+/**
+ * The result of an attempt, on every way from the node to the pipeline (docs/design/request-pipeline.md, "Answers"):
+ *
+ * - `whole`: the complete answer.
+ * - `stream`: the body follows. `open` returns its stream, created on demand for one reader. `length`: number of bytes, if
+ *   the sender has all of them.
+ * - `offloaded`: the first data. The host can write the rest to the client, if it gets the number `rest`.
+ * - `fetch`: the answer is not here soon; the caller must fetch it.
+ * - `failure`: there is no answer.
+ */
 export type AttemptResult =
-  | { kind: 'head'; status: number; head: AttemptHead; whole: Uint8Array | undefined }
+  | { kind: 'whole'; status: number; head: AttemptHead; bytes: Uint8Array }
+  | { kind: 'stream'; status: number; head: AttemptHead; length?: number; open(): ReadableStream<Uint8Array> }
+  | { kind: 'offloaded'; status: number; head: AttemptHead; first: Uint8Array; rest: number }
+  | { kind: 'fetch' }
   | { kind: 'failure'; code: AttemptFailure; message: string };
 
-export type CompleteResult =
-  | { kind: 'head'; status: number; head: AttemptHead; whole: Uint8Array }
-  | { kind: 'failure'; code: AttemptFailure; message: string };
+export type ResultOf<K extends AttemptResult['kind']> = Extract<AttemptResult, { kind: K }>;

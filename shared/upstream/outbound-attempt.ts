@@ -5,8 +5,8 @@ import type { Frame } from '../wire/frames.ts';
 import { InboundStream } from '../wire/inbound-stream.ts';
 import { RESUME_WINDOW_MS } from '../wire/limits.ts';
 import type { Link } from '../wire/link.ts';
-import type { AttemptBody, AttemptFailure, AttemptRequest, AttemptResult, CompleteResult } from './attempt.ts';
-import { AttemptResultListener, type ResponseHead } from './attempt-result-listener.ts';
+import type { AttemptBody, AttemptFailure, AttemptRequest, ResultOf } from './attempt.ts';
+import { AttemptResultListener } from './attempt-result-listener.ts';
 import { countSseEvents } from './count-events.ts';
 import { Deadlines } from './deadlines.ts';
 import { buildOpenFrame } from './open-frame.ts';
@@ -147,14 +147,14 @@ export class OutboundAttempt {
   }
 
   /** `tell` receives the result. The caller's disconnect is noticed. */
-  attend(tell: (result: AttemptResult) => void): void {
+  attend(tell: (result: ResultOf<'whole' | 'stream' | 'failure'>) => void): void {
     this.#listener.attend(tell);
     this.#reportResult();
   }
 
   /** See `AttemptResultListener.inform`. No reader has to attend yet. */
-  inform(tell: (result: CompleteResult) => void, large: () => void, begun?: (known: ResponseHead) => boolean): void {
-    this.#listener.inform(tell, large, begun);
+  inform(...listener: Parameters<AttemptResultListener['inform']>): void {
+    this.#listener.inform(...listener);
   }
 
   /** Holds the result for a caller that attends before this time; otherwise it is cancelled. */
@@ -302,14 +302,14 @@ export class OutboundAttempt {
   #reportResult(): void {
     const head = this.#head;
     if (head === undefined || this.told || this.#finished) return;
-    this.#listener.answered(() => this.#known(head), this.answer, this.#incoming.buffered);
+    this.#listener.answered(() => this.#answerTo(head), this.answer, this.#incoming.buffered);
   }
 
-  #known({ status, headers, engineTenths }: Extract<Frame, { type: 'head' }>): ResponseHead {
+  #answerTo({ status, headers, engineTenths }: Extract<Frame, { type: 'head' }>): ResultOf<'stream'> {
     const forwardMs = (this.#acceptedAt ?? this.openedAt) - this.openedAt;
     const load = this.#host.load?.();
     const head = { headers, forwardMs, engineMs: engineTenths / 10, ...(load === undefined ? {} : { load }) };
-    return { kind: 'head', status, head };
+    return { kind: 'stream', status, head, open: () => this.answer.open() };
   }
 
   /**

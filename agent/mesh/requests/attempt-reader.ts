@@ -1,4 +1,4 @@
-import type { AttemptFailure, AttemptResult } from '../../../shared/upstream/attempt.ts';
+import type { AttemptFailure, ResultOf } from '../../../shared/upstream/attempt.ts';
 import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
 import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
 import type { ResponseStream } from '../../../shared/upstream/response.ts';
@@ -6,7 +6,7 @@ import type { ResponseStream } from '../../../shared/upstream/response.ts';
 /** One attempt at another agent (or at our own engine), as its caller reads it. */
 export class AttemptReader {
   readonly #upstream: OutboundAttempt;
-  readonly #result: Promise<AttemptResult>;
+  readonly #result: Promise<ResultOf<'whole' | 'stream' | 'failure'>>;
   #whole: Uint8Array | undefined;
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   /** Reason for an early end. */
@@ -21,8 +21,8 @@ export class AttemptReader {
   async open(): Promise<ResponseStream> {
     const result = await this.#result;
     if (result.kind === 'failure') throw new AttemptError(result.code, result.message);
-    this.#whole = result.whole;
-    if (result.whole === undefined) this.#reader = this.#upstream.answer.open().getReader();
+    if (result.kind === 'whole') this.#whole = result.bytes;
+    else this.#reader = result.open().getReader();
     const { status, head } = result;
     return { status, head, read: () => this.#read(), cancel: () => this.cancel() };
   }

@@ -2,11 +2,11 @@
  * Responses that the tunnel object writes directly to the client's socket in this process, without a stream in between.
  */
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
-import { attemptName } from '../../../shared/upstream/attempt.ts';
+import { attemptName, type ResultOf } from '../../../shared/upstream/attempt.ts';
 import { copyView } from '../../../shared/wire/copy-view.ts';
 import { expectCompletion, forgetCompletion } from '../../tunnel/offload/offloaded-response.ts';
-import { type OffloadableResponse, OffloadedStream } from '../../tunnel/offload/offloaded-stream.ts';
-import type { OffloadOffer, ResponseOffload } from '../../tunnel/offload/response-offload.ts';
+import { OffloadedStream } from '../../tunnel/offload/offloaded-stream.ts';
+import type { OffloadableResponse, ResponseOffload } from '../../tunnel/offload/response-offload.ts';
 
 /** The destination of a response. */
 export interface ResponseSocket {
@@ -66,7 +66,10 @@ export class LocalOffloads {
 
 class LocalOffload implements ResponseOffload {
   readonly #offloads: LocalOffloads;
-  readonly #names = new TransientMap<string, { stream: OffloadedStream; number: number }>();
+  readonly #names = new TransientMap<
+    string,
+    { stream: OffloadedStream; number: number; response: OffloadableResponse }
+  >();
   readonly #active: (active: boolean) => void;
 
   /** `active` is told whether responses are being sent. */
@@ -75,8 +78,10 @@ class LocalOffload implements ResponseOffload {
     this.#active = active;
   }
 
-  offer(held: OffloadableResponse, tell: (offer: OffloadOffer) => void): void {
-    const name = attemptName(held.upstream.request);
+  offer(response: OffloadableResponse, tell: (result: ResultOf<'offloaded' | 'whole' | 'failure'>) => void): void {
+    const { upstream, answer } = response;
+    const { status, head } = answer;
+    const name = attemptName(upstream.request);
     const offloads = this.#offloads;
     let number = 0;
     const sink = () => offloads.get(number)?.sink;
@@ -85,15 +90,18 @@ class LocalOffload implements ResponseOffload {
       this.#names.delete(name);
       if (this.#names.size === 0) this.#active(false);
     };
-    const stream: OffloadedStream = new OffloadedStream(held, {
+    const stream: OffloadedStream = new OffloadedStream(upstream, {
       first: (bytes) => {
         number = offloads.add(stream);
-        this.#names.set(name, { stream, number });
+        this.#names.set(name, { stream, number, response });
         this.#active(true);
         stream.completion = expectCompletion(name);
-        tell({ kind: 'offloaded', number, first: copyView(bytes) });
+        tell({ kind: 'offloaded', status, head, first: copyView(bytes), rest: number });
       },
-      none: (code) => tell(code === undefined ? { kind: 'empty' } : { kind: 'failed', code }),
+      none: (code) => {
+        if (code === undefined) tell({ kind: 'whole', status, head, bytes: new Uint8Array(0) });
+        else tell({ kind: 'failure', code, message: 'the answer broke off' });
+      },
       data: (_offset, bytes) => sink()?.write(bytes),
       end: () => {
         sink()?.end();
@@ -108,7 +116,7 @@ class LocalOffload implements ResponseOffload {
         over();
       },
     });
-    held.upstream.answer.pipeTo(stream);
+    upstream.answer.pipeTo(stream);
   }
 
   holds(name: string): boolean {
@@ -120,7 +128,8 @@ class LocalOffload implements ResponseOffload {
   }
 
   takeBack(name: string): OffloadableResponse | undefined {
-    return this.#names.get(name)?.stream.withdraw();
+    const offered = this.#names.get(name);
+    return offered?.stream.withdraw() === true ? offered.response : undefined;
   }
 
   /** The object is gone: its clients get a broken connection. */

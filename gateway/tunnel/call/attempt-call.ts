@@ -2,18 +2,11 @@
  * How the Worker requests one attempt from a session's object, and how the object answers. Both ends are the same
  * program, so the receiver does not validate again.
  */
-import type { AttemptHead, CompleteResult } from '../../../shared/upstream/attempt.ts';
+import type { AttemptFailure, AttemptHead, ResultOf } from '../../../shared/upstream/attempt.ts';
+import { NO_BODY } from '../../../shared/upstream/response.ts';
 
-/**
- * The result of a call for an attempt: the response, if it arrived soon and whole. Otherwise `fetch`: the Worker must
- * fetch it.
- */
-export type CallResult = CompleteResult | { kind: 'fetch' };
-
-/** The result of a call in this process. The response may also be offloaded; then `first` is its first data. */
-export type LocalCallResult =
-  | CallResult
-  | { kind: 'offloaded'; status: number; head: AttemptHead; number: number; first: Uint8Array };
+/** The result of a call through a stub, which cannot pass a stream on. */
+export type CallResult = ResultOf<'whole' | 'fetch' | 'failure'>;
 
 /**
  * A CallResult as the object sends it to the Worker: a line of JSON without the body, followed by the body if it is
@@ -21,6 +14,9 @@ export type LocalCallResult =
  * the call.
  */
 export type EncodedCallResult = string | { said: string; whole: Uint8Array };
+
+/** The JSON in it. A whole answer is called `head`, because Workers and objects of two versions meet in a deployment. */
+type EncodedLine = { kind: 'head'; status: number; head: AttemptHead } | ResultOf<'fetch' | 'failure'>;
 
 /** A text body above this size is sent as bytes. */
 const TEXT_MAX_BYTES = 64 * 1024;
@@ -30,22 +26,66 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 export function encodeCallResult(result: CallResult): EncodedCallResult {
-  if (result.kind !== 'head') return `${JSON.stringify(result)}\n`;
-  const { whole, ...rest } = result;
-  const said = JSON.stringify(rest);
+  if (result.kind !== 'whole') return `${JSON.stringify(result)}\n`;
+  const { status, head, bytes } = result;
+  const said = JSON.stringify({ kind: 'head', status, head } satisfies EncodedLine);
   try {
-    if (whole.length <= TEXT_MAX_BYTES) return `${said}\n${decoder.decode(whole)}`;
+    if (bytes.length <= TEXT_MAX_BYTES) return `${said}\n${decoder.decode(bytes)}`;
   } catch {
     // Not text, for example audio.
   }
-  return { said, whole };
+  return { said, whole: bytes };
 }
 
 export function decodeCallResult(packed: EncodedCallResult): CallResult {
-  if (typeof packed !== 'string') return { ...JSON.parse(packed.said), whole: packed.whole } as CallResult;
-  const end = packed.indexOf('\n');
-  const result = JSON.parse(packed.slice(0, end)) as CallResult;
-  return result.kind === 'head' ? { ...result, whole: encoder.encode(packed.slice(end + 1)) } : result;
+  const isText = typeof packed === 'string';
+  const end = isText ? packed.indexOf('\n') : 0;
+  const line = JSON.parse(isText ? packed.slice(0, end) : packed.said) as EncodedLine;
+  if (line.kind !== 'head') return line;
+  return { ...line, kind: 'whole', bytes: isText ? encoder.encode(packed.slice(end + 1)) : packed.whole };
+}
+
+/** A result as the object sends it to a Worker that fetches the attempt. */
+export function encodeResponse(result: ResultOf<'whole' | 'stream' | 'offloaded' | 'failure'>): Response {
+  if (result.kind === 'failure') {
+    const headers = { [FAILURE_HEADER]: result.code, 'content-type': 'text/plain' };
+    return new Response(result.message, { status: 520, headers });
+  }
+  const { status } = result;
+  const headers: Record<string, string> = { [HEAD_HEADER]: headerJson(result.head) };
+  switch (result.kind) {
+    case 'whole':
+      headers['content-length'] = String(result.bytes.length);
+      return new Response(NO_BODY.has(status) ? null : result.bytes, { status, headers });
+    case 'offloaded':
+      headers[NUMBER_HEADER] = String(result.rest);
+      return new Response(result.first, { status, headers });
+    case 'stream':
+      if (!NO_BODY.has(status)) return new Response(result.open(), { status, headers });
+      // No client reads the body of such a status, and without a reader the attempt would never end.
+      void result.open().pipeTo(new WritableStream());
+      return new Response(null, { status, headers });
+  }
+}
+
+export async function decodeResponse(
+  response: Response,
+): Promise<ResultOf<'whole' | 'stream' | 'offloaded' | 'failure'>> {
+  const { status, headers, body } = response;
+  const encodedHead = headers.get(HEAD_HEADER);
+  if (encodedHead === null) {
+    const code = (headers.get(FAILURE_HEADER) ?? 'failed') as AttemptFailure;
+    return { kind: 'failure', code, message: await response.text() };
+  }
+  const head = JSON.parse(encodedHead) as AttemptHead;
+  const rest = headers.get(NUMBER_HEADER);
+  if (rest !== null) {
+    const first = new Uint8Array(await response.arrayBuffer());
+    return { kind: 'offloaded', status, head, first, rest: Number(rest) };
+  }
+  if (body === null) return { kind: 'whole', status, head, bytes: new Uint8Array(0) };
+  const length = headers.get('content-length');
+  return { kind: 'stream', status, head, ...(length !== null && { length: Number(length) }), open: () => body };
 }
 
 /** JSON for a header's value, which must be ASCII: an engine's headers may contain any character. */

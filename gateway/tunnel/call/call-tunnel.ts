@@ -1,38 +1,18 @@
 import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
-import type { AttemptBody, AttemptFailure, AttemptHead, AttemptRequest } from '../../../shared/upstream/attempt.ts';
-import { NO_BODY } from '../../../shared/upstream/response.ts';
+import type { AttemptBody, AttemptRequest, ResultOf } from '../../../shared/upstream/attempt.ts';
 import type { Env } from '../../env.ts';
-import { OffloadedResponse } from '../offload/offloaded-response.ts';
 import {
   type CallResult,
   decodeCallResult,
+  decodeResponse,
   type EncodedCallResult,
-  FAILURE_HEADER,
-  HEAD_HEADER,
   headerJson,
-  type LocalCallResult,
-  NUMBER_HEADER,
   OPEN_HEADER,
 } from './attempt-call.ts';
-import { LocalCall, type LocalTunnel, localTunnelOf } from './local-calls.ts';
+import { LocalCall, type LocalCallResult, type LocalTunnel, localTunnelOf } from './local-calls.ts';
 
 /** Larger request bodies are sent with `fetch`, which streams them. */
 const CALL_MAX_BYTES = 64 * 1024;
-
-/** The result of an attempt, as the Worker receives it. */
-export type AttemptReply =
-  | {
-      kind: 'head';
-      status: number;
-      head: AttemptHead;
-      body: Uint8Array | ReadableStream<Uint8Array> | null;
-      whole: boolean;
-      /** Length of a whole body that is streamed. Absent: unknown. */
-      length?: number;
-      /** If present, `body` is the first data; the rest is offloaded unless the Worker asks for it. */
-      offloaded?: OffloadedResponse;
-    }
-  | { kind: 'failure'; code: AttemptFailure; message: string };
 
 /** The parts of the Worker's request that an attempt needs. */
 export interface RequestScope {
@@ -53,15 +33,10 @@ export async function callTunnel(
   session: string,
   open: AttemptRequest,
   body: AttemptBody,
-): Promise<AttemptReply> {
+): Promise<ResultOf<'whole' | 'stream' | 'offloaded' | 'failure'>> {
   if (body instanceof Uint8Array && body.length <= CALL_MAX_BYTES && !open.resume) {
     const result = await askSoon(scope, session, open, body, localTunnelOf(session));
-    if (result.kind === 'failure') return result;
-    if (result.kind === 'offloaded') return offloadedReply(scope, session, open, result);
-    if (result.kind === 'head') {
-      const { status, head, whole } = result;
-      return { kind: 'head', status, head, body: NO_BODY.has(status) ? null : whole, whole: true };
-    }
+    if (result.kind !== 'fetch') return result;
   }
   // Also after a call that takes longer: the object knows the attempt by its name and does not open it twice.
   return fetchAttempt(scope, session, open, body);
@@ -78,17 +53,6 @@ async function askSoon(
   if (open.streaming && (callee === undefined || !open.offload)) return { kind: 'fetch' };
   if (callee === undefined) return callAttempt(scope, session, open, body);
   return askLocally(scope, session, new LocalCall(open, body), callee);
-}
-
-/** The rest of the response is being sent to the client already, or will be. */
-function offloadedReply(
-  scope: RequestScope,
-  session: string,
-  open: AttemptRequest,
-  { status, head, number, first }: Extract<LocalCallResult, { kind: 'offloaded' }>,
-): AttemptReply {
-  const offloaded = new OffloadedResponse(scope, session, open, number);
-  return { kind: 'head', status, head, body: first, whole: false, offloaded };
 }
 
 /** For an object in this process. */
@@ -124,33 +88,10 @@ async function callAttempt(
   return decodeCallResult((await stub.attempt(JSON.stringify(open), body)) as EncodedCallResult);
 }
 
-async function fetchAttempt(
-  scope: RequestScope,
-  session: string,
-  open: AttemptRequest,
-  body: AttemptBody,
-): Promise<AttemptReply> {
-  const { env } = scope;
+async function fetchAttempt(scope: RequestScope, session: string, open: AttemptRequest, body: AttemptBody) {
   // A stub that threw stays broken, so each request gets a new stub.
-  const stub = env.TUNNEL.getByName(session);
-  const response = await stub.fetch('https://tunnel/attempt', {
-    method: 'POST',
-    headers: { [OPEN_HEADER]: headerJson(open) },
-    body,
-    signal: scope.signal(),
-  });
-  const head = response.headers.get(HEAD_HEADER);
-  if (head === null) {
-    const code = (response.headers.get(FAILURE_HEADER) ?? 'failed') as AttemptFailure;
-    return { kind: 'failure', code, message: await response.text() };
-  }
-  const known = { status: response.status, head: JSON.parse(head) as AttemptHead };
-  const number = response.headers.get(NUMBER_HEADER);
-  if (number === null) {
-    const length = response.headers.get('content-length');
-    if (length === null) return { kind: 'head', ...known, body: response.body, whole: false };
-    return { kind: 'head', ...known, body: response.body, whole: true, length: Number(length) };
-  }
-  const first = new Uint8Array(await response.arrayBuffer());
-  return offloadedReply(scope, session, open, { kind: 'offloaded', ...known, number: Number(number), first });
+  const stub = scope.env.TUNNEL.getByName(session);
+  const headers = { [OPEN_HEADER]: headerJson(open) };
+  const signal = scope.signal();
+  return decodeResponse(await stub.fetch('https://tunnel/attempt', { method: 'POST', headers, body, signal }));
 }

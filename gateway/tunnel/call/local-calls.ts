@@ -4,8 +4,7 @@
  * `fetch`.
  */
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
-import type { AttemptRequest } from '../../../shared/upstream/attempt.ts';
-import type { LocalCallResult } from './attempt-call.ts';
+import type { AttemptRequest, ResultOf } from '../../../shared/upstream/attempt.ts';
 
 /**
  * How often calls without an answer are checked. An object answers within half of this, even if only with `fetch`. An
@@ -17,6 +16,9 @@ const POLL_MS = 1_000;
  * the error.
  */
 const WAITING_MAX = 4_096;
+
+/** Unlike a call through a stub, a call in this process can also pass on an offloaded answer. */
+export type LocalCallResult = ResultOf<'whole' | 'offloaded' | 'fetch' | 'failure'>;
 
 /** One request to an object in this process. */
 export class LocalCall {

@@ -1,7 +1,6 @@
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import { AdaptiveTimeout } from '../../../shared/timing/adaptive-timeout.ts';
-import { type AttemptRequest, attemptName } from '../../../shared/upstream/attempt.ts';
-import type { ResponseHead } from '../../../shared/upstream/attempt-result-listener.ts';
+import { type AttemptRequest, attemptName, type ResultOf } from '../../../shared/upstream/attempt.ts';
 import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
 import { RESUME_WINDOW_MS } from '../../../shared/wire/limits.ts';
 import { waitClock } from '../../platform/wait-clock.ts';
@@ -39,7 +38,11 @@ export class PendingCalls {
   /**
    * `answer` gets the whole response if it arrives soon, otherwise `fetch`. `begun`: as in `OutboundAttempt.inform`.
    */
-  add(upstream: OutboundAttempt, answer: (result: CallResult) => void, begun?: (known: ResponseHead) => boolean): void {
+  add(
+    upstream: OutboundAttempt,
+    answer: (result: CallResult) => void,
+    begun?: (answer: ResultOf<'stream'>) => boolean,
+  ): void {
     const call: Call = { upstream, giveUpAt: waitClock.now() + CALL_MS, fetchIt: () => {} };
     call.fetchIt = () => {
       call.giveUpAt = Number.POSITIVE_INFINITY;

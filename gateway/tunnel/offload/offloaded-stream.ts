@@ -1,17 +1,11 @@
 import { endpointById } from '../../../shared/openai/endpoints.ts';
 import { SEAL_TO_HEADER } from '../../../shared/seal/suite.ts';
-import type { AttemptFailure, AttemptResult } from '../../../shared/upstream/attempt.ts';
+import type { AttemptFailure } from '../../../shared/upstream/attempt.ts';
 import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-error.ts';
 import { InBandErrorDetector } from '../../../shared/upstream/in-band-error-detector.ts';
 import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
 import { type ByteSink, PIECE_MAX_BYTES } from '../../../shared/upstream/response-body.ts';
 import type { OffloadCompletion, OffloadEnding } from './offloaded-response.ts';
-
-/** A response after its head has arrived. */
-export interface OffloadableResponse {
-  upstream: OutboundAttempt;
-  result: Extract<AttemptResult, { kind: 'head' }>;
-}
 
 /** Free credit for one step: one piece of the response, and the error that may have to follow it. */
 const ROOM_BYTES = PIECE_MAX_BYTES + 4 * 1024;
@@ -28,7 +22,6 @@ interface OffloadEvents {
 
 /** One response that is sent to the client. Its states: new → first data offered → taken → over. */
 export class OffloadedStream implements ByteSink {
-  readonly #held: OffloadableResponse;
   readonly #upstream: OutboundAttempt;
   readonly #on: OffloadEvents;
   #state: 'new' | 'offered' | 'taken' | 'over' = 'new';
@@ -40,9 +33,8 @@ export class OffloadedStream implements ByteSink {
   /** Set when the first data is offered. */
   completion: OffloadCompletion | undefined;
 
-  constructor(held: OffloadableResponse, on: OffloadEvents) {
-    this.#held = held;
-    this.#upstream = held.upstream;
+  constructor(upstream: OutboundAttempt, on: OffloadEvents) {
+    this.#upstream = upstream;
     this.#on = on;
     const { endpoint: id, headers } = this.#upstream.request;
     const endpoint = endpointById(id);
@@ -115,13 +107,13 @@ export class OffloadedStream implements ByteSink {
   }
 
   /**
-   * Takes the response back, so that it can be read in another way. Undefined if a client has taken it, because part of
-   * it may already be sent.
+   * Takes the response back, so that it can be read in another way. False if a client has taken it, because part of it
+   * may already be sent.
    */
-  withdraw(): OffloadableResponse | undefined {
-    if (this.#state !== 'offered' || this.#broken !== undefined) return undefined;
+  withdraw(): boolean {
+    if (this.#state !== 'offered' || this.#broken !== undefined) return false;
     this.#state = 'over';
     this.#on.withdrawn();
-    return this.#held;
+    return true;
   }
 }

@@ -1,22 +1,19 @@
-import type { AttemptFailure } from '../../../shared/upstream/attempt.ts';
-import type { OffloadableResponse } from './offloaded-stream.ts';
+import type { ResultOf } from '../../../shared/upstream/attempt.ts';
+import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
 
-/**
- * The result of an offer: the first bytes of the response and the number that names its rest, or how the response ended
- * before them.
- */
-export type OffloadOffer =
-  | { kind: 'offloaded'; number: number; first: Uint8Array }
-  | { kind: 'empty' }
-  | { kind: 'failed'; code: AttemptFailure };
+/** A response whose head has arrived. */
+export interface OffloadableResponse {
+  upstream: OutboundAttempt;
+  answer: ResultOf<'stream'>;
+}
 
 /**
  * If a host writes streaming responses to its clients itself, it gives each tunnel object one of these: see
  * LOCAL_OFFLOADS in env.ts.
  */
 export interface ResponseOffload {
-  /** Waits for the first data of the response, then calls `tell`. */
-  offer(held: OffloadableResponse, tell: (offer: OffloadOffer) => void): void;
+  /** Waits for the first data of the response, then calls `tell`: `offloaded`, or how the response ended before it. */
+  offer(response: OffloadableResponse, tell: (result: ResultOf<'offloaded' | 'whole' | 'failure'>) => void): void;
   /** True if the response of that attempt is offloaded, or about to be. */
   holds(name: string): boolean;
   /** The client disconnected before it took the response. */

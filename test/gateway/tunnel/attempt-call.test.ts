@@ -8,7 +8,7 @@ import {
 } from '../../../gateway/tunnel/call/attempt-call.ts';
 
 const HEAD = { headers: [['content-type', 'application/json']] as [string, string][], forwardMs: 1, engineMs: 0.5 };
-const answer = (whole: Uint8Array): CallResult => ({ kind: 'head', status: 200, head: HEAD, whole });
+const answer = (whole: Uint8Array): CallResult => ({ kind: 'whole', status: 200, head: HEAD, bytes: whole });
 const text = new TextEncoder();
 
 test('an answer comes to the Worker byte for byte, text or not', () => {

@@ -59,7 +59,7 @@ test('a small answer goes back whole', () => {
   say(1_000);
   expect(answers).toEqual([]);
   say(1_000, true);
-  expect(answers).toMatchObject([{ kind: 'head', status: 200, whole: { length: 2_000 } }]);
+  expect(answers).toMatchObject([{ kind: 'whole', status: 200, bytes: { length: 2_000 } }]);
 });
 
 test('an answer that is late is to be fetched', () => {

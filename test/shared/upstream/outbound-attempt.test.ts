@@ -48,7 +48,7 @@ it('an answer that is all here goes out though its message broke off behind it',
   upstream.onFrame({ type: 'end', stream: 1, offset: 2 });
   expect(told).toEqual([]);
   upstream.disconnect();
-  expect(told).toMatchObject([{ kind: 'head', status: 200 }]);
+  expect(told).toMatchObject([{ kind: 'whole', status: 200 }]);
 });
 
 it('a partial answer waits for its node, and fails where that node does not come back', () => {
