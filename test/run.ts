@@ -2,7 +2,7 @@
  * `npm test` runs the short form, which proves the product in minutes; `npm run test:all` adds the rest
  * (test/tiers.ts). `-- e2e netns` runs only these parts. `-- --changed` runs the form's files that can be affected by
  * the differences from main. `--ci`, used by .ci/run, runs the short form, and of the rest the files that can be
- * affected by changes since all tests passed (test/tested.json).
+ * affected by the differences from the main of `origin`, or all if there is none.
  *
  * Several runs of vitest run concurrently, the longest first, because tests mostly wait; the output of each is printed
  * when it ends.
@@ -18,7 +18,7 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { cannotRun } from './support/abilities.ts';
-import { changedSinceMain, changedSinceTested, rememberTested } from './support/change.ts';
+import { changedSinceMain, changedSinceOrigin } from './support/change.ts';
 import { environmentOf, filesOf, type Job, jobsOf } from './support/jobs.ts';
 import { LONG_VARIABLE } from './support/long-form.ts';
 import { Reach } from './support/reach.ts';
@@ -197,7 +197,7 @@ interface Asked {
 
 /** The files of the requested form, by part. */
 function chosen({ parts, all, changed, ci }: Asked): Map<string, string[]> {
-  const since = changed ? changedSinceMain() : ci ? changedSinceTested() : undefined;
+  const since = changed ? changedSinceMain() : ci ? changedSinceOrigin() : undefined;
   const reached = since && new Reach(ROOT).tests(since);
   if (ci)
     console.log(
@@ -252,7 +252,6 @@ async function main(argv: string[]): Promise<number> {
   console.log(`\n${tally.told()}`);
   const isWhole = checks && parts.length === PARTS.length;
   const isDear = isWhole && !all && !ci && !wanted['no-budget'] && tally.isOverBudget();
-  if (isWhole && all && tally.isClean()) rememberTested();
   for (const { test, message } of tally.flaky) console.log(`flaky, passed at the second try: ${test}: ${message}`);
   for (const failure of tally.failures) console.log(failureLines(failure));
   const { passed, skipped } = tally;

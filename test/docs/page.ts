@@ -39,6 +39,13 @@ export function stepsOf(page: string): Step[] {
   return steps;
 }
 
+/** The block of the page that is saved under this name. @throws Error if there is none */
+export function fileOf(page: string, name: string): string {
+  const block = blocksOf(readFileSync(join(ROOT, page), 'utf8')).find(({ mark }) => mark === `file ${name}`);
+  if (block === undefined) throw new Error(`${page} has no file ${name}`);
+  return `${block.code}\n`;
+}
+
 function stepOf({ code, line, mark = '', language }: Block, page: string): Step {
   const [, kind = '', , rest = ''] = /^(\w*)( (?:until )?(.*))?$/.exec(mark) ?? [];
   switch (kind) {

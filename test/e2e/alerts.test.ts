@@ -14,6 +14,7 @@ import { z } from 'zod';
 import { AGENT_FAMILIES } from '../../agent/observe/families.ts';
 import { overviewJson } from '../../deploy/grafana/overview.ts';
 import { FAMILIES } from '../../gateway/observe/families.ts';
+import { fileOf } from '../docs/page.ts';
 import { which } from '../support/abilities.ts';
 import { startAgent } from '../support/agent.ts';
 import { certificateThatEnds } from '../support/certificate-that-ends.ts';
@@ -245,9 +246,9 @@ it('after such a day every panel of the dashboard has something to show', async 
 });
 
 it('no expression names a metric that no program has', async () => {
-  const page = readFileSync(join(ROOT, 'docs/observability.md'), 'utf8');
-  const [, questions = ''] = /```promql\n([\s\S]*?)```/.exec(page) ?? [];
-  const asked = questions.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  const asked = fileOf('docs/observability.md', 'queries.promql')
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'));
   expect(asked.length).toBeGreaterThan(1);
   const panels = dashboard().panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => filledIn(expr)));
   const alerts = (await prometheus.alertRules()).map(({ query }) => query);

@@ -4,16 +4,15 @@
  * not installed.
  */
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { chmod, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
+import { fileOf } from '../docs/page.ts';
 import { cli } from '../e2e/replication/support.ts';
 import { Gateway } from '../support/gateway.ts';
 import { promise } from '../support/patience.ts';
 import { atEnd, endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';
-import { ROOT } from '../support/where.ts';
 import { on } from './network.ts';
 
 afterEach(endAll);
@@ -52,17 +51,9 @@ function network(): void {
   }
 }
 
-/** The page's code blocks: the loop, and keepalived's configuration. */
-function recipe(): { loop: string; configuration: string } {
-  const page = readFileSync(join(ROOT, 'docs/gateways.md'), 'utf8');
-  const loop = /```sh\n(#!\/bin\/sh\n.*?)```/s.exec(page)?.[1];
-  const configuration = /```\w*\n(track_file.*?)```/s.exec(page)?.[1];
-  if (loop === undefined || configuration === undefined) throw new Error('docs/gateways.md has no recipe');
-  return { loop, configuration };
-}
-
 async function keepalived(n: 1 | 2): Promise<void> {
-  const { loop, configuration } = recipe();
+  const page = 'docs/gateways.md';
+  const [loop, configuration] = [fileOf(page, 'otela-ready'), fileOf(page, 'keepalived.conf')];
   const directory = await temporaryDirectory('otela-keepalived');
   const at = (name: string) => join(directory, name);
   await writeFile(at('ready'), '-254\n');

@@ -38,7 +38,7 @@ const EVERYTHING =
   /^(package(-lock)?\.json|\.npmrc|tsconfig.*|vitest\..*|build\.ts|wrangler\.toml|migrations\/.*|\.ci\/.*)$/;
 const RUNNER = ['test/run.ts', 'vitest.config.ts', 'vitest.gateway.config.ts'];
 /** Exceptions: they only choose, order and record tests. */
-const CHOICE: ReadonlySet<string> = new Set(['test/tiers.ts', 'test/file-times.json', 'test/tested.json']);
+const CHOICE: ReadonlySet<string> = new Set(['test/tiers.ts', 'test/file-times.json']);
 /** Files that tests of the docs read, because they check all pages. */
 const PAGE = /\.(md|svg|png)$|^docs\/|^LICENSE$/;
 
