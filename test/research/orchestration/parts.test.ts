@@ -1,4 +1,5 @@
 /** The long report of a paper: computed in parts, each stored when it is done. */
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
@@ -7,6 +8,7 @@ import { filesOf, KeptResults } from '../../../research/papers/oserve/kept-resul
 import type { CellOf } from '../../../research/papers/oserve/latency-cells.ts';
 import { PartPool } from '../../../research/papers/oserve/part-pool.ts';
 import { sectionSchema } from '../../../research/papers/oserve/section.ts';
+import { NODE, ROOT } from '../../support/where.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'otela-parts-'));
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
@@ -51,4 +53,10 @@ test('a result is kept for its own part alone, and for what the code that comput
   expect(names).toContain('simplex.ts');
   // Files that only print may change.
   expect(names).not.toContain('latency-claims.ts');
+});
+
+test.each(['many', '0', '1.5'])('refuses --threads %s: taken as 1, a run of minutes would take an hour', (threads) => {
+  const program = join(ROOT, 'research/papers/oserve/main.ts');
+  const { status, stderr } = spawnSync(NODE, [program, '--threads', threads], { encoding: 'utf8' });
+  expect([status, stderr]).toEqual([2, `--threads: "${threads}" is no whole number from 1 to 1024\n`]);
 });
