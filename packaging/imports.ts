@@ -1,12 +1,14 @@
 /**
  * The import order: docs/imports.json says which program may import which, and the layer of each folder in its program.
- * A folder imports only folders of lower layers. `node packaging/imports.ts` prints each import that breaks the order
- * and fails; `--write` also writes the table of layers into docs/architecture.md.
+ * A folder imports only folders of lower layers, and no files import each other, not even for types.
+ * `node packaging/imports.ts` prints each import that breaks the order and fails; `--write` also writes the table of
+ * layers into docs/architecture.md.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, normalize, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
+import { cyclesOf } from './cycles.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const PAGE = join(ROOT, 'docs/architecture.md');
@@ -66,10 +68,19 @@ export function violation({ from, to }: Import, { programs, layers, exempt }: Or
   return below < above ? undefined : `${from} imports ${to}: ${other} is not in a lower layer than ${folder}`;
 }
 
+/** Files of a program that import each other. Files without a layer are left out: they name what stands on them. */
+export function cycles(imports: readonly Import[], { exempt }: Pick<Order, 'exempt'>): string[] {
+  const followed = new Map<string, string[]>();
+  for (const { from, to } of imports)
+    if (exempt[from] === undefined) followed.set(from, [...(followed.get(from) ?? []), to]);
+  return cyclesOf(followed).map((files) => `these files import each other: ${files.toSorted().join(' ')}`);
+}
+
 /** Each import that breaks the order, and each entry of the order that does not exist. */
 export function violations(order: Order): string[] {
   const programs = Object.keys(order.programs);
-  const broken = programs.flatMap(importsOf).flatMap((one) => violation(one, order) ?? []);
+  const imports = programs.flatMap(importsOf);
+  const broken = imports.flatMap((one) => violation(one, order) ?? []);
   const stale = programs.flatMap((program) => {
     const there = new Set(readdirSync(join(ROOT, program)));
     return (order.layers[program] ?? [])
@@ -82,6 +93,7 @@ export function violations(order: Order): string[] {
   );
   return [
     ...new Set(broken),
+    ...cycles(imports, order),
     ...stale.map((path) => `docs/imports.json names ${path}, which does not exist`),
     ...values.map((path) => `${path} imports more than types, so it needs a layer in docs/imports.json`),
   ];

@@ -1,6 +1,23 @@
 import type { Env } from '../config/setting.ts';
+import type { FaultSource } from '../life/faults.ts';
+import type { SignalSource } from '../life/signals.ts';
+import type { AdmissionOptions, TunnelAdmission } from '../tunnel/admission.ts';
+import type { Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import type { AgentIo } from './io.ts';
-import type { AgentDependencies } from './start.ts';
+
+/** The agent's connections to the outside; passed in so that a test can replace a gateway. */
+export interface AgentDependencies {
+  openTunnel(options: TunnelOptions): Tunnel;
+  admit(options: AdmissionOptions): Promise<TunnelAdmission>;
+  signals: SignalSource;
+  faults: FaultSource;
+  /** Time after which an engine that is not our child and does not listen counts as stopped. */
+  engineGoneMs?: number;
+  /** See Lifecycle. */
+  willCommand?: readonly string[];
+  /** True if sessions join the mesh; default true. */
+  joinMesh?: boolean;
+}
 
 /** The context that the program passes to its commands. */
 export interface CommandContext {

@@ -8,9 +8,9 @@ import { EXIT_ENGINE } from '../config/exit.ts';
 import type { Env } from '../config/setting.ts';
 import { settlesWithin } from '../life/deferred.ts';
 import { deliverLastWill } from '../tunnel/last-will.ts';
+import type { AgentDependencies } from './command-context.ts';
 import { AGENT_PROGRAM } from './commands.ts';
 import { makeAgentIo, waitForFlush } from './io.ts';
-import type { AgentDependencies } from './start.ts';
 import { neverBlocking } from './terminal-output.ts';
 
 /** Internal: delivers the last will of a killed agent, read from standard input. */

@@ -6,28 +6,13 @@ import { readSettingValues } from '../config/setting-sources.ts';
 import { START_FLAGS } from '../config/settings.ts';
 import { startConfig } from '../config/start-config.ts';
 import { reexecInstalled } from '../host/installed-program.ts';
-import { type FaultSource, processFaults } from '../life/faults.ts';
+import { processFaults } from '../life/faults.ts';
 import { Lifecycle } from '../life/lifecycle.ts';
-import { processSignals, type SignalSource } from '../life/signals.ts';
-import { type AdmissionOptions, requestAdmission, type TunnelAdmission } from '../tunnel/admission.ts';
+import { processSignals } from '../life/signals.ts';
+import { requestAdmission } from '../tunnel/admission.ts';
 import { openTunnel } from '../tunnel/tunnel.ts';
-import type { Tunnel, TunnelOptions } from '../tunnel/types.ts';
-import type { CommandContext } from './command-context.ts';
+import type { AgentDependencies, CommandContext } from './command-context.ts';
 import { waitForFlush } from './io.ts';
-
-/** The agent's connections to the outside; passed in so that a test can replace a gateway. */
-export interface AgentDependencies {
-  openTunnel(options: TunnelOptions): Tunnel;
-  admit(options: AdmissionOptions): Promise<TunnelAdmission>;
-  signals: SignalSource;
-  faults: FaultSource;
-  /** Time after which an engine that is not our child and does not listen counts as stopped. */
-  engineGoneMs?: number;
-  /** See Lifecycle. */
-  willCommand?: readonly string[];
-  /** True if sessions join the mesh; default true. */
-  joinMesh?: boolean;
-}
 
 const REAL: AgentDependencies = { openTunnel, admit: requestAdmission, signals: processSignals, faults: processFaults };
 

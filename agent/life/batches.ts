@@ -10,7 +10,7 @@ import type { EngineTarget } from '../engine/address.ts';
 import type { LoadMeter } from '../engine/load.ts';
 import type { MeshMembership } from './mesh-membership.ts';
 import type { Session } from './session/session.ts';
-import type { ShutdownParts } from './shutdown.ts';
+import type { BatchService, ShutdownParts } from './shutdown.ts';
 
 interface BatchesOptions {
   config: Pick<StartConfig, 'gateways' | 'limits' | 'functions'>;
@@ -27,13 +27,6 @@ interface BatchesOptions {
 interface GatewaysOfOptions {
   config: Pick<StartConfig, 'gateways'>;
   parts: { sessions?: { current: Pick<Session, 'connected'> | undefined } | undefined };
-}
-
-/** Runs lines of batches on this node. */
-export interface BatchService {
-  /** Takes no new leases; returns the current ones when their lines have ended, or at `signal`. */
-  drain(signal: AbortSignal): Promise<void>;
-  close(): Promise<void>;
 }
 
 /**

@@ -7,13 +7,19 @@ import { describeExit, type EngineExit } from '../engine/child.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { JobFate } from '../host/jobs/batch-job.ts';
 import type { RequestService } from '../ingress/service.ts';
-import type { BatchService } from './batches.ts';
 import { Deferred, settlesWithin } from './deferred.ts';
 import type { DrainPlan } from './drain-plan.ts';
 import type { SignalWarning } from './job-watch.ts';
 import type { NodeWeights } from './node-weights.ts';
 import type { RemoteLogs } from './remote-logs.ts';
 import type { Sessions } from './session/sessions.ts';
+
+/** Runs lines of batches on this node. */
+export interface BatchService {
+  /** Takes no new leases; returns the current ones when their lines have ended, or at `signal`. */
+  drain(signal: AbortSignal): Promise<void>;
+  close(): Promise<void>;
+}
 
 /** The parts that a shutdown closes. An agent that ends early has only some of them. */
 export interface ShutdownParts {

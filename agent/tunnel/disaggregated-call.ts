@@ -9,7 +9,7 @@ import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
 import type { PrefillTarget } from '../engine/address.ts';
 import { decodeRequest, kvTransferParams, prefillRequest, sglangRequest } from '../engine/disaggregation.ts';
-import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
+import type { EngineCall, EngineConnection, EngineEvents } from './engine-call.ts';
 import { readWhole } from './read-whole.ts';
 
 /**
@@ -30,12 +30,12 @@ export const isDisaggregated = ({ path }: Endpoint): boolean => DISAGGREGATED.ha
 /** State that the requests of one pair share. */
 export class PairState {
   readonly target: PrefillTarget;
-  readonly prefill: EngineClient;
+  readonly prefill: EngineConnection;
   readonly #log: (line: string) => void;
   #heldBytes = 0;
   #failing = false;
 
-  constructor(target: PrefillTarget, prefill: EngineClient, log: (line: string) => void) {
+  constructor(target: PrefillTarget, prefill: EngineConnection, log: (line: string) => void) {
     this.target = target;
     this.prefill = prefill;
     this.#log = log;
@@ -66,7 +66,7 @@ export class PairState {
 }
 
 interface Options {
-  decode: EngineClient;
+  decode: EngineConnection;
   pair: PairState;
   open: OpenFrame;
   endpoint: Endpoint;
@@ -209,7 +209,7 @@ export class DisaggregatedCall implements EngineCall {
     if (this.#paused) this.#decode.pause();
   }
 
-  #send(client: EngineClient, request: Buffer, events: EngineEvents): EngineCall {
+  #send(client: EngineConnection, request: Buffer, events: EngineEvents): EngineCall {
     const { open, endpoint } = this.#options;
     const call = client.send(open, endpoint, request, request.length, events);
     this.#calls.push(call);

@@ -10,7 +10,8 @@ import type { ReportedTimings, ReportedUsage } from '../../shared/wire/usage.ts'
 import { PROMPT_MAX_BYTES } from '../engine/prefix-blocks.ts';
 import type { SealOpener } from '../seal/opener.ts';
 import { EngineAnswer, type EngineAnswerEnd, failedOutcome, NORMAL_END } from './engine-answer.ts';
-import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
+import type { EngineCall, EngineEvents } from './engine-call.ts';
+import type { EngineClient } from './engine-client.ts';
 import { EngineRequestBody } from './request-body.ts';
 import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
 import { UsageCall, type UsageOptions } from './usage-call.ts';

@@ -6,6 +6,7 @@ import type { HeaderList } from '../../shared/wire/headers.ts';
 import { HEADER_NAME_MAX_BYTES, HEADERS_MAX, TEXT_MAX_BYTES } from '../../shared/wire/limits.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import { DisaggregatedCall, isDisaggregated, PairState } from './disaggregated-call.ts';
+import type { EngineCall, EngineConnection, EngineEvents } from './engine-call.ts';
 import { UsageOptions } from './usage-call.ts';
 
 /** uvicorn, under vLLM and SGLang, closes idle connections after 5 s; this client closes them first. */
@@ -30,22 +31,8 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'set-cookie',
 ]);
 
-export interface EngineEvents {
-  /** `sized`: the response has a length, and undici checks it against the body. */
-  onHead(status: number, headers: HeaderList, sized: boolean): void;
-  onData(chunk: Uint8Array): void;
-  onEnd(): void;
-  onError(code: ResetCode, message: string): void;
-}
-
-export interface EngineCall {
-  pause(): void;
-  resume(): void;
-  abort(): void;
-}
-
 /** Connections to one engine. */
-export class EngineClient {
+export class EngineClient implements EngineConnection {
   readonly target: EngineTarget;
   /** Whether the engine accepts the `stream_options` that gateways add. */
   readonly usage = new UsageOptions();

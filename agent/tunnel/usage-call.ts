@@ -6,7 +6,7 @@ import type { Readable } from 'node:stream';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import type { OpenFrame } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
-import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
+import type { EngineCall, EngineConnection, EngineEvents } from './engine-call.ts';
 
 /** Statuses of servers with strict schemas: 400 as OpenAI's, 422 as FastAPI's. */
 const REFUSALS: ReadonlySet<number> = new Set([400, 422]);
@@ -44,7 +44,7 @@ export class UsageOptions {
 }
 
 interface Options {
-  client: EngineClient;
+  client: Pick<EngineConnection, 'call'> & { readonly usage: UsageOptions };
   open: OpenFrame;
   endpoint: Endpoint;
   events: EngineEvents;

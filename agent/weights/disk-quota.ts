@@ -5,20 +5,35 @@
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { chooseEvictions, type StoredModel } from '../../shared/weights/eviction.ts';
-import { blobsOf, manifestBytes, type WeightsManifest } from '../../shared/weights/manifest.ts';
+import { blobsOf, type ManifestFile, manifestBytes, type WeightsManifest } from '../../shared/weights/manifest.ts';
+import type { Environments } from './environment/environments.ts';
 import { asWeightsError, WeightsError } from './error.ts';
-import { takeLock } from './lock-file.ts';
-import type { StoredManifest } from './manifests.ts';
-import type { Store } from './store.ts';
+import { type LockOptions, takeLock } from './lock-file.ts';
+import type { Manifests, StoredManifest } from './manifests.ts';
 
 const NEVER = async () => false;
 /** Blocks per blob: its lock, its digests, its link, and a growing directory. */
 const RECORD_BLOCKS = 4;
 
-export class DiskQuota {
-  readonly #store: Store;
+/** What the quota counts, and where it evicts. */
+interface QuotaStore {
+  readonly options: { readonly directory: string; readonly limitBytes: number; log(line: string): void };
+  readonly manifests: Pick<Manifests, 'all' | 'get' | 'pin' | 'save' | 'unpin'>;
+  readonly environments: Pick<Environments, 'bytesOf'>;
+  readonly locking: LockOptions;
+  readonly inside: string;
+  /** Bytes on disk. */
+  used(): Promise<number>;
+  bytesHere(file: Pick<ManifestFile, 'key' | 'size'>): Promise<number>;
+  remove(model: Pick<StoredManifest, 'id' | 'manifest'>): Promise<void>;
+  /** Removes what no manifest names; resolves with the bytes. */
+  collect(): Promise<number>;
+}
 
-  constructor(store: Store) {
+export class DiskQuota {
+  readonly #store: QuotaStore;
+
+  constructor(store: QuotaStore) {
     this.#store = store;
   }
 

@@ -5,10 +5,10 @@ import { Heap } from '../../scheduler/serving/heap.ts';
 import type { SimulatedEngineLimits } from '../../scheduler/serving/limits.ts';
 import { type HeldRequest, SimulatedEngine } from '../../scheduler/serving/replica.ts';
 import type { Requests } from '../../scheduler/serving/requests.ts';
-import { choose, least, type Member, type MemberRole } from './member.ts';
+import { choose, type Dispatch, least, type Member, type MemberRole } from './member.ts';
+import type { OrchestrationDecision, RunningRequest } from './orchestrator.ts';
 import type { PlacedReplica, ReplicaPlacement } from './placement.ts';
 import { kvMoveSeconds } from './switch-cost.ts';
-import type { Dispatch, OrchestrationDecision, RunningRequest } from './timeline.ts';
 
 export interface FleetSetup {
   table: RateTable;

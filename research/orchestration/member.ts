@@ -1,8 +1,15 @@
 import type { SimulatedEngine } from '../../scheduler/serving/replica.ts';
 import type { PlacedReplica } from './placement.ts';
-import type { Dispatch } from './timeline.ts';
 
 export type MemberRole = 'both' | 'prefill' | 'decode';
+
+/** Which requests go to which replicas. */
+export type Dispatch =
+  /** `flow[group][kind]` of the plan: least work among the replicas to which the assignment gives the kind. */
+  | { kind: 'flow'; flow: readonly (readonly number[])[] }
+  /** Fewest requests, regardless of their kind. */
+  | { kind: 'least-loaded' }
+  | { kind: 'round-robin' };
 
 /** A replica that is ready, or will be at `readyS`. */
 export interface Member {

@@ -4,8 +4,9 @@ import type { SimulatedEngineLimits } from '../../scheduler/serving/limits.ts';
 import { exponential, seededRandom } from '../../scheduler/serving/random.ts';
 import type { Requests } from '../../scheduler/serving/requests.ts';
 import { Fleet } from './fleet.ts';
+import type { Dispatch } from './member.ts';
+import type { OrchestrationDecision, RunningRequest } from './orchestrator.ts';
 import { type PlacedReplica, place } from './placement.ts';
-import type { Dispatch, OrchestrationDecision, RunningRequest } from './timeline.ts';
 
 /** Most requests of a first rehearsal: some ten milliseconds of simulation. */
 export const SHORT_REQUESTS = 8000;

@@ -6,63 +6,8 @@ import type { Requests } from '../../scheduler/serving/requests.ts';
 import { type Distribution, distribution } from '../../scheduler/serving/statistics.ts';
 import { countByKind } from '../workload/counts.ts';
 import { Fleet } from './fleet.ts';
-import type { MemberRole } from './member.ts';
-import { type PlacedReplica, place } from './placement.ts';
-
-/** What a policy sees at the start of a slot: nothing later. */
-export interface View {
-  slot: number;
-  nowS: number;
-  /** Requests per kind, as judged on arrival, in past slots. */
-  history: History;
-  running: readonly PlacedReplica[];
-  plan: DeploymentPlan;
-  /** Working GPUs. */
-  gpus: number;
-  underWay(): readonly RunningRequest[];
-}
-
-/** A request that has arrived and not ended. */
-export interface RunningRequest {
-  /** As judged on arrival. */
-  kind: number;
-  /** Seconds since its arrival. */
-  ageS: number;
-  /** Tokens of its prompt and of the response so far, and of only the response. */
-  tokens: number;
-  answered: number;
-  /** True if a replica has the keys and values of all its tokens. */
-  computed: boolean;
-}
-
-/** Which requests go to which replicas. */
-export type Dispatch =
-  /** `flow[group][kind]` of the plan: least work among the replicas to which the assignment gives the kind. */
-  | { kind: 'flow'; flow: readonly (readonly number[])[] }
-  /** Fewest requests, regardless of their kind. */
-  | { kind: 'least-loaded' }
-  | { kind: 'round-robin' };
-
-export interface OrchestrationDecision {
-  plan: DeploymentPlan;
-  dispatch: Dispatch;
-  /** Seconds for which the GPUs of changing replicas do not serve. */
-  darkS: number;
-  /** Running requests of replicas that end: their keys and values move, or are recomputed elsewhere. */
-  running: 'migrate' | 'recompute';
-  /** Roles of the replicas in the order of the plan, for disaggregated prefill; absent: all do both. */
-  roles?: readonly MemberRole[];
-  /** Interval in seconds at which running requests move from the fullest to the emptiest replica (Llumnix). */
-  rebalanceS?: number;
-  /** The reason, for people. */
-  note: string;
-}
-
-export interface Orchestrator {
-  readonly name: string;
-  /** `undefined`: no change. The first slot needs a decision. */
-  decide(view: View): OrchestrationDecision | undefined;
-}
+import type { Orchestrator } from './orchestrator.ts';
+import { place } from './placement.ts';
 
 interface TimelineFaults {
   /** GPUs that fail at a given second. */

@@ -17,18 +17,11 @@ import type { PrefillSide } from '../serving/pair.ts';
 import { Averages } from './averages.ts';
 import { hull, latencyAt } from './curve.ts';
 import { FluidPair } from './fluid-pair.ts';
+import { PARALLELISMS, parallelisms, SEQUENCES_MIN } from './parallelisms.ts';
 import type { Curve, Demand, Option, ParallelismKind, PlanOptions, Pool } from './problem.ts';
 import { replicaProfile } from './profiles.ts';
 import { whyNowhere } from './why-nowhere.ts';
 
-/** Usual tensor parallelisms of engines. */
-const PARALLELISMS = [1, 2, 4, 8];
-
-/**
- * A replica must hold at least this many sequences of mean length (paper, C2): with only one, every request would wait
- * for the previous one.
- */
-export const SEQUENCES_MIN = 2;
 /**
  * The same under overload, if there is a choice: a replica with fewer places ends its share of a backlog early or late
  * by chance.
@@ -220,16 +213,6 @@ function isWithin(estimate: Pick<Option, 'capacity' | 'points'>, found: Option, 
   if (found.capacity > estimate.capacity * 1.0001) return false;
   return (
     !latencies || found.points.every(({ rate, latencyS }) => latencyS >= latencyAt(estimate.points, rate) * 0.9999)
-  );
-}
-
-/** Returns the tensor parallelisms that the model and the nodes of a pool allow. */
-export function parallelisms(demand: Demand, pool: Pool): number[] {
-  return (demand.tp ?? PARALLELISMS).filter(
-    (tp) =>
-      tp <= pool.gpusPerNode &&
-      tpProblem(demand.model, tp) === undefined &&
-      (pool.allows?.(demand.model.id, { tp }) ?? true),
   );
 }
 

@@ -5,7 +5,7 @@ import type { Goal, SolverProblem } from './formulation.ts';
 import { type GoalOutcome, GoalSolver, type PoolPrice } from './goal.ts';
 import { OptionTable } from './options.ts';
 import type { Counts, Demand, Placement, PlanOptions, Pool } from './problem.ts';
-import { type Relief, relief } from './relief.ts';
+import { type Relief, relief, type Shortfall } from './relief.ts';
 import { Search } from './search.ts';
 import { latencyTarget } from './targets.ts';
 
@@ -27,12 +27,6 @@ export interface SolveReport {
   /** Proven: no plan meets the requirements. False with a shortfall: none was found in time. */
   impossible: boolean;
 }
-
-/**
- * The requirement that a plan misses. targets: all requests are served, but later than required. demand: not all
- * requests can be served.
- */
-export type Shortfall = 'targets' | 'demand';
 
 /** The decision, before it is explained and simulated. */
 export interface SolverDecision {

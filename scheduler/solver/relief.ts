@@ -2,7 +2,12 @@ import { problemOf, type SolverContext } from './context.ts';
 import { formulate, usdPerHour } from './formulation.ts';
 import { GoalSolver } from './goal.ts';
 import { solve } from './highs.ts';
-import type { Shortfall } from './plan.ts';
+
+/**
+ * The requirement that a plan misses. targets: all requests are served, but later than required. demand: not all
+ * requests can be served.
+ */
+export type Shortfall = 'targets' | 'demand';
 
 /** The constraint that limits the served demand, and the smallest change that would help. */
 export interface Relief {

@@ -1,6 +1,6 @@
 /** Imports follow the import order, and the page shows it. */
 import { expect, it } from 'vitest';
-import { importsOf, readOrder, violation, violations, withTable } from '../../packaging/imports.ts';
+import { cycles, importsOf, readOrder, violation, violations, withTable } from '../../packaging/imports.ts';
 import { read } from './markdown.ts';
 
 const order = readOrder();
@@ -35,6 +35,14 @@ it.each([
   ['gateway/app.ts', 'package.json'],
 ])('%s may import %s', (from, to) => {
   expect(violation({ from, to }, order)).toBeUndefined();
+});
+
+it('files that import each other are refused, unless one of them has no layer', () => {
+  const ring = ['gateway/a.ts', 'gateway/b.ts', 'gateway/c.ts'];
+  const imports = ring.map((from, n) => ({ from, to: ring[(n + 1) % 3] ?? '' }));
+  expect(cycles(imports, order)).toEqual(['these files import each other: gateway/a.ts gateway/b.ts gateway/c.ts']);
+  expect(cycles(imports.slice(1), order)).toEqual([]);
+  expect(cycles(imports, { exempt: { 'gateway/b.ts': 'a test' } })).toEqual([]);
 });
 
 it('only its tests import research', () => {

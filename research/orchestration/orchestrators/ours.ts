@@ -6,6 +6,8 @@ import type { SimulatedEngineLimits } from '../../../scheduler/serving/limits.ts
 import { type Evaluation, type ExpectedLoad, evaluate, overloadSeconds } from '../evaluate.ts';
 import { candidatePlans, fits, uniformPlans } from '../exhaustive.ts';
 import { EXHAUSTIVE_MAX_GPUS, flowGuided } from '../flow-guided.ts';
+import type { Dispatch } from '../member.ts';
+import type { OrchestrationDecision, Orchestrator, RunningRequest, View } from '../orchestrator.ts';
 import type { PlacedReplica } from '../placement.ts';
 import {
   forecastRequests,
@@ -15,7 +17,6 @@ import {
   simulatePlan,
   withRunningRequests,
 } from '../rehearse.ts';
-import type { Dispatch, OrchestrationDecision, Orchestrator, RunningRequest, View } from '../timeline.ts';
 
 export interface OursOptions {
   table: RateTable;

@@ -2,7 +2,7 @@ import type { RateTable } from '../../../scheduler/orchestration/rates.ts';
 import { samePlan } from '../../../scheduler/orchestration/types.ts';
 import { type Evaluation, evaluate } from '../evaluate.ts';
 import { uniformPlans } from '../exhaustive.ts';
-import type { OrchestrationDecision, Orchestrator, View } from '../timeline.ts';
+import type { OrchestrationDecision, Orchestrator, View } from '../orchestrator.ts';
 import { rates } from './rates-of-slot.ts';
 
 /** Seconds to stop an engine, start it in another shape and load its weights from storage (OServe §6.4: above 50 s). */

@@ -1,5 +1,6 @@
 import type { DeploymentPlan } from '../../../scheduler/orchestration/types.ts';
-import type { Dispatch, OrchestrationDecision, Orchestrator } from '../timeline.ts';
+import type { Dispatch } from '../member.ts';
+import type { OrchestrationDecision, Orchestrator } from '../orchestrator.ts';
 
 const decision = (plan: DeploymentPlan, dispatch: Dispatch, note: string): OrchestrationDecision => ({
   plan,

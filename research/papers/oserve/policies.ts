@@ -1,19 +1,14 @@
 import { chooseForecaster } from '../../../scheduler/forecast/choose.ts';
 import { type DeploymentPlan, keyOf } from '../../../scheduler/orchestration/types.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
+import type { Orchestrator } from '../../orchestration/orchestrator.ts';
 import { dynamo } from '../../orchestration/orchestrators/dynamo.ts';
 import { type OursOptions, ours } from '../../orchestration/orchestrators/ours.ts';
 import { reload } from '../../orchestration/orchestrators/reload.ts';
 import { llumnix, unchanged } from '../../orchestration/orchestrators/unchanged.ts';
 import type { PlacedReplica } from '../../orchestration/placement.ts';
 import { switchCost } from '../../orchestration/switch-cost.ts';
-import {
-  type Orchestrator,
-  raceTimeline,
-  runTimeline,
-  type TimelineResult,
-  type TimelineSetup,
-} from '../../orchestration/timeline.ts';
+import { raceTimeline, runTimeline, type TimelineResult, type TimelineSetup } from '../../orchestration/timeline.ts';
 import { foreseen, foresight } from './foresight.ts';
 import { planLoad, type Setup, SLOT_S, uniformsOf } from './setups.ts';
 

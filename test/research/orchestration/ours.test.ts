@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { evaluate } from '../../../research/orchestration/evaluate.ts';
+import type { RunningRequest, View } from '../../../research/orchestration/orchestrator.ts';
 import { place } from '../../../research/orchestration/placement.ts';
 import { forecastRequests, SHORT_REQUESTS, simulatePlan } from '../../../research/orchestration/rehearse.ts';
-import type { RunningRequest, View } from '../../../research/orchestration/timeline.ts';
 import { loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import type { FittedForecaster, History } from '../../../scheduler/forecast/types.ts';
 import { RateTable } from '../../../scheduler/orchestration/rates.ts';

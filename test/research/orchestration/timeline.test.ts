@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
+import type { Orchestrator, View } from '../../../research/orchestration/orchestrator.ts';
 import { dynamo } from '../../../research/orchestration/orchestrators/dynamo.ts';
 import { reload } from '../../../research/orchestration/orchestrators/reload.ts';
 import { llumnix, unchanged } from '../../../research/orchestration/orchestrators/unchanged.ts';
-import { type Orchestrator, raceTimeline, type View } from '../../../research/orchestration/timeline.ts';
+import { raceTimeline } from '../../../research/orchestration/timeline.ts';
 import { calibrated } from '../../../scheduler/forecast/calibrated.ts';
 import { type DeploymentPlan, gpusOfPlan, samePlan } from '../../../scheduler/orchestration/types.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
