@@ -44,65 +44,89 @@ const deploymentOf = (session: string) => `/admin/nodes/${session}/deployment`;
 /** The job's name. Deployments of one submission are numbered. */
 const nameOf = (id: string) => id.replace(/-\d+$/, '');
 
-export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () => number = Date.now): Launcher {
-  const given = new Map<string, number>();
-  let asked: { at: number; nodes: Promise<Node[]> } | undefined;
+/** The registered agents, and orders to them. */
+class Agents {
+  readonly #cluster: ClusterConfig;
+  readonly #api: AdminApi;
+  readonly #now: () => number;
+  /** When a session accepted an order. */
+  readonly #given = new Map<string, number>();
+  #asked: { at: number; nodes: Promise<Node[]> } | undefined;
 
-  const nodes = async (): Promise<Node[]> => {
+  constructor(cluster: ClusterConfig, api: AdminApi, now: () => number) {
+    this.#cluster = cluster;
+    this.#api = api;
+    this.#now = now;
+  }
+
+  /** @throws LauncherError */
+  async nodes(): Promise<Node[]> {
     try {
-      const { data } = nodesSchema.parse(await api.get(REGISTRY));
+      const { data } = nodesSchema.parse(await this.#api.get(REGISTRY));
       return data.filter(({ state }) => state !== 'LEFT');
     } catch (cause) {
       throw new LauncherError('unreachable', errorLine(cause), { cause });
     }
-  };
-  const latest = (): Promise<Node[]> => {
-    if (asked === undefined || now() - asked.at > NODES_FRESH_MS) asked = { at: now(), nodes: nodes() };
-    return asked.nodes;
-  };
-  const idleOf = (pool: PoolConfig, all: readonly Node[]): Node[] => {
-    for (const [session, at] of given) if (now() - at > ORDER_VISIBLE_MS) given.delete(session);
-    return all
-      .filter((node) => isIdle(node) && !given.has(node.session) && isOf(node, pool, cluster))
-      .sort((a, b) => (a.session < b.session ? -1 : 1));
-  };
+  }
 
   /** @throws LauncherError */
-  const order = async ({ pool, deployment }: Submission, id: string): Promise<void> => {
+  recent(): Promise<Node[]> {
+    if (this.#asked === undefined || this.#now() - this.#asked.at > NODES_FRESH_MS)
+      this.#asked = { at: this.#now(), nodes: this.nodes() };
+    return this.#asked.nodes;
+  }
+
+  idleOf(pool: PoolConfig, all: readonly Node[]): Node[] {
+    for (const [session, at] of this.#given) if (this.#now() - at > ORDER_VISIBLE_MS) this.#given.delete(session);
+    return all
+      .filter((node) => isIdle(node) && !this.#given.has(node.session) && isOf(node, pool, this.#cluster))
+      .sort((a, b) => (a.session < b.session ? -1 : 1));
+  }
+
+  /** @throws LauncherError */
+  async order({ pool, deployment }: Submission, id: string): Promise<void> {
     if (deployment === undefined) throw new LauncherError('refused', 'its recipe has no template for idle agents');
     const refusals: string[] = [];
-    for (const { session } of idleOf(pool, await nodes()).slice(0, TRIES_MAX)) {
-      given.set(session, now());
+    for (const { session } of this.idleOf(pool, await this.nodes()).slice(0, TRIES_MAX)) {
+      this.#given.set(session, this.#now());
       try {
-        return await api.put(deploymentOf(session), { id, ...deployment });
+        return await this.#api.put(deploymentOf(session), { id, ...deployment });
       } catch (error) {
         // Without an answer, the agent may have accepted the order: the registry then lists it by its id.
         if (!(error instanceof AdminRefusal)) throw new LauncherError('unclear', errorLine(error), { cause: error });
-        given.delete(session);
+        this.#given.delete(session);
         refusals.push(`node ${session.slice(0, 8)}: ${error.message}`);
       }
     }
     throw new LauncherError('refused', refusals.join('; ') || `no idle node is left in ${pool.name}`);
-  };
+  }
 
   /**
    * Ends a deployment; one without a session has ended.
    *
    * @throws LauncherError
    */
-  const end = async (id: string, drainMs: number): Promise<void> => {
-    const node = (await nodes()).find(({ labels }) => labels[DEPLOYMENT_LABEL] === id);
+  async end(id: string, drainMs: number): Promise<void> {
+    const node = (await this.nodes()).find(({ labels }) => labels[DEPLOYMENT_LABEL] === id);
     if (node === undefined) return;
     try {
-      await api.delete(`${deploymentOf(node.session)}?drain_ms=${drainMs}`);
+      await this.#api.delete(`${deploymentOf(node.session)}?drain_ms=${drainMs}`);
     } catch (error) {
       if (error instanceof AdminRefusal && error.status === 404) return;
       throw new LauncherError(error instanceof AdminRefusal ? 'refused' : 'unreachable', errorLine(error), {
         cause: error,
       });
     }
-  };
+  }
 
+  /** @throws Error from the gateway or from another answer */
+  async offersOf({ session }: Node) {
+    return offersSchema.parse(await this.#api.get(deploymentOf(session))).offers;
+  }
+}
+
+export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () => number = Date.now): Launcher {
+  const agents = new Agents(cluster, api, now);
   return {
     kind: 'agents',
     jobId: '',
@@ -111,7 +135,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
       const ids: string[] = [];
       for (let n = 0; n < submission.count; n++) {
         const id = `${submission.name}-${n}`;
-        await order(submission, id).catch((error: unknown) => {
+        await agents.order(submission, id).catch((error: unknown) => {
           // The deployments that were accepted are found by their name.
           if (ids.length > 0 && error instanceof LauncherError)
             throw new LauncherError('unclear', error.message, { cause: error });
@@ -122,7 +146,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
       return ids;
     },
     async list(prefix) {
-      return (await latest()).flatMap(({ labels }): ListedJob[] => {
+      return (await agents.recent()).flatMap(({ labels }): ListedJob[] => {
         const [id, failed] = [labels[DEPLOYMENT_LABEL], failedDeployment(labels)];
         if (id?.startsWith(prefix) === true) return [{ id, name: nameOf(id), state: 'running' }];
         if (failed?.id.startsWith(prefix) !== true) return [];
@@ -130,22 +154,21 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
       });
     },
     async capacity() {
-      const all = await latest();
+      const all = await agents.recent();
       return cluster.pools.map((pool) => ({
         pool: pool.name,
-        idle: idleOf(pool, all).length * pool.gpus_per_node,
+        idle: agents.idleOf(pool, all).length * pool.gpus_per_node,
       }));
     },
     async cancel(ids) {
-      for (const id of ids) await end(id, 0);
+      for (const id of ids) await agents.end(id, 0);
     },
-    drain: end,
+    drain: (id, drainMs) => agents.end(id, drainMs),
     async check({ pool, deployment }) {
-      const [node] = idleOf(pool, await nodes());
+      const [node] = agents.idleOf(pool, await agents.nodes());
       if (node === undefined) return { ok: true, text: 'no node is idle now' };
       try {
-        const { offers } = offersSchema.parse(await api.get(deploymentOf(node.session)));
-        const offer = offers.find(({ template }) => template === deployment?.template);
+        const offer = (await agents.offersOf(node)).find(({ template }) => template === deployment?.template);
         if (offer === undefined || deployment === undefined)
           return { ok: false, text: `node ${node.session.slice(0, 8)} has no template ${deployment?.template ?? ''}` };
         bindParameters(offer.parameters, deployment.parameters);

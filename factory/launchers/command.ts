@@ -1,5 +1,5 @@
 /** Runs programs of batch systems with bounds. */
-import { spawn } from 'node:child_process';
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 
 /** Timeout of a scheduler's command; longer if it answered slowly before. */
@@ -24,60 +24,67 @@ export function commandRunner(
   patienceMs = COMMAND_TIMEOUT_MS,
 ): RunCommand {
   const answers = new AdaptiveTimeout({ leastMs: patienceMs, mostMs: SLOWER * patienceMs });
-  return (file, args, input = '') =>
-    new Promise((resolve) => {
-      const child = spawn(file, args, {
-        stdio: ['pipe', 'pipe', 'pipe'],
-        env: { ...process.env, ...more, LC_ALL: 'C' },
-      });
-      let [out, errors, bytes] = ['', '', 0];
-      const { ms } = answers;
-      const from = performance.now();
-      let ended = false;
-      const end = (result: CommandResult) => {
-        ended = true;
-        clearTimeout(timer);
-        resolve(result);
-      };
-      // Does not wait for `close`, because a child process of the command may hold the pipes forever.
-      const kill = (why: string) => {
-        child.kill('SIGKILL');
-        end({ kind: 'killed', errors: `${file} ${why}` });
-      };
-      const answered = () => answers.answered(performance.now() - from);
-      const timer = setTimeout(() => {
-        answers.expired();
-        kill(`did not answer within ${Number((ms / 1000).toFixed(1))} s`);
-      }, ms);
-      const hear = (add: (text: string) => void) => (piece: Buffer) => {
-        if (ended) return;
-        bytes += piece.length;
-        if (bytes <= ANSWER_MAX_BYTES) return add(piece.toString());
-        answered();
-        kill(`printed more than ${ANSWER_MAX_BYTES} bytes`);
-      };
-      child.stdout.on(
-        'data',
-        hear((text) => {
-          out += text;
-        }),
-      );
-      child.stderr.on(
-        'data',
-        hear((text) => {
-          errors += text;
-        }),
-      );
-      // The command may end without reading its input.
-      child.stdin.on('error', () => {});
-      child.stdin.end(input);
-      child.on('error', (error) => end({ kind: 'missing', errors: `${file}: ${error.message}` }));
-      child.on('close', (code, signal) => {
-        if (ended) return;
-        answered();
-        const last = errors.trim().slice(-600);
-        if (code === null) end({ kind: 'killed', errors: `${file} was ended by ${signal}` });
-        else end({ kind: 'done', code, out, errors: last === '' && code !== 0 ? `${file} ended with ${code}` : last });
-      });
+  return async (file, args, input = '') => {
+    const env = { ...process.env, ...more, LC_ALL: 'C' };
+    return run(spawn(file, args, { stdio: ['pipe', 'pipe', 'pipe'], env }), answers, file, input);
+  };
+}
+
+function run(
+  child: ChildProcessWithoutNullStreams,
+  answers: AdaptiveTimeout,
+  file: string,
+  input: string,
+): Promise<CommandResult> {
+  return new Promise((resolve) => {
+    let [out, errors, bytes] = ['', '', 0];
+    const { ms } = answers;
+    const from = performance.now();
+    let ended = false;
+    const end = (result: CommandResult) => {
+      ended = true;
+      clearTimeout(timer);
+      resolve(result);
+    };
+    // Does not wait for `close`, because a child process of the command may hold the pipes forever.
+    const kill = (why: string) => {
+      child.kill('SIGKILL');
+      end({ kind: 'killed', errors: `${file} ${why}` });
+    };
+    const answered = () => answers.answered(performance.now() - from);
+    const timer = setTimeout(() => {
+      answers.expired();
+      kill(`did not answer within ${Number((ms / 1000).toFixed(1))} s`);
+    }, ms);
+    const hear = (add: (text: string) => void) => (piece: Buffer) => {
+      if (ended) return;
+      bytes += piece.length;
+      if (bytes <= ANSWER_MAX_BYTES) return add(piece.toString());
+      answered();
+      kill(`printed more than ${ANSWER_MAX_BYTES} bytes`);
+    };
+    child.stdout.on(
+      'data',
+      hear((text) => {
+        out += text;
+      }),
+    );
+    child.stderr.on(
+      'data',
+      hear((text) => {
+        errors += text;
+      }),
+    );
+    // The command may end without reading its input.
+    child.stdin.on('error', () => {});
+    child.stdin.end(input);
+    child.on('error', (error) => end({ kind: 'missing', errors: `${file}: ${error.message}` }));
+    child.on('close', (code, signal) => {
+      if (ended) return;
+      answered();
+      const last = errors.trim().slice(-600);
+      if (code === null) end({ kind: 'killed', errors: `${file} was ended by ${signal}` });
+      else end({ kind: 'done', code, out, errors: last === '' && code !== 0 ? `${file} ended with ${code}` : last });
     });
+  });
 }

@@ -1,6 +1,7 @@
 import { balance } from '../../scheduler/orchestration/assignment.ts';
 import type { RateTable } from '../../scheduler/orchestration/rates.ts';
-import type { Assignment, DeploymentPlan } from '../../scheduler/orchestration/types.ts';
+import type { Assignment } from '../../scheduler/orchestration/types.ts';
+import type { DeploymentPlan } from './deployment-plan.ts';
 
 /** The expected load for the duration of a plan. */
 export interface ExpectedLoad {

@@ -1,6 +1,7 @@
 import { SchedulerError } from '../../scheduler/errors.ts';
-import { type RateTable, undominated } from '../../scheduler/orchestration/rates.ts';
-import type { DeploymentPlan, Shape, Site } from '../../scheduler/orchestration/types.ts';
+import type { RateTable } from '../../scheduler/orchestration/rates.ts';
+import type { Shape, ShapeRates, Site } from '../../scheduler/orchestration/types.ts';
+import { type DeploymentPlan, gpusOfShape } from './deployment-plan.ts';
 import { plansOf } from './enumerate.ts';
 import { place } from './placement.ts';
 
@@ -30,4 +31,18 @@ export function uniformPlans(shapes: readonly Shape[], gpus: number, site: Site)
       if (fits([{ shape, replicas }], site)) return [[{ shape, replicas }]];
     return [];
   });
+}
+
+/** Removes the shapes that another shape of at most as many GPUs beats in every kind, in both rate and latency. */
+function undominated(shapes: readonly ShapeRates[]): ShapeRates[] {
+  return shapes.filter(
+    (one, i) =>
+      !shapes.some((other, o) => {
+        if (o === i || gpusOfShape(other.shape) > gpusOfShape(one.shape)) return false;
+        const faster = other.rates.every((rate, j) => rate >= (one.rates[j] ?? 0));
+        const sooner = other.latencyS.every((latency, j) => latency <= (one.latencyS[j] ?? 0));
+        const same = faster && sooner && other.rates.every((rate, j) => rate === one.rates[j]);
+        return faster && sooner && (!same || o < i);
+      }),
+  );
 }

@@ -1,10 +1,11 @@
 import type { RateTable } from '../../scheduler/orchestration/rates.ts';
-import { gpusOfShape, type Shape, sameShape } from '../../scheduler/orchestration/types.ts';
+import type { Shape } from '../../scheduler/orchestration/types.ts';
 import { kvBytesPerToken } from '../../scheduler/roofline/deployment.ts';
 import { Heap } from '../../scheduler/serving/heap.ts';
 import type { SimulatedEngineLimits } from '../../scheduler/serving/limits.ts';
 import { type HeldRequest, SimulatedEngine } from '../../scheduler/serving/replica.ts';
 import type { Requests } from '../../scheduler/serving/requests.ts';
+import { gpusOfShape, sameShape } from './deployment-plan.ts';
 import { choose, type Dispatch, least, type Member, type MemberRole } from './member.ts';
 import type { OrchestrationDecision, RunningRequest } from './orchestrator.ts';
 import type { PlacedReplica, ReplicaPlacement } from './placement.ts';

@@ -1,13 +1,8 @@
 import { balance } from '../../scheduler/orchestration/assignment.ts';
 import type { RateTable } from '../../scheduler/orchestration/rates.ts';
-import {
-  type DeploymentPlan,
-  gpusOfShape,
-  keyOf,
-  type Shape,
-  type ShapeRates,
-} from '../../scheduler/orchestration/types.ts';
+import type { Shape, ShapeRates } from '../../scheduler/orchestration/types.ts';
 import { seededRandom } from '../../scheduler/serving/random.ts';
+import { type DeploymentPlan, gpusOfShape, keyOf } from './deployment-plan.ts';
 
 export interface SearchOptions {
   seed: number;

@@ -1,5 +1,5 @@
 import type { History } from '../../scheduler/forecast/types.ts';
-import type { DeploymentPlan } from '../../scheduler/orchestration/types.ts';
+import type { DeploymentPlan } from './deployment-plan.ts';
 import type { Dispatch, MemberRole } from './member.ts';
 import type { PlacedReplica } from './placement.ts';
 

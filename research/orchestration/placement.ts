@@ -1,13 +1,6 @@
 import { SchedulerError } from '../../scheduler/errors.ts';
-import {
-  type DeploymentPlan,
-  gpusOfPlan,
-  gpusOfShape,
-  type Shape,
-  type Site,
-  sameShape,
-  shapeText,
-} from '../../scheduler/orchestration/types.ts';
+import type { Shape, Site } from '../../scheduler/orchestration/types.ts';
+import { type DeploymentPlan, gpusOfPlan, gpusOfShape, sameShape, shapeText } from './deployment-plan.ts';
 
 /**
  * One replica and its GPUs, by number: GPU g is in node ⌊g / gpusPerNode⌋. Stage s of a pipeline has `tp` consecutive

@@ -1,8 +1,8 @@
 import type { RateTable } from '../../scheduler/orchestration/rates.ts';
-import type { DeploymentPlan } from '../../scheduler/orchestration/types.ts';
 import type { SimulatedEngineLimits } from '../../scheduler/serving/limits.ts';
 import { exponential, seededRandom } from '../../scheduler/serving/random.ts';
 import type { Requests } from '../../scheduler/serving/requests.ts';
+import type { DeploymentPlan } from './deployment-plan.ts';
 import { Fleet } from './fleet.ts';
 import type { Dispatch } from './member.ts';
 import type { OrchestrationDecision, RunningRequest } from './orchestrator.ts';

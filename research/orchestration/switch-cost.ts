@@ -1,5 +1,6 @@
-import type { DeploymentPlan, Site } from '../../scheduler/orchestration/types.ts';
+import type { Site } from '../../scheduler/orchestration/types.ts';
 import { weightBytes } from '../../scheduler/roofline/deployment.ts';
+import type { DeploymentPlan } from './deployment-plan.ts';
 import { type PlacedReplica, place } from './placement.ts';
 import { shardMoves } from './shards.ts';
 import { greedyTransfers, H100_LINKS, type Links, type TransferPlan } from './transfer.ts';

@@ -1,10 +1,10 @@
 import type { History } from '../../scheduler/forecast/types.ts';
 import type { RateTable } from '../../scheduler/orchestration/rates.ts';
-import type { DeploymentPlan } from '../../scheduler/orchestration/types.ts';
 import type { SimulatedEngineLimits } from '../../scheduler/serving/limits.ts';
 import type { Requests } from '../../scheduler/serving/requests.ts';
 import { type Distribution, distribution } from '../../scheduler/serving/statistics.ts';
 import { countByKind } from '../workload/counts.ts';
+import type { DeploymentPlan } from './deployment-plan.ts';
 import { Fleet } from './fleet.ts';
 import type { Orchestrator } from './orchestrator.ts';
 import { place } from './placement.ts';

@@ -105,18 +105,20 @@ function programOf({ options, pools, models, running }: FollowProblem, demand: D
       ]);
     }
   }
-  if (least !== undefined) {
-    for (const [i, column] of replicas.entries()) {
-      const change = program.column(1, 0, Number.POSITIVE_INFINITY);
-      program.row(running[i] ?? 0, Number.POSITIVE_INFINITY, [
-        [change, 1],
-        [column, 1],
-      ]);
-      program.row(-(running[i] ?? 0), Number.POSITIVE_INFINITY, [
-        [change, 1],
-        [column, -1],
-      ]);
-    }
-  }
+  if (least !== undefined) minimizeChanges(program, replicas, running);
   return { program, share, replicas };
+}
+
+function minimizeChanges(program: LpProgram, replicas: readonly number[], running: readonly number[]): void {
+  for (const [i, column] of replicas.entries()) {
+    const change = program.column(1, 0, Number.POSITIVE_INFINITY);
+    program.row(running[i] ?? 0, Number.POSITIVE_INFINITY, [
+      [change, 1],
+      [column, 1],
+    ]);
+    program.row(-(running[i] ?? 0), Number.POSITIVE_INFINITY, [
+      [change, 1],
+      [column, -1],
+    ]);
+  }
 }

@@ -32,15 +32,7 @@ export function balance(
   if (groups === 0) return assignmentOf(problem, () => 0);
   const each = loadsOf(problem);
   const at = (k: number, j: number) => each[k * kinds + j] ?? Number.POSITIVE_INFINITY;
-  // The kinds with a demand and a group, and the fastest group of each.
-  const [active, firsts]: [number[], number[]] = [[], []];
-  for (let j = 0; j < kinds; j++) {
-    let first = 0;
-    for (let k = 1; k < groups; k++) if (at(k, j) < at(first, j)) first = k;
-    if (!((problem.demand[j] ?? 0) > 0) || !Number.isFinite(at(first, j))) continue;
-    active.push(j);
-    firsts.push(first);
-  }
+  const { active, firsts } = fastestGroups(problem, at);
   const width = groups * active.length;
   const [excess, columns] = [width, width + 1 + groups];
   const cost = new Float64Array(columns);
@@ -87,6 +79,19 @@ export function balance(
     const a = active.indexOf(j);
     return a < 0 || !Number.isFinite(at(k, j)) ? 0 : (x[a * groups + k] ?? 0);
   });
+}
+
+/** The kinds with a demand and a group, and the fastest group of each. */
+function fastestGroups({ replicas, demand }: AssignmentProblem, at: (k: number, j: number) => number) {
+  const [active, firsts]: [number[], number[]] = [[], []];
+  for (const [j, wanted] of demand.entries()) {
+    let first = 0;
+    for (let k = 1; k < replicas.length; k++) if (at(k, j) < at(first, j)) first = k;
+    if (!(wanted > 0) || !Number.isFinite(at(first, j))) continue;
+    active.push(j);
+    firsts.push(first);
+  }
+  return { active, firsts };
 }
 
 /** Load of each group by one request a second of each kind. */

@@ -131,17 +131,3 @@ function mixed(kinds: readonly FittedKind[], flow: readonly number[]): Moments {
     output: { mean: sum((k) => k.moments.output.mean), square: sum((k) => k.moments.output.square) },
   };
 }
-
-/** Removes the shapes that another shape of at most as many GPUs beats in every kind, in both rate and latency. */
-export function undominated(shapes: readonly ShapeRates[]): ShapeRates[] {
-  return shapes.filter(
-    (one, i) =>
-      !shapes.some((other, o) => {
-        if (o === i || gpusOf(other.shape) > gpusOf(one.shape)) return false;
-        const faster = other.rates.every((rate, j) => rate >= (one.rates[j] ?? 0));
-        const sooner = other.latencyS.every((latency, j) => latency <= (one.latencyS[j] ?? 0));
-        const same = faster && sooner && other.rates.every((rate, j) => rate === one.rates[j]);
-        return faster && sooner && (!same || o < i);
-      }),
-  );
-}

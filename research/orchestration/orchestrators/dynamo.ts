@@ -1,5 +1,5 @@
 import type { RateTable } from '../../../scheduler/orchestration/rates.ts';
-import type { DeploymentPlan } from '../../../scheduler/orchestration/types.ts';
+import type { DeploymentPlan } from '../deployment-plan.ts';
 import type { MemberRole } from '../member.ts';
 import type { OrchestrationDecision, Orchestrator, View } from '../orchestrator.ts';
 import { rates } from './rates-of-slot.ts';

@@ -1,5 +1,5 @@
 import type { RateTable } from '../../../scheduler/orchestration/rates.ts';
-import { samePlan } from '../../../scheduler/orchestration/types.ts';
+import { samePlan } from '../deployment-plan.ts';
 import { type Evaluation, evaluate } from '../evaluate.ts';
 import { uniformPlans } from '../exhaustive.ts';
 import type { OrchestrationDecision, Orchestrator, View } from '../orchestrator.ts';

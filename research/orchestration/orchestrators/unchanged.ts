@@ -1,4 +1,4 @@
-import type { DeploymentPlan } from '../../../scheduler/orchestration/types.ts';
+import type { DeploymentPlan } from '../deployment-plan.ts';
 import type { Dispatch } from '../member.ts';
 import type { OrchestrationDecision, Orchestrator } from '../orchestrator.ts';
 

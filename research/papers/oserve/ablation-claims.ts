@@ -1,7 +1,7 @@
 import type { FittedForecaster, History } from '../../../scheduler/forecast/types.ts';
-import { planText } from '../../../scheduler/orchestration/types.ts';
 import { table } from '../../../scheduler/validate/table.ts';
 import { chartsSvg } from '../../../shared/text/chart.ts';
+import { planText } from '../../orchestration/deployment-plan.ts';
 import { llumnix, unchanged } from '../../orchestration/orchestrators/unchanged.ts';
 import type { TimelineResult } from '../../orchestration/timeline.ts';
 import { row, statement } from '../rows.ts';

@@ -1,6 +1,6 @@
 /** The runs for Figures 9 to 12, 17 and 18: each model, size, trace and span under every policy. */
 import * as z from 'zod';
-import { planText } from '../../../scheduler/orchestration/types.ts';
+import { planText } from '../../orchestration/deployment-plan.ts';
 import type { TimelineResult } from '../../orchestration/timeline.ts';
 import { POLICIES, runPolicies } from './policies.ts';
 import { type SetupOf, setupOf } from './setups.ts';

@@ -1,6 +1,6 @@
 import { chooseForecaster } from '../../../scheduler/forecast/choose.ts';
-import { type DeploymentPlan, keyOf } from '../../../scheduler/orchestration/types.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
+import { type DeploymentPlan, keyOf } from '../../orchestration/deployment-plan.ts';
 import type { Orchestrator } from '../../orchestration/orchestrator.ts';
 import { dynamo } from '../../orchestration/orchestrators/dynamo.ts';
 import { type OursOptions, ours } from '../../orchestration/orchestrators/ours.ts';

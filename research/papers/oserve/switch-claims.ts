@@ -1,6 +1,6 @@
-import type { DeploymentPlan } from '../../../scheduler/orchestration/types.ts';
 import { table } from '../../../scheduler/validate/table.ts';
 import { chartsSvg } from '../../../shared/text/chart.ts';
+import type { DeploymentPlan } from '../../orchestration/deployment-plan.ts';
 import { type PlacedReplica, place } from '../../orchestration/placement.ts';
 import { shardMoves } from '../../orchestration/shards.ts';
 import { switchCost } from '../../orchestration/switch-cost.ts';

@@ -1,4 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import {
+  type DeploymentPlan,
+  type Group,
+  planText,
+  samePlan,
+} from '../../../research/orchestration/deployment-plan.ts';
 import { evaluate } from '../../../research/orchestration/evaluate.ts';
 import type { RunningRequest, View } from '../../../research/orchestration/orchestrator.ts';
 import { place } from '../../../research/orchestration/placement.ts';
@@ -6,7 +12,6 @@ import { forecastRequests, SHORT_REQUESTS, simulatePlan } from '../../../researc
 import { loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import type { FittedForecaster, History } from '../../../scheduler/forecast/types.ts';
 import { RateTable } from '../../../scheduler/orchestration/rates.ts';
-import { type DeploymentPlan, type Group, planText, samePlan } from '../../../scheduler/orchestration/types.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
 import { fitKinds } from '../../../scheduler/workload/kinds.ts';
 import { EMPTY, oursOf, SMALL, tableOf } from './support.ts';

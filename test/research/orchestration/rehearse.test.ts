@@ -1,9 +1,9 @@
 /** The effect of a change on the running requests and on the next ones. */
 import { describe, expect, it } from 'vitest';
+import type { DeploymentPlan } from '../../../research/orchestration/deployment-plan.ts';
 import type { RunningRequest } from '../../../research/orchestration/orchestrator.ts';
 import { place } from '../../../research/orchestration/placement.ts';
 import { forecastRequests, simulatePlan, withRunningRequests } from '../../../research/orchestration/rehearse.ts';
-import type { DeploymentPlan } from '../../../scheduler/orchestration/types.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
 import { SMALL } from './support.ts';
 

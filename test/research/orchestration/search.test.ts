@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { gpusOfPlan } from '../../../research/orchestration/deployment-plan.ts';
 import { plansOf } from '../../../research/orchestration/enumerate.ts';
 import { candidatePlans, fits, uniformPlans } from '../../../research/orchestration/exhaustive.ts';
 import { flowGuided, leastLoaded } from '../../../research/orchestration/flow-guided.ts';
 import { place } from '../../../research/orchestration/placement.ts';
-import { gpusOfPlan } from '../../../scheduler/orchestration/types.ts';
 import { tableOf } from './support.ts';
 
 describe('the search for a deployment', () => {

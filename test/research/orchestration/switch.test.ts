@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { DeploymentPlan } from '../../../research/orchestration/deployment-plan.ts';
 import { plansOf } from '../../../research/orchestration/enumerate.ts';
 import { place } from '../../../research/orchestration/placement.ts';
 import { shardMoves, shardOf } from '../../../research/orchestration/shards.ts';
 import { kvMoveSeconds, switchCost } from '../../../research/orchestration/switch-cost.ts';
 import { greedyTransfers, H100_LINKS, transferBound } from '../../../research/orchestration/transfer.ts';
-import type { DeploymentPlan } from '../../../scheduler/orchestration/types.ts';
 import { SMALL } from './support.ts';
 
 const { site } = SMALL;

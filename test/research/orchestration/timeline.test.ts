@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
+import { type DeploymentPlan, gpusOfPlan, samePlan } from '../../../research/orchestration/deployment-plan.ts';
 import type { Orchestrator, View } from '../../../research/orchestration/orchestrator.ts';
 import { dynamo } from '../../../research/orchestration/orchestrators/dynamo.ts';
 import { reload } from '../../../research/orchestration/orchestrators/reload.ts';
 import { llumnix, unchanged } from '../../../research/orchestration/orchestrators/unchanged.ts';
 import { raceTimeline } from '../../../research/orchestration/timeline.ts';
 import { calibrated } from '../../../scheduler/forecast/calibrated.ts';
-import { type DeploymentPlan, gpusOfPlan, samePlan } from '../../../scheduler/orchestration/types.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
 import { EMPTY, oursOf, requestsOf, SMALL, timeline } from './support.ts';
 
