@@ -1,7 +1,7 @@
 import type { Shape } from '../../scheduler/orchestration/types.ts';
 
 export const gpusOfShape = ({ tp, pp }: Shape): number => tp * pp;
-const shapeText = ({ tp, pp }: Shape): string => (pp === 1 ? `TP ${tp}` : `TP ${tp} × PP ${pp}`);
+export const shapeText = ({ tp, pp }: Shape): string => (pp === 1 ? `TP ${tp}` : `TP ${tp} × PP ${pp}`);
 export const sameShape = (a: Shape, b: Shape): boolean => a.tp === b.tp && a.pp === b.pp;
 
 /** Replicas of equal shape count as one group. */
