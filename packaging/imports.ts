@@ -68,7 +68,7 @@ export function violation({ from, to }: Import, { programs, layers, exempt }: Or
   return below < above ? undefined : `${from} imports ${to}: ${other} is not in a lower layer than ${folder}`;
 }
 
-/** Files of a program that import each other. Files without a layer are left out: they name what stands on them. */
+/** Files of a program that import each other. Files without a layer are left out, because they import only types. */
 export function cycles(imports: readonly Import[], { exempt }: Pick<Order, 'exempt'>): string[] {
   const followed = new Map<string, string[]>();
   for (const { from, to } of imports)

@@ -15,7 +15,7 @@ const NEVER = async () => false;
 /** Blocks per blob: its lock, its digests, its link, and a growing directory. */
 const RECORD_BLOCKS = 4;
 
-/** What the quota counts, and where it evicts. */
+/** The directory that a quota bounds. */
 interface QuotaStore {
   readonly options: { readonly directory: string; readonly limitBytes: number; log(line: string): void };
   readonly manifests: Pick<Manifests, 'all' | 'get' | 'pin' | 'save' | 'unpin'>;

@@ -103,7 +103,7 @@ export class StreamMeter implements UsageMeter {
     return this.#sawLast;
   }
 
-  /** Holds back an event until it is complete: nobody can use a part of it, and it may be one that must not go out. */
+  /** Holds back an event until it is complete: a client cannot use a part of it, and it may be one that must not go out. */
   push(chunk: Uint8Array): Uint8Array[] {
     if (chunk.length === 0 || this.#swallowing) return [];
     const out: Uint8Array[] = [];

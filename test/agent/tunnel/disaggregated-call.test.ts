@@ -1,7 +1,8 @@
 /** The memory that a pair of engines uses; the test plays the engines. */
 import { expect, it } from 'vitest';
 import { DisaggregatedCall, PairState } from '../../../agent/tunnel/disaggregated-call.ts';
-import type { EngineClient, EngineEvents } from '../../../agent/tunnel/engine-client.ts';
+import type { EngineEvents } from '../../../agent/tunnel/engine-call.ts';
+import type { EngineClient } from '../../../agent/tunnel/engine-client.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
 import { openingFrame } from '../../support/tunnel/hand-gateway.ts';
 
