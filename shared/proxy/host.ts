@@ -96,7 +96,7 @@ export interface NodeMemory {
   readonly breakers: Breakers;
   readonly retries: RetryBudget;
   readonly busy: BusyNodeMemory;
-  /** Nodes whose engines refused; see REFUSED_MS. */
+  /** Nodes with engines that refused; see REFUSED_MS. */
   readonly refused: BusyNodeMemory;
   /** Nodes to avoid while others are available, in addition to those with an open breaker. Undefined: none. */
   avoided?(now: number): RoutingQuery['isAvoided'];
