@@ -44,31 +44,35 @@ export class Delegate {
       'x-otela-ticket': Buffer.from(ticket).toString('base64url'),
     };
     try {
-      const socket = await openWebSocket({ gateway, path: '/agent/gossip', headers, env, proxy });
-      if (this.#finished) return socket.terminate();
-      this.#socket = socket;
-      let why = '';
-      socket.on('error', (error) => {
-        why ||= error.message;
-      });
-      const events: ConnectionEvents = {
-        onReady: (link) => {
-          this.#link = link;
-          this.#options.onOpened();
-        },
-        onFrame: (link, frame) => {
-          // The gateway asks whether this agent reads.
-          if (frame.type === 'probe') return link.put({ type: 'probed', nonce: frame.nonce, verdict: 'alive' });
-          if (frame.type !== 'gossip') throw new WireError('bad_state', `${frame.type} on a delegate's socket`);
-          if (!this.#finished) this.#options.onGossip(frame.bytes);
-        },
-        onMessageEnd: () => {},
-        onClosed: (code, reason) => this.#end(reason || why || `closed with ${code}`),
-      };
-      this.#connection = new Connection(socket, identity, ++generations, events, 'gossip:');
+      const path = '/agent/gossip';
+      await openWebSocket({ gateway, path, headers, env, proxy }, (socket) => this.#watch(socket, identity));
     } catch (error) {
       this.#end(errorText(error));
     }
+  }
+
+  #watch(socket: WebSocket, identity: SessionIdentity): void {
+    if (this.#finished) return socket.terminate();
+    this.#socket = socket;
+    let why = '';
+    socket.on('error', (error) => {
+      why ||= error.message;
+    });
+    const events: ConnectionEvents = {
+      onReady: (link) => {
+        this.#link = link;
+        this.#options.onOpened();
+      },
+      onFrame: (link, frame) => {
+        // The gateway asks whether this agent reads.
+        if (frame.type === 'probe') return link.put({ type: 'probed', nonce: frame.nonce, verdict: 'alive' });
+        if (frame.type !== 'gossip') throw new WireError('bad_state', `${frame.type} on a delegate's socket`);
+        if (!this.#finished) this.#options.onGossip(frame.bytes);
+      },
+      onMessageEnd: () => {},
+      onClosed: (code, reason) => this.#end(reason || why || `closed with ${code}`),
+    };
+    this.#connection = new Connection(socket, identity, ++generations, events, 'gossip:');
   }
 
   /** False if the message was dropped. A gateway that does not read gets the updates later through digests. */

@@ -10,9 +10,12 @@ export interface TunnelDialOptions {
   proxy: WebSocketOptions['proxy'];
 }
 
-/** Opens the tunnel's WebSocket to a gateway. */
-export function dialTunnel({ gateway, ticket, env, proxy }: TunnelDialOptions): Promise<WebSocket> {
-  return openWebSocket({
+/** Opens the tunnel's WebSocket to a gateway. See `openWebSocket`. */
+export function dialTunnel(
+  { gateway, ticket, env, proxy }: TunnelDialOptions,
+  use: (socket: WebSocket) => void,
+): Promise<void> {
+  const options = {
     gateway,
     path: '/agent/connect',
     headers: {
@@ -22,5 +25,6 @@ export function dialTunnel({ gateway, ticket, env, proxy }: TunnelDialOptions): 
     },
     env,
     proxy,
-  });
+  };
+  return openWebSocket(options, use);
 }

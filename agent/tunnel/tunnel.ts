@@ -3,6 +3,7 @@ import type { WebSocket } from 'ws';
 import type { DeploymentAnswer } from '../../shared/deployment/answer.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { Backoff } from '../../shared/timing/backoff.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { PendingReplies } from '../../shared/upstream/pending-replies.ts';
 import { CLOSE_CODES } from '../../shared/wire/close.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
@@ -93,16 +94,17 @@ class GatewayTunnel implements Tunnel {
   open(): void {
     if (this.#ticking !== undefined || this.#closed) return;
     this.#ticking = setInterval(() => this.#requests.tick(waitClock.now()), TICK_MS);
-    void this.#dial();
+    neverRejects(this.#dial());
   }
 
   async #dial(): Promise<void> {
     const { gateway, ticket, proxy } = this.#options;
     try {
-      const socket = await dialTunnel({ gateway, ticket, proxy, env: process.env });
-      // Closed meanwhile: the timers of this tunnel have stopped, so nothing else would close the socket.
-      if (this.#closed) socket.terminate();
-      else this.#watch(socket);
+      await dialTunnel({ gateway, ticket, proxy, env: process.env }, (socket) => {
+        // Closed meanwhile: the timers of this tunnel have stopped, so nothing else would close the socket.
+        if (this.#closed) socket.terminate();
+        else this.#watch(socket);
+      });
     } catch (error) {
       this.#reconnect(errorText(error));
     }
@@ -118,7 +120,7 @@ class GatewayTunnel implements Tunnel {
     socket.on('error', (error) => {
       why ||= error.message;
     });
-    socket.on('unexpected-response', async (_request, response) => {
+    const onResponse = async (response: IncomingMessage) => {
       const status = response.statusCode ?? 0;
       why = `status ${status}`;
       const answer = { status, text: await textOf(response) };
@@ -127,7 +129,8 @@ class GatewayTunnel implements Tunnel {
       if (isRefusal(answer)) refusal = { status, message };
       if (isSessionOver(answer)) this.#disconnected(message);
       socket.terminate(); // its close leads to another dial, unless the refusal is final
-    });
+    };
+    socket.on('unexpected-response', (_request, response) => neverRejects(onResponse(response)));
     this.#connection = new Connection(socket, this.#options.identity, ++this.#generation, {
       onReady: (link, gateway) => this.#onReady(link, gateway, reads),
       onFrame: (link, frame) => this.#onFrame(link, frame),
@@ -144,7 +147,7 @@ class GatewayTunnel implements Tunnel {
     this.#options.onRefused(refusal);
     if (this.#closed) return; // closed by the owner
     if (refusal.status !== FORBIDDEN) return this.#stop();
-    this.#retry = setTimeout(() => void this.#dial(), FORBIDDEN_RETRY_MS * (0.8 + 0.4 * Math.random()));
+    this.#retry = setTimeout(() => neverRejects(this.#dial()), FORBIDDEN_RETRY_MS * (0.8 + 0.4 * Math.random()));
   }
 
   #disconnected(why: string): void {
@@ -160,7 +163,7 @@ class GatewayTunnel implements Tunnel {
     this.#touched = new Set();
     this.#requests.connect(link, reads);
     this.#options.onConnected?.(gateway);
-    void this.publish();
+    neverRejects(this.publish());
     this.#sender = { send: (sequence, json) => link.put({ type: 'usage', sequence, json }) };
     this.#options.usage?.connected(this.#sender);
   }
@@ -219,7 +222,7 @@ class GatewayTunnel implements Tunnel {
     const wait = this.#backoff.next();
     const delay = atOnce && isFirst ? Math.random() * 50 : wait;
     this.#options.log(`gateway ${this.#options.gateway.host}: ${why}; again in ${Math.round(delay)} ms`);
-    this.#retry = setTimeout(() => void this.#dial(), delay);
+    this.#retry = setTimeout(() => neverRejects(this.#dial()), delay);
   }
 
   publish(): Promise<void> {

@@ -20,8 +20,14 @@ export interface WebSocketOptions {
   proxy?: ((url: URL) => URL | undefined) | undefined;
 }
 
-/** Opens a WebSocket to a gateway, through the given proxy or the environment's. */
-export async function openWebSocket(options: WebSocketOptions): Promise<WebSocket> {
+/**
+ * Opens a WebSocket to a gateway, through the given proxy or the environment's. Returns what `use` returns. `use` adds
+ * its listeners before it returns: without a network the socket closes in the same tick, before a promise's callbacks.
+ */
+export async function openWebSocket<T>(
+  options: WebSocketOptions,
+  use: (socket: WebSocket) => T | Promise<T>,
+): Promise<T> {
   const url = webSocketUrl(options.gateway, options.path);
   const proxy = options.proxy?.(url) ?? proxyFor(options.gateway, options.env);
   const tunnel = proxy === undefined ? undefined : await throughProxy(proxy, url);
@@ -41,7 +47,7 @@ export async function openWebSocket(options: WebSocketOptions): Promise<WebSocke
   socket.once('error', ({ message }) => {
     if (message === UPGRADE_LATE) gatewayTimeout.expired();
   });
-  return socket;
+  return use(socket);
 }
 
 function webSocketUrl(gateway: URL, path: string): URL {

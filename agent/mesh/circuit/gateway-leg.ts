@@ -39,11 +39,14 @@ export async function openGatewayLeg(options: LegOptions): Promise<Duplex> {
     'x-otela-protocol': String(PROTOCOL_VERSION),
     'x-otela-ticket': Buffer.from(ticket).toString('base64url'),
   };
-  const socket = await openWebSocket({ gateway, path: `/agent/circuit/${to}`, headers, env, proxy }).catch((error) => {
-    throw new ChannelError('unreachable', String(error), { cause: error });
-  });
-  socket.binaryType = 'nodebuffer';
-  return connected(socket, options.identity, signal);
+  try {
+    return await openWebSocket({ gateway, path: `/agent/circuit/${to}`, headers, env, proxy }, (socket) => {
+      socket.binaryType = 'nodebuffer';
+      return connected(socket, options.identity, signal);
+    });
+  } catch (error) {
+    throw error instanceof ChannelError ? error : new ChannelError('unreachable', String(error), { cause: error });
+  }
 }
 
 function connected(socket: WebSocket, identity: SessionIdentity, signal: AbortSignal): Promise<Duplex> {

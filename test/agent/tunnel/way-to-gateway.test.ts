@@ -61,6 +61,7 @@ function tunnelTo(url: URL, proxy?: URL) {
     over: [],
     connected: 0,
   };
+  const lines: string[] = [];
   const tunnel = openTunnel({
     gateway: url,
     ticket: ticket.bytes,
@@ -68,13 +69,13 @@ function tunnelTo(url: URL, proxy?: URL) {
     update: () => new Uint8Array(),
     engine: () => undefined,
     proxy: () => proxy,
-    log: () => {},
+    log: (line) => lines.push(line),
     onRefused: (refusal) => heard.refused.push(refusal),
     onOver: (why) => heard.over.push(why),
     onConnected: () => void heard.connected++,
   });
   onTestFinished(() => tunnel.close());
-  return { tunnel, heard, ticket, key };
+  return { tunnel, heard, lines, ticket, key };
 }
 
 const page = (status: number, body: string) =>
@@ -93,6 +94,32 @@ it.each([
   const { heard } = tunnelTo(url);
   await expect.poll(() => seen.upgrades, { timeout: 30_000 }).toBeGreaterThan(2);
   expect(heard).toEqual({ refused: [], over: [], connected: 0 });
+});
+
+/** Node reports its error in the same tick, as it does while the network is down or no descriptor is free. */
+const UNREACHABLE = new URL('http://255.255.255.255:9');
+
+it('a gateway that cannot be reached is tried again, however soon that is known', async () => {
+  const { lines } = tunnelTo(UNREACHABLE);
+  await expect.poll(() => lines.filter((line) => line.includes('again in')).length, { timeout: 30_000 }).toBe(3);
+});
+
+it('a delegate tells that its gateway cannot be reached, however soon that is known', async () => {
+  const key = createSessionKey();
+  const ticket = labTicket(key.publicKey);
+  const closed = Promise.withResolvers<string>();
+  const delegate = new Delegate({
+    gateway: UNREACHABLE,
+    identity: sessionIdentityOf(ticket, key),
+    ticket: ticket.bytes,
+    env: {},
+    onOpened: () => {},
+    onGossip: () => {},
+    onClosed: closed.resolve,
+  });
+  // From a timer, as the mesh does it: within a promise's callback the error would come later.
+  setTimeout(() => delegate.open());
+  expect(await closed.promise).toContain('connect');
 });
 
 it('the gateway’s own words are final', async () => {
