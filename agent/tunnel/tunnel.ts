@@ -174,7 +174,7 @@ class GatewayTunnel implements Tunnel {
       return link.put({ type: 'probed', nonce: frame.nonce, verdict: this.#alive(frame.session) });
     if (frame.type === 'stored') return this.#stored(frame.sequence);
     if (frame.type === 'circuit') return this.#options.circuit?.(this.#options.gateway, frame.name);
-    if (frame.type === 'deploy') return void this.#execute(link, frame.sequence, frame.order);
+    if (frame.type === 'deploy') return neverRejects(this.#execute(link, frame.sequence, frame.order));
     if (frame.type === 'probed') return this.#probes.answered(frame.nonce, frame.verdict);
     this.#requests.onFrame(link, frame, this.#touched);
   }

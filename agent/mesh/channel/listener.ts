@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream';
 import { TokenBucket } from '../../../shared/collections/token-bucket.ts';
 import { listenError } from '../../../shared/terminal/listen-error.ts';
 import { acceptSecure, type ChannelPeer, type Credentials, type ProvenConnection } from './accept.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { ChannelError } from './error.ts';
 import { HANDSHAKE_MS } from './limits.ts';
 import { type PrefaceFields, readPreface } from './preface.ts';
@@ -67,7 +68,7 @@ export class Listener {
     this.#options = options;
     this.#limits = { ...LIMITS, ...options.limits };
     this.#tickets = new TokenBucket(this.#limits.ticketsPerSecond, this.#limits.ticketsBurst, performance.now());
-    this.#server = createServer({ noDelay: true }, (socket) => void this.#accept(socket));
+    this.#server = createServer({ noDelay: true }, (socket) => neverRejects(this.#accept(socket)));
   }
 
   /** Listens and returns the port. */
@@ -114,9 +115,8 @@ export class Listener {
     try {
       await withDeadline(socket, this.#limits.handshakeMs, 'timeout', act);
       return true;
-    } catch (error) {
-      if (!(error instanceof ChannelError)) throw error;
-      return false;
+    } catch {
+      return false; // the socket is closed; a peer's connection has no other effect, whatever it met
     }
   }
 

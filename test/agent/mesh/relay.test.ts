@@ -50,6 +50,22 @@ async function relayTo(
   return { address: `127.0.0.1:${port}`, relay, port };
 }
 
+it('a stranger’s connection that fails in an unforeseen way ends only itself', async () => {
+  const own = identity();
+  const listener = new Listener({
+    own: { context: sessionContext(own), ticket: own.ticket, releases: NO_RELEASES },
+    openTicket,
+    onProven: ({ socket }) => socket.destroy(),
+    // A rejection that is not handled would fail the run.
+    onConnect: () => {
+      throw new TypeError('unforeseen');
+    },
+  });
+  atEnd(() => listener.close());
+  const socket = connect(await listener.open('127.0.0.1', 0), '127.0.0.1');
+  expect(await answer(socket, 'CONNECT a:1 HTTP/1.1\r\n\r\n', 1)).toBe('');
+});
+
 const through = (address: string, target: URL, token = TOKEN) =>
   throughProxy(relayProxyUrl(address, target.host, token), target);
 
