@@ -4,11 +4,13 @@
  * `wrangler dev`. Ctrl-C ends all three. `--keep DIR` keeps the gateway's data there; otherwise it is deleted
  * afterwards.
  */
+
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { pageIsStale } from './gateway/hosts/node/serve/program-files.ts';
 import { LiveLine } from './packaging/install/live-line.ts';
+import { neverRejects } from './shared/timing/in-background.ts';
 import { engineCommand, startAgent } from './test/support/agent.ts';
 import { Gateway } from './test/support/gateway.ts';
 import { endAll, freePort, Managed } from './test/support/processes.ts';
@@ -60,10 +62,10 @@ async function start(port: number, data: string | undefined, worker: boolean): P
     ending = true;
     line.end();
     console.error(`${name} ended:\n${name === 'agent' ? agent.output : gateway.process.output}`);
-    void endAll().then(() => process.exit(1));
+    neverRejects(endAll().then(() => process.exit(1)));
   };
-  void agent.exited.then(ended('agent'));
-  void gateway.process.exited.then(ended('gateway'));
+  neverRejects(agent.exited.then(ended('agent')));
+  neverRejects(gateway.process.exited.then(ended('gateway')));
   await gateway.serving(1, SERVING_MS, MODEL);
   const key = await gateway.createKey('demo');
   return `
@@ -92,7 +94,7 @@ const stop = () => {
   if (ending) return;
   ending = true;
   line.end();
-  void endAll().then(() => process.exit(0));
+  neverRejects(endAll().then(() => process.exit(0)));
 };
 process.on('SIGINT', stop);
 process.on('SIGTERM', stop);

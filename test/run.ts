@@ -34,6 +34,7 @@ const CHECKS: Record<string, string[]> = {
   'lock file': ['node', 'packaging/install/lock.ts', '--check'],
   'generated files': ['node', 'packaging/generated.ts'],
   imports: ['node', 'packaging/imports.ts'],
+  promises: ['node', 'packaging/promises.ts'],
   commits: ['node', 'packaging/commits.ts'],
   markdownlint: ['markdownlint-cli2'],
   cspell: ['cspell', '--no-progress', '--no-summary'],

@@ -1,3 +1,4 @@
+import { inBackground } from '../../shared/timing/in-background.ts';
 import type { BatchGateway } from './gateway-client.ts';
 
 /** The maximum of an agent's tunnels. */
@@ -11,6 +12,7 @@ interface BatchGatewaysOptions {
   begin(gateway: BatchGateway, signal: AbortSignal): void;
   /** True if leases of the gateway are still here. */
   busy(gateway: BatchGateway): boolean;
+  log(line: string): void;
 }
 
 interface Entry {
@@ -33,21 +35,21 @@ export class BatchGateways {
 
   /** Reads the list of gateways again. Called once a second. */
   look(): void {
-    const { named, open, begin, busy } = this.#options;
+    const { named, open, begin, busy, log } = this.#options;
     const urls = new Map(named().map((url) => [url.href, url]));
     for (const [href, { gateway, stop }] of this.#entries) {
       if (urls.has(href)) continue;
       stop.abort();
       if (busy(gateway)) continue;
       this.#entries.delete(href);
-      void gateway.close();
+      inBackground(`batches of ${href}`, gateway.close(), log);
     }
     for (const [href, url] of urls) {
       const known = this.#entries.get(href);
       // A gateway that was dropped a moment ago, and is named again, starts again when its last leases have ended.
       if (known?.stop.signal.aborted === true && !busy(known.gateway)) {
         this.#entries.delete(href);
-        void known.gateway.close();
+        inBackground(`batches of ${href}`, known.gateway.close(), log);
       }
       if (this.#entries.has(href) || this.#entries.size >= GATEWAYS_MAX) continue;
       const entry = { gateway: open(url), stop: new AbortController() };

@@ -5,6 +5,7 @@ import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import { orderByPrefix, promptPrefixHash } from '../../shared/batch/prefix.ts';
 import type { LineResult } from '../../shared/batch/results.ts';
 import { parseJson } from '../../shared/text/json.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { type BatchGateway, GatewayRefusal } from './gateway-client.ts';
 
 /** A line to run: its index in the chunk, and the JSON of its request. */
@@ -65,7 +66,7 @@ export class LeaseWork {
     this.gateway = gateway;
     this.#events = events;
     this.#remaining = lease.open.length;
-    this.#renewal = setInterval(() => void this.#renew(), lease.leaseMs / RENEWALS);
+    this.#renewal = setInterval(() => neverRejects(this.#renew()), lease.leaseMs / RENEWALS);
   }
 
   /** False: the lease is not valid any more. Running lines may end, and no others begin. */
@@ -131,8 +132,13 @@ export class LeaseWork {
   add(result: LineResult): void {
     this.#waiting.push(result);
     this.#waitingBytes += result.body.length;
-    if (this.#isDue) void this.flush();
-    else this.#timer ??= setTimeout(() => void this.flush(), FLUSH_MS);
+    this.#flushWhenDue();
+  }
+
+  /** Commits if enough results wait, otherwise after a moment. */
+  #flushWhenDue(): void {
+    if (this.#isDue) neverRejects(this.flush());
+    else if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => neverRejects(this.flush()), FLUSH_MS);
   }
 
   /** True if enough results wait; the last results of a lease are committed immediately. */
@@ -159,8 +165,7 @@ export class LeaseWork {
     this.#timer = undefined;
     this.#sending ??= this.#send().finally(() => {
       this.#sending = undefined;
-      if (this.#isDue) void this.flush();
-      else if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => void this.flush(), FLUSH_MS);
+      this.#flushWhenDue();
     });
     return this.#sending;
   }
@@ -236,7 +241,7 @@ export class LeaseWork {
     this.#end();
     // Other nodes, or a cancelled batch, wait for the end of this lease, so it is released before it expires.
     if (this.#leased && (this.#releasedLines > 0 || this.#stop.signal.aborted))
-      void this.gateway.release(this.lease).catch(() => {});
+      this.gateway.release(this.lease).catch(() => {});
     this.#events.over();
   }
 

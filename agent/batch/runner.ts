@@ -1,4 +1,5 @@
 /** Lines of batches, run at this node's engine next to its requests. */
+
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WHY_MAX } from '../../shared/batch/function.ts';
@@ -6,6 +7,7 @@ import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import { type EngineReading, LineWindow } from '../../shared/batch/window.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { Backoff } from '../../shared/timing/backoff.ts';
+import { inBackground } from '../../shared/timing/in-background.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { LineOptions } from './engine-options.ts';
 import { FailureLog } from './failure-log.ts';
@@ -91,8 +93,9 @@ export class BatchRunner {
     this.#gateways = new BatchGateways({
       named: options.gateways,
       open: (url) => new BatchGateway(url, options.speaker, options.proxy(url)),
-      begin: (gateway, signal) => void this.#lease(gateway, signal),
+      begin: (gateway, signal) => inBackground('batches', this.#lease(gateway, signal), options.log),
       busy: (gateway) => [...this.#leases].some((lease) => lease.gateway === gateway),
+      log: options.log,
     });
     this.#turn = setInterval(() => this.#judge(), TURN_MS);
     this.#gateways.look();
@@ -163,7 +166,7 @@ export class BatchRunner {
 
   async #take(gateway: BatchGateway, lease: GrantedLease, signal: AbortSignal): Promise<void> {
     const work: LeaseWork = new LeaseWork(lease, gateway, {
-      again: (lines) => void this.#retryLines(work, lines),
+      again: (lines) => inBackground('batches', this.#retryLines(work, lines), this.#options.log),
       elsewhere: () => this.#giveBack(),
       stopped: () => this.#drop(work),
       over: () => this.#leases.delete(work),
@@ -203,7 +206,7 @@ export class BatchRunner {
     while (target !== undefined && !this.#draining && this.#running < this.#places) {
       const next = this.#queue.shift();
       if (next === undefined) return this.#wake();
-      if (next.lease.stands) void this.#run(next, target);
+      if (next.lease.stands) inBackground('batches', this.#run(next, target), this.#options.log);
       else next.lease.drop(1);
     }
     if (this.#queue.length <= this.#ahead) this.#wake();
@@ -287,7 +290,7 @@ export class BatchRunner {
 
   #clientOf(target: EngineTarget): LineClient {
     if (this.#client?.target === target) return this.#client;
-    void this.#client?.close();
+    inBackground('batches', this.#client?.close(), this.#options.log);
     this.#client = new LineClient(target, this.#options.computedAt);
     return this.#client;
   }

@@ -1,9 +1,10 @@
 #!/usr/bin/env node
-/** `otela-agent`: serves a model engine of this machine to gateways, over outgoing connections only. */
 import { isSea } from 'node:sea';
 import type { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { EXIT_DONE, runProgram } from '../../shared/command-line/index.ts';
+/** `otela-agent`: serves a model engine of this machine to gateways, over outgoing connections only. */
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { EXIT_ENGINE } from '../config/exit.ts';
 import type { Env } from '../config/setting.ts';
 import { settlesWithin } from '../life/deferred.ts';
@@ -57,4 +58,4 @@ async function run(argv: readonly string[]): Promise<void> {
 }
 
 // Not awaited: as a single file it is a CommonJS script, which has no top-level await.
-if (import.meta.main) void run(process.argv.slice(2));
+if (import.meta.main) neverRejects(run(process.argv.slice(2)));

@@ -3,10 +3,12 @@
  * accepted order to the EngineRunner when the answer is on its way, because a deployment begins with the end of the
  * session that got the order.
  */
+
 import type { DeploymentAnswer, DeploymentState } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
 import { type DeploymentProgress, deploymentLabels } from '../../shared/deployment/labels.ts';
 import type { StartRequest, StopRequest } from '../../shared/deployment/order.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { bindTemplate, type EngineLaunch, type Templates } from './templates.ts';
 
 /** Carries out the decisions. */
@@ -114,7 +116,7 @@ export class Deployments {
     if (one.id !== id) throw new DeploymentError('nothing_deployed', `deployment ${id} is not here: ${one.id} is`);
     if (one.state === 'stopping') return { answer: { kind: 'accepted', deployment: one } };
     const deployment = this.#set({ ...one, state: 'stopping' });
-    const act = () => void this.#end('it was ended by an order', drain_ms, undefined);
+    const act = () => neverRejects(this.#end('it was ended by an order', drain_ms, undefined));
     return { answer: { kind: 'accepted', deployment }, act };
   }
 

@@ -55,9 +55,10 @@ export async function endGroup(
   runs: GroupRuns = groupRuns,
 ): Promise<void> {
   let waits = true;
-  void hurry.then(() => {
+  const stopWaiting = () => {
     waits = false;
-  });
+  };
+  hurry.then(stopWaiting, stopWaiting);
   if (graceMs > 0) signalGroup(group, 'SIGTERM');
   await waitUntilGone(group, graceMs, () => waits, runs);
   if (!runs(group)) return;

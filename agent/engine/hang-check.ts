@@ -1,3 +1,4 @@
+import { neverRejects } from '../../shared/timing/in-background.ts';
 /**
  * Checks whether an engine that accepted requests still computes. Its health endpoint does not show it: vLLM's answers
  * 200 while its scheduler is stuck (vllm-project/vllm#36451). So the agent asks for one token, which only a running
@@ -53,9 +54,11 @@ export class HangCheck {
     this.#waitsSince ??= now();
     if (now() - this.#silentSince < quietMs) return;
     this.#probing = true;
-    void this.#ask().finally(() => {
-      this.#probing = false;
-    });
+    neverRejects(
+      this.#ask().finally(() => {
+        this.#probing = false;
+      }),
+    );
   }
 
   get #silentSince(): number {

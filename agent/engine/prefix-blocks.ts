@@ -3,9 +3,11 @@
  * and a digest of each block. The tokenizer is asked after the response, concurrently with the engine's work, and no
  * request waits for it. Without a tokenizer, or without time for it, there are no blocks.
  */
+
 import { createHash } from 'node:crypto';
 import { request } from 'undici';
 import { readTokens, TOKENS_ANSWER_MAX_BYTES } from '../../shared/openai/continuation/bodies.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { BLOCK_DIGEST_BYTES, BLOCKS_MAX } from '../../shared/wire/limits.ts';
 import type { EngineTarget } from './address.ts';
 
@@ -28,7 +30,7 @@ export class PrefixBlocks {
   ask(body: Uint8Array, target: EngineTarget, done: (blocks: Uint8Array) => void): void {
     if (this.#waiting.length >= WAITING_MAX) return;
     this.#waiting.push({ body, target, done });
-    void this.#run();
+    neverRejects(this.#run());
   }
 
   async #run(): Promise<void> {

@@ -1,7 +1,9 @@
 /**
  * The utilization of this job's GPUs, from `nvidia-smi`, `rocm-smi` or `amd-smi`. Read only on an operator's request.
  */
+
 import type { GpuUse } from '../../shared/deployment/answer.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { RunTool } from './run-tool.ts';
 import { amdUse, rocmUse } from './use-amd.ts';
 import { nvidiaUse } from './use-nvidia.ts';
@@ -33,9 +35,11 @@ export class GpuUseReader {
     if (this.#last !== undefined && now < this.#last.until) return this.#last.gpus;
     const last = { until: Number.POSITIVE_INFINITY, gpus: this.#ask() };
     this.#last = last;
-    void last.gpus.then((gpus) => {
-      last.until = this.#now() + (gpus === null ? ABSENT_MS : FRESH_MS);
-    });
+    neverRejects(
+      last.gpus.then((gpus) => {
+        last.until = this.#now() + (gpus === null ? ABSENT_MS : FRESH_MS);
+      }),
+    );
     return last.gpus;
   }
 

@@ -6,6 +6,7 @@ import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import type { Policy } from '../../shared/routing/policy.ts';
 import { decideTrust, type Trust } from '../../shared/routing/trust.ts';
 import { listenError } from '../../shared/terminal/listen-error.ts';
+import { inBackground } from '../../shared/timing/in-background.ts';
 import type { MeshRequests } from '../mesh/requests/mesh-requests.ts';
 import { handleIngressRequest, type IngressServices } from './handle.ts';
 import { IngressHost } from './ingress-host.ts';
@@ -77,7 +78,8 @@ export class Ingress {
     this.#server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, headersTimeout: HEADERS_TIMEOUT_MS }, (req, res) => {
       req.on('error', () => {}); // its reader sees the end
       res.on('error', () => {});
-      if (this.#services !== undefined) void handleIngressRequest(req, res, this.#services);
+      if (this.#services !== undefined)
+        inBackground('ingress', handleIngressRequest(req, res, this.#services), options.log);
     });
     this.#server.requestTimeout = 0; // bodies of any size are streamed; their reader ends stalled ones
     this.#server.maxConnections = CONNECTIONS_MAX;

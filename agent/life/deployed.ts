@@ -1,9 +1,11 @@
 /** The engine of a deployment. It starts and ends with a session; the agent lives on, idle. */
+
 import { createServer } from 'node:net';
 import type { Writable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { DeploymentState } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { formatDuration } from '../config/duration.ts';
 import type { Env } from '../config/setting.ts';
 import type { StartConfig } from '../config/start-config.ts';
@@ -68,7 +70,7 @@ export class DeployedEngine implements EngineRunner {
   begin({ id }: DeploymentState, launch: EngineLaunch): void {
     const { parts, log } = this.#options;
     if (this.#isEnding) return;
-    void parts.sessions?.becomeIdle(`deployment ${id} begins`, this.#labels());
+    neverRejects(parts.sessions?.becomeIdle(`deployment ${id} begins`, this.#labels()));
     this.#launch = launch;
     this.#start(launch);
     this.#readyTimer = setTimeout(
@@ -99,9 +101,11 @@ export class DeployedEngine implements EngineRunner {
     });
     this.#engine = engine;
     parts.engine = engine;
-    void engine.exited.then((exit) => {
-      if (this.#engine === engine) this.#failed(describeExit(exit));
-    });
+    neverRejects(
+      engine.exited.then((exit) => {
+        if (this.#engine === engine) this.#failed(describeExit(exit));
+      }),
+    );
   }
 
   #onHealth(engine: Engine, health: EngineHealth): void {
@@ -115,7 +119,7 @@ export class DeployedEngine implements EngineRunner {
 
   #failed(why: string): void {
     if (this.#isEnding) return;
-    void this.#options.parts.deployments?.failed(why, LAST_ANSWERS_MS);
+    neverRejects(this.#options.parts.deployments?.failed(why, LAST_ANSWERS_MS));
   }
 
   async end(why: string, drainMs: number): Promise<void> {

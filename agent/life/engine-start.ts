@@ -1,7 +1,9 @@
 /** Starts the engine of one agent by its command: immediately, or when all that it loads is on local disk. */
+
 import type { Writable } from 'node:stream';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { errorText } from '../../shared/text/error-text.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { Env } from '../config/setting.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import type { EngineTarget } from '../engine/address.ts';
@@ -63,10 +65,12 @@ export class EngineStart {
     });
     parts.engine = engine;
     onStarted(engine);
-    void engine.exited.then((exit) => {
-      // An engine that was ended because it hung is followed by another one.
-      if (parts.engine === engine) ending.settle({ kind: 'engine', exit });
-    });
+    neverRejects(
+      engine.exited.then((exit) => {
+        // An engine that was ended because it hung is followed by another one.
+        if (parts.engine === engine) ending.settle({ kind: 'engine', exit });
+      }),
+    );
   }
 
   /**

@@ -2,7 +2,9 @@
  * Ends an engine of this agent that hangs, and starts it again by its command. Its last output is first uploaded to the
  * gateways.
  */
+
 import { setTimeout as delay } from 'node:timers/promises';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { formatDuration } from '../config/duration.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import { type Engine, isOccupied } from '../engine/engine.ts';
@@ -94,7 +96,7 @@ export class HangRestart {
     await this.#leaveLogTail(engine);
     if (ending.settled) return;
     delete parts.engine; // so that its end does not end the agent
-    void parts.sessions?.becomeIdle('its engine hangs');
+    neverRejects(parts.sessions?.becomeIdle('its engine hangs'));
     await engine.stop(GRACE_MS, ending.promise);
     await this.#portFree(engine);
     if (!ending.settled) start();

@@ -1,5 +1,7 @@
 /** The batch job of this agent, if any: its part of the record, and the time that is left. */
+
 import type { NodePayload } from '../../shared/lattice/payload.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { Env } from '../config/setting.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import { JobEnd } from '../host/job-end.ts';
@@ -63,9 +65,11 @@ export class JobWatch {
 
   open(): void {
     const { config, run, onChange, onDue, log } = this.#options;
-    void this.#batch?.killWaitMs(run).then((ms) => {
-      this.#killWaitMs = ms;
-    });
+    neverRejects(
+      this.#batch?.killWaitMs(run).then((ms) => {
+        this.#killWaitMs = ms;
+      }),
+    );
     // The operator's setting takes precedence over the batch system.
     const job = config.endsAt === undefined ? this.#batch : { ends: config.endsAt };
     if (job === undefined) return;
@@ -79,7 +83,7 @@ export class JobWatch {
       now: () => Date.now(),
       random: Math.random,
     });
-    void this.#end.open();
+    neverRejects(this.#end.open());
   }
 
   record(): Pick<NodePayload, 'job'> {

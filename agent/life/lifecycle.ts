@@ -2,10 +2,12 @@
  * The life of one agent: JOIN as soon as a gateway can be reached, SERVING while the engine answers, DOWN when the
  * engine ends or the agent begins to leave, LEFT at the end. In every case the engine's processes end with the agent.
  */
+
 import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { errorText } from '../../shared/text/error-text.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { formatDuration } from '../config/duration.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import { Orders } from '../deploy/orders.ts';
@@ -213,7 +215,7 @@ export class Lifecycle {
       if (config.templates !== undefined) this.#awaitDeployments(config.templates);
       else if (config.weights?.environment === undefined && (config.weights?.sources.length ?? 0) === 0)
         this.#engineStart.start();
-      else void this.#engineStart.startWithWeights();
+      else neverRejects(this.#engineStart.startWithWeights());
       const [ending] = await Promise.all([this.#ending.promise, this.#join()]);
       const code = await endLife(ending, {
         job: this.#job,
@@ -341,7 +343,9 @@ export class Lifecycle {
     } else if (kind === 'drain' && this.#ending.settled) {
       // The agent already drains without haste. From now on a SIGKILL is near, unless the batch system reports
       // otherwise.
-      void this.#shutdown.shorten(this.#job.plan(cause), signal === 'SIGTERM' ? this.#job.warning() : undefined);
+      neverRejects(
+        this.#shutdown.shorten(this.#job.plan(cause), signal === 'SIGTERM' ? this.#job.warning() : undefined),
+      );
     } else if (kind === 'drain') {
       this.#ending.settle({ kind: 'drain', cause, why: signal });
     }

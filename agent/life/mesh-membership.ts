@@ -2,12 +2,14 @@
  * State of the network that an agent keeps through all its sessions: the replica, the list of issuers, the paths to
  * gateways. Each session has its own mesh, because its key is its name there.
  */
+
 import { type AgentMembership, MEMBERSHIP_DEFAULTS, tunedOptions } from '../../shared/gossip/index.ts';
 import { issuerId } from '../../shared/lattice/certificate.ts';
 import { RegistryReplica } from '../../shared/lattice/replica.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import { errorText } from '../../shared/text/error-text.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import { nodeCrypto } from '../host/crypto.ts';
@@ -178,7 +180,7 @@ export class MeshMembership {
       askRelay: probe,
       ...(this.#requests === undefined ? {} : { requests: this.#requests }),
       ...(this.#onWeights === undefined ? {} : { onWeights: this.#onWeights }),
-      onConnect: (socket) => void this.#relay.take(socket),
+      onConnect: (socket) => neverRejects(this.#relay.take(socket)),
       offerRelay: config.mesh.offerRelay,
       onEnded,
       log: collapseRepeats(log),

@@ -3,6 +3,7 @@
 import { type NodePayload, WEIGHTS_SHOWN_MAX } from '../../shared/lattice/payload.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { errorText } from '../../shared/text/error-text.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { parseSource } from '../../shared/weights/source.ts';
 import type { PullStatus, WeightsReport } from '../host/control-protocol.ts';
 import type { WeightsHandlers } from '../host/control-server.ts';
@@ -63,7 +64,7 @@ export class NodeWeights implements WeightsHandlers {
   async open(): Promise<void> {
     await this.#weights.open();
     this.#record = await this.#storedModels();
-    this.#pollTimer = setInterval(() => void this.#report(), POLL_MS).unref();
+    this.#pollTimer = setInterval(() => neverRejects(this.#report()), POLL_MS).unref();
   }
 
   /** For the first record. */

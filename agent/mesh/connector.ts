@@ -81,7 +81,7 @@ export class PeerConnector {
     if (first !== undefined) return first;
     const abort = new AbortController();
     const relayed = this.#relay(session, AbortSignal.any([abort.signal, this.#abort.signal]));
-    void direct.then(
+    direct.then(
       () => abort.abort(),
       () => this.#noteFailure(session),
     );

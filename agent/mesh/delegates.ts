@@ -1,3 +1,4 @@
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { SessionIdentity } from '../tunnel/types.ts';
 import type { WebSocketOptions } from '../tunnel/websocket.ts';
 import { Delegate } from './delegate.ts';
@@ -61,7 +62,7 @@ export class Delegates {
       },
     });
     this.#open.set(id, delegate);
-    void delegate.open();
+    neverRejects(delegate.open());
   }
 
   gossip(id: string, bytes: Uint8Array): boolean {

@@ -3,6 +3,7 @@
  * (shared/gossip), and turns the core's actions into sends and dials. Nothing is stored: after a restart the agent is a
  * new session, which learns from its peers.
  */
+
 import type { Socket } from 'node:net';
 import { createGossip, type TunableOptions } from '../../shared/gossip/index.ts';
 import type { GossipAction, Liveness, PathVerdict } from '../../shared/gossip/types.ts';
@@ -10,6 +11,7 @@ import type { Crypto } from '../../shared/lattice/crypto.ts';
 import type { RegistryReplica } from '../../shared/lattice/replica.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import type { Update } from '../../shared/lattice/update.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { WebSocketOptions } from '../tunnel/websocket.ts';
 import { hostAddresses, withPort } from './addresses.ts';
 import { PeerBans } from './bans.ts';
@@ -126,7 +128,9 @@ export class Mesh {
       own,
       openTicket,
       onProven: (proven) => void this.channels.add(proven, false),
-      ...(options.offerRelay === true ? { onCircuit: (proven) => void this.circuits.relay?.take(proven) } : {}),
+      ...(options.offerRelay === true
+        ? { onCircuit: (proven) => neverRejects(this.circuits.relay?.take(proven)) }
+        : {}),
       ...(options.onConnect === undefined ? {} : { onConnect: options.onConnect }),
       ...(options.onWeights === undefined ? {} : { onWeights: options.onWeights }),
       ...(options.limits === undefined ? {} : { limits: options.limits }),
@@ -359,7 +363,7 @@ export class Mesh {
   }
 
   #askRelay(target: string): void {
-    void this.#relays.ask(target).then((verdict) => this.#gossip.handle({ type: 'relayed', target, verdict }));
+    neverRejects(this.#relays.ask(target).then((verdict) => this.#gossip.handle({ type: 'relayed', target, verdict })));
   }
 
   /** Closes all connections and sends the reason. Idempotent. Publish LEFT first. */

@@ -1,5 +1,6 @@
 import { errorText } from '../../shared/text/error-text.ts';
 import { Backoff } from '../../shared/timing/backoff.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 
 const SEED_MIN_MS = 500;
 const SEED_MAX_MS = 30_000;
@@ -47,7 +48,7 @@ export class Seeds {
   }
 
   open(): void {
-    for (const seed of this.#seeds) void this.#try(seed);
+    for (const seed of this.#seeds) neverRejects(this.#try(seed));
   }
 
   async #try(seed: Seed): Promise<void> {
@@ -68,7 +69,7 @@ export class Seeds {
   #retry(seed: Seed): void {
     if (this.#closed) return;
     if (seed.reached && this.#options.connected()) seed.backoff.reset();
-    seed.timer = setTimeout(() => void this.#try(seed), seed.backoff.next());
+    seed.timer = setTimeout(() => neverRejects(this.#try(seed)), seed.backoff.next());
   }
 
   close(): void {

@@ -2,9 +2,11 @@
  * One request to a disaggregated pair: the prefill engine computes the prompt, and the decode engine sends the
  * response.
  */
+
 import { randomBytes } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
 import type { PrefillTarget } from '../engine/address.ts';
@@ -88,7 +90,7 @@ export class DisaggregatedCall implements EngineCall {
   }
 
   start(content: Buffer | Readable): this {
-    void this.#run(content);
+    neverRejects(this.#run(content));
     return this;
   }
 

@@ -1,4 +1,5 @@
 import { TransientMap } from '../../shared/collections/transient-map.ts';
+import { inBackground } from '../../shared/timing/in-background.ts';
 import { attemptName } from '../../shared/upstream/attempt.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
@@ -244,7 +245,7 @@ export class EngineAttempts {
     const target = this.#engine();
     if (target === undefined) return this.#forget(request);
     if (this.#client === undefined || !sameTarget(this.#client.target, target)) {
-      void this.#client?.close();
+      inBackground('engine', this.#client?.close(), this.#log);
       this.#client = new EngineClient(target, this.#log, () => this.#load?.heard?.());
     }
     request.start(this.#client);

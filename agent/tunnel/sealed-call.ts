@@ -1,4 +1,5 @@
 /** One sealed request to the engine: collected, opened, checked, and sent on like an unsealed request. */
+
 import { hash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { planContinuation } from '../../shared/openai/continuation/plan.ts';
@@ -14,6 +15,7 @@ import {
   readEvidenceRequest,
 } from '../../shared/seal/evidence.ts';
 import { SEAL_TO_HEADER, SEALED_BODY_MAX_BYTES } from '../../shared/seal/suite.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { parseBody, type RequestFields } from '../../shared/upstream/parsed-request.ts';
 import type { OpenFrame } from '../../shared/wire/frames.ts';
 import type { OpenedRequest, SealOpener } from '../seal/opener.ts';
@@ -78,7 +80,7 @@ export class SealedCall implements EngineCall {
   }
 
   start(content: Buffer | Readable): this {
-    void this.#run(content);
+    neverRejects(this.#run(content));
     return this;
   }
 

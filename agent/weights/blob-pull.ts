@@ -1,5 +1,7 @@
 /** Pulls one blob, from the node that its coordinator names or from the source. */
+
 import { setTimeout as delay } from 'node:timers/promises';
+import { inBackground } from '../../shared/timing/in-background.ts';
 import { BLOB_LEASE_MS, type CoordinatorAnswer, type CoordinatorQuestion } from '../../shared/weights/coordinator.ts';
 import type { ManifestFile } from '../../shared/weights/manifest.ts';
 import type { PeerBlocklist } from '../../shared/weights/peer-blocklist.ts';
@@ -86,7 +88,7 @@ export class BlobPull {
     const { blob, done } = filling;
     onBlob(blob);
     this.#mixed = blob.have > 0;
-    const renew = setInterval(() => void this.#renew(), RENEW_MS);
+    const renew = setInterval(() => inBackground('weights', this.#renew(), this.#options.log), RENEW_MS);
     try {
       for (;;) {
         while (blob.have < blob.pieces) await this.#step(blob, signal);
@@ -195,7 +197,7 @@ export class BlobPull {
       ...limits,
       slowBytesPerS: Math.max(limits.slowBytesPerS, SOURCE_TIMES * (compared?.bytesPerS ?? 0)),
       midPiece: () => true,
-      onSlow: () => void this.#leaveSource(stop),
+      onSlow: () => inBackground('weights', this.#leaveSource(stop), this.#options.log),
     });
     try {
       watch.begin();

@@ -1,4 +1,5 @@
 /** Asks the nodes that coordinate blobs (this node may be one of them), and tells them what this node holds. */
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import {
   Coordinator,
   type CoordinatorAnswer,
@@ -75,7 +76,7 @@ export class Coordination {
   }
 
   open(): void {
-    this.#timer = setInterval(() => void this.#announceWhenDue(), SOON_MS).unref();
+    this.#timer = setInterval(() => neverRejects(this.#announceWhenDue()), SOON_MS).unref();
   }
 
   close(): void {

@@ -145,7 +145,7 @@ export class Presence {
     this.#timer = setInterval(() => {
       this.#beating = this.#beat().catch(() => {}); // A disk that is temporarily unavailable; the next heartbeat may succeed.
     }, BEAT_MS).unref();
-    void this.#sweep().catch(() => {}); // The next process tries again.
+    this.#sweep().catch(() => {}); // The next process tries again.
   }
 
   /**

@@ -1,6 +1,8 @@
 /** Weights of one agent: what it stores, sends to its neighbors, and pulls from them. Outlives the agent's sessions. */
+
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { blobsOf, type ManifestFile, manifestBytes, type WeightsManifest } from '../../shared/weights/manifest.ts';
 import { PIECE_BYTES } from '../../shared/weights/pieces.ts';
 import { sourceText } from '../../shared/weights/source.ts';
@@ -155,7 +157,7 @@ export class WeightsService {
     if (anew) await this.#removeOlder(id, text);
     status.bytes = 0;
     await this.#refresh();
-    void this.#coordination.announce('holds', [this.#inventory.manifestKey(text)]);
+    neverRejects(this.#coordination.announce('holds', [this.#inventory.manifestKey(text)]));
     status.total = manifestBytes(manifest);
     status.state = 'pulling';
     await this.store.room.forModel(id, manifest, signal);
@@ -187,7 +189,7 @@ export class WeightsService {
     const { source } = kept.manifest;
     keys.push(this.#inventory.manifestKey(source), this.#inventory.olderManifestKey(source));
     const dropped = keys.filter((key) => !stays.has(key));
-    void this.#coordination.announce('drops', dropped);
+    neverRejects(this.#coordination.announce('drops', dropped));
   }
 
   /** An environment for engines, kept while this process lives. @throws WeightsError */

@@ -1,8 +1,4 @@
 #!/usr/bin/env node
-/**
- * `otela`, the program for users who call models. `otela seal` is an OpenAI endpoint on this machine that seals its
- * requests.
- */
 import { accessSync, constants } from 'node:fs';
 import { resolve } from 'node:path';
 import project from '../../package.json' with { type: 'json' };
@@ -16,6 +12,11 @@ import {
   runProgram,
   UsageError,
 } from '../../shared/command-line/index.ts';
+/**
+ * `otela`, the program for users who call models. `otela seal` is an OpenAI endpoint on this machine that seals its
+ * requests.
+ */
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { canaryCommand, EXIT_DIFFERS } from './canary-command.ts';
 import { UnreachableError } from './fetch-or-explain.ts';
 import { keyFile, loginCommand } from './login-command.ts';
@@ -176,4 +177,4 @@ async function run(): Promise<void> {
   process.exitCode = await main(process.argv.slice(2), { print: console.log, complain: console.error });
 }
 
-if (import.meta.main) void run();
+if (import.meta.main) neverRejects(run());

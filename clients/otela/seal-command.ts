@@ -1,9 +1,11 @@
 /** The endpoint of `otela seal`: requests arrive in clear on loopback and leave this machine sealed. */
+
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { printable } from '../../shared/terminal/printable.ts';
 import { errorText } from '../../shared/text/error-text.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { type EvidenceVerifier, type Pins, SealClientError, type SealNode, sealedFetch } from '../seal/index.ts';
 import type { Output } from './output.ts';
 import { PAGE_HEADERS, pageText } from './page.ts';
@@ -59,7 +61,7 @@ export async function sealCommand(
     printNew(printable(`sealed to ${session} of ${provider}, key ${kid}: ${KEY_ORIGINS[mode]}`));
   const fetch = sealedFetch({ pins, aliases, onAnswer, verifier });
   const html = pageText(gateway, pins && Object.keys(pins));
-  const server = createServer((request, response) => void serve(request, response, { gateway, fetch, html }));
+  const server = createServer((request, response) => neverRejects(serve(request, response, { gateway, fetch, html })));
   server.maxConnections = CONNECTIONS_MAX;
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);

@@ -1,4 +1,5 @@
 import { type FormEvent, useState } from 'react';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { t } from '../texts/index.ts';
 import { Button } from '../ui/button.tsx';
 import { Failure, Tag } from '../ui/feedback.tsx';
@@ -61,7 +62,7 @@ export function TryIt({ operation, apiKey }: TryItProps) {
   };
   return (
     <div className="flex flex-col gap-4">
-      <form onSubmit={(event) => void submit(event)} className="grid gap-4 sm:grid-cols-2">
+      <form onSubmit={(event) => neverRejects(submit(event))} className="grid gap-4 sm:grid-cols-2">
         {parameters.map((one) => (
           <ParameterField key={`${one.in} ${one.name}`} of={one} />
         ))}

@@ -1,5 +1,7 @@
 /** The resources of the admin REST API, by the names that the pages use. Types come from the generated contract. */
+
 import { useInfiniteQuery } from '@tanstack/react-query';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { paths } from './contract.ts';
 
 type Json<T> = { content: { 'application/json': T } };
@@ -76,6 +78,6 @@ export function useResources<T extends { id: string | number }>(
     data: query.data?.pages.flatMap(({ data }) => data),
     error: query.error,
     refetch: query.refetch,
-    showMore: query.hasNextPage ? () => void query.fetchNextPage() : undefined,
+    showMore: query.hasNextPage ? () => neverRejects(query.fetchNextPage()) : undefined,
   };
 }

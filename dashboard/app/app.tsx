@@ -3,6 +3,7 @@ import { Tooltip } from '@base-ui/react/tooltip';
 import { QueryClient, QueryClientProvider, useQuery } from '@tanstack/react-query';
 import { Component, lazy, type ReactNode, Suspense } from 'react';
 import { Redirect, Route, Router, Switch } from 'wouter';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { Problem, readGateway, send } from '../api/client.ts';
 import { type Me, meSchema } from '../api/schemas.ts';
 import { LoginPage } from '../pages/login.tsx';
@@ -44,18 +45,20 @@ const isOut = (error: Error | null) => error instanceof Problem && (error.status
 
 function Door() {
   const me = useQuery({ queryKey: ['me'], queryFn: ({ signal }) => readGateway(meSchema, '/admin/me', signal) });
-  if (isOut(me.error)) return <LoginPage entered={() => void me.refetch()} />;
+  if (isOut(me.error)) return <LoginPage entered={() => neverRejects(me.refetch())} />;
   if (me.data === undefined)
     return (
       <main className="flex h-full items-center justify-center p-6">
-        {me.error ? <Failure error={me.error} retry={() => void me.refetch()} /> : <Loading />}
+        {me.error ? <Failure error={me.error} retry={() => neverRejects(me.refetch())} /> : <Loading />}
       </main>
     );
-  const leave = () =>
-    void send('/logout', { method: 'POST' }).finally(() => {
+  const leave = () => {
+    const over = () => {
       queries.clear();
-      void me.refetch();
-    });
+      neverRejects(me.refetch());
+    };
+    send('/logout', { method: 'POST' }).then(over, over);
+  };
   return <House me={me.data} leave={leave} />;
 }
 

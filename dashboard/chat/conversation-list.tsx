@@ -2,6 +2,7 @@ import { useVirtualizer } from '@tanstack/react-virtual';
 import clsx from 'clsx';
 import { type FormEvent, type Ref, useEffect, useMemo, useRef, useState } from 'react';
 import { Link } from 'wouter';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { saveAsFile } from '../parts/download.ts';
 import { t } from '../texts/index.ts';
 import { Button } from '../ui/button.tsx';
@@ -175,11 +176,11 @@ function ConversationRow({ summary, store, open, rename, remove }: ConversationL
           <Pencil aria-hidden />
           {texts.rename}
         </MenuItem>
-        <MenuItem onClick={() => void exportAs('md')}>
+        <MenuItem onClick={() => neverRejects(exportAs('md'))}>
           <Download aria-hidden />
           {texts.exportMarkdown}
         </MenuItem>
-        <MenuItem onClick={() => void exportAs('json')}>
+        <MenuItem onClick={() => neverRejects(exportAs('json'))}>
           <Download aria-hidden />
           {texts.exportJson}
         </MenuItem>

@@ -1,4 +1,6 @@
 /** One open conversation. It requests answers, collects streamed text until the next paint, and saves itself. */
+
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { type AnswerFacts, streamChat, type ToolCallDelta, type Waiting } from '../api/chat.ts';
 import { t } from '../texts/index.ts';
 import { messageOf } from '../ui/feedback.tsx';
@@ -97,7 +99,7 @@ export class ConversationModel {
       title: titled || !this.isEmpty ? title : titleOf(text) || (attachments[0]?.name ?? ''),
       threads: threads.map((thread) => withTurn(thread, userTurn(id, lastOf(thread), text, attachments))),
     });
-    for (const n of threads.keys()) void this.#answer(n, id);
+    for (const n of threads.keys()) neverRejects(this.#answer(n, id));
   }
 
   /** Asks a changed question, on a new branch, in each thread that has this question. */
@@ -111,13 +113,13 @@ export class ConversationModel {
       return withTurn(thread, userTurn(next, before.parent, text, attachments));
     });
     this.#set({ threads });
-    for (const n of asked) void this.#answer(n, next);
+    for (const n of asked) neverRejects(this.#answer(n, next));
   }
 
   /** Requests another answer to the same question, next to the existing one. */
   regenerate(n: number, id: string): void {
     const parent = this.#conversation.threads[n]?.turns[id]?.parent;
-    if (parent != null) void this.#answer(n, parent);
+    if (parent != null) neverRejects(this.#answer(n, parent));
   }
 
   /** Shows another branch in place of this turn. */

@@ -1,4 +1,5 @@
 import { type ChangeEvent, type FormEvent, useEffect, useState } from 'react';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { t } from '../texts/index.ts';
 import { Button, IconButton } from '../ui/button.tsx';
 import { Copy } from '../ui/copy.tsx';
@@ -85,10 +86,12 @@ function Presets({ settings, model, store, apply }: PresetsProps) {
     const form = event.currentTarget;
     const name = String(new FormData(form).get('name') ?? '').trim();
     if (name === '') return;
-    void store.savePreset({ name, model, settings }).then(() => {
-      form.reset();
-      load();
-    });
+    neverRejects(
+      store.savePreset({ name, model, settings }).then(() => {
+        form.reset();
+        load();
+      }),
+    );
   };
   return (
     <section className="flex flex-col gap-3 border-line border-t pt-4" aria-label={texts.presets}>
@@ -108,7 +111,7 @@ function Presets({ settings, model, store, apply }: PresetsProps) {
             </button>
             <IconButton
               label={texts.deletePreset(preset.name)}
-              onClick={() => void store.deletePreset(preset.name).then(load)}
+              onClick={() => neverRejects(store.deletePreset(preset.name).then(load))}
             >
               <Trash2 />
             </IconButton>

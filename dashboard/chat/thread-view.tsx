@@ -1,5 +1,6 @@
 import type { ReactNode } from 'react';
 import { useStickToBottom } from 'use-stick-to-bottom';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { ModelLoad } from '../api/schemas.ts';
 import type { CatalogueModel } from '../parts/catalogue.ts';
 import { t } from '../texts/index.ts';
@@ -49,7 +50,7 @@ export function ThreadView({ label, thread, busy, models, loads, actions, head }
       {!isAtBottom && (
         <IconButton
           label={t.chat.toEnd}
-          onClick={() => void scrollToBottom()}
+          onClick={() => neverRejects(Promise.resolve(scrollToBottom()))}
           className="-translate-x-1/2 absolute bottom-3 left-1/2 rounded-full! border border-line-strong bg-raised shadow-raised"
         >
           <ArrowDown />

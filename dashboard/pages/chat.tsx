@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useRef } from 'react';
 import { useLocation, useRoute, useSearch } from 'wouter';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { ConversationList } from '../chat/conversation-list.tsx';
 import { ConversationView } from '../chat/conversation-view.tsx';
 import { ConversationStore } from '../chat/store.ts';
@@ -31,7 +32,7 @@ export default function ChatPage() {
   };
   const rename = (id: string, title: string) => {
     if (model?.conversation.id === id) model.setTitle(title);
-    void store.rename(id, title).then(load);
+    neverRejects(store.rename(id, title).then(load));
   };
   return (
     <>

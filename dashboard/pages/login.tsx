@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import * as z from 'zod/mini';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { readGateway, send } from '../api/client.ts';
 import { listOf } from '../api/schemas.ts';
 import { t } from '../texts/index.ts';
@@ -54,7 +55,7 @@ export function LoginPage({ entered }: { entered: () => void }) {
             {t.login.institution(name)}
           </a>
         ))}
-        <form onSubmit={(event) => void submit(event)} className="flex flex-col gap-4">
+        <form onSubmit={(event) => neverRejects(submit(event))} className="flex flex-col gap-4">
           <Field label={known.length === 0 ? t.login.key : t.login.orKey} hint={t.login.keyHint}>
             {(id) => (
               <Input id={id} name="key" type="password" autoComplete="off" required spellCheck={false} autoFocus />

@@ -1,12 +1,14 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useMemo, useState } from 'react';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { Resources } from '../api/resources.ts';
 import { t } from '../texts/index.ts';
 import { Button } from '../ui/button.tsx';
 import { Confirm } from '../ui/dialog.tsx';
-import { Tag } from '../ui/feedback.tsx';
+import { Failure, Tag } from '../ui/feedback.tsx';
 import { Page } from '../ui/page.tsx';
 import type { Column } from '../ui/table.tsx';
+import { useAction } from '../ui/use-action.ts';
 import { useStable } from '../ui/use-stable.ts';
 import { ResourceList, type RowAction, RowMenu } from './resource-list.tsx';
 
@@ -49,11 +51,12 @@ export function ManagedList<T extends Managed>(props: ManagedListProps<T>) {
   const queries = useQueryClient();
   // Forms offer these rows by name.
   const again = useStable(() => {
-    void queries.invalidateQueries({ queryKey: ['options'] });
+    neverRejects(queries.invalidateQueries({ queryKey: ['options'] }));
     return of.refetch();
   });
+  const enabling = useAction(again);
+  const enable = useStable((row: T) => enabling.act(setDisabled(row, false)));
   const columns = useMemo((): Column<T>[] => {
-    const enable = (row: T) => void setDisabled(row, false).then(again);
     const actions = (row: T) => {
       const { before = false, after = false } = more(row);
       const edit = { label: t.admin.edit, act: () => setAsked({ kind: 'edit', row }) };
@@ -76,7 +79,7 @@ export function ManagedList<T extends Managed>(props: ManagedListProps<T>) {
         cell: (row) => <RowMenu name={row.name} actions={actions(row)} />,
       },
     ];
-  }, [props.columns, texts, setDisabled, more, again]);
+  }, [props.columns, texts, enable, more]);
   return (
     <Page
       title={title}
@@ -87,6 +90,7 @@ export function ManagedList<T extends Managed>(props: ManagedListProps<T>) {
         </Button>
       }
     >
+      {enabling.error !== undefined && <Failure error={enabling.error} />}
       <ResourceList label={title} of={of} columns={columns} none={texts.none} words={words} rowId={({ id }) => id} />
       {asked?.kind === 'create' && dialog(undefined, again, close)}
       {asked?.kind === 'edit' && dialog(asked.row, again, close)}

@@ -26,8 +26,12 @@ export function Copy({ text, label = t.common.copy, icon = false }: CopyProps) {
     return () => clearTimeout(timer);
   }, [done]);
   if (!canCopy()) return null;
-  const copy = () =>
-    void navigator.clipboard.writeText(typeof text === 'string' ? text : text()).then(() => setDone(true));
+  const copy = () => {
+    navigator.clipboard.writeText(typeof text === 'string' ? text : text()).then(
+      () => setDone(true),
+      () => {}, // the browser forbids it: the button does not say "copied"
+    );
+  };
   const Icon = done ? Check : CopyIcon;
   if (icon)
     return (

@@ -2,6 +2,7 @@ import { AlertDialog } from '@base-ui/react/alert-dialog';
 import { Dialog as Base } from '@base-ui/react/dialog';
 import clsx from 'clsx';
 import { type ReactNode, useRef, useState } from 'react';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { t } from '../texts/index.ts';
 import { Button, IconButton } from './button.tsx';
 import { Failure } from './feedback.tsx';
@@ -98,7 +99,7 @@ export function Confirm({ title, children, action, act, close, kind = 'danger' }
           </div>
           <div className="flex flex-wrap justify-end gap-2 px-5 pb-4">
             <AlertDialog.Close render={<Button />}>{t.common.cancel}</AlertDialog.Close>
-            <Button kind={kind} disabled={busy} onClick={() => void yes()}>
+            <Button kind={kind} disabled={busy} onClick={() => neverRejects(yes())}>
               {action}
             </Button>
           </div>

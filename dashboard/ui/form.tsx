@@ -1,5 +1,6 @@
 import clsx from 'clsx';
 import { type FormEvent, type ReactNode, useRef, useState } from 'react';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { t } from '../texts/index.ts';
 import { Button } from './button.tsx';
 import { Failure } from './feedback.tsx';
@@ -45,7 +46,7 @@ export function Form({ action, submit, close, children }: FormProps) {
       ref={(form) => {
         if (form !== null) loaded.current ??= new FormData(form);
       }}
-      onSubmit={(event) => void onSubmit(event)}
+      onSubmit={(event) => neverRejects(onSubmit(event))}
       className="grid gap-4 sm:grid-cols-2"
     >
       {children}

@@ -3,6 +3,7 @@ import type { LeaseRef } from '../../shared/batch/ledger.ts';
 import type { LineErrorCode, LineResult } from '../../shared/batch/results.ts';
 import { acceptsResults, type BatchStatus, isTerminal } from '../../shared/batch/status.ts';
 import { errorText } from '../../shared/text/error-text.ts';
+import { inBackground } from '../../shared/timing/in-background.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
@@ -222,7 +223,8 @@ export class BatchObject extends GatewayObject {
     const { ledger, state } = this.#record;
     ledger.release(ref);
     this.#record.store();
-    if (state.status === 'cancelling' && ledger.leases.length === 0) void this.#wake();
+    if (state.status === 'cancelling' && ledger.leases.length === 0)
+      inBackground(`batch ${this.#record.spec?.id}`, this.#wake(), console.error);
     this.#offer();
   }
 

@@ -56,9 +56,10 @@ class ColdModelCache {
       const refreshing = { done: this.#ask(env, now), since: now };
       this.#refreshing = refreshing;
       ctx.waitUntil(refreshing.done);
-      void refreshing.done.finally(() => {
+      const over = () => {
         if (this.#refreshing === refreshing) this.#refreshing = undefined;
-      });
+      };
+      refreshing.done.then(over, over);
     }
     return waitAtMost(this.#refreshing.done, this.#answers.ms);
   }

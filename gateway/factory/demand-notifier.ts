@@ -1,3 +1,4 @@
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { Env } from '../env.ts';
 import type { Clock } from '../platform/object-context.ts';
 import { FACTORY_OBJECT_NAME } from './name.ts';
@@ -50,7 +51,7 @@ export class DemandNotifier {
     if (at >= this.#dueAt || this.#reporting) return;
     this.#stop?.();
     this.#dueAt = at;
-    this.#stop = clock.after(at - clock.now(), () => void this.#report());
+    this.#stop = clock.after(at - clock.now(), () => neverRejects(this.#report()));
   }
 
   async #report(): Promise<void> {

@@ -97,13 +97,14 @@ export class FactoryObject extends GatewayObject {
         over();
         reject(error);
       };
-      const look = (late: boolean) =>
+      const look = (late: boolean): void => {
         this.#answerOf(identity, report).then((answer) => {
           if (late || answer.revision !== report.after) done({ kind: 'answer', answer });
         }, failed);
-      const waiting: Waiting = { look: () => void look(false), end: () => done({ kind: 'over' }) };
-      const stopLooking = clock.every(POLL_MS, () => void look(false));
-      const stopWaiting = clock.after(report.wait_ms, () => void look(true));
+      };
+      const waiting: Waiting = { look: () => look(false), end: () => done({ kind: 'over' }) };
+      const stopLooking = clock.every(POLL_MS, () => look(false));
+      const stopWaiting = clock.after(report.wait_ms, () => look(true));
       this.#waiting.set(name, waiting);
     });
   }

@@ -2,6 +2,7 @@
 
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import type { ProxyResponse } from '../../shared/proxy/message.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 
 /**
  * A stream whose writes finish when the reader has taken them: nothing is buffered between the two ends. workerd has
@@ -50,11 +51,13 @@ function streamed(response: ProxyResponse): HttpAnswer {
   if (typeof body !== 'function') return { ...response, body };
   const { readable, writable } = pipe();
   const writer = writable.getWriter();
-  void body({
-    write: (bytes) => writer.write(bytes),
-    end: () => writer.close(),
-    abort: (reason) => writer.abort(reason),
-  });
+  neverRejects(
+    body({
+      write: (bytes) => writer.write(bytes),
+      end: () => writer.close(),
+      abort: (reason) => writer.abort(reason),
+    }),
+  );
   return { ...response, body: readable };
 }
 

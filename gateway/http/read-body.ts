@@ -1,8 +1,10 @@
 /** Reads the bodies of the router's routes. They have the same rule on stalls as requests to models. */
+
 import { concat } from '../../shared/collections/concat.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { BODY_STALL_MS, BodyPace } from '../../shared/proxy/body-pace.ts';
 import type { BodyReader } from '../../shared/proxy/message.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { PieceReader } from '../../shared/upstream/piece-reader.ts';
 import type { Env } from '../env.ts';
 import { waitClock } from '../platform/wait-clock.ts';
@@ -40,7 +42,7 @@ export async function* readBodyPieces({ req, env }: BodyContext): AsyncGenerator
     standing = false;
   } finally {
     // A stalled body brings nothing more, and its reader has an open read.
-    if (standing) void reader.cancel().catch(() => {});
+    if (standing) reader.cancel().catch(() => {});
     else reader.release();
   }
 }
@@ -71,6 +73,6 @@ function readerOf(request: BodyContext['req']['raw']): BodyReader | undefined {
     read: async () => (await iterator.next()).value,
     // The response uses the same socket, so it stays open.
     cancel: async () => {},
-    release: () => void iterator.return?.(),
+    release: () => neverRejects(iterator.return?.()),
   };
 }

@@ -23,7 +23,7 @@ export function enableTurnClock(every: StartTimer): void {
 export async function waitAtMost(work: Promise<void>, ms: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const stop = waitClock.after(ms, resolve);
-  void work.finally(resolve);
+  work.then(resolve, () => resolve());
   await promise;
   stop();
 }

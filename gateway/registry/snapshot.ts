@@ -2,6 +2,7 @@ import { isRecent } from '../../shared/collections/is-recent.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { type ModelNodes, NodeIndex } from '../../shared/routing/nodes.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { type GatewaySettings, mayPublish, NO_SETTINGS } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http/http-request.ts';
@@ -208,7 +209,7 @@ class SnapshotCache {
 
   /** Refreshes the view unless it is younger than `ms`. No request waits for it. */
   refreshOlder(env: Env, now: number, ms: number): void {
-    if (!isRecent(ms, this.#checkedAt, now)) void this.#refresh(env, now, false);
+    if (!isRecent(ms, this.#checkedAt, now)) neverRejects(this.#refresh(env, now, false));
   }
 
   #refresh(env: Env, now: number, fresh: boolean): Promise<void> {

@@ -2,6 +2,7 @@ import type { BatchStamp } from '../../shared/batch/agent-request.ts';
 import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { AttemptRequest } from '../../shared/upstream/attempt.ts';
 import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts';
 import { Watchdog } from '../../shared/upstream/watchdog.ts';
@@ -368,7 +369,7 @@ export class TunnelObject extends GatewayObject {
       case 'wait':
         return;
       case 'ask':
-        return void this.#frames.probe(active);
+        return neverRejects(this.#frames.probe(active));
       case 'gone':
         active.close(CLOSE_CODES.silent, 'no sign of life');
         this.#gone(active);

@@ -3,6 +3,7 @@ import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { AbandonedAttempts } from '../../shared/upstream/abandoned-attempts.ts';
 import { newAcceptTimeout } from '../../shared/upstream/accept-timeout.ts';
 import {
@@ -232,7 +233,7 @@ export class SessionAttempts implements OutboundAttemptHost {
     this.#hangs.opened(upstream);
     if (this.#link !== undefined) upstream.connect(this.#link);
     // Deferred until the caller waits for the result.
-    else if (this.#isOver) void Promise.resolve().then(() => upstream.fail('gone', KILLED));
+    else if (this.#isOver) neverRejects(Promise.resolve().then(() => upstream.fail('gone', KILLED)));
     return upstream;
   }
 

@@ -1,5 +1,6 @@
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { CLOSE_CODES } from '../../shared/wire/close.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import { readFrames } from '../../shared/wire/frame-codec.ts';
@@ -142,7 +143,7 @@ export class AgentSocket {
     const nonce = this.#receipts.sent(message.length - payload);
     if (nonce !== undefined) this.link.put({ type: 'probe', nonce, session: this.#host.session });
     // Deferred, because the link is in the middle of sending.
-    if (this.#receipts.stuck) void Promise.resolve().then(() => this.#host.stuck(this));
+    if (this.#receipts.stuck) neverRejects(Promise.resolve().then(() => this.#host.stuck(this)));
   }
 
   /** PROBED arrived. False if it does not answer the question whether the agent reads. */

@@ -165,7 +165,7 @@ async function readBounded(
   } finally {
     upload.end();
     // `discardBody` reads the rest of a refused body. A stalled body has no rest.
-    if (stalled) void reader.cancel().catch(() => {});
+    if (stalled) reader.cancel().catch(() => {});
     else reader.release();
   }
 }

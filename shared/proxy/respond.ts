@@ -1,4 +1,5 @@
 /** Sends the engine's response to the client. From the first byte on, errors are in-band. */
+
 import { concat } from '../collections/concat.ts';
 import { timesOut } from '../collections/timer.ts';
 import { ApiError, toApiError } from '../openai/errors.ts';
@@ -7,6 +8,7 @@ import { waitComment } from '../openai/wait-comment.ts';
 import type { ReadableResponse } from '../resume/resumable.ts';
 import type { NodeChoice } from '../routing/choose.ts';
 import { isSealedType, SEALED_STREAM_TYPE } from '../seal/suite.ts';
+import { neverRejects } from '../timing/in-background.ts';
 import { AttemptError, apiErrorFor } from '../upstream/attempt-error.ts';
 import { UpstreamResponse } from '../upstream/dispatch.ts';
 import { isEventStream, NO_BODY, type ResponseOffloadHandle, type ResponseStream } from '../upstream/response.ts';
@@ -46,7 +48,7 @@ export function respond<C>(response: NodeResponse, context: RequestContext<C>): 
     if (offload === undefined || first === undefined || !(response instanceof UpstreamResponse)) {
       return { status, headers, body: (sink) => pump(response, sink, context) };
     }
-    void watch(response, offload, context);
+    neverRejects(watch(response, offload, context));
     return { status, headers, body: first, rest: offload.rest };
   }
   // An engine's refusal costs no tokens.

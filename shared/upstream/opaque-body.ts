@@ -40,7 +40,7 @@ export class OpaqueBody {
   /** The answer is being sent. A connection that was discarded before could not carry it. */
   release(): void {
     this.#released = true;
-    if (this.#failure !== undefined) void this.#reader.cancel().catch(() => {});
+    if (this.#failure !== undefined) this.#reader.cancel().catch(() => {});
   }
 
   /** The body from its start, for one attempt. The stream of the previous attempt must not be used any more. */

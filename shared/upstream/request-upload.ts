@@ -1,3 +1,4 @@
+import { neverRejects } from '../timing/in-background.ts';
 import { STREAM_WINDOW_BYTES } from '../wire/limits.ts';
 import type { Link } from '../wire/link.ts';
 import { OutboundStream } from '../wire/outbound-stream.ts';
@@ -60,7 +61,7 @@ export class RequestUpload {
   }
 
   #refill(): void {
-    if (this.#reader !== undefined) void this.#read(this.#reader);
+    if (this.#reader !== undefined) neverRejects(this.#read(this.#reader));
   }
 
   /** Reads while the agent has credit, at most one window ahead of what was sent. */
@@ -91,6 +92,6 @@ export class RequestUpload {
   /** The rest is not needed. */
   close(): void {
     this.#closed = true;
-    void this.#reader?.cancel().catch(() => {});
+    this.#reader?.cancel().catch(() => {});
   }
 }

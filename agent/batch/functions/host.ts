@@ -1,5 +1,7 @@
 /** The functions of a node: which are loaded, which is unloaded for another one, which have failed. */
+
 import type { NodeContexts } from '../../../shared/batch/function.ts';
+import { inBackground } from '../../../shared/timing/in-background.ts';
 import { removeStaleDirectories } from './directory.ts';
 import { type FunctionLimits, FunctionProcess } from './process.ts';
 
@@ -177,9 +179,9 @@ export class FunctionHost {
   }
 
   #stopIdle(): void {
-    const { idleMs = IDLE_MS, now } = this.#options;
+    const { idleMs = IDLE_MS, now, log } = this.#options;
     for (const [context, one] of this.#loaded)
       if (one.users === 0 && (one.process.broken !== undefined || now() - one.usedMs >= idleMs))
-        void this.#stop(context, one);
+        inBackground('functions', this.#stop(context, one), log);
   }
 }

@@ -1,9 +1,11 @@
 /** One loaded function: a child process with its own group, directory and pipes, which answers one call at a time. */
+
 import type { ChildProcess } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { WHY_MAX } from '../../../shared/batch/function.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { endGroup } from '../../engine/group.ts';
 import { ProcessGuard } from '../../engine/guard.ts';
 import { LogTailBuffer } from '../../engine/tail.ts';
@@ -194,7 +196,7 @@ export class FunctionProcess {
     this.#broken = why;
     clearInterval(this.#pollTimer);
     this.#waits?.(undefined);
-    void this.stop();
+    neverRejects(this.stop());
     return why;
   }
 

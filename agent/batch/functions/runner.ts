@@ -1,4 +1,5 @@
 /** Lines of batches, run by users' functions on this node. */
+
 import { createHash, randomUUID } from 'node:crypto';
 import { contextMessage, FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/batch/function.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
@@ -6,6 +7,7 @@ import { memberText } from '../../../shared/batch/line-body.ts';
 import { type LineResult, RESULT_MAX_BYTES } from '../../../shared/batch/results.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
 import { Backoff } from '../../../shared/timing/backoff.ts';
+import { inBackground } from '../../../shared/timing/in-background.ts';
 import { FailureLog } from '../failure-log.ts';
 import type { BatchGateway } from '../gateway-client.ts';
 import { BatchGateways } from '../gateways.ts';
@@ -73,9 +75,11 @@ export class FunctionRunner {
       open: options.open,
       begin: (gateway, signal) => {
         const failures = new FailureLog(options.log);
-        for (let i = 0; i < options.workers; i++) void this.#work(gateway, failures, signal);
+        for (let i = 0; i < options.workers; i++)
+          inBackground('functions', this.#work(gateway, failures, signal), options.log);
       },
       busy: (gateway) => [...this.#leases].some((lease) => lease.gateway === gateway),
+      log: options.log,
     });
     this.#pollTimer = setInterval(() => this.#gateways.look(), GATEWAYS_POLL_MS);
     this.#gateways.look();

@@ -130,7 +130,7 @@ export class Gateways {
     )) {
       this.#members.splice(this.#members.indexOf(member), 1);
       this.#options.log(`gateway ${member.url.host}: it is no longer named`);
-      void member.tunnel.close().catch(() => {});
+      member.tunnel.close().catch(() => {});
       if (member.id !== undefined) this.#options.onKnown(this.known);
     }
   }

@@ -1,5 +1,7 @@
 /** The effect of the engine's health on the session: its models, its state, and its end when the engine is gone. */
+
 import type { Lifecycle, ServedModel } from '../../../shared/lattice/node.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import type { StartConfig } from '../../config/start-config.ts';
 import { announcedModels } from '../../engine/announced-models.ts';
 import type { ModelFact } from '../../engine/facts.ts';
@@ -78,7 +80,7 @@ export class SessionHealth {
       // Unknown does not mean gone: if a probe found anything except a closed port, the wait starts again.
       if (engine.health.refusals === 0) return this.#watchForGone(engine.health);
       engine.forget();
-      void sessions?.becomeIdle('its engine was stopped');
+      neverRejects(sessions?.becomeIdle('its engine was stopped'));
     }, goneMs);
   }
 

@@ -2,12 +2,14 @@
  * One session of this agent: its ticket, its record, and its tunnels. Its state only moves forward; after its end there
  * is another session.
  */
+
 import { tunedOptions } from '../../../shared/gossip/index.ts';
 import { encodePayload } from '../../../shared/lattice/payload.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
 import type { Ticket } from '../../../shared/lattice/ticket.ts';
 import { type EntryUpdate, encodeUpdate } from '../../../shared/lattice/update.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import type { EngineTarget } from '../../engine/address.ts';
 import { nodeCrypto } from '../../host/crypto.ts';
 import type { SessionKey } from '../../mesh/channel/session-key.ts';
@@ -154,17 +156,18 @@ export class Session {
     if (seals !== undefined)
       this.#sealing = setInterval(() => this.change(seals.word(this.ticket)), SEAL_KEY_POLL_MS).unref();
     this.#refreshGateways();
-    void this.#join();
+    neverRejects(this.#join());
   }
 
   #refreshGateways(): void {
     const { askGateway } = this.#options;
     if (askGateway === undefined) return;
     const soon = GATEWAYS_REFRESH_MS * (0.75 + Math.random() / 2);
-    this.#pollTimer = setTimeout(async () => {
+    const poll = async () => {
       await this.#fetchHints(askGateway);
       if (this.#left === undefined) this.#refreshGateways();
-    }, soon);
+    };
+    this.#pollTimer = setTimeout(() => neverRejects(poll()), soon);
     this.#pollTimer.unref();
   }
 
@@ -274,7 +277,7 @@ export class Session {
 
   /** Returns requests that the engine will never answer to the gateways, for other nodes. */
   giveUp(): void {
-    void this.#gateways.drain();
+    neverRejects(this.#gateways.drain());
     this.#gateways.giveUp();
   }
 

@@ -5,6 +5,7 @@
 
 import { errorText } from '../../../shared/text/error-text.ts';
 import { Backoff } from '../../../shared/timing/backoff.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { formatDuration } from '../../config/duration.ts';
 import { AdmissionRefusedError } from '../../tunnel/admission.ts';
 import type { TunnelRefusal } from '../../tunnel/types.ts';
@@ -161,7 +162,7 @@ export class Sessions {
       this.#keepFormer(ending);
       left = this.#retire(ending, drainMs);
     }
-    void this.#follow(how);
+    neverRejects(this.#follow(how));
     return left;
   }
 
@@ -184,7 +185,7 @@ export class Sessions {
       if (how === 'first') throw error;
       this.#options.log(`no new session: ${errorText(error)}`);
       await settlesWithin(UNEXPECTED_ERROR_WAIT_MS, this.#stopped.promise);
-      void this.#follow(how);
+      neverRejects(this.#follow(how));
     }
   }
 
@@ -204,7 +205,7 @@ export class Sessions {
           if (session === this.#current) this.#options.onRefused(refusal);
         },
         onOver: (why) => {
-          if (session === this.#current) void this.#end('over', why);
+          if (session === this.#current) neverRejects(this.#end('over', why));
         },
       },
     );
@@ -221,7 +222,7 @@ export class Sessions {
     this.#over = false;
     if (before === undefined) return;
     this.#keepFormer(before);
-    void this.#overlap(session, before, over).then(() => this.#retire(before, FORMER_DRAIN_MS));
+    neverRejects(this.#overlap(session, before, over).then(() => this.#retire(before, FORMER_DRAIN_MS)));
   }
 
   /**
@@ -248,7 +249,7 @@ export class Sessions {
     const due = (): void => {
       if (ms > TIMER_MAX_MS) this.#rollTimer = this.#timer(session, ms - TIMER_MAX_MS);
       else if (session === this.#current)
-        void this.#end('roll', `its ticket of ${formatDuration(this.#lifetimeMs)} runs out`);
+        neverRejects(this.#end('roll', `its ticket of ${formatDuration(this.#lifetimeMs)} runs out`));
     };
     return setTimeout(due, Math.min(ms, TIMER_MAX_MS)).unref();
   }
@@ -257,7 +258,7 @@ export class Sessions {
     const [oldest] = this.#former;
     if (this.#former.size >= FORMER_MAX && oldest !== undefined) {
       this.#former.delete(oldest);
-      void oldest.leave();
+      neverRejects(oldest.leave());
     }
     this.#former.add(session);
   }

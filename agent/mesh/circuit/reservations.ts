@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { Backoff } from '../../../shared/timing/backoff.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import type { ProvenConnection } from '../channel/accept.ts';
 import { ChannelError } from '../channel/error.ts';
 import { withDeadline } from '../channel/wait.ts';
@@ -80,7 +81,7 @@ export class Reservations {
       ({ session }) => this.#held.has(session) || (this.#failed.get(session)?.until ?? 0) <= now,
     );
     const wanted = usable.slice(0, RESERVED_MAX);
-    for (const relay of wanted) if (!this.#held.has(relay.session)) void this.#reserve(relay);
+    for (const relay of wanted) if (!this.#held.has(relay.session)) neverRejects(this.#reserve(relay));
     const kept = wanted.filter(({ session }) => this.#held.get(session)?.reserved === true);
     if (kept.length < Math.min(RESERVED_MAX, wanted.length)) return;
     for (const [session, held] of this.#held) if (!wanted.some((relay) => relay.session === session)) drop(held);

@@ -1,5 +1,6 @@
 import { headersToEngine, REQUEST_ID_PATTERN } from '../../../shared/openai/headers.ts';
 import { sealedHeaders } from '../../../shared/seal/binding.ts';
+import { inBackground } from '../../../shared/timing/in-background.ts';
 import type { OpenFrame } from '../../../shared/wire/frames.ts';
 import type { EngineTarget } from '../../engine/address.ts';
 import type { SealOpener } from '../../seal/opener.ts';
@@ -138,7 +139,7 @@ export class PeerAttempts {
       if (active !== undefined || requests.size > 0) continue;
       if (requests.reports.size > 0 && now - goneAt < FORGET_AFTER_MS) continue;
       this.#peers.delete(session);
-      void requests.close();
+      inBackground('requests of other agents', requests.close(), this.#options.log);
     }
   }
 

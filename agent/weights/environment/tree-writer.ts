@@ -2,10 +2,12 @@
  * Writes the entries of an archive below one directory. An archive is as trusted as its engine, but it can only write
  * inside its directory. Links come last, when all files exist, so that no file is ever written through one.
  */
+
 import { chmod, link, mkdir, open, readlink, realpath, symlink } from 'node:fs/promises';
 import { dirname, join, posix, sep } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { ReadEntry } from 'tar';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { isSafePath } from '../../../shared/weights/manifest.ts';
 import { WeightsError } from '../error.ts';
 
@@ -113,7 +115,7 @@ export class TreeWriter {
       this.#failure ??= error;
     });
     this.#writes.add(writing);
-    void writing.then(() => this.#writes.delete(writing));
+    neverRejects(writing.then(() => this.#writes.delete(writing)));
     if (this.#writes.size >= WRITES_MAX) await Promise.race(this.#writes);
   }
 

@@ -17,7 +17,7 @@ export function Formula({ tex, display }: { tex: string; display: boolean }) {
     const place = ref.current;
     if (place === null || tex.length > FORMULA_MAX_CHARS) return;
     let isGone = false;
-    void import('temml').then(({ default: temml }) => {
+    const show = ({ default: temml }: typeof import('temml')) => {
       if (isGone) return;
       try {
         const options = { displayMode: display, throwOnError: true, trust: false, maxExpand: EXPANSIONS_MAX };
@@ -28,7 +28,8 @@ export function Formula({ tex, display }: { tex: string; display: boolean }) {
       } catch {
         setFailed(true);
       }
-    });
+    };
+    import('temml').then(show, () => setFailed(true));
     return () => {
       isGone = true;
     };

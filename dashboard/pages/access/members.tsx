@@ -1,5 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { gateway } from '../../api/client.ts';
 import type { paths } from '../../api/contract.ts';
 import { dateTime } from '../../parts/format.ts';
@@ -41,7 +42,7 @@ export function Members({ of: { id, name }, mayChange, close }: MembersProps) {
   const [adding, setAdding] = useState(false);
   const [removed, setRemoved] = useState<Member>();
   const [limited, setLimited] = useState<Member>();
-  const change = useAction(() => void members.refetch());
+  const change = useAction(() => neverRejects(members.refetch()));
   const put = useStable((user: string, lead: boolean) =>
     change.act(gateway.PUT('/admin/projects/{id}/members/{user}', { params: { path: { id, user } }, body: { lead } })),
   );

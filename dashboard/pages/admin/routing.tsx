@@ -1,5 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { lazy, Suspense, useMemo, useState } from 'react';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { gateway } from '../../api/client.ts';
 import type { ModelRow, ModelWeights } from '../../api/resources.ts';
 import { catalogueOf } from '../../parts/catalogue.ts';
@@ -90,7 +91,7 @@ export default function Routing() {
           <CardForm
             model={asked.model}
             card={cards.data?.get(asked.model)}
-            saved={() => void cards.refetch()}
+            saved={() => neverRejects(cards.refetch())}
             close={close}
           />
         </Suspense>

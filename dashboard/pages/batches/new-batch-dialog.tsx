@@ -1,6 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import { useLocation } from 'wouter';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { type Batch, type BatchFile, createBatch } from '../../api/batches.ts';
 import { uploadFile } from '../../api/upload.ts';
 import { bytes } from '../../parts/format.ts';
@@ -39,9 +40,12 @@ export function NewBatchDialog({ input, close }: NewBatchDialogProps) {
   useEffect(() => {
     let isGone = false;
     if (input.kind === 'local')
-      void firstLineOf(input.file).then((first) => {
-        if (!isGone && first !== undefined) setEndpoint(first.endpoint);
-      });
+      firstLineOf(input.file).then(
+        (first) => {
+          if (!isGone && first !== undefined) setEndpoint(first.endpoint);
+        },
+        () => {}, // the upload tells that the file cannot be read
+      );
     return () => {
       isGone = true;
     };
@@ -54,7 +58,7 @@ export function NewBatchDialog({ input, close }: NewBatchDialogProps) {
         ? input.file.id
         : await uploadFile(input.file, { purpose: 'batch', onProgress: setSent, signal }).finally(() => {
             setSent(undefined);
-            void queries.invalidateQueries({ queryKey: ['files'] });
+            neverRejects(queries.invalidateQueries({ queryKey: ['files'] }));
           });
     const batch = await createBatch(file, endpoint, filled.text('name'));
     if (!signal.aborted) navigate(`/batches/${batch.id}`);

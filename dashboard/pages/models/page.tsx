@@ -1,4 +1,5 @@
 import { lazy, Suspense, useMemo, useState } from 'react';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { catalogueOf, goneModels } from '../../parts/catalogue.ts';
 import { dateTime } from '../../parts/format.ts';
 import { useLive, useMe } from '../../parts/session.tsx';
@@ -98,7 +99,7 @@ export default function ModelsPage() {
           <CardForm
             model={described}
             card={cards.data?.get(described)}
-            saved={() => void cards.refetch()}
+            saved={() => neverRejects(cards.refetch())}
             close={() => setDescribed(undefined)}
           />
         </Suspense>

@@ -1,5 +1,6 @@
 import { errorText } from '../../../shared/text/error-text.ts';
 import { backoffMs } from '../../../shared/timing/backoff.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { RETRY_MS, storageHealth, writeIfPossible } from '../../platform/storage/health.ts';
 import type { Database, SqliteRow } from './sqlite.ts';
 
@@ -113,7 +114,7 @@ export class Alarms {
     for (const row of due) {
       const key = `${row.class}/${row.name}`;
       if (!this.#running.has(key) && this.#running.size < CONCURRENT_MAX) {
-        void this.#handle(key, String(row.class), String(row.name));
+        neverRejects(this.#handle(key, String(row.class), String(row.name)));
       }
     }
     this.#arm();

@@ -2,6 +2,7 @@
  * The socket for clients and agents. `node:http`, in strict mode, is the only parser; fast-path/ handles requests that need
  * none.
  */
+
 import { constants, X509Certificate } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
@@ -11,6 +12,7 @@ import { Server as TlsServer } from 'node:tls';
 import { getRequestListener } from '@hono/node-server';
 import { EXCHANGE_PATH } from '../../../shared/factory/exchange.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { app } from '../../app.ts';
 import type { Env } from '../../env.ts';
 import { isResourcePath } from '../../files/paths.ts';
@@ -136,7 +138,7 @@ export class HttpServer {
     this.#server.on('checkExpectation', answer);
     this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, inTurn));
     this.#server.on('upgrade', (request, socket, head) =>
-      this.#afterEarlierResponses(socket, () => void this.#upgrades.take(request, socket, head)),
+      this.#afterEarlierResponses(socket, () => neverRejects(this.#upgrades.take(request, socket, head))),
     );
     this.#server.on('connect', (_message, socket: Duplex) =>
       this.#afterEarlierResponses(socket, () => answerUnreadable(socket, CONNECT_REFUSED)),
@@ -216,7 +218,7 @@ export class HttpServer {
     const request = new FastPathRequest(head, this.#encrypted ? 'https' : 'http', (holder) =>
       this.#connections.prove(connection, holder),
     );
-    void this.#serve(request, response);
+    neverRejects(this.#serve(request, response));
     return {
       leave: request.client.leave,
       over: () => {
@@ -264,12 +266,12 @@ export class HttpServer {
     // HTTP/1.0 needs no Host header, and health checks often use HTTP/1.0.
     message.headers.host ??= 'localhost';
     const [path = '/'] = (message.url ?? '/').split('?', 1);
-    if (path.startsWith(PRIMARY_PATH)) return void this.#lead(message, response);
+    if (path.startsWith(PRIMARY_PATH)) return neverRejects(this.#lead(message, response));
     const { refusal } = this.#options.following;
     if (refusal !== undefined && isPathBelow('/v1/', message.url)) return refuse(response, refusal);
     if (message.method === 'POST' && PLAIN_PATH.test(path) && !isResourcePath(path))
-      void this.#ask(message, response, path);
-    else if (URL.canParse(`http://${message.headers.host}`)) void this.#listener(message, response);
+      neverRejects(this.#ask(message, response, path));
+    else if (URL.canParse(`http://${message.headers.host}`)) neverRejects(this.#listener(message, response));
     else {
       connection.last = true;
       refuseAmbiguous(response, NO_HOST);

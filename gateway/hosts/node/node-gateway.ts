@@ -182,8 +182,7 @@ export class NodeGateway {
       OBJECTS_STAY: 'on',
       INSTITUTION: following,
     };
-    const waitUntil = (work: Promise<unknown>) =>
-      void work.catch((error: unknown) => log(`in the background: ${error}`));
+    const waitUntil = (work: Promise<unknown>) => work.catch((error: unknown) => log(`in the background: ${error}`));
     setLoadedPolicies(options.policies.map((policy) => loggedPolicy(policy, { env, log, waitUntil })));
     const server = new HttpServer({ tls, env, following, offloads, background: { waitUntil } });
     following.start(own);

@@ -79,7 +79,7 @@ async function stream(
   body: ReadableStream<Uint8Array>,
 ): Promise<void> {
   const reader = body.getReader();
-  client.on(() => void reader.cancel().catch(() => {}));
+  client.on(() => reader.cancel().catch(() => {}));
   response.writeHead(status, length === undefined ? headers : { ...headers, 'content-length': String(length) });
   // The first bytes are sent with the head if they are here already.
   const early = setImmediate(() => response.flushHeaders());

@@ -1,3 +1,4 @@
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { PING_TEXT, PONG_TEXT } from '../../../shared/wire/heartbeat.ts';
 import type { ObjectSocket, ObjectSockets } from '../../platform/object-context.ts';
 
@@ -13,7 +14,7 @@ function pair(headers: Record<string, string> | undefined): { server: WebSocket;
 
 /** Not queueMicrotask: workerd's allocates an object for each call. */
 function soon(flush: () => void): void {
-  void Promise.resolve().then(flush);
+  neverRejects(Promise.resolve().then(flush));
 }
 
 /** The object may hibernate, and even move, while its sockets stay open. Each message is an event that can wake it. */

@@ -163,6 +163,6 @@ export class ResilientStorage implements ObjectStorage {
       this.#keys.delete(key);
     }
     const at = this.#alarm?.at;
-    if (at !== undefined) void this.setAlarm(at).catch(() => this.#retryLater());
+    if (at !== undefined) this.setAlarm(at).catch(() => this.#retryLater());
   }
 }

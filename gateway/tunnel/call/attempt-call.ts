@@ -63,7 +63,11 @@ export function encodeResponse(result: ResultOf<'whole' | 'stream' | 'offloaded'
     case 'stream':
       if (!NO_BODY.has(status)) return new Response(result.open(), { status, headers });
       // No client reads the body of such a status, and without a reader the attempt would never end.
-      void result.open().pipeTo(new WritableStream());
+      // If it breaks off, the attempt says so.
+      result
+        .open()
+        .pipeTo(new WritableStream())
+        .catch(() => {});
       return new Response(null, { status, headers });
   }
 }

@@ -106,7 +106,7 @@ export class LocalTunnel {
       if (waiting === undefined) continue;
       if (!waiting.seen) waiting.seen = true;
       else
-        void waiting.holds().then(
+        waiting.holds().then(
           (held) => (held ? undefined : call.lose()),
           (error: unknown) => call.lose(error),
         );

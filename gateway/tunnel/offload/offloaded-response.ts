@@ -1,5 +1,6 @@
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { type AttemptFailure, type AttemptRequest, attemptName } from '../../../shared/upstream/attempt.ts';
 import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
 import type { Env } from '../../env.ts';
@@ -87,10 +88,11 @@ export class OffloadedResponse {
   async #waitFor(ending: Promise<OffloadEnding>): Promise<OffloadEnding> {
     const { requestId, attempt } = this.#open;
     const lost = Promise.withResolvers<OffloadEnding>();
-    const timer = setInterval(async () => {
+    const look = async () => {
       const held = await Promise.resolve(this.#stub().holds(requestId, attempt)).catch(() => false);
       if (!held) lost.resolve('lost');
-    }, CHECK_MS);
+    };
+    const timer = setInterval(() => neverRejects(look()), CHECK_MS);
     try {
       return await Promise.race([ending, lost.promise]);
     } finally {

@@ -15,6 +15,7 @@ function watched() {
       hosts.set(gateway, host);
       return gateway;
     },
+    log: () => {},
     begin: (gateway, signal) => {
       const host = hosts.get(gateway) ?? '';
       state.asked.add(host);

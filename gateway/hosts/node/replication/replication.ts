@@ -2,10 +2,12 @@
  * One gateway among those of its institution: the primary, or a follower. What it provides to the rest of the gateway
  * depends on that.
  */
+
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import manifest from '../../../../package.json' with { type: 'json' };
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
+import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { LimitsObject } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace, ObjectStub } from '../../../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../../../platform/registry-object-name.ts';
@@ -271,7 +273,7 @@ export class Replication {
     const { role, follow } = this.#role;
     const { url, log } = this.#options;
     if (role === 'first' || follow === undefined) return;
-    void this.#past?.run();
+    neverRejects(this.#past?.run());
     if (this.#own !== undefined) this.#budgetsTold = this.#budgets.handOver(this.#own.limits, this.#records, log);
     this.#follower = new Replicator({
       first: new URL(follow),

@@ -2,6 +2,7 @@
 
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
+import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { AccountsReplica } from './accounts-replica.ts';
 import type { CountPosition, SubjectCounts } from './budgets.ts';
 import type { GatewayLink } from './link.ts';
@@ -95,7 +96,7 @@ export class Replicator {
     this.#state = options.state;
     this.#lastTryEnded = options.now();
     this.#syncedMs = options.now();
-    void this.#run();
+    neverRejects(this.#run());
   }
 
   get connected(): boolean {
@@ -174,7 +175,7 @@ export class Replicator {
     this.#setState('linked');
     try {
       const more = await this.#take(answer);
-      if (!more) void this.#exchange(answer.budgets ?? 0);
+      if (!more) neverRejects(this.#exchange(answer.budgets ?? 0));
       this.#followError = undefined;
       return more;
     } catch (error) {

@@ -2,10 +2,12 @@
  * The role of this gateway, primary or follower, and what changes it: `promote`, a restored file, another gateway's
  * message.
  */
+
 import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
+import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import { readEpoch } from './epoch.ts';
 import type { GatewayLink } from './link.ts';
@@ -60,7 +62,7 @@ export class RoleKeeper {
 
   start(): void {
     const poll = setInterval(() => this.#poll(), POLL_MS);
-    const report = setInterval(() => void this.#report().then(() => this.#askSilentGateways()), REPORT_MS);
+    const report = setInterval(() => neverRejects(this.#report().then(() => this.#askSilentGateways())), REPORT_MS);
     this.#timers.push(poll.unref(), report.unref());
   }
 

@@ -80,7 +80,7 @@ export function followerLimits(own: LimitsObjects, options: FollowersLimits): Li
           // The primary counts for all while it hears this gateway. Using a local share as well would exceed the limit.
           if (options.now() - from > PRIMARY_TIMEOUT_MS) {
             // It may have been granted there, and would hold that place for an hour.
-            void options.ask(subject, 'release', [asked.name, 0]).catch(() => {});
+            options.ask(subject, 'release', [asked.name, 0]).catch(() => {});
             throw error;
           }
           await options.pause(PAUSE_MS);

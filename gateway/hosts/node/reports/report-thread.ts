@@ -1,5 +1,7 @@
 /** The report thread, as the gateway's thread sees it. */
+
 import { Worker } from 'node:worker_threads';
+import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { ReportJob, ReportReply } from './job.ts';
 
 /** Source of report-worker.ts in a bundled program, which is one file; undefined in a clone. */
@@ -63,7 +65,7 @@ export class ReportThread {
   #settle(reply: ReportReply): void {
     const waiting = this.#waiting.get(reply.id);
     this.#waiting.delete(reply.id);
-    if (this.#waiting.size === 0) this.#idle = setTimeout(() => void this.close(), IDLE_MS).unref();
+    if (this.#waiting.size === 0) this.#idle = setTimeout(() => neverRejects(this.close()), IDLE_MS).unref();
     if ('error' in reply) waiting?.reject(new Error(reply.error));
     else waiting?.resolve(reply.result);
   }

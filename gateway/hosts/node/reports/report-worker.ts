@@ -1,7 +1,9 @@
 /** The report thread. It opens files so that nothing is written, and handles one request after the other. */
+
 import { constants, getPriority, setPriority } from 'node:os';
 import { type MessagePort, parentPort } from 'node:worker_threads';
 import { errorText } from '../../../../shared/text/error-text.ts';
+import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import { HourReader } from '../../../usage/hour-reader.ts';
 import { D1 } from '../d1.ts';
 import { ReadSql } from '../object-storage.ts';
@@ -40,7 +42,7 @@ if (parentPort !== null) {
   if (process.platform === 'linux') setPriority(Math.min(getPriority() + NICE, constants.priority.PRIORITY_LOW));
   const port = parentPort;
   port.on('message', (message: ReportRequest | 'end') => {
-    if (message !== 'end') return void answer(port, message);
+    if (message !== 'end') return neverRejects(answer(port, message));
     files.close();
     port.close();
   });

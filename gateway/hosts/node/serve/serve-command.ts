@@ -128,7 +128,7 @@ async function serveCommand(args: readonly string[]): Promise<number> {
   stop = () => {
     // A second signal ends the process immediately.
     stop = () => process.exit(EXIT_DONE);
-    void gateway.stop(DRAIN_MS).then(() => stopped.resolve(EXIT_DONE));
+    gateway.stop(DRAIN_MS).then(() => stopped.resolve(EXIT_DONE), stopped.reject);
   };
   console.log(values.json ? JSON.stringify({ ready: gateway.url }) : `otela-gateway ready ${gateway.url}`);
   const code = await stopped.promise;

@@ -10,6 +10,7 @@ import { PolicyFileError, readPolicyFile } from '../../../../shared/routing/poli
 import type { Policy } from '../../../../shared/routing/policy.ts';
 import { listenError } from '../../../../shared/terminal/listen-error.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
+import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import { CommandError } from '../../../command.ts';
 import { storageHealth } from '../../../platform/storage/health.ts';
 import { telemetrySink } from '../../../platform/telemetry-sink.ts';
@@ -129,9 +130,11 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   // Before anything is opened: how files are opened decides what works on a full disk.
   await probe.start();
   const files = openFileStore(options.files ?? join(data.path, 'files'), process.env);
-  void fileStoreProblem(files).then((problem) => {
-    if (problem !== undefined) log(`files and batches have to wait: ${problem}`);
-  });
+  neverRejects(
+    fileStoreProblem(files).then((problem) => {
+      if (problem !== undefined) log(`files and batches have to wait: ${problem}`);
+    }),
+  );
   const gateway = await opened(data, {
     objects: data.objects,
     files,

@@ -1,7 +1,9 @@
 /** Checks whether a gateway can write to its data directory: space, permissions, and existence. */
+
 import { statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errorText } from '../../../../shared/text/error-text.ts';
+import { neverRejects } from '../../../../shared/timing/in-background.ts';
 
 /** A program that fills a disk does so in seconds. */
 const EVERY_MS = 250;
@@ -53,7 +55,7 @@ export class StorageProbe {
       this.#reportedAt = performance.now();
       this.#options.tell(failure);
     }
-    this.#timer = setTimeout(() => void this.#poll(), EVERY_MS).unref();
+    this.#timer = setTimeout(() => neverRejects(this.#poll()), EVERY_MS).unref();
   }
 
   async #probe(): Promise<string | null> {
