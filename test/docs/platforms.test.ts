@@ -1,12 +1,13 @@
 /**
  * The files for Kubernetes and Compose are valid: by Kubernetes' own schema, and by a strict schema of the used part of
- * Compose.
+ * Compose. Wrangler's environments agree.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Deployment } from 'kubernetes-models/apps/v1/Deployment';
 import { StatefulSet } from 'kubernetes-models/apps/v1/StatefulSet';
 import { Service } from 'kubernetes-models/v1/Service';
+import { parse as parseToml } from 'smol-toml';
 import { expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import * as z from 'zod';
@@ -92,4 +93,16 @@ it('the image takes what the build makes, runs as another user than root, and sa
   for (const line of ['USER node', 'VOLUME /data', 'HEALTHCHECK', 'STOPSIGNAL SIGTERM']) expect(text).toContain(line);
   for (const [, from = ''] of text.matchAll(/^COPY (?:--\S+ )*(dist\/\S+)/gm))
     expect(readFileSync(join(ROOT, 'build.ts'), 'utf8')).toContain(from.slice('dist/'.length).split('.')[0]);
+});
+
+const environmentSchema = z.looseObject({ vars: z.record(z.string(), z.string()).default({}) });
+const wranglerSchema = environmentSchema.extend({ env: z.object({ production: environmentSchema }) });
+
+it('wrangler’s production environment asks for signed agents and marked providers, and differs in nothing else', () => {
+  const { env, vars, ...clone } = wranglerSchema.parse(parseToml(readFileSync(join(ROOT, 'wrangler.toml'), 'utf8')));
+  const { vars: productionVars, ...production } = env.production;
+  expect(productionVars).toEqual({ ...vars, REQUIRE_SIGNED_AGENT: 'on', RELEASE_KEYS: '', DEFAULT_TRUST: 'marked' });
+  // Wrangler's environments inherit everything but bindings, variables and limits.
+  const { durable_objects, r2_buckets, d1_databases, assets, limits, name } = clone;
+  expect(production).toEqual({ durable_objects, r2_buckets, d1_databases, assets, limits, name });
 });
