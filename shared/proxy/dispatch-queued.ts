@@ -91,6 +91,7 @@ export function dispatchHost<C>(context: RequestContext<C>): DispatchHost<NodeCh
       if (endsBeforeEngine(code)) engineAttempts.count--;
       entry.onFailure(node.session, code, now);
       record.attempt(code, node.session);
+      if (code === 'engine_unreachable') memory.refused.mark(node.session, now);
       if (indicatesHang(code)) memory.breakers.hangs(node.session, now);
       host.onAttemptFailed(node, code);
     },

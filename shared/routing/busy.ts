@@ -1,8 +1,8 @@
 /** How long a node counts as busy after it refused one request. */
 const BUSY_MS = 250;
 /**
- * How long a node whose engine answered 429, 502 or 503 is avoided while others are available. An engine that refuses
- * immediately never has open requests, so without this pause it would be chosen first for every request.
+ * How long a node is avoided while others are available after its engine answered 429, 502 or 503, or took no
+ * connection. Such a node never has open requests, so without this pause it would be chosen first for every request.
  */
 export const REFUSED_MS = 1_000;
 const BUSY_MAX = 4_096;

@@ -85,31 +85,35 @@ test('a body that streams is not moved to another node once one has it', async (
   expect(host.opened.at(-1)).toMatchObject({ plan: { movable: true }, offloads: true });
 });
 
-test.each([429, 503])('a node whose engine answers %i at once takes no request from a free node', async (status) => {
-  const host = new Watched();
-  // `a` is chosen first among equals, and has no open requests because its engine refuses at once.
-  for (const session of ['a', 'b']) host.add(entry(session), STREAM);
-  // As many others fail, so the breaker of `a` stays closed.
-  for (let n = 0; n < 100; n++) host.memory.breakers.ended(`gone-${n}`, 'failed', false, host.clock.now());
-  host.open = async (attempt) => {
-    host.opened.push(attempt);
-    const refuses = attempt.choice.node.session === 'a';
-    const head = { headers: [], forwardMs: 0, engineMs: 0 };
-    return { status: refuses ? status : 200, head, read: async () => undefined, cancel: () => {} };
-  };
-  const answered = new Map<number, number>();
-  for (let n = 0; n < 1_000; n++) {
-    const delivery = await dispatchQueued(await contextOf(host));
-    answered.set(delivery.answer.status, (answered.get(delivery.answer.status) ?? 0) + 1);
-    await delivery.read();
-    await host.clock.advance(10);
-  }
-  expect(answered).toEqual(new Map([[200, 1_000]]));
-  // It is asked again from time to time, and so comes back.
-  const asked = host.opened.filter(({ choice }) => choice.node.session === 'a').length;
-  expect(asked).toBeGreaterThan(5);
-  expect(asked).toBeLessThan(50);
-});
+test.each([429, 503, 'engine_unreachable'] as const)(
+  'a node that answers %s at once takes no request from a free node',
+  async (answer) => {
+    const host = new Watched();
+    // `a` is chosen first among equals, and has no open requests because its engine refuses at once.
+    for (const session of ['a', 'b']) host.add(entry(session), STREAM);
+    // As many others fail, so the breaker of `a` stays closed.
+    for (let n = 0; n < 100; n++) host.memory.breakers.ended(`gone-${n}`, 'failed', false, host.clock.now());
+    host.open = async (attempt) => {
+      host.opened.push(attempt);
+      const status = attempt.choice.node.session === 'a' ? answer : 200;
+      if (typeof status === 'string') throw new AttemptError(status, 'as the test has it');
+      const head = { headers: [], forwardMs: 0, engineMs: 0 };
+      return { status, head, read: async () => undefined, cancel: () => {} };
+    };
+    const answered = new Map<number, number>();
+    for (let n = 0; n < 1_000; n++) {
+      const delivery = await dispatchQueued(await contextOf(host));
+      answered.set(delivery.answer.status, (answered.get(delivery.answer.status) ?? 0) + 1);
+      await delivery.read();
+      await host.clock.advance(10);
+    }
+    expect(answered).toEqual(new Map([[200, 1_000]]));
+    // It is asked again from time to time, and so comes back.
+    const asked = host.opened.filter(({ choice }) => choice.node.session === 'a').length;
+    expect(asked).toBeGreaterThan(5);
+    expect(asked).toBeLessThan(50);
+  },
+);
 
 test('a fallback is asked under its own name, receipt and time-outs', async () => {
   const host = new Watched();
