@@ -113,8 +113,9 @@ describe('another node is asked', () => {
       expect(response.status, await response.text()).toBe(200);
     }
     const asked = bad.engine.requests.length;
-    expect(asked).toBeGreaterThanOrEqual(5);
-    expect(asked).toBeLessThanOrEqual(6 + Math.ceil((Date.now() - startedAt) / 5_000)); // one probe in five seconds
+    expect(asked).toBeGreaterThanOrEqual(1);
+    // Once a second until five failures open its breaker, then one probe in five seconds.
+    expect(asked).toBeLessThanOrEqual(6 + Math.ceil((Date.now() - startedAt) / 5_000));
     expect(good.engine.requests).toHaveLength(40);
     bad.engine.control({});
     await eventually('it is asked again', 10_000, async () => {
