@@ -1,3 +1,4 @@
+import { startInterval, startTimer } from '../node/timers.ts';
 import { AdaptiveTimeout } from '../shared/timing/adaptive-timeout.ts';
 import { WaitClock } from '../shared/timing/wait-clock.ts';
 
@@ -7,14 +8,8 @@ import { WaitClock } from '../shared/timing/wait-clock.ts';
  */
 export const waitClock = new WaitClock({
   now: () => performance.now(),
-  after: (ms, ring) => {
-    const timer = setTimeout(ring, ms);
-    return () => clearTimeout(timer);
-  },
-  every: (ms, ring) => {
-    const timer = setInterval(ring, ms).unref();
-    return () => clearInterval(timer);
-  },
+  after: startTimer,
+  every: startInterval,
 });
 
 /**

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { startTimer } from '../../node/timers.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { BodyMemory } from '../../shared/proxy/body-memory.ts';
 import { BODY_STALL_MS } from '../../shared/proxy/body-pace.ts';
@@ -28,7 +29,6 @@ import { openFrameFields } from '../../shared/upstream/dispatch-context.ts';
 import { attemptBody, type ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import type { ResponseStream } from '../../shared/upstream/response.ts';
 import type { MeshRequests } from '../mesh/requests/mesh-requests.ts';
-import { startTimer } from '../start-timer.ts';
 import { AvoidedNodes, REFUSING_MS, SILENT_MS, UNREACHABLE_MS } from './avoided-nodes.ts';
 import { IngressRequest } from './ingress-request.ts';
 import type { IngressCaller, IngressQueues } from './queues.ts';

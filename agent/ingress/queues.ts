@@ -1,11 +1,11 @@
 /** Requests of one ingress that find no free node: a bounded, fair queue for each model, as at a gateway. In memory. */
 
+import { startTimer } from '../../node/timers.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { QueueRequest } from '../../shared/proxy/host.ts';
 import { type TurnResult, WaitQueue } from '../../shared/queue/wait-queue.ts';
 import { BusyNodeMemory } from '../../shared/routing/busy.ts';
 import { AttemptError } from '../../shared/upstream/attempt-error.ts';
-import { startTimer } from '../start-timer.ts';
 
 export interface QueueLimits {
   /** Longest wait of a non-streaming request and of a streaming one, in milliseconds; 0: none. */

@@ -2,6 +2,8 @@
  * How this node continues a sealed stream that broke off at another candidate; a gateway does the same with an unsealed
  * one.
  */
+
+import { startTimer } from '../../node/timers.ts';
 import { continuationBody, TOKENS_ANSWER_MAX_BYTES } from '../../shared/openai/continuation/bodies.ts';
 import { planContinuation } from '../../shared/openai/continuation/plan.ts';
 import { SplicedStream } from '../../shared/openai/continuation/spliced-stream.ts';
@@ -10,7 +12,6 @@ import { type Endpoint, endpointById } from '../../shared/openai/endpoints.ts';
 import { estimateTokens } from '../../shared/openai/usage.ts';
 import type { OpenFrame } from '../../shared/wire/frames.ts';
 import type { ReplayedStream } from '../seal/replayed-stream.ts';
-import { startTimer } from '../start-timer.ts';
 import type { EngineClient } from './engine-client.ts';
 
 /** If the tokenizer takes longer, its engine is in trouble. */

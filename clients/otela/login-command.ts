@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
 import { writePrivateFile } from '../../node/private-file.ts';
-import type { StartTimer } from '../../shared/collections/timer.ts';
+import { startTimer } from '../../node/timers.ts';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { errorText } from '../../shared/text/error-text.ts';
@@ -70,11 +70,7 @@ export async function loginCommand({ gateway, file }: { gateway: string; file: s
 }
 
 function patiently<T>(work: Promise<T>, gateway: string, out: Output): Promise<T> {
-  const after: StartTimer = (ms, ring) => {
-    const timer = setTimeout(ring, ms);
-    return () => clearTimeout(timer);
-  };
-  return waitWithProgress(work, after, (seconds) =>
+  return waitWithProgress(work, startTimer, (seconds) =>
     out.complain(`otela: ${gateway} has not answered for ${seconds} s; waiting`),
   );
 }

@@ -2,6 +2,7 @@
 
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { startInterval } from '../../../node/timers.ts';
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
 import { guardPolicy } from '../../../shared/routing/policies/operator-policies.ts';
 import type { Policy } from '../../../shared/routing/policy.ts';
@@ -143,10 +144,7 @@ export class NodeGateway {
   }
 
   static async open(options: NodeGatewayOptions): Promise<NodeGateway> {
-    enableTurnClock((ms, ring) => {
-      const timer = setInterval(ring, ms).unref();
-      return () => clearInterval(timer);
-    });
+    enableTurnClock(startInterval);
     const { objects, accounts, assets, files, migrations, settings, tls, log } = options;
     const database = new Database(accounts);
     migrateDatabase(database, migrations);

@@ -5,3 +5,9 @@ export const startTimer: StartTimer = (ms, ring) => {
   const timer = setTimeout(ring, ms);
   return () => clearTimeout(timer);
 };
+
+/** Calls back every `ms` until the returned function is called, and keeps no process alive. */
+export const startInterval: StartTimer = (ms, ring) => {
+  const timer = setInterval(ring, ms).unref();
+  return () => clearInterval(timer);
+};
