@@ -2,7 +2,7 @@
  * Promises that are dropped: if one rejects, its error is an unhandled rejection, which ends a program. A promise is
  * awaited, returned, kept, handed to a function or given a handler (`.catch(f)`, `.then(f, g)`). For work beside the
  * caller there are `inBackground` and `neverRejects` (shared/timing/in-background.ts). Also forbidden is a function
- * that returns a promise where the caller expects none, e.g. `setInterval(async () => …)`. `node packaging/promises.ts`
+ * that returns a promise although the caller expects none, e.g. `setInterval(async () => …)`. `node packaging/promises.ts`
  * prints each such place in the product and fails.
  */
 import { join, relative } from 'node:path';
@@ -35,7 +35,7 @@ const SOURCES: Record<string, string[]> = {
   'dashboard/tsconfig.json': ['**/*.ts', '**/*.tsx'],
 };
 
-/** Operators whose value may be that of their right side. */
+/** The value of these operators may be the one of their right side. */
 const CHOICES: ReadonlySet<SyntaxKind> = new Set([
   SyntaxKind.AmpersandAmpersandToken,
   SyntaxKind.BarBarToken,
@@ -60,7 +60,7 @@ function isHandled(node: Expression): boolean {
   return node.arguments.length === (name.text === 'catch' ? 1 : name.text === 'then' ? 2 : Number.NaN);
 }
 
-/** False for what is awaited or assigned. */
+/** False if the value is awaited or assigned. */
 function mayDrop(value: Expression): boolean {
   if (isBinaryExpression(value)) return CHOICES.has(value.operatorToken.kind);
   return !isAwaitExpression(value) && !isVoidExpression(value);

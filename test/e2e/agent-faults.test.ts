@@ -1,6 +1,6 @@
 /**
  * Each spawn, file call and socket of an agent fails once while it serves: its engine survives, and every request ends.
- * OTELA_TEST_SEED=N runs seed N alone, which a failure names.
+ * OTELA_TEST_SEED=N runs only seed N, which a failure names.
  */
 import { randomInt } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
@@ -113,7 +113,7 @@ async function house(): Promise<House> {
   return { gateway, key, token, folder };
 }
 
-/** One life of an agent. `step` is told what is waited for, so that a hang has a name. */
+/** One life of an agent. `step` gets the name of each wait, so that a failure can show it. */
 async function live(seed: number, { gateway, key, token, folder }: House, step: (name: string) => void): Promise<void> {
   const state = await temporaryDirectory('otela-faults');
   const log = join(state, 'faults');
@@ -169,7 +169,7 @@ it.each(seeds())(
     const step = (name: string) => {
       waits = name;
     };
-    // In time before the test's own end, which would not tell what hangs.
+    // Before the test's time limit, because its message does not name the wait.
     const hung = Promise.withResolvers<never>();
     const timer = setTimeout(() => hung.reject(new Error(`seed ${seed} hangs: ${waits}`)), 0.9 * patience(120_000));
     try {
