@@ -140,7 +140,6 @@ export class SettingReader {
 }
 
 export const plainText = (text: string): string => text;
-export const plainTexts = (texts: readonly string[]): readonly string[] => texts;
 /** Kept with its source, if a combination of settings decides by it. */
 export const sourcedText = (text: string, { source }: ParseContext): { text: string; source: string } => ({
   text,

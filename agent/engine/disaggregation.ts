@@ -37,7 +37,7 @@ export function decodeRequest(body: Buffer, params: KvTransferParams | null): Bu
   return withFields(body, JSON.stringify({ kv_transfer_params: params }));
 }
 
-export interface BootstrapRoom {
+interface BootstrapRoom {
   host: string;
   port: number;
   /** 63 random bits, because two requests must never have the same number. */
@@ -53,7 +53,7 @@ export function sglangRequest(body: Buffer, { host, port, room }: BootstrapRoom)
   );
 }
 
-export type KvTransferParams = Record<string, unknown>;
+type KvTransferParams = Record<string, unknown>;
 
 /** The parameters in a prefill engine's answer; undefined: it has none. */
 export function kvTransferParams(answer: Buffer): KvTransferParams | undefined {

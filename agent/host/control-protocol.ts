@@ -32,7 +32,7 @@ export type ControlRequest = z.infer<typeof controlRequestSchema>;
 /** A request is one short line. */
 export const REQUEST_MAX_BYTES = 4096;
 
-export const pullSchema = z.object({
+const pullSchema = z.object({
   source: z.string(),
   bytes: z.number(),
   total: z.number(),
@@ -63,7 +63,7 @@ export const modelHoldingSchema = z.object({
 });
 export type ModelHolding = z.infer<typeof modelHoldingSchema>;
 
-export const weightsReportSchema = z.object({
+const weightsReportSchema = z.object({
   directory: z.string(),
   used: z.number(),
   limit: z.number(),

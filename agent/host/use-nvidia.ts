@@ -3,7 +3,7 @@ import type { GpuUse } from '../../shared/deployment/answer.ts';
 import type { RunTool } from './run-tool.ts';
 import { type VisibleDevice, visibleDevices } from './visible-devices.ts';
 
-export interface UsedDevice extends VisibleDevice<UsedDevice> {
+interface UsedDevice extends VisibleDevice<UsedDevice> {
   use: GpuUse;
   slices: UsedDevice[];
 }

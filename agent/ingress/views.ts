@@ -19,7 +19,7 @@ const MODELS = '/v1/models';
 const REGISTRY = '/v1/registry';
 
 /** Services for answering a read-only request. */
-export interface ViewServices {
+interface ViewServices {
   registry: ReadableRegistry;
   trust: Trust;
   requestId: string;

@@ -11,7 +11,7 @@ import type { SealOpener } from '../seal/opener.ts';
 import type { MeshMembership } from './mesh-membership.ts';
 import type { Sessions } from './session/sessions.ts';
 
-export interface RequestServiceOptions {
+interface RequestServiceOptions {
   config: Pick<StartConfig, 'ingress'>;
   network: MeshMembership;
   state: StateDir;

@@ -39,7 +39,7 @@ interface Suite {
   shared?: Decapsulate;
 }
 
-export interface ReceiverContext {
+interface ReceiverContext {
   key: Uint8Array;
   baseNonce: Uint8Array;
   export(label: Uint8Array, length: number): Buffer;
@@ -78,7 +78,7 @@ function labeledExpand(suite: Uint8Array, prk: KeyObject, label: string, info: U
 }
 
 /** DHKEM's shared secret (RFC 9180 §4.1). @throws if `enc` is not a valid X25519 key */
-export type Decapsulate = (key: ReceiverKey, enc: Uint8Array) => Buffer;
+type Decapsulate = (key: ReceiverKey, enc: Uint8Array) => Buffer;
 
 /** Computed in steps, because Node before 24.7 has no KEM. */
 export function decapsulateBySteps({ privateKey, publicKey }: ReceiverKey, enc: Uint8Array): Buffer {

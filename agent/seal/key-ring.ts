@@ -14,7 +14,7 @@ import type { ReceiverKey } from './hpke.ts';
 export const ROTATE_MS = 24 * 3_600_000;
 const OVERLAP_MS = SEALED_LIFE_MAX_S * 1000;
 
-export interface SealKey extends ReceiverKey {
+interface SealKey extends ReceiverKey {
   /** base64url of 8 bytes. */
   kid: string;
   /** Milliseconds since the epoch; from then on the key opens nothing. */
@@ -62,7 +62,7 @@ function newKey(now: number): SealKey {
   return { privateKey, publicKey: raw, kid: kidOf(raw), until: now + ROTATE_MS + OVERLAP_MS };
 }
 
-export function kidOf(publicKey: Uint8Array): string {
+function kidOf(publicKey: Uint8Array): string {
   const digest = hash('sha256', Buffer.concat([LABEL_KID, publicKey]), 'buffer');
   return toBase64url(digest.subarray(0, KID_BYTES));
 }

@@ -17,7 +17,7 @@ const answerSchema = z.object({
 /** Information that a gateway sends outside its tunnel. */
 export type GatewayHints = Pick<TunnelAdmission, 'gateways' | 'membership'>;
 
-export interface OtherGatewaysOptions {
+interface OtherGatewaysOptions {
   gateway: URL;
   ticket: Ticket;
   proxy: ((gateway: URL) => URL | undefined) | undefined;

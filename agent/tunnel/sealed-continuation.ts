@@ -17,7 +17,7 @@ import type { EngineClient } from './engine-client.ts';
 /** If the tokenizer takes longer, its engine is in trouble. */
 const TOKENS_MS = 5_000;
 
-export type SealedContinuation =
+type SealedContinuation =
   /** `joined` makes one stream of the part that was sent and the engine's response. */
   | { kind: 'ask'; body: Buffer; joined: SplicedStream }
   /** The text is already complete. */

@@ -6,7 +6,7 @@ import { errorText } from '../../shared/text/error-text.ts';
  * bytes or an invalid list. `changed`: the source changed since it was listed. `full`: the disk. `stopped`: the caller
  * gave up.
  */
-export type WeightsErrorCode = 'unavailable' | 'refused' | 'wrong' | 'changed' | 'full' | 'stopped';
+type WeightsErrorCode = 'unavailable' | 'refused' | 'wrong' | 'changed' | 'full' | 'stopped';
 
 export class WeightsError extends Error {
   override readonly name = 'WeightsError';

@@ -6,7 +6,7 @@ import type { Deployment } from '../recipes/job-context.ts';
  * `refused`: the scheduler refused; there is no job. `unreachable`: it could not be asked; the state is unknown.
  * `unclear`: it was asked and did not answer in time; a submission may have become a job.
  */
-export type LauncherErrorCode = 'refused' | 'unreachable' | 'unclear';
+type LauncherErrorCode = 'refused' | 'unreachable' | 'unclear';
 
 export class LauncherError extends Error {
   override name = 'LauncherError';

@@ -25,7 +25,7 @@ const UNREAD_MS = FACTORY_LEASE_MS / 2;
 const SETTLE_MS = 1_000;
 
 const holderSchema = z.object({ host: z.string(), pid: z.number(), token: z.string(), beat: z.number() });
-export type LeaseHolder = z.infer<typeof holderSchema>;
+type LeaseHolder = z.infer<typeof holderSchema>;
 
 type Sleep = (ms: number, signal: AbortSignal) => Promise<void>;
 

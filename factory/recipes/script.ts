@@ -5,7 +5,7 @@ import { parseSource } from '../../shared/weights/source.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import type { JobContext } from './job-context.ts';
 
-export interface ScriptRequest {
+interface ScriptRequest {
   factory: string;
   gateway: string;
   cluster: ClusterConfig;

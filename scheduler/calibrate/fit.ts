@@ -14,7 +14,7 @@ const OBSERVATIONS_MIN = 8;
 const HOLD = 1e-4;
 const STEPS = 1500;
 
-export interface Fit {
+interface Fit {
   calibration: Calibration;
   /** Each observation with the time of the fitted model, ms, and that of the model before the fit. */
   points: { observation: LoadObservation; ms: number; before: number }[];

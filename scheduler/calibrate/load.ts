@@ -36,7 +36,7 @@ function phase(kind: Phase['kind'], sequences: number, promptWords: number, answ
   return { kind, sequences, promptWords, answer, repeats };
 }
 
-export interface Load {
+interface Load {
   engine: ProbedEngine;
   random: Random;
   /** Context length of the model: longer phases are skipped. 0: unknown. */

@@ -53,7 +53,7 @@ const HOLDS_MIN_MS = 10_000;
 const WATTS_GUESS = 400;
 
 /** Replaced in tests. */
-export interface RegionsOutside {
+interface RegionsOutside {
   fetch?: typeof fetch;
   now?: () => number;
   signal?: AbortSignal;

@@ -1,5 +1,5 @@
 /** What a round saw, for deciding whether the plan still stands. */
-export interface RoundObservation {
+interface RoundObservation {
   /** Idle sessions that could serve. */
   idle: readonly string[];
   /** Models that are asked for and have no replica, running or on its way. */

@@ -17,7 +17,7 @@ const PARTS_MAX = 32;
 const TRACE_DEMAND = 1e-3;
 
 /** Assignment of kinds to the replicas of one model. `indexes`: its options with running replicas. */
-export interface Shares {
+interface Shares {
   indexes: number[];
   assignment: Assignment;
 }
@@ -112,7 +112,7 @@ function meanwhile(running: Layout, to: Layout, least: Layout, done: number, end
 }
 
 /** Midpoint between the expected and the high demand: a layout that just fits the mean queues in every other slot. */
-export function midDemand({ mean, high }: ModelDemand, step: number): number[] {
+function midDemand({ mean, high }: ModelDemand, step: number): number[] {
   return (mean[step] ?? []).map((one, kind) => (one + (high[step]?.[kind] ?? one)) / 2);
 }
 

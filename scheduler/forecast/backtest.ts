@@ -1,6 +1,6 @@
 import type { FitOptions, Forecaster, History } from './types.ts';
 
-export interface BacktestOptions extends FitOptions {
+interface BacktestOptions extends FitOptions {
   /** First slot that is forecast; earlier slots are only for fitting. */
   from: number;
   /** The method is fitted again after this many slots. */

@@ -1,7 +1,7 @@
 import { calibrated } from './calibrated.ts';
 import type { Forecaster, Predict } from './types.ts';
 
-export interface RidgeOptions {
+interface RidgeOptions {
   /** Number of previous slots that are inputs. */
   lags: number;
   /** Slots of a season; the same slot of the last season is another input. absent: no season. */

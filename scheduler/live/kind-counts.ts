@@ -40,7 +40,7 @@ const answerSchema = z.object({
     .max(10_000),
 });
 
-export interface KindSlot {
+interface KindSlot {
   /** Requests by kind. */
   requests: number[];
   /** Requests that were refused because no node served the model; their kind is unknown. */

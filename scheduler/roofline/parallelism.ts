@@ -36,7 +36,7 @@ export function enginesOf<T extends Parallelism>(
 /** Defaults of absent fields. */
 const ALONE = { pp: 1, dp: 1, ep: false, sp: 1 };
 
-export interface Spread {
+interface Spread {
   tp: number;
   pp: number;
   dp: number;

@@ -5,7 +5,7 @@ import { seededRandom } from './random.ts';
 import { SimulatedEngine } from './replica.ts';
 
 /** One request in progress per client: each client sends its next request when the last has ended. */
-export interface ClosedLoop {
+interface ClosedLoop {
   step: StepModel;
   limits: SimulatedEngineLimits;
   input: LengthDistribution;
@@ -16,7 +16,7 @@ export interface ClosedLoop {
   seed: number;
 }
 
-export interface ClosedLoopResult {
+interface ClosedLoopResult {
   /** Means over all requests, seconds; `tpotS` per token after the first, of responses with at least two. */
   ttftS: number;
   tpotS: number;

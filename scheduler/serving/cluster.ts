@@ -19,7 +19,7 @@ export interface ReplicaGroup {
   weight: number;
 }
 
-export interface Simulation {
+interface Simulation {
   /** The model's name for policies. */
   model: string;
   groups: readonly ReplicaGroup[];

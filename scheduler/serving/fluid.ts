@@ -24,7 +24,7 @@ interface FluidState {
  * The part of requests that an engine computes: a prefill engine's responses have one token, a decode engine receives
  * computed prompts.
  */
-export type Phase = 'both' | 'prefill' | 'decode';
+type Phase = 'both' | 'prefill' | 'decode';
 
 /** The input of bounds on a replica. */
 export interface FluidLike {

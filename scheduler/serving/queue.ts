@@ -1,7 +1,7 @@
 import { NONE, type Sequence } from './sequence.ts';
 
 /** A request that was sent to a replica and waits there from `arrival` on. */
-export interface SentRequest {
+interface SentRequest {
   request: number;
   arrival: number;
   input: number;

@@ -14,7 +14,7 @@ export interface Item {
 }
 
 /** Replicas of one model. */
-export interface Configuration {
+interface Configuration {
   /** Replicas by item. */
   counts: number[];
   /** Sum of their prices, and of waiting if latency counts. */

@@ -11,7 +11,7 @@ const CHUNK_BYTES = 1 << 20;
 /** A prompt of 10 M tokens has 600,000 blocks of 16, with 20 characters each. */
 const LINE_CHARS_MAX = 16 << 20;
 
-export interface Trace {
+interface Trace {
   rows: TraceRow[];
   /** `plain`, `azure`, `mooncake`, `burstgpt`, `otela`. */
   format: string;

@@ -2,7 +2,7 @@ import { type Random, seededRandom } from '../serving/random.ts';
 
 export type Point = readonly [number, number];
 
-export interface Clusters {
+interface Clusters {
   centroids: Point[];
   /** Mean squared distance of a point to its centroid. */
   inertia: number;

@@ -24,7 +24,7 @@ export interface FittedKind {
   share: number;
 }
 
-export interface KindOptions {
+interface KindOptions {
   /** Most kinds that are tried. */
   most: number;
   seed: number;

@@ -1,6 +1,6 @@
 /** Waits after failures: each is twice the one before, up to a maximum. */
 
-export interface BackoffBounds {
+interface BackoffBounds {
   minMs: number;
   maxMs: number;
 }

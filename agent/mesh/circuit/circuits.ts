@@ -17,7 +17,7 @@ import { openGatewayLeg } from './gateway-leg.ts';
 import { RELAYS_TRIED_MAX, type RelayAgent, relaysFor } from './relays.ts';
 import { Reservations } from './reservations.ts';
 
-export interface CircuitsOptions {
+interface CircuitsOptions {
   own: Credentials;
   session: string;
   replica: RegistryReplica;

@@ -24,7 +24,7 @@ export interface Environment {
   unpackedBytes: number;
 }
 
-export interface UnpackRequest {
+interface UnpackRequest {
   key: string;
   /** The packed file. */
   file: string;

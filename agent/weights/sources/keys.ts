@@ -4,7 +4,7 @@ import type { ManifestFile, WeightsManifest } from '../../../shared/weights/mani
 const SHA256 = /^[0-9a-f]{64}$/;
 
 /** A file as its source lists it. */
-export interface ListedFile {
+interface ListedFile {
   path: string;
   size: number;
   /** If the source knows it. */

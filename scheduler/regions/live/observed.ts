@@ -34,7 +34,7 @@ export interface Observed {
   roundTripS: ReadonlyMap<string, number>;
 }
 
-export interface TrackerOptions {
+interface TrackerOptions {
   /** Seconds between two looks. */
   slotS: number;
   /** Concurrency of a node if its engine was never seen with a queue. */

@@ -1,7 +1,7 @@
 /** Prices for a plan, by region, with notes about corrections. */
 import type { RegionFacts } from '../../live/region-facts.ts';
 
-export interface PlannablePrices {
+interface PlannablePrices {
   /** USD per kWh, at least 0. */
   usdKwh: ReadonlyMap<string, number>;
   notes: string[];

@@ -3,7 +3,7 @@ import { GatewayRefusal, type PlannerGateway } from '../../live/gateway.ts';
 import { parseAnswer } from '../../live/nodes.ts';
 import type { LivePlan } from './planner.ts';
 
-export interface PublisherOptions {
+interface PublisherOptions {
   gateway: PlannerGateway;
   /** Name of this planner at the gateway. */
   planner: string;

@@ -41,7 +41,7 @@ export interface TransportProblem {
   capacity: Float64Array;
 }
 
-export interface TransportPlan {
+interface TransportPlan {
   /** Share of each row by column. The shares of each row with a possible column sum to 1. */
   shares: Float64Array;
   /** Largest overload of a column, as a share of its capacity; above 0 if demand exceeds capacity. */
