@@ -1,7 +1,7 @@
 /** Splits a stream of bytes into lines, with bounded memory for any output. */
 
 /** Only the beginning of a longer line is checked; errors have their names there. */
-export const LINE_MAX_BYTES = 4096;
+export const LOG_LINE_MAX_BYTES = 4096;
 
 const NEWLINE = 10;
 /** Carriage return, which ends each state of a progress bar. */
@@ -9,7 +9,7 @@ const RETURN = 13;
 
 export class LineReader {
   readonly #onLine: (line: string) => void;
-  readonly #buffer = Buffer.alloc(LINE_MAX_BYTES);
+  readonly #buffer = Buffer.alloc(LOG_LINE_MAX_BYTES);
   #length = 0;
 
   /** `onLine` gets each line that is not empty, without its end. */

@@ -2,10 +2,10 @@ import {
   allExperts,
   alternating,
   deepseek,
-  type Family,
   gemma4,
   gptOss,
   llama4,
+  type ModelFamily,
   noWindow,
   plainLayers,
   qwenExperts,
@@ -23,7 +23,7 @@ const notGatedUntied = plainLayers(false, false);
  * about an unknown one once counted a model of 70 B parameters as one of 99 B. Defaults are those of the classes in
  * transformers 5.23.
  */
-const FAMILIES: Readonly<Record<string, Family>> = {
+const FAMILIES: Readonly<Record<string, ModelFamily>> = {
   llama: gated,
   mistral: gated,
   ministral: gated,
@@ -98,6 +98,6 @@ const FAMILIES: Readonly<Record<string, Family>> = {
 
 export const MODEL_TYPES: readonly string[] = Object.keys(FAMILIES).sort();
 
-export function familyOf(modelType: string): Family | undefined {
+export function familyOf(modelType: string): ModelFamily | undefined {
   return Object.hasOwn(FAMILIES, modelType) ? FAMILIES[modelType] : undefined;
 }

@@ -67,7 +67,7 @@ const hostSchema = z.object({
   hidden: z.number().min(0).max(1).default(0),
   fitted: z.string(),
 });
-export type Host = z.infer<typeof hostSchema>;
+export type CalibrationHost = z.infer<typeof hostSchema>;
 
 export const calibrationSchema = z.object({
   /** The engine and version that were measured. Other engines differ. */

@@ -5,7 +5,7 @@ import { gatedDelta, groupedAttention, latentAttention } from './mixers.ts';
 /** One layer, before equal layers are merged and counted. */
 export type SingleLayer = Omit<Layer, 'count'>;
 
-export interface Family {
+export interface ModelFamily {
   /**
    * True if the head is the embedding when the file does not specify it: the default of the family's class in
    * transformers.
@@ -38,7 +38,7 @@ const windowed = (c: ConfigReader, index: number, pattern: number): Mixer =>
   groupedAttention(c, isFull(c, index, pattern) ? 0 : (c.count('sliding_window') ?? 4096));
 
 /** Plain decoders: one window for all layers, if the file has one and enables it. */
-export function plainLayers(gated: boolean, tied: boolean): Family {
+export function plainLayers(gated: boolean, tied: boolean): ModelFamily {
   return {
     tied,
     layer: (c) => {
@@ -49,7 +49,7 @@ export function plainLayers(gated: boolean, tied: boolean): Family {
 }
 
 /** The file of qwen2 names a window that is off unless the file enables it. */
-export const noWindow = (gated: boolean, tied: boolean): Family => ({
+export const noWindow = (gated: boolean, tied: boolean): ModelFamily => ({
   tied,
   layer: (c) => {
     const window = c.flag('use_sliding_window') === true ? (c.count('sliding_window') ?? 0) : 0;
@@ -58,13 +58,13 @@ export const noWindow = (gated: boolean, tied: boolean): Family => ({
 });
 
 /** Every `pattern`-th layer has full attention, the others have a window. */
-export const alternating = (pattern: number, tied: boolean): Family => ({
+export const alternating = (pattern: number, tied: boolean): ModelFamily => ({
   tied,
   layer: (c, index) => ({ mixers: [windowed(c, index, pattern)], feedForward: dense(c, true) }),
 });
 
 /** All layers have experts of width `intermediate_size`. */
-export const allExperts = (tied: boolean): Family => ({
+export const allExperts = (tied: boolean): ModelFamily => ({
   tied,
   layer: (c) => ({
     mixers: [groupedAttention(c, c.count('sliding_window') ?? 0)],
@@ -79,13 +79,13 @@ function qwenFeedForward(c: ConfigReader, index: number): FeedForward {
   return experts(c, c.need('moe_intermediate_size'), c.count('shared_expert_intermediate_size') ?? 0);
 }
 
-export const qwenExperts: Family = {
+export const qwenExperts: ModelFamily = {
   tied: false,
   layer: (c, index) => ({ mixers: [groupedAttention(c)], feedForward: qwenFeedForward(c, index) }),
 };
 
 /** Qwen3-Next and Qwen3.5: three recurrent layers for each layer of gated attention. */
-export const qwenHybrid = (moe: boolean): Family => ({
+export const qwenHybrid = (moe: boolean): ModelFamily => ({
   tied: false,
   layer: (c, index) => {
     const full = isFull(c, index, c.count('full_attention_interval') ?? 4);
@@ -104,7 +104,7 @@ function deepseekFeedForward(c: ConfigReader, index: number): FeedForward {
   return experts(c, width, (c.count('n_shared_experts', 'num_shared_experts') ?? 0) * width);
 }
 
-export const deepseek = (latent: boolean): Family => ({
+export const deepseek = (latent: boolean): ModelFamily => ({
   tied: false,
   layer: (c, index) => ({
     mixers: [latent ? latentAttention(c) : groupedAttention(c)],
@@ -113,7 +113,7 @@ export const deepseek = (latent: boolean): Family => ({
 });
 
 /** Llama 4: chunked attention except in every fourth layer, experts in every `interleave_moe_layer_step`-th layer. */
-export const llama4: Family = {
+export const llama4: ModelFamily = {
   tied: false,
   layer: (c, index) => {
     const interval = c.count('no_rope_layer_interval') ?? 4;
@@ -130,7 +130,7 @@ export const llama4: Family = {
   },
 };
 
-export const gptOss: Family = {
+export const gptOss: ModelFamily = {
   tied: false,
   layer: (c, index) => ({
     mixers: [windowed(c, index, 2)],
@@ -139,7 +139,7 @@ export const gptOss: Family = {
 };
 
 /** Gemma 4: the layers with full attention have other heads; experts are next to a dense block. */
-export const gemma4: Family = {
+export const gemma4: ModelFamily = {
   tied: true,
   layer: (c, index) => {
     const sliding = groupedAttention(c, c.count('sliding_window') ?? 1024);

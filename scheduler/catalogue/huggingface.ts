@@ -2,7 +2,7 @@ import { nearestNames } from '../../shared/text/nearest.ts';
 import { SchedulerError } from '../errors.ts';
 import { familyOf, MODEL_TYPES } from './architectures.ts';
 import { ConfigReader } from './config-reader.ts';
-import type { Family, SingleLayer } from './families.ts';
+import type { ModelFamily, SingleLayer } from './families.ts';
 import type { Layer } from './layers.ts';
 import type { Model } from './model.ts';
 import { storageOf } from './quantization.ts';
@@ -58,7 +58,7 @@ function unknownArchitecture(id: string, type: string): SchedulerError {
 }
 
 /** Equal layers are merged and counted. */
-function layersOf(c: ConfigReader, family: Family, count: number): Layer[] {
+function layersOf(c: ConfigReader, family: ModelFamily, count: number): Layer[] {
   const kinds = new Map<string, { count: number; one: SingleLayer }>();
   for (let index = 0; index < count; index++) {
     const one = family.layer(c, index);

@@ -1,13 +1,13 @@
 import { SchedulerError } from '../errors.ts';
 import { ConfigReader } from './config-reader.ts';
-import { DENSE, dense, experts, type Family, isFull } from './families.ts';
+import { DENSE, dense, experts, isFull, type ModelFamily } from './families.ts';
 import type { Mixer } from './layers.ts';
 import { groupedAttention, mamba1, namedMamba2, nemotronMamba2 } from './mixers.ts';
 
 /**
  * Nemotron-H and Nemotron 3: each layer is one block, of Mamba-2 (M), attention (*), a dense block (-) or experts (E).
  */
-export const nemotronH: Family = {
+export const nemotronH: ModelFamily = {
   tied: false,
   layer: (c, index) => {
     const words: Record<string, string> = {
@@ -42,7 +42,7 @@ export const nemotronH: Family = {
   },
 };
 
-export const jamba: Family = {
+export const jamba: ModelFamily = {
   tied: false,
   layer: (c, index) => {
     const on = (name: string, period: number, offset: number) =>
@@ -55,7 +55,7 @@ export const jamba: Family = {
   },
 };
 
-export const granite4: Family = {
+export const granite4: ModelFamily = {
   tied: false,
   layer: (c, index) => {
     const shared = c.count('shared_intermediate_size') ?? 0;
@@ -67,7 +67,7 @@ export const granite4: Family = {
   },
 };
 
-export const bamba: Family = {
+export const bamba: ModelFamily = {
   tied: false,
   layer: (c, index) => ({
     mixers: [(c.numbers('attn_layer_indices') ?? []).includes(index) ? groupedAttention(c) : namedMamba2(c)],
@@ -76,13 +76,13 @@ export const bamba: Family = {
 };
 
 /** Falcon-H1: attention and Mamba-2 in parallel in every layer. */
-export const falconH1: Family = {
+export const falconH1: ModelFamily = {
   tied: false,
   layer: (c) => ({ mixers: [groupedAttention(c), namedMamba2(c)], feedForward: dense(c, true) }),
 };
 
 /** Nemotron Super (Puzzle): blocks of different widths, some layers without attention. */
-export const decilm: Family = {
+export const decilm: ModelFamily = {
   tied: false,
   layer: (c, index) => {
     const block = c.list('block_configs')?.[index];

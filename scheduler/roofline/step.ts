@@ -1,4 +1,4 @@
-import { type Calibration, type Efficiency, efficiencyOf, type Host } from '../catalogue/calibration.ts';
+import { type Calibration, type CalibrationHost, type Efficiency, efficiencyOf } from '../catalogue/calibration.ts';
 import { layerCount, windowTokens } from '../catalogue/model.ts';
 import { kvBytesPerToken, type ModelDeployment } from './deployment.ts';
 import { LayerTimes } from './layer-times.ts';
@@ -60,7 +60,7 @@ const HANDOVER_BYTES = 128e6;
  */
 export class StepModel {
   readonly deployment: ModelDeployment;
-  readonly host: Host;
+  readonly host: CalibrationHost;
   /** Tokens that windowed layers attend to; 0: there are no such layers. */
   readonly window: number;
   /** Seconds of decode attention per token of context, in layers with full attention and in layers with a window. */

@@ -10,7 +10,7 @@ interface Check {
 }
 
 /** A part of `npm run validate`: rows to print, and the checks that follow from them. */
-export interface Section {
+export interface ReportSection {
   title: string;
   header: string[];
   rows: (string | number)[][];

@@ -1,7 +1,7 @@
 import type { Calibration } from '../catalogue/calibration.ts';
 import { findGpu, findModel, type HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { IDLE_STEP, StepModel } from '../roofline/step.ts';
-import { type Section, worst } from './checks.ts';
+import { type ReportSection, worst } from './checks.ts';
 import { signed } from './table.ts';
 
 /** Tokens of the prompt, tokens of the response, batch. */
@@ -39,7 +39,7 @@ function seconds(
  * Determines which of the 3090's parameters causes the ratio: typical values first, then the known facts of its GPU,
  * then the memory.
  */
-export function consumerRatioSection(catalogue: HardwareCatalogue): Section {
+export function consumerRatioSection(catalogue: HardwareCatalogue): ReportSection {
   const { calibration } = catalogue;
   const { RTX3090: shipped = {}, ...others } = calibration.gpus;
   const without = { ...calibration, gpus: others };

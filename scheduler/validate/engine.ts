@@ -6,7 +6,7 @@ import { simulate } from '../serving/cluster.ts';
 import { PAPER_LIMITS } from '../serving/limits.ts';
 import { seededRandom } from '../serving/random.ts';
 import { drawRequests } from '../serving/requests.ts';
-import { type Section, worst } from './checks.ts';
+import { type ReportSection, worst } from './checks.ts';
 import { minimise } from './fit.ts';
 import { type MeasuredDrain, measuredDrains, measuredLlama13b } from './measured.ts';
 import { signed } from './table.ts';
@@ -87,7 +87,7 @@ function fitHost(catalogue: HardwareCatalogue, points: readonly Point[]): StepMo
   return stepFor(catalogue, 'Llama-2-13b-hf', 'H100-NVL', 1, make(minimise(error, [0.4, 0.045, 10, 0.8], 300)));
 }
 
-export function llamaSection(catalogue: HardwareCatalogue): Section {
+export function llamaSection(catalogue: HardwareCatalogue): ReportSection {
   const points = llamaPoints();
   const shipped = stepFor(catalogue, 'Llama-2-13b-hf', 'H100-NVL', 1);
   const fitted = fitHost(
@@ -165,7 +165,7 @@ function ratiosOf(results: readonly Drained[]) {
 }
 
 /** Whole workloads on one replica each, which decide placements. */
-export function drainSection(catalogue: HardwareCatalogue): Section {
+export function drainSection(catalogue: HardwareCatalogue): ReportSection {
   const results = measuredDrains().map((measured) => drain(catalogue, measured));
   const ratios = ratiosOf(results);
   const yesNo = (model: string) => (isFitted(model) ? 'yes' : 'no');

@@ -4,7 +4,7 @@ import type { Gpu } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
 import { decodeAttentionWork, type Gemm, gemmWork, layerGemms, type Work } from '../roofline/operators.ts';
 import { allReduceSeconds, gemmSeconds } from '../roofline/time.ts';
-import { half, mean, median, type Section } from './checks.ts';
+import { half, mean, median, type ReportSection } from './checks.ts';
 import { minimise } from './fit.ts';
 import { measuredAllReduces, measuredGemms, numberIn, readCsv } from './measured.ts';
 import { percent, signed } from './table.ts';
@@ -42,8 +42,8 @@ export function gemmNamed(model: Model, tp: number, name: string): Gemm | undefi
  * Four parameters per GPU, fitted on one half of vidur's products, reported on the other. The GPU was cool, so
  * `sustained` is 1.
  */
-export function gemmSection(catalogue: HardwareCatalogue): Section {
-  const section: Section = {
+export function gemmSection(catalogue: HardwareCatalogue): ReportSection {
+  const section: ReportSection = {
     title: 'Matrix products, vidur (fit on one half, error on the other)',
     header: [
       'GPU',
@@ -107,8 +107,8 @@ const NODES: { node: string; gpu: string; tps: number[]; links: string }[] = [
 ];
 
 /** Two parameters per kind of wiring: latency, and the share of the link that a ring reaches. */
-export function allReduceSection(catalogue: HardwareCatalogue): Section {
-  const section: Section = {
+export function allReduceSection(catalogue: HardwareCatalogue): ReportSection {
+  const section: ReportSection = {
     title: 'All-reduce above 64 KB, vidur (fit on one half, error on the other)',
     header: [
       'node',
@@ -163,7 +163,7 @@ export function allReduceSection(catalogue: HardwareCatalogue): Section {
 }
 
 /** Only shown: attention of a decode step, one layer of Llama-2-7B on A100. */
-export function attentionSection(catalogue: HardwareCatalogue): Section {
+export function attentionSection(catalogue: HardwareCatalogue): ReportSection {
   const gpu: Gpu = findGpu(catalogue, 'A100-80-SXM');
   const model = findModel(catalogue, 'Llama-2-7b-hf');
   const efficiency = efficiencyOf(catalogue.calibration, gpu);

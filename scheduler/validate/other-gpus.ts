@@ -3,13 +3,13 @@ import { findGpu, findModel, type HardwareCatalogue } from '../catalogue/catalog
 import { gemmWork } from '../roofline/operators.ts';
 import { StepModel } from '../roofline/step.ts';
 import { gemmSeconds } from '../roofline/time.ts';
-import { mean, type Section, worst } from './checks.ts';
+import { mean, type ReportSection, worst } from './checks.ts';
 import { gemmNamed } from './kernels.ts';
 import { measuredGemms, numberIn, readCsv } from './measured.ts';
 import { percent, signed } from './table.ts';
 
 /** Without fitting: the model's error on GPUs that it was not calibrated on (Helix, one layer, no head). */
-export function helixSection(catalogue: HardwareCatalogue): Section {
+export function helixSection(catalogue: HardwareCatalogue): ReportSection {
   const gpus: Record<string, string> = { a100: 'A100-40-SXM', v100: 'V100-16-SXM', l4: 'L4', t4: 'T4' };
   const models: Record<string, string> = { llama1_30b: 'llama-30b', llama2_70b: 'Llama-2-70b-hf' };
   const kernels: Calibration = {
@@ -50,9 +50,9 @@ export function helixSection(catalogue: HardwareCatalogue): Section {
 }
 
 /** The same layer on two GPUs: the ratio decides a placement. */
-export function relativeSection(catalogue: HardwareCatalogue): Section {
+export function relativeSection(catalogue: HardwareCatalogue): ReportSection {
   const rows: (string | number)[][] = [];
-  const checks: Section['checks'] = [];
+  const checks: ReportSection['checks'] = [];
   const all = measuredGemms();
   for (const [fast, slow] of [
     ['h100', 'a100'],

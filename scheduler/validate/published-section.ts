@@ -1,5 +1,5 @@
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
-import { half, mean, median, type Section } from './checks.ts';
+import { half, mean, median, type ReportSection } from './checks.ts';
 import { type PublishedRun, publishedRuns } from './measured.ts';
 import { type ReplayedRun, replay } from './published.ts';
 import { percent, signed } from './table.ts';
@@ -36,7 +36,7 @@ interface Group {
  * The default calibration against published results of the engine that it is for. Half of the runs were used for
  * fitting, chosen by a hash of their index.
  */
-export function publishedSection(catalogue: HardwareCatalogue): Section {
+export function publishedSection(catalogue: HardwareCatalogue): ReportSection {
   const groups = new Map<string, Group>();
   publishedRuns().forEach((run, index) => {
     const replayed = replay(run, catalogue);
@@ -113,7 +113,7 @@ function rowOf({ model, gpu, weights, engines, months, reason, all }: Group): (s
   ];
 }
 
-function checkOf({ model, gpu, weights, held }: Group): Section['checks'][number] {
+function checkOf({ model, gpu, weights, held }: Group): ReportSection['checks'][number] {
   return {
     name: `published, ${model} ${weights} on ${gpu}`,
     limit: LIMIT,

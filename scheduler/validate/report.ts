@@ -1,5 +1,5 @@
 import { dataPath, type HardwareCatalogue, readCalibration } from '../catalogue/catalogue.ts';
-import type { Section } from './checks.ts';
+import type { ReportSection } from './checks.ts';
 import { consumerRatioSection } from './consumer-ratio.ts';
 import { drainSection, llamaSection } from './engine.ts';
 import { allReduceSection, attentionSection, gemmSection } from './kernels.ts';
@@ -9,7 +9,7 @@ import { sweepSection } from './sweeps.ts';
 import { percent, table } from './table.ts';
 
 interface Validation {
-  sections: Section[];
+  sections: ReportSection[];
   missed: number;
 }
 

@@ -2,7 +2,7 @@ import { findGpu, findModel, type HardwareCatalogue } from '../catalogue/catalog
 import { StepModel } from '../roofline/step.ts';
 import { closedLoop } from '../serving/closed-loop.ts';
 import { DEFAULT_LIMITS } from '../serving/limits.ts';
-import { type Section, worst } from './checks.ts';
+import { type ReportSection, worst } from './checks.ts';
 import { signed } from './table.ts';
 
 /** One point of a sweep over concurrent requests: Llama-3.1-8B-Instruct in 16 bits on one GPU. */
@@ -53,7 +53,7 @@ const POINTS: readonly SweepPoint[] = [
 const LIMIT = 0.12;
 
 /** Two public sweeps of an 8B model, of which the large collection has no counted run. */
-export function sweepSection(catalogue: HardwareCatalogue): Section {
+export function sweepSection(catalogue: HardwareCatalogue): ReportSection {
   const model = findModel(catalogue, 'Llama-3.1-8B-Instruct');
   const results = POINTS.map((point) => {
     const deployment = { model, gpu: findGpu(catalogue, point.gpu), tp: 1, weights: 'bf16', kv: 'bf16' } as const;

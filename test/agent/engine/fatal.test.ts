@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { BUILT_IN, fatalPatterns } from '../../../agent/engine/fatal.ts';
-import { LINE_MAX_BYTES, LineReader } from '../../../agent/engine/lines.ts';
+import { LineReader, LOG_LINE_MAX_BYTES } from '../../../agent/engine/lines.ts';
 import { costBeside } from '../../support/cost.ts';
 
 describe('a line that tells of a broken engine', () => {
@@ -62,7 +62,7 @@ describe('a line that tells of a broken engine', () => {
   it('costs no time that a consumer could stretch by what stands in the line', () => {
     const find = (texts: readonly string[]) => () => {
       for (const text of texts)
-        for (let n = 0; n < 20; n++) BUILT_IN.find(`cuda ${text.repeat(4000)}`.slice(n % 5, LINE_MAX_BYTES));
+        for (let n = 0; n < 20; n++) BUILT_IN.find(`cuda ${text.repeat(4000)}`.slice(n % 5, LOG_LINE_MAX_BYTES));
     };
     const hostile = ['[', '[x] ', '(a) ', '[[a]', 'CUDA error: ', 'a.b:', '12:', 'ERROR '];
     const ratio = costBeside(find(hostile), find(hostile.map((text) => 'x'.repeat(text.length))));
@@ -90,6 +90,6 @@ describe('output cut into lines', () => {
 
   it('keeps the beginning of a line without an end, and nothing more', () => {
     const lines = read([...Array.from({ length: 64 }, () => 'x'.repeat(65_536)), '\nnext\n']);
-    expect(lines.map(({ length }) => length)).toEqual([LINE_MAX_BYTES, 4]);
+    expect(lines.map(({ length }) => length)).toEqual([LOG_LINE_MAX_BYTES, 4]);
   });
 });
