@@ -1,4 +1,4 @@
-/** Groups of files that import each other, directly or through others (Tarjan). */
+/** Groups of files that import each other, directly or through others. */
 export function cyclesOf(imports: ReadonlyMap<string, readonly string[]>): string[][] {
   const index = new Map<string, number>();
   const stack: string[] = [];

@@ -182,15 +182,15 @@ function unimported(product: readonly Source[], all: readonly Source[]): string[
 function tracked(folders: readonly string[] = []): string[] {
   const listed = execFileSync('git', ['ls-files', ...folders], { cwd: ROOT, encoding: 'utf8', maxBuffer: 1 << 24 });
   const code = listed.split('\n').filter((file) => /\.(tsx?|jsx?|py|css)$/.test(file));
-  return code.filter((file) => existsSync(join(ROOT, file)) && !GENERATED.includes(file));
+  return code.filter((file) => existsSync(join(ROOT, file)));
 }
 
 function main(): void {
   const { values } = parseArgs({ options: { list: { type: 'boolean', default: false } } });
-  const all = tracked(PRODUCT);
+  const all = tracked(PRODUCT).filter((file) => !GENERATED.includes(file));
   const files = new Set(tracked().filter((file) => /\.tsx?$/.test(file) && !file.endsWith('.d.ts')));
   const parsed = [...files].map((file) => sourceOf(file, files));
-  const sources = parsed.filter(({ file }) => PRODUCT.some((folder) => file.startsWith(`${folder}/`)));
+  const sources = parsed.filter(({ file }) => all.includes(file));
   const functions = sources.flatMap((source) => source.functions);
   const lines = new Map(all.map((file) => [file, linesOf(readFileSync(join(ROOT, file), 'utf8'))]));
   const sum = [...lines.values()].reduce((total, one) => total + one, 0);

@@ -18,7 +18,7 @@ const DEFAULTS = {
 } as const;
 
 /** Builds an icon from shapes, each with its element's name and attributes. */
-function icon(...shapes: readonly (readonly [string, Readonly<Record<string, string>>])[]): Icon {
+export function icon(...shapes: readonly (readonly [string, Readonly<Record<string, string>>])[]): Icon {
   const drawn = shapes.map(([name, attributes], key) => createElement(name, { key, ...attributes }));
   return (props) => createElement('svg', { ...DEFAULTS, ...props }, drawn);
 }
