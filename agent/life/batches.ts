@@ -9,12 +9,12 @@ import type { StartConfig } from '../config/start-config.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { LoadMeter } from '../engine/load.ts';
 import type { MeshMembership } from './mesh-membership.ts';
+import type { AgentParts, BatchService } from './parts.ts';
 import type { Session } from './session/session.ts';
-import type { BatchService, ShutdownParts } from './shutdown.ts';
 
 interface BatchesOptions {
   config: Pick<StartConfig, 'gateways' | 'limits' | 'functions'>;
-  parts: ShutdownParts;
+  parts: AgentParts;
   network: Pick<MeshMembership, 'proxy'>;
   env: Readonly<Record<string, string | undefined>>;
   engine(): EngineTarget | undefined;

@@ -1,7 +1,7 @@
 import { AGENT_VERSION } from '../host/agent-version.ts';
 import type { AgentStatus } from '../host/control-protocol.ts';
 import type { Mesh } from '../mesh/mesh.ts';
-import type { ShutdownParts } from './shutdown.ts';
+import type { AgentParts } from './parts.ts';
 
 /** The output of `otela-agent status` for the parts that exist so far. */
 export function componentStatus({
@@ -9,7 +9,7 @@ export function componentStatus({
   sessions,
   requests,
   weights,
-}: ShutdownParts): Omit<AgentStatus, 'session' | 'started_at' | 'job'> {
+}: AgentParts): Omit<AgentStatus, 'session' | 'started_at' | 'job'> {
   const { current, facts } = sessions ?? {};
   const ingress = requests?.status();
   return {
@@ -34,7 +34,7 @@ function meshStatus({ addresses, channels, circuits }: Mesh): AgentStatus['mesh'
   return { addresses, channels: channels.size, relayed, relaying, reserved };
 }
 
-function engineStatus(engine: NonNullable<ShutdownParts['engine']>, target: { origin: string; pathPrefix: string }) {
+function engineStatus(engine: NonNullable<AgentParts['engine']>, target: { origin: string; pathPrefix: string }) {
   const { pid, health, waitingMs } = engine;
   const [lastLine] = waitingMs === undefined ? [] : engine.lastLines(1);
   return {

@@ -1,10 +1,10 @@
 /** Commands that this agent's own command line may send to its socket. */
 import type { ControlHandlers } from '../host/control-server.ts';
+import type { AgentParts } from './parts.ts';
 import type { SelfReport } from './self-report.ts';
-import type { ShutdownParts } from './shutdown.ts';
 
 /** `parts` are read when a command arrives, because most of them are created later. */
-export function controlHandlers(parts: ShutdownParts, report: SelfReport, drain: () => void): ControlHandlers {
+export function controlHandlers(parts: AgentParts, report: SelfReport, drain: () => void): ControlHandlers {
   return {
     status: () => report.status(),
     network: () => report.networkRows(),

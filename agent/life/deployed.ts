@@ -16,10 +16,10 @@ import { describeExit } from '../engine/child.ts';
 import { Engine, isOccupied } from '../engine/engine.ts';
 import type { EngineHealth } from '../engine/health.ts';
 import { type Deferred, settlesWithin } from './deferred.ts';
-import type { ShutdownParts } from './shutdown.ts';
+import type { AgentParts } from './parts.ts';
 
 interface DeployedEngineOptions {
-  parts: ShutdownParts;
+  parts: AgentParts;
   /** The operator's labels, and the patterns of output lines that end the engine. */
   config: Pick<StartConfig, 'labels' | 'fatal'>;
   env: Env;

@@ -9,20 +9,19 @@ import type { StartConfig } from '../config/start-config.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import { Engine } from '../engine/engine.ts';
 import type { EngineHealth } from '../engine/health.ts';
-import type { Deferred } from './deferred.ts';
-import type { LifeEnding } from './ending.ts';
+import type { Life } from './life.ts';
 import type { MeshMembership } from './mesh-membership.ts';
 import { NodeWeights, type PreparedEngine } from './node-weights.ts';
-import type { ShutdownParts } from './shutdown.ts';
+import type { AgentParts } from './parts.ts';
 
 interface EngineStartOptions {
   config: Pick<StartConfig, 'command' | 'engine' | 'fatal' | 'weights'>;
   env: Env;
   stdout: Writable;
   stderr: Writable;
-  parts: ShutdownParts;
+  parts: AgentParts;
   network: MeshMembership;
-  ending: Deferred<LifeEnding>;
+  life: Pick<Life, 'ending' | 'end'>;
   onHealth(health: EngineHealth): void;
   /** Called each time the engine starts. */
   onStarted(engine: Engine): void;
@@ -46,7 +45,7 @@ export class EngineStart {
 
   /** Called again for each restart of an engine that hung. */
   start(): void {
-    const { config, stdout, stderr, parts, ending, onHealth, onStarted, log } = this.#options;
+    const { config, stdout, stderr, parts, life, onHealth, onStarted, log } = this.#options;
     const { command, env } = this.#prepared ?? { command: config.command, env: this.#options.env };
     const engine = new Engine({
       command,
@@ -56,9 +55,9 @@ export class EngineStart {
       stderr,
       log,
       onLine: (line) => {
-        if (ending.settled) return;
+        if (life.ending.settled) return;
         const sign = config.fatal.find(line);
-        if (sign !== undefined) ending.settle({ kind: 'fatal', sign });
+        if (sign !== undefined) life.end({ kind: 'fatal', sign });
       },
       onHealth,
       now: () => performance.now(),
@@ -68,7 +67,7 @@ export class EngineStart {
     neverRejects(
       engine.exited.then((exit) => {
         // An engine that was ended because it hung is followed by another one.
-        if (parts.engine === engine) ending.settle({ kind: 'engine', exit });
+        if (parts.engine === engine) life.end({ kind: 'engine', exit });
       }),
     );
   }
@@ -98,13 +97,13 @@ export class EngineStart {
    * environment.
    */
   async startWithWeights(): Promise<void> {
-    const { config, env, parts, ending } = this.#options;
+    const { config, env, parts, life } = this.#options;
     try {
       this.#prepared = await parts.weights?.prepare(config.command, env);
     } catch (error) {
       const message = errorText(error);
-      return ending.settle({ kind: 'engine', exit: { kind: 'error', message } });
+      return life.end({ kind: 'engine', exit: { kind: 'error', message } });
     }
-    if (!ending.settled) this.start();
+    if (!life.ending.settled) this.start();
   }
 }

@@ -12,7 +12,7 @@ import { HangCheck } from '../engine/hang-check.ts';
 import type { LoadMeter } from '../engine/load.ts';
 import { probeForToken } from '../engine/token-probe.ts';
 import { type Deferred, settlesWithin } from './deferred.ts';
-import type { ShutdownParts } from './shutdown.ts';
+import type { AgentParts } from './parts.ts';
 
 const POLL_MS = 1_000;
 /** An engine that hangs more often than this is given up like a broken one. */
@@ -27,7 +27,7 @@ const PORT_WAIT_MS = 10_000;
 
 interface HangRestartOptions {
   config: Pick<StartConfig, 'command' | 'probeAfterMs' | 'probeTimeoutMs'>;
-  parts: ShutdownParts;
+  parts: AgentParts;
   load: Pick<LoadMeter, 'waiting' | 'heardAt' | 'counts' | 'look'>;
   /** Settled when the agent begins to leave. */
   ending: Pick<Deferred<unknown>, 'promise' | 'settled'>;

@@ -9,6 +9,7 @@ import type { BatchJob, JobFate } from '../host/jobs/batch-job.ts';
 import { detectBatchJob } from '../host/jobs/detect.ts';
 import type { RunTool } from '../host/run-tool.ts';
 import { type DrainCause, type DrainPlan, drainBefore, drainPlan, drainReason } from './drain-plan.ts';
+import type { SignalWarning } from './machine/state.ts';
 
 export interface JobOptions {
   config: Pick<StartConfig, 'drainBeforeMs' | 'drainTimeoutMs' | 'endsAt'>;
@@ -26,12 +27,6 @@ const NO_JOB = '-';
 
 /** slurmctld answers within a second, and requests need most of the time that is left. */
 const JOB_FATE_WAIT_MS = 2_000;
-
-/** A signal that did not begin the job's end. */
-export interface SignalWarning {
-  plan: DrainPlan;
-  reason: string;
-}
 
 export class JobWatch {
   readonly #options: JobOptions;

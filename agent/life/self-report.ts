@@ -6,10 +6,10 @@ import { componentStatus } from './component-status.ts';
 import type { JobWatch } from './job-watch.ts';
 import type { MeshMembership } from './mesh-membership.ts';
 import { networkRows } from './network-table.ts';
-import type { ShutdownParts } from './shutdown.ts';
+import type { AgentParts } from './parts.ts';
 
 interface SelfReportOptions {
-  parts: ShutdownParts;
+  parts: AgentParts;
   job: Pick<JobWatch, 'record'>;
   network: Pick<MeshMembership, 'issuerName'>;
   /** Undefined while no engine answers. */

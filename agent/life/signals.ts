@@ -30,22 +30,10 @@ interface SignalOutcome {
   cause: DrainCause;
 }
 
-export class SignalReader {
-  #firstAt: number | undefined;
-  readonly #now: () => number;
-
-  /** `now`: milliseconds of a monotonic clock. */
-  constructor(now: () => number) {
-    this.#now = now;
-  }
-
-  read(signal: TerminationSignal): SignalOutcome {
-    const cause: DrainCause = signal === 'SIGUSR1' ? 'warning' : 'signal';
-    if (this.#firstAt === undefined) {
-      this.#firstAt = this.#now();
-      return { kind: 'drain', cause };
-    }
-    const echo = this.#now() - this.#firstAt < (signal === 'SIGINT' ? REPEATED_SIGINT_MS : ECHO_MS);
-    return { kind: echo ? 'echo' : 'force', cause };
-  }
+/** `firstAt`, `now`: milliseconds of a monotonic clock; `firstAt` is undefined for the first signal. */
+export function readSignal(signal: TerminationSignal, firstAt: number | undefined, now: number): SignalOutcome {
+  const cause: DrainCause = signal === 'SIGUSR1' ? 'warning' : 'signal';
+  if (firstAt === undefined) return { kind: 'drain', cause };
+  const echo = now - firstAt < (signal === 'SIGINT' ? REPEATED_SIGINT_MS : ECHO_MS);
+  return { kind: echo ? 'echo' : 'force', cause };
 }

@@ -16,7 +16,7 @@ import type { Tunnel, TunnelOptions } from '../../tunnel/types.ts';
 import { collapseRepeats } from '../collapse-repeats.ts';
 import type { JobWatch } from '../job-watch.ts';
 import type { MeshMembership } from '../mesh-membership.ts';
-import type { ShutdownParts } from '../shutdown.ts';
+import type { AgentParts } from '../parts.ts';
 import { Session } from './session.ts';
 import type { GrantedAdmission } from './sessions.ts';
 
@@ -34,7 +34,7 @@ export interface JoinOptions {
 export interface JoinContext {
   network: MeshMembership;
   job: JobWatch;
-  parts: ShutdownParts;
+  parts: AgentParts;
   /** Undefined while no engine answers. */
   engine(): EngineTarget | undefined;
   load: LoadMeter;
@@ -92,11 +92,7 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
 }
 
 /** A session that was replaced no longer represents this agent, and accepts no orders. */
-async function answerOrder(
-  { orders, sessions }: ShutdownParts,
-  ticket: Ticket,
-  order: Uint8Array,
-): Promise<OrderOutcome> {
+async function answerOrder({ orders, sessions }: AgentParts, ticket: Ticket, order: Uint8Array): Promise<OrderOutcome> {
   if (orders !== undefined && sessions?.current?.id === ticket.session) return orders.answer(ticket, order);
   const message = `session ${ticket.session} ends; ask the one that followed it`;
   return { answer: { kind: 'refused', code: 'wrong_session', message } };

@@ -2,8 +2,7 @@
 import type { StartConfig } from '../../config/start-config.ts';
 import { AGENT_VERSION } from '../../host/agent-version.ts';
 import { type Hardware, hardwareOf } from '../../host/inventory.ts';
-import type { Deferred } from '../deferred.ts';
-import type { LifeEnding } from '../ending.ts';
+import type { TunnelRefusal } from '../../tunnel/types.ts';
 import { type JoinContext, type JoinOptions, join } from './join.ts';
 import type { Session } from './session.ts';
 import { Sessions } from './sessions.ts';
@@ -17,13 +16,14 @@ interface NewSessionsOptions {
   /** False: another rank's agent registers the engine, and this one is in the network only for its weights. */
   registers: boolean;
   jobRecord: ReturnType<JoinContext['job']['record']>;
-  ending: Deferred<LifeEnding>;
+  /** No gateway admits this agent any more, which registers an engine. */
+  onRefused(refusal: TunnelRefusal): void;
   onCurrent(session: Session): void;
 }
 
 /** No session has joined yet; `open()` does that. */
 export function newSessions(options: NewSessionsOptions): Sessions {
-  const { joinOptions, around, hardware, host, registers, jobRecord, ending, onCurrent } = options;
+  const { joinOptions, around, hardware, host, registers, jobRecord, onRefused, onCurrent } = options;
   const { config, log } = joinOptions;
   const { weights, deployments } = around.parts;
   return new Sessions({
@@ -43,7 +43,7 @@ export function newSessions(options: NewSessionsOptions): Sessions {
     admit: (signal) => join(joinOptions, around, signal),
     onCurrent,
     onRefused: (refusal) => {
-      if (registers) ending.settle({ kind: 'refused', refusal });
+      if (registers) onRefused(refusal);
       else log('warning: weights: no gateway admits this rank; it reads the source itself');
     },
     log,

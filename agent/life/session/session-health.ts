@@ -9,8 +9,8 @@ import { applyFacts, commandFacts } from '../../engine/facts.ts';
 import type { EngineHealth } from '../../engine/health.ts';
 import type { Deferred } from '../deferred.ts';
 import type { DeployedEngine } from '../deployed.ts';
+import type { AgentParts } from '../parts.ts';
 import { localNodeFacts } from '../request-service.ts';
-import type { ShutdownParts } from '../shutdown.ts';
 
 /** Log lines for a change of the engine's health. `before` is the state published until now. */
 function healthChangeText(
@@ -34,7 +34,7 @@ function healthChangeText(
 
 interface SessionHealthOptions {
   config: Pick<StartConfig, 'command' | 'facts' | 'span'>;
-  parts: ShutdownParts;
+  parts: AgentParts;
   /** Settled when the agent begins to leave; from then on the shutdown reports on the engine. */
   ending: Pick<Deferred<unknown>, 'settled'>;
   /** Undefined if this agent accepts no deployments. */

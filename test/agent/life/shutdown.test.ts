@@ -1,14 +1,31 @@
 /** The order and the times of a drain; the test plays the drained parts. */
 import { afterEach, expect, test, vi } from 'vitest';
 import { drainPlan } from '../../../agent/life/drain-plan.ts';
-import { endLife as leaveFor } from '../../../agent/life/ending.ts';
-import { JobWatch, type SignalWarning } from '../../../agent/life/job-watch.ts';
-import { Shutdown, type ShutdownParts } from '../../../agent/life/shutdown.ts';
+import { JobWatch } from '../../../agent/life/job-watch.ts';
+import { Life } from '../../../agent/life/life.ts';
+import type { SignalWarning } from '../../../agent/life/machine/state.ts';
+import type { AgentParts } from '../../../agent/life/parts.ts';
 
 const KILL_WAIT_MS = 30_000;
 const never = new Promise<never>(() => {});
 
 afterEach(() => void vi.useRealTimers());
+
+type LifeOptions = ConstructorParameters<typeof Life>[0];
+
+/** An agent that has joined. */
+function lifeOf(parts: unknown, options: Pick<LifeOptions, 'job'> & Partial<LifeOptions>): Life {
+  const life = new Life({
+    parts: parts as AgentParts,
+    logs: { atEnd: () => ({ tail: undefined, kept: Promise.resolve() }) },
+    registers: true,
+    stderr: process.stderr,
+    log: () => {},
+    ...options,
+  });
+  life.send({ kind: 'joined' });
+  return life;
+}
 
 test('LEFT goes out before Slurm kills, though no request ends and no gateway takes lines or a log', async () => {
   vi.useFakeTimers();
@@ -24,11 +41,12 @@ test('LEFT goes out before Slurm kills, though no request ends and no gateway ta
       leave: async () => void leftAt.push(Date.now() - from),
     },
     batches: { drain: () => never, close: async () => {} },
-  } as unknown as ShutdownParts;
-  const shutdown = new Shutdown(parts, { atEnd: () => ({ tail: Buffer.from('last words'), kept: never }) }, () => {});
+  };
   const plan = drainPlan({ cause: 'signal', timeoutMs: undefined, killWaitMs: KILL_WAIT_MS, leftMs: undefined });
   const fate = new Promise<undefined>((resolve) => setTimeout(resolve, 2_000, undefined));
-  void shutdown.drain(plan, 'SIGTERM', 'SIGTERM', { fate });
+  const job = { plan: () => plan, drainReason: () => 'SIGTERM', fate: () => fate, warning: async () => undefined };
+  const logs = { atEnd: () => ({ tail: Buffer.from('last words'), kept: never }) };
+  lifeOf(parts, { job, logs }).end({ kind: 'drain', cause: 'signal', why: 'SIGTERM' });
   await vi.advanceTimersByTimeAsync(2 * KILL_WAIT_MS);
   expect(leftAt).toHaveLength(1);
   expect(leftAt[0]).toBeLessThanOrEqual(KILL_WAIT_MS - 1_000);
@@ -48,13 +66,13 @@ test('a SIGTERM while the batch system lets the job run on is a warning: answers
         drain: () => new Promise((resolve) => setTimeout(resolve, answerMs)),
         leave: async () => {},
       },
-    } as unknown as ShutdownParts;
-    await new Shutdown(parts, { atEnd: () => ({ tail: undefined, kept: Promise.resolve() }) }, () => {}).drain(
-      plan,
-      'SIGTERM',
-      'SIGTERM',
-      { warning },
-    );
+    };
+    const fate = async () => undefined;
+    const life = lifeOf(parts, {
+      job: { plan: () => plan, drainReason: () => 'SIGTERM', fate, warning: () => warning },
+    });
+    life.end({ kind: 'drain', cause: 'signal', why: 'SIGTERM' });
+    await life.exit;
     return { ms: Date.now() - began, reasons };
   };
   const warned = { plan: { drainMs: 83_000, graceMs: 10_000 }, reason: 'time-limit' };
@@ -93,12 +111,27 @@ test.each([
     onDue: () => {},
     log: () => {},
   });
-  const drain = vi.fn((..._: Parameters<Shutdown['drain']>) => Promise.resolve());
-  const parts = { job, shutdown: { drain } as unknown as Shutdown, registers: true, signalled: () => true };
-  expect(await leaveFor({ kind: 'drain', cause: 'signal', why }, { ...parts, stderr: process.stderr })).toBe(143);
-  const warned = await drain.mock.calls[0]?.[3]?.warning;
+  const asked = vi.spyOn(job, 'warning');
+  const logged: string[] = [];
+  const reasons: (string | undefined)[] = [];
+  const parts = {
+    sessions: {
+      inFlight: 1,
+      down: (published?: string) => void reasons.push(published),
+      drain: () => never,
+      leave: async () => {},
+    },
+  };
+  const life = lifeOf(parts, { job, log: (line) => logged.push(line) });
+  const signal = why === 'SIGINT' ? 'SIGINT' : 'SIGTERM';
+  life.send({ kind: 'signal', signal, at: 0 });
+  const warned: SignalWarning | undefined = await asked.mock.results[0]?.value;
+  await Promise.resolve();
   expect(warned?.reason).toBe(reason);
-  if (drainMs === undefined) expect(warned).toBeUndefined();
   // Slurm's times are whole seconds.
-  else expect(Math.abs((warned?.plan.drainMs ?? 0) - drainMs)).toBeLessThan(1_001);
+  if (drainMs !== undefined) expect(Math.abs((warned?.plan.drainMs ?? 0) - drainMs)).toBeLessThan(1_001);
+  expect(logged.filter((line) => line.includes('lets the job run on'))).toHaveLength(drainMs === undefined ? 0 : 1);
+  expect(reasons.includes(reason)).toBe(reason !== undefined);
+  life.send({ kind: 'signal', signal, at: 5_000 });
+  expect(await life.exit).toBe(143);
 });

@@ -1,12 +1,8 @@
 import { expect, it } from 'vitest';
-import { SignalReader } from '../../../agent/life/signals.ts';
+import { readSignal } from '../../../agent/life/signals.ts';
 
 it('a Ctrl-C that npm passes on behind the terminal’s is one; a person’s second ends at once', () => {
-  let now = 1_000;
-  const reader = new SignalReader(() => now);
-  expect(reader.read('SIGINT').kind).toBe('drain');
-  now += 50;
-  expect(reader.read('SIGINT').kind).toBe('echo');
-  now += 250;
-  expect(reader.read('SIGINT').kind).toBe('force');
+  expect(readSignal('SIGINT', undefined, 1_000).kind).toBe('drain');
+  expect(readSignal('SIGINT', 1_000, 1_050).kind).toBe('echo');
+  expect(readSignal('SIGINT', 1_000, 1_300).kind).toBe('force');
 });
