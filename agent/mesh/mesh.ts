@@ -3,85 +3,35 @@
  * (shared/gossip), and turns the core's actions into sends and dials. Nothing is stored: after a restart the agent is a
  * new session, which learns from its peers.
  */
-
-import type { Socket } from 'node:net';
-import { createGossip, type TunableOptions } from '../../shared/gossip/index.ts';
-import type { GossipAction, Liveness, PathVerdict } from '../../shared/gossip/types.ts';
-import type { Crypto } from '../../shared/lattice/crypto.ts';
+import type { TunableOptions } from '../../shared/gossip/index.ts';
+import type { GossipAction, Liveness } from '../../shared/gossip/types.ts';
 import type { RegistryReplica } from '../../shared/lattice/replica.ts';
-import type { Ticket } from '../../shared/lattice/ticket.ts';
 import type { Update } from '../../shared/lattice/update.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import type { WebSocketOptions } from '../tunnel/websocket.ts';
 import { hostAddresses, withPort } from './addresses.ts';
 import { PeerBans } from './bans.ts';
 import type { ProvenConnection } from './channel/accept.ts';
 import type { Channel } from './channel/channel.ts';
 import { type ChannelDialOptions, dialChannel } from './channel/dial.ts';
 import { ChannelError } from './channel/error.ts';
-import { Listener, type ListenerLimits } from './channel/listener.ts';
-import type { PeerReleases } from './channel/peer-release.ts';
-import { sessionContext } from './channel/secure.ts';
-import type { SessionKey } from './channel/session-key.ts';
-import { MeshChannels } from './channels.ts';
-import { Circuits } from './circuit/circuits.ts';
-import { PeerConnector } from './connector.ts';
-import { Delegates, type MeshGateway } from './delegates.ts';
+import type { Listener } from './channel/listener.ts';
+import type { MeshChannels } from './channels.ts';
+import type { Circuits } from './circuit/circuits.ts';
+import type { PeerConnector } from './connector.ts';
+import type { Delegates, MeshGateway } from './delegates.ts';
 import { GatewayProbes } from './gateway-probes.ts';
-import { MeshGossipDriver } from './gossip-driver.ts';
+import type { MeshGossipDriver } from './gossip-driver.ts';
 import { LivenessView, type LivenessWatcher, type PeerLiveness } from './liveness-view.ts';
-import { PendingDials } from './pending-dials.ts';
-import type { RequestChannelEvents } from './requests/types.ts';
-import { Seeds } from './seeds.ts';
-import { Tickets } from './tickets.ts';
+import type { MeshOptions } from './options.ts';
+import { createMeshParts } from './parts.ts';
+import type { PendingDials } from './pending-dials.ts';
+import type { Seeds } from './seeds.ts';
 
 /**
  * Interval at which the agent tries one session again that it does not reach. The core pings only its neighbors.
  * Without this, any other session that failed once would stay out of this agent's routes for good.
  */
 const RECHECK_MS = 5_000;
-
-export interface MeshOptions {
-  key: SessionKey;
-  ticket: Ticket;
-  /** Name of this machine, as in the payload. */
-  host: string;
-  /** Outlives sessions of this agent: a new session begins with the previous one's knowledge. */
-  replica: RegistryReplica;
-  crypto: Crypto;
-  /** The name by which lists here call an issuer; undefined for this agent's issuer. */
-  issuerName(issuer: string): string | undefined;
-  /**
-   * Address to listen on; undefined: the agent does not listen. `host` undefined: it listens on all addresses, and
-   * publishes all except loopback.
-   */
-  listen: { host?: string; port: number } | undefined;
-  peers: readonly string[];
-  /** Times that the operator set; undefined: the defaults. */
-  tuned?: TunableOptions;
-  /** This agent's release, and the releases that its peers must run. */
-  releases: PeerReleases;
-  env: NodeJS.ProcessEnv;
-  proxy?: WebSocketOptions['proxy'];
-  /**
-   * Asks whether a session answers, through this agent's tunnels. Rejects or returns unknown if no gateway knows.
-   */
-  askRelay(session: string): Promise<PathVerdict>;
-  /** Source of all random choices. */
-  random?: () => number;
-  /** Streams of requests on the channels. */
-  requests?: RequestChannelEvents;
-  /** Connections that begin with an HTTP CONNECT. The callee owns them. */
-  onConnect?(socket: Socket): void;
-  /** True if agents that cannot reach each other may meet here (`--offer-relay`). */
-  offerRelay?: boolean;
-  /** Connections of other agents that carry weights. The callee owns them. */
-  onWeights?(proven: ProvenConnection): void;
-  /** This session has ended; see shared/gossip. */
-  onEnded(reason: 'evicted' | 'cloned'): void;
-  log(line: string): void;
-  limits?: Partial<ListenerLimits>;
-}
 
 export class Mesh {
   readonly replica: RegistryReplica;
@@ -105,107 +55,20 @@ export class Mesh {
   #closed = false;
 
   constructor(options: MeshOptions) {
-    const { ticket, key, replica, crypto } = options;
-    const { session } = ticket;
     this.#options = options;
-    this.replica = replica;
-    this.#view = new LivenessView(replica);
+    this.replica = options.replica;
+    this.#view = new LivenessView(options.replica);
     this.#relays = new GatewayProbes((target) => options.askRelay(target));
-    const { issuerName, env, proxy, log } = options;
-    const banned = (peer: string) => this.#bans.has(peer, performance.now());
-    const tickets = new Tickets({ crypto, replica, session, issuerName, banned });
-    const openTicket = (bytes: Uint8Array) => tickets.open(bytes);
-    const own = { context: sessionContext(key), ticket: ticket.bytes, releases: options.releases };
-    this.channels = this.#makeChannels(session);
-    this.#credentials = { own, openTicket };
-    this.#dials = new PendingDials({
-      own,
-      openTicket,
-      ticketOf: (peer) => replica.get(peer)?.ticket.bytes,
-      take: (proven) => this.#take(proven),
-    });
-    this.#listener = new Listener({
-      own,
-      openTicket,
-      onProven: (proven) => void this.channels.add(proven, false),
-      ...(options.offerRelay === true
-        ? { onCircuit: (proven) => neverRejects(this.circuits.relay?.take(proven)) }
-        : {}),
-      ...(options.onConnect === undefined ? {} : { onConnect: options.onConnect }),
-      ...(options.onWeights === undefined ? {} : { onWeights: options.onWeights }),
-      ...(options.limits === undefined ? {} : { limits: options.limits }),
-    });
-    const random = options.random ?? Math.random;
-    this.circuits = new Circuits({
-      own,
-      session,
-      replica,
-      openTicket,
-      offered: options.offerRelay ?? false,
-      identity: { session, publicKey: key.publicKey, sign: (message) => key.sign(message) },
-      env,
-      proxy,
-      accept: (socket, relay) => this.#listener.acceptThrough(socket, relay),
-      random,
-    });
-    this.#connector = new PeerConnector({
-      circuits: this.circuits,
-      dials: this.#dials,
-      addressesOf: (peer) => replica.get(peer)?.payload?.addresses ?? [],
-      channels: this.channels,
-      take: (proven) => this.#take(proven),
-      isUsing: (peer) => options.requests?.isUsing?.(peer) ?? false,
-      random,
-    });
-    this.#seeds = new Seeds({
-      addresses: options.peers,
-      dial: (address) => this.#dials.dial(undefined, [address]),
-      connected: () => this.channels.size > 0,
-      random,
-      log,
-    });
-    this.#delegates = new Delegates({
-      identity: { session, publicKey: key.publicKey, sign: (message) => key.sign(message) },
-      ticket: ticket.bytes,
-      env,
-      proxy,
-      onOpened: (peer) => this.#gossip.handle({ type: 'opened', peer, inbound: false }),
-      onGossip: (peer, bytes) => this.#gossip.handle({ type: 'message', peer, bytes }),
-      onClosed: (peer) => this.#gossip.handle({ type: 'closed', peer }),
-      onDialFailed: (peer) => this.#gossip.handle({ type: 'dialFailed', peer }),
-      log,
-    });
-    const self = { kind: 'agent', session, cluster: ticket.cluster, host: options.host } as const;
-    this.#gossip = new MeshGossipDriver({
-      state: createGossip({ self, replica, crypto, signer: key, options: options.tuned ?? {} }),
-      act: (action) => this.#act(action),
-      random,
-    });
-  }
-
-  #makeChannels(session: string): MeshChannels {
-    const { requests } = this.#options;
-    return new MeshChannels({
-      session,
-      onGossip: (channel, bytes) => this.#gossip.handle({ type: 'message', peer: channel.session, bytes }),
-      onFrame: (channel, frame) => {
-        if (requests !== undefined) return requests.onFrame(channel, frame);
-        if (frame.type === 'open')
-          channel.link.put({ type: 'reset', stream: frame.stream, code: 'refused', message: '' });
-      },
-      onMessageEnd: (channel) => requests?.onMessageEnd(channel),
-      onFault: (channel, error) => {
-        const what = error instanceof Error ? (error.stack ?? error.message) : String(error);
-        this.#options.log(`a fault of this agent, found by what ${channel.session} sent: ${what}`);
-      },
-      onChannel: (channel) => requests?.onChannel(channel),
-      onChannelClosed: (channel) => requests?.onChannelClosed(channel),
-      // The core closes outbound channels that it does not need. A relayed channel exists for requests and
-      // PeerConnector closes it, so the core sees it as inbound.
-      onOpened: ({ session: peer, dialled, through }) =>
-        this.#gossip.handle({ type: 'opened', peer, inbound: !dialled || through !== undefined }),
-      onClosed: (peer) => this.#gossip.handle({ type: 'closed', peer }),
-    });
+    const parts = createMeshParts(options, this.#bans, (action) => this.#act(action));
+    this.channels = parts.channels;
+    this.circuits = parts.circuits;
+    this.#credentials = parts.credentials;
+    this.#dials = parts.dials;
+    this.#listener = parts.listener;
+    this.#connector = parts.connector;
+    this.#seeds = parts.seeds;
+    this.#delegates = parts.delegates;
+    this.#gossip = parts.gossip;
   }
 
   /** The addresses of this agent, for its payload; empty if it does not listen. */
@@ -294,18 +157,6 @@ export class Mesh {
       throw new ChannelError('unreachable', `${session} has published no address`);
     const to = { addresses, session, ticket: ticket.bytes, purpose: 'weights', signal } as const;
     return dialChannel({ ...this.#credentials, ...to });
-  }
-
-  #take(proven: ProvenConnection): Channel | undefined {
-    const { session } = proven.peer;
-    const open = this.channels.get(session);
-    if (open?.dialled && (open.through === undefined || proven.through !== undefined)) {
-      // Two addresses led to the same agent: a configured peer's, and one that the agent published.
-      proven.socket.destroy();
-      return open;
-    }
-    const channel = this.channels.add(proven, true);
-    return this.channels.get(session) ?? channel;
   }
 
   #act(action: Exclude<GossipAction, { type: 'timer' }>): void {

@@ -9,28 +9,25 @@ import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext, ObjectSocket } from '../platform/object-context.ts';
-import { steadyNow } from '../platform/steady-clock.ts';
 import { writeIfPossible } from '../platform/storage/health.ts';
 import { nowS } from '../platform/unix-time.ts';
-import { Admissions } from './admissions.ts';
-import { AlarmClock } from './alarm-clock.ts';
-import { IssuerAuthority } from './authority.ts';
-import { CarriedSettings } from './carried-settings.ts';
+import type { AlarmClock } from './alarm-clock.ts';
+import type { IssuerAuthority } from './authority.ts';
+import type { CarriedSettings } from './carried-settings.ts';
 import type { RegistryCounters } from './counters.ts';
-import { GatewayGossipDriver } from './gossip/gossip-driver.ts';
-import { StoredGossip } from './gossip/gossip-memory.ts';
-import { GossipSockets } from './gossip/gossip-sockets.ts';
+import type { GatewayGossipDriver } from './gossip/gossip-driver.ts';
+import type { GossipSockets } from './gossip/gossip-sockets.ts';
 import { AUDIENCE_HEADER } from './gossip/socket-headers.ts';
-import { GossipTuning } from './gossip-tuning.ts';
-import { Membership, type NewNode, type PublishResult } from './membership.ts';
-import { RegistryMeta } from './meta.ts';
+import type { GossipTuning } from './gossip-tuning.ts';
+import type { Membership, NewNode, PublishResult } from './membership.ts';
 import { type OrderReply, orderFor } from './orders.ts';
-import { PathState } from './path-state.ts';
+import { createRegistryParts } from './parts.ts';
+import type { PathState } from './path-state.ts';
 import type { SnapshotDelta } from './snapshot-store.ts';
 import { TICKET_HEADER } from './tickets.ts';
 import { type NodeCensus, takeCensus } from './views/census.ts';
-import { type HistoryEvent, type HistoryQuery, NodeEventLog } from './views/history.ts';
-import { type LogTail, LogTails } from './views/log-tails.ts';
+import type { HistoryEvent, HistoryQuery, NodeEventLog } from './views/history.ts';
+import type { LogTail, LogTails } from './views/log-tails.ts';
 import { lookUpSessions, type SessionLookup, type SessionPage } from './views/session-lookup.ts';
 
 /**
@@ -47,7 +44,6 @@ export class RegistryObject extends GatewayObject {
   readonly #logs: LogTails;
   readonly #history: NodeEventLog;
   readonly #clock: AlarmClock;
-  readonly #stored: StoredGossip;
   readonly #members: Membership;
   readonly #sockets: GossipSockets;
   readonly #gossip: GatewayGossipDriver;
@@ -62,53 +58,21 @@ export class RegistryObject extends GatewayObject {
 
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
-    const { storage } = ctx;
-    this.#logs = new LogTails(storage);
-    this.#history = new NodeEventLog(storage);
-    this.#clock = new AlarmClock(storage);
-    this.#stored = new StoredGossip(storage, ctx.clock);
-    const meta = new RegistryMeta(storage);
-    this.#authority = new IssuerAuthority(env, meta, nowS());
-    this.#tuning = new GossipTuning(meta);
-    this.#members = new Membership(
-      ctx,
-      { authority: this.#authority, admissions: new Admissions(storage), history: this.#history },
-      {
-        local: (updates) => this.#gossip.handle({ type: 'local', updates }),
-        opened: (session) => this.#paths.present(session),
-        ended: (session, reason) => this.#end(session, reason),
-      },
-    );
-    const { id, issuer } = this.#authority.issuer;
-    this.#members.sessions.store.set({ issuers: this.#authority.listed, gateway: id });
-    this.#members.sessions.retentionMs = this.#tuning.current.retention_ms;
-    this.#settings = new CarriedSettings(env, this.#members.sessions.store, this.#authority, {
-      relisted: () => this.#gossip.handle({ type: 'replaced', sessions: this.#members.relist() }),
+    const parts = createRegistryParts(ctx, env, {
+      ended: (session, reason) => this.#end(session, reason),
       settled: ({ membership }) => this.#tune(membership),
-    });
-    this.#sockets = new GossipSockets(ctx.sockets, id, {
-      opened: (session) => this.#gossip.handle({ type: 'opened', peer: session, inbound: true }),
-      closed: (session) => this.#gossip.handle({ type: 'closed', peer: session }),
-      message: (session, bytes) => this.#gossip.handle({ type: 'message', peer: session, bytes }),
-    });
-    this.#gossip = new GatewayGossipDriver({
-      clock: ctx.clock,
-      id,
-      issuer,
-      replica: this.#members.replica,
-      options: tunedOptions(this.#tuning.current),
-      memory: this.#stored.read(this.#sockets.sessions().length > 0, this.#members.sessions.open(), steadyNow()),
-      send: (session, bytes) => this.#sockets.send(session, bytes),
-      hangUp: (session, reason, bannedUntil) => this.#sockets.hangUp(session, reason, bannedUntil),
-      changed: (sessions) => this.#members.changed(sessions),
-      liveness: (session, liveness) => this.#paths.judged(session, liveness),
       probe: (session) => this.#probe(session),
-      evict: (session) => this.#members.signEviction(session),
-      wakeAt: (at) => ctx.waitUntil(this.#clock.wakeAt(at)),
-      remembered: () => this.#remember(),
-      waitUntil: (work) => ctx.waitUntil(work),
     });
-    this.#paths = new PathState(this.#members, this.#gossip, () => this.#remember());
+    this.#authority = parts.authority;
+    this.#tuning = parts.tuning;
+    this.#logs = parts.logs;
+    this.#history = parts.history;
+    this.#clock = parts.clock;
+    this.#members = parts.members;
+    this.#sockets = parts.sockets;
+    this.#gossip = parts.gossip;
+    this.#paths = parts.paths;
+    this.#settings = parts.settings;
     this.#wakeUp();
     ctx.waitUntil(this.#clock.arm());
   }
@@ -125,10 +89,6 @@ export class RegistryObject extends GatewayObject {
     this.#gossip.handle({ type: 'tuned', options: tunedOptions(membership) });
     this.#members.sessions.retentionMs = membership.retention_ms;
     this.#members.sessions.sweep();
-  }
-
-  #remember(): void {
-    this.#stored.changed(() => this.#gossip.memory);
   }
 
   // --- admission, and calls about sessions

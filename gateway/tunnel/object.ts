@@ -1,6 +1,5 @@
 import type { BatchStamp } from '../../shared/batch/agent-request.ts';
 import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
-import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { AttemptRequest } from '../../shared/upstream/attempt.ts';
@@ -15,23 +14,20 @@ import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext, ObjectSocket } from '../platform/object-context.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
 import { storageHealth } from '../platform/storage/health.ts';
-import { waitClock } from '../platform/wait-clock.ts';
 import { RECORDS_PER_STATEMENT } from '../usage/usage-table.ts';
 import { BatchStamps, type StampVerdict } from './batch-stamps.ts';
 import { type EncodedCallResult, encodeCallResult, OPEN_HEADER } from './call/attempt-call.ts';
 import { LocalTunnel } from './call/local-calls.ts';
 import { comparePeers } from './compare-peers.ts';
-import { ControlFrames } from './control-frames.ts';
-import { HangMemory } from './hang-memory.ts';
-import { OpeningProofs } from './opening-proofs.ts';
+import type { ControlFrames } from './control-frames.ts';
+import { createTunnelParts } from './parts.ts';
 import type { NodeError } from './recent-errors.ts';
-import { RegistryNotifier } from './registry-notifier.ts';
-import { SessionAttempts } from './session-attempts.ts';
+import type { RegistryNotifier } from './registry-notifier.ts';
+import type { SessionAttempts } from './session-attempts.ts';
 import type { AgentSocket } from './socket.ts';
-import { AgentSockets } from './sockets.ts';
-import { StreamIds } from './stream-ids.ts';
+import type { AgentSockets } from './sockets.ts';
 import { Ticker } from './ticker.ts';
-import { TunnelUsage } from './tunnel-usage.ts';
+import type { TunnelUsage } from './tunnel-usage.ts';
 
 /** After this silence an agent with open streams is asked whether it is there. */
 const QUIET_MS = 5_000;
@@ -94,67 +90,18 @@ export class TunnelObject extends GatewayObject {
     super(ctx, env);
     this.#session = ctx.name;
     storageHealth.holdAtMost(env.USAGE_HELD_RECORDS === undefined ? undefined : Number(env.USAGE_HELD_RECORDS));
-    this.#sockets = new AgentSockets(ctx.sockets, this.#session, {
-      activated: (peer) => this.#onActive(peer),
-      replaced: () => {
-        this.#frames.abandon();
-        this.#attempts.disconnect();
-      },
-      idle: () => this.#attempts.open === 0,
-      stuck: (peer) => {
-        peer.close(CLOSE_CODES.silent, 'does not read what it is sent');
-        this.#gone(peer);
-      },
-    });
-    const ids = new StreamIds(ctx);
-    const proofs = new OpeningProofs({
-      session: this.#session,
-      env,
-      nextStream: () => ids.next(),
-      running: (name) => this.#attempts.running(name),
-      waitUntil: (work) => ctx.waitUntil(work),
-    });
-    const hangs = new HangMemory(ctx.storage.kv);
-    const events = {
-      busy: () => this.#busy(),
-      silent: () => this.#registry.silent(this.#sockets.active === undefined),
-      double: () => this.#registry.double(),
-      load: () => this.#frames.load,
-      compare: () => ctx.waitUntil(this.#compare()),
-      onSuspicion: (suspicion: HangSuspicion | undefined) =>
-        this.#registry.live({ breaker: hangs.keep(suspicion, waitClock.now(), Date.now()) }),
-    };
-    this.#attempts = new SessionAttempts(
-      this.#session,
-      ids,
-      env.LOCAL_OFFLOADS?.of(this.#session),
-      proofs,
-      events,
-      hangs.suspicion,
-    );
-    this.#registry = new RegistryNotifier({
-      session: this.#session,
-      env,
-      waitUntil: (work) => ctx.waitUntil(work),
-      refused: (peer) => this.#gone(peer),
+    const parts = createTunnelParts(ctx, env, {
+      active: (peer) => this.#onActive(peer),
+      gone: (peer) => this.#gone(peer),
       lost: () => this.#onLost(),
+      busy: () => this.#busy(),
+      compare: () => ctx.waitUntil(this.#compare()),
     });
-    this.#usage = new TunnelUsage({
-      session: this.#session,
-      ctx,
-      env,
-      attempts: this.#attempts,
-      settled: (streams) => this.#sockets.active?.link.put({ type: 'settled', streams: [...streams] }),
-    });
-    this.#frames = new ControlFrames({
-      session: this.#session,
-      ctx,
-      registry: this.#registry,
-      outbox: this.#usage.outbox,
-      anomalies: this.#usage.anomalies,
-      waitUntil: (work) => ctx.waitUntil(work),
-      open: () => this.#attempts.open,
-    });
+    this.#sockets = parts.sockets;
+    this.#attempts = parts.attempts;
+    this.#registry = parts.registry;
+    this.#usage = parts.usage;
+    this.#frames = parts.frames;
     this.#usage.outbox.wake();
     this.#sockets.wake();
   }

@@ -1,7 +1,8 @@
 /** An agent with only a mesh: a session, a record of ordinary size, and what it saw of other members. */
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import { createSessionKey, type SessionKey } from '../../../agent/mesh/channel/session-key.ts';
-import { Mesh, type MeshOptions } from '../../../agent/mesh/mesh.ts';
+import { Mesh } from '../../../agent/mesh/mesh.ts';
+import type { MeshOptions } from '../../../agent/mesh/options.ts';
 import type { Lifecycle } from '../../../shared/lattice/node.ts';
 import { encodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
