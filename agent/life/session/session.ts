@@ -85,29 +85,20 @@ export class Session {
   #pollTimer: NodeJS.Timeout | undefined;
 
   constructor(options: SessionOptions) {
-    const {
-      ticket,
-      key,
-      gateways,
-      first,
-      openTunnel,
-      proxy,
-      usage,
-      order,
-      engine,
-      load,
-      seals,
-      log,
-      onRefused,
-      onOver,
-    } = options;
+    const { ticket, key, first, seals, log } = options;
     this.#options = options;
     this.ticket = ticket;
     this.key = key;
     this.#keeper = new RecordKeeper({ ...first, ...seals?.word(ticket) }, () => this.#announce(), log);
-    this.#gateways = new Gateways({
+    this.#gateways = this.#createGateways();
+  }
+
+  #createGateways(): Gateways {
+    const { ticket, key, gateways, openTunnel, proxy, usage, order, engine, load, seals, log, onRefused, onOver } =
+      this.#options;
+    return new Gateways({
       named: gateways,
-      configured: options.configured,
+      configured: this.#options.configured,
       admittedBy: `gw:${ticket.keyName}`,
       openTunnel,
       shared: {
