@@ -36,6 +36,7 @@ interface Pull {
 export class AntiEntropy {
   readonly #context: GossipContext;
   readonly #tree: BroadcastTree;
+  readonly #onCascade: () => void;
   #pull: Pull | undefined;
   #root: bigint | undefined;
   readonly #rootBytes = new Uint8Array(8);
@@ -43,9 +44,11 @@ export class AntiEntropy {
   readonly #touched = new Map<string, Float64Array>();
   readonly #pulled = new Map<string, number>();
 
-  constructor(context: GossipContext, tree: BroadcastTree) {
+  /** `onCascade`: news arrived that others may lack, so it is time to compare with some of them. */
+  constructor(context: GossipContext, tree: BroadcastTree, onCascade: () => void) {
     this.#context = context;
     this.#tree = tree;
+    this.#onCascade = onCascade;
   }
 
   /** Sum over all issuers. A ping carries it. */
@@ -274,11 +277,8 @@ export class AntiEntropy {
   #cascade(): void {
     const { timerQueue, now, options } = this.#context;
     if (timerQueue.has('cascade')) return;
-    timerQueue.set('cascade', now + options.cascadeMs, () => this.onCascade());
+    timerQueue.set('cascade', now + options.cascadeMs, () => this.#onCascade());
   }
-
-  /** Set by the core: lets some peers compare. */
-  onCascade: () => void = () => {};
 
   /** Requests the ticket or payload of a session that a thin update named. */
   lacks(peer: PeerState, session: string): void {

@@ -33,14 +33,23 @@ export class Broadcast {
   readonly #channels: GossipChannels;
   readonly #livenessTable: LivenessTable;
   readonly #tree: BroadcastTree;
+  readonly #onCheck: (gateway: PeerId) => void;
   /** By the session that signed the news. At PASSES_MAX entries the map is cleared. */
   readonly #forwardBuckets = new Map<string, TokenBucket>();
 
-  constructor(context: GossipContext, channels: GossipChannels, livenessTable: LivenessTable, tree: BroadcastTree) {
+  /** `onCheck`: it is time to compare with this gateway. */
+  constructor(
+    context: GossipContext,
+    channels: GossipChannels,
+    livenessTable: LivenessTable,
+    tree: BroadcastTree,
+    onCheck: (gateway: PeerId) => void,
+  ) {
     this.#context = context;
     this.#channels = channels;
     this.#livenessTable = livenessTable;
     this.#tree = tree;
+    this.#onCheck = onCheck;
   }
 
   /** Passes on an update that was new here. `from`: the sender; undefined: it started here. */
@@ -134,12 +143,9 @@ export class Broadcast {
       if (id === from) continue;
       if (this.#channels.topology.rankFor(id) === 0) out.send(id, part);
       else if (!timerQueue.has(`check:${id}`))
-        timerQueue.set(`check:${id}`, now + options.gatewayCheckMs, () => this.onCheck(id));
+        timerQueue.set(`check:${id}`, now + options.gatewayCheckMs, () => this.#onCheck(id));
     }
   }
-
-  /** Set by the core: compares with a gateway. */
-  onCheck: (gateway: PeerId) => void = () => {};
 
   /** A gateway tells delegates of every cluster except the sender's, whose members tell each other. */
   #relay(part: Uint8Array, about: UpdateSubject, from: PeerId | undefined): void {

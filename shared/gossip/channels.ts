@@ -26,13 +26,15 @@ export class GossipChannels {
   #dirty = true;
   readonly topology: GossipTopology;
 
-  constructor(context: GossipContext) {
+  /** `isReachable`: whether direct probes of this peer succeed. */
+  constructor(context: GossipContext, isReachable: (peer: PeerId) => boolean) {
     this.#context = context;
-    this.topology = new GossipTopology(context, {
+    const channels = {
       open: this.open,
-      failedUntil: (id) => this.#failedUntil(id),
+      failedUntil: (id: PeerId) => this.#failedUntil(id),
       changed: () => this.#markDirty(),
-    });
+    };
+    this.topology = new GossipTopology(context, channels, isReachable);
   }
 
   start(): void {

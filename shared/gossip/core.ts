@@ -33,18 +33,20 @@ export class GossipCore {
   constructor(context: GossipContext, memory: GossipMemory | undefined) {
     this.context = context;
     this.#memory = memory;
-    this.channels = new GossipChannels(context);
+    this.channels = new GossipChannels(context, (peer) => this.#livenessTable.isReachable(peer));
     this.#livenessTable = new LivenessTable(context, (session) => this.#livenessChanged(session));
-    this.#tree = new BroadcastTree(context, this.channels, this.#livenessTable);
-    this.#antiEntropy = new AntiEntropy(context, this.#tree);
-    this.#pinger = new Pinger(context, this.channels, this.#livenessTable, this.#antiEntropy);
-    this.#broadcast = new Broadcast(context, this.channels, this.#livenessTable, this.#tree);
-    this.#probes = new LivenessProbes(context, this.channels, this.#livenessTable, this.#pinger);
-    if (context.self.kind === 'gateway')
-      this.#evictionDecider = new EvictionDecider(context, this.channels, this.#livenessTable);
+    const { channels } = this;
+    const livenessTable = this.#livenessTable;
+    this.#tree = new BroadcastTree(context, channels, livenessTable);
+    this.#antiEntropy = new AntiEntropy(context, this.#tree, () => this.#onCascade());
+    this.#pinger = new Pinger(context, channels, livenessTable, this.#antiEntropy, (peer) => this.#onTurn(peer));
+    this.#broadcast = new Broadcast(context, channels, livenessTable, this.#tree, (id) => this.#onCheck(id));
+    const onSilent = (target: PeerId) => this.#accusations.accuse(target);
+    this.#probes = new LivenessProbes(context, channels, livenessTable, this.#pinger, onSilent);
+    if (context.self.kind === 'gateway') this.#evictionDecider = new EvictionDecider(context, channels, livenessTable);
     const parts = {
-      channels: this.channels,
-      livenessTable: this.#livenessTable,
+      channels,
+      livenessTable,
       broadcast: this.#broadcast,
       tree: this.#tree,
       evictionDecider: this.#evictionDecider,
@@ -53,26 +55,21 @@ export class GossipCore {
     };
     this.#updates = new RecentUpdates(context, { ...parts, antiEntropy: this.#antiEntropy });
     this.#accusations = new Accusations(context, { ...parts, probes: this.#probes, pinger: this.#pinger });
-    this.#connect();
   }
 
-  /** Connects callbacks from later modules to earlier ones. */
-  #connect(): void {
-    const { context } = this;
-    this.channels.topology.isReachable = (peer) => this.#livenessTable.isReachable(peer);
-    this.#pinger.onTurn = (peer) => {
-      if (memberEntry(context, peer) !== undefined) return this.#probes.probe(peer);
-      // A newcomer does not know its first peer as a member yet. It pings to learn, and judges nothing.
-      this.#pinger.ping(peer);
-    };
-    this.#broadcast.onCheck = (gateway) => {
-      if (this.channels.open.has(gateway)) this.#pinger.pingGateway(gateway);
-    };
-    this.#antiEntropy.onCascade = () => {
-      if (context.self.kind === 'agent') return this.#pinger.pingSome();
-      for (const peer of this.#broadcast.envoys()) this.#pinger.ping(peer);
-    };
-    this.#probes.onSilent = (target) => this.#accusations.accuse(target);
+  #onTurn(peer: PeerId): void {
+    if (memberEntry(this.context, peer) !== undefined) return this.#probes.probe(peer);
+    // A newcomer does not know its first peer as a member yet. It pings to learn, and judges nothing.
+    this.#pinger.ping(peer);
+  }
+
+  #onCheck(gateway: PeerId): void {
+    if (this.channels.open.has(gateway)) this.#pinger.pingGateway(gateway);
+  }
+
+  #onCascade(): void {
+    if (this.context.self.kind === 'agent') return this.#pinger.pingSome();
+    for (const peer of this.#broadcast.envoys()) this.#pinger.ping(peer);
   }
 
   liveness(session: string): Liveness {

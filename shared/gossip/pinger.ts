@@ -35,19 +35,21 @@ export class Pinger {
   #round: PeerId[] = [];
   #isOddRound = false;
   #seq = 0;
-  /** Set by the core: probes a peer. */
-  onTurn: (peer: PeerId) => void = () => {};
+  readonly #onTurn: (peer: PeerId) => void;
 
+  /** `onTurn`: it is this peer's turn to be probed. */
   constructor(
     context: GossipContext,
     channels: GossipChannels,
     livenessTable: LivenessTable,
     antiEntropy: AntiEntropy,
+    onTurn: (peer: PeerId) => void,
   ) {
     this.#context = context;
     this.#channels = channels;
     this.#livenessTable = livenessTable;
     this.#antiEntropy = antiEntropy;
+    this.#onTurn = onTurn;
     const { directMs, healthMax } = context.options;
     this.answers = new AdaptiveTimeout({ leastMs: directMs, mostMs: directMs * healthMax });
   }
@@ -59,7 +61,7 @@ export class Pinger {
     const turn = () => {
       timerQueue.set('turn', this.#context.now + withJitter(this.#context, this.#context.options.probeMs), turn);
       const peer = this.#next();
-      if (peer !== undefined) this.onTurn(peer);
+      if (peer !== undefined) this.#onTurn(peer);
     };
     timerQueue.set('turn', now + rng() * options.probeMs, turn);
   }

@@ -51,14 +51,21 @@ export class LivenessProbes {
   readonly #indirectProbes = new Set<IndirectProbe>();
   #seq = 0;
   #health = 0;
-  /** Set by the core: all paths to the target failed. */
-  onSilent: (target: PeerId) => void = () => {};
+  readonly #onSilent: (target: PeerId) => void;
 
-  constructor(context: GossipContext, channels: GossipChannels, livenessTable: LivenessTable, pinger: Pinger) {
+  /** `onSilent`: all paths to the target failed. */
+  constructor(
+    context: GossipContext,
+    channels: GossipChannels,
+    livenessTable: LivenessTable,
+    pinger: Pinger,
+    onSilent: (target: PeerId) => void,
+  ) {
     this.#context = context;
     this.#channels = channels;
     this.#livenessTable = livenessTable;
     this.#pinger = pinger;
+    this.#onSilent = onSilent;
   }
 
   /** Starts with the direct path. A gateway is pinged at its own pace and never judged. */
@@ -237,7 +244,7 @@ export class LivenessProbes {
       if (!silent) return this.#end(inquiry);
     }
     this.#end(inquiry);
-    this.onSilent(target);
+    this.#onSilent(target);
   }
 
   /**

@@ -31,12 +31,13 @@ export class GossipTopology {
   #isIsolated = false;
   /** Drawn at random when many neighbors are missing. */
   #volunteer = false;
-  /** Set by the core: whether direct probes of this peer succeed. */
-  isReachable: (peer: PeerId) => boolean = () => true;
+  readonly #isReachable: (peer: PeerId) => boolean;
 
-  constructor(context: GossipContext, channels: OpenChannels) {
+  /** `isReachable`: whether direct probes of this peer succeed. */
+  constructor(context: GossipContext, channels: OpenChannels, isReachable: (peer: PeerId) => boolean) {
     this.#context = context;
     this.#channels = channels;
+    this.#isReachable = isReachable;
   }
 
   start(): void {
@@ -63,7 +64,7 @@ export class GossipTopology {
       const ring = clusterRing(this.#context);
       const expected = this.#isLarge() ? [...this.#around(options.ringReach)] : [...(ring ?? [])];
       const others = expected.filter((id) => id !== this.#context.me);
-      const missing = others.filter((id) => !this.#channels.open.has(id) || !this.isReachable(id)).length;
+      const missing = others.filter((id) => !this.#channels.open.has(id) || !this.#isReachable(id)).length;
       const island = missing >= 2 && missing >= options.islandShare * others.length;
       const was = this.#volunteer;
       const drawn =
