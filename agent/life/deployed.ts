@@ -15,8 +15,9 @@ import { parseEngineTarget } from '../engine/address.ts';
 import { describeExit } from '../engine/child.ts';
 import { Engine, isOccupied } from '../engine/engine.ts';
 import type { EngineHealth } from '../engine/health.ts';
-import { type Deferred, settlesWithin } from './deferred.ts';
+import type { Deferred } from './deferred.ts';
 import type { AgentParts } from './parts.ts';
+import { uploadLogTail } from './upload-log-tail.ts';
 
 interface DeployedEngineOptions {
   parts: AgentParts;
@@ -35,8 +36,6 @@ interface DeployedEngineOptions {
 
 /** Time for responses that were already on their way when the engine ended. */
 const LAST_ANSWERS_MS = 2000;
-/** Longest wait for the upload of the log's end, which is small. */
-const LOG_UPLOAD_MS = 2000;
 /** Interval at which it is checked whether other agents' requests have ended. */
 const POLL_MS = 100;
 
@@ -128,22 +127,12 @@ export class DeployedEngine implements EngineRunner {
     this.#engine = undefined;
     clearTimeout(this.#readyTimer);
     parts.sessions?.current?.change({ state: 'DOWN' });
-    if (parts.deployments?.current?.reason !== undefined) await this.#uploadLastLog();
+    if (parts.deployments?.current?.reason !== undefined) await uploadLogTail(parts, parts.engine?.tail(), ending);
     await Promise.all([parts.sessions?.becomeIdle(why, this.#labels(), drainMs), this.#meshRequestsDone(drainMs)]);
     if (this.#isEnding) return;
     await engine?.stop(graceMs(), ending.promise);
     if (parts.engine === engine) delete parts.engine;
     this.#launch = undefined;
-  }
-
-  /** Called before LEFT, because gateways accept nothing from a session that has left. */
-  async #uploadLastLog(): Promise<void> {
-    const { parts, ending } = this.#options;
-    const tail = parts.engine?.tail();
-    if (parts.sessions === undefined || tail === undefined || tail.length === 0) return;
-    const given = new AbortController();
-    await settlesWithin(LOG_UPLOAD_MS, Promise.race([parts.sessions.leaveLogTail(tail, given.signal), ending.promise]));
-    given.abort();
   }
 
   /** The session does not wait for requests that arrived over the mesh, so this does. */

@@ -11,15 +11,14 @@ import { type Engine, isOccupied } from '../engine/engine.ts';
 import { HangCheck } from '../engine/hang-check.ts';
 import type { LoadMeter } from '../engine/load.ts';
 import { probeForToken } from '../engine/token-probe.ts';
-import { type Deferred, settlesWithin } from './deferred.ts';
+import type { Deferred } from './deferred.ts';
 import type { AgentParts } from './parts.ts';
+import { uploadLogTail } from './upload-log-tail.ts';
 
 const POLL_MS = 1_000;
 /** An engine that hangs more often than this is given up like a broken one. */
 const RESTARTS_MAX = 3;
 const RESTARTS_WITHIN_MS = 3_600_000;
-/** Longest wait for the upload of the log's end, which is small. */
-const LOG_TAIL_WAIT_MS = 2_000;
 /** Short, because an engine that hangs rarely reacts to SIGTERM. */
 const GRACE_MS = 2_000;
 /** Longest wait for the port of a killed engine, which is normally free a moment later. */
@@ -93,26 +92,13 @@ export class HangRestart {
     log(`the engine hangs: ${why}; it is started again`);
     parts.sessions?.current?.change({ state: 'DOWN' });
     parts.sessions?.giveUp(); // running requests will never be answered here; other nodes may continue them
-    await this.#leaveLogTail(engine);
+    await uploadLogTail(parts, engine.tail(), ending);
     if (ending.settled) return;
     delete parts.engine; // so that its end does not end the agent
     neverRejects(parts.sessions?.becomeIdle('its engine hangs'));
     await engine.stop(GRACE_MS, ending.promise);
     await this.#portFree(engine);
     if (!ending.settled) start();
-  }
-
-  /** Called before LEFT, because gateways accept nothing from a session that has left. */
-  async #leaveLogTail(engine: Engine): Promise<void> {
-    const { parts, ending } = this.#options;
-    const tail = engine.tail();
-    if (parts.sessions === undefined || tail.length === 0) return;
-    const given = new AbortController();
-    await settlesWithin(
-      LOG_TAIL_WAIT_MS,
-      Promise.race([parts.sessions.leaveLogTail(tail, given.signal), ending.promise]),
-    );
-    given.abort();
   }
 
   async #portFree({ target }: Engine): Promise<void> {

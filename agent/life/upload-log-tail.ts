@@ -1,0 +1,20 @@
+import { type Deferred, settlesWithin } from './deferred.ts';
+import type { AgentParts } from './parts.ts';
+
+/** Longest wait for the upload of the log's end, which is small. */
+const UPLOAD_MS = 2_000;
+
+/**
+ * Uploads the last output of an engine that ends while the agent continues; `ending` ends the wait. Called before LEFT,
+ * because gateways accept nothing from a session that has left.
+ */
+export async function uploadLogTail(
+  { sessions }: AgentParts,
+  tail: Uint8Array | undefined,
+  ending: Pick<Deferred<unknown>, 'promise'>,
+): Promise<void> {
+  if (sessions === undefined || tail === undefined || tail.length === 0) return;
+  const given = new AbortController();
+  await settlesWithin(UPLOAD_MS, Promise.race([sessions.leaveLogTail(tail, given.signal), ending.promise]));
+  given.abort();
+}
