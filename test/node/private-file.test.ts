@@ -1,4 +1,4 @@
-/** Key files: who may read them, and what a failed write leaves behind. */
+/** Key files: other users that can read them, and the traces of a failed write. */
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
