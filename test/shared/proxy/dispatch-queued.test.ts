@@ -86,10 +86,10 @@ test('a body that streams is not moved to another node once one has it', async (
 });
 
 test.each([429, 503, 'engine_unreachable'] as const)(
-  'a node that answers %s at once takes no request from a free node',
+  'a node that answers %s immediately takes no request from a free node',
   async (answer) => {
     const host = new Watched();
-    // `a` is chosen first among equals, and has no open requests because its engine refuses at once.
+    // `a` is chosen first among equals, and has no open requests because its engine refuses immediately.
     for (const session of ['a', 'b']) host.add(entry(session), STREAM);
     // As many others fail, so the breaker of `a` stays closed.
     for (let n = 0; n < 100; n++) host.memory.breakers.ended(`gone-${n}`, 'failed', false, host.clock.now());
