@@ -13,6 +13,8 @@ import { breakerStateFor } from '../../../shared/routing/hang/hang-suspicion.ts'
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import type { ShippedPolicy } from '../../../shared/routing/policies/shipped.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
+import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
+import type { Link } from '../../../shared/wire/link.ts';
 import { type Engine, type EngineOptions, startEngine } from '../../support/engine.ts';
 import { atEnd, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { MODEL } from '../../support/test-cluster.ts';
@@ -34,6 +36,17 @@ interface VillagerOptions {
 
 /** Short, so that a request without a node is refused within a test. */
 const QUEUE: QueueLimits = { unaryMs: 300, streamMs: 2_000, places: 100 };
+
+/** Credit that a link holds back until there is enough for a frame: see SocketWindow. */
+const UNTOLD_MAX = 256 * 1024;
+
+/** Bytes of the receiver's window that the sender may not use: held, not granted again yet, or lost. */
+function unreturned(sender: Link, receiver: Link): number {
+  const { sent, sendLimit } = sender.state;
+  if (receiver.buffered > 0 || sent !== receiver.state.received || sendLimit !== receiver.state.receiveLimit)
+    return Number.POSITIVE_INFINITY;
+  return SOCKET_WINDOW_BYTES - (sendLimit - sent);
+}
 
 export class Village {
   readonly villagers: Villager[] = [];
@@ -74,10 +87,28 @@ export class Village {
       { session: from.session, provider: from.provider, events: from.requests },
       { session: to.session, provider: to.provider, events: to.requests },
     );
+    // Teardown runs the newest first, so both villagers are still there.
+    if (this.#pairs.size === 0) atEnd(() => this.#returnsCredit());
     this.#pairs.add({ pair, ends: [from, to] });
     from.requests.onChannel(pair.near);
     to.requests.onChannel(pair.far);
     return pair.near;
+  }
+
+  /**
+   * Of each channel that no test cut: when its requests have ended, all granted credit was returned. What a reader did
+   * not take is returned too.
+   */
+  async #returnsCredit(): Promise<void> {
+    await Promise.all(this.villagers.map(({ ingress }) => ingress.close()));
+    for (const { pair } of this.#pairs) {
+      const links = [pair.near.link, pair.far.link] as const;
+      await eventually('all credit is returned', 10_000, () =>
+        pair.near.closed || (unreturned(...links) < UNTOLD_MAX && unreturned(links[1], links[0]) < UNTOLD_MAX)
+          ? true
+          : undefined,
+      );
+    }
   }
 
   /** Of the windows of the channels that this villager dialed, the largest fraction that waits for its readers. */
