@@ -34,7 +34,7 @@ export const PROMISES: readonly Promised[] = [
   {
     promise: 'any other word for DEFAULT_TRUST means marked',
     file: 'gateway/admin/usage',
-    test: 'a word for the default trust that nobody knows trusts those that are marked, not everybody',
+    test: 'an unknown value of the default trust means marked providers, not all',
     breaks: {
       file: 'gateway/accounts/settings.ts',
       line: "? 'admitted' : 'marked';",
@@ -64,7 +64,7 @@ export const PROMISES: readonly Promised[] = [
   {
     promise: 'each line of a batch is answered once',
     file: 'shared/batch/ledger',
-    test: 'results > gives every line one result, whatever nodes, evictions and restarts do',
+    test: 'results > gives every line one result, for any nodes, evictions and restarts',
     breaks: { file: 'shared/batch/ledger.ts', line: ' || hasBit(chunk.done, line)) continue;', broken: ') continue;' },
   },
   {
@@ -128,7 +128,7 @@ export const PROMISES: readonly Promised[] = [
   {
     promise: 'bodies that wait take no more memory than their bound',
     file: 'shared/proxy/body-memory',
-    test: 'whatever comes, no more than the bound is held, and all of it is given back',
+    test: 'at most the bound is held for any input, and all of it is returned',
     breaks: {
       file: 'shared/proxy/body-memory.ts',
       line: 'if (last === undefined) return false;',
@@ -158,7 +158,7 @@ export const PROMISES: readonly Promised[] = [
   {
     promise: 'a limit of requests a minute is exact',
     file: 'gateway/accounts/limiter',
-    test: 'grants exactly what a list of all that happened grants, whatever happens in whatever order',
+    test: 'grants exactly what a list of all events grants, for any events in any order',
     breaks: {
       file: 'gateway/accounts/limits/meter.ts',
       line: 'this.#requests.waitFor(1, requests_per_minute, now.ms)',

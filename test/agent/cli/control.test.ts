@@ -162,7 +162,7 @@ describe('the control socket', () => {
     expect(JSON.parse((await runToEnd(['status', '--json'], userEnv(directory))).out)).toHaveLength(1);
   });
 
-  it('tells nobody the token or the engine’s key', async () => {
+  it('never reveals the token or the engine’s key', async () => {
     const directory = scratch();
     const engine = await startEngine({ apiKey: 'key-secret' });
     onTestFinished(() => engine.close());
@@ -237,7 +237,7 @@ describe('state left behind', () => {
     expect(statSync(join(directory, random[0] ?? '')).mode & 0o777).toBe(0o700);
   });
 
-  it('is never put behind a link that somebody else made', async () => {
+  it('is never placed behind a link that another user made', async () => {
     const directory = scratch();
     const elsewhere = join(directory, 'elsewhere');
     mkdirSync(elsewhere, { mode: 0o700 });

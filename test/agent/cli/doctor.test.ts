@@ -127,7 +127,7 @@ it('settings that cannot be are one finding, and the rest is looked at all the s
   expect(of('GPUs')?.found).not.toContain('GPUs:');
 });
 
-it('an engine that somebody else starts must answer', async () => {
+it('an engine that another program starts must answer', async () => {
   const gateway = await answering(401, REFUSAL);
   const engine = await answering(200, JSON.stringify({ data: [{ id: 'm' }] }), { 'content-type': 'application/json' });
   const args = ['--gateway', gateway, ...withToken()];

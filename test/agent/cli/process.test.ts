@@ -98,7 +98,7 @@ describe('an agent process', () => {
     expect((await runToEnd(['status', '--json'], { ...userEnv(directory), ...more })).out).toBe('[]\n');
   });
 
-  it('works without HOME for a user who stands in no /etc/passwd, and refuses ~ with 2', async ({ skip }) => {
+  it('works without HOME for a user that is not in /etc/passwd, and refuses ~ with 2', async ({ skip }) => {
     skip(process.getuid?.() !== 0, 'needs root to become another user');
     const uid = 1_954_321;
     const directory = scratch();

@@ -25,7 +25,7 @@ describe('where an ingress listens', () => {
   );
 });
 
-it('trusts and serves its own provider where nobody says otherwise', () => {
+it('trusts and serves its own provider by default', () => {
   expect(read({})).toEqual({
     listen: undefined,
     trust: undefined,
@@ -34,7 +34,7 @@ it('trusts and serves its own provider where nobody says otherwise', () => {
   });
 });
 
-it('takes providers of its own issuer and of others', () => {
+it('accepts providers of its own issuer and of others', () => {
   const config = read({ ingress: ['127.0.0.1:0'], trust: ['eth, psi@cern', 'eth'], 'serve-to': ['lab'] });
   expect(config).toMatchObject({ trust: ['eth', 'psi@cern'], serveTo: ['lab'] });
   expect(() => read({ ingress: ['127.0.0.1:0'], trust: ['ETH!'] })).toThrow('--trust: "ETH!" is no provider');

@@ -137,7 +137,7 @@ describe('orders', () => {
     expect(deployments.labels).toEqual({ 'otela.deployment': 'a' });
   });
 
-  test('an order to drain is obeyed once, whatever runs, and also where nothing may be deployed', async () => {
+  test('an order to drain is obeyed once, with any deployment, and also if deployments are not accepted', async () => {
     const drain = order({ action: 'drain' });
     expect(await orders.answer(ticket, drain)).toMatchObject({ answer: { kind: 'draining', running: 3 } });
     expect(keeper.done, 'the answer goes first').toEqual([]);

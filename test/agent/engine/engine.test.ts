@@ -40,7 +40,7 @@ describe('the engine’s address', () => {
     expect(parseEngineTarget({ url: 'https://h' })).toEqual({ origin: 'https://h', pathPrefix: '' });
   });
 
-  it('is none without command, port and address', () => {
+  it('is absent without command, port and address', () => {
     expect(parseEngineTarget({})).toBeUndefined();
   });
 });

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { Saturation } from '../../../agent/engine/saturation.ts';
 
 describe('an engine', () => {
-  it('that nobody ever waited at takes what comes', () => {
+  it('without any earlier waiting accepts all requests', () => {
     const engine = new Saturation();
     engine.observe({ running: 500, waiting: 0 });
     expect(engine.full(10_000, { maxWaiting: 0 })).toBeUndefined();

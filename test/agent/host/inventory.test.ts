@@ -117,7 +117,7 @@ card1,AMD Instinct MI300X OAM,0x1f,206141652992`;
     expect(gpus).toEqual([]);
   });
 
-  it('lists each die of an MI250X, whatever columns this rocm-smi has', async () => {
+  it('lists each die of an MI250X, for any columns of rocm-smi', async () => {
     const csv = `WARNING: AMD GPU device(s) is/are in a low-power state.
 
 device,Unique ID,VRAM Total Memory (B),VRAM Total Used Memory (B),Card series,Card model,Card vendor,Card SKU

@@ -89,7 +89,7 @@ describe('when it ends', () => {
     const raised = await job?.askEnd?.(tools({ bjobs: lsf({ TIME_LEFT: '9:59 L' }) }));
     expect(raised).not.toEqual(first);
   });
-  it('LSF without a limit: an estimate is none', async () =>
+  it('LSF without a limit: an estimate is not an end time', async () =>
     expect(await detectBatchJob(LSF)?.askEnd?.(tools({ bjobs: lsf({ TIME_LEFT: '0:10 E' }) }))).toMatchObject({
       ends: undefined,
     }));

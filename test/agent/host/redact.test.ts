@@ -32,7 +32,7 @@ it.each([
   expect(out).not.toMatch(/of-this-agent|a1b2c3|plain-word|abcdefgh|0123456789|hunter22|sflKxw|MIIE/);
 });
 
-it('leaves what is no secret as it is', () => {
+it('leaves text without secrets unchanged', () => {
   const text = 'loading /home/ada/.otela-token abc; 12 tokens: 345; Basic usage; max_tokens=16';
   expect(redact(text)).toBe(text);
 });

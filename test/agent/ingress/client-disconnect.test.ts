@@ -89,7 +89,7 @@ async function standStill(here: Villager, bytes: number): Promise<Socket> {
   return socket;
 }
 
-it('readers that stand still hold their engine back, and nobody else', async () => {
+it('stalled readers hold back only their engine', async () => {
   const { here, there } = await twoHouses();
   const readers = 40;
   const bytes = 16 * 1024 * 1024;

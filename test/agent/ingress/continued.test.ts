@@ -71,7 +71,7 @@ it.each<[string, object]>([
   expect(charged().map(({ attempt }) => attempt)).toEqual([1, 3]);
 });
 
-it('nobody goes on where nobody asked for it, or where the request does not allow it', async () => {
+it('no node continues if the request did not ask for it, or does not allow it', async () => {
   const place = await village(2);
   const unasked = hear(await told(place, ['/completions', COMPLETION], [hangUp], {}));
   expect(unasked).toMatchObject({ dones: 0, errors: [{ code: 'upstream_error' }] });
@@ -80,7 +80,7 @@ it('nobody goes on where nobody asked for it, or where the request does not allo
   expect(JSON.stringify(seeded.errors)).toContain("'seed'");
 });
 
-it('a client that leaves while somebody is looked for leaves no engine at work', async () => {
+it('a client that disconnects during the search for a node leaves no engine at work', async () => {
   const place = await village(3);
   for (const { engine } of place.nodes) engine?.control({ pauseAfter: 8 });
   const left = new AbortController();

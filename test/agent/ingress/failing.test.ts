@@ -60,7 +60,7 @@ it('many nodes beyond reach do not use up the attempts', async () => {
   expect(response.headers.get('x-otela-node')).toBe(nodes[0]?.session);
 });
 
-it('where nobody can be reached the client is told so, and may try again', async () => {
+it('if no node can be reached, the client is told so, and may retry', async () => {
   const { here, nodes } = await village(1);
   if (nodes[0] !== undefined) nodes[0].reachable = false;
   const response = await here.ask('/chat/completions', chatBody());

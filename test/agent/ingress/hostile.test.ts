@@ -164,7 +164,7 @@ it('more bytes than were granted close the channel', async () => {
   await isWell(here);
 });
 
-it('answers to questions that nobody asked are not heard, and a flood of them ends the channel', async () => {
+it('answers without a question are ignored, and a flood of them ends the channel', async () => {
   const { here } = await victim();
   const peer = new Peer(here, { victimDialled: true });
   peer.put({ type: 'head', stream: 3, status: 200, engineTenths: 0, headers: [] });

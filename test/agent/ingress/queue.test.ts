@@ -41,7 +41,7 @@ function reading(response: Response): { said(): string; over: Promise<void> } {
   return { said: () => said, over: read() };
 }
 
-it('who finds no node waits for one that comes, unary and as a stream with comments', async () => {
+it('a request that finds no node waits for one, non-streaming and as a stream with comments', async () => {
   const { here, back } = await waitingPlace(PATIENT, { pingMs: 100 });
   const unary = here.ask(CHAT, chatBody());
   const stream = await here.ask(CHAT, chatBody({ tokens: 5 }, { stream: true }));
@@ -55,7 +55,7 @@ it('who finds no node waits for one that comes, unary and as a stream with comme
   expect(hear(said())).toMatchObject({ text: wordsOf(5), dones: 1, errors: [] });
 });
 
-it('who waits too long is told so: 503, and in a stream that was opened in-band', async () => {
+it('a request that waits too long gets 503, and an open stream gets it in-band', async () => {
   const { here } = await waitingPlace({ unaryMs: 200, streamMs: 400 }, { pingMs: 100 });
   const unary = await here.ask(CHAT, chatBody());
   expect(unary.status).toBe(503);
@@ -84,7 +84,7 @@ it('a full queue is 429 and says when to come again; batch makes room for intera
   expect((await here.ask(CHAT, chatBody(), { headers: { 'x-otela-priority': 'soon' } })).status).toBe(400);
 });
 
-it('who leaves while it waits is never asked for', async () => {
+it('a client that disconnects while it waits causes no attempt', async () => {
   const { here, node, back } = await waitingPlace();
   const client = new AbortController();
   const left = here.ask(CHAT, chatBody(), { signal: client.signal }).catch(() => 'left');
@@ -97,7 +97,7 @@ it('who leaves while it waits is never asked for', async () => {
   expect(node.engine?.requests).toHaveLength(1);
 });
 
-it('waiting helps nobody whose model nobody ever served, or whose requirement nobody meets', async () => {
+it('a request does not wait if no node ever served its model, or none meets its requirement', async () => {
   const { here, back } = await waitingPlace();
   expect((await here.ask(CHAT, chatBody({}, { model: 'never/there' }))).status).toBe(404);
   back();
@@ -144,7 +144,7 @@ it('a broken stream waits for a node, with comments, and goes on', async () => {
   expect(hear(said()).ids.size).toBe(1);
 });
 
-it('a broken stream waits for no node that nobody knows any more', async () => {
+it('a broken stream does not wait for a node that is no longer known', async () => {
   const all = new Village();
   const here = await all.add({ engine: false, queue: PATIENT });
   const node = await all.add();
@@ -184,7 +184,7 @@ it('--policy weighted: by the GPUs that nodes publish', async () => {
   expect(small).toBeGreaterThanOrEqual(4);
 });
 
-it('--policy prefix-affinity, and where nobody chose one: a conversation stays at its node', async () => {
+it('--policy prefix-affinity, and by default: a conversation stays at its node', async () => {
   for (const policy of ['prefix-affinity', undefined] as const) {
     const all = new Village();
     const here = await all.add({ engine: false, ...(policy && { policy }) });

@@ -183,7 +183,7 @@ it('a stranger that sends for ever is not read for ever', async () => {
   expect(sent).toBeLessThan(16 * 1024 * 1024);
 });
 
-it('strangers that hold connections open keep nobody else away', async () => {
+it('unauthenticated clients that hold connections open keep no other client away', async () => {
   const { here } = await twoHouses();
   const base = here.url.replace(/\/v1$/, '');
   const agent = new Agent({ keepAlive: true });

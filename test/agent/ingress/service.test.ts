@@ -222,7 +222,7 @@ it('large answers and large prompts go both ways over one channel at once', asyn
   expect(answers).toEqual(Array(8).fill(bytes));
 });
 
-it('a node that nobody has admitted yet serves its own ingress', async () => {
+it('a node that is not admitted yet serves its own ingress', async () => {
   const issuer = new TestIssuer();
   const engine = await startEngine({ models: [MODEL] });
   const directory = await temporaryDirectory('otela-service');

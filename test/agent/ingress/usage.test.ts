@@ -178,7 +178,7 @@ it('a directory that cannot be written costs nothing but the file', async () => 
   expect(queue.size).toBe(2);
 });
 
-it('what is no batch of records is not read as one', () => {
+it('a message that is not a batch of records is not read as one', () => {
   expect(parseUsageBatch('{')).toBeUndefined();
   expect(parseUsageBatch('[]')).toBeUndefined();
   const good = usage(2);

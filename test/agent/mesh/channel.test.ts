@@ -18,7 +18,7 @@ const text = (bytes: string) => Buffer.from(bytes);
 const happens = (socket: Socket, event: string) => new Promise<void>((resolve) => socket.once(event, () => resolve()));
 
 describe('two agents', () => {
-  it('hear each other, and each knows for sure who the other is', async () => {
+  it('hear each other, and each has verified the identity of the other', async () => {
     const [a, b] = await connected();
     a.channels.get(b.own.session)?.gossip(text('from a'));
     b.channels.get(a.own.session)?.gossip(text('from b'));
@@ -118,7 +118,7 @@ describe('the one that dials', () => {
     server.close();
   });
 
-  it('tries all addresses of a session: where nobody listens, where somebody else does, where nothing answers', async () => {
+  it('tries all addresses of a session: one without a listener, one of another session, one without an answer', async () => {
     const [a, b, c, gone] = await Promise.all([Node.start(), Node.start(), Node.start(), Node.start()]);
     gone.close();
     // TEST-NET-1 (RFC 5737): no route, or a route to nowhere.
@@ -133,7 +133,7 @@ describe('the one that dials', () => {
     socket.destroy();
   });
 
-  it('says of an address where nobody listens that it is unreachable', async () => {
+  it('reports an address without a listener as unreachable', async () => {
     const [a, gone] = [await Node.start(), await Node.start()];
     gone.close();
     await expect(a.dial(gone)).rejects.toMatchObject({ code: 'unreachable' });

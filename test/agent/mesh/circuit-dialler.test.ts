@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import type { ProvenConnection } from '../../../agent/mesh/channel/accept.ts';
 import { agentRendezvous } from '../../../agent/mesh/circuit/circuit-dialler.ts';
 
-it('a relay that is reached when nobody needs it any more keeps no connection', async () => {
+it('a relay that is reached after the need is gone keeps no connection', async () => {
   const socket = new PassThrough();
   const dialled = Promise.withResolvers<ProvenConnection>();
   const meeting = agentRendezvous({ session: 'r', addresses: [] }, () => dialled.promise);

@@ -317,7 +317,7 @@ describe('a relay is bounded:', () => {
       expect((await a.say({ type: 'connect', session: nobody })).said).toEqual({ type: 'refused', why });
   });
 
-  it('who is not in the registry, and who is put out of it', async () => {
+  it('a session that is not in the registry, or is removed from it', async () => {
     const out = new Set<string>();
     const { caller, relay } = await relayOf({}, ({ session }) => !out.has(session));
     const [a, b, stranger] = [caller(), caller(), caller()];
@@ -376,7 +376,7 @@ describe('a relay is bounded:', () => {
     await Promise.all(waiting);
   });
 
-  it('who does not answer', async () => {
+  it('a session that does not answer', async () => {
     const { caller, relay } = await relayOf({});
     const [a, b] = [caller(), caller()];
     await b.say({ type: 'reserve' }); // and does not answer from then on

@@ -144,7 +144,7 @@ describe('a channel for requests', () => {
     expect(both[0]?.session).toBe(b.session);
   });
 
-  it('cannot be had to a session that nobody knows or that listens nowhere', async () => {
+  it('cannot be opened to a session that is unknown or listens nowhere', async () => {
     const { join } = village();
     const [a, silent] = [await join(), await join({ listen: undefined })];
     await allSee([a, silent], sessionsOf([a, silent]));
@@ -153,7 +153,7 @@ describe('a channel for requests', () => {
     await expect(a.mesh.channelTo(silent.session)).rejects.toMatchObject({ code: 'unreachable' });
   });
 
-  it('refuses requests where nobody serves them', async () => {
+  it('refuses requests if no engine serves them', async () => {
     const { join } = village();
     const frames: string[] = [];
     const requests = {

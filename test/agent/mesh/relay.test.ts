@@ -106,7 +106,7 @@ describe('with the join token', () => {
     expect(socket.destroyed).toBe(true);
   });
 
-  it('nobody gets anywhere but to the gateways that the relay was told of', async () => {
+  it('connections reach only the gateways that the relay was given', async () => {
     const [gateway, other] = [await echo(), await echo()];
     const { address } = await relayTo([gateway.url], true);
     await expect(through(address, other.url)).rejects.toThrow();
@@ -123,7 +123,7 @@ describe('with the join token', () => {
 });
 
 describe('without it', () => {
-  it('nobody gets a byte, and the gateway does not see him', async () => {
+  it('an unauthenticated caller gets no byte, and the gateway does not see it', async () => {
     const gateway = await echo();
     const { address, port } = await relayTo([gateway.url], true);
     await expect(through(address, gateway.url, 'another token')).rejects.toThrow();
@@ -143,7 +143,7 @@ describe('without it', () => {
     expect(gateway.sockets.size).toBe(0);
   });
 
-  it('a crowd that begins and does not go on keeps nobody away', async () => {
+  it('many unfinished connections keep no other connection away', async () => {
     const gateway = await echo();
     const { address, port } = await relayTo([gateway.url], false);
     const crowd = Array.from({ length: 300 }, () => {

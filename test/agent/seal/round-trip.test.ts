@@ -57,7 +57,7 @@ async function readAll(
 const bodies = fc.oneof(fc.uint8Array({ maxLength: 300 }), fc.uint8Array({ minLength: 16_300, maxLength: 40_000 }));
 
 describe('a sealed request', () => {
-  it('is opened as it was, whatever it is', async () => {
+  it('is decrypted unchanged, for any content', async () => {
     await fc.assert(
       fc.asyncProperty(bodies, fc.string(), async (body, model) => {
         const opened = openIt(await seal(clearOf(body, { model }), [node], NOW_S));

@@ -107,7 +107,7 @@ describe('an agent that asks to be let in', () => {
     ]);
   });
 
-  it('tries for as long as nobody can be reached, ever more rarely, and is let in when a gateway is back', async () => {
+  it('tries ever more rarely while no gateway can be reached, and is admitted when one is back', async () => {
     let at = 0;
     const { url, asked } = await gateway((question, response, n) =>
       n < 4 ? refusal(response, 503, 'the store is down') : ticketFor(question),
@@ -223,7 +223,7 @@ describe('an answer that cannot be trusted', () => {
     expect(question.lines[0]).toContain('not admitted yet');
   });
 
-  it('is no admission if its ticket is of another institution than the first: that one would own the node', async () => {
+  it('is not an admission if its ticket is from another institution than the first, which would then own the node', async () => {
     const { url } = await gateway((asked) => ticketFor(asked));
     const stop = new AbortController();
     const question = options([url], { issuer: institution().issuer, signal: stop.signal });
@@ -276,7 +276,7 @@ describe('the way round by a peer', () => {
     expect(targets).toEqual([]);
   });
 
-  it('is taken by everything where the node has no way out of its own', async () => {
+  it('is used for all connections if the node has no direct connection', async () => {
     const { url, targets } = await proxy();
     const door = await gateway((asked) => ticketFor(asked));
     const own = new URL(url);

@@ -30,7 +30,7 @@ function ask(socket: HandSocket, stream: number, standIn: object, more: object =
 const received = (socket: HandSocket, stream: number) =>
   socket.all('data', stream).reduce((sum, { bytes }) => sum + bytes.length, 0);
 
-describe('an answer that nobody claims after its socket was lost', () => {
+describe('a response that no gateway claims after its socket was lost', () => {
   it('is cancelled after ten seconds, and its usage is told by name on the socket that is there', async () => {
     const { gateway, engine, socket, tunnel } = await openAgentSide();
     ask(socket, 1, { tokens: 10_000, tokensPerSecond: 50 }, { stream: true });

@@ -45,7 +45,7 @@ function ask(client: EngineClient, content?: Readable, length?: number): Promise
   });
 }
 
-describe('a connection that the engine gave up while nobody used it', () => {
+describe('a connection that the engine closed while it was idle', () => {
   it.each(['end', 'reset'] as const)('(%s): the request that met it is asked again on a new one', async (how) => {
     const sockets = new Set<object>();
     let met = 0;

@@ -101,7 +101,7 @@ describe('a gateway that breaks the protocol', () => {
     await answers(next, 1);
   });
 
-  it('text, unknown streams and settled numbers of nothing disturb nobody', async () => {
+  it('text, unknown streams and unknown settled numbers disturb no request', async () => {
     const { gateway, socket } = await openAgentSide();
     socket.socket.send('{"hello":1}');
     socket.put(

@@ -245,7 +245,7 @@ it('two paths are refused where one is a folder of the other: a symlink would be
   expect(weightsManifestSchema.safeParse(manifest('a b', 'a-b', 'a/b', 'ab/c')).success).toBe(true);
 });
 
-it('a sender that makes up pieces with good digests of their own is found out at the end, and left', async () => {
+it('a sender that invents pieces with matching digests is detected at the end, and avoided', async () => {
   const cluster = new Cluster();
   const { first, source } = await holder(cluster);
   const place = first.weights.store.placeOf(sha256(WEIGHTS));

@@ -79,7 +79,7 @@ it('a coordinator of another provider that only says to wait is waited for once,
   expect(new Set(asked.map(({ blob }) => blob)).size).toBeLessThanOrEqual(3);
 });
 
-it('false bytes of a public blob cost two beginnings, whoever is named as a sender again and again', async () => {
+it('false bytes of a public blob cost two restarts, whichever sender is named repeatedly', async () => {
   const cluster = new Cluster();
   const content = files(1);
   const source = `dir:${await hubFolder(content)}`;

@@ -30,7 +30,7 @@ it('a node that was evicted gets nothing more over the connections that it has, 
   expect(came.bytes).toBe(0);
 });
 
-it('a ticket of a session that was evicted is good for no weights, whatever else is said over the mesh', async () => {
+it('a ticket of an evicted session gives no weights, whatever the mesh reports', async () => {
   const { issuer, join } = village();
   const [own, other] = [await join(), await join()];
   const peers = new MeshPeers(() => undefined);

@@ -87,7 +87,7 @@ it('of a process whose number another one has now is free', async () => {
   expect(await isTaken(cluster.take, FREE_WITHIN_MS)).toBe(true);
 });
 
-it('of a process of another machine or container is kept as long as that one beats, whatever is here under its number', async () => {
+it('of a process of another machine or container is kept while that process renews it, whatever has its number here', async () => {
   for (const as of [ELSEWHERE, { ...ELSEWHERE, host: hostname(), pid: '4194400' }]) {
     const cluster = await shared();
     await left(cluster, as);

@@ -69,7 +69,7 @@ it('looks at the node that changed, not at ten thousand others', () => {
   expect(peers.others()).toHaveLength(NODES - 1);
 });
 
-it('knows who came and who went, and when', () => {
+it('knows which nodes joined and left, and when', () => {
   const { peers, nodes, liveness, change } = largeMesh();
   const has = (session: string) => peers.others().some((peer) => peer.session === session);
   expect(change('new', () => nodes.set('new', nodeOf('new')))).toBe(true);

@@ -74,7 +74,7 @@ it('a source that is not what it says leaves nothing that a later pull stumbles 
   await expectWhole(node, `dir:${folder}`);
 });
 
-it('a blob that lost its digests is none: it comes again, and goes to others', async () => {
+it('a blob that lost its digests is pulled again, and then served to others', async () => {
   const cluster = new Cluster();
   const [first, second] = [await cluster.add(), await cluster.add()];
   const folder = await hubFolder({ [NAME]: WEIGHTS });

@@ -7,7 +7,7 @@ import { Cluster, PIECE, plainFolder } from './cluster.ts';
 
 afterEach(endAll);
 
-it('two models whose folder of the cache is one: that one goes leaves the other whole', async () => {
+it('if two models share a folder of the cache, deleting one leaves the other intact', async () => {
   const root = await temporaryDirectory('otela-source');
   for (const name of ['a b', 'a--b']) {
     await mkdir(join(root, name));

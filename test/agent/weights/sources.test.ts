@@ -118,7 +118,7 @@ it('the files that a list had before, and has no more of the same commit, go wit
   expect(await node.weights.held()).toHaveLength(1);
 });
 
-it('the token is found where its own library keeps it, and an empty variable is none', async () => {
+it('the token is read from the place of its library, and an empty variable is ignored', async () => {
   const token = 'hf_kept';
   const hub = await startHub({ repository: REPOSITORY, files: FILES, token });
   const cache = await plainFolder({ 'huggingface/token': Buffer.from(`${token}\n`) });

@@ -152,7 +152,7 @@ test.each([
   expect(queries()).toBe(0);
 });
 
-test('the bootstrap key is an operator even when D1 is down, whatever it looks like', async () => {
+test('the bootstrap key is an operator even when D1 is down, in any format', async () => {
   const { DB } = watchedDb(() => true);
   const bootstrap = { DB, ADMIN_KEY_SHA256: `${sha256Hex('correct horse').toUpperCase()}\n` };
   const account = await authenticateUncached(
@@ -164,7 +164,7 @@ test('the bootstrap key is an operator even when D1 is down, whatever it looks l
   await expect(authenticateUncached(bootstrap, withKey('correct'), 0)).rejects.toMatchObject({ status: 401 });
 });
 
-test('a bootstrap hash that is none opens nothing', async () => {
+test('an invalid bootstrap hash admits no key', async () => {
   for (const ADMIN_KEY_SHA256 of ['', 'undefined', sha256Hex('a').slice(1)]) {
     await expect(authenticateUncached({ ...env, ADMIN_KEY_SHA256 }, withKey(''), 0)).rejects.toMatchObject({
       status: 401,

@@ -164,7 +164,7 @@ test.each(TAKEN)('a token is taken that has %s', async (_, claims) => {
   await expect(verify(one, await one.token(claims()))).resolves.toMatchObject({ sub: 'ada' });
 });
 
-test('claims under names of JavaScript’s own are claims of nobody', async () => {
+test('claims with names of JavaScript’s own properties are ignored', async () => {
   const one = await HostileIssuer.open({
     admits: 'mapped',
     role_claim: 'groups',

@@ -38,7 +38,7 @@ test('a key was used when it was used, however much later that is written, and n
   expect(await usedAt(rare), 'the clock was set back').toBe(now + 2 * DAY_MS);
 });
 
-test('a key is used by whatever it opens', async () => {
+test('any use of a key updates its last use', async () => {
   for (const path of ['/v1/models', '/v1/registry/nodes', '/admin/me']) {
     const { id, key } = await seedKey('consumer');
     // The previous uses were written a moment ago, so the isolate would wait for a minute. Not by days: the registry's

@@ -84,7 +84,7 @@ test('GPU time is counted once a settlement tells it, ends with the month, and i
   expect(limiter.reserve({ ...FORECAST, name: 't', keyId: 'c', key: undefined, project }, next).granted).toBe(true);
 });
 
-test('a request that nobody holds any more is still counted for its person and its model', () => {
+test('a request that is no longer reserved still counts for its user and its model', () => {
   const { store, reserve } = opened();
   const user = { models: { big: { tokens_per_month: 100 } } };
   // Another limiter over the same store, as if the object had been evicted in between.

@@ -33,7 +33,7 @@ const settled = (
   ...more,
 });
 
-test('grants exactly what a list of all that happened grants, whatever happens in whatever order', () => {
+test('grants exactly what a list of all events grants, for any events in any order', () => {
   fc.assert(
     fc.property(limitsOf, limitsOf, fc.array(step, { maxLength: 120 }), (key, project, steps) => {
       const history = new History(key, project);
@@ -139,7 +139,7 @@ test('a clock that was fast at the end of a month comes back to what was used in
   expect(limiter.reserve(asked('c', { key, maxTokens: 1 }), right)).toMatchObject({ shortage: { kind: 'month' } });
 });
 
-test('counts that were saved by a clock ten minutes fast lock nobody longer than their minute', () => {
+test('counts that were saved by a clock ten minutes fast lock no key longer than their minute', () => {
   const key = { requests_per_minute: 1 };
   const fast = open();
   fast.reserve(asked('a', { key }), at(START + 600_000));

@@ -44,7 +44,7 @@ test.each([
   expect(byMany).toBe(10);
 });
 
-test('a place that is given back is taken by who waits for it', async () => {
+test('a returned place goes to a request that waits for it', async () => {
   const limits = { concurrent_requests: 1 };
   const counter = object();
   expect((await counter.reserve(ask('a', limits))).granted).toBe(true);

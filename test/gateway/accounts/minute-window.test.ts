@@ -5,7 +5,7 @@ import { MinuteWindow } from '../../../gateway/accounts/limits/minute-window.ts'
 /** A Friday, well inside a month. */
 const START = Date.parse('2026-11-20T10:00:00Z');
 
-test('whatever comes when, no sixty seconds hold more than the limit, and a wait is told exactly', () => {
+test('for any arrivals, no sixty seconds exceed the limit, and a wait is reported exactly', () => {
   const step = fc.record({ afterMs: fc.nat(20_000), count: fc.integer({ min: 1, max: 4 }) });
   fc.assert(
     fc.property(fc.array(step, { maxLength: 80 }), fc.integer({ min: 4, max: 12 }), (steps, limit) => {
@@ -48,7 +48,7 @@ test('it holds a bounded number of slots, however much comes', () => {
   expect(window.state(START + 120_000).length).toBeLessThanOrEqual(241);
 });
 
-test('a correction changes the count of its own time, and leaves the window with it', () => {
+test('a correction changes the count at its own time, and leaves the window with it', () => {
   const window = new MinuteWindow();
   window.add(100, START);
   window.add(5, START + 10_000);

@@ -13,7 +13,7 @@ const [config] = issuersSchema.parse([
   { issuer: 'https://login.example.org', name: 'Example', client_id: 'opentela', admits: 'everybody' },
 ]);
 
-test('who was mapped and is no more comes in no more, and keeps no role', async () => {
+test('a user that is no longer mapped cannot log in, and keeps no role', async () => {
   const [mapped] = issuersSchema.parse([
     { ...config, admits: 'mapped', role_claim: 'groups', roles: { staff: { role: 'operator' } } },
   ]);
@@ -41,7 +41,7 @@ test('a token that says nothing of name and address changes neither; one that do
   expect(await arrived({ sub: '4711', name: 'Ada King', email: null })).toEqual({ name: 'Ada King', email: null });
 });
 
-test('who is known by nothing else is called by their subject, on one line', async () => {
+test('a user without another name is called by the subject, on one line', async () => {
   expect(await arrived({ sub: 'bob\u0007' })).toEqual({ name: 'bob', email: null });
   expect(await arrived({ sub: '\u0007' })).toEqual({ name: 'somebody', email: null });
 });

@@ -33,7 +33,7 @@ test('an answer without a bound may take a sixteenth of the minute at first, fro
     expect(fresh.estimate(ask(), limit)).toBe(100 + answer);
 });
 
-test('from three answers on the mean of the key counts, and the tokens of its own bytes', () => {
+test('from three responses on, the mean of the key and its tokens per byte are used', () => {
   expect(taught(3, 90).estimate(ask())).toBe(50 + 90);
   expect(taught(1, 90, 500).estimate(ask({ maxTokens: 500 }))).toBe(50 + 295); // half a guess
 });

@@ -52,7 +52,7 @@ test('a new key is shown once, never with its hash, and the list shows how it be
   expect(JSON.parse(again)).toMatchObject({ id: created.id, prefix: created.key.slice(0, 15) });
 });
 
-test('only operators get in: nobody 401, a consumer 403, a revoked operator 401 at once', async () => {
+test('only operators are admitted: no key 401, a consumer 403, a revoked operator 401 immediately', async () => {
   const { key: consumer } = await createKey({ name: 'c' });
   await expectError(await call('GET', '/keys', undefined, null), 401, 'invalid_api_key');
   await expectError(await call('GET', '/keys', undefined, `sk-otela-${'x'.repeat(43)}`), 401, 'invalid_api_key');
@@ -143,7 +143,7 @@ test.each(['', 'login.example.org', 'http://login.example.org', 'https://', 'htt
   },
 );
 
-test('a body above 64 KiB is 413 also when nobody said how long it is', async () => {
+test('a body above 64 KiB is 413 even without a content-length', async () => {
   const large = JSON.stringify({ name: 'a', x: 'y'.repeat(70_000) });
   await expectError(await call('POST', '/keys', large), 413, 'request_too_large');
   const unsized = new Request('https://gateway.test/admin/keys', {
@@ -154,7 +154,7 @@ test('a body above 64 KiB is 413 also when nobody said how long it is', async ()
   await expectError(await exports.default.fetch(unsized), 413, 'request_too_large');
 });
 
-test('what is not there is 404, and a method that does not fit is 405 with those that do', async () => {
+test('an unknown path is 404, and a wrong method is 405 with the allowed ones', async () => {
   await expectError(await call('GET', '/nothing'), 404, 'not_found');
   await expectError(await call('GET', '/keys/key_nobody'), 404, 'not_found');
   await expectError(await call('DELETE', '/keys/key_nobody'), 404, 'not_found');

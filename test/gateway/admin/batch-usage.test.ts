@@ -83,7 +83,7 @@ it('filters by project, key and model, and comes page by page', async () => {
   expect(await idsOf('operator', `&limit=2&after=${first.data.at(-1)?.id}`)).toEqual(['batch_1']);
 });
 
-it('a day that is none is refused', async () => {
+it('an invalid day is refused', async () => {
   await refusal(
     knock('GET', '/admin/usage/batches?from=yesterday', { key: keys.operator.key }),
     400,

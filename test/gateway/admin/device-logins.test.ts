@@ -127,7 +127,7 @@ test('of approvals at once no more are open than five, and no more machines come
   expect((await rows()).filter(({ revokedAt }) => revokedAt === null)).toEqual([]);
 });
 
-test('who refuses a code that they approved before the machine came lets no machine in', async () => {
+test('a user that refuses a code after approving it, before the machine came, admits no machine', async () => {
   const id = await user();
   const cookie = `${SESSION_COOKIE}=${await openSession(env, id, Date.now())}`;
   const headers = { cookie, 'sec-fetch-site': 'same-origin' };
@@ -140,7 +140,7 @@ test('who refuses a code that they approved before the machine came lets no mach
   expect([answer.status, await answer.json()]).toEqual([400, { error: 'access_denied' }]);
 });
 
-test('a person lets a machine into each project that they work in; who leaves before it came lets none in', async () => {
+test('a user approves a machine for each of their projects; a user that leaves before it came approves none', async () => {
   const project = (await good(asOperator('POST', '/projects', { name: 'p' }), idSchema)).id;
   const ada = await user();
   const member = `/projects/${project}/members/${ada}`;

@@ -49,7 +49,7 @@ test('its provider and operators drain a node, by an order for this session alon
   expect(seen).toMatchObject({ tunnel: { drains: true, heard_at: expect.any(String) } });
 });
 
-test('nobody else does: for other providers the node is not there, others may not at all', async () => {
+test('no other caller can: for other providers the node does not exist, and other roles may not', async () => {
   const agent = await newAgent('psi');
   const { wishes } = await connect(agent, '25', { kind: 'draining', running: 0 });
   await refusal(drain(agent.session, keys.eth), 404, 'not_found');

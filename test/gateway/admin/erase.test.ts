@@ -145,7 +145,7 @@ test('a person is gone from accounts, audit and records, sums stay, and others k
   for (const word of WORDS) expect(audit).not.toContain(word);
 });
 
-test('no table of the account store holds a word of who they were', async () => {
+test('no table of the account store contains a trace of the user', async () => {
   const tables = await env.DB.prepare(
     "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '\\_%' ESCAPE '\\'",
   ).all<{ name: string }>();
@@ -162,12 +162,12 @@ test('no table of the account store holds a word of who they were', async () => 
   expect(data).toContainEqual(expect.objectContaining({ action: 'user.erase', target: ada.id }));
 });
 
-test('repeating it is safe, and only a user who is there is deleted', async () => {
+test('repeating it is safe, and only an existing user is deleted', async () => {
   expect(await good(ask('DELETE', `/users/${ada.id}`), step)).toMatchObject({ days_left: 0 });
   await refusal(ask('DELETE', '/users/user_nobody'), 404, 'not_found');
 });
 
-test('somebody who is called as the deleted are is deleted too', async () => {
+test('a user with the name that deleted users get is deleted too', async () => {
   const person = { name: 'deleted', email: 'eve@example.org', issuer: 'https://login.example.org', subject: 'eve' };
   const { id } = await good(ask('POST', '/users', person), made);
   await good(ask('PATCH', `/users/${id}`, { disabled: true }), made);

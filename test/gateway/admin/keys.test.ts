@@ -139,7 +139,7 @@ test('pages of providers go on behind the longest id', async () => {
   await good(admin('GET', `/providers?limit=1&after=${id}`), z.object({ data: z.array(thing) }));
 });
 
-test('every change is in the audit log with who, before and after, and never with a secret', async () => {
+test('every change is in the audit log with its author, before and after, and never with a secret', async () => {
   const { id, key } = await create({ name: 'watched' });
   await good(admin('PATCH', `/keys/${id}`, { name: 'seen' }), thing);
   await good(admin('DELETE', `/keys/${id}`), thing);
@@ -200,7 +200,7 @@ test('the hash that is stored is of the whole key', async () => {
   expect(row?.hash).toBe(sha256Hex(key));
 });
 
-test('who makes keys for themselves has fifty that work at most, and none beyond their project', async () => {
+test('a user that creates keys has at most fifty valid ones, and none beyond the project', async () => {
   const project = await good(admin('POST', '/projects', { name: 'p' }), thing);
   const user = await good(admin('POST', '/users', { name: 'Ada', project_id: project.id }), thing);
   const token = await openSession(env, user.id, Date.now());

@@ -89,7 +89,7 @@ test('a lead by key changes no members: that needs a login', async () => {
   await refusal(put, 403, 'permission_denied');
 });
 
-test('a member makes keys in each of their projects; who is let out loses those and no others', async () => {
+test('a member creates keys in each of their projects; a removed member loses those and no others', async () => {
   const [home, guest, foreign] = [await made('/projects'), await made('/projects'), await made('/projects')];
   const ada = await person(home);
   const key = (project_id?: string) => ada.ask('POST', '/keys', { name: 'k', ...(project_id && { project_id }) });
@@ -106,7 +106,7 @@ test('a member makes keys in each of their projects; who is let out loses those 
   await refusal(key(guest), 403, 'permission_denied');
 });
 
-test('the leads of a project, the owner of a model and operators decide on requests, nobody on their own', async () => {
+test('leads of a project, the owner of a model and operators decide on requests, and no user on their own', async () => {
   const [physics, biology] = [await made('/projects'), await made('/projects')];
   const [lead, other, ada] = [await person(), await person(), await person()];
   await good(asOperator('PUT', `/projects/${physics}/members/${lead.id}`, { lead: true }), memberSchema);
@@ -137,7 +137,7 @@ test('the leads of a project, the owner of a model and operators decide on reque
   expect((await good(ada.ask('GET', '/catalogue'), listSchema)).data).toMatchObject([{ id: 'org/kept', access: null }]);
 });
 
-test('requests are bounded, and tell nobody whether what they ask for is there', async () => {
+test('requests are bounded, and do not reveal whether the requested object exists', async () => {
   const ada = await person();
   const ask = () => ada.ask('POST', '/access-requests', { project_id: 'proj_of_no_one' });
   for (let n = 0; n < 9; n++) await good(ask(), idSchema);
@@ -163,7 +163,7 @@ test('a person works in as many projects as they are let into', async () => {
   expect(data.map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
 });
 
-test('of two decisions at once one holds: who was refused is let in by nobody', async () => {
+test('of two concurrent decisions one holds: a refused user is not admitted', async () => {
   const project = await made('/projects');
   const answers: number[][] = [];
   for (let n = 0; n < 5; n++) {
@@ -180,7 +180,7 @@ test('of two decisions at once one holds: who was refused is let in by nobody', 
   expect(answers).toEqual(Array(5).fill([200, 422]));
 });
 
-test('a lead who lets a person in and out whose home the project is ends none of their keys', async () => {
+test('a lead that adds and removes a user with this home project ends none of the user’s keys', async () => {
   const project = await made('/projects');
   const [lead, ada] = [await person(), await person(project)];
   await good(asOperator('PUT', `/projects/${project}/members/${lead.id}`, { lead: true }), memberSchema);

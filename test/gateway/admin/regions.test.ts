@@ -90,7 +90,7 @@ test('a plan that expired, or that a clock left in the far future, gives way to 
   await good(admin('PUT', '/plan', plan('two', 1, 0.5)), anything);
 });
 
-test('who plans is in the audit log, each plan is not', async () => {
+test('the planner is in the audit log, each plan is not', async () => {
   const lines = async () =>
     (await database(env).select().from(auditLog)).filter((row) => row.action === 'regions.plan');
   const before = (await lines()).length;
@@ -113,7 +113,7 @@ function regions(n: number): [string, number][] {
   return Array.from({ length: n }, (_, at) => [`r${at}`, 0.01]);
 }
 
-test('a stored plan that this version does not understand is none', async () => {
+test('a stored plan that this version does not understand is ignored', async () => {
   await database(env)
     .insert(settings)
     .values({ name: 'region_plan', value: { planner: 7 }, updatedAt: 0 });
@@ -178,7 +178,7 @@ test('what an engine said while its last request ran is no use of its region onc
   expect(region?.models).toEqual([expect.objectContaining({ replicas: 1, running: 0, waiting: 0 })]);
 });
 
-test('regions that a provider invents push out none that has a price, in whatever case they are written', async () => {
+test('regions that a provider invents replace none with a price, in any case of letters', async () => {
   await good(admin('PUT', '/prices', table()), anything);
   const nodes = new NodeIndex();
   for (let n = 0; n < 140; n++) {

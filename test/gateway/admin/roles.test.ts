@@ -82,7 +82,7 @@ test.each(ROLES)('the role %s is let in at exactly the routes that are its own',
   }
 });
 
-test('nobody is let in without a key, with a join token or with a wrong key', async () => {
+test('no request is admitted without a key, with a join token or with a wrong key', async () => {
   for (const one of ADMIN_ROUTES)
     for (const key of [undefined, `sk-otela-${'x'.repeat(43)}`, `otela-join-${'x'.repeat(43)}`])
       await refusal(call(one, key), 401, 'invalid_api_key');
@@ -97,7 +97,7 @@ test('an operator whose key is only for reading reads, and one for inference alo
   }
 });
 
-test('a provider makes, sees and revokes join tokens of its own alone', async () => {
+test('a provider creates, sees and revokes only its own join tokens', async () => {
   const operator = keys.get('operator');
   const mine = keys.get('provider');
   const other = await good(

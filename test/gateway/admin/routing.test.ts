@@ -69,7 +69,7 @@ test('time-outs are the model’s, else those of its class, the installation’s
   await good(admin('PATCH', '/settings', { routing: null }), anything);
 });
 
-test('a policy that was taken out of the gateway is passed over: the time-outs beside it stay, and nobody can set it again', async () => {
+test('a policy that was removed from the gateway is ignored: its time-outs stay, and it cannot be set again', async () => {
   const routing = { policy: 'taken-out', timeouts: { standard: { stall_ms: 7_000 } } };
   await database(env).insert(settings).values({ name: 'routing', value: routing, updatedAt: 0 });
   const stored = await readGatewaySettings(env);
@@ -81,7 +81,7 @@ test('a policy that was taken out of the gateway is passed over: the time-outs b
   await good(admin('PATCH', '/settings', { routing: null }), anything);
 });
 
-test('a model’s weights are put, read, listed and deleted; GPUs by whatever people call them', async () => {
+test('a model’s weights are put, read, listed and deleted; GPUs by all of their common names', async () => {
   const weights = [
     { gpu: 'nvidia h100 80GB', weight: 3 },
     { cluster: 'alps', class: 'batch', weight: 0.5 },
@@ -155,7 +155,7 @@ test('a workload by kind has at most two days of minutes', async () => {
   await refusal(admin('GET', '/workload?by=kind&slot=0s'), 400, 'invalid_request');
 });
 
-test('keys and projects have a policy, aliases and fallbacks of their own', async () => {
+test('keys and projects have their own policy, aliases and fallbacks', async () => {
   const routing = { policy: 'random', aliases: { best: 'org/m' }, fallbacks: { 'org/m': ['org/n'] } };
   const made = await good(admin('POST', '/keys', { name: 'k', routing }), z.looseObject({ id: z.string() }));
   expect(made).toMatchObject({ routing });

@@ -56,7 +56,7 @@ test.each(['day,user', 'user', 'user,day', 'model'])('totals by %s page by page 
   expect(whole.data.reduce((sum, { requests }) => sum + requests, 0)).toBe(66);
 });
 
-test('a cursor of another question, or of nobody, is refused', async () => {
+test('a cursor of another query, or an invented one, is refused', async () => {
   const { next } = await good(usage('group_by=day,user&limit=1'), page);
   await refusal(usage(`group_by=user&after=${next}`), 422, 'unprocessable_content');
   for (const wrong of ['x', '!', 'W10', 'bnVsbA'])
@@ -110,7 +110,7 @@ test('rows of totals lie in the order of their key, and a span of days is read b
   expect(JSON.stringify(plan.results)).toContain('USING PRIMARY KEY');
 });
 
-test('a word for the default trust that nobody knows trusts those that are marked, not everybody', async () => {
+test('an unknown value of the default trust means marked providers, not all', async () => {
   const of = async (DEFAULT_TRUST: string) => (await readGatewaySettings({ DB: env.DB, DEFAULT_TRUST })).defaultTrust;
   for (const word of ['marked', 'Marked ', 'none', 'market', 'false'])
     expect([word, await of(word)]).toEqual([word, 'marked']);

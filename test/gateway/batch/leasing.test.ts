@@ -115,7 +115,7 @@ test('a node that names models which it does not serve makes no queue of them, a
   expect(named).toEqual(['m']);
 });
 
-test('a batch that a node invents is none, and makes no object', async () => {
+test('a batch that a node invents does not exist, and creates no object', async () => {
   const row = { owner: 'o', createdBy: 'k', createdAt: 0, open: true, summary: {} };
   await database(worker)
     .insert(batches)

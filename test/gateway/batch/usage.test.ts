@@ -38,7 +38,7 @@ test('a line cannot be charged for the other lines of its chunk', () => {
   expect([lineBytes({ bytes: 7 }), lineBytes(undefined)]).toEqual([7, 0]);
 });
 
-test('what is no count counts nothing', () => {
+test('an invalid count counts nothing', () => {
   for (const usage of [null, 7, 'x', { prompt_tokens: -1 }, { prompt_tokens: '9' }, { prompt_tokens: 0.5 }])
     expect(of(usage)).toMatchObject({ input: 0, output: 0 });
   expect(lineUsage({ body: 'nope' }, 100).input).toBe(0);

@@ -79,7 +79,7 @@ test('a factory hears of its deployments, whichever provider has their nodes, an
   ]);
 });
 
-test('a factory hears of its own nodes, however many others its provider has', async () => {
+test('a factory receives its own nodes, however many others its provider has', async () => {
   const nodes = new NodeIndex();
   for (let n = 0; n <= NODES_MAX; n++) nodes.put(entry(`${n}`.padStart(26, 'a'), { provider: 'lab' }));
   nodes.put(entry('z'.repeat(26), { provider: 'lab', labels: { [FACTORY_LABEL]: 'pool' } }));

@@ -79,7 +79,7 @@ test('An environment that is half set, damaged, or of two different keys is refu
   );
 });
 
-test('An issuer that its root has taken back admits nobody, and goes on telling that', () => {
+test('An issuer that its root key revoked admits no agent, and continues to say so', () => {
   const owner = workerdSigner(fromBase64url(root, 32) ?? new Uint8Array());
   const revocation = toBase64url(signRevocation(owner.publicKey, owner));
   const over = new GatewayIssuer(gateway, { revocations: [revocation] });

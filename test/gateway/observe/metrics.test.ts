@@ -27,7 +27,7 @@ function report(source: string, sequence: number, requests: number, inFlight = 0
 
 const OK = 'otela_requests_total{endpoint="chat/completions",status="200",error=""}';
 
-test('the page is for the metrics token and for operators who may read, and for nobody else', async () => {
+test('the page is only for the metrics token and for operators that may read', async () => {
   await page();
   const [operator, provider, consumer] = await Promise.all(
     (['operator', 'provider', 'consumer'] as const).map((role) => seedKey(role)),
@@ -55,7 +55,7 @@ test('a report counts once however often it comes, and what is so now is that of
   expect(second).toContain('otela_requests_in_flight 5\n');
 });
 
-test('a counter that was seen once never runs backwards, whatever the object forgets', async () => {
+test('a counter that was seen once never runs backwards, whatever the object loses', async () => {
   await observe().add(report('c', 1, 10));
   const before = Number(new RegExp(`${OK.replace(/[{}]/g, '\\$&')} (\\d+)`).exec(await page())?.[1]);
   expect(before).toBeGreaterThanOrEqual(10);

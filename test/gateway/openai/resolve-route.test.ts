@@ -45,7 +45,7 @@ test('it goes to no node with a model that is kept for others, though its path i
   expect(['open', 'lost', 'came'].map(may)).toEqual([true, false, false]);
 });
 
-test('it goes to no node with another model that has limits of its own: it would count as the one in the header', async () => {
+test('it goes to no node with another model that has its own limits, because it would count as the model in the header', async () => {
   const nodes = new NodeIndex();
   nodes.put(entry('open', { models: [ready('m'), ready('free')] }));
   const open = { ...settings, catalogue: {} };

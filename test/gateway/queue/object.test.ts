@@ -31,14 +31,14 @@ const depth = (model: string) => env.QUEUE.getByName(model).depth();
 const waiting = (model: string, count: number) =>
   vi.waitFor(async () => expect((await depth(model)).waiting).toBe(count), { timeout: patience(30_000), interval: 10 });
 
-test('who waits is let try after a while, and again when that came to nothing', async () => {
+test('a waiting request may try after a while, and again if that fails', async () => {
   const asked = place();
   expect(await ask('m1', asked)).toEqual({ kind: 'turn' });
   expect(await ask('m1', { ...asked, back: true })).toEqual({ kind: 'turn' });
   expect((await depth('m1')).waiting).toBe(0);
 });
 
-test('who has waited as long as it may is told so, and is not in the queue any more', async () => {
+test('a request that waited its maximum is told so, and is no longer in the queue', async () => {
   expect(await ask('m2', place({ waitMs: 20 }))).toEqual({ kind: 'late' });
   expect((await depth('m2')).waiting).toBe(0);
 });
@@ -55,7 +55,7 @@ test('a full queue refuses the project that fills it, says when to come again, a
   expect([(await first).kind, (await other).kind]).toEqual(['turn', 'turn']);
 });
 
-test('those who leave give their places up', async () => {
+test('requests that leave free their places', async () => {
   const client = new AbortController();
   const asked = Array.from({ length: 20 }, () => ask('m4', place(), client.signal).catch(() => 'left'));
   await vi.waitFor(async () => expect((await depth('m4')).waiting).toBeGreaterThan(15), {
@@ -78,7 +78,7 @@ test('a request that asks again because its call broke has one place, not two', 
   expect((await depth('m5')).waiting).toBe(0);
 });
 
-test('many who wait for a node that nobody told of are let try in growing numbers', async () => {
+test('many requests that wait for an unknown node may try in growing numbers', async () => {
   const answers = Array.from({ length: 12 }, () => ask('m6', place()));
   for (const answer of answers) expect(await answer).toEqual({ kind: 'turn' });
 });

@@ -88,7 +88,7 @@ test('a session that says nothing for ten minutes loses its place, and its first
   expect(await next.publish()).toEqual({ kind: 'stored' });
 });
 
-test('a provider that revokes its own tokens gets no more tickets by that; an operator who does frees them', async () => {
+test('a provider that revokes its own tokens gets no more tickets by that; an operator that does frees them', async () => {
   const name = provider();
   const [own, operators] = [await seedToken({ provider: name }), await seedToken({ provider: name })];
   for (const { token } of [own, operators]) await TestAgent.join(token);

@@ -58,7 +58,7 @@ test('bytes that are no text and the largest tail are kept as well', async () =>
   expect((await leave(two, new Uint8Array(256 * 1024).fill(255))).status).toBe(204);
 });
 
-test('nobody puts words into another session’s mouth', async () => {
+test('no session can send the log of another session', async () => {
   const agent = await newAgent();
   const forged = await leave(agent, bytes('all is well'), { signer: workerdSigner() });
   expect(forged.status).toBe(403);

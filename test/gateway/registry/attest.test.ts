@@ -167,7 +167,7 @@ test('a challenge ends after a minute of the gateway’s clock', async () => {
   await expect(ask({ attestation }, 1_061_000)).rejects.toThrow('too late');
 });
 
-test('who is refused has not spent its join token', async () => {
+test('a refused agent has not used up its join token', async () => {
   const { token, id } = await seedToken();
   await knock(token, { public_key: toBase64url(workerdSigner().publicKey), release: release(stranger) });
   const row = await env.DB.prepare('SELECT nodes FROM join_tokens WHERE id = ?').bind(id).first();

@@ -137,7 +137,7 @@ test('it is bounded by number and by age', async () => {
   });
 });
 
-test('a provider whose sessions come and go without end pushes out its own events, and nobody else’s', async () => {
+test('a provider with endless joins and losses displaces only its own events', async () => {
   await runInDurableObject(env.REGISTRY.getByName('history-of-a-noisy-one'), (_, { storage }) => {
     const history = new NodeEventLog(storage);
     const join = (session: string, provider: string, at: number) =>

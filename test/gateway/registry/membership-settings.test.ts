@@ -48,7 +48,7 @@ test('agents below the minimum version are told why they are not admitted, and s
     interval: 100,
   });
   expect((await knock('0.2.9')).message).toBe(
-    'This gateway admits agents from version 0.3.0 on, and this one is 0.2.9: install a newer agent.',
+    'This gateway admits agents from version 0.3.0 on, but this agent is 0.2.9: install a newer agent.',
   );
   expect((await knock('0.3.0-rc.1')).status).toBe(403);
   expect((await knock('new')).status).toBe(403);

@@ -90,7 +90,7 @@ test('a node that names a model twice is shown with it once', async () => {
   expect((await shown(agent.session))?.models.map(({ id }) => id)).toEqual(['twice', 'once']);
 });
 
-test('an older word changes nothing, whatever order words arrive in', async () => {
+test('an older record changes nothing, in any order of arrival', async () => {
   const agent = await TestAgent.join((await seedToken()).token);
   const [older, newer] = [agent.words('SERVING', { region: 'a' }), agent.words('DOWN', { region: 'b' })];
   await agent.publish(newer);
@@ -162,7 +162,7 @@ function foreign() {
   return { root: toBase64url(issuer.certificate.root), agent: new TestAgent(ticket, signer) };
 }
 
-test('nodes of a listed peer are shown as name@peer; without the peer they are gone and nobody else is', async () => {
+test('nodes of a listed peer are shown as name@peer; without the peer only they are gone', async () => {
   const { root, agent } = foreign();
   const ours = await TestAgent.join((await seedToken()).token);
   await ours.publish();

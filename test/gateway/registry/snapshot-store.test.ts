@@ -75,7 +75,7 @@ test('a difference holds what changed and no more', () => {
   expect(store.since(tag)?.carried?.settings?.changed).toEqual({ x: 1 });
 });
 
-test('a tag of a former instance, of nobody, or of long ago gets everything', () => {
+test('a tag of a former instance, an invented tag, or an old tag gets everything', () => {
   const store = new SnapshotStore('e');
   store.put(entry('a'));
   const old = store.since(null)?.tag ?? '';

@@ -36,13 +36,13 @@ test('a name of the operator’s stands for its model, whose fallbacks come afte
   expect(chainOf(account(undefined), ALIASED, asking('else'))).toEqual({ model: 'else', fallbacks: [] });
 });
 
-test('who may use the name or the model may ask by the name; who may use neither is told of neither', () => {
+test('a key that may use the alias or the model may use the alias; a key that may use neither learns of neither', () => {
   expect(chainOf(account(['gpt']), ALIASED, asking('gpt')).model).toBe('big');
   expect(chainOf(account(['big']), ALIASED, asking('gpt')).model).toBe('big');
   expect(() => chainOf(account(['small']), ALIASED, asking('gpt'))).toThrow("may not use the model 'gpt'");
 });
 
-test('a fallback is used only by those who may use it', () => {
+test('a fallback is used only by keys that may use it', () => {
   expect(chainOf(account(['big', 'tiny']), ALIASED, asking('big')).fallbacks).toEqual(['tiny']);
 });
 
@@ -72,7 +72,7 @@ test('a key’s own fallbacks lead to no model that its person or project has li
   expect(chainOf(account(undefined, { limits }), ALIASED, asking('big')).fallbacks).toEqual(['small', 'tiny']);
 });
 
-test('a body that nobody looked into is told to name the model itself, and has no fallbacks', () => {
+test('a body that was not read must name the model itself, and has no fallbacks', () => {
   const opaque = (model: string) => ({ ...asking(model), ...opaqueFields(chat(), model, null), modelAt: undefined });
   const { modelAt: _, ...gpt } = opaque('gpt');
   const { modelAt: __, ...big } = opaque('big');
@@ -105,7 +105,7 @@ const consumer = (projectId?: string): Account => ({
   projectId,
 });
 
-test('a model that is kept for others does not exist, by whatever name it is asked for and as a fallback', () => {
+test('a model that the key may not use does not exist, under any name and as a fallback', () => {
   const kept: GatewaySettings = { ...ALIASED, catalogue: { big: { access: ['proj_1', 'user_1'] } } };
   const unknown = expect.objectContaining({ code: 'model_not_found', message: "The model 'big' does not exist here." });
   for (const name of ['big', 'gpt']) expect(() => chainOf(consumer('proj_2'), kept, asking(name))).toThrow(unknown);

@@ -26,7 +26,7 @@ test.each([
   expect(new Policies().for(settings, { routing: named(ofKey) }, request, 'm').name).toBe(expected);
 });
 
-test('who names a conversation gets its node where nothing is set', () => {
+test('a request that names a conversation gets its node by default', () => {
   const asked = { ...request, session: 'p 1' };
   expect(new Policies().for(NO_SETTINGS, { routing: [] }, asked, 'm').name).toBe('prefix-affinity');
 });

@@ -16,7 +16,7 @@ const learn = (model: string, keyId: string) => {
   for (let n = 0; n < 10; n++) learnAnswer({ model, keyId, endpoint, prompt: 200, completion: 3_000 });
 };
 
-test('a key without a history is judged by the published kinds, whatever other keys and models were answered', () => {
+test('a key without a history is judged by the published kinds, whatever other keys and models did', () => {
   learn('m', 'other key');
   learn('other model', 'key');
   expect(kindAtArrival(settings, request, asked, 'key')).toBe('chat');

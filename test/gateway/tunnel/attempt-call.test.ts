@@ -35,12 +35,12 @@ test('text travels as text, which costs least, and other bytes as bytes', () => 
   expect(typeof encodeCallResult(answer(Uint8Array.of(0xff, 0xfe)))).toBe('object');
 });
 
-test('what is no answer comes as it is', () => {
+test('a value that is not a response passes unchanged', () => {
   for (const result of [{ kind: 'fetch' }, { kind: 'failure', code: 'lost', message: 'two\nlines' }] as CallResult[])
     expect(decodeCallResult(encodeCallResult(result))).toEqual(result);
 });
 
-test('what stands in a header is ASCII, whatever letters an engine uses, and reads as it was', () => {
+test('a header is sent in ASCII, for any letters of an engine, and reads as before', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary', maxLength: 40 }), (text) => {
       const value = headerJson({ headers: [['content-type', text]] });

@@ -179,7 +179,7 @@ const act: fc.Arbitrary<Act> = fc.oneof(
   fc.constant((books: Books) => books.restart()),
 );
 
-test('whatever a node reports, no key is charged above the bound of its own requests there, and each attempt once', async () => {
+test('for any report of a node, no key is charged above the bound of its requests there, and each attempt once', async () => {
   await inAnObject('charges', (sql) => {
     fc.assert(
       fc.property(fc.array(act, { maxLength: 40 }), (acts) => {
@@ -236,7 +236,7 @@ test('no node can say of a forgotten request that it took longer than the time s
   expect(refused).toEqual(['over_bound']);
 });
 
-test('invented requests, replayed receipts and what was opened at another node charge nobody, and are told', async () => {
+test('invented requests, replayed receipts and those opened at another node charge no key, and are reported', async () => {
   const { charged, refused } = await inAnObject('invented', (sql) => {
     const books = new Books(sql);
     books.open('key_a', BOUND);

@@ -26,7 +26,7 @@ test('a record of use tells the times and tokens of its attempt', () => {
   expect(text).toContain('otela_usage_delay_seconds_sum 2\n');
 });
 
-test('names that nobody checked are no labels: of models an ingress says it served, and of refused requests', () => {
+test('unchecked names are not labels: models that an ingress claims, and models of refused requests', () => {
   const book = new MetricStore();
   countRow(book, { ...ROW, key: 'ingress:eth', model: 'made-up' }, 0);
   countRow(book, { ...ROW, session: NO_SESSION, model: 'made-up', times: 7 }, 0);

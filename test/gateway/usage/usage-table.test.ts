@@ -59,7 +59,7 @@ test('an exact count that comes while its estimate still waits leaves both to be
   }
 });
 
-test('an exact count of an attempt whose course nobody told has none either', async () => {
+test('an exact count of an attempt without a timeline has no times either', async () => {
   const [, one] = await inAnObject('without a course', (sql) => {
     createUsageTable(sql);
     storeUsage(sql, [record(1, { estimated: true })]);
@@ -83,7 +83,7 @@ test('what an ingress says exactly, and late, keeps how its estimate went', asyn
   ]);
 });
 
-test('an ingress writes rows of its own provider and node, of the last seven days, and none of the future', async () => {
+test('an ingress writes only rows of its own provider and node, of the last seven days and not of the future', async () => {
   const days = (n: number) => n * 86_400_000;
   const claims = [
     ingressUsage(1, { at: AT - days(6), provider: 'eth', session: 'b'.repeat(26) }),

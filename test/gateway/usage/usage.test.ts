@@ -139,7 +139,7 @@ test('percentiles of a histogram are within 2.6 per cent, also when it was put t
   expect(new Histogram().percentile(0.5)).toBe(0);
 });
 
-test('a receipt opens with the secret that sealed it alone, and one that was changed names nobody', async () => {
+test('a receipt opens only with the secret that sealed it, and a changed one names no payer', async () => {
   const identity = {
     keyId: 'key_1',
     userId: 'user_1',

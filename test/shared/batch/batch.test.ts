@@ -55,7 +55,7 @@ describe('which batch gets the next lease', () => {
     expect(nextBatch([batch('a', {}), { ...late, linesPerS: 100 }], 0)?.id).toBe('a');
   });
 
-  it('is one of the project with the fewest lines at nodes, whatever number of batches it has', () => {
+  it('is one of the project with the fewest lines at nodes, for any number of batches', () => {
     const many = [1, 2, 3].map((i) => batch(`big-${i}`, { project: 'big', leased: i === 1 ? 200 : 0 }));
     expect(nextBatch([...many, batch('small', { leased: 100, expiresMs: 2e6 })], 0)?.id).toBe('small');
   });

@@ -17,8 +17,8 @@ describe('the name of a function', () => {
   });
 });
 
-describe('who hears of a waiting line first', () => {
-  it('is who has the context ready, then who loads it, then who has its file, then anybody', () => {
+describe('the node that hears of a waiting line first', () => {
+  it('is one with the context ready, then one that loads it, then one with its file, then any node', () => {
     const ranks = (['ready', 'loading', 'stored', 'cold'] as const).map((warmth) => leaseRank(warmth, 'volatile'));
     expect(ranks).toEqual([...ranks].sort((a, b) => a - b));
     expect(new Set(ranks).size).toBe(4);
@@ -62,7 +62,7 @@ describe('the next batch of a node that runs functions', () => {
   it('is never one of a context that has just failed there', () => {
     expect(next([batch('a', 'warm')], 0, { broken: ['warm'] })).toBeUndefined();
   });
-  it('is one that nobody has served for a minute, however cold: a node would never change its function', () => {
+  it('is one that no node has served for a minute, even if cold: otherwise a node would never change its function', () => {
     const served = (id: string) => (id === 'd' ? 0 : STARVED_AFTER_MS);
     expect(nextFunctionBatch(all, held, STARVED_AFTER_MS, served)?.id).toBe('d');
     expect(nextFunctionBatch(all, held, STARVED_AFTER_MS - 1, served)?.id).toBe('a');

@@ -182,7 +182,7 @@ describe('results', () => {
     expect([...ledger.changed].map(({ id }) => id)).toEqual([0]);
   });
 
-  it('gives every line one result, whatever nodes, evictions and restarts do', () => {
+  it('gives every line one result, for any nodes, evictions and restarts', () => {
     const step = fc.record({
       node: fc.constantFrom('a', 'b', 'c'),
       what: fc.constantFrom('grant', 'commit', 'release', 'expire', 'fail', 'restart', 'dropNode'),

@@ -13,7 +13,7 @@ test('a clock that is set back stands still for no longer than that moment', () 
   expect(clock.now()).toBe(1_007_000);
 });
 
-test('whatever the clock underneath does, it never goes back, and all forward steps count', () => {
+test('never goes back, for any steps of the clock underneath, and all forward steps count', () => {
   fc.assert(
     fc.property(fc.array(fc.integer({ min: -1_000_000, max: 1_000_000 })), (steps) => {
       let wall = 0;

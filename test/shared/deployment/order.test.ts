@@ -106,7 +106,7 @@ describe('an order', () => {
     expect(() => order({ wish: { action: 'stop', id: '../x', drain_ms: 0 } })).toThrow();
   });
 
-  test('signed for something else by the same key is none', () => {
+  test('signed for another purpose by the same key is not an order', () => {
     const bytes = order();
     const evicted = gateway.evict(session).eviction ?? new Uint8Array();
     const forged = bytes.slice();

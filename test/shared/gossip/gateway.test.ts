@@ -88,7 +88,7 @@ describe('a session that speaks on its tunnel again after it was silent', () => 
 });
 
 describe('the grace of a suspect', () => {
-  it('is long for one observer, short for three, and no shorter for one who repeats himself', () => {
+  it('is long for one observer, short for three, and no shorter for one that repeats itself', () => {
     const alone = office(10, 'silent');
     alone.answer(alone.one.say(1, alone.one.suspicion(5, 6)));
     alone.answer(alone.one.say(2, alone.one.suspicion(5, 6)));
@@ -148,7 +148,7 @@ describe('a tunnel that closes', () => {
     expect(evictedAfter(400_000, 'alive')).toBeUndefined();
   });
 
-  it('makes a suspect with a long grace where nobody else could tell', () => {
+  it('suspects with a long grace period if no other observer could confirm it', () => {
     const { one, pass, evictedAfter } = office(10, 'unknown');
     one.give({ type: 'tunnel', session: one.id(5), open: false });
     expect(liveness(pass(11_000, 'unknown'))).toEqual(['suspected']);
@@ -157,7 +157,7 @@ describe('a tunnel that closes', () => {
 });
 
 describe('a gateway that is new', () => {
-  it('gives everybody a minute to come back, then examines them a few at a time, and believes who is reached', () => {
+  it('gives all nodes a minute to return, then probes a few at a time, and keeps those it reaches', () => {
     const one = new One('gateway', [120]);
     one.open(1, 2, 3);
     const asked: string[] = [];

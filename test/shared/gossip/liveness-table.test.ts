@@ -62,7 +62,7 @@ describe('a suspicion', () => {
     expect(passed).toEqual([true, true, true, false]);
   });
 
-  it('by somebody of another cluster, by somebody who left or by nobody is not heard', () => {
+  it('by a node of another cluster, a node that left or an unknown one is ignored', () => {
     const one = new One('agent', [6, 2]);
     one.open(1, 2, 3, 4, 5);
     expect(liveness(one.say(1, one.suspicion(3, 6)))).toEqual([]);
@@ -99,14 +99,14 @@ describe('an accusation of this node', () => {
     expect(late.map(({ refutation }) => refutation.incarnation)).toEqual([1]);
   });
 
-  it('by somebody who has left meanwhile is answered: others may have believed him', () => {
+  it('by a node that has left meanwhile is answered, because others may have believed it', () => {
     const one = among();
     const accusation = one.suspicion(0, 2);
     one.say(1, { type: 'news', update: one.member(2).say('LEFT') });
     expect(ofType(partsTo(one.say(1, accusation)), 'refutation').length).toBeGreaterThan(1);
   });
 
-  it('that nobody signed is not answered', () => {
+  it('without a signature is not answered', () => {
     const one = among();
     const part = one.suspicion(0, 2);
     part.suspicion.signature[0] = (part.suspicion.signature[0] ?? 0) ^ 1;
@@ -130,7 +130,7 @@ describe('a refutation', () => {
     expect(liveness(one.say(1, one.suspicion(3, 2)))).toEqual([]);
   });
 
-  it('of somebody suspected again and again is believed, but trusted only after a while', () => {
+  it('of a node that is suspected repeatedly is believed, but trusted only after a while', () => {
     const one = among();
     one.say(1, one.suspicion(3, 2));
     expect(liveness(one.say(1, one.refutation(3, 1)))).toEqual(['alive']);

@@ -65,7 +65,7 @@ describe('the ring', () => {
     );
   });
 
-  it('shows somebody who is no member where he would stand', () => {
+  it('shows a node that is not a member the place it would have', () => {
     const ring = new ClusterRing();
     for (const id of ['b', 'd', 'f']) ring.add(id);
     expect([...ring.from('c', 1)]).toEqual(['d', 'f', 'b']);

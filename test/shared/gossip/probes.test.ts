@@ -62,7 +62,7 @@ describe('three paths', () => {
     expect(liveness(watched(3, 1).live(20_000, 'silent', 'silent'))).toContain('suspected');
   });
 
-  it('are not asked about somebody never reached from here: its addresses may be private', () => {
+  it('are not asked about a node that was never reached from here, because its addresses may be private', () => {
     const one = new One('agent', [8]);
     one.open(2, 4, 5, 6, 7);
     for (const i of [1, 3]) one.give({ type: 'dialFailed', peer: one.id(i) });
@@ -79,7 +79,7 @@ describe('three paths', () => {
 });
 
 describe('a direct probe', () => {
-  it('is not answered by somebody else', () => {
+  it('is not answered by another node', () => {
     const one = new One('agent', [8]);
     one.open(1, 2, 3, 4, 5, 6, 7);
     const ping = ofType(partsTo(one.give({ type: 'doubt', session: one.id(3) }), one.id(3)), 'ping')[0];
@@ -89,7 +89,7 @@ describe('a direct probe', () => {
     expect(ofType(partsTo(later), 'probe').filter(({ target }) => target === one.id(3)).length).toBeGreaterThan(0);
   });
 
-  it('that comes due late blames nobody before what waits was read', () => {
+  it('that is due late suspects no node before waiting messages were read', () => {
     const one = new One('agent', [8]);
     one.open(1, 2, 3, 4, 5, 6, 7);
     const asked = one.give({ type: 'doubt', session: one.id(3) });

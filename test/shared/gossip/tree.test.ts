@@ -33,7 +33,7 @@ describe('the tree', () => {
     expect(told(one, one.say(2, news(one, 9)))).toEqual([1, 3, 4, 5]);
   });
 
-  it('loses the branch whose end had heard it from somebody else', () => {
+  it('loses the branch whose end had received it from another node', () => {
     const one = hub(1, 2, 3, 4);
     one.say(1, news(one, 9));
     one.say(3, { type: 'have', digest: has(one, 9) });
@@ -44,7 +44,7 @@ describe('the tree', () => {
     expect(told(one, one.say(3, news(one, 8)))).toEqual([1, 2, 4]);
   });
 
-  it('tells who was second that it need not', () => {
+  it('tells the second sender that it need not send', () => {
     const one = hub(1, 2, 3);
     const word = news(one, 9);
     one.say(1, word);
@@ -95,7 +95,7 @@ describe('the tree', () => {
     expect(asked(one.pass(LATER_MS))).toBe(0);
   });
 
-  it('grows a branch where somebody lacked the news, which then passes them on', () => {
+  it('grows a branch where a node lacked the update, which then passes it on', () => {
     const one = hub(1, 2, 3);
     one.say(1, news(one, 9));
     one.say(3, { type: 'have', digest: has(one, 9) });

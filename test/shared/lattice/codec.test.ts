@@ -131,7 +131,7 @@ test('base32 and base64url are those of RFC 4648, in one spelling', () => {
   expect(fromBase32('a1')).toBeUndefined();
 });
 
-test('A payload says more to those who understand more, and one that nobody can read is nothing', () => {
+test('A newer payload is read in part by older code, and an unreadable one counts as no payload', () => {
   const newer = new TextEncoder().encode(JSON.stringify({ ...PAYLOAD, something: { new: [1] } }));
   expect(decodePayload(newer)).toEqual(PAYLOAD);
   expect(decodePayload(encodePayload(PAYLOAD))).toEqual(PAYLOAD);

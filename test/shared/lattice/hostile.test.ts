@@ -39,7 +39,7 @@ test('A payload above 4 KiB is refused, and its owner can still say something sh
   expect(replica.merge(one.says('SERVING')).outcome).toBe('merged');
 });
 
-test('A payload that nobody can read is held, passed on, and is no node to route to', () => {
+test('An unreadable payload is held and passed on, and its node gets no requests', () => {
   const { replica } = counted();
   for (const text of [
     '['.repeat(PAYLOAD_MAX_BYTES),
@@ -164,7 +164,7 @@ test("Tickets outside their certificate's dates, or that live too long, are refu
   expect(dated(NOW_S, NOW_S + 30 * DAY_S + 1)).toThrow(/30 days/);
 });
 
-test('A floor from a clock that runs a year ahead is refused by its bytes alone; one by a revoked or lesser key concerns nobody else', () => {
+test('A watermark from a clock a year ahead is refused by its bytes; one by a revoked or lesser key affects no other issuer', () => {
   const { replica } = counted();
   const one = node(gateway);
   replica.merge(one.says('SERVING'));

@@ -41,7 +41,7 @@ test('What lacks a ticket or a payload is deferred, not refused', () => {
   expect(a.merge({ kind: 'entry', ...(record && { record }) }).outcome).toBe('merged');
 });
 
-test('The key that admitted a session evicts it for good; no other does, of its own issuer or abroad', () => {
+test('Only the key that admitted a session evicts it; no other key of any issuer does', () => {
   const a = replica();
   const one = node(gateway);
   a.merge(one.says('SERVING'));
@@ -53,7 +53,7 @@ test('The key that admitted a session evicts it for good; no other does, of its 
   expect(a.get(one.session)).toMatchObject({ state: 'LEFT', version: 5, payload: undefined });
 });
 
-test('A floor collects what ended below it, and nobody brings it back', () => {
+test('A watermark collects sessions that ended before it, and no update brings them back', () => {
   const a = replica();
   const old = node(gateway, { birth: NOW_S - 20 * DAY_S });
   const young = node(gateway);
@@ -110,7 +110,7 @@ test('Two replicas are equal after a digest and a delta each way', () => {
   expect(c.fingerprint(lab.issuer)).toEqual(a.fingerprint(lab.issuer));
 });
 
-test('An issuer that is taken off the list goes with its nodes and nobody else', () => {
+test('An issuer that is removed from the list goes with its nodes, and with no others', () => {
   const eth = institution();
   const a = replica(lab.issuer, eth.issuer);
   const [one, two] = [node(gateway), node(eth.gateway())];

@@ -44,7 +44,7 @@ lonely_total 0
 `);
 });
 
-test('whatever stands in a label cannot end its line', () => {
+test('no label value can end its line', () => {
   const metrics = new MetricStore();
   metrics.count(REQUESTS, ['a"b\\c\nd', '__proto__']);
   metrics.count(REQUESTS, ['x\u001fy', '']);

@@ -168,7 +168,7 @@ describe('a body that streams through its edits', () => {
     );
   });
 
-  it('is not copied: what is not edited are views of what came', () => {
+  it('is not copied: parts without edits are views of the input', () => {
     const chunk = bytes('{"stream":true}');
     const body = new EditedBody([{ at: 14, remove: 0, insert: bytes('x') }]);
     const out = body.push(chunk);

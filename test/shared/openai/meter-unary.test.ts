@@ -49,7 +49,7 @@ describe('a unary JSON answer', () => {
     expect(run(chat, [answer, answer]).complete).toBe(false);
   });
 
-  it('is read as JSON.parse reads it, whatever stands around the usage', () => {
+  it('is read as JSON.parse reads it, with any text around the usage', () => {
     const decoy = fc.constantFrom<unknown>(
       { usage: { prompt_tokens: 99, completion_tokens: 99 } },
       [{ usage: { prompt_tokens: 99 }, finish_reason: 'decoy' }],

@@ -63,7 +63,7 @@ describe('a scan of a multipart body', () => {
     expect(scan(part('name="stream"', value) + END).stream).toBe(stream);
   });
 
-  it('has no model where none is named, and looks into no file', () => {
+  it('has no model if none is named, and reads no file', () => {
     const inside = part(
       'name="file"; filename=f',
       'Content-Disposition: form-data; name="model"\r\n\r\nwhisper\r\n --XX',
@@ -72,7 +72,7 @@ describe('a scan of a multipart body', () => {
     expect(scan(END)).toEqual({ stream: false });
   });
 
-  it('takes the parts apart whatever bytes the file holds', () => {
+  it('splits the parts for any bytes in the file', () => {
     const content = fc.array(fc.constantFrom('\r', '\n', '-', '--', 'X', 'XX', '\r\n', '\r\n-', 'a', '\u0000'), {
       maxLength: 40,
     });
@@ -166,7 +166,7 @@ describe('a multipart body that parsers could read differently', () => {
     },
   );
 
-  it('never makes the scan fail in another way, whatever is cut off', () => {
+  it('never makes the scan fail in another way, wherever it is cut off', () => {
     const whole = bytes(file + model + END);
     for (let end = 0; end < whole.length - 2; end++)
       expect(failure(whole.subarray(0, end)).code).toBe('invalid_multipart');

@@ -124,7 +124,7 @@ function expectOptions(
 }
 
 describe('a scan of a JSON body', () => {
-  it('agrees with JSON.parse on the listed keys, whatever the order, white space and escapes', () => {
+  it('agrees with JSON.parse on the listed keys, for any order, white space and escapes', () => {
     fc.assert(
       fc.property(body, ({ keys, text }) => {
         const twice = KNOWN_KEYS.find(

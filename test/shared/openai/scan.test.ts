@@ -5,7 +5,7 @@ import { costBeside, readOnce } from '../../support/cost.ts';
 import { failure } from './scanned.ts';
 import { bytes } from './support.ts';
 
-describe('what is not a JSON object', () => {
+describe('a body that is not a JSON object', () => {
   it.each([
     ['nothing', '', 'empty'],
     ['white space', ' \r\n\t', 'empty'],

@@ -130,7 +130,7 @@ describe('events of a stream', () => {
     ]);
   });
 
-  it('never keep more than a mebibyte, whatever an engine sends', () => {
+  it('never keep more than a mebibyte, for any output of an engine', () => {
     const splitter = new SseSplitter();
     const chunk = new Uint8Array(256 * 1024).fill(0x61);
     for (let i = 0; i < 64; i++) splitter.push(chunk, () => expect.unreachable());

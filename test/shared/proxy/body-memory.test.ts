@@ -50,7 +50,7 @@ test('a body that waits for room is not behind', () => {
   expect(waiting.givenUp).toBe(false);
 });
 
-test('whatever comes, no more than the bound is held, and all of it is given back', () => {
+test('at most the bound is held for any input, and all of it is returned', () => {
   const step = fc.record({
     what: fc.constantFrom('begin', 'hold', 'receive', 'end'),
     which: fc.nat(20),

@@ -31,7 +31,7 @@ test('a request that is over leaves nothing at the runtime', () => {
   expect(listeners.size).toBe(0);
 });
 
-test('who sees the client leave says so to all parts, also where no signal does', () => {
+test('a disconnected client is reported to all parts, even without a signal', () => {
   const client = new ClientDisconnect();
   let heard = 0;
   client.on(() => heard++);

@@ -55,7 +55,7 @@ test('a client that leaves meanwhile is no error', async () => {
   expect(seen).toEqual({ read: 2, cancelled: 0 });
 });
 
-test('a body that came whole, or that somebody reads already, is left alone', async () => {
+test('a complete body, or one that is already being read, is left alone', async () => {
   const reader = () => {
     throw new Error('it is read');
   };

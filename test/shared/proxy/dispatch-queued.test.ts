@@ -28,7 +28,7 @@ class Watched extends FakeHost {
   }
 }
 
-test('each attempt has a number of its own, and the failures of those before are told to host and record', async () => {
+test('each attempt has its own number, and host and record learn the earlier failures', async () => {
   const host = new Watched();
   host.add(entry('a'), 'engine_unreachable');
   host.add(entry('b'), STREAM);
@@ -46,7 +46,7 @@ test('each attempt has a number of its own, and the failures of those before are
   ]);
 });
 
-test('a node is asked with what the request has waited, and who may write the rest', async () => {
+test('an attempt carries the time that the request waited, and who may write the rest', async () => {
   const host = new Watched();
   host.add(entry('a'), STREAM);
   const context = await contextOf(host);

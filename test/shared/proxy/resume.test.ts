@@ -74,7 +74,7 @@ test('a stream whose node is gone goes on at another one, from where its text en
   expect(JSON.parse(Buffer.from(body.bytes).toString()).prompt).toBe('Once upon');
 });
 
-test('what is asked on the way is paid by nobody, and is no attempt of the request', async () => {
+test('requests made in between are charged to no key, and are not attempts of the request', async () => {
   const host = new Resuming();
   host.add(entry('a'), [piece(' upon'), GONE]);
   host.add(entry('b'), REST);
@@ -99,7 +99,7 @@ test('a node with another revision or quantisation does not go on', async () => 
   expect(host.asked).toEqual(['a']);
 });
 
-test('where nobody is free the stream waits for its turn, among those that want the same nodes', async () => {
+test('if no node is free, the stream waits for its turn among requests for the same nodes', async () => {
   const host = new Resuming();
   host.waitMs = 60_000;
   host.turns.push({ kind: 'turn' });

@@ -48,14 +48,14 @@ test('a body that is on its way to one node cannot wait for another', () => {
   expect(entry({ repeatable: () => false }).mayWait(nobody)).toBe(false);
 });
 
-test('nobody waits without a queue, or where there is no hope', () => {
+test('no request waits without a queue, or without a chance', () => {
   expect(entry().mayWait(nobody)).toBe(true);
   expect(entry({ queues: false }).mayWait(nobody)).toBe(false);
   expect(entry({ hopes: () => false }).mayWait(nobody)).toBe(false);
   expect(entry({ begun: true, hopes: () => false }).mayWait(failed('lost'))).toBe(false);
 });
 
-test('a node that was busy is left alone for a moment, and remembered; all busy: nobody is asked', () => {
+test('a busy node is left alone for a moment, and remembered; if all are busy, no node is tried', () => {
   const one = entry();
   one.onFailure('a', 'overloaded', NOW);
   expect(one.among(nodes('a', 'b'), NOW)).toEqual(nodes('b'));

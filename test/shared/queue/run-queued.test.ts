@@ -19,7 +19,7 @@ function request(more: Partial<QueuedWork<string>>): QueuedWork<string> {
   };
 }
 
-test('who stands behind others waits before it tries', async () => {
+test('a request behind others waits before it tries', async () => {
   const seen: string[] = [];
   const wait = () => Promise.resolve({ kind: 'turn' as const }).finally(() => seen.push('wait'));
   const tryNodes = () => Promise.resolve(seen.push('try'));

@@ -60,7 +60,7 @@ function opened() {
   return { clock, line, told, leave, enter };
 }
 
-test('who waits is let try after a while; who comes back waits as long again', async () => {
+test('a waiting request may try after a while; if it returns, it waits as long again', async () => {
   const { clock, told, line, enter } = opened();
   const one = enter();
   await clock.advance(240);
@@ -87,7 +87,7 @@ test('an end at a node that was busy is a turn with its name, for a request that
   expect(one.name in told).toBe(false);
 });
 
-test('who has waited its time is late, who leaves is nowhere, and no timer stays behind', async () => {
+test('a request that waited its time is late, one that left is gone, and no timer remains', async () => {
   const { clock, told, leave, line, enter } = opened();
   const late = enter({ waitMs: 100 });
   const leaving = enter();

@@ -53,7 +53,7 @@ const gpu = (name: string) => ({
   hardware: { gpus: [{ class: name, name, vram_mib: 80 * 1024 }], cpus: 1, memory_mib: 1 },
 });
 
-test('those that are well come first, then those that are avoided, and a lost path only where nobody else is', () => {
+test('healthy nodes come first, then avoided ones, and a node with a lost path only if there is no other', () => {
   const index = indexOf(entry('avoided'), entry('well'), entry('lost', { suspected: true }));
   const asked = question({ isAvoided: ({ session }) => session === 'avoided' });
   expect(order(index, asked)).toEqual(['well', 'avoided', 'lost']);
@@ -86,7 +86,7 @@ test('time that is left is looked at when it is asked for', () => {
   expect(order(index, { ...asked, now: NOW + 40 * 60_000 })).toEqual([]);
 });
 
-test('who would not do is told what there is instead', () => {
+test('if no node meets the requirement, the message lists what nodes have', () => {
   const index = indexOf(
     entry('a', gpu('A100')),
     entry('b', gpu('A100')),
@@ -101,7 +101,7 @@ test('who would not do is told what there is instead', () => {
   expect(unmetRequirements(indexOf(), asked)).toBeUndefined();
 });
 
-test('another model is asked for only when nobody is left for the one before, and all its nodes count as others', () => {
+test('a fallback model is used only if no node is left for the one before, and all its nodes count as others', () => {
   const second = { models: [{ id: 'n', state: 'ready' as const }] };
   const third = { models: [{ id: 'o', state: 'ready' as const }] };
   const index = indexOf(entry('a'), entry('b', second), entry('c', third));
@@ -116,7 +116,7 @@ test('another model is asked for only when nobody is left for the one before, an
   });
 });
 
-test('where all are to be waited for nobody is chosen', () => {
+test('if a wait is due at all nodes, no node is chosen', () => {
   const index = indexOf(entry('a'), entry('b'));
   const only = (wanted: string) => (some: readonly Candidate[]) => some.filter(({ session }) => session === wanted);
   expect(order(index, question({ among: only('b') }))).toEqual(['b']);

@@ -41,7 +41,7 @@ describe('a fair queue', () => {
     expect(places.map(({ name }) => queue.ahead(name))).toEqual([undefined, 0, 0, 1]);
   });
 
-  it('tells newcomers of the turns that others have by their shares, not of all who wait', () => {
+  it('tells newcomers only the turns that others have by their shares, not all waiting requests', () => {
     const queue = new FairQueue<QueueItem>(2_000);
     for (let n = 0; n < 100; n++) queue.enter(place({ project: 'flood' }));
     for (let n = 0; n < 100; n++) queue.enter(place({ project: 'heavy', weight: 3 }));
@@ -52,7 +52,7 @@ describe('a fair queue', () => {
     expect(queue.ahead(batch.name)).toBe(BATCH_TURN_EVERY - 1);
   });
 
-  it('estimates the order in which a fresh queue serves: nobody is off by more than the turns of one round', () => {
+  it('estimates the order in which a fresh queue serves, with an error of at most the turns of one round', () => {
     fc.assert(
       fc.property(
         fc.array(fc.record({ project: fc.constantFrom('a', 'b', 'c'), key: fc.constantFrom('k', 'l') }), {
@@ -95,7 +95,7 @@ describe('a fair queue', () => {
     expect(shares(queue, 200, ({ key }) => key)).toEqual({ spread: 100, plain: 100 });
   });
 
-  it('who was away saves nothing up', () => {
+  it('a key that was absent saves no turns', () => {
     const queue = new FairQueue<QueueItem>(100);
     for (let n = 0; n < 5; n++) queue.enter(place({ project: 'here' }));
     shares(queue, 300, ({ project }) => project);
@@ -104,7 +104,7 @@ describe('a fair queue', () => {
     expect(Math.abs((served.here ?? Number.NaN) - (served.back ?? Number.NaN))).toBeLessThanOrEqual(1);
   });
 
-  it('who comes again at once with one request each time has no more than its share', () => {
+  it('a key that returns immediately with one request each time gets only its share', () => {
     const queue = new FairQueue<QueueItem>(100);
     for (let n = 0; n < 50; n++) queue.enter(place({ project: 'backlog' }));
     queue.enter(place({ project: 'looping' }));
@@ -175,7 +175,7 @@ describe('a full queue', () => {
   });
 });
 
-it('whatever happens, everybody is in the queue once, or was handed out, left, or pushed out', () => {
+it('after any events, each request is in the queue once, or was handed out, left, or was pushed out', () => {
   const letter = fc.constantFrom('a', 'b', 'c');
   const step = fc.oneof(
     fc.record({

@@ -72,11 +72,11 @@ describe('an engine is taken to hang', () => {
 });
 
 describe('an engine is not taken to hang', () => {
-  it('where nobody else serves the model, however long the prefill', () => {
+  it('if no other node serves the model, however long the prefill', () => {
     expect(isHanging(node(600_000, waits(CHAT, 600_000)), [])).toBe(false);
   });
 
-  it('where its peers answer nobody either', () => {
+  it('if its peers answer no request either', () => {
     expect(isHanging(node(60_000, waits(CHAT, 60_000)), [SILENT, SILENT])).toBe(false);
   });
 
@@ -109,7 +109,7 @@ describe('an engine is not taken to hang', () => {
     expect(isHanging(node(30_000, ...left), [peer()])).toBe(false);
   });
 
-  it('before it has been silent for 20 s, whatever else is known', () => {
+  it('before it has been silent for 20 s, with any other evidence', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 0, max: 19_999 }),

@@ -29,13 +29,13 @@ describe('a model is being started', () => {
     });
   });
 
-  it('and takes what the longest known start took; one that follows a session of the same agent is none', () => {
+  it('and takes as long as the longest known start; a session that follows one of the same agent is not a start', () => {
     const start = startWith(loading('a', 900), gone('x', 240), gone('y', 300), gone('z', 0.3));
     expect(start?.usualMs).toBe(300_000);
     expect(start && remainingMs(start)).toBe(200_000);
   });
 
-  it('and nobody knows for how long once it takes longer than any before', () => {
+  it('and has no estimate once it takes longer than any start before', () => {
     const start = startWith(loading('a', 100), gone('x', 240));
     expect(start && remainingMs(start)).toBeUndefined();
   });
@@ -47,10 +47,10 @@ describe('a model is not being started', () => {
     expect(startWith(loading('a', 900), entry('b', { models: [{ id: 'm', state: 'loading' }] }))).toBeUndefined();
   });
 
-  it('for those who may not use the node that loads it', () => {
+  it('for callers that may not use the node that loads it', () => {
     expect(startWith(loading('a', 900, { provider: 'other' }))).toBeUndefined();
     expect(startWith(loading('a', 900), entry('b', { provider: 'other' }))).toBeDefined();
   });
 
-  it('where nobody knows it', () => expect(startWith()).toBeUndefined());
+  it('if it is unknown', () => expect(startWith()).toBeUndefined());
 });

@@ -190,7 +190,7 @@ test('prefix-affinity keeps 95 % of the turns of conversations on their nodes at
   expect(kept).toBeGreaterThanOrEqual(0.95);
 });
 
-test('under a hot prefix nobody has more than 1.25 times the mean', () => {
+test('under a hot prefix no node has more than 1.25 times the mean', () => {
   const hot = serve(prefixAffinity(), replicas(Array.from({ length: 8 }, () => 1)), {
     requests: 8000,
     load: 0.8,

@@ -41,7 +41,7 @@ function counts(shares: ModelShares, nodes: readonly Candidate[], requests = 1_0
 
 const THREE = PLACES.flatMap((region) => [node(`${region} 1`, region), node(`${region} 2`, region)]);
 
-test('regions get their shares whatever the number of their nodes is', () => {
+test('regions get their shares for any number of nodes', () => {
   const nodes = [...THREE, ...Array.from({ length: 20 }, (_, n) => node(`more ${n}`, 'far'))];
   const got = counts({ shares: { near: 0.5, middle: 0.3, far: 0.2 } }, nodes);
   for (const [region, share] of [
@@ -105,12 +105,12 @@ const plan: fc.Arbitrary<ModelShares> = fc.record({
   spill: fc.option(fc.dictionary(region, record), { nil: undefined }),
 });
 
-test('a share is spread whatever numbers its spill has', () => {
+test('a share is spread for any numbers in its spill', () => {
   const spill = { lost: { near: 1e308, middle: 1e308 } };
   expect([...availableWeights({ shares: { lost: 0.5, near: 0.5 }, spill }, ['middle', 'near'])]).toEqual([0.25, 0.75]);
 });
 
-test('weights are finite and add up to the shares of the plan, whatever is lost', () => {
+test('weights are finite and add up to the shares of the plan, whichever nodes are lost', () => {
   fc.assert(
     fc.property(plan, fc.uniqueArray(region, { minLength: 1 }), (one, present) => {
       fc.pre(Object.values(one.shares).every((share) => share <= 1));

@@ -59,7 +59,7 @@ test('providers count their nodes', () => {
   ]);
 });
 
-test('who watches nodes with time left is told when a node has too little of it, though nothing else happens', () => {
+test('a watcher of nodes with time left is told when a node has too little, even without another event', () => {
   const nodes = new NodeIndex();
   const ends_at = new Date(3_600_000).toISOString();
   nodes.put(entry('a', { job: { id: '7', ends_at } }));

@@ -75,7 +75,7 @@ test('a stable node outside any job has time for everything', () => {
   expect(meets('time_left>=1s', 'm', entry('s', { tier: 'stable', job: { id: '1' } }))).toBe(false);
 });
 
-test('a mixed node has only what all of its devices have: nobody knows which of them serves', () => {
+test('a mixed node has only what all of its devices have, because it is unknown which one serves', () => {
   const mixed = entry('s', { hardware: { gpus: [gh200, a100], cpus: 1, memory_mib: 1 } });
   expect(meets('gpu=GH200', 'm', mixed)).toBe(false);
   expect(meets('gpu=GH200,A100', 'm', mixed)).toBe(true);

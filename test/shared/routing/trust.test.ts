@@ -126,7 +126,7 @@ test('the order of lists and repeated ids change nothing', () => {
   );
 });
 
-test('who trusts nobody gets no node at all', () => {
+test('a key that trusts no provider gets no node', () => {
   fc.assert(
     fc.property(question, node, (asked, one) => {
       const trust = decideTrust(asked);
@@ -162,7 +162,7 @@ test('a peer cannot take the name of a provider here, nor of another peer', () =
   expect(providerId({ provider: 'lab@cern', issuer: 'desy' }, 'local')).toBe('lab@cern@desy');
 });
 
-test('a list in a request is read as people write it, and refused where it is none', () => {
+test('a list in a request is read as people write it, and refused if it is not a list', () => {
   expect(readProviderList('a, b@eth')).toEqual(['a', 'b@eth']);
   expect(readProviderList('a,b,,a , ')).toEqual(['a', 'b']);
   expect(readProviderList('')).toEqual([]);

@@ -33,7 +33,7 @@ describe('turns', () => {
     expect(turns.due(2 * TURN_PROBE_MS + 50)[0]?.place).toBe(first.place);
   });
 
-  it('more and more are let try while nobody comes back', () => {
+  it('more and more requests may try while none returns', () => {
     const turns = waiting(100);
     let now = TURN_PROBE_MS;
     const counts: number[] = [];
@@ -62,7 +62,7 @@ describe('turns', () => {
     expect(Math.max(...atOnce)).toBe(1);
   });
 
-  it('each end at a busy node is a turn for one who waits for it, at once', () => {
+  it('each end at a busy node immediately gives a turn to a request that waits for it', () => {
     const turns = waiting(5);
     turns.freed('n1', 2);
     expect(turns.due(1)).toMatchObject([{ session: 'n1' }, { session: 'n1' }]);
@@ -81,7 +81,7 @@ describe('turns', () => {
     expect(untold).toBeGreaterThanOrEqual(1 + 2 + 4 + 8);
   });
 
-  it('who has a second turn before the first is over counts once', () => {
+  it('a request with a second turn before the first ends counts once', () => {
     const turns = waiting(0);
     const again = place();
     turns.enter(again, ['n1'], 0);
@@ -103,7 +103,7 @@ describe('turns', () => {
     expect(turns.due(TURN_LEASE_MS + 21)).toEqual([]);
   });
 
-  it('who finds no node does not hold up those who wait for others', () => {
+  it('a request that finds no node does not delay requests for other nodes', () => {
     const turns = new TurnScheduler<QueueItem>(10);
     turns.enter(place({ scope: 'nobody', project: 'a' }), [], 0);
     turns.enter(place({ scope: 'some', project: 'b' }), ['n2'], 0);
@@ -111,7 +111,7 @@ describe('turns', () => {
     expect(turns.due(1).map((turn) => turn.place.scope)).toEqual(['some']);
   });
 
-  it('an end that nobody waits for is forgotten', () => {
+  it('an end is forgotten if no request waits for it', () => {
     const turns = waiting(1);
     turns.due(TURN_PROBE_MS);
     turns.freed('n1', 1);
@@ -135,7 +135,7 @@ describe('turns', () => {
     },
   );
 
-  it('who names ever other nodes has no more tries for that', () => {
+  it('a request that names ever other nodes gets no more tries', () => {
     const turns = new TurnScheduler<QueueItem>(1_000);
     for (let n = 0; n < 500; n++) turns.enter(place({ scope: `s${n}` }), [], 0);
     const tries = turns.due(TURN_PROBE_MS);
@@ -145,7 +145,7 @@ describe('turns', () => {
     expect(turns.size).toBe(500);
   });
 
-  it('nothing is left of those who left', () => {
+  it('no state remains of requests that left', () => {
     const turns = waiting(1);
     const one = place({ scope: 'other' });
     turns.enter(one, ['n9'], 0);

@@ -75,7 +75,7 @@ it.each<[string, string, Record<string, number>]>([
   );
 });
 
-it('counts what was written, whatever stands beside it', () => {
+it('counts the written number, with any text beside it', () => {
   const random = seeded(7);
   const pick = <T>(from: readonly T[]): T => from[Math.floor(random() * from.length)] as T;
   const types = ['', '(null)', 'a100', '3090', '2080ti', 'nvidia_rtx_pro_6000', '1g.10gb', 'h100-sxm5.80', '0'];

@@ -72,7 +72,7 @@ it('knows SGLang and containers', () => {
   expect(argumentsIn(script).slice(0, 10)).toEqual(words);
 });
 
-it('whatever is typed stays what it is: one argument, or nothing that Slurm or the shell would act on', () => {
+it('any input stays one argument, and nothing in it is executed by Slurm or the shell', () => {
   const text = fc.string({ unit: 'binary', maxLength: 40 }).map((one) => one.replace(/[\0\n]/g, ' ').trim());
   fc.assert(
     fc.property(text, text, text, (model, partition, time) => {

@@ -5,7 +5,7 @@ import { JSON_DEPTH_MAX, parseJson, tryParseJson } from '../../../shared/text/js
 const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
 
 describe('JSON that comes in', () => {
-  it('is read as JSON.parse reads it, whatever its strings hold', () => {
+  it('is read as JSON.parse reads it, with any strings in it', () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
         const text = JSON.stringify(value);

@@ -22,7 +22,7 @@ it('a share that was released holds nothing that comes late', () => {
   expect(budget.share().grow(100)).toBe(true);
 });
 
-it('who cannot be without is told to come again', () => {
+it('a request that needs memory when none is free is asked to retry', () => {
   const budget = new ByteBudget(100);
   budget.share().claim(90);
   expect(() => budget.share().claim(20)).toThrow(expect.objectContaining({ code: 'server_is_overloaded' }));

@@ -12,11 +12,11 @@ test('turns in time judge, and so do those that are a little late', () => {
   expect(judged(0, 250, 500, 990)).toEqual([true, true, true, true]);
 });
 
-test('the turn after a pause judges nobody, the next one does', () => {
+test('the tick after a pause expires no deadline, the next one does', () => {
   expect(judged(0, 250, 3_000, 3_250)).toEqual([true, true, false, true]);
 });
 
-test('who is late every time judges every other time', () => {
+test('a ticker that is always late expires deadlines every second time', () => {
   expect(judged(0, 1_000, 2_000, 3_000, 4_000)).toEqual([true, false, true, false, true]);
 });
 

@@ -127,7 +127,7 @@ describe('another node is asked', () => {
     expect(asked(once)).toBe('1:a 2:b');
   });
 
-  it('no more when nobody is left: the last engine’s own 429 goes out', async () => {
+  it('no more if no node is left: the last engine’s own 429 is returned', async () => {
     const side = new Side({ a: 429, b: 429 });
     const delivery = await dispatch(side);
     expect(delivery.answer.status).toBe(429);
@@ -165,7 +165,7 @@ describe('another node is asked', () => {
     expect(busy.cancelled).toEqual([]);
   });
 
-  it('and each retry is paid for once, and only when there is somebody to ask', async () => {
+  it('and each retry is charged once, and only if there is a node to try', async () => {
     const side = new Side({ a: 503, b: 'lost', c: 200 });
     side.budget = 2;
     expect((await dispatch(side)).choice.node.session).toBe('c');
@@ -176,7 +176,7 @@ describe('another node is asked', () => {
     expect(alone.budget).toBe(5);
   });
 
-  it('with a second’s patience where there is another, ten where there is none', async () => {
+  it('waits a second if there is another node, ten if there is none', async () => {
     const side = new Side({ a: 'not_accepted', b: 'not_accepted' });
     await expect(dispatch(side)).rejects.toMatchObject({ code: 'no_capacity' });
     expect(side.accepts).toEqual([1_000, 10_000]);
@@ -195,7 +195,7 @@ describe('an end is told once for each attempt', () => {
     expect(side.log.slice(4)).toEqual(['b is complete']);
   });
 
-  it('when it breaks after data has gone out, and nobody else is asked then', async () => {
+  it('when it breaks after data was sent, and no other node is tried', async () => {
     const side = new Side({ a: 200, b: 200 });
     side.stream = ['one', 'lost'];
     const delivery = await dispatch(side);

@@ -87,7 +87,7 @@ beforeEach(() => {
   node = new Node();
 });
 
-describe('an engine that answers nobody', () => {
+describe('an engine that answers no request', () => {
   it('loses what waits there and could go elsewhere, and nothing else', () => {
     const moved = node.ask();
     const stays = node.ask({ movable: false });
@@ -127,14 +127,14 @@ describe('an engine that answers nobody', () => {
     expect(node.overs.every((failure) => failure === 'hung')).toBe(true);
   });
 
-  it('may still be asked what nobody else can answer', () => {
+  it('still receives requests that no other node can answer', () => {
     node.ask();
     node.pass(24_000);
     expect(node.ask()).toBeUndefined();
     expect(node.ask({ movable: false })).toBeDefined();
   });
 
-  it('is trusted again with the first byte of whatever answer, also a late one', () => {
+  it('is trusted again after the first byte of any response, even a late one', () => {
     const stays = node.ask({ movable: false });
     node.ask();
     node.pass(24_000);

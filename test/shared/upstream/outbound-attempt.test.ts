@@ -96,7 +96,7 @@ it('a node that did not acknowledge in time has twice as long, and never more th
   expect(openings(undefined, undefined, undefined, undefined, undefined)).toEqual([1_000, 2_000, 4_000, 8_000, 10_000]);
 });
 
-it('a stream that lets go of a socket which lives on gives back the credit for what nobody read', () => {
+it('a stream that leaves an open socket returns the credit for unread bytes', () => {
   const { upstream, credited } = accepted(8 * PIECE);
   expect(credited()).toBe(0);
   upstream.disconnect(0);

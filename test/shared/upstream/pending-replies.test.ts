@@ -28,7 +28,7 @@ function open(max = 2) {
   return { timers, asked, questions, ask: () => questions.ask((number) => asked.push(number)) };
 }
 
-it('each gets its own answer, in whatever order these come, and no second one', async () => {
+it('each call gets its own reply, in any order, and only one', async () => {
   const { timers, asked, questions, ask } = open();
   const [one, two] = [ask(), ask()];
   expect(asked).toEqual([1, 2]);

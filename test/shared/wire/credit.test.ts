@@ -72,7 +72,7 @@ const steps = fc.array(
   { maxLength: 60 },
 );
 
-test('granted is what may come, what is held and what was returned, whatever readers do', () => {
+test('granted credit equals bytes that may arrive, are held or were returned, whatever readers do', () => {
   fc.assert(
     fc.property(steps, (all) => {
       const { sender, receiver, streams, take, settle } = bench();

@@ -167,7 +167,7 @@ describe('frames', () => {
     expect(() => read(shorter)).toThrow(/past the message/);
   });
 
-  test('a report with timings has a number of its own; without them an older end reads the bytes that it always read', () => {
+  test('a report with timings has its own type; without them an older end reads the same bytes as before', () => {
     const usage = { ...NO_USAGE, prompt: 3, completion: 4, complete: true };
     const report = { type: 'report' as const, stream: 1, usage, name: { requestId: 'r', attempt: 1, receipt: 'k' } };
     expect([...write([report])]).toEqual([7, 1, 2 | 16, 3, 4, 1, 114, 1, 1, 107]);

@@ -21,7 +21,7 @@ test.each([
   expect(one.failure).toEqual({ reason: message, since: AT });
 });
 
-test('a wrong statement is none', () => {
+test('a wrong SQL statement is not a storage failure', () => {
   const { health: one, lines } = health();
   for (const message of ['no such table: usage', 'UNIQUE constraint failed', 'near "x": syntax error'])
     expect(one.failed(new Error(message), AT)).toBe(false);

@@ -120,7 +120,7 @@ describe('it is never tried', () => {
     for (const { path } of others) expect(plan(path, CHAT)).toHaveProperty('why', expect.stringContaining(path));
   });
 
-  it('of what is no JSON object', () => {
+  it('of a body that is not a JSON object', () => {
     for (const body of ['', '[]', '"x"', '{"model":', 'null'])
       expect(planContinuation({ path: '/v1/completions' }, bytes(body))).toHaveProperty('why');
   });

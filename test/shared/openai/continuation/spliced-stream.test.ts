@@ -111,7 +111,7 @@ describe.each(kinds)('%s: a stream that does not break', (kind) => {
   });
 });
 
-describe('nobody goes on', () => {
+describe('no node continues', () => {
   const chunk = (choice: object, more: object = {}) =>
     bytes(`data: ${JSON.stringify({ id: 'a', choices: [{ index: 0, ...choice }], ...more })}\n\n`);
 

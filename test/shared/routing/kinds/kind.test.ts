@@ -42,7 +42,7 @@ const kinds = fc.array(
   { minLength: 1, maxLength: 12 },
 );
 
-test('every request gets one of its model’s kinds, whatever its numbers are', () => {
+test('every request gets one of its model’s kinds, for any numbers', () => {
   const odd = fc.oneof(tokens, fc.constant(0), fc.constant(Number.MAX_SAFE_INTEGER));
   const asked = fc.record({ input: odd, maxTokens: fc.option(odd, { nil: undefined }) });
   const answer = fc.record({ output: odd, seen: fc.nat(20) });
