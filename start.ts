@@ -52,7 +52,7 @@ async function start(port: number, data: string | undefined, worker: boolean): P
   line.step('starting the gateway');
   const gateway = worker ? await WranglerGateway.start(options) : await Gateway.start(options);
   const token = await gateway.createJoinToken('demo', 'laptop');
-  line.step('starting the agent and the stand-in engine');
+  line.step('starting the agent and the mock engine');
   const enginePort = await freePort();
   // 30 tokens a second: slow enough to see them arrive.
   const command = engineCommand(enginePort, '--model', MODEL, '--rate', '30');
@@ -69,8 +69,8 @@ async function start(port: number, data: string | undefined, worker: boolean): P
   await gateway.serving(1, SERVING_MS, MODEL);
   const key = await gateway.createKey('demo');
   return `
-OpenTela for the edge is up: a gateway${worker ? " on Cloudflare's runtime (wrangler dev)" : ''}, one agent, and one stand-in engine.
-The stand-in engine repeats words from a fixed list; it is not a language model. To serve a real one, follow docs/quickstart-provider.md.
+OpenTela for the edge is up: a gateway${worker ? " on Cloudflare's runtime (wrangler dev)" : ''}, one agent, and one mock engine.
+The mock engine repeats words from a fixed list; it is not a language model. To serve a real one, follow docs/quickstart-provider.md.
 This command creates the join token that it needs:
   node_modules/.bin/otela-gateway tokens create --provider me --url ${gateway.url} --key-file ${gateway.data}/admin.key
 

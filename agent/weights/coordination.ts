@@ -25,10 +25,7 @@ const SETTLE_MAX_MS = 10_000;
 const ANNOUNCE_MS = 40_000;
 /** Nodes arrive by the dozen. */
 const SOON_MS = 250;
-/**
- * Limits the number of coordinators, each of which is a connection from every node: one per first digit of a blob's
- * key.
- */
+/** Blobs with the same first digits of their key share a coordinator. Each coordinator costs every node a connection. */
 const SHARD_DIGITS = 1;
 
 export interface CoordinationOptions {

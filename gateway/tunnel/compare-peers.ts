@@ -8,9 +8,9 @@ import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 
 /** Nodes that are asked. A few answers are enough, and a model may have a thousand nodes. */
 const PEERS_MAX = 8;
-/** Nodes per model from which those are chosen. */
+/** Nodes of a model among which peers are chosen. */
 const LISTED_MAX = 100;
-/** Models of the judged node, of which other nodes are considered. */
+/** Models of the judged node for which peers are chosen. */
 const MODELS_MAX = 4;
 
 /** Nodes that could not be asked are left out: a missing answer is not evidence. */

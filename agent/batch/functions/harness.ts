@@ -1,6 +1,6 @@
 /**
  * The Python side of a function's process. Calls arrive on descriptor 3 and answers are sent on descriptor 4, one JSON
- * object a line. The function's own output goes to descriptors 1 and 2, of which the agent keeps the end. `opentela`
+ * object a line. The function's own output goes to descriptors 1 and 2; the agent keeps the end of it. `opentela`
  * here replaces the client's module: a file that was written for `@opentela.function` loads without the client, and
  * starts nothing.
  */
