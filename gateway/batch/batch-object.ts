@@ -10,7 +10,7 @@ import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot.ts';
 import { BatchMetrics } from './batch-metrics.ts';
-import { BatchRecord, type CommitResult } from './batch-record.ts';
+import { BatchRecord, type CommitAnswer } from './batch-record.ts';
 import type { BatchObjectJson, BatchSpec, StoredBatchState } from './batch-spec.ts';
 import { checkInput } from './check-input.ts';
 import { currentAccount } from './current-account.ts';
@@ -23,8 +23,6 @@ import { isUnavailable, Obstacle, ownerMessage } from './obstacle.ts';
 import { OUTPUT_MAX_BYTES } from './output.ts';
 import { isListed, saveSummary } from './summary.ts';
 import { TokenBudget } from './token-budget.ts';
-
-type CommitAnswer = Omit<CommitResult, 'tokens'> & { stop: boolean };
 
 /**
  * Interval at which a running batch is checked, and at which it announces to the queues of its models that it needs

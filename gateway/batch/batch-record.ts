@@ -24,7 +24,7 @@ import { lineBytes, lineUsage } from './usage.ts';
 const GIVE_UP_LINES = 3;
 
 /** The outcome of a commit. */
-export interface CommitResult {
+interface CommitResult {
   /** True if the lease is still valid. */
   leased: boolean;
   /** Lines that failed in the engine and are to be retried. */
@@ -34,6 +34,9 @@ export interface CommitResult {
   /** Tokens of the results that count. */
   tokens: number;
 }
+
+/** The outcome for the node. `stop`: no result of the lease is needed any more. */
+export type CommitAnswer = Omit<CommitResult, 'tokens'> & { stop: boolean };
 
 /** A stored batch, and every change to it. Synchronous, so the changes of one call commit together. */
 export class BatchRecord {
