@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { Agent, type Dispatcher, ProxyAgent, request } from 'undici';
 import type * as z from 'zod';
+import { GatewayRefusalError } from '../../node/gateway-client.ts';
 import {
   BATCH_SIGNATURE_HEADER,
   batchRequestMessage,
@@ -18,6 +19,7 @@ import {
   leaseState,
 } from '../../shared/batch/granted-lease.ts';
 import type { LineResult } from '../../shared/batch/results.ts';
+import { readAtMost } from '../../shared/collections/read-at-most.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Signer } from '../../shared/lattice/crypto.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
@@ -113,7 +115,7 @@ export class BatchGateway {
     if (answer.status === 204) return undefined;
     if (answer.status === 200) return answer.text;
     const said = answer.text.toString('utf8').slice(0, 300);
-    throw new GatewayRefusal(answer.status, `${this.#url.host} answers ${answer.status}: ${said}`);
+    throw new GatewayRefusalError(answer.status, `${this.#url.host} answers ${answer.status}: ${said}`);
   }
 
   async #ask(verb: string, body: Buffer, signal: AbortSignal | undefined) {
@@ -138,7 +140,9 @@ export class BatchGateway {
     });
     const clockMs = clockOf(response.headers[CLOCK_HEADER]);
     if (clockMs !== undefined) this.#aheadMs = clockMs - Date.now();
-    return { status: response.statusCode, text: await readAll(response.body), clockMs };
+    const bytes = await readAtMost(response.body, CHUNK_MAX_BYTES);
+    if (bytes === undefined) throw new Error('the gateway sends more than a chunk');
+    return { status: response.statusCode, text: Buffer.from(bytes.buffer), clockMs };
   }
 }
 
@@ -147,30 +151,8 @@ function clockOf(header: string | string[] | undefined): number | undefined {
   return typeof header === 'string' && /^\d{1,15}$/.test(header) ? Number(header) : undefined;
 }
 
-/** A refusal by the gateway, not an error of the network. */
-export class GatewayRefusal extends Error {
-  readonly status: number;
-
-  constructor(status: number, message: string) {
-    super(message);
-    this.name = 'GatewayRefusal';
-    this.status = status;
-  }
-}
-
 function refOf({ batch, chunk, epoch }: GrantedLease) {
   return { batch, chunk, epoch };
-}
-
-async function readAll(body: AsyncIterable<Buffer>): Promise<Buffer> {
-  const pieces: Buffer[] = [];
-  let bytes = 0;
-  for await (const piece of body) {
-    bytes += piece.length;
-    if (bytes > CHUNK_MAX_BYTES) throw new Error('the gateway sends more than a chunk');
-    pieces.push(piece);
-  }
-  return Buffer.concat(pieces);
 }
 
 /** @throws Error if a gateway answers in another form */

@@ -1,3 +1,4 @@
+import { GatewayRefusalError } from '../../node/gateway-client.ts';
 import type { GrantedLease, LeaseState } from '../../shared/batch/granted-lease.ts';
 import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import { engineRequest, lineBody } from '../../shared/batch/line-body.ts';
@@ -6,7 +7,7 @@ import { orderByPrefix, promptPrefixHash } from '../../shared/batch/prefix.ts';
 import type { LineResult } from '../../shared/batch/results.ts';
 import { parseJson } from '../../shared/text/json.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import { type BatchGateway, GatewayRefusal } from './gateway-client.ts';
+import type { BatchGateway } from './gateway-client.ts';
 
 /** A line to run: its index in the chunk, and the JSON of its request. */
 export interface PendingLine {
@@ -224,7 +225,7 @@ export class LeaseWork {
     } catch (error) {
       // The batch or its owner was deleted. A gateway that cannot be reached is not a reason: the lease expires there,
       // and results are still valid.
-      if (error instanceof GatewayRefusal && error.status === 409) this.#applyState({ leased: false, stop: true });
+      if (error instanceof GatewayRefusalError && error.status === 409) this.#applyState({ leased: false, stop: true });
     }
   }
 

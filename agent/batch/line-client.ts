@@ -1,5 +1,6 @@
 import { Pool } from 'undici';
 import { RESULT_MAX_BYTES } from '../../shared/batch/results.ts';
+import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
 import { enginePathAt, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { isAborted } from '../../shared/openai/usage.ts';
 import { errorText } from '../../shared/text/error-text.ts';
@@ -66,7 +67,7 @@ export class LineClient {
         body,
         signal: AbortSignal.any([signal, lost.signal]),
       });
-      const text = await textOf(response.body);
+      const text = await readTextAtMost(response.body, RESULT_MAX_BYTES);
       if (text === undefined) return { kind: 'failed', why: `the answer has more than ${RESULT_MAX_BYTES} bytes` };
       const answer = response.statusCode < 400 ? tryParseJson(text) : {};
       if (answer === undefined) return { kind: 'failed', why: 'the answer is no JSON, or is nested too deeply' };
@@ -112,16 +113,4 @@ export class LineClient {
 /** True if the engine is there and its answer is not HTTP. */
 function isFailure(error: unknown): boolean {
   return error instanceof Error && error.name === 'HTTPParserError';
-}
-
-/** Undefined: longer than a result may be. */
-async function textOf(body: AsyncIterable<Buffer>): Promise<string | undefined> {
-  const pieces: Buffer[] = [];
-  let bytes = 0;
-  for await (const piece of body) {
-    bytes += piece.length;
-    if (bytes > RESULT_MAX_BYTES) return undefined;
-    pieces.push(piece);
-  }
-  return Buffer.concat(pieces).toString('utf8');
 }

@@ -1,5 +1,6 @@
 /** The engine's load, from its `/metrics` if it has that, and from the requests that this agent sent to it. */
 import { Agent, request } from 'undici';
+import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
 import type { EngineLoad } from '../../shared/routing/load.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import { waitClock } from '../wait-clock.ts';
@@ -248,7 +249,10 @@ export class LoadMeter {
       const { statusCode, text } = await waitClock.call(this.#answers, async (signal) => {
         const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
         const response = await request(`${origin}${pathPrefix}/metrics`, { dispatcher: this.#agent, signal, headers });
-        return { statusCode: response.statusCode, text: await textOf(response.body) };
+        return {
+          statusCode: response.statusCode,
+          text: (await readTextAtMost(response.body, METRICS_MAX_BYTES)) ?? '',
+        };
       });
       const load = statusCode === 200 ? readLoad(text) : undefined;
       this.#reportsQueue = load !== undefined;
@@ -279,15 +283,4 @@ export class LoadMeter {
   async close(): Promise<void> {
     await this.#agent.destroy();
   }
-}
-
-async function textOf(body: AsyncIterable<Buffer>): Promise<string> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of body) {
-    bytes += chunk.length;
-    if (bytes > METRICS_MAX_BYTES) return '';
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
 }

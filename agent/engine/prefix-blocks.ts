@@ -6,6 +6,7 @@
 
 import { createHash } from 'node:crypto';
 import { request } from 'undici';
+import { readAtMost } from '../../shared/collections/read-at-most.ts';
 import { readTokens, TOKENS_ANSWER_MAX_BYTES } from '../../shared/openai/continuation/bodies.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import { BLOCK_DIGEST_BYTES, BLOCKS_MAX } from '../../shared/wire/limits.ts';
@@ -55,7 +56,7 @@ async function blocksOf(body: Uint8Array, target: EngineTarget): Promise<Uint8Ar
     body: JSON.stringify(question),
     signal: AbortSignal.timeout(ANSWER_MS),
   });
-  const bytes = await bounded(answer.body);
+  const bytes = await readAtMost(answer.body, TOKENS_ANSWER_MAX_BYTES);
   const tokens = answer.statusCode === 200 && bytes !== undefined ? readTokens(bytes) : undefined;
   return tokens === undefined ? new Uint8Array() : digests(tokens);
 }
@@ -66,17 +67,6 @@ function questionOf(body: Uint8Array): object | undefined {
   if (Array.isArray(messages))
     return { model, messages, add_generation_prompt: true, ...(tools !== undefined && { tools }) };
   return typeof prompt === 'string' ? { model, prompt } : undefined;
-}
-
-async function bounded(body: AsyncIterable<Buffer>): Promise<Uint8Array | undefined> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of body) {
-    bytes += chunk.length;
-    if (bytes > TOKENS_ANSWER_MAX_BYTES) return undefined; // leaving the loop destroys the connection
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
 }
 
 /** Only full blocks, because the rest is not shared with other prompts. */

@@ -4,6 +4,7 @@ import { request as httpsRequest } from 'node:https';
 import type { Socket } from 'node:net';
 import { connect as tlsConnect } from 'node:tls';
 import * as z from 'zod';
+import { errorMessage } from '../../shared/openai/error-message.ts';
 import { tryParseJson } from '../../shared/text/json.ts';
 import { proxyFor } from '../host/proxy.ts';
 import { throughProxy } from './websocket.ts';
@@ -99,8 +100,6 @@ function abortable(connecting: Promise<Socket>, signal: AbortSignal): Promise<So
 
 type Said = Pick<GatewayAnswer, 'status' | 'text'>;
 
-/** The part that is shown of an error that another program may have written. */
-const messageSchema = z.object({ error: z.object({ message: z.coerce.string() }) });
 /** A gateway's error: OpenAI's envelope, with all four fields. */
 const envelopeSchema = z.object({
   error: z.object({ message: z.string(), type: z.string(), code: z.string(), param: z.string().nullable() }),
@@ -111,7 +110,7 @@ const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 426]);
 
 /** The message in the gateway's error envelope, or the start of the body. */
 export function errorMessageOf({ status, text }: Said): string {
-  return messageSchema.safeParse(tryParseJson(text)).data?.error.message ?? (text.slice(0, 300) || `status ${status}`);
+  return errorMessage(text) ?? (text.slice(0, 300) || `status ${status}`);
 }
 
 /**

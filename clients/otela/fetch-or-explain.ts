@@ -1,4 +1,4 @@
-import { errorText } from '../../shared/text/error-text.ts';
+import { causeText } from '../../node/gateway-client.ts';
 
 /** No gateway answers, or it cannot serve. The program prints one sentence and exits with code 69. */
 export class UnreachableError extends Error {}
@@ -10,9 +10,6 @@ export async function fetchOrExplain(url: string, init: RequestInit): Promise<Re
   try {
     return await fetch(url, init);
   } catch (error) {
-    const { cause = error } = error instanceof Error ? error : {};
-    const why = errorText(cause);
-    const plain = why.includes('wrong version number') ? 'it speaks no TLS: http://, or another port?' : why;
-    throw new UnreachableError(`no gateway answers at ${new URL(url).origin}: ${plain}`, { cause: error });
+    throw new UnreachableError(`no gateway answers at ${new URL(url).origin}: ${causeText(error)}`, { cause: error });
   }
 }

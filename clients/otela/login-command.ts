@@ -10,8 +10,10 @@ import * as z from 'zod';
 import { writePrivateFile } from '../../node/private-file.ts';
 import { startTimer } from '../../node/timers.ts';
 import { UsageError } from '../../shared/command-line/index.ts';
+import { errorMessage } from '../../shared/openai/error-message.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { errorText } from '../../shared/text/error-text.ts';
+import { tryParseJson } from '../../shared/text/json.ts';
 import { waitWithProgress } from '../../shared/timing/wait-with-progress.ts';
 import { fetchOrExplain, UnreachableError } from './fetch-or-explain.ts';
 import type { Output } from './output.ts';
@@ -35,7 +37,6 @@ const startedSchema = z.object({
 });
 const grantedSchema = z.object({ access_token: z.string(), expires_in: z.number().optional() });
 const refusedSchema = z.object({ error: z.string() });
-const failedSchema = z.object({ error: z.object({ message: z.string() }) });
 const meSchema = z.object({ name: z.string().nullable() });
 
 export function keyFile(given: string | undefined): string {
@@ -128,9 +129,10 @@ async function post(url: string, form: Record<string, string>, withinMs = ANSWER
     redirect: 'error', // the device code is only for this gateway
     signal: AbortSignal.timeout(withinMs),
   });
-  const body: unknown = await answer.json().catch(() => undefined);
+  const text = await answer.text().catch(() => '');
+  const body = tryParseJson(text);
   if (body === undefined && answer.status < 500) throw noGateway(new URL(url).origin, `HTTP ${answer.status}`);
-  const said = failedSchema.safeParse(body).data?.error.message;
+  const said = errorMessage(text);
   if (answer.status >= 500) throw new UnreachableError(printable(said ?? `no gateway answers: HTTP ${answer.status}`));
   if (said === undefined) return body;
   throw new UsageError(printable(said));

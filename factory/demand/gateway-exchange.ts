@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, type Dispatcher, fetch } from 'undici';
+import { GatewayClient, GatewayRefusalError } from '../../node/gateway-client.ts';
 import { readPrivateFile } from '../../node/private-file.ts';
 import { DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
 import {
@@ -61,6 +62,7 @@ export class GatewayExchange implements GatewaySource {
   readonly #options: GatewayExchangeOptions;
   #certificate: Buffer | undefined;
   #dispatcher: Dispatcher;
+  readonly #client: GatewayClient;
   readonly #closed = new AbortController();
   /** An exchange that the gateway may hold. */
   #heldExchange: AbortController | undefined;
@@ -78,6 +80,14 @@ export class GatewayExchange implements GatewaySource {
     readToken(options.tokenFile);
     this.#certificate = this.#readCertificate();
     this.#dispatcher = dispatcherWith(this.#certificate);
+    this.#client = new GatewayClient({
+      url: options.gateway,
+      // Read each time, so that a replaced token needs no restart.
+      key: () => readToken(options.tokenFile),
+      fetch: (url, init) => fetch(url, { ...init, dispatcher: this.#dispatcher }),
+      timeout: { leastMs: EXCHANGE_TIMEOUT_MS, mostMs: EXCHANGE_TIMEOUT_MS },
+      maxBytes: EXCHANGE_MAX_BYTES,
+    });
   }
 
   open(changed: () => void): void {
@@ -171,24 +181,12 @@ export class GatewayExchange implements GatewaySource {
     this.#sentAt = this.#options.now();
     try {
       if (this.#fault !== undefined) await this.#trustAnew();
-      // Read each time, so that a replaced token needs no restart.
-      const token = readToken(this.#options.tokenFile);
-      const response = await fetch(new URL(EXCHANGE_PATH, this.#options.gateway), {
-        method: 'POST',
-        headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-        body: JSON.stringify(report),
-        redirect: 'error',
-        dispatcher: this.#dispatcher,
-        signal: AbortSignal.any([heldExchange.signal, this.#closed.signal, AbortSignal.timeout(EXCHANGE_TIMEOUT_MS)]),
-      });
-      const text = await bounded(response.body);
-      if (response.status === 401 || response.status === 403)
-        throw new FactoryError('gateway', `the gateway refuses this factory: ${response.status} ${text.slice(0, 200)}`);
-      if (!response.ok) throw new Error(`the gateway answered ${response.status} ${text.slice(0, 200)}`);
-      return whole(parseAnswer(JSON.parse(text)), report.factory);
+      const signal = AbortSignal.any([heldExchange.signal, this.#closed.signal]);
+      return whole(parseAnswer(await this.#client.post(EXCHANGE_PATH, report, signal)), report.factory);
     } catch (error) {
       if (heldExchange.signal.aborted) return undefined;
-      throw error;
+      const isRefused = error instanceof GatewayRefusalError && (error.status === 401 || error.status === 403);
+      throw isRefused ? new FactoryError('gateway', `the gateway refuses this factory: ${error.message}`) : error;
     } finally {
       this.#heldExchange = undefined;
     }
@@ -228,17 +226,6 @@ function essenceOf({ models, jobs, clusters, drain, config_revision, decisions }
     drain.map(({ session }) => session),
     decisions.at(-1),
   ]);
-}
-
-async function bounded(body: AsyncIterable<Uint8Array> | null): Promise<string> {
-  const pieces: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const piece of body ?? []) {
-    bytes += piece.length;
-    if (bytes > EXCHANGE_MAX_BYTES) throw new Error(`the gateway's answer is larger than ${EXCHANGE_MAX_BYTES} bytes`);
-    pieces.push(piece);
-  }
-  return Buffer.concat(pieces).toString('utf8');
 }
 
 /** Resolves early if `signal` aborts it. */

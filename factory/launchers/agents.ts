@@ -3,13 +3,13 @@
  * deployment on all its GPUs.
  */
 import * as z from 'zod';
+import { type GatewayClient, GatewayRefusalError } from '../../node/gateway-client.ts';
 import { offerSchema } from '../../shared/deployment/answer.ts';
 import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/deployment/labels.ts';
 import { bindParameters } from '../../shared/deployment/parameters.ts';
 import { gpuClass } from '../../shared/hardware/classes.ts';
 import type { ClusterConfig, PoolConfig } from '../config/schema.ts';
 import { errorLine } from '../errors.ts';
-import { type AdminApi, AdminRefusal } from './admin-api.ts';
 import { type Launcher, LauncherError, type ListedJob, type Submission } from './launcher.ts';
 
 /** Nodes that are tried for one job, because another operator may just have given the first ones a deployment. */
@@ -47,13 +47,13 @@ const nameOf = (id: string) => id.replace(/-\d+$/, '');
 /** The registered agents, and orders to them. */
 class Agents {
   readonly #cluster: ClusterConfig;
-  readonly #api: AdminApi;
+  readonly #api: GatewayClient;
   readonly #now: () => number;
   /** When a session accepted an order. */
   readonly #given = new Map<string, number>();
   #asked: { at: number; nodes: Promise<Node[]> } | undefined;
 
-  constructor(cluster: ClusterConfig, api: AdminApi, now: () => number) {
+  constructor(cluster: ClusterConfig, api: GatewayClient, now: () => number) {
     this.#cluster = cluster;
     this.#api = api;
     this.#now = now;
@@ -93,7 +93,7 @@ class Agents {
         return await this.#api.put(deploymentOf(session), { id, ...deployment });
       } catch (error) {
         // Without an answer, the agent may have accepted the order: the registry then lists it by its id.
-        if (!(error instanceof AdminRefusal)) throw new LauncherError('unclear', errorLine(error), { cause: error });
+        if (!isFinal(error)) throw new LauncherError('unclear', errorLine(error), { cause: error });
         this.#given.delete(session);
         refusals.push(`node ${session.slice(0, 8)}: ${error.message}`);
       }
@@ -112,8 +112,8 @@ class Agents {
     try {
       await this.#api.delete(`${deploymentOf(node.session)}?drain_ms=${drainMs}`);
     } catch (error) {
-      if (error instanceof AdminRefusal && error.status === 404) return;
-      throw new LauncherError(error instanceof AdminRefusal ? 'refused' : 'unreachable', errorLine(error), {
+      if (isFinal(error) && error.status === 404) return;
+      throw new LauncherError(isFinal(error) ? 'refused' : 'unreachable', errorLine(error), {
         cause: error,
       });
     }
@@ -125,7 +125,7 @@ class Agents {
   }
 }
 
-export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () => number = Date.now): Launcher {
+export function agentsLauncher(cluster: ClusterConfig, api: GatewayClient, now: () => number = Date.now): Launcher {
   const agents = new Agents(cluster, api, now);
   return {
     kind: 'agents',
@@ -179,6 +179,10 @@ export function agentsLauncher(cluster: ClusterConfig, api: AdminApi, now: () =>
     },
   };
 }
+
+/** The gateway refused, and did nothing. */
+const isFinal = (error: unknown): error is GatewayRefusalError =>
+  error instanceof GatewayRefusalError && error.status < 500;
 
 const isIdle = ({ state, suspected, labels }: Node): boolean =>
   state !== 'DOWN' && !suspected && labels[ACCEPTS_LABEL] !== undefined;

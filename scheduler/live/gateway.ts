@@ -1,6 +1,6 @@
-import * as z from 'zod';
+import { GatewayClient, GatewayRefusalError, GatewayUnreachableError } from '../../node/gateway-client.ts';
 import { readKeyFile } from '../../node/private-file.ts';
-import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { SchedulerError } from '../errors.ts';
 
 /** The JSON API of a gateway. */
@@ -10,11 +10,6 @@ export interface PlannerGateway {
   put(path: string, body: unknown): Promise<void>;
   delete(path: string): Promise<void>;
 }
-
-/** Timeout of a gateway's answer, for which a round of the controller waits. */
-const ANSWER = { leastMs: 10_000, mostMs: 120_000 };
-/** 4,096 nodes of 16 KiB; a longer answer is not a registry. */
-const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
 
 /** The gateway answered with an error. */
 export class GatewayRefusal extends SchedulerError {
@@ -30,57 +25,25 @@ export class GatewayRefusal extends SchedulerError {
  * `keyFile` contains an operator's key. Only GET /v1/registry may work without it, if the operator opened that route.
  */
 export function gatewayFrom(url: string, keyFile: string | undefined, fetcher: typeof fetch = fetch): PlannerGateway {
-  const base = parseUrl(url);
   const key = keyFile === undefined ? undefined : readKey(keyFile);
-  const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
-  const answers = new AdaptiveTimeout(ANSWER);
-  const ask = async (path: string, init: RequestInit): Promise<Response> => {
-    let response: Response;
-    try {
-      response = await answers.bound(
-        () => performance.now(),
-        (ms) =>
-          fetcher(new URL(path, base), {
-            ...init,
-            headers: { ...headers, ...init.headers },
-            redirect: 'error',
-            signal: AbortSignal.timeout(ms),
-          }),
-      );
-    } catch (cause) {
-      throw new SchedulerError('gateway', `${base.origin} does not answer ${path}: ${errorReason(cause)}`, { cause });
-    }
-    if (!response.ok) {
-      const refused = response.status === 401 || response.status === 403;
-      const hint = refused ? ' (give an operator’s key with --key-file)' : '';
-      const why = await messageIn(response, path);
-      throw new GatewayRefusal(response.status, `${base.origin}${path} answers ${response.status}${hint}${why}`);
-    }
-    return response;
-  };
+  const client = new GatewayClient({ url: parseUrl(url).href, key, fetch: fetcher });
   return {
-    url: base.origin,
-    async get(path) {
-      const text = await bounded(await ask(path, {}), path);
-      try {
-        return JSON.parse(text);
-      } catch (cause) {
-        throw new SchedulerError('gateway', `${base.origin}${path} did not answer JSON`, { cause });
-      }
-    },
-    async put(path, body) {
-      const response = await ask(path, {
-        method: 'PUT',
-        body: JSON.stringify(body),
-        headers: { 'content-type': 'application/json' },
-      });
-      await response.body?.cancel();
-    },
-    async delete(path) {
-      const response = await ask(path, { method: 'DELETE' });
-      await response.body?.cancel();
-    },
+    url: client.origin,
+    get: (path) => client.get(path).catch(rethrow),
+    put: (path, body) => client.put(path, body).catch(rethrow),
+    delete: (path) => client.delete(path).catch(rethrow),
   };
+}
+
+function rethrow(error: unknown): never {
+  if (error instanceof GatewayRefusalError) {
+    const isKeyWrong = error.status === 401 || error.status === 403;
+    const hint = isKeyWrong ? ' (give an operator’s key with --key-file)' : '';
+    throw new GatewayRefusal(error.status, `${error.message}${hint}`);
+  }
+  throw error instanceof GatewayUnreachableError
+    ? new SchedulerError('gateway', error.message, { cause: error.cause })
+    : error;
 }
 
 function parseUrl(url: string): URL {
@@ -101,43 +64,6 @@ function readKey(file: string): string {
   try {
     return readKeyFile(file);
   } catch (cause) {
-    throw new SchedulerError('usage', `--key-file ${file}: ${errorReason(cause)}`, { cause });
+    throw new SchedulerError('usage', `--key-file ${file}: ${errorText(cause)}`, { cause });
   }
-}
-
-const envelopeSchema = z.object({ error: z.object({ message: z.string().max(2048) }) });
-
-/**
- * Returns the gateway's error message if the response has its error form. An operator reads it, so only printable
- * characters are kept.
- */
-async function messageIn(response: Response, path: string): Promise<string> {
-  try {
-    const { error } = envelopeSchema.parse(JSON.parse(await bounded(response, path)));
-    return `: ${error.message.replace(/[^\x20-\x7e]+/g, ' ')}`;
-  } catch {
-    return '';
-  }
-}
-
-async function bounded(response: Response, path: string): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  try {
-    for await (const chunk of response.body ?? []) {
-      bytes += chunk.byteLength;
-      if (bytes > ANSWER_MAX_BYTES)
-        throw new SchedulerError('gateway', `${path} answers more than ${ANSWER_MAX_BYTES} bytes`);
-      chunks.push(chunk);
-    }
-  } catch (cause) {
-    if (cause instanceof SchedulerError) throw cause;
-    throw new SchedulerError('gateway', `the answer to ${path} broke off: ${errorReason(cause)}`, { cause });
-  }
-  return Buffer.concat(chunks).toString('utf8');
-}
-
-function errorReason(cause: unknown): string {
-  if (!(cause instanceof Error)) return String(cause);
-  return cause.cause instanceof Error ? cause.cause.message : cause.message;
 }

@@ -1,4 +1,5 @@
 import { type Dispatcher, ProxyAgent, request } from 'undici';
+import { readTextAtMost } from '../../../shared/collections/read-at-most.ts';
 import { proxyAuthorization, proxyFor } from '../../host/proxy.ts';
 import { WeightsError } from '../error.ts';
 
@@ -56,15 +57,9 @@ function proxyAgent(proxy: URL): ProxyAgent {
 
 /** @throws WeightsError above `max` bytes */
 export async function responseText(answer: Dispatcher.ResponseData, max: number): Promise<string> {
-  const parts: Buffer[] = [];
-  let bytes = 0;
-  for await (const part of answer.body) {
-    const piece = Buffer.from(part);
-    bytes += piece.length;
-    if (bytes > max) throw new WeightsError('wrong', `an answer of more than ${max} bytes`);
-    parts.push(piece);
-  }
-  return Buffer.concat(parts).toString('utf8');
+  const text = await readTextAtMost(answer.body, max);
+  if (text === undefined) throw new WeightsError('wrong', `an answer of more than ${max} bytes`);
+  return text;
 }
 
 /** The hub's explanation: without a token a missing name is refused as well. */

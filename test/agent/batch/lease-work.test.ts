@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { type BatchGateway, GatewayRefusal } from '../../../agent/batch/gateway-client.ts';
+import type { BatchGateway } from '../../../agent/batch/gateway-client.ts';
 import { LeaseWork } from '../../../agent/batch/lease-work.ts';
+import { GatewayRefusalError } from '../../../node/gateway-client.ts';
 import type { CommitCounts, GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import type { LineResult } from '../../../shared/batch/results.ts';
 
@@ -86,7 +87,7 @@ describe('a lease at work', () => {
 
   it('ends what runs when the gateway knows its batch no more', async () => {
     const { gateway } = taking();
-    const gone = () => Promise.reject(new GatewayRefusal(409, 'This lease has ended.'));
+    const gone = () => Promise.reject(new GatewayRefusalError(409, 'This lease has ended.'));
     const heard = events();
     const work = new LeaseWork({ ...LEASE, leaseMs: 60 }, Object.assign(gateway, { renew: gone }), heard);
     await new Promise((resolve) => work.signal.addEventListener('abort', resolve));

@@ -1,0 +1,131 @@
+/** JSON requests to a gateway, with a key, a time limit and a size limit. */
+import { readTextAtMost } from '../shared/collections/read-at-most.ts';
+import { errorMessage } from '../shared/openai/error-message.ts';
+import { errorText } from '../shared/text/error-text.ts';
+import { parseJson, tryParseJson } from '../shared/text/json.ts';
+import { AdaptiveTimeout, type TimeoutBounds } from '../shared/timing/adaptive-timeout.ts';
+
+/** A slow machine answers within two minutes; a gateway that is gone is noticed after ten seconds. */
+const ANSWER: TimeoutBounds = { leastMs: 10_000, mostMs: 120_000 };
+/** 4,096 nodes of 16 KiB. */
+const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
+/** Characters of a body that is not JSON, such as a proxy's page. */
+const EXCERPT_MAX = 200;
+
+/** The gateway, or a proxy before it, answered with an error status. */
+export class GatewayRefusalError extends Error {
+  override readonly name = 'GatewayRefusalError';
+  readonly status: number;
+
+  constructor(status: number, message: string) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** No complete answer arrived, or the answer is not JSON. */
+export class GatewayUnreachableError extends Error {
+  override readonly name = 'GatewayUnreachableError';
+}
+
+/** The parts of `fetch` that are used: undici's and Node's own have other types. */
+export type GatewayFetch = (
+  url: URL,
+  init: {
+    method: string;
+    headers: Record<string, string>;
+    redirect: 'error';
+    signal: AbortSignal;
+    body?: string;
+  },
+) => Promise<{ status: number; ok: boolean; body: AsyncIterable<Uint8Array> | null }>;
+
+export interface GatewayClientOptions {
+  url: string;
+  /** Undefined: the route is open. A function is called for each request, so that a replaced key needs no restart. */
+  key?: string | (() => string) | undefined;
+  fetch?: GatewayFetch;
+  timeout?: TimeoutBounds;
+  maxBytes?: number;
+}
+
+export class GatewayClient {
+  readonly #options: GatewayClientOptions;
+  readonly #base: URL;
+  readonly #answers: AdaptiveTimeout;
+
+  constructor(options: GatewayClientOptions) {
+    this.#options = options;
+    this.#base = new URL(options.url);
+    this.#answers = new AdaptiveTimeout(options.timeout ?? ANSWER);
+  }
+
+  get origin(): string {
+    return this.#base.origin;
+  }
+
+  /** All four throw GatewayRefusalError, GatewayUnreachableError, and the error of `key`. */
+  async get(path: string): Promise<unknown> {
+    return this.#parse(path, await this.#send('GET', path));
+  }
+
+  async post(path: string, body: unknown, signal?: AbortSignal): Promise<unknown> {
+    return this.#parse(path, await this.#send('POST', path, body, signal));
+  }
+
+  async put(path: string, body: unknown): Promise<void> {
+    await this.#send('PUT', path, body);
+  }
+
+  async delete(path: string): Promise<void> {
+    await this.#send('DELETE', path);
+  }
+
+  async #send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<string> {
+    const { key, maxBytes = ANSWER_MAX_BYTES, fetch = globalThis.fetch } = this.#options;
+    const secret = typeof key === 'function' ? key() : key;
+    const once = async (ms: number) => {
+      const limit = AbortSignal.timeout(ms);
+      const response = await fetch(new URL(path, this.#base), {
+        method,
+        headers: {
+          ...(secret === undefined ? {} : { authorization: `Bearer ${secret}` }),
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        redirect: 'error', // a redirect would get the key
+        signal: signal === undefined ? limit : AbortSignal.any([signal, limit]),
+      });
+      const text = await readTextAtMost(response.body, maxBytes).catch((cause: unknown) => {
+        throw new GatewayUnreachableError(`the answer to ${path} broke off: ${causeText(cause)}`, { cause });
+      });
+      return { ok: response.ok, status: response.status, text };
+    };
+    const { ok, status, text } = await this.#answers
+      .bound(() => performance.now(), once)
+      .catch((cause: unknown) => {
+        if (cause instanceof GatewayUnreachableError) throw cause;
+        throw new GatewayUnreachableError(`${this.origin} does not answer ${path}: ${causeText(cause)}`, { cause });
+      });
+    if (text === undefined) throw new GatewayUnreachableError(`${path} answers more than ${maxBytes} bytes`);
+    if (ok) return text;
+    const said = errorMessage(text) ?? (tryParseJson(text) === undefined ? text.slice(0, EXCERPT_MAX) : '');
+    // An operator reads it on a terminal.
+    const why = said.replace(/[^\x20-\x7e]+/g, ' ').trim();
+    throw new GatewayRefusalError(status, `${this.origin}${path} answers ${status}${why === '' ? '' : `: ${why}`}`);
+  }
+
+  #parse(path: string, text: string): unknown {
+    try {
+      return parseJson(text);
+    } catch (cause) {
+      throw new GatewayUnreachableError(`${this.origin}${path} did not answer JSON`, { cause });
+    }
+  }
+}
+
+/** Without the cause, the error of `fetch` is only "fetch failed". */
+export function causeText(error: unknown): string {
+  const reason = errorText(error instanceof Error && error.cause instanceof Error ? error.cause : error);
+  return reason.includes('wrong version number') ? 'it speaks no TLS: http://, or another port?' : reason;
+}

@@ -1,0 +1,24 @@
+import { concat } from './concat.ts';
+
+type Body = AsyncIterable<Uint8Array> | null;
+
+/**
+ * All bytes of a body; undefined if there are more than `maxBytes`. The rest is then not read, and the loop's end closes
+ * the body.
+ */
+export async function readAtMost(body: Body, maxBytes: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  const pieces: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const piece of body ?? []) {
+    bytes += piece.length;
+    if (bytes > maxBytes) return undefined;
+    pieces.push(piece);
+  }
+  return concat(pieces);
+}
+
+/** The same as text of UTF-8. A byte order mark stays. */
+export async function readTextAtMost(body: Body, maxBytes: number): Promise<string | undefined> {
+  const bytes = await readAtMost(body, maxBytes);
+  return bytes === undefined ? undefined : new TextDecoder('utf-8', { fatal: false, ignoreBOM: true }).decode(bytes);
+}

@@ -1,0 +1,10 @@
+import * as z from 'zod';
+import { tryParseJson } from '../text/json.ts';
+
+/** An upstream engine may send a number or a list. */
+const envelopeSchema = z.object({ error: z.object({ message: z.coerce.string() }) });
+
+/** The message of an error response; undefined: it is not OpenAI's error object, for example a proxy's page. */
+export function errorMessage(text: string): string | undefined {
+  return envelopeSchema.safeParse(tryParseJson(text)).data?.error.message;
+}
