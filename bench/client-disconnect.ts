@@ -10,7 +10,7 @@ import { chatBody, openTestCluster, type TestCluster } from '../test/support/tes
 import { median } from './stats.ts';
 
 const ROUNDS = 30;
-/** After this time a small answer is fetched instead of called for; see gateway/tunnel/session-attempts.ts. */
+/** After this time a small answer is fetched instead of called for; see gateway/tunnel/call/pending-calls.ts. */
 const LATER_MS = 500;
 
 const SLOW = { tokens: 10_000, tokensPerSecond: 20 };

@@ -23,10 +23,10 @@ import type { ControlFrames } from './control-frames.ts';
 import { createTunnelParts } from './parts.ts';
 import type { NodeError } from './recent-errors.ts';
 import type { RegistryNotifier } from './registry-notifier.ts';
-import type { SessionAttempts } from './session-attempts.ts';
 import type { AgentSocket } from './socket.ts';
 import type { AgentSockets } from './sockets.ts';
 import { Ticker } from './ticker.ts';
+import type { TunnelAttempts } from './tunnel-attempts.ts';
 import type { TunnelUsage } from './tunnel-usage.ts';
 
 /** After this silence an agent with open streams is asked whether it is there. */
@@ -62,7 +62,7 @@ export interface TunnelStatus {
  */
 export class TunnelObject extends GatewayObject {
   readonly #session: string;
-  readonly #attempts: SessionAttempts;
+  readonly #attempts: TunnelAttempts;
   readonly #usage: TunnelUsage;
   readonly #sockets: AgentSockets;
   readonly #stamps = new BatchStamps(() => Date.now());

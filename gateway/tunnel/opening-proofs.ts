@@ -1,6 +1,7 @@
 import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts';
+import type { ReportFrame } from '../../shared/usage/session-attempts.ts';
 import type { LateReports, ProvenOpening } from '../../shared/usage/usage-record.ts';
-import type { Frame, ReportName } from '../../shared/wire/frames.ts';
+import type { ReportName } from '../../shared/wire/frames.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';
 import { verifyOpening } from '../accounts/opening.ts';
 import type { Env } from '../env.ts';
@@ -9,8 +10,6 @@ import type { Env } from '../env.ts';
  * Reports that wait for the secret: as many as an agent keeps. The agent repeats further reports on its next socket.
  */
 const WAITING_MAX = 10_000;
-
-export type ReportFrame = Extract<Frame, { type: 'report' }>;
 
 /** Interval between attempts to read the secret, if D1 cannot return it and a report waits for it. */
 const RETRY_MS = 5_000;

@@ -8,10 +8,10 @@ import { ControlFrames } from './control-frames.ts';
 import { HangMemory } from './hang-memory.ts';
 import { OpeningProofs } from './opening-proofs.ts';
 import { RegistryNotifier } from './registry-notifier.ts';
-import { SessionAttempts } from './session-attempts.ts';
 import type { AgentSocket } from './socket.ts';
 import { AgentSockets } from './sockets.ts';
 import { StreamIds } from './stream-ids.ts';
+import { TunnelAttempts } from './tunnel-attempts.ts';
 import { TunnelUsage } from './tunnel-usage.ts';
 
 /** Events that concern several parts. */
@@ -28,7 +28,7 @@ interface TunnelEvents {
 
 interface TunnelParts {
   sockets: AgentSockets;
-  attempts: SessionAttempts;
+  attempts: TunnelAttempts;
   registry: RegistryNotifier;
   usage: TunnelUsage;
   frames: ControlFrames;
@@ -57,7 +57,7 @@ export function createTunnelParts(ctx: ObjectContext, env: Env, on: TunnelEvents
     lost: () => on.lost(),
   });
   const silent = () => registry.silent(sockets.active === undefined);
-  const attempts: SessionAttempts = createAttempts(ctx, env, { registry, silent, load: () => frames.load }, on);
+  const attempts: TunnelAttempts = createAttempts(ctx, env, { registry, silent, load: () => frames.load }, on);
   const usage = new TunnelUsage({
     session,
     ctx,
@@ -71,14 +71,14 @@ export function createTunnelParts(ctx: ObjectContext, env: Env, on: TunnelEvents
   return { sockets, attempts, registry, usage, frames };
 }
 
-type AttemptEvents = ConstructorParameters<typeof SessionAttempts>[4];
+type AttemptEvents = ConstructorParameters<typeof TunnelAttempts>[4];
 
 function createAttempts(
   ctx: ObjectContext,
   env: Env,
   { registry, silent, load }: Pick<AttemptEvents, 'silent' | 'load'> & { registry: RegistryNotifier },
   on: TunnelEvents,
-): SessionAttempts {
+): TunnelAttempts {
   const session = ctx.name;
   const ids = new StreamIds(ctx);
   const proofs = new OpeningProofs({
@@ -99,6 +99,6 @@ function createAttempts(
       registry.live({ breaker: hangs.keep(suspicion, waitClock.now(), Date.now()) }),
   };
   const offloads = env.LOCAL_OFFLOADS?.of(session);
-  const attempts: SessionAttempts = new SessionAttempts(session, ids, offloads, proofs, events, hangs.suspicion);
+  const attempts: TunnelAttempts = new TunnelAttempts(session, ids, offloads, proofs, events, hangs.suspicion);
   return attempts;
 }

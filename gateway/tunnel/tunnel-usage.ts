@@ -6,13 +6,13 @@ import { createIngressUsageTable } from '../usage/ingress-usage-table.ts';
 import { Outbox } from '../usage/outbox.ts';
 import { type UsageBatch, UsageStore } from '../usage/usage-store.ts';
 import { countPendingUsage, createUsageTable, newestUsage } from '../usage/usage-table.ts';
-import type { SessionAttempts } from './session-attempts.ts';
+import type { TunnelAttempts } from './tunnel-attempts.ts';
 
 interface TunnelUsageOptions {
   session: string;
   ctx: ObjectContext;
   env: Env;
-  attempts: SessionAttempts;
+  attempts: TunnelAttempts;
   /** Records of these streams are stored: the agent may forget them. */
   settled(streams: readonly number[]): void;
 }

@@ -64,6 +64,7 @@ export class OutboundAttempt {
   #acceptedAt: number | undefined;
   #head: Extract<Frame, { type: 'head' }> | undefined;
   #finished = false;
+  #failure: AttemptFailure | undefined;
   /** The agent reported the reason for a break. What arrived before it is still passed on. */
   #failing: AttemptFailure | undefined;
   #parked = false;
@@ -95,6 +96,11 @@ export class OutboundAttempt {
 
   get over(): boolean {
     return this.#finished;
+  }
+
+  /** Why it ended early. Undefined: it is open, or its whole answer was passed on. */
+  get failure(): AttemptFailure | undefined {
+    return this.#failure;
   }
 
   /** Received bytes of the answer, including those that an earlier reader had. */
@@ -367,6 +373,7 @@ export class OutboundAttempt {
   #finish(failure: AttemptFailure | undefined): void {
     if (this.#finished) return; // It failed before that was read.
     this.#finished = true;
+    this.#failure = failure;
     this.#link?.detach(this.stream);
     this.#link?.consumed(this.#incoming.consume(this.#incoming.buffered));
     this.#shrink();

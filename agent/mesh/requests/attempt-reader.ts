@@ -1,4 +1,4 @@
-import type { AttemptFailure, ResultOf } from '../../../shared/upstream/attempt.ts';
+import type { ResultOf } from '../../../shared/upstream/attempt.ts';
 import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
 import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
 import type { ResponseStream } from '../../../shared/upstream/response.ts';
@@ -9,8 +9,6 @@ export class AttemptReader {
   readonly #result: Promise<ResultOf<'whole' | 'stream' | 'failure'>>;
   #whole: Uint8Array | undefined;
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
-  /** Reason for an early end. */
-  #failure: AttemptFailure | undefined;
 
   constructor(upstream: OutboundAttempt) {
     this.#upstream = upstream;
@@ -37,17 +35,12 @@ export class AttemptReader {
       const { done, value } = await this.#reader.read();
       return done ? undefined : value;
     } catch {
-      throw new AttemptError(this.#failure ?? 'lost', 'the answer broke off');
+      throw new AttemptError(this.#upstream.failure ?? 'lost', 'the answer broke off');
     }
   }
 
   /** Cancels the engine's work. Idempotent; no effect after the end. */
   cancel(): void {
     this.#upstream.cancel();
-  }
-
-  /** Called once, by the owner of the upstream. */
-  over(failure: AttemptFailure | undefined): void {
-    this.#failure = failure;
   }
 }

@@ -1,17 +1,16 @@
 import type { PeerEvidence } from '../../../shared/routing/hang/hang-detector.ts';
+import type { HangSuspicion } from '../../../shared/routing/hang/hang-suspicion.ts';
 import type { EngineLoad } from '../../../shared/routing/load.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
-import { AbandonedAttempts, LOCAL_ABANDONMENTS } from '../../../shared/upstream/abandoned-attempts.ts';
-import { newAcceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
+import { LOCAL_ABANDONMENTS } from '../../../shared/upstream/abandoned-attempts.ts';
 import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../shared/upstream/attempt.ts';
-import { HangWatch, SUSPECTED_REASON } from '../../../shared/upstream/hang-watch.ts';
-import { OutboundAttempt, type OutboundAttemptHost } from '../../../shared/upstream/outbound-attempt.ts';
-import { parkStalledResponses } from '../../../shared/upstream/park-stalled.ts';
+import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
+import { SUSPECTED_REASON } from '../../../shared/upstream/hang-watch.ts';
+import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
 import { Watchdog } from '../../../shared/upstream/watchdog.ts';
+import { type ReportFrame, SessionAttempts } from '../../../shared/usage/session-attempts.ts';
 import { UsageSettlement } from '../../../shared/usage/settlement.ts';
-import { StrayFrames } from '../../../shared/usage/stray-frames.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
-import type { ReportName } from '../../../shared/wire/frames.ts';
 import { AttemptReader } from './attempt-reader.ts';
 import { LIVENESS_CLAIM, PEER_QUIET_MS } from './liveness-claim.ts';
 import { RecentRequests } from './recent-requests.ts';
@@ -43,14 +42,11 @@ export interface ChannelAttemptsHost {
   onHang(session: string, pauseMs: number | undefined): void;
 }
 
-/** All requests to one session: attempts, the channel that carries them, and the usage that the session reports. */
-export class ChannelAttempts implements OutboundAttemptHost {
+/** All requests to one session: its attempts, and the channel that carries them. */
+export class ChannelAttempts {
   readonly session: string;
   readonly #host: ChannelAttemptsHost;
-  readonly #settlement: UsageSettlement;
-  readonly #attempts = new Map<OutboundAttempt, AttemptReader>();
-  readonly #abandoned = new AbandonedAttempts();
-  readonly #streams = new Map<number, OutboundAttempt>();
+  readonly #attempts: SessionAttempts;
   readonly #touched = new Set<OutboundAttempt>();
   readonly #recent = new RecentRequests();
   /** Open channels to the session; the first carries the streams. */
@@ -59,20 +55,21 @@ export class ChannelAttempts implements OutboundAttemptHost {
   #dialling = false;
   #redialAt: number | undefined;
   #redials = 0;
-  readonly #stray: StrayFrames;
   readonly #watchdog = new Watchdog(PEER_QUIET_MS, PEER_QUIET_MS);
-  readonly #hangs: HangWatch;
-  readonly accepts = newAcceptTimeout();
 
   constructor(session: string, host: ChannelAttemptsHost) {
     this.session = session;
     this.#host = host;
-    this.#settlement = new UsageSettlement(session);
-    this.#stray = new StrayFrames(this.#settlement, this.#abandoned, UNKNOWN_MAX);
-    this.#hangs = new HangWatch({
-      now: () => this.patientNow(),
+    this.#attempts = new SessionAttempts(new UsageSettlement(session), {
+      now: host.now,
+      patientNow: host.patientNow,
+      nextStream: () => host.nextStream(this.#active?.dialled ?? true),
+      unknownMax: UNKNOWN_MAX,
+      resets: LOCAL_ABANDONMENTS,
+      onReport: (report, upstream) => this.#onReport(report, upstream),
+      onOver: (_upstream, failure) => this.#onOver(failure),
       compare: () => host.compare(this),
-      onSuspicion: (suspicion) => host.onHang(session, suspicion && suspicion.until - this.patientNow()),
+      onSuspicion: (suspicion) => this.#onSuspicion(suspicion),
     });
   }
 
@@ -88,31 +85,16 @@ export class ChannelAttempts implements OutboundAttemptHost {
 
   /** True if an attempt is open, or usage is not settled. */
   get busy(): boolean {
-    return this.#attempts.size > 0 || !this.#settlement.idle;
+    return !this.#attempts.idle;
   }
 
-  now(): number {
-    return this.#host.now();
-  }
-
-  patientNow(): number {
-    return this.#host.patientNow();
-  }
-
+  /** @throws AttemptError if the engine is suspected to hang */
   ask(request: AttemptRequest, body: AttemptBody): AttemptReader {
-    if (this.#attempts.size === 0) this.#watchdog.heard(this.patientNow());
-    const upstream = new OutboundAttempt(this.#host.nextStream(this.#active?.dialled ?? true), request, body, this);
-    const attempt = new AttemptReader(upstream);
+    if (!this.#attempts.admits(request)) throw new AttemptError('suspected', SUSPECTED_REASON);
+    if (this.#attempts.size === 0) this.#watchdog.heard(this.#host.patientNow());
     this.#recent.add(request);
-    this.#attempts.set(upstream, attempt);
-    this.#streams.set(upstream.stream, upstream);
-    if (!this.#hangs.admits(request)) {
-      upstream.fail('suspected', SUSPECTED_REASON);
-      return attempt;
-    }
-    this.#hangs.opened(upstream);
-    if (this.#active !== undefined) upstream.connect(this.#active.link);
-    else this.#dial();
+    const attempt = new AttemptReader(this.#attempts.open(request, body));
+    if (this.#active === undefined) this.#dial();
     return attempt;
   }
 
@@ -122,15 +104,15 @@ export class ChannelAttempts implements OutboundAttemptHost {
   }
 
   asPeer(): PeerEvidence {
-    return this.#hangs.asPeer();
+    return this.#attempts.asPeer();
   }
 
   judge(peers: readonly PeerEvidence[]): void {
-    this.#hangs.judge(peers, this.#attempts.keys());
+    this.#attempts.judge(peers);
   }
 
-  onFirstByte(upstream: OutboundAttempt): void {
-    this.#hangs.onFirstByte(upstream);
+  #onSuspicion(suspicion: HangSuspicion | undefined): void {
+    this.#host.onHang(this.session, suspicion && suspicion.until - this.#host.patientNow());
   }
 
   #dial(): void {
@@ -155,11 +137,11 @@ export class ChannelAttempts implements OutboundAttemptHost {
   #onDialFailed(reason: string, gone = false): void {
     if (this.#active !== undefined) return; // the peer dialed this end meanwhile
     const hopeless = ++this.#redials >= REDIALS_MAX || gone;
-    for (const upstream of [...this.#attempts.keys()]) {
+    for (const upstream of [...this.#attempts.values()]) {
       if (!upstream.accepted) upstream.fail('unreachable', reason);
       else if (hopeless) upstream.disconnect(0);
     }
-    if (this.#attempts.size > 0 && !hopeless) this.#redialAt = this.patientNow() + REDIAL_MS;
+    if (this.#attempts.size > 0 && !hopeless) this.#redialAt = this.#host.patientNow() + REDIAL_MS;
   }
 
   onChannel(channel: RequestChannel): void {
@@ -170,30 +152,17 @@ export class ChannelAttempts implements OutboundAttemptHost {
 
   #activate(channel: RequestChannel): void {
     this.#active = channel;
-    this.#watchdog.heard(this.patientNow());
+    this.#watchdog.heard(this.#host.patientNow());
     this.#redials = 0;
     this.#redialAt = undefined;
-    this.#stray.connect();
-    this.#streams.clear();
-    this.#abandoned.tell(
-      channel.link,
-      () => this.#host.nextStream(channel.dialled),
-      (from, to) => this.#settlement.moved(from, to),
-    );
-    for (const upstream of [...this.#attempts.keys()]) {
-      // A stream number from the previous channel may belong to the peer's half of the numbers on this one.
-      this.#settlement.renumbered(upstream.stream);
-      upstream.stream = this.#host.nextStream(channel.dialled);
-      this.#streams.set(upstream.stream, upstream);
-      upstream.connect(channel.link);
-    }
+    this.#attempts.connect(channel.link, true); // Each end numbers its streams from one half, and which half may have changed.
   }
 
   onChannelClosed(channel: RequestChannel): void {
     this.#channels.delete(channel);
     if (this.#active !== channel) return;
     this.#active = undefined;
-    for (const upstream of this.#attempts.keys()) upstream.disconnect();
+    this.#attempts.disconnect();
     const [next] = this.#channels;
     if (next !== undefined) return this.#activate(next);
     // A peer that dialed us may be at a place that we cannot dial. It either dials again or misses the deadline.
@@ -204,27 +173,17 @@ export class ChannelAttempts implements OutboundAttemptHost {
   onFrame(channel: RequestChannel, frame: StreamFrame): void {
     if (frame.type === 'settled') return;
     if (frame.type === 'load') return this.#host.onLoad(this.session, frame);
-    if (channel === this.#active) this.#watchdog.heard(this.patientNow());
-    const upstream = channel === this.#active ? this.#streams.get(frame.stream) : undefined;
-    if (frame.type === 'report') return this.#report(frame, upstream);
-    if (upstream !== undefined) {
-      this.#touched.add(upstream);
-      return upstream.onFrame(frame);
-    }
-    this.#stray.receive(channel.link, frame, this.now());
+    if (channel === this.#active) this.#watchdog.heard(this.#host.patientNow());
+    this.#attempts.onFrame(channel.link, frame, this.#touched);
   }
 
-  #report(frame: Extract<StreamFrame, { type: 'report' }>, upstream: OutboundAttempt | undefined): void {
-    this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name);
-    if (frame.name !== undefined) this.#named(frame, frame.name, upstream);
-    else this.#settlement.report(frame.stream, frame.usage, upstream, this.now());
-  }
-
-  /** Accepts only reports on attempts that we made; otherwise a peer could add usage at will. */
-  #named({ stream, usage }: Extract<StreamFrame, { type: 'report' }>, said: ReportName, open?: OutboundAttempt): void {
-    const receipt = this.#recent.receiptOf(said);
-    if (receipt !== undefined) this.#settlement.named({ stream, usage, name: { ...said, receipt } }, open, this.now());
-    else this.#active?.link.put({ type: 'settled', streams: [stream] });
+  /** A repeated report is counted only for an attempt that we made; otherwise a peer could add usage at will. */
+  #onReport(report: ReportFrame, upstream: OutboundAttempt | undefined): void {
+    const { name } = report;
+    const receipt = name && this.#recent.receiptOf(name);
+    if (name === undefined) this.#attempts.settle(report, upstream);
+    else if (receipt === undefined) this.#attempts.refuse(report);
+    else this.#attempts.settle({ ...report, name: { ...name, receipt } }, upstream);
   }
 
   onMessageEnd(_channel: RequestChannel): void {
@@ -232,35 +191,15 @@ export class ChannelAttempts implements OutboundAttemptHost {
     this.#touched.clear();
   }
 
-  onOver(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void {
-    this.#hangs.onOver(upstream, failure);
-    this.#attempts.get(upstream)?.over(failure);
-    this.#attempts.delete(upstream);
-    this.#streams.delete(upstream.stream);
-    this.#settlement.ended(upstream, failure, this.now());
-    this.#abandoned.ended(upstream, failure);
-    if (failure === 'not_accepted' && this.#active !== undefined) {
-      this.#host.onSilent(this.session);
-      this.#host.channels.stalled?.(this.session);
-    }
-    if (failure !== undefined && LOCAL_ABANDONMENTS.has(failure)) {
-      this.#active?.link.put({ type: 'reset', stream: upstream.stream, code: 'cancelled', message: '' });
-    }
-  }
-
-  renumber(upstream: OutboundAttempt): number {
-    this.#streams.delete(upstream.stream);
-    this.#settlement.renumbered(upstream.stream);
-    const stream = this.#host.nextStream(this.#active?.dialled ?? true);
-    this.#streams.set(stream, upstream);
-    return stream;
+  #onOver(failure: AttemptFailure | undefined): void {
+    if (failure !== 'not_accepted' || this.#active === undefined) return;
+    this.#host.onSilent(this.session);
+    this.#host.channels.stalled?.(this.session);
   }
 
   tick(now: number): void {
-    parkStalledResponses(this.#active?.link, this.#attempts.keys(), now);
     this.#listen(now);
-    for (const upstream of [...this.#attempts.keys()]) upstream.tick(now);
-    this.#hangs.tick(this.#attempts.keys(), this.#active !== undefined);
+    this.#attempts.tick(now);
     if (this.#redialAt !== undefined && now >= this.#redialAt && this.#active === undefined) {
       if (this.#attempts.size > 0) this.#dial();
       else this.#redialAt = undefined;
@@ -278,13 +217,13 @@ export class ChannelAttempts implements OutboundAttemptHost {
         return active.link.put({ ...LIVENESS_CLAIM, stream: this.#host.nextStream(active.dialled) });
       case 'gone':
         if (this.#host.channels.stalled?.(this.session) === true) return;
-        for (const upstream of this.#attempts.keys()) upstream.disconnect(0);
+        for (const upstream of this.#attempts.values()) upstream.disconnect(0);
     }
   }
 
   /** Usage to store now; call `forget` with its streams after it is stored. */
   settle(now: number, last = false): { records: UsageRecord[]; streams: number[] } {
-    return this.#settlement.take(now, last);
+    return this.#attempts.settlement.take(now, last);
   }
 
   /** Without a channel the peer repeats its reports on the next one, and they are stored once. */
@@ -294,7 +233,7 @@ export class ChannelAttempts implements OutboundAttemptHost {
 
   /** Ends all attempts; unsettled usage is settled by estimate. */
   close(): void {
-    for (const upstream of [...this.#attempts.keys()]) upstream.cancel();
+    for (const upstream of [...this.#attempts.values()]) upstream.cancel();
   }
 }
 

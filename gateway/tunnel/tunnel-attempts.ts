@@ -1,11 +1,8 @@
-import { TransientMap } from '../../shared/collections/transient-map.ts';
 import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import { AbandonedAttempts } from '../../shared/upstream/abandoned-attempts.ts';
-import { newAcceptTimeout } from '../../shared/upstream/accept-timeout.ts';
 import {
   type AttemptBody,
   type AttemptFailure,
@@ -13,13 +10,12 @@ import {
   attemptName,
   type ResultOf,
 } from '../../shared/upstream/attempt.ts';
-import { HangWatch, SUSPECTED_REASON } from '../../shared/upstream/hang-watch.ts';
-import { OutboundAttempt, type OutboundAttemptHost } from '../../shared/upstream/outbound-attempt.ts';
-import { parkStalledResponses } from '../../shared/upstream/park-stalled.ts';
+import { SUSPECTED_REASON } from '../../shared/upstream/hang-watch.ts';
+import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts';
 import { isEventStream, NO_BODY } from '../../shared/upstream/response.ts';
 import { GpuShare } from '../../shared/usage/gpu-share.ts';
+import { type ReportFrame, SessionAttempts } from '../../shared/usage/session-attempts.ts';
 import { isNamed, UsageSettlement } from '../../shared/usage/settlement.ts';
-import { StrayFrames } from '../../shared/usage/stray-frames.ts';
 import type { ReportAnomaly, UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
@@ -31,7 +27,7 @@ import type { LocalCallResult } from './call/local-calls.ts';
 import { type AttemptName, PendingCalls } from './call/pending-calls.ts';
 import { CompletionCounter } from './completion-counter.ts';
 import type { ResponseOffload } from './offload/response-offload.ts';
-import type { OpeningProofs, ReportFrame } from './opening-proofs.ts';
+import type { OpeningProofs } from './opening-proofs.ts';
 import { RecentErrors } from './recent-errors.ts';
 import type { StreamIds } from './stream-ids.ts';
 
@@ -56,7 +52,7 @@ const KILLED = 'its agent was killed';
 
 const SUSPECTED: ResultOf<'failure'> = { kind: 'failure', code: 'suspected', message: SUSPECTED_REASON };
 
-interface SessionAttemptsEvents {
+interface TunnelAttemptsEvents {
   /** An attempt is open, or a record is to be stored: `tick` must be called. */
   busy(): void;
   /** The agent did not acknowledge an opening. */
@@ -71,73 +67,60 @@ interface SessionAttemptsEvents {
   onSuspicion(suspicion: HangSuspicion | undefined): void;
 }
 
-/** All attempts of one session: opened for Workers, carried by the active socket, settled when they end. */
-export class SessionAttempts implements OutboundAttemptHost {
+/** All attempts of one tunnel: requested by Workers in three ways, carried by the active socket. */
+export class TunnelAttempts {
   readonly errors = new RecentErrors();
-  readonly #ids: StreamIds;
-  readonly #settlement: UsageSettlement;
-  readonly #upstreams = new TransientMap<number, OutboundAttempt>();
-  readonly #abandoned = new AbandonedAttempts();
-  readonly #calls = new PendingCalls();
   readonly completions = new CompletionCounter();
+  readonly #attempts: SessionAttempts;
+  readonly #calls = new PendingCalls();
   /** The client disconnects that end an attempt which a Worker fetches. Kept until the attempt is over. */
   readonly #fetchers = new WeakMap<OutboundAttempt, ClientDisconnect>();
   readonly #broken = new BrokenAnswers();
-  readonly #on: SessionAttemptsEvents;
+  readonly #on: TunnelAttemptsEvents;
   readonly #offload: ResponseOffload | undefined;
-  readonly #hangs: HangWatch;
-  readonly accepts = newAcceptTimeout();
   readonly #gpu = new GpuShare();
-  #link: Link | undefined;
-  /** The session's agent was killed. */
-  #isOver = false;
   readonly #proofs: OpeningProofs;
-  readonly #stray: StrayFrames;
+  /** The session's agent was killed, and has no socket. */
+  #isOver = false;
 
   constructor(
     session: string,
     ids: StreamIds,
     offload: ResponseOffload | undefined,
     proofs: OpeningProofs,
-    on: SessionAttemptsEvents,
+    on: TunnelAttemptsEvents,
     suspicion?: HangSuspicion,
   ) {
-    this.#ids = ids;
     this.#offload = offload;
     this.#on = on;
     this.#proofs = proofs;
-    this.#settlement = new UsageSettlement(session, proofs, Date.now);
-    this.#stray = new StrayFrames(this.#settlement, this.#abandoned, UNKNOWN_MAX);
-    this.#hangs = new HangWatch(
-      { now: () => this.patientNow(), compare: on.compare, onSuspicion: on.onSuspicion },
-      suspicion,
-    );
+    const host = {
+      now: steadyNow,
+      patientNow: () => waitClock.now(),
+      nextStream: () => ids.next(),
+      unknownMax: UNKNOWN_MAX,
+      resets: RESET_AT_AGENT,
+      load: on.load,
+      onReport: (report: ReportFrame, upstream: OutboundAttempt | undefined) => this.#onReport(report, upstream),
+      onOver: (upstream: OutboundAttempt, failure: AttemptFailure | undefined) => this.#onOver(upstream, failure),
+      compare: on.compare,
+      onSuspicion: on.onSuspicion,
+    };
+    this.#attempts = new SessionAttempts(new UsageSettlement(session, proofs, Date.now), host, suspicion);
   }
 
   /** True if nothing is open and nothing is left to settle. */
   get idle(): boolean {
-    return this.#upstreams.size === 0 && this.#settlement.idle;
+    return this.#attempts.idle;
   }
 
   get open(): number {
-    return this.#upstreams.size;
+    return this.#attempts.size;
   }
 
   /** Records that wait and may be stored immediately. */
   get due(): number {
-    return this.#settlement.due;
-  }
-
-  now(): number {
-    return steadyNow();
-  }
-
-  patientNow(): number {
-    return waitClock.now();
-  }
-
-  load(): NodeLoad | undefined {
-    return this.#on.load();
+    return this.#attempts.settlement.due;
   }
 
   /** A Worker's request over `fetch`: its disconnect is noticed, and its body may stream. */
@@ -222,65 +205,35 @@ export class SessionAttempts implements OutboundAttemptHost {
 
   /** A claimed attempt was admitted before. */
   #admits(open: AttemptRequest): boolean {
-    return open.resume || this.#hangs.admits(open);
+    return open.resume || this.#attempts.admits(open);
   }
 
   #create(open: AttemptRequest, body: AttemptBody): OutboundAttempt {
     this.#on.busy();
-    const upstream = new OutboundAttempt(this.#ids.next(), open, body, this);
-    if (open.gpus !== undefined) upstream.gpuShare = this.#gpu.begin(open.gpus, this.now());
-    this.#upstreams.set(upstream.stream, upstream);
-    this.#hangs.opened(upstream);
-    if (this.#link !== undefined) upstream.connect(this.#link);
+    const upstream = this.#attempts.open(open, body);
+    if (open.gpus !== undefined) upstream.gpuShare = this.#gpu.begin(open.gpus, steadyNow());
     // Deferred until the caller waits for the result.
-    else if (this.#isOver) neverRejects(Promise.resolve().then(() => upstream.fail('gone', KILLED)));
+    if (this.#isOver) neverRejects(Promise.resolve().then(() => upstream.fail('gone', KILLED)));
     return upstream;
   }
 
-  onFirstByte(upstream: OutboundAttempt): void {
-    this.#hangs.onFirstByte(upstream);
-  }
-
-  onOver(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void {
-    this.#upstreams.delete(upstream.stream);
+  #onOver(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void {
     this.#calls.over(upstream.request, failure === 'cancelled');
     this.#unattend(upstream);
-    this.#hangs.onOver(upstream, failure);
-    upstream.gpuShare?.end(this.now());
-    this.#settlement.ended(upstream, failure, this.now());
-    this.#abandoned.ended(upstream, failure);
+    upstream.gpuShare?.end(steadyNow());
     this.errors.ended(upstream, failure, Date.now());
     if (failure !== undefined && failure !== 'cancelled' && upstream.told) this.#broken.add(upstream, failure);
     if (failure === 'not_accepted') this.#on.silent();
-    if (failure !== undefined && RESET_AT_AGENT.has(failure)) {
-      this.#link?.put({ type: 'reset', stream: upstream.stream, code: 'cancelled', message: '' });
-    }
-  }
-
-  renumber(upstream: OutboundAttempt): number {
-    this.#upstreams.delete(upstream.stream);
-    this.#settlement.renumbered(upstream.stream);
-    const stream = this.#ids.next();
-    this.#upstreams.set(stream, upstream);
-    return stream;
   }
 
   connect(link: Link): void {
-    this.#link = link;
     this.#isOver = false;
-    this.#stray.connect();
-    this.#abandoned.tell(
-      link,
-      () => this.#ids.next(),
-      (from, to) => this.#settlement.moved(from, to),
-    );
-    for (const upstream of this.#upstreams.values()) upstream.connect(link);
+    this.#attempts.connect(link);
   }
 
   disconnect(): void {
-    this.#link = undefined;
     this.#proofs.forget();
-    for (const upstream of this.#upstreams.values()) upstream.disconnect();
+    this.#attempts.disconnect();
   }
 
   /**
@@ -289,63 +242,53 @@ export class SessionAttempts implements OutboundAttemptHost {
    */
   abandon(): void {
     this.#isOver = true;
-    for (const upstream of [...this.#upstreams.values()]) upstream.breakOff('gone', KILLED);
+    for (const upstream of [...this.#attempts.values()]) upstream.breakOff('gone', KILLED);
   }
 
   /** Handles a frame of a stream. `touched` collects the attempts that have work to do at the end of the message. */
   onFrame(link: Link, frame: Extract<Frame, { stream: number }>, touched: Set<OutboundAttempt>): void {
-    const upstream = this.#upstreams.get(frame.stream);
-    if (frame.type === 'report') return this.#report(frame, upstream);
-    if (upstream !== undefined) {
-      touched.add(upstream);
-      return upstream.onFrame(frame);
-    }
-    this.#stray.receive(link, frame, this.now());
+    this.#attempts.onFrame(link, frame, touched);
   }
 
-  #report(frame: ReportFrame, upstream: OutboundAttempt | undefined): void {
-    if (frame.name !== undefined && !this.#proofs.ready && !this.#settlement.knows(frame.name, upstream))
-      return this.#proofs.postpone(frame, (again) => this.#report(again, this.#upstreams.get(again.stream)));
+  #onReport(report: ReportFrame, upstream: OutboundAttempt | undefined): void {
+    const { settlement } = this.#attempts;
+    if (report.name !== undefined && !this.#proofs.ready && !settlement.knows(report.name, upstream))
+      return this.#proofs.postpone(report, (again) => this.#onReport(again, this.#attempts.get(again.stream)));
     // A report that the agent repeats after a lost socket does not count as another completion.
-    if (upstream !== undefined || this.#settlement.awaits(frame.stream)) this.completions.add();
-    if (this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name)) this.#on.double();
-    const { stream, usage, name, timings } = frame;
-    if (name !== undefined) this.#settlement.named({ stream, usage, name, timings }, upstream, this.now());
-    else this.#settlement.report(stream, usage, upstream, this.now());
+    if (upstream !== undefined || settlement.awaits(report.stream)) this.completions.add();
+    if (this.#attempts.settle(report, upstream)) this.#on.double();
     this.#on.busy();
   }
 
   /** Returns the attempt of this name that is not over. */
   running(name: ReportName): OutboundAttempt | undefined {
-    for (const upstream of this.#upstreams.values()) if (isNamed(upstream, name)) return upstream;
+    for (const upstream of this.#attempts.values()) if (isNamed(upstream, name)) return upstream;
     return undefined;
   }
 
   /** Returns the anomalies of the reports since the last call. */
   takeAnomalies(): readonly ReportAnomaly[] {
-    return this.#settlement.takeAnomalies();
+    return this.#attempts.settlement.takeAnomalies();
   }
 
   tick(now: number): void {
-    parkStalledResponses(this.#link, this.#upstreams.values(), now);
     this.#calls.tick(now);
-    for (const upstream of this.#upstreams.values()) upstream.tick(now);
-    this.#hangs.tick(this.#upstreams.values(), this.#link !== undefined);
+    this.#attempts.tick(now);
   }
 
   /** Judges this node's engine by what its peers observe of their engines. */
   judge(peers: readonly PeerEvidence[]): void {
-    this.#hangs.judge(peers, this.#upstreams.values());
+    this.#attempts.judge(peers);
   }
 
   /** What this node observes of its engine, for the judgment of a peer. */
   firstBytes(): PeerEvidence {
-    return this.#hangs.asPeer();
+    return this.#attempts.asPeer();
   }
 
   /** Returns the records to store now, and the streams that the agent may forget after they are stored. */
   settle(now: number): { records: UsageRecord[]; streams: number[] } {
-    return this.#settlement.take(now);
+    return this.#attempts.settlement.take(now);
   }
 }
 
