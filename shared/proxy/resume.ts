@@ -7,18 +7,12 @@ import type { NodeChoice } from '../routing/choose.ts';
 import { compatibilityScope, hasCompatible, incompatibleSessions } from '../routing/revision-match.ts';
 import { isTrusted } from '../routing/trust.ts';
 import type { ResponseStream } from '../upstream/response.ts';
-import {
-  contextForModel,
-  type DispatchResult,
-  dispatchHost,
-  dispatchQueued,
-  queueableDispatch,
-  queueScope,
-} from './dispatch-queued.ts';
+import { type DispatchResult, dispatchQueued, QueuedDispatch, queueScope } from './dispatch-queued.ts';
 import type { Route } from './host.ts';
 import type { ProxyRequest } from './message.ts';
 import { NULL_RECORDER } from './null-recorder.ts';
 import type { RequestContext } from './request-context.ts';
+import { contextForModel, RouteAttempts } from './route-attempts.ts';
 
 /** True if a broken stream may continue. The request's header takes precedence over the key's setting. */
 export function allowsResuming(request: ProxyRequest, { resumes }: Pick<Route, 'resumes'>): boolean {
@@ -56,11 +50,11 @@ function resumeHost<C>({ choice }: DispatchResult, context: RequestContext<C>): 
   /** The queue entry of the current search for a node. A stream has one search at a time. */
   let entry = newEntry(route.waitMs > 0);
   return {
-    dispatchHost: (changed) => {
+    attempts: (changed) => {
       const own = { ...context, ...changed, route, admittedAt: clock.steadyNow() };
-      if (changed.endpoint === context.endpoint) return dispatchHost({ ...own, entry });
+      if (changed.endpoint === context.endpoint) return new RouteAttempts({ ...own, entry });
       // Asks how the engine tokenizes a text. This does not count as an attempt.
-      return dispatchHost({ ...own, entry: newEntry(false), record: NULL_RECORDER, engineAttempts: { count: 0 } });
+      return new RouteAttempts({ ...own, entry: newEntry(false), record: NULL_RECORDER, engineAttempts: { count: 0 } });
     },
     unlike: () => incompatibleSessions(nodes.model(model), model, first),
     unpaid: () => ({ name: clock.newId(), receipt: route.unpaidReceipt(model) }),
@@ -69,7 +63,7 @@ function resumeHost<C>({ choice }: DispatchResult, context: RequestContext<C>): 
       // A separate scope: turns that this stream cannot use must not delay requests that can use them.
       const scope = () => `${queueScope(context)}${compatibilityScope(first)} ${rejected().join(' ')}`.trimEnd();
       const refreshed = () => Promise.resolve(host.refresh([model])).then(tryNodes);
-      return runQueued(queueableDispatch({ ...context, waitMs: route.waitMs, route, entry }, refreshed, scope));
+      return runQueued(new QueuedDispatch({ ...context, waitMs: route.waitMs, route, entry }, refreshed, scope));
     },
     busy: () => entry.busy.length > 0,
     pingMs: host.pingMs,

@@ -78,8 +78,8 @@ export class ClearStream<C extends DispatchTarget, A extends ResponseStream> imp
     const plan = planContinuation(this.#context.endpoint, this.#body);
     if ('why' in plan) return () => Promise.reject(new CannotContinueError(plan.why));
     const { text, textEvents } = this.#joined;
-    const { dispatchHost, unpaid } = this.#host;
-    const tokenizer = new Tokenizer({ context: this.#context, plan, text, dispatchHost, unpaid });
+    const { attempts, unpaid } = this.#host;
+    const tokenizer = new Tokenizer({ context: this.#context, plan, text, attempts, unpaid });
     return async (choice, acceptMs) => {
       this.#produced = text === '' ? 0 : Math.max(textEvents, await tokenizer.count(choice, acceptMs));
       return withBody(this.#context, text === '' ? this.#body : continuationBody(plan, text, this.#produced));

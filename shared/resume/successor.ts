@@ -2,7 +2,8 @@
 
 import type { StartTimer } from '../collections/timer.ts';
 import { ApiError } from '../openai/errors.ts';
-import { mayRetryAfterStatus, requestOutcome } from '../routing/retry-policy.ts';
+import { mayRetryAfterStatus, type RequestOutcome, requestOutcome } from '../routing/retry-policy.ts';
+import type { AttemptFailure } from '../upstream/attempt.ts';
 import { AttemptError } from '../upstream/attempt-error.ts';
 import {
   type AttemptPlan,
@@ -21,8 +22,8 @@ const REJECTED_MAX = 4;
 
 /** What finding a successor needs from its host. */
 export interface ResumeHost<C extends DispatchTarget, A extends ResponseStream> {
-  /** How this host dispatches any request. */
-  dispatchHost(context: DispatchContext): DispatchHost<C, A>;
+  /** How this host tries nodes for any request. */
+  attempts(context: DispatchContext): DispatchHost<C, A>;
   /** Sessions that serve the model in another revision or quantization than the first node. */
   unlike(): Iterable<string>;
   /** For requests that are not charged: a name for their streams, and a receipt without an account. */
@@ -75,10 +76,12 @@ export async function findSuccessor<C extends DispatchTarget, A extends Response
   }
 }
 
-class Search<C extends DispatchTarget, A extends ResponseStream> {
+class Search<C extends DispatchTarget, A extends ResponseStream> implements DispatchHost<C, A> {
   readonly #broken: BrokenStream<C>;
   readonly #host: ResumeHost<C, A>;
-  /** The host that made the current attempt and is told its end. */
+  /** The attempts of the broken request, as they would be without a break. */
+  #usual: DispatchHost<C, A>;
+  /** Made the current attempt, and is told its end. */
   #running: DispatchHost<C, A> | undefined;
   /** Status of an engine that is available but cannot answer now. */
   #busyStatus: number | undefined;
@@ -93,6 +96,7 @@ class Search<C extends DispatchTarget, A extends ResponseStream> {
   constructor(broken: BrokenStream<C>, host: ResumeHost<C, A>) {
     this.#broken = broken;
     this.#host = host;
+    this.#usual = host.attempts(broken.context);
     this.#tried = new Set(broken.excluded);
   }
 
@@ -107,7 +111,8 @@ class Search<C extends DispatchTarget, A extends ResponseStream> {
     for (;;) {
       const before = this.#rejected.size;
       try {
-        return await dispatch(this.#dispatchHost());
+        this.#usual = this.#host.attempts(this.#broken.context);
+        return await dispatch(this);
       } catch (error) {
         if (this.#rejected.size === before) throw error;
         if (this.#rejected.size >= REJECTED_MAX) throw this.#noSuccessorError();
@@ -131,32 +136,52 @@ class Search<C extends DispatchTarget, A extends ResponseStream> {
     return this.#unfit ?? 'no other node serves the model in the same revision and quantisation';
   }
 
-  #dispatchHost(): DispatchHost<C, A> {
-    const { context } = this.#broken;
-    const usual = this.#host.dispatchHost(context);
-    return {
-      ...usual,
-      choose: (round) => usual.choose(new Set([...round, ...this.#tried, ...this.#rejected, ...this.#host.unlike()])),
-      attempt: (choice, attempt) => this.#attempt(choice, attempt),
-      onFailure: (choice, code) => {
-        if (code !== 'cancelled') usual.onFailure(choice, code);
-      },
-      onEnd: (choice, ending) => {
-        this.#running?.onEnd(choice, this.#busyStatus === undefined ? ending : requestOutcome(this.#busyStatus));
-        this.#running = undefined;
-        this.#busyStatus = undefined;
-      },
-      repeatable: () => true,
-      refusal: (failure) => {
-        // An unfit node stays unfit, so waiting helps only if other nodes exist.
-        const noSuccessorError = failure === undefined && this.#unfit !== undefined && !this.#host.busy();
-        this.#last = noSuccessorError ? this.#noSuccessorError() : usual.refusal(failure);
-        return this.#last;
-      },
-    };
+  choose(round: ReadonlySet<string>): C | undefined | Promise<C | undefined> {
+    return this.#usual.choose(new Set([...round, ...this.#tried, ...this.#rejected, ...this.#host.unlike()]));
   }
 
-  async #attempt(choice: C, { acceptMs, movable, moved }: AttemptPlan): Promise<StartedResponse<A>> {
+  onFailure(choice: C, code: AttemptFailure): void {
+    if (code !== 'cancelled') this.#usual.onFailure(choice, code);
+  }
+
+  onEnd(choice: C, ending: RequestOutcome): void {
+    this.#running?.onEnd(choice, this.#busyStatus === undefined ? ending : requestOutcome(this.#busyStatus));
+    this.#running = undefined;
+    this.#busyStatus = undefined;
+  }
+
+  get first(): number {
+    return this.#usual.first ?? 1;
+  }
+
+  get retriesMax(): number {
+    return this.#usual.retriesMax;
+  }
+
+  mayRetry(): boolean {
+    return this.#usual.mayRetry();
+  }
+
+  repeatable(): boolean {
+    return true;
+  }
+
+  left(): boolean {
+    return this.#usual.left();
+  }
+
+  whenLeft(call: () => void): void {
+    this.#usual.whenLeft(call);
+  }
+
+  refusal(failure: AttemptError | undefined): ApiError {
+    // An unfit node stays unfit, so waiting helps only if other nodes exist.
+    const noSuccessorError = failure === undefined && this.#unfit !== undefined && !this.#host.busy();
+    this.#last = noSuccessorError ? this.#noSuccessorError() : this.#usual.refusal(failure);
+    return this.#last;
+  }
+
+  async attempt(choice: C, { acceptMs, movable, moved }: AttemptPlan): Promise<StartedResponse<A>> {
     const { prepare, excluded } = this.#broken;
     this.#tried.add(choice.node.session);
     const attempt = { number: ++this.#broken.attempts, acceptMs, movable, moved };
@@ -173,7 +198,7 @@ class Search<C extends DispatchTarget, A extends ResponseStream> {
   }
 
   async #begin(context: DispatchContext, choice: C, attempt: AttemptPlan): Promise<StartedResponse<A>> {
-    this.#running = this.#host.dispatchHost(context);
+    this.#running = this.#host.attempts(context);
     if (this.#running.left()) throw new AttemptError('cancelled', 'the client left'); // It cannot cancel what starts now.
     const begun = await this.#running.attempt(choice, attempt);
     const { status, head } = begun.answer;

@@ -26,7 +26,7 @@ interface TokenizerOptions<C extends DispatchTarget, A extends ResponseStream> {
   context: DispatchContext;
   plan: ContinuationPlan;
   text: string;
-  dispatchHost(context: DispatchContext): DispatchHost<C, A>;
+  attempts(context: DispatchContext): DispatchHost<C, A>;
   /** For requests that are not charged. */
   unpaid(): { name: string; receipt: string };
 }
@@ -54,7 +54,7 @@ export class Tokenizer<C extends DispatchTarget, A extends ResponseStream> {
   async #ask(id: number, choice: C, body: Uint8Array, acceptMs: number): Promise<Uint8Array | undefined> {
     const endpoint = endpointById(id);
     if (endpoint === undefined) return undefined;
-    const host = this.#options.dispatchHost(this.#question(endpoint, body));
+    const host = this.#options.attempts(this.#question(endpoint, body));
     let ending: RequestOutcome = 'failed';
     try {
       const begun = await host.attempt(choice, { number: 1, acceptMs, movable: false, moved: false });

@@ -1,0 +1,143 @@
+import type { ApiError } from '../openai/errors.ts';
+import { chooseNode, type NodeChoice, type RoutingQuery, requestEnded, requestStarted } from '../routing/choose.ts';
+import { endsBeforeEngine, indicatesHang, isNotNow, type RequestOutcome } from '../routing/retry-policy.ts';
+import type { AttemptFailure } from '../upstream/attempt.ts';
+import type { AttemptError } from '../upstream/attempt-error.ts';
+import type { AttemptPlan, DispatchHost } from '../upstream/dispatch.ts';
+import { bodyFailure, isRepeatable } from '../upstream/parsed-request.ts';
+import { isEventStream, type ResponseStream, type StartedResponse, startResponse } from '../upstream/response.ts';
+import { routingQuery } from './filter.ts';
+import type { NodeMemory } from './host.ts';
+import type { RequestContext } from './request-context.ts';
+import { sealStaleError, withContentKey } from './sealed.ts';
+
+/** One try at the current nodes of a request's route. `dispatch` calls `choose` and `attempt` until a node answers. */
+export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream> {
+  readonly #context: RequestContext<C>;
+  /** The attempt tests a node whose breaker is open. */
+  #isProbe = false;
+
+  constructor(context: RequestContext<C>) {
+    this.#context = context;
+  }
+
+  choose(tried: ReadonlySet<string>): NodeChoice | undefined | Promise<NodeChoice | undefined> {
+    const { host, route, entry, parsed } = this.#context;
+    const { clock, memory } = host;
+    const isAvoided = avoidedBy(memory, clock.now(), isRepeatable(parsed));
+    const query = routingQuery(route, clock, {
+      among: (candidates) => entry.among(candidates, clock.now()),
+      isAvoided,
+    });
+    return chooseNode(route.nodes, query, tried);
+  }
+
+  async attempt(choice: NodeChoice, plan: AttemptPlan): Promise<StartedResponse<ResponseStream>> {
+    const { host, entry, engineAttempts, parsed, route, record } = this.#context;
+    const { clock, memory } = host;
+    const { session, region } = choice.node;
+    entry.attempts = plan.number;
+    engineAttempts.count++;
+    this.#isProbe = memory.breakers.started(session, clock.now());
+    requestStarted(choice);
+    if (parsed.fill !== undefined) await parsed.fill();
+    const stream = await this.#open(choice, plan);
+    const { load, forwardMs, engineMs } = stream.head;
+    if (isNotNow(stream.status)) memory.refused.mark(session, clock.now());
+    if (load !== undefined) route.nodes.live.heard(session, load);
+    const whole = stream.whole !== undefined && !isEventStream(stream.head);
+    const started = whole ? { answer: stream, chunks: [], complete: true } : await startResponse(stream);
+    record.attempt(stream.status, session, { region, model: choice.model, forwardMs, engineMs });
+    return started;
+  }
+
+  #open(choice: NodeChoice, plan: AttemptPlan): Promise<ResponseStream> {
+    const { host, parsed, route, request, caller, continues, reservation, admittedAt } = this.#context;
+    const kept = parsed.body.kind === 'kept';
+    return host.open({
+      choice,
+      plan: kept ? plan : { ...plan, movable: false }, // A streamed body is not kept, so it cannot be sent to another node.
+      dispatch: withContentKey(contextForModel(this.#context, choice), choice),
+      caller,
+      route,
+      request,
+      waitedMs: host.clock.steadyNow() - admittedAt,
+      continues,
+      offloads: parsed.streaming && kept && !continues && reservation?.concurrent !== true,
+    });
+  }
+
+  onFailure({ node }: NodeChoice, code: AttemptFailure): void {
+    const { host, entry, engineAttempts, record } = this.#context;
+    const now = host.clock.now();
+    if (endsBeforeEngine(code)) engineAttempts.count--;
+    entry.onFailure(node.session, code, now);
+    record.attempt(code, node.session);
+    if (code === 'engine_unreachable') host.memory.refused.mark(node.session, now);
+    if (indicatesHang(code)) host.memory.breakers.hangs(node.session, now);
+    host.onAttemptFailed(node, code);
+  }
+
+  onEnd(choice: NodeChoice, ending: RequestOutcome): void {
+    const { host } = this.#context;
+    const { session } = choice.node;
+    requestEnded(choice, ending);
+    const breaker = host.memory.breakers.ended(session, ending, this.#isProbe, host.clock.now());
+    host.onAttemptEnded(session, ending, breaker);
+  }
+
+  get first(): number {
+    return this.#context.entry.attempts + 1;
+  }
+
+  get retriesMax(): number {
+    return this.#context.entry.retriesLeft;
+  }
+
+  mayRetry(): boolean {
+    const { host, route } = this.#context;
+    return host.memory.retries.take(host.clock.now(), route.retryShare);
+  }
+
+  repeatable(): boolean {
+    return isRepeatable(this.#context.parsed);
+  }
+
+  left(): boolean {
+    return this.#context.request.client.left;
+  }
+
+  whenLeft(call: () => void): void {
+    this.#context.request.client.on(call);
+  }
+
+  refusal(failure: AttemptError | undefined): ApiError {
+    const { host, route, parsed } = this.#context;
+    if (failure === undefined && route.isStale?.() === true) return sealStaleError();
+    return bodyFailure(parsed) ?? host.refusal(route, failure);
+  }
+}
+
+/** Nodes to avoid while others are available. */
+function avoidedBy(memory: NodeMemory, now: number, mayProbe: boolean): RoutingQuery['isAvoided'] {
+  const { refused } = memory;
+  const isFailing = memory.breakers.avoided(now, mayProbe);
+  const isAvoided = memory.avoided?.(now);
+  if (isAvoided === undefined && refused.isEmpty(now)) return isFailing;
+  return (node) => refused.has(node.session, now) || isAvoided?.(node) === true || isFailing?.(node) === true;
+}
+
+/** The context for the chosen model: the same, or with the route of the fallback that was chosen. */
+export function contextForModel<C>(
+  context: RequestContext<C>,
+  { model, request }: Pick<NodeChoice, 'model' | 'request'>,
+): RequestContext<C> {
+  const { route } = context;
+  if (model === route.request.model) return context;
+  return {
+    ...context,
+    route: { ...route, request, fallbacks: [] },
+    receipt: route.receiptFor(model),
+    timeouts: route.timeoutsFor(model),
+  };
+}
