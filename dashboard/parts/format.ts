@@ -36,9 +36,12 @@ export function timeLeft(iso: string | undefined, now: number): string {
   return `${Math.floor(minutes / 1440)} d`;
 }
 
+/** The order of a date is the browser's; its hours are 0 to 23, as in logs. */
+const DAY = { hourCycle: 'h23' } as const;
+
 export function dateTime(iso: string | null | undefined): string {
   if (iso === null || iso === undefined) return t.common.none;
-  return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+  return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short', ...DAY });
 }
 
 /** From Unix seconds, as in OpenAI's objects. */
@@ -48,7 +51,14 @@ export function dateTimeOf(seconds: number | null | undefined): string {
 
 /** To the second, for recent days. */
 export function exactTime(iso: string): string {
-  const parts = { month: 'short', day: 'numeric', hour: 'numeric', minute: '2-digit', second: '2-digit' } as const;
+  const parts = {
+    month: 'short',
+    day: 'numeric',
+    hour: 'numeric',
+    minute: '2-digit',
+    second: '2-digit',
+    ...DAY,
+  } as const;
   return new Date(iso).toLocaleString(undefined, parts);
 }
 

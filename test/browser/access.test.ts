@@ -40,22 +40,22 @@ it('a person asks for a project, its lead lets them in and out, and each sees wh
   await visitors.house.gateway.admin('PUT', `projects/${project}/members/${lead.id}`, { lead: true });
 
   await go(bob.page, 'Access');
-  await bob.page.getByText('You work in no project').waitFor();
+  await bob.page.getByText('You are not a member of a project').waitFor();
   await bob.page.getByText(`Your id is ${bob.id}`).waitFor();
-  await bob.page.getByRole('button', { name: 'Ask for access' }).click();
+  await bob.page.getByRole('button', { name: 'Request access' }).click();
   const form = bob.page.getByRole('dialog');
-  await form.getByRole('button', { name: 'Ask for access' }).click();
-  await form.getByRole('alert').getByText('one of them').waitFor();
+  await form.getByRole('button', { name: 'Request access' }).click();
+  await form.getByRole('alert').getByText('either a project or a model').waitFor();
   await form.getByLabel('Project id').fill(project);
   await form.getByLabel('Reason').fill('a thesis on engines');
-  await form.getByRole('button', { name: 'Ask for access' }).click();
+  await form.getByRole('button', { name: 'Request access' }).click();
   await rowOf(bob.page, 'a thesis').getByText('open').waitFor();
   expect(await bob.page.getByRole('button', { name: 'Approve' }).count()).toBe(0);
-  await bob.page.getByRole('button', { name: 'Ask for access' }).click();
+  await bob.page.getByRole('button', { name: 'Request access' }).click();
   await form.getByLabel('Model').fill('org/mistaken');
-  await form.getByRole('button', { name: 'Ask for access' }).click();
+  await form.getByRole('button', { name: 'Request access' }).click();
   const mistaken = rowOf(bob.page, 'org/mistaken');
-  await mistaken.getByRole('button', { name: 'Take back' }).click();
+  await mistaken.getByRole('button', { name: 'Withdraw' }).click();
   await mistaken.getByText('refused').waitFor();
 
   await go(lead.page, 'Access');
@@ -106,7 +106,7 @@ it('a person asks for a project, its lead lets them in and out, and each sees wh
 it('operators keep the catalogue, see which always-on model no node serves, and others read it', async () => {
   const { page, complaints } = await visitors.enter();
   await go(page, 'Access');
-  await page.getByText('Every model is open to everybody').waitFor();
+  await page.getByText('All models are open to all users').waitFor();
   const add = async (model: string, fill: (dialog: ReturnType<Page['getByRole']>) => Promise<void>) => {
     await page.getByRole('button', { name: 'Add a model' }).click();
     const dialog = page.getByRole('dialog');
@@ -127,9 +127,9 @@ it('operators keep the catalogue, see which always-on model no node serves, and 
 
   const { page: other } = await visitors.enter(visitors.house.key);
   await go(other, 'Access');
-  await other.getByText('You came with a key').waitFor();
+  await other.getByText('You logged in with a key').waitFor();
   await rowOf(other, 'org/old').waitFor();
-  expect(await other.getByRole('button', { name: /Actions for|Add a model|Ask for access/ }).count()).toBe(0);
+  expect(await other.getByRole('button', { name: /Actions for|Add a model|Request access/ }).count()).toBe(0);
 
   await page.getByRole('button', { name: 'Actions for org/old' }).click();
   await page.getByRole('menuitem', { name: 'Remove entry' }).click();

@@ -89,7 +89,7 @@ it('a mistake is told in the form, and what was typed stays', async () => {
   await page.getByRole('row', { name: 'uni' }).waitFor();
   await rowAction(page, 'uni', 'Remove');
   await confirm(page, 'Remove');
-  await page.getByText('No peer is listed').waitFor();
+  await page.getByText('There are no peers').waitFor();
 
   await openTab(page, 'Projects');
   await page.getByRole('button', { name: 'New project' }).click();
@@ -97,7 +97,7 @@ it('a mistake is told in the form, and what was typed stays', async () => {
   await page.getByText('Routing and privacy').click();
   await page.getByLabel('Aliases').fill('fast');
   await page.getByRole('button', { name: 'Create' }).click();
-  await page.getByRole('alert').getByText('“fast” is not of the form').waitFor();
+  await page.getByRole('alert').getByText('“fast” does not have the form').waitFor();
   await page.getByLabel('Aliases').fill('fast = stand-in/model-1');
   await page.getByRole('button', { name: 'Create' }).click();
   await page.getByRole('dialog').waitFor({ state: 'detached' });
@@ -116,7 +116,7 @@ it('routing: an alias that clients use, weights of nodes, a description, and bac
   await rowAction(page, model, 'Edit routing');
   await page.getByLabel('Routing policy').selectOption('round-robin');
   await page.getByLabel('Aliases').fill('small, quick');
-  await page.getByLabel('Longest pause within an answer (s)').fill('90');
+  await page.getByLabel('Maximum pause within a response (s)').fill('90');
   await page.getByRole('button', { name: 'Save' }).click();
   await row.getByText('small, quick').waitFor();
   const settings = z.record(z.string(), z.unknown()).parse(await gateway.admin('GET', `models/${model}`));
@@ -165,7 +165,7 @@ it('settings are saved group by group and come back, institution logins too', as
   await page.getByLabel('Trusted by default').selectOption('only providers marked as trusted');
   await group('General').getByRole('button', { name: 'Save' }).click();
   await group('General').getByText('Saved.').waitFor();
-  await page.getByLabel('Longest wait, stream (s)').fill('45');
+  await page.getByLabel('Maximum wait, streaming (s)').fill('45');
   await group('Queue').getByRole('button', { name: 'Save' }).click();
   await group('Queue').getByText('Saved.').waitFor();
   await page.getByRole('button', { name: 'Add login' }).click();
@@ -177,7 +177,7 @@ it('settings are saved group by group and come back, institution logins too', as
   await dialog.getByText('Roles and projects by claim').click();
   await dialog.getByLabel('Roles').fill('staff = emperor');
   await dialog.getByRole('button', { name: 'Save' }).click();
-  await dialog.getByRole('alert').getByText('“emperor” is no role').waitFor();
+  await dialog.getByRole('alert').getByText('“emperor” is not a role').waitFor();
   await dialog.getByLabel('Roles').fill('llm-operators = operator\nalps = provider lab');
   await dialog.getByLabel('Role claim').fill('groups');
   await dialog.getByRole('button', { name: 'Save' }).click();
@@ -190,7 +190,7 @@ it('settings are saved group by group and come back, institution logins too', as
   });
   await rowAction(page, 'Example University', 'Remove');
   await confirm(page, 'Remove');
-  await page.getByText('No institution login is set up').waitFor();
+  await page.getByText('There is no institution login').waitFor();
   await gateway.admin('PATCH', 'settings', { public_url: null, default_trust: null, queue: null });
 
   await openTab(page, 'Audit log');
@@ -199,7 +199,7 @@ it('settings are saved group by group and come back, institution logins too', as
   await page.getByRole('row').getByText('default_trust').first().waitFor();
   await page.getByLabel('Changed object').fill('no-such-thing');
   await page.getByRole('button', { name: 'Show', exact: true }).click();
-  await page.getByText('No change fits.').waitFor();
+  await page.getByText('No change matches.').waitFor();
   expect(complaints).toEqual([]);
 });
 

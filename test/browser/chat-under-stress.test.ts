@@ -56,11 +56,11 @@ it('a gateway that starts anew in mid-answer is told in words, what came stays, 
     .getByText(/broke off|cannot be reached/)
     .waitFor();
   expect((await page.locator('.turn .markdown').innerText()).length).toBeGreaterThan(0);
-  await page.getByText('live', { exact: true }).waitFor();
+  await page.getByText('connected', { exact: true }).waitFor();
   await cluster.gateway.serving(1, 30_000);
   cluster.engine.control({ tokens: 5, tokensPerSecond: 100 });
   await page.getByRole('button', { name: 'Try again' }).click();
-  await page.locator('.told').getByText('5 written').waitFor();
+  await page.locator('.told').getByText('5 output tokens').waitFor();
 });
 
 it('on a slow network the page comes, and says that it sends before it waits', async () => {

@@ -49,7 +49,7 @@ it('a chat streams, says which node answered and how fast, stops, is edited and 
   const told = page.locator('.told');
   await told.getByText('tokens/s').waitFor();
   expect(await told.innerText()).toMatch(
-    /^lab · node [a-z2-7]{8} · first token .* · \d+ tokens read, 40 written · \d+\.\d tokens\/s$/,
+    /^lab · node [a-z2-7]{8} · time to first token .* · \d+ input tokens, 40 output tokens · \d+\.\d tokens\/s$/,
   );
   await page.getByRole('button', { name: 'Regenerate' }).click();
   await visitors.house.engine.when(() => visitors.house.engine.running() > 0, 10_000);
@@ -196,10 +196,10 @@ it('one question goes to two models side by side, with a picture, and one of the
   await page.locator('.thumb').waitFor();
   await send(page, 'What is on it?');
   const panes = page.locator('.pane');
-  for (const n of [0, 1]) await panes.nth(n).locator('.told').getByText('12 written').waitFor();
+  for (const n of [0, 1]) await panes.nth(n).locator('.told').getByText('12 output tokens').waitFor();
   const withPicture = visitors.house.engine.requests.filter(({ bodyStart }) => bodyStart.includes('image_url'));
   expect(withPicture).toHaveLength(2);
-  await panes.nth(1).getByRole('button', { name: 'Go on with this one' }).click();
+  await panes.nth(1).getByRole('button', { name: 'Continue with this one' }).click();
   await expect.poll(() => panes.count()).toBe(1);
 });
 
@@ -210,7 +210,7 @@ it.each([
     'This model reads no pictures.',
   ],
   [422, { detail: 'Field required' }, 'Field required'],
-  [500, 'Internal Server Error', 'The gateway answered 500 and gave no reason.'],
+  [500, 'Internal Server Error', 'The gateway returned 500 without a reason.'],
 ])('an error is told in the words of whatever said no (%s)', async (status, body, words) => {
   const { page } = await visitors.enter(visitors.house.key);
   await page.route('**/v1/chat/completions', (route) =>
@@ -262,7 +262,7 @@ it('a text file and a PDF are sent with a question as text, and other files are 
   ]);
   await page.getByText('1 page').waitFor();
   await chooser.setInputFiles({ name: 'program.bin', mimeType: '', buffer: Buffer.from([1, 0, 2, 0]) });
-  await page.getByRole('alert').getByText('program.bin is no picture, PDF or text file.').waitFor();
+  await page.getByRole('alert').getByText('program.bin is not a picture, PDF or text file.').waitFor();
   await send(page, 'What do they say?');
   await page.locator('.told').waitFor();
   const asked = JSON.stringify(lastAsked().messages);
@@ -304,7 +304,7 @@ it('a conversation is found again after a reload, is renamed, searched, exported
   await page.getByRole('button', { name: 'More: Birds' }).click();
   await page.getByRole('menuitem', { name: 'Delete' }).click();
   await page.getByRole('alertdialog').getByRole('button', { name: 'Delete' }).click();
-  await page.getByText('No conversation has these words.').waitFor();
+  await page.getByText('No conversation contains these words.').waitFor();
   expect(complaints).toEqual([]);
 });
 
@@ -343,7 +343,7 @@ it('a link brings model and settings along, which is told before anything is sen
     `${visitors.house.gateway.url}/#/chat?model=${encodeURIComponent(MODEL)}&system=Answer+in+French&temperature=0.2`,
   );
   await page.getByText('A link set the system prompt').waitFor();
-  await page.getByRole('button', { name: 'Look at them' }).click();
+  await page.getByRole('button', { name: 'Review them' }).click();
   expect(await page.getByLabel('System prompt').inputValue()).toBe('Answer in French');
   await page.getByLabel('Name of a new preset').fill('French');
   await page.getByRole('button', { name: 'Save as preset' }).click();

@@ -32,9 +32,9 @@ it('an operator sees what a factory does, what waits and why, what failed with i
   await page.getByRole('heading', { name: 'night-shift' }).waitFor();
   await page.getByRole('img', { name: /^GPUs, in the last day/ }).waitFor();
   const row = (name: RegExp) => page.getByRole('row', { name });
-  await row(/lab\/asleep off, starts when asked .* 4 min/).waitFor();
+  await row(/lab\/asleep off, starts on request .* 4 min/).waitFor();
   await row(/lab\/waking loading 40%/).waitFor();
-  await row(/lab\/broken gave up .*CUDA out of memory/).waitFor();
+  await row(/lab\/broken failed to start .*CUDA out of memory/).waitFor();
   await row(/1003 alps lab\/busy waits .*Priority/).waitFor();
   await row(/polaris pbs does not answer .*qstat timed out/).waitFor();
   await row(/Starts a job: a request waits for it\./).waitFor();
@@ -91,19 +91,19 @@ it('a user finds models that are off or starting with how long it takes, and ask
   await go(page, 'Models');
   const list = page.getByRole('listitem');
   const asleep = list.filter({ hasText: 'lab/asleep' });
-  await asleep.getByText('off, starts when asked, answers in about 4 min').waitFor();
+  await asleep.getByText('off, starts on request, answers in about 4 min').waitFor();
   await list
     .filter({ hasText: 'lab/waking' })
     .getByText(/^loading 40%, answers in about \d+ s$/)
     .waitFor();
   const broken = list.filter({ hasText: 'lab/broken' });
-  await broken.getByText('failed to start; an operator must look').waitFor();
+  await broken.getByText('failed to start; ask an operator').waitFor();
   expect(await broken.getByRole('link').count()).toBe(0);
   expect(await findings(page, 'models that start when asked')).toEqual([]);
   await asleep.getByRole('link', { name: 'Try' }).click();
   await page.getByRole('combobox', { name: /model/i }).click();
   await page
     .getByRole('option', { name: /lab\/asleep/ })
-    .getByText('off, starts when asked')
+    .getByText('off, starts on request')
     .waitFor();
 });

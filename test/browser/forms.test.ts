@@ -177,7 +177,7 @@ const FORMS: FormCase[] = [
     at: 'admin/settings',
     path: settings,
     other: { method: 'PATCH', path: settings, body: { queue: { unary_ms: 20_000, places: 77, weights: {} } } },
-    field: 'Longest wait, stream (s)',
+    field: 'Maximum wait, streaming (s)',
     value: '33',
     both: { queue: expect.objectContaining({ unary_ms: 20_000, places: 77, stream_ms: 33_000 }) },
   },

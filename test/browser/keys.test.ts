@@ -32,13 +32,13 @@ it('a key that is rotated is shown once as another one, with all its limits', as
   await go(page, 'Keys');
   await page.getByRole('button', { name: 'New key' }).click();
   await page.getByLabel('Name').fill('robot');
-  await page.getByLabel('Requests at once').fill('3');
+  await page.getByLabel('Concurrent requests').fill('3');
   await page.getByLabel('Tokens per month').fill('9000');
   await page.getByLabel('Trusted providers').fill('lab');
   await page.getByRole('button', { name: 'Create' }).click();
   const first = await page.locator('.secret').innerText();
   const row = page.getByRole('row', { name: 'robot' }).first();
-  expect(await row.innerText()).toMatch(/3 at once, 9,000 tokens\/month\s+lab/);
+  expect(await row.innerText()).toMatch(/3 concurrent, 9,000 tokens\/month\s+lab/);
   await page.getByRole('button', { name: 'Actions for robot' }).first().click();
   await page.getByRole('menuitem', { name: 'Rotate' }).click();
   await page.getByRole('alertdialog').getByRole('button', { name: 'Rotate' }).click();

@@ -31,7 +31,7 @@ it('a consumer sees no nodes and no providers; logging out ends it', async () =>
     'Chat',
     'Models',
     'Batches',
-    'My use',
+    'Usage',
     'Keys',
     'Access',
   ]);

@@ -93,10 +93,10 @@ it('a gateway that answers with errors for a while is found again', async () => 
     down ? route.fulfill({ status: 502, body: 'bad gateway' }) : route.continue(),
   );
   await page.reload();
-  await page.getByText('connection lost, trying again').waitFor();
+  await page.getByText('connection lost, reconnecting').waitFor();
   down = false;
   await page.getByRole('heading', { name: MODEL }).waitFor();
-  await page.getByText('live', { exact: true }).waitFor();
+  await page.getByText('connected', { exact: true }).waitFor();
 });
 
 it('the load of a model and its tokens per second are those of its engines now, and unknown a moment after they stopped', async () => {
@@ -106,7 +106,7 @@ it('the load of a model and its tokens per second are those of its engines now, 
   await card.getByText('unknown').nth(1).waitFor();
   const answers = [1, 2].map(() => visitors.house.ask('/v1/chat/completions', STREAM));
   await card.getByText('2 running, 0 waiting').waitFor();
-  const rate = card.locator('dt', { hasText: 'Tokens/s now' }).locator('+ dd');
+  const rate = card.locator('dt', { hasText: 'Tokens/s' }).locator('+ dd');
   // Two streams at 40 tokens a second.
   await expect.poll(async () => Math.abs(Number(await rate.innerText()) - 80)).toBeLessThan(16);
   for (const answer of await Promise.all(answers)) await answer.body?.cancel();
@@ -122,7 +122,7 @@ it('an operator describes a model, and a consumer reads it, finds it by it, and 
   await theirs.getByLabel('Description').fill('Good for **herons**.');
   await theirs.getByLabel('Size').fill('8B');
   await theirs.getByLabel('License').fill('Apache-2.0');
-  await theirs.getByLabel('Page about it').fill('https://example.org/m');
+  await theirs.getByLabel('Page about the model').fill('https://example.org/m');
   await theirs.getByRole('group', { name: 'Reads' }).getByLabel('pictures').check();
   await theirs.getByLabel('Calls tools').selectOption('yes');
   await theirs.getByRole('button', { name: 'Save' }).click();
@@ -136,7 +136,7 @@ it('an operator describes a model, and a consumer reads it, finds it by it, and 
   for (const text of ['8B', 'Apache-2.0', 'pictures', 'tools']) await card.getByText(text, { exact: true }).waitFor();
   expect(await page.getByRole('button', { name: 'Describe' }).count()).toBe(0);
   await page.getByLabel('Find a model').fill('cormorants');
-  await page.getByText('No model has these words.').waitFor();
+  await page.getByText('No model contains these words.').waitFor();
   await page.getByLabel('Find a model').fill('');
   await card.getByRole('link', { name: 'Try' }).click();
   await page.getByPlaceholder(`Message ${MODEL}`).waitFor();

@@ -21,11 +21,14 @@ it('nodes: the clusters, one node on its page, a filter, and what happened', asy
   await go(page, 'Nodes');
   await page.getByRole('region', { name: '1 cluster with 1 node' }).waitFor();
   await page.getByLabel('Find', { exact: true }).fill('nobody');
-  await page.getByText('No node is here').waitFor();
+  await page.getByText('There are no nodes').waitFor();
   await page.getByLabel('Find', { exact: true }).fill('LAB model-1');
   const [node] = await visitors.house.gateway.nodes();
   await page.getByRole('link', { name: node?.session.slice(0, 8) ?? '' }).click();
-  await page.getByText(/connected$/).waitFor();
+  await page
+    .getByRole('main')
+    .getByText(/connected$/)
+    .waitFor();
   await page.getByText('sent here').waitFor();
   await page.getByRole('link', { name: 'Back to all nodes' }).click();
   const engine = await startEngine({ models: [SECOND] });
@@ -102,8 +105,11 @@ it('a node that falls silent is shown so, with what was noticed, and a provider 
   // Simulates a lost machine: the process that would report the agent's end to the gateway is killed first.
   for (const pid of descendants(agent.pid)) process.kill(pid, 'SIGKILL');
   agent.signal('SIGKILL', 'group');
-  await row.getByText('silent').waitFor();
-  const lost = page.getByRole('region', { name: 'Joins and losses' }).getByRole('row').filter({ hasText: 'silent' });
+  await row.getByText('unreachable').waitFor();
+  const lost = page
+    .getByRole('region', { name: 'Joins and losses' })
+    .getByRole('row')
+    .filter({ hasText: 'unreachable' });
   await lost.getByText('its tunnel closed').waitFor();
   expect(await lost.innerText()).toMatch(/nid001/);
   expect(complaints).toEqual([]);
@@ -111,7 +117,7 @@ it('a node that falls silent is shown so, with what was noticed, and a provider 
   await gateway.admin('POST', 'providers', { id: 'eth' });
   const others = await visitors.enter(await gateway.createKey('eth', { role: 'provider', provider: 'eth' }));
   await go(others.page, 'Nodes');
-  await others.page.getByText('No node has come or gone').waitFor();
+  await others.page.getByText('No node has joined or left').waitFor();
   await others.page.getByRole('link', { name: short }).click();
   await others.page.locator('#main').getByText('Id', { exact: true }).waitFor();
   expect(await others.page.locator('#main').getByRole('button').count()).toBe(0);
@@ -145,7 +151,7 @@ it('a node is drained by its button, after a question, and what runs there finis
   );
   await details.getByRole('button', { name: 'Drain' }).click();
   await question.getByRole('button', { name: 'Drain' }).click();
-  await details.getByText('It drains: 1 request to finish').waitFor();
+  await details.getByText('The node is draining 1 request').waitFor();
   await details.getByText('draining', { exact: true }).first().waitFor();
   expect(await answer.text()).toMatch(/data: \[DONE\]\s*$/);
   expect(await agent.end(15_000)).toMatchObject({ code: 0 });
@@ -186,7 +192,7 @@ it('a node tells its log, its GPUs and its load while its page is open, and a fa
     .parse(await gateway.admin('GET', `nodes/${node?.session}/telemetry`));
   expect(told.gpus).toHaveLength(4);
   await fetch(`http://127.0.0.1:${port}/fail`).catch(() => undefined);
-  await page.getByText('What engine and agent printed last.').waitFor();
+  await page.getByText('Last output of the engine and the agent.').waitFor();
   expect(await page.getByRole('region', { name: 'Log', exact: true }).innerText()).toContain('  File "x.py"');
   await page.getByRole('region', { name: 'Joins and losses' }).getByText('engine').first().waitFor();
   // An agent that has left cannot be asked; browsers report that response as an error.

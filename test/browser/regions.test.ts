@@ -12,9 +12,9 @@ it('an operator sees regions with prices, round trips and the plan beside what w
   const { gateway } = cluster;
   const { page, complaints } = await visitors.enter(undefined, QUIET);
   await go(page, 'Regions');
-  await page.getByText('No plan holds').waitFor();
+  await page.getByText('There is no valid plan').waitFor();
   const row = (name: RegExp) => page.getByRole('row', { name });
-  await row(/no region 1 not known/).waitFor();
+  await row(/no region 1 unknown/).waitFor();
   await gateway.admin('PUT', 'regions/prices', {
     as_of: '2020-01-01T00:00:00Z',
     prices: [{ region: 'moon', usd_kwh: 0.25 }],
@@ -32,8 +32,8 @@ it('an operator sees regions with prices, round trips and the plan beside what w
   await row(/moon 0 0\.250 USD\/kWh old/).waitFor();
   // A region from the operator's prices is listed first.
   await row(/plan 25%\s*went 0%\s*0 serving\s*keep 2 warm.*plan 75%\s*went 100%\s*1 serving/).waitFor();
-  await row(/no region 1 not known \d+ ms/).waitFor();
-  await page.getByText(/Made by night, holds until/).waitFor();
+  await row(/no region 1 unknown \d+ ms/).waitFor();
+  await page.getByText(/Created by night, valid until/).waitFor();
   await page.getByText('the price of moon is stale').waitFor();
   expect(await findings(page, 'regions')).toEqual([]);
   expect(complaints).toEqual([]);

@@ -75,7 +75,7 @@ const PAGES: Readonly<Record<string, (page: Page) => Promise<void>>> = {
       (page: Page) => page.getByRole('table').waitFor(),
     ]),
   ),
-  'admin/peers': (page) => page.getByText('No peer is listed').waitFor(),
+  'admin/peers': (page) => page.getByText('There are no peers').waitFor(),
   'admin/settings': (page) => page.getByLabel('Public address').waitFor(),
   batches: (page) => page.getByText('running', { exact: true }).waitFor(),
   factory: (page) => page.locator('figure canvas').first().waitFor(),
@@ -94,7 +94,7 @@ async function takeChat(page: Page, url: string, take: (what: string) => Promise
   await page.getByRole('button', { name: 'Send' }).click();
   await page.locator('.token-keyword').first().waitFor();
   await page.locator('.markdown math').first().waitFor();
-  await page.locator('.told').getByText('240 written').waitFor();
+  await page.locator('.told').getByText('240 output tokens').waitFor();
   await take('chat');
 }
 

@@ -15,7 +15,7 @@ it('a table of several pages is shown and exported whole', async () => {
     const row = { [group ?? '']: group === 'day' ? '2026-11-20' : behind ? 'm-two' : 'm-one', requests: 1 };
     return route.fulfill({ json: { object: 'list', data: [row], next: behind || group === 'day' ? null : 'more ' } });
   });
-  await go(page, 'My use');
+  await go(page, 'Usage');
   for (const name of ['m-one', 'm-two']) await page.getByRole('row', { name }).waitFor();
 });
 
@@ -31,9 +31,9 @@ it('usage is shown by model and as a CSV', async () => {
   const { page, complaints } = await visitors.enter(visitors.house.key);
   await eventually('the totals', 20_000, async () => {
     await go(page, 'Models');
-    await go(page, 'My use');
+    await go(page, 'Usage');
     const totals = page.getByRole('region', { name: 'Usage by model' });
-    await page.getByText('Nothing was used yet').or(totals).first().waitFor();
+    await page.getByText('There is no usage yet').or(totals).first().waitFor();
     return (await totals.getByRole('row', { name: MODEL }).count()) > 0 ? true : undefined;
   });
   const [download] = await Promise.all([
@@ -59,7 +59,7 @@ it('what is left of each limit is shown, with a refusal in words and the own req
   const said = [(await ask()).status, (await ask()).status, (await ask()).status];
   expect(said).toEqual([200, 200, 429]);
   const { page, complaints } = await visitors.enter(key);
-  await go(page, 'My use');
+  await go(page, 'Usage');
   await page.getByText('0 of 2 left').waitFor();
   await page.getByRole('meter', { name: 'Tokens this month' }).waitFor();
   const requests = page.getByRole('region', { name: 'Last requests' });
@@ -67,7 +67,8 @@ it('what is left of each limit is shown, with a refusal in words and the own req
     await page.reload();
     await page.getByRole('button', { name: 'Failed' }).click();
     return (
-      (await requests.getByText('A limit per minute, or of requests at once, was reached.').count()) === 1 || undefined
+      (await requests.getByText('A limit per minute, or of concurrent requests, was reached.').count()) === 1 ||
+      undefined
     );
   });
   await page.getByRole('button', { name: 'All', exact: true }).click();
@@ -83,12 +84,12 @@ it('an operator sees the own use first, and the limits and requests of one perso
   page.on('request', (request) => asked.push(request.url().split('/admin/')[1] ?? ''));
   const data = [{ day: '2026-11-20', model: 'm', requests: 1, prompt_tokens: 5 }];
   await page.route('**/admin/usage?*', (route) => route.fulfill({ json: { object: 'list', data, next: null } }));
-  await go(page, 'My use');
-  await page.getByRole('heading', { name: 'What is left' }).waitFor();
+  await go(page, 'Usage');
+  await page.getByRole('heading', { name: 'Remaining limits' }).waitFor();
   await page.getByRole('heading', { name: 'Last requests' }).waitFor();
   expect(asked.filter((one) => one.startsWith('usage?')).every((one) => /&(key|user)=/.test(one))).toBe(true);
-  await page.getByRole('button', { name: 'Everybody' }).click();
-  await page.getByText('What this gateway served, for all users.').waitFor();
+  await page.getByRole('button', { name: 'Everyone' }).click();
+  await page.getByText('The usage of all users of this gateway.').waitFor();
   expect(await page.getByRole('heading', { name: 'Last requests' }).count()).toBe(0);
   asked.length = 0;
   await page.getByRole('button', { name: '24 hours' }).click();

@@ -1,5 +1,5 @@
 export const joinTokens = {
-  about: 'An agent needs a join token to bring a node into this gateway.',
+  about: 'An agent needs a join token to register a node at this gateway.',
   title: 'Join tokens',
   none: 'There is no join token yet. An agent needs one to join.',
   create: 'New join token',
@@ -8,7 +8,7 @@ export const joinTokens = {
   of: (n: number, most: number) => `${n.toLocaleString('en')} of ${most.toLocaleString('en')}`,
   revoke: 'Revoke',
   revokeTitle: (name: string) => `Revoke “${name}”?`,
-  revokeFollows: 'No node joins with it any more, and the nodes that joined with it end. This cannot be undone.',
+  revokeFollows: 'Nodes can no longer join with it, and the nodes that joined with it end. This cannot be undone.',
   columns: {
     name: 'Name',
     provider: 'Provider',
@@ -20,15 +20,15 @@ export const joinTokens = {
   },
   form: {
     name: 'Name',
-    nameHint: 'Where it is used, for example the name of a cluster.',
+    nameHint: 'The place of use, for example the name of a cluster.',
     provider: 'Provider',
     providerHint: 'Its id: lower-case letters, digits and dashes. A new id creates the provider.',
     cluster: 'Cluster',
-    clusterHint: 'Empty: the agent says which.',
-    most: 'Most nodes',
-    mostHint: 'At a time. Empty: 1,000.',
+    clusterHint: 'Empty: the agent names the cluster.',
+    most: 'Maximum nodes',
+    mostHint: 'At the same time. Empty: 1,000.',
     expires: 'Expires',
-    expiresHint: 'At the end of this day, UTC. Empty: never.',
+    expiresHint: 'End of this day (UTC). Empty: never.',
   },
 };
 
@@ -68,7 +68,7 @@ export const wizard = {
     engineArguments: 'As on its command line.',
   },
   /** The text around the file name and the command. */
-  tokenFile: ['Put the join token into ', ', readable by you alone. Then run ', '.'],
+  tokenFile: ['Put the join token into ', ', readable only by you. Then run ', '.'],
 };
 
 export const providers = {
@@ -76,7 +76,7 @@ export const providers = {
   none: 'There is no provider yet. A provider is a group that runs nodes.',
   create: 'New provider',
   editTitle: (id: string) => `Edit ${id}`,
-  columns: { name: 'Name', id: 'Id', trusted: 'Trusted by default', most: 'Most nodes', state: 'State' },
+  columns: { name: 'Name', id: 'Id', trusted: 'Trusted by default', most: 'Maximum nodes', state: 'State' },
   deleted: 'deleted',
   mostDefault: '2,000',
   form: {
@@ -84,13 +84,13 @@ export const providers = {
     idHint: 'Lower-case letters, digits and dashes. It cannot be changed later. For a provider of a peer: name@peer.',
     name: 'Name',
     trusted: 'Trusted by default',
-    trustedHint: 'Gets requests of keys that name no provider.',
-    most: 'Most nodes',
-    mostHint: 'At a time. Empty: 2,000.',
+    trustedHint: 'Receives requests of keys without a list of providers.',
+    most: 'Maximum nodes',
+    mostHint: 'At the same time. Empty: 2,000.',
   },
   token: 'New join token',
   delete: 'Delete',
   deleteTitle: (name: string) => `Delete ${name}?`,
   deleteFollows:
-    'Its join tokens are revoked and its nodes leave; requests that run on them break off. You can create the provider again, without its tokens.',
+    'Its join tokens are revoked and its nodes end. Requests that run on them fail. You can create the provider again, without its tokens.',
 };

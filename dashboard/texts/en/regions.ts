@@ -1,6 +1,6 @@
 export const regions = {
-  about: 'Where nodes stand, what electricity costs there, and which share of requests goes there.',
-  none: 'No node serves anything, and no prices are set.',
+  about: 'The regions of nodes, their electricity prices, and their shares of requests.',
+  none: 'No node serves a model, and there are no prices.',
   unnamed: 'no region',
   regions: 'Regions',
   columns: {
@@ -11,19 +11,20 @@ export const regions = {
     running: 'In engines',
     waiting: 'In queues',
   },
-  nodes: (all: number, suspected: number) => (suspected === 0 ? String(all) : `${all}, ${suspected} not reached`),
+  nodes: (all: number, suspected: number) => (suspected === 0 ? String(all) : `${all}, ${suspected} unreachable`),
   price: (usd: number) => `${usd.toFixed(3)} USD/kWh`,
-  priceStates: { current: '', negative: 'negative', stale: 'old', missing: 'not known' },
+  priceStates: { current: '', negative: 'negative', stale: 'old', missing: 'unknown' },
   matrix: 'Requests by model and region',
   matrixAbout:
-    'The share that the plan gives, the share of the answers since this page was opened, and nodes that serve now.',
+    'The share in the plan, the share of the responses since this page was opened, and the nodes that serve now.',
   model: 'Model',
   planned: (percent: number) => `plan ${percent}%`,
   went: (percent: number) => `went ${percent}%`,
   serving: (nodes: number) => `${nodes} serving`,
   warm: (nodes: number) => `keep ${nodes} warm`,
   plan: 'The plan',
-  noPlan: 'No plan holds: requests go as policies say. otela-plan regions makes one.',
-  holds: (planner: string, until: string) => `Made by ${planner}, holds until ${until}.`,
-  over: (planner: string, since: string) => `The plan of ${planner} was over at ${since}. Requests go as policies say.`,
+  noPlan: 'There is no valid plan, so routing policies choose the region. otela-plan regions creates a plan.',
+  holds: (planner: string, until: string) => `Created by ${planner}, valid until ${until}.`,
+  over: (planner: string, since: string) =>
+    `The plan of ${planner} expired at ${since}, so routing policies choose the region.`,
 };
