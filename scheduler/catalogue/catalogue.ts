@@ -133,7 +133,8 @@ export function readJson(path: string): unknown {
   return parseJson(readText(path), path);
 }
 
-function readText(path: string): string {
+/** @throws SchedulerError `bad_input` */
+export function readText(path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (cause) {

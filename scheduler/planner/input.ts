@@ -1,7 +1,5 @@
-import { readFileSync } from 'node:fs';
 import * as z from 'zod';
-import { errorText } from '../../shared/text/error-text.ts';
-import { findGpu, findModel, type HardwareCatalogue, parseAs, readJson } from '../catalogue/catalogue.ts';
+import { findGpu, findModel, type HardwareCatalogue, parseAs, readJson, readText } from '../catalogue/catalogue.ts';
 import { opaqueModel } from '../catalogue/model.ts';
 import { KV_PRECISIONS, PRECISIONS } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
@@ -203,12 +201,4 @@ export function withMeasured(catalogue: HardwareCatalogue, measured: readonly Me
   const known = new Set(catalogue.models.map(({ id }) => id));
   const names = new Set(measured.map(({ model }) => model).filter((id) => !known.has(id)));
   return names.size === 0 ? catalogue : { ...catalogue, models: [...catalogue.models, ...[...names].map(opaqueModel)] };
-}
-
-function readText(path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (cause) {
-    throw new SchedulerError('bad_input', `cannot read ${path}: ${errorText(cause)}`, { cause });
-  }
 }
