@@ -5,6 +5,7 @@ import { afterEach, expect, it } from 'vitest';
 import { readFactoryConfig } from '../../../factory/config/read.ts';
 import { emptyMemory, startKey } from '../../../factory/decisions/memory.ts';
 import { placedModels } from '../../../factory/decisions/world.ts';
+import { noDemand } from '../../../factory/demand/demand-source.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
 import { FactorySite } from '../../support/factory/factory-site.ts';
 import { MockLauncher } from '../../support/factory/mock-launcher.ts';
@@ -104,14 +105,19 @@ it('why a model rests, and what its engine printed last, is in status for as lon
 });
 
 it('a factory whose disk is full submits nothing that it could not remember, and goes on when there is room', async () => {
-  const site = new FactorySite(KEPT);
-  // A directory at the path of the temporary file that becomes memory.json.
-  const inTheWay = join(site.state, `memory.json.${process.pid}`);
-  mkdirSync(inTheWay, { recursive: true });
-  const { lines } = site.start();
+  const site = new FactorySite(KEPT.replace('\nmin = 1', ''));
+  const { gateway, lines } = site.start();
+  await eventually('a round', 20_000, () => (gateway.reports.length > 0 ? true : undefined));
+  // A file cannot replace a directory.
+  const memory = join(site.state, 'memory.json');
+  rmSync(memory);
+  mkdirSync(memory);
+  const lists = site.launcher.lists;
+  gateway.heard = { demand: new Map([[LLAMA, { ...noDemand(LLAMA), waiting: 1 }]]), nodes: [] };
+  gateway.news();
   await says(lines, 'this round failed');
-  await eventually('more rounds', 20_000, () => (site.launcher.lists > 2 ? true : undefined));
+  await eventually('more rounds', 20_000, () => (site.launcher.lists > lists + 2 ? true : undefined));
   expect(site.launcher.submissions).toEqual([]);
-  rmSync(inTheWay, { recursive: true });
+  rmSync(memory, { recursive: true });
   await eventually('a job', 20_000, () => (site.launcher.submissions.length === 1 ? true : undefined));
 });
