@@ -1,6 +1,6 @@
-import { smoothTransport } from '../../../scheduler/regions/macro/smooth-transport.ts';
 import { seededRandom } from '../../../scheduler/serving/random.ts';
 import { LpProgram, solve } from '../../../scheduler/solver/highs.ts';
+import { smoothTransport } from '../../regions/macro/smooth-transport.ts';
 import { type Row, row } from '../rows.ts';
 
 const [REGIONS, KINDS, TYPES] = [12, 5, 3];

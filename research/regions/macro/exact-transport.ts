@@ -1,4 +1,3 @@
-import type { TransportProblem } from '../../../scheduler/regions/macro/smooth-transport.ts';
 import { LpProgram, solve } from '../../../scheduler/solver/highs.ts';
 import {
   byRegion,
@@ -9,6 +8,7 @@ import {
   type MacroWeights,
   transportProblem,
 } from './problem.ts';
+import type { TransportProblem } from './smooth-transport.ts';
 import { byCapacity } from './smoothing-planner.ts';
 
 /** Time limit of HiGHS, seconds; a plan of 37 regions takes some tenths. */

@@ -1,4 +1,3 @@
-import { smoothTransport, type TransportProblem } from '../../../scheduler/regions/macro/smooth-transport.ts';
 import {
   byRegion,
   DEFAULT_WEIGHTS,
@@ -8,6 +7,7 @@ import {
   type MacroWeights,
   transportProblem,
 } from './problem.ts';
+import { smoothTransport, type TransportProblem } from './smooth-transport.ts';
 
 /** min ⟨C, P⟩ + λ‖P − P_prev‖², without learning. Keeps its last plan by kinds of servers. */
 export function smoothingPlanner(weights: Partial<MacroWeights> = {}): MacroPlanner {

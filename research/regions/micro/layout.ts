@@ -1,5 +1,5 @@
-import { smoothTransport, type TransportProblem } from '../../../scheduler/regions/macro/smooth-transport.ts';
 import { takesType, taskUsd } from '../macro/problem.ts';
+import { smoothTransport, type TransportProblem } from '../macro/smooth-transport.ts';
 import { byCapacity } from '../macro/smoothing-planner.ts';
 import { TASK_TYPES } from '../world/tasks.ts';
 import type { World } from '../world/world.ts';

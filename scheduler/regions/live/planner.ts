@@ -3,7 +3,7 @@
  * warm. Pure, except that it remembers earlier slots.
  */
 import type { RegionFacts } from '../../live/region-facts.ts';
-import { smoothTransport } from '../macro/smooth-transport.ts';
+import { divideRequests } from './division.ts';
 import { CountForecast, type Forecast } from './forecast.ts';
 import type { Observed, ObservedModel, ObservedPlace } from './observed.ts';
 import { plannablePrices } from './prices.ts';
@@ -13,7 +13,7 @@ export interface LivePlannerOptions {
   slotS: number;
   /** Seconds of response time that a saved US dollar is worth. */
   secondsPerUsd: number;
-  /** λ of the QP, seconds. */
+  /** Seconds per squared change of a share. */
   smoothness: number;
   /** Makes the forecast of each model. */
   forecast?: () => Forecast;
@@ -224,20 +224,16 @@ function solve(
   previous: readonly number[],
   { slotS, smoothness }: Solving,
 ): { shares: number[]; overload: number } {
-  const { shares, overload } = smoothTransport(
-    {
-      rows: 1,
-      columns: places.length,
-      // Without demand, the shares still move to the place that would answer the next request best.
-      mass: Float64Array.of(Math.max(expected, 1e-3)),
-      cost: Float64Array.from(cost),
-      load: Float64Array.from(places, ({ serviceS }) => serviceS),
-      capacity: Float64Array.from(places, (place) => capacityOf(place, slotS)),
-    },
-    Float64Array.from(previous),
+  const { shares, overload } = divideRequests({
+    // Without demand, the shares still move to the place that would answer the next request best.
+    requests: Math.max(expected, 1e-3),
+    cost,
+    load: places.map(({ serviceS }) => serviceS),
+    capacity: places.map((place) => capacityOf(place, slotS)),
+    previous,
     smoothness,
-  );
-  const kept = [...shares].map((share) => (share < SHARE_MIN || !Number.isFinite(share) ? 0 : share));
+  });
+  const kept = shares.map((share) => (share < SHARE_MIN || !Number.isFinite(share) ? 0 : share));
   return { shares: sum(kept) > 0 ? normalised(kept) : [...previous], overload };
 }
 
