@@ -7,9 +7,6 @@ export type SchedulerErrorCode =
   | 'infeasible'
   | 'solver'
   | 'launcher'
-  /** A node that was ordered to end its deployment has not ended it yet. */
-  | 'draining'
-  | 'busy'
   | 'gateway';
 
 /** An error that an operator can fix; the message says how. */

@@ -11,17 +11,34 @@ export interface ModelPlacement {
 
 type Known = Pick<FactoryConfig, 'clusters' | 'recipes'>;
 
+type Placed = Pick<ModelConfig, 'recipe' | 'clusters'>;
+
 /** Places in the order of the file: clusters, then their pools; in each pool the recipe's first engine that fits. */
-export function placementsOf(config: Known, model: Pick<ModelConfig, 'recipe' | 'clusters'>): ModelPlacement[] {
+export function placementsOf(config: Known, model: Placed): ModelPlacement[] {
+  const isFirst = ({ pool }: ModelPlacement, at: number, all: readonly ModelPlacement[]) => all[at - 1]?.pool !== pool;
+  return possiblePlacements(config, model).filter(isFirst);
+}
+
+/** Places of the recipe's further engines on idle agents. They start only if a plan has their shape. */
+export function furtherPlacements(config: Known, model: Placed): ModelPlacement[] {
+  const first = placementsOf(config, model);
+  return possiblePlacements(config, model).filter(
+    ({ cluster, pool, engine }) =>
+      cluster.launcher === 'agents' && !first.some((place) => place.pool === pool && place.engine === engine),
+  );
+}
+
+function possiblePlacements(config: Known, model: Placed): ModelPlacement[] {
   const recipe = config.recipes.get(model.recipe);
   if (recipe === undefined) return [];
   return config.clusters
     .filter(({ id }) => model.clusters === undefined || model.clusters.includes(id))
     .flatMap((cluster) =>
-      cluster.pools.flatMap((pool) => {
-        const engine = recipe.engines.find((one) => fits(one, pool, cluster));
-        return engine === undefined ? [] : [{ cluster, pool, recipe, engine }];
-      }),
+      cluster.pools.flatMap((pool) =>
+        recipe.engines
+          .filter((engine) => fits(engine, pool, cluster))
+          .map((engine) => ({ cluster, pool, recipe, engine })),
+      ),
     );
 }
 

@@ -196,9 +196,7 @@ const model = z.strictObject({
 export type ModelConfig = z.infer<typeof model> & { id: string };
 
 const plan = z.strictObject({
-  /**
-   * The output of `otela-plan plan --json`, the file of `otela-plan watch --plan`, or the state of `watch --forecast`.
-   */
+  /** The output of `otela-plan plan --json`, or the file of `otela-plan watch --plan`. */
   file: oneLineSchema,
   /** An older file is not followed. */
   max_age: durationSchema.prefault('24h'),

@@ -7,7 +7,7 @@ import { backoffMs } from '../../shared/timing/backoff.ts';
 import type { FactoryConfig, PoolConfig } from '../config/schema.ts';
 import { formatMs } from '../config/values.ts';
 import { type BackOff, type Memory, refusalKey, startKey } from './memory.ts';
-import type { PlacedEngine, PlacedModel } from './world.ts';
+import { allPlaces, type PlacedEngine, type PlacedModel } from './world.ts';
 
 const SHORT_FIRST_MS = 15_000;
 const REFUSED_FIRST_MS = 30_000;
@@ -107,10 +107,10 @@ export function recordAcceptance(memory: Memory, model: string, cluster: string,
 /** Forgets back-offs of edited recipes, and of models and pools that the file no longer has. */
 export function forgetBackOffs(memory: Memory, models: readonly PlacedModel[]): void {
   const known = new Set(
-    models.flatMap(({ model, places }) =>
-      places.flatMap(({ cluster, pool, context }) => [
-        startKey(model.id, cluster.id, context),
-        refusalKey(model.id, cluster.id, pool),
+    models.flatMap((placed) =>
+      allPlaces(placed).flatMap(({ cluster, pool, context }) => [
+        startKey(placed.model.id, cluster.id, context),
+        refusalKey(placed.model.id, cluster.id, pool),
       ]),
     ),
   );

@@ -1,8 +1,8 @@
 /** Counts jobs that are presumed alive, and submissions with jobs that have not been listed yet. */
 import type { ServingNode } from '../../shared/factory/exchange.ts';
-import { type JobMemory, type Memory, unseenJobs } from './memory.ts';
+import { type JobMemory, type Memory, type SubmissionMemory, unseenJobs } from './memory.ts';
 import { nodesByJob } from './observe.ts';
-import type { FactoryWorld } from './world.ts';
+import { allPlaces, type FactoryWorld } from './world.ts';
 
 export interface CountedJob extends JobMemory {
   key: string;
@@ -14,12 +14,12 @@ export interface CountedJob extends JobMemory {
 export interface JobCensus {
   jobs: CountedJob[];
   /** Jobs that may still appear from submissions without an answer; all of them count as alive. */
-  coming: { model: string; cluster: string; gpus: number; count: number }[];
+  coming: (Pick<SubmissionMemory, 'model' | 'cluster' | 'pool' | 'context' | 'gpus'> & { count: number })[];
 }
 
 export function countJobs(memory: Memory, world: FactoryWorld, now: number): JobCensus {
   const current = new Map(
-    world.models.map(({ model, places }) => [model.id, new Set(places.map(({ context }) => context))]),
+    world.models.map((placed) => [placed.model.id, new Set(allPlaces(placed).map(({ context }) => context))]),
   );
   const nodes = nodesByJob(world);
   return {
@@ -30,8 +30,8 @@ export function countJobs(memory: Memory, world: FactoryWorld, now: number): Job
     }),
     coming: memory.submissions.flatMap((submission) => {
       const count = unseenJobs(submission, now);
-      const { model, cluster, gpus } = submission;
-      return count === 0 ? [] : [{ model, cluster, gpus, count }];
+      const { model, cluster, pool, context, gpus } = submission;
+      return count === 0 ? [] : [{ model, cluster, pool, context, gpus, count }];
     }),
   };
 }

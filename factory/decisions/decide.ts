@@ -4,6 +4,7 @@ import { formatMs } from '../config/values.ts';
 import { forgetBackOffs } from './back-off.ts';
 import { type CountedJob, countJobs, countSupply, isPending, type JobCensus } from './census.ts';
 import { jobKey, jobName, type Memory, type SubmissionMemory } from './memory.ts';
+import { decideReshapes } from './reshapes.ts';
 import { decideStarts } from './starts.ts';
 import { decideStops, ending } from './stops.ts';
 import { decideSwitches } from './switches.ts';
@@ -49,7 +50,8 @@ export interface Decisions {
 
 export function decide(memory: Memory, world: FactoryWorld, now: number): Decisions {
   forgetBackOffs(memory, world.models);
-  const before = countJobs(memory, world, now);
+  const count = () => countJobs(memory, world, now);
+  const before = count();
   const wanted = new Map<string, WantedReplicas>();
   for (const { model } of world.models) {
     const asked = computeWanted(model, world.demand.get(model.id), readyOf(model.id, before, now), world.config, now);
@@ -66,19 +68,19 @@ export function decide(memory: Memory, world: FactoryWorld, now: number): Decisi
     (action) => action.kind !== 'cancel' || world.clusters.get(action.cluster)?.reachable === true,
   );
   for (const action of reachable) asked(memory, action, now);
-  const begin = decideStarts(countJobs(memory, world, now), wanted, memory, world, now);
-  const yielded = blind ? [] : decideYields(countJobs(memory, world, now), begin.capped, world);
+  const begin = decideStarts(count(), wanted, memory, world, now);
+  const yielded = blind ? [] : decideYields(count(), begin.capped, world);
   for (const action of yielded) asked(memory, action, now);
-  const given =
-    world.nodes === undefined
-      ? []
-      : decideSwitches(countJobs(memory, world, now), wanted, begin.held, memory, world, now);
+  const begun = new Set(begin.actions.map(({ model }) => model));
+  const reshaped = blind ? [] : decideReshapes(count(), begun, memory, world, now);
+  for (const action of reshaped) asked(memory, action, now);
+  const given = world.nodes === undefined ? [] : decideSwitches(count(), wanted, begin.held, memory, world, now);
   for (const action of given) {
     asked(memory, action, now);
     memory.switches.push(now);
   }
   memory.switches = memory.switches.filter((at) => now - at < SWITCHES_RETENTION_MS);
-  return { actions: [...reachable, ...yielded, ...given, ...begin.actions], wanted, held: begin.held };
+  return { actions: [...reachable, ...yielded, ...reshaped, ...given, ...begin.actions], wanted, held: begin.held };
 }
 
 /**

@@ -13,7 +13,7 @@ import {
   type SubmissionMemory,
   updatedMean,
 } from './memory.ts';
-import type { DecisionNote, FactoryWorld } from './world.ts';
+import { allPlaces, type DecisionNote, type FactoryWorld } from './world.ts';
 
 /**
  * A job that its scheduler no longer lists counts as gone after this time and this many lists, because a restarting
@@ -21,6 +21,8 @@ import type { DecisionNote, FactoryWorld } from './world.ts';
  */
 const GONE_AFTER_MS = 120_000;
 const GONE_AFTER_LISTS = 4;
+/** A deployment that was asked to end is over sooner: the registry lists an agent until it leaves. */
+const LEFT_AFTER_LISTS = 2;
 /**
  * Time after which a job that served, still runs and has no node at a gateway is lost: until then its agent may
  * reconnect.
@@ -48,6 +50,7 @@ export function observeJobs(
 ): { ended: EndedJob[]; notes: DecisionNote[] } {
   const [ended, notes]: [EndedJob[], DecisionNote[]] = [[], []];
   const nodes = nodesByJob(world);
+  const agents = new Set(world.config.clusters.flatMap(({ id, launcher }) => (launcher === 'agents' ? [id] : [])));
   for (const [cluster, view] of world.clusters) {
     if (!view.reachable) continue;
     const jobs = view.jobs.filter(({ name }) => contextIn(name, world.config.factory) !== undefined);
@@ -89,7 +92,9 @@ export function observeJobs(
         continue;
       }
       job.missing = { since: job.missing?.since ?? now, lists: (job.missing?.lists ?? 0) + 1 };
-      if (job.missing.lists < GONE_AFTER_LISTS || now - job.missing.since < GONE_AFTER_MS) continue;
+      const hasLeft = job.asked !== undefined && agents.has(cluster) && job.missing.lists >= LEFT_AFTER_LISTS;
+      const isGone = job.missing.lists >= GONE_AFTER_LISTS && now - job.missing.since >= GONE_AFTER_MS;
+      if (!hasLeft && !isGone) continue;
       delete memory.jobs[key];
       ended.push({ job, how: 'vanished' });
     }
@@ -160,7 +165,7 @@ function adopted(
   const submission = memory.submissions.find((one) => one.cluster === cluster && one.name === name);
   const context = submission?.context ?? contextIn(name, world.config.factory) ?? '';
   const found = world.models
-    .flatMap(({ model, places }) => places.map((place) => ({ model: model.id, place })))
+    .flatMap((placed) => allPlaces(placed).map((place) => ({ model: placed.model.id, place })))
     .find(({ place }) => place.context === context && place.cluster.id === cluster);
   const model = submission?.model ?? found?.model;
   const pool = submission?.pool ?? found?.place.pool.name;

@@ -3,6 +3,7 @@ import { formatMs } from '../config/values.ts';
 import { backOffsOf } from './back-off.ts';
 import { countPresent, countSupply, isPending, type JobCensus } from './census.ts';
 import type { Memory } from './memory.ts';
+import { shapeDifference } from './shapes.ts';
 import type { WantedReplicas } from './wanted.ts';
 import type { FactoryAction, FactoryWorld, PlacedEngine, PlacedModel } from './world.ts';
 
@@ -42,6 +43,7 @@ export function decideStarts(
   const capped = new Map<string, ReadonlySet<string>>();
   const given: Submit[] = [];
   const counts = new Map<string, number>();
+  const missing = new Map(world.models.map((placed) => [placed, shapeDifference(placed, census, world)?.missing]));
   // First replicas of all models precede second replicas; among equals the higher priority precedes.
   const needs = world.models
     .flatMap((placed) => units(placed, census, wanted.get(placed.model.id)))
@@ -49,13 +51,16 @@ export function decideStarts(
   for (const { placed, urgency } of needs) {
     const { model } = placed;
     const begun = counts.get(model.id) ?? 0;
-    const choice = choose(placed, begun, census, memory, world, room, now);
+    const shape = missing.get(placed)?.find(({ count }) => count > 0);
+    const places = shape === undefined ? placed.places : [...shape.places, ...(urgency > 0 ? placed.places : [])];
+    const choice = choose({ ...placed, places }, begun, census, memory, world, room, now);
     if ('why' in choice) {
       held.set(model.id, choice.why);
       if (urgency > 0 && choice.capped.size > 0) capped.set(model.id, choice.capped);
       continue;
     }
     counts.set(model.id, begun + 1);
+    if (shape !== undefined) shape.count -= 1;
     take(room, choice);
     const same = given.find(
       ({ model: other, place, count }) => other === model.id && place === choice && count < ARRAY_MAX,
@@ -162,7 +167,7 @@ function choose(
 }
 
 /** An obstacle that the end of another job would not remove. */
-function obstacleOf(
+export function obstacleOf(
   place: PlacedEngine,
   { model }: PlacedModel,
   begun: number,

@@ -1,7 +1,8 @@
 /** All input of one round of decisions. */
 import type { ModelDemand, ServingNode } from '../../shared/factory/exchange.ts';
-import { type ModelPlacement, placementsOf } from '../config/placements.ts';
+import { furtherPlacements, type ModelPlacement, placementsOf } from '../config/placements.ts';
 import type { FactoryConfig, ModelConfig } from '../config/schema.ts';
+import type { PlannedShapes } from '../demand/demand-source.ts';
 import type { Capacity, ListedJob } from '../launchers/launcher.ts';
 import { jobContext, jobContextId } from '../recipes/job-context.ts';
 
@@ -17,6 +18,8 @@ export interface FactoryWorld {
   clusters: ReadonlyMap<string, ClusterView>;
   /** By model. */
   demand: ReadonlyMap<string, ModelDemand>;
+  /** By model: the shapes of a plan; absent: no plan names shapes. */
+  planned?: ReadonlyMap<string, PlannedShapes>;
   /** undefined: the gateway could not be asked; then nothing that serves is ended. */
   nodes: readonly ServingNode[] | undefined;
   /** Time of the previous round; absent: this process has had no round yet. */
@@ -26,20 +29,25 @@ export interface FactoryWorld {
 export interface PlacedModel {
   model: ModelConfig;
   places: readonly PlacedEngine[];
+  /** Places of the recipe's further engines, which start only if a plan has their shape. */
+  further: readonly PlacedEngine[];
 }
 export interface PlacedEngine extends ModelPlacement {
   context: string;
 }
 
 export function placedModels(config: FactoryConfig): PlacedModel[] {
-  return config.models.map((model) => ({
-    model,
-    places: placementsOf(config, model).map((place) => ({
-      ...place,
-      context: jobContextId(jobContext(model.id, place)),
-    })),
-  }));
+  return config.models.map((model) => {
+    const withContext = (place: ModelPlacement) => ({ ...place, context: jobContextId(jobContext(model.id, place)) });
+    return {
+      model,
+      places: placementsOf(config, model).map(withContext),
+      further: furtherPlacements(config, model).map(withContext),
+    };
+  });
 }
+
+export const allPlaces = ({ places, further }: PlacedModel): PlacedEngine[] => [...places, ...further];
 
 export type FactoryAction =
   | { kind: 'submit'; model: string; place: PlacedEngine; count: number; why: string }

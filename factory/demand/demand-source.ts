@@ -1,8 +1,25 @@
 /** Sources of demand. A gateway is one; plans and forecasts are others. */
 import type { FactoryReport, ModelDemand, ServingNode } from '../../shared/factory/exchange.ts';
 
+/** Replicas of one kind of GPU and one parallelism. */
+export interface PlannedShape {
+  /** absent: any GPU. */
+  gpu?: string | undefined;
+  tp: number;
+  pp: number;
+  replicas: number;
+}
+
+export interface PlannedShapes {
+  shapes: readonly PlannedShape[];
+  /** Replicas that change at a time. */
+  wave: number;
+}
+
 export interface DemandReading {
   demand: ReadonlyMap<string, ModelDemand>;
+  /** By model: shapes of its wanted replicas on idle agents; absent: the source names none. */
+  planned?: ReadonlyMap<string, PlannedShapes>;
   /** undefined: no gateway answered recently. */
   nodes: readonly ServingNode[] | undefined;
 }
@@ -29,7 +46,8 @@ export function mergeDemand(gateway: DemandReading, others: readonly DemandReadi
       const known = demand.get(model) ?? noDemand(model);
       demand.set(model, { ...known, wanted: [...(known.wanted ?? []), ...wanted].slice(0, 8) });
     }
-  return { demand, nodes: gateway.nodes };
+  const planned = others.find((one) => one.planned !== undefined)?.planned;
+  return { demand, nodes: gateway.nodes, ...(planned === undefined ? {} : { planned }) };
 }
 
 export function noDemand(model: string): ModelDemand {

@@ -1,24 +1,41 @@
 /**
- * The plan of `otela-plan`: the output of `plan --json`, the file of `watch --plan`, or the state of `watch
- * --forecast`. Read again if it changes.
+ * The plan of `otela-plan`: the output of `plan --json`, the file of `watch --plan`, or a file of `regions --warm`. Read
+ * again if it changes.
  */
 import { readFileSync, statSync } from 'node:fs';
 import * as z from 'zod';
 import type { ModelDemand } from '../../shared/factory/exchange.ts';
 import { errorLine } from '../errors.ts';
-import { type DemandReading, type DemandSource, noDemand } from './demand-source.ts';
+import {
+  type DemandReading,
+  type DemandSource,
+  noDemand,
+  type PlannedShape,
+  type PlannedShapes,
+} from './demand-source.ts';
 
 const FILE_MAX_BYTES = 16 * 1024 * 1024;
 /** Bounds a plan for all clusters of an installation; the factory uses only its models' placements. */
 const PLACEMENTS_MAX = 100_000;
 const FROM = 'the plan';
 
-const placements = z
-  .array(z.object({ model: z.string(), replicas: z.number().int().nonnegative().max(10_000) }))
-  .max(PLACEMENTS_MAX);
-const planSchema = z
-  .union([z.object({ placements }), z.object({ wanted: placements })])
-  .transform((plan) => ('placements' in plan ? plan.placements : plan.wanted));
+const degree = z.number().int().positive();
+const placementSchema = z.object({
+  model: z.string(),
+  replicas: z.number().int().nonnegative().max(10_000),
+  /** Class of the GPUs. */
+  gpu: z.string().max(64).optional(),
+  tp: degree.optional(),
+  /** Further parallelism; the factory knows only `pp` of it. */
+  spread: z.looseObject({ tp: degree.optional(), pp: degree.optional() }).optional(),
+});
+const placementsSchema = z.array(placementSchema).max(PLACEMENTS_MAX);
+const planSchema = z.union([
+  z.object({ wave: degree.default(1), placements: placementsSchema }),
+  // The form of `otela-plan regions --warm`.
+  z.object({ wanted: placementsSchema }).transform(({ wanted }) => ({ wave: 1, placements: wanted })),
+]);
+type PlannedReplicas = z.infer<typeof placementSchema>;
 
 export interface PlanFileOptions {
   path: string;
@@ -34,6 +51,7 @@ export class PlanFile implements DemandSource {
   readonly #options: PlanFileOptions;
   /** Replicas by model, while the file exists and is readable. */
   #wanted = new Map<string, number>();
+  #planned = new Map<string, PlannedShapes>();
   #writtenAt = 0;
   #stamp = '';
   /** The text of each problem that persists. A plan may be both unreadable and too old. */
@@ -57,7 +75,7 @@ export class PlanFile implements DemandSource {
       model,
       { ...noDemand(model), wanted: [{ from: FROM, replicas, for_ms: left }] },
     ]);
-    return { demand: new Map(demand), nodes: undefined };
+    return { demand: new Map(demand), nodes: undefined, planned: this.#planned };
   }
 
   #poll(): void {
@@ -70,7 +88,7 @@ export class PlanFile implements DemandSource {
     } catch (error) {
       // Removed: the plan no longer applies.
       if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
-        [this.#wanted, this.#stamp] = [new Map(), ''];
+        [this.#wanted, this.#planned, this.#stamp] = [new Map(), new Map(), ''];
       // A file that is being written is complete at the next round. Until then the previous plan applies, and it ages.
       problem = `the plan ${path} cannot be read: ${errorLine(error)}`;
     }
@@ -80,22 +98,30 @@ export class PlanFile implements DemandSource {
   #read(path: string, stamp: string, size: number, mtimeMs: number): void {
     if (size > FILE_MAX_BYTES) throw new Error(`larger than ${FILE_MAX_BYTES} bytes`);
     const read = planSchema.safeParse(JSON.parse(readFileSync(path, 'utf8')));
-    if (!read.success) throw new Error('neither a plan nor the state of otela-plan');
-    this.#wanted = this.#ours(read.data);
+    if (!read.success) throw new Error('no plan of otela-plan');
+    const ours = this.#ours(read.data.placements);
+    const replicas = (all: readonly PlannedReplicas[]) => all.reduce((sum, one) => sum + one.replicas, 0);
+    this.#wanted = new Map([...ours].map(([model, all]) => [model, replicas(all)]));
+    this.#planned = new Map(
+      [...ours].flatMap(([model, all]) => {
+        const shapes = all.flatMap((one) => shapeOf(one) ?? []);
+        return shapes.length < all.length ? [] : [[model, { shapes, wave: read.data.wave }] as const];
+      }),
+    );
     this.#writtenAt = mtimeMs;
     this.#stamp = stamp;
   }
 
   /** A planner's catalogue may name a model by only the last part of its id. */
-  #ours(plan: z.infer<typeof planSchema>): Map<string, number> {
-    const wanted = new Map<string, number>();
-    for (const { model, replicas } of plan) {
+  #ours(plan: readonly PlannedReplicas[]): Map<string, PlannedReplicas[]> {
+    const ours = new Map<string, PlannedReplicas[]>();
+    for (const one of plan) {
       const id = this.#options.models.find(
-        (one) => one === model || one.endsWith(`/${model}`) || model.endsWith(`/${one}`),
+        (name) => name === one.model || name.endsWith(`/${one.model}`) || one.model.endsWith(`/${name}`),
       );
-      if (id !== undefined) wanted.set(id, (wanted.get(id) ?? 0) + replicas);
+      if (id !== undefined) ours.set(id, [...(ours.get(id) ?? []), one]);
     }
-    return wanted;
+    return ours;
   }
 
   #logProblem(kind: 'unreadable' | 'old', problem: string): void {
@@ -103,4 +129,11 @@ export class PlanFile implements DemandSource {
     this.#problems[kind] = problem;
     if (problem !== '') this.#options.note(problem);
   }
+}
+
+/** undefined: the placement names no shape, or a parallelism that the factory does not know. */
+function shapeOf({ gpu, tp, spread, replicas }: PlannedReplicas): PlannedShape | undefined {
+  const { tp: _, pp = 1, ...further } = spread ?? { tp };
+  const isKnown = Object.values(further).every((degree) => degree === 1 || degree === false);
+  return tp === undefined || !isKnown ? undefined : { gpu, tp, pp, replicas };
 }

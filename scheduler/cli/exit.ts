@@ -9,8 +9,6 @@ export const EXIT_INFEASIBLE = 3;
 export const EXIT_TIME_OUT = 4;
 /** EX_UNAVAILABLE: the gateway did not answer, or refused. */
 export const EXIT_GATEWAY = 69;
-/** EX_TEMPFAIL: another controller is running, or a node that a start needs still drains. */
-export const EXIT_BUSY = 75;
 /** EX_SOFTWARE */
 export const EXIT_FAILED = 70;
 
@@ -29,9 +27,6 @@ export function planExitCode(code: SchedulerErrorCode): number {
       return EXIT_GATEWAY;
     case 'launcher':
       return EXIT_FAILED;
-    case 'busy':
-    case 'draining':
-      return EXIT_BUSY;
   }
 }
 

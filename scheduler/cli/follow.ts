@@ -1,11 +1,11 @@
 import { EXIT_DONE, type Flags, UsageError } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
-import { type ControllerState, lockState, readState, writeState } from '../controller/state.ts';
 import { SchedulerError } from '../errors.ts';
-import { DemandFollower } from '../follow/follower.ts';
+import { DemandFollower, type FollowOptions, type FollowOutput } from '../follow/follower.ts';
 import { readRates } from '../follow/options.ts';
 import { parsePin } from '../follow/pins.ts';
 import { appendRecords, readRecords, timelineOf } from '../follow/record.ts';
+import { planFor, writePlan } from '../live/plan-file.ts';
 import { type FlagValues, numberFlag, textFlag } from './flags.ts';
 import type { Session } from './session.ts';
 
@@ -17,19 +17,11 @@ export const FOLLOW_FLAGS = {
   margin: { value: '0…1', otherwise: '0.1', help: 'share of waiting time that a change must save' },
   confirm: { value: 'N', otherwise: '2', help: 'consecutive slots that must agree on a change' },
   'switch-s': { value: 'S', otherwise: '60', help: 'seconds for which a replica is unavailable when it changes' },
-  wave: { value: 'N', otherwise: '1', help: 'replicas that change at a time' },
+  wave: { value: 'N', otherwise: '1', help: 'replicas of a model that change at a time' },
   rates: { value: 'FILE', takes: 'file', help: 'file with measured tokens/s of replicas, by model, tp and pp' },
   pin: { value: 'MODEL[=2xtp4,1xtp2pp2]', repeat: true, help: 'keep the current replicas of a model, or use these' },
   history: { value: 'FILE', takes: 'file', help: 'file with one JSON line per slot and model; also read at the start' },
-  drain: { value: 'S', otherwise: '60', help: 'seconds for running requests when a replica ends' },
-  state: {
-    value: 'FILE',
-    takes: 'file',
-    otherwise: 'otela-plan.state.json',
-    help: 'file with the deployments that were started',
-  },
-  retry: { help: 'retry deployments that failed before' },
-  yes: { help: 'with --forecast: carry out the changes, not only print them' },
+  publish: { help: 'with --forecast: publish kinds of request, shares and the timeline at the gateway' },
 } as const satisfies Flags;
 
 const DAY_S = 86_400;
@@ -40,80 +32,62 @@ interface Watched {
   wait(ms: number, signal: AbortSignal): Promise<unknown>;
 }
 
-const forgiven = (state: ControllerState, retry: boolean): ControllerState =>
-  retry ? { ...state, failures: [] } : state;
-
 /** `otela-plan watch --forecast`: plans once per slot, just after the slot begins. */
-export async function follow(flags: FlagValues, session: Session, io: Io, watched: Watched): Promise<number> {
-  const statePath = textFlag(flags, 'state') ?? 'otela-plan.state.json';
-  const unlock = lockState(statePath);
-  try {
-    return await followSlots(flags, { ...session, statePath }, io, watched);
-  } finally {
-    unlock();
-  }
-}
-
-async function followSlots(
-  flags: FlagValues,
-  session: Session & { statePath: string },
-  io: Io,
-  watched: Watched,
-): Promise<number> {
-  const slotS = numberFlag(flags, 'slot', 60, { min: 1, max: 3600 });
-  if (!Number.isInteger(slotS)) throw new UsageError('--slot is a whole number of seconds');
-  const whole = (name: string, fallback: number, max: number) =>
-    Math.round(numberFlag(flags, name, fallback, { min: 1, max }));
+export async function follow(flags: FlagValues, { context }: Session, io: Io, watched: Watched): Promise<number> {
+  const options = followOptions(flags);
   const history = textFlag(flags, 'history');
-  const rates = textFlag(flags, 'rates');
-  const { controller } = session;
-  const yes = flags.yes === true;
-  let state = forgiven(readState(session.statePath), flags.retry === true);
-  const follower = new DemandFollower(
-    controller,
-    {
-      slotS,
-      horizon: whole('horizon', 5, 60),
-      season: whole('season', Math.max(1, Math.round(DAY_S / slotS)), 100_000),
-      margin: numberFlag(flags, 'margin', 0.1, { min: 0, max: 1 }),
-      confirm: whole('confirm', 2, 60),
-      switchS: numberFlag(flags, 'switch-s', 60, { min: 0, max: 3600 }),
-      wave: whole('wave', 1, 1000),
-      pins: listOf(flags, 'pin').map(parsePin),
-      measured: rates === undefined ? [] : readRates(rates),
-      apply: yes,
+  const path = textFlag(flags, 'plan');
+  const stamped = (line: string) => `${stamp(context.now())} ${line}`;
+  const output: FollowOutput = {
+    out: (line) => io.out(stamped(line)),
+    log: (line) => io.log(stamped(line)),
+    handOver: (observation, wanted) => {
+      if (path !== undefined) writePlan(path, planFor(observation, wanted), options.wave);
     },
-    {
-      out: (line) => io.out(`${stamp(controller.now())} ${line}`),
-      log: (line) => io.log(`${stamp(controller.now())} ${line}`),
-      save: (now) => (yes ? writeState(session.statePath, now) : undefined),
-      record: async (records) => {
-        if (history !== undefined) appendRecords(history, records);
-        if (!yes) return;
-        // An older gateway has no timeline. The history file and the log contain the same.
-        await controller.gateway.put('/admin/timeline', timelineOf(records)).catch((error: unknown) => {
-          io.log(`the dashboard's timeline lacks this slot: ${error instanceof Error ? error.message : String(error)}`);
-        });
-      },
+    record: async (records) => {
+      if (history !== undefined) appendRecords(history, records);
+      if (!options.publish) return;
+      // An older gateway has no timeline. The history file and the log contain the same.
+      await context.gateway.put('/admin/timeline', timelineOf(records)).catch((error: unknown) => {
+        io.log(`the dashboard's timeline lacks this slot: ${error instanceof Error ? error.message : String(error)}`);
+      });
     },
-    history === undefined ? [] : readRecords(history, io.log),
-  );
+  };
+  const before = history === undefined ? [] : readRecords(history, io.log);
+  const follower = new DemandFollower(context, options, output, before);
   while (!watched.over()) {
     try {
-      state = await follower.look(state);
-      if (yes) writeState(session.statePath, state);
+      await follower.look();
     } catch (error) {
       if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;
-      io.log(`${stamp(controller.now())} ${error.message}; what runs goes on`);
-      // The file contains the deployments that were started before the error.
-      if (yes) state = readState(session.statePath);
+      output.log(`${error.message}; the former plan stays`);
     }
-    const slotMs = slotS * 1e3;
-    const now = controller.now();
+    const slotMs = options.slotS * 1e3;
+    const now = context.now();
     await watched.wait(Math.ceil((now + 1) / slotMs) * slotMs - now, watched.signal).catch(() => undefined);
     if (watched.signal.aborted) break;
   }
   return EXIT_DONE;
+}
+
+function followOptions(flags: FlagValues): FollowOptions {
+  const slotS = numberFlag(flags, 'slot', 60, { min: 1, max: 3600 });
+  if (!Number.isInteger(slotS)) throw new UsageError('--slot is a whole number of seconds');
+  const whole = (name: string, fallback: number, max: number) =>
+    Math.round(numberFlag(flags, name, fallback, { min: 1, max }));
+  const rates = textFlag(flags, 'rates');
+  return {
+    slotS,
+    horizon: whole('horizon', 5, 60),
+    season: whole('season', Math.max(1, Math.round(DAY_S / slotS)), 100_000),
+    margin: numberFlag(flags, 'margin', 0.1, { min: 0, max: 1 }),
+    confirm: whole('confirm', 2, 60),
+    switchS: numberFlag(flags, 'switch-s', 60, { min: 0, max: 3600 }),
+    wave: whole('wave', 1, 1000),
+    pins: listOf(flags, 'pin').map(parsePin),
+    measured: rates === undefined ? [] : readRates(rates),
+    publish: flags.publish === true,
+  };
 }
 
 const stamp = (at: number): string => `${new Date(at).toISOString().slice(0, 19)}Z`;

@@ -5,9 +5,14 @@ export const FACTORY_ACTS =
   'otela-factory starts and ends replicas; give it a plan by `otela-plan watch --plan FILE` and [plan] in factory.toml';
 
 const FLAGS: Readonly<Record<string, string>> = {
+  '--yes': FACTORY_ACTS,
+  '--state': `--plan FILE is the file of the plan: ${FACTORY_ACTS}`,
+  '--retry': 'otela-factory tries failed starts again; `rest` in factory.toml says how often',
+  '--drain': 'otela-factory drains a replica before it ends it',
   '--slurm': FACTORY_ACTS,
   '--inventory': `watch plans with the nodes of the network: ${FACTORY_ACTS}`,
-  '--weights': 'set weights by PUT /admin/routing/MODEL, or let `otela-plan watch --forecast` set them by kind',
+  '--weights':
+    'set weights by PUT /admin/routing/MODEL, or let `otela-plan watch --forecast --publish` set them by kind',
   '--agents': 'leave it out: idle agents are always planned with',
 };
 

@@ -1,10 +1,9 @@
 /** What both forms of `otela-plan watch` need: the gateway, the demand and the planner. */
 import type { Io } from '../../shared/terminal/io.ts';
-import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
-import { type AgentSide, Agents } from '../controller/agents.ts';
-import type { Controller } from '../controller/round.ts';
 import { gatewayFrom } from '../live/gateway.ts';
 import type { LiveNode } from '../live/nodes.ts';
+import type { PlanningContext } from '../live/observation.ts';
+import { DeploymentDescriptions } from '../live/offers.ts';
 import { liveWorkload } from '../live/workload.ts';
 import { readWorkload } from '../planner/input.ts';
 import { loadPlanner } from '../planner/load.ts';
@@ -15,7 +14,6 @@ import {
   catalogueFrom,
   ENGINE_FLAGS,
   type FlagValues,
-  numberFlag,
   PLAN_FLAGS,
   planOptionsFrom,
   requiredFlag,
@@ -34,47 +32,30 @@ export const SESSION_FLAGS = {
 
 /** Replaced in tests. */
 export interface Outside {
-  agents?: AgentSide;
-  /** Waits before the next check of a node that was ordered to end its deployment. */
-  pause?: (ms: number) => Promise<unknown>;
   now?: () => number;
   fetch?: typeof fetch;
 }
 
 export interface Session {
-  controller: Controller;
-  catalogue: HardwareCatalogue;
+  context: PlanningContext;
   workload(nodes: readonly LiveNode[]): Promise<Demand[]>;
 }
 
 export async function sessionFrom(flags: FlagValues, io: Io, outside: Outside): Promise<Session> {
   const catalogue = catalogueFrom(flags);
   const gateway = gatewayFrom(requiredFlag(flags, 'gateway'), textFlag(flags, 'key-file'), outside.fetch);
-  const now = outside.now ?? Date.now;
-  const { pause } = outside;
-  const agents =
-    outside.agents ??
-    new Agents({
-      gateway,
-      catalogue,
-      now,
-      log: io.log,
-      drainMs: Math.round(numberFlag(flags, 'drain', 60, { min: 0, max: 86_400 }) * 1e3),
-      ...(pause === undefined ? {} : { wait: pause }),
-    });
   const workloadFile = textFlag(flags, 'workload');
-  const controller: Controller = {
+  const context: PlanningContext = {
     gateway,
     catalogue,
     planner: await loadPlanner(textFlag(flags, 'planner')),
     options: planOptionsFrom(flags, catalogue, io.log),
-    agents,
-    now,
+    descriptions: new DeploymentDescriptions(gateway),
+    now: outside.now ?? Date.now,
     log: io.log,
   };
   return {
-    controller,
-    catalogue,
+    context,
     workload: async (nodes) =>
       applyWorkloadFlags(
         flags,

@@ -1,15 +1,15 @@
-import { renameSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { FACTORY_LABEL } from '../../shared/factory/exchange.ts';
 import type { Io } from '../../shared/terminal/io.ts';
-import { lookAt, type Observation, replan } from '../controller/round.ts';
-import { Triggers } from '../controller/triggers.ts';
 import { SchedulerError } from '../errors.ts';
+import { type Observation, observe } from '../live/observation.ts';
+import { type PlanFilePlacement, planFor, writePlan } from '../live/plan-file.ts';
+import { replan } from '../live/replan.ts';
+import { type LookSummary, Triggers } from '../live/triggers.ts';
 import type { Demand, Placement } from '../solver/problem.ts';
 import { type FlagValues, numberFlag, textFlag } from './flags.ts';
 import { FOLLOW_FLAGS, follow } from './follow.ts';
-import { FACTORY_ACTS, refuseRemoved } from './removed.ts';
+import { refuseRemoved } from './removed.ts';
 import { type Outside, SESSION_FLAGS, type Session, sessionFrom } from './session.ts';
 import { planText, whyText } from './show.ts';
 
@@ -31,7 +31,7 @@ export const WATCH_FLAGS = {
 export async function watchCommand(argv: readonly string[], io: Io, outside: WatchOutside = {}): Promise<number> {
   refuseRemoved(argv);
   const flags = parseLine(argv, WATCH_FLAGS).values;
-  if (flags.yes === true && flags.forecast !== true) throw new UsageError(`watch starts nothing: ${FACTORY_ACTS}`);
+  if (flags.publish === true && flags.forecast !== true) throw new UsageError('--publish needs --forecast');
   const everyMs = numberFlag(flags, 'every', 30, { min: 1, max: 3600 }) * 1e3;
   const session = await sessionFrom(flags, io, outside);
   const over = new AbortController();
@@ -61,7 +61,7 @@ class Shadow {
   readonly #io: Io;
   readonly #triggers = new Triggers();
   #plannedFor: Record<string, number> = {};
-  #placements: readonly Pick<Placement, 'model' | 'replicas'>[] | undefined;
+  #placements: readonly PlanFilePlacement[] | undefined;
   /** The gateway did not answer while a plan was made. */
   #isUnfinished = false;
 
@@ -73,15 +73,15 @@ class Shadow {
 
   /** An external failure is logged and retried at the next look; only a configuration error ends the watch. */
   async look(): Promise<void> {
-    const { controller } = this.#session;
-    const at = `${new Date(controller.now()).toISOString().slice(0, 19)}Z`;
+    const { context } = this.#session;
+    const at = `${new Date(context.now()).toISOString().slice(0, 19)}Z`;
     let isPlanning = false;
     try {
-      const observation = await lookAt(controller);
+      const observation = await observe(context);
       const workload = (await this.#session.workload(observation.nodes)).filter(({ rate }) => rate > 0);
       const reasons = [
         ...(this.#isUnfinished ? ['the last plan could not be made'] : []),
-        ...this.#triggers.look(seenIn(observation, workload), this.#plannedFor, controller.now()),
+        ...this.#triggers.look(seenIn(observation, workload), this.#plannedFor, context.now()),
       ];
       if (reasons.length > 0) {
         this.#io.out(`${at} plans again: ${reasons.join('; ')}`);
@@ -100,7 +100,7 @@ class Shadow {
   }
 
   async #plan(observation: Observation, workload: readonly Demand[]): Promise<void> {
-    const { plan, wanted, impossible } = await replan(this.#session.controller, observation, workload);
+    const { plan, wanted, impossible } = await replan(this.#session.context, observation, workload);
     this.#io.out(`${planText(plan, undefined)}\n\nwhy\n${whyText(plan)}\n`);
     for (const line of impossible) this.#io.out(`NOT PLACED: ${line}`);
     for (const { session, gpus, gpu, provider } of observation.idle.filter(({ accepts }) => !accepts))
@@ -108,39 +108,25 @@ class Shadow {
         `idle: node ${session.slice(0, 8)} (${gpus} × ${gpu.id}, ${provider}) gets no model: its agent takes no deployments`,
       );
     this.#plannedFor = Object.fromEntries(workload.map(({ model, rate }) => [model.id, rate]));
-    // A factory also counts its jobs on clusters.
-    const jobs = observation.others.filter(({ labels }) => labels[FACTORY_LABEL] !== undefined);
-    this.#placements = [...wanted, ...jobs.flatMap(({ models: [model] }) => (model ? [{ model, replicas: 1 }] : []))];
+    this.#placements = planFor(observation, wanted);
     const change = changesOf(observation, wanted);
     for (const line of change) this.#io.out(`would ${line}`);
     if (change.length === 0) this.#io.out('nothing to change');
   }
 }
 
-/** Atomic, because a factory may read the file at any moment. */
-function writePlan(path: string, placements: readonly object[]): void {
-  const unfinished = `${path}.${process.pid}`;
-  try {
-    writeFileSync(unfinished, `${JSON.stringify({ placements }, null, 2)}\n`, { mode: 0o600 });
-    renameSync(unfinished, path);
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw new SchedulerError('bad_input', `cannot write the plan ${path}: ${why}`, { cause });
-  }
-}
-
-function changesOf({ state }: Observation, wanted: readonly Placement[]): string[] {
-  const models = new Set([...wanted, ...state.jobs].map(({ model }) => model));
+function changesOf({ deployed }: Observation, wanted: readonly Placement[]): string[] {
+  const models = new Set([...wanted, ...deployed].map(({ model }) => model));
   return [...models].flatMap((model) => {
     const to = wanted.filter((one) => one.model === model).reduce((sum, { replicas }) => sum + replicas, 0);
-    const from = state.jobs.filter((one) => one.model === model).length;
+    const from = deployed.filter((one) => one.model === model).length;
     return to === from ? [] : [`have ${to} replicas of ${model} on agents instead of ${from}`];
   });
 }
 
-function seenIn({ idle, others, state }: Observation, workload: readonly Demand[]) {
+function seenIn({ idle, others, deployed }: Observation, workload: readonly Demand[]): LookSummary {
   const served = ({ model }: Demand) =>
-    state.jobs.some((job) => job.model === model.id) ||
+    deployed.some((replica) => replica.model === model.id) ||
     others.some(({ models }) => models.some((name) => name === model.id || model.id.endsWith(`/${name}`)));
   return {
     idle: idle.map(({ session }) => session),

@@ -24,17 +24,25 @@ export interface FollowDecision {
   why: string;
 }
 
-/** Remembers the change that the last slots preferred, and how many slots preferred it. */
+/** Remembers the change that the last slots preferred, how many slots preferred it, and the last change. */
 export class Decider {
   readonly #options: DecideOptions;
   #agreed = 0;
   #wish: Layout = [];
+  /** The layout of the last change, which a factory may not have completed. */
+  #switchedTo: Layout = [];
 
   constructor(options: DecideOptions) {
     this.#options = options;
   }
 
   async decide(problem: FollowProblem): Promise<FollowDecision> {
+    const decision = await this.#decide(problem);
+    if (decision.kind !== 'wait') this.#switchedTo = decision.layout;
+    return decision;
+  }
+
+  async #decide(problem: FollowProblem): Promise<FollowDecision> {
     const { running } = problem;
     const stayCost = transitionCost(problem, running, undefined);
     const stay: FollowDecision = {
@@ -63,28 +71,12 @@ export class Decider {
     const margin = starts && begins(problem, layout) ? 0 : this.#options.margin;
     if (sameLayout(layout, running) || stayCost - cost < stayCost * margin) {
       this.#agreed = 0;
-      const pinned = layouts[0];
-      if (ordered && pinned !== undefined)
-        return {
-          ...stay,
-          kind: 'switch',
-          layout: pinned,
-          next: pinned,
-          why: `an operator's pin: ${changeText(problem, running, pinned)}`,
-        };
-      return {
-        ...stay,
-        why: sameLayout(layout, running)
-          ? 'what runs is the best for the forecast'
-          : `not worth a switch (${change}): ${figures}`,
-      };
+      if (ordered && layouts[0] !== undefined) return pinned(problem, stay, layouts[0]);
+      const isBest = sameLayout(layout, running);
+      const why = isBest ? 'what runs is the best for the forecast' : `not worth a switch (${change}): ${figures}`;
+      return { ...stay, why };
     }
-    // Consecutive slots may prefer different layouts. They agree only if the layout of the previous slot is also
-    // worthwhile now.
-    const wished = this.#wish.length === layout.length ? [this.#wish] : [];
-    const still = stayCost - bestCourse(problem, wished, steps, stayCost).cost;
-    this.#agreed = still > 0 && still >= stayCost * margin ? this.#agreed + 1 : 1;
-    this.#wish = layout;
+    this.#agree(problem, layout, steps, stayCost, margin);
     if (at > 0 && !ordered)
       return {
         ...stay,
@@ -94,7 +86,8 @@ export class Decider {
         inSlots: at,
         why: `${change}, best in ${at} slots: ${figures}`,
       };
-    if (!starts && !ordered && this.#agreed < this.#options.confirm)
+    const begun = layout.length === this.#switchedTo.length && sameLayout(layout, this.#switchedTo);
+    if (!starts && !ordered && !begun && this.#agreed < this.#options.confirm)
       return {
         ...stay,
         ...said,
@@ -106,6 +99,22 @@ export class Decider {
     this.#agreed = 0;
     return { kind: 'switch', layout, next: layout, inSlots: 0, ...said, why: `${change}: ${figures}` };
   }
+
+  /**
+   * Consecutive slots may prefer different layouts. They agree only if the layout of the previous slot is also
+   * worthwhile now.
+   */
+  #agree(problem: FollowProblem, layout: Layout, steps: number, stayCost: number, margin: number): void {
+    const wished = this.#wish.length === layout.length ? [this.#wish] : [];
+    const still = stayCost - bestCourse(problem, wished, steps, stayCost).cost;
+    this.#agreed = still > 0 && still >= stayCost * margin ? this.#agreed + 1 : 1;
+    this.#wish = layout;
+  }
+}
+
+function pinned(problem: FollowProblem, stay: FollowDecision, layout: Layout): FollowDecision {
+  const why = `an operator's pin: ${changeText(problem, problem.running, layout)}`;
+  return { ...stay, kind: 'switch', layout, next: layout, why };
 }
 
 /** Returns the cheapest of these layouts and the step to change to it in; the running layout if none is cheaper. */

@@ -1,9 +1,9 @@
 /** Counts requests by kind and slot, fits kinds again, and forecasts the slots ahead. */
 import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
-import type { Controller } from '../controller/round.ts';
 import { SchedulerError } from '../errors.ts';
 import { type KindCount, kindCounts } from '../live/kind-counts.ts';
 import { knownModel } from '../live/nodes.ts';
+import type { PlanningContext } from '../live/observation.ts';
 import type { FittedKind } from '../workload/kinds.ts';
 import { DemandForecaster, type ExpectedDemand, slotsOf } from './demand-forecaster.ts';
 import { countedKinds, type FittedKinds, fitLiveKinds } from './fit-kinds.ts';
@@ -57,12 +57,12 @@ export interface DemandSamplerOptions {
   horizon: number;
   /** Slots after which the load repeats. */
   season: number;
-  /** True if kinds are published. */
-  apply: boolean;
+  /** True if kinds are published at the gateway. */
+  publish: boolean;
 }
 
 export class DemandSampler {
-  readonly #controller: Pick<Controller, 'gateway' | 'catalogue'>;
+  readonly #context: Pick<PlanningContext, 'gateway' | 'catalogue'>;
   readonly #options: DemandSamplerOptions;
   readonly #out: (line: string) => void;
   readonly #before: readonly CountedLine[];
@@ -74,12 +74,12 @@ export class DemandSampler {
 
   /** `before`: slots of an earlier run. */
   constructor(
-    controller: Pick<Controller, 'gateway' | 'catalogue'>,
+    context: Pick<PlanningContext, 'gateway' | 'catalogue'>,
     options: DemandSamplerOptions,
     out: (line: string) => void,
     before: readonly CountedLine[],
   ) {
-    this.#controller = controller;
+    this.#context = context;
     this.#options = options;
     this.#out = out;
     this.#before = before;
@@ -96,7 +96,7 @@ export class DemandSampler {
     const refitted = await this.#fitKinds(counts, now);
     if (refitted) counts = await this.#counts(most);
     const looks = [...counts].flatMap(([name, count]): ModelSample[] => {
-      const model = knownModel(this.#controller.catalogue, name);
+      const model = knownModel(this.#context.catalogue, name);
       const followed = this.#models.get(name);
       if (model === undefined || followed === undefined) return [];
       const { fitted } = followed;
@@ -124,7 +124,7 @@ export class DemandSampler {
   async #counts(slots: number): Promise<Map<string, KindCount>> {
     const { slotS } = this.#options;
     try {
-      return await kindCounts(this.#controller.gateway, Math.ceil(slots * slotS), slotS);
+      return await kindCounts(this.#context.gateway, Math.ceil(slots * slotS), slotS);
     } catch (error) {
       const isLate =
         error instanceof SchedulerError && error.cause instanceof Error && error.cause.name === 'TimeoutError';
@@ -137,7 +137,7 @@ export class DemandSampler {
   async #fitKinds(counts: ReadonlyMap<string, KindCount>, now: number): Promise<boolean> {
     let published = false;
     for (const [name, count] of counts) {
-      if (knownModel(this.#controller.catalogue, name) === undefined) continue;
+      if (knownModel(this.#context.catalogue, name) === undefined) continue;
       const { slotS, season } = this.#options;
       const followed = this.#models.get(name) ?? {
         name,
@@ -156,10 +156,10 @@ export class DemandSampler {
       const text = fitted.published.map(
         (kind) => `${kind.name} (${Math.round(kind.input)} + ${Math.round(kind.output)} tokens)`,
       );
-      this.#out(`${this.#options.apply ? '' : 'would publish '}kinds of ${name}: ${text.join('; ')}`);
-      if (!this.#options.apply) continue;
+      this.#out(`${this.#options.publish ? '' : 'would publish '}kinds of ${name}: ${text.join('; ')}`);
+      if (!this.#options.publish) continue;
       const weights = [{ weight: 1 }];
-      await this.#controller.gateway.put(`/admin/routing/${encodeURIComponent(name)}`, {
+      await this.#context.gateway.put(`/admin/routing/${encodeURIComponent(name)}`, {
         weights,
         kinds: fitted.published,
       });

@@ -4,10 +4,11 @@
  */
 import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
 import type { Model } from '../catalogue/model.ts';
-import { isSamePlace, type ReplicaPlace, replicaPlace, spreadText } from '../controller/actions.ts';
-import type { Controller, Observation } from '../controller/round.ts';
 import type { LiveNode } from '../live/nodes.ts';
+import type { Observation, PlanningContext } from '../live/observation.ts';
+import { gpusOf } from '../roofline/parallelism.ts';
 import type { Placement } from '../solver/problem.ts';
+import { groupReplicas, isSamePlace, type ReplicaPlace, spreadText } from '../solver/replica-place.ts';
 import type { FittedKind } from '../workload/kinds.ts';
 import { followedPool, type OptionContext, replicaOptions } from './options.ts';
 import type { FollowedPool, Layout, ReplicaOption } from './problem.ts';
@@ -26,41 +27,37 @@ export interface NetworkView {
   running: Layout;
   /** Sessions that serve now, by option. */
   serving: Map<number, string[]>;
-  /** Replicas of this controller that match no option of a followed model: they stay. */
+  /** Deployed replicas that match no option of a followed model: they stay. */
   others: Placement[];
 }
 
-/**
- * Nodes that this controller did not start keep serving as they are: each is an option in its separate pool that cannot
- * change.
- */
+/** Nodes that no factory's order started keep serving as they are: each is a fixed option in a separate pool. */
 export function networkView(
   models: readonly FollowedModel[],
   observation: Observation,
-  controller: Pick<Controller, 'options'>,
+  planning: Pick<PlanningContext, 'options'>,
   context: Pick<OptionContext, 'measured' | 'tables'>,
 ): NetworkView {
-  const { pools, state } = observation;
-  const { limits, calibration } = controller.options;
-  const whole = { ...context, limits, calibration, failures: state.failures };
+  const { pools, deployed } = observation;
+  const { limits, calibration } = planning.options;
+  const whole = { ...context, limits, calibration };
   const options = models.flatMap(({ model, kinds }) => replicaOptions(model, kinds, { ...whole, pools }));
   const followed = pools.map(followedPool);
-  const running = options.map(({ place }) => state.jobs.filter((job) => isSamePlace(job, place)).length);
+  const running = options.map(({ place }) => deployed.filter((replica) => isSamePlace(replica, place)).length);
   const serving = new Map<number, string[]>();
   const add = (option: number, session: string) => serving.set(option, [...(serving.get(option) ?? []), session]);
-  for (const node of observation.nodes) {
-    const job = state.jobs.find(({ id }) => id === node.deployment || id === node.job);
-    const at = job === undefined ? -1 : options.findIndex(({ place }) => isSamePlace(job, place));
-    if (at >= 0 && node.models.length > 0) add(at, node.session);
+  for (const replica of deployed) {
+    const at = options.findIndex(({ place }) => isSamePlace(replica, place));
+    if (at >= 0 && replica.serves) add(at, replica.session);
   }
   for (const node of observation.others) {
     for (const followedModel of models) addForeign(node, followedModel, whole, { options, running, add });
   }
-  const others: Placement[] = [];
-  for (const job of state.jobs.filter((one) => !options.some(({ place }) => isSamePlace(one, place)))) {
-    others.push({ ...replicaPlace(job), replicas: 1 });
-    const pool = followed.find(({ id }) => id === job.pool);
-    if (pool !== undefined) Object.assign(pool, { replicas: pool.replicas - 1, gpus: pool.gpus - job.tp });
+  const others = groupReplicas(deployed.filter((one) => !options.some(({ place }) => isSamePlace(one, place))));
+  for (const { pool: id, replicas, tp, spread = { tp } } of others) {
+    const pool = followed.find((one) => one.id === id);
+    if (pool === undefined) continue;
+    Object.assign(pool, { replicas: pool.replicas - replicas, gpus: pool.gpus - replicas * gpusOf(spread) });
   }
   return { options, pools: followed, running, serving, others };
 }

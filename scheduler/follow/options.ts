@@ -4,18 +4,14 @@ import * as z from 'zod';
 import type { Calibration } from '../catalogue/calibration.ts';
 import { parseAs } from '../catalogue/catalogue.ts';
 import type { Model } from '../catalogue/model.ts';
-import { isSamePlace, type ReplicaPlace } from '../controller/actions.ts';
-import type { ControllerState } from '../controller/state.ts';
 import { SchedulerError } from '../errors.ts';
 import { RateTable } from '../orchestration/rates.ts';
 import { gpusOf, type Parallelism } from '../roofline/parallelism.ts';
 import type { SimulatedEngineLimits } from '../serving/limits.ts';
 import type { Pool } from '../solver/problem.ts';
+import type { ReplicaPlace } from '../solver/replica-place.ts';
 import type { FittedKind } from '../workload/kinds.ts';
 import type { FollowedPool, ReplicaOption } from './problem.ts';
-
-/** After this many consecutive failures, a placement waits for `--retry`. */
-const FAILURES_MAX = 3;
 
 const ratesSchema = z.strictObject({
   rates: z
@@ -53,7 +49,6 @@ export interface OptionContext {
   limits: SimulatedEngineLimits;
   calibration: Calibration;
   measured: MeasuredRates;
-  failures: ControllerState['failures'];
   /** Rate tables that are too slow to compute twice: kept from one slot to the next. */
   tables: Map<string, RateTable>;
 }
@@ -81,8 +76,7 @@ export function replicaOptions(model: Model, kinds: readonly FittedKind[], conte
         tp: spread.tp,
         ...(spread.pp === undefined ? {} : { spread }),
       };
-      const failed = context.failures.find((one) => isSamePlace(one, place))?.count ?? 0;
-      return failed >= FAILURES_MAX ? [] : [{ place, gpus, rates, latencyS }];
+      return [{ place, gpus, rates, latencyS }];
     });
   });
 }

@@ -1,5 +1,5 @@
-/** The input of a decision that follows the forecast on a live network. Pure: times in seconds, rates in requests/s. */
-import { type ReplicaPlace, spreadText } from '../controller/actions.ts';
+/** The input of a decision by forecast. Pure: times in seconds, rates in requests/s. */
+import { type ReplicaPlace, spreadText } from '../solver/replica-place.ts';
 
 /** A way to run one replica of a model on nodes of one pool. */
 export interface ReplicaOption {
@@ -10,7 +10,7 @@ export interface ReplicaOption {
   rates: readonly number[];
   /** `latencyS[kind]`: seconds of one response without queueing. */
   latencyS: readonly number[];
-  /** True if this controller does not manage it: it stays as it is. */
+  /** True if a plan cannot change it. */
   fixed?: boolean;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What following observed, expected and did in each slot: one line of JSON per slot and model, for people, programs and
- * the next start.
+ * What `watch --forecast` counted, expected and planned in each slot: one line of JSON per slot and model, for people,
+ * programs and the next start.
  */
 import { appendFileSync, readFileSync, renameSync, statSync } from 'node:fs';
 import * as z from 'zod';
@@ -26,7 +26,7 @@ export interface SlotRecord {
   replicas: Record<string, number>;
   decision: 'keep' | 'wait' | 'switch';
   why: string;
-  /** Changes that were made, or would be made. */
+  /** Changes of the plan. */
   changes: string[];
   /** null: no request was answered. */
   p50_ms: number | null;

@@ -135,10 +135,10 @@ export class SharePublisher {
    *
    * @throws SchedulerError `gateway`
    */
-  async publish(model: string, shares: PublishedShares, apply: boolean): Promise<boolean> {
+  async publish(model: string, shares: PublishedShares, publish: boolean): Promise<boolean> {
     const before = this.#sent.get(model);
     if (before !== undefined && !differ(before, shares)) return false;
-    if (apply) await this.#gateway.put(`/admin/routing/${encodeURIComponent(model)}`, shares);
+    if (publish) await this.#gateway.put(`/admin/routing/${encodeURIComponent(model)}`, shares);
     this.#sent.set(model, shares);
     return true;
   }

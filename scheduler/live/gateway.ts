@@ -8,7 +8,6 @@ export interface PlannerGateway {
   url: string;
   get(path: string): Promise<unknown>;
   put(path: string, body: unknown): Promise<void>;
-  delete(path: string): Promise<void>;
 }
 
 /** The gateway answered with an error. */
@@ -31,7 +30,6 @@ export function gatewayFrom(url: string, keyFile: string | undefined, fetcher: t
     url: client.origin,
     get: (path) => client.get(path).catch(rethrow),
     put: (path, body) => client.put(path, body).catch(rethrow),
-    delete: (path) => client.delete(path).catch(rethrow),
   };
 }
 

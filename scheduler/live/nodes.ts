@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/deployment/labels.ts';
+import { ACCEPTS_LABEL, DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
 import { GPUS_MAX } from '../../shared/lattice/node.ts';
 import { isGpuSlice } from '../../shared/slurm/gres.ts';
 import { errorText } from '../../shared/text/error-text.ts';
@@ -75,35 +75,12 @@ export interface LiveNode {
 /** Most kinds of nodes in a plan, the most frequent first: otherwise a provider could create any number of kinds. */
 const POOLS_MAX = 128;
 
-/** Deployments in the registry. */
-export interface LiveDeployments {
-  /** Sessions by the deployment that they run; a suspected or draining session still counts. */
-  there: Map<string, string>;
-  /** Reason of its failure, by id. */
-  failed: Map<string, string>;
-}
-
 export async function liveNodes(
   gateway: PlannerGateway,
   catalogue: HardwareCatalogue,
   log: (line: string) => void,
 ): Promise<LiveNode[]> {
-  return (await liveNetwork(gateway, catalogue, log)).nodes;
-}
-
-export async function liveNetwork(
-  gateway: PlannerGateway,
-  catalogue: HardwareCatalogue,
-  log: (line: string) => void,
-): Promise<{ nodes: LiveNode[]; deployments: LiveDeployments }> {
   const { data } = parseAnswer(nodesSchema, await gateway.get('/v1/registry/nodes'), '/v1/registry/nodes');
-  const deployments: LiveDeployments = { there: new Map(), failed: new Map() };
-  for (const { state, session, labels } of data) {
-    if (state === 'LEFT') continue;
-    const [there, failed] = [labels[DEPLOYMENT_LABEL], failedDeployment(labels)];
-    if (there !== undefined) deployments.there.set(there, session);
-    if (failed !== undefined) deployments.failed.set(failed.id, failed.reason);
-  }
   const unknown = new Set<string>();
   const nodes = data.flatMap((entry): LiveNode[] => {
     if (entry.state === 'LEFT' || entry.state === 'DOWN' || entry.suspected) return [];
@@ -137,7 +114,7 @@ export async function liveNetwork(
   });
   for (const name of unknown)
     log(`nodes with ${name} are left out: the catalogue does not know that GPU (add it with --gpus)`);
-  return { nodes, deployments };
+  return nodes;
 }
 
 function knownGpu(catalogue: HardwareCatalogue, name: string, vramMib: number): Gpu | undefined {

@@ -2,17 +2,29 @@ import { createHash } from 'node:crypto';
 import * as z from 'zod';
 import { offerSchema, type TemplateOffer } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
-import { bindParameters, type Parameters } from '../../shared/deployment/parameters.ts';
+import {
+  bindParameters,
+  type Parameters,
+  parametersSchema,
+  templateNameSchema,
+} from '../../shared/deployment/parameters.ts';
 import { SchedulerError } from '../errors.ts';
 import { enginesOf, gpusOf, type Parallelism, spreadOf } from '../roofline/parallelism.ts';
 import type { Pool } from '../solver/problem.ts';
 import type { PlannerGateway } from './gateway.ts';
 import type { LiveNode } from './nodes.ts';
 
-const answerSchema = z.object({ offers: z.array(offerSchema).max(1000) });
+const answerSchema = z.object({
+  offers: z.array(offerSchema).max(1000),
+  /** What the node runs now; an old agent does not say it. */
+  deployment: z
+    .object({ id: z.string().max(64), template: templateNameSchema, parameters: parametersSchema })
+    .nullish(),
+});
+type Description = z.infer<typeof answerSchema>;
 
 /** The order that starts a model. */
-export interface Choice {
+interface Choice {
   template: string;
   parameters: Parameters;
 }
@@ -80,26 +92,49 @@ function isTaken(bind: () => unknown): boolean {
   }
 }
 
-/** Most sessions with remembered templates; an agent reads its templates once. */
+/** Returns the parallelism of the running deployment: the inverse of `parallelismParameters`. */
+export function deployedSpread({ offers, deployment }: Description, gpus: number): Parallelism {
+  const specs = offers.find(({ template }) => template === deployment?.template)?.parameters ?? {};
+  const defaults = Object.entries(specs).flatMap(([name, spec]) =>
+    spec.default === undefined ? [] : [[name, spec.default] as const],
+  );
+  const parameters: Parameters = { ...Object.fromEntries(defaults), ...deployment?.parameters };
+  const numberOf = (name: string) => (typeof parameters[name] === 'number' ? parameters[name] : undefined);
+  const { pp, dp, sp } = { pp: numberOf('pp') ?? 1, dp: numberOf('dp') ?? 1, sp: numberOf('sp') ?? 1 };
+  const tpSize = numberOf('tp_size');
+  const prefillTp = numberOf('prefill_tp');
+  const tp = numberOf('tp') ?? (tpSize ?? (gpus - (prefillTp ?? 0)) / (pp * sp)) / dp;
+  const { ep = 1 } = parameters;
+  return {
+    tp,
+    ...(pp > 1 ? { pp } : {}),
+    ...(dp > 1 ? { dp } : {}),
+    ...(sp > 1 ? { sp } : {}),
+    ...(ep === EXPERTS_WHOLE || (typeof ep === 'number' && ep > 1) ? { ep: true } : {}),
+    ...(prefillTp === undefined ? {} : { prefill: { tp: prefillTp } }),
+  };
+}
+
+/** Most sessions with remembered descriptions; an agent reads its templates once. */
 const REMEMBERED_MAX = 20_000;
 /** Concurrent requests to agents. Each goes through a tunnel. */
 const AT_ONCE = 16;
 
-/** The templates of nodes; each session is asked once. */
-export class Offers {
+/** What nodes run and would run. Each session is asked once for each of its deployments. */
+export class DeploymentDescriptions {
   readonly #gateway: PlannerGateway;
-  readonly #known = new Map<string, readonly TemplateOffer[]>();
+  readonly #known = new Map<string, Description>();
 
   constructor(gateway: PlannerGateway) {
     this.#gateway = gateway;
   }
 
   /** A node that does not answer is absent and is asked again in a later round. */
-  async of(
-    nodes: readonly LiveNode[],
-    log: (line: string) => void,
-  ): Promise<ReadonlyMap<string, readonly TemplateOffer[]>> {
-    const waiting = nodes.filter(({ session }) => !this.#known.has(session));
+  async of(nodes: readonly LiveNode[], log: (line: string) => void): Promise<ReadonlyMap<string, Description>> {
+    const waiting = nodes.filter(({ session, deployment }) => {
+      const known = this.#known.get(session);
+      return known === undefined || (deployment !== undefined && known.deployment?.id !== deployment);
+    });
     if (this.#known.size + waiting.length > REMEMBERED_MAX) this.#known.clear();
     await Promise.all(
       Array.from({ length: Math.min(AT_ONCE, waiting.length) }, async () => {
@@ -112,7 +147,7 @@ export class Offers {
   async #ask({ session }: LiveNode, log: (line: string) => void): Promise<void> {
     const path = `/admin/nodes/${session}/deployment`;
     try {
-      this.#known.set(session, answerSchema.parse(await this.#gateway.get(path)).offers);
+      this.#known.set(session, answerSchema.parse(await this.#gateway.get(path)));
     } catch (error) {
       if (!(error instanceof SchedulerError || error instanceof z.ZodError)) throw error;
       log(`node ${session.slice(0, 8)} does not say what it would run, and is left out: ${error.message}`);
@@ -120,21 +155,18 @@ export class Offers {
   }
 }
 
-/** Prefix of the ids of agents' pools. */
-export const AGENT_POOL = 'agents: ';
-
 /** Nodes with equal GPUs and equal templates share a pool. Its id contains both and is stable. */
 export function agentPoolId(node: LiveNode, offers: readonly TemplateOffer[]): string {
   const hash = createHash('sha256').update(JSON.stringify(offers)).digest('hex').slice(0, 4);
-  return `${AGENT_POOL}${node.pool} ${offers.map(({ template }) => template).join('+')}/${hash}`.slice(0, 200);
+  return `agents: ${node.pool} ${offers.map(({ template }) => template).join('+')}/${hash}`.slice(0, 200);
 }
 
-/** Pools of nodes that wait for a deployment, or run one of this controller's deployments. */
-export function agentPools(nodes: readonly LiveNode[], offers: ReadonlyMap<string, readonly TemplateOffer[]>): Pool[] {
+/** Pools of nodes that wait for a deployment, or run one that the plan may move. */
+export function agentPools(nodes: readonly LiveNode[], known: ReadonlyMap<string, Description>): Pool[] {
   const pools = new Map<string, Pool>();
   for (const node of nodes) {
-    const here = offers.get(node.session);
-    if (here === undefined || here.length === 0) continue;
+    const here = known.get(node.session)?.offers ?? [];
+    if (here.length === 0) continue;
     const id = agentPoolId(node, here);
     const pool = pools.get(id) ?? {
       id,

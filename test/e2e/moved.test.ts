@@ -2,9 +2,6 @@
 import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
-import { Agents } from '../../scheduler/controller/agents.ts';
-import { gatewayFrom } from '../../scheduler/live/gateway.ts';
 import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
 import { text as wordsOf } from '../support/engine/words.ts';
 import { Gateway } from '../support/gateway.ts';
@@ -58,16 +55,8 @@ it('what ends within the drain ends there, and a longer stream goes on at the ne
   const short = await ask({ max_tokens: SHORT });
   for (const answer of [long, short]) expect(answer.headers.get('x-otela-node')).toBe(slow?.session);
 
-  const keyFile = join(directory, 'key');
-  await writeFile(keyFile, gateway.adminKey, { mode: 0o600 });
-  const agents = new Agents({
-    gateway: gatewayFrom(gateway.url, keyFile),
-    catalogue: loadCatalogue(),
-    now: Date.now,
-    log: () => {},
-    drainMs: DRAIN_MS,
-  });
-  await Promise.all([agents.stop('plan-slow', 'any'), order(1, 'quick')]);
+  const end = gateway.admin('DELETE', `nodes/${slow?.session}/deployment?drain_ms=${DRAIN_MS}`);
+  await Promise.all([end, order(1, 'quick')]);
   const [whole, brief] = (await Promise.all([long.text(), short.text()])).map(hear);
   expect(brief).toMatchObject({ text: wordsOf(SHORT), dones: 1, errors: [] });
   expect(brief?.comments.filter((one) => one.startsWith('otela continued'))).toEqual([]);

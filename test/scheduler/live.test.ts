@@ -23,7 +23,6 @@ function gateway(nodes: object[], requests: (minutes: number) => number = () => 
       return Promise.resolve({ window_ms: minutes * 60_000, data: [row] });
     },
     put: () => Promise.reject(new Error('nothing is changed')),
-    delete: () => Promise.reject(new Error('nothing is changed')),
   };
 }
 

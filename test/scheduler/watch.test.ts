@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { PlanFile } from '../../factory/demand/plan-file.ts';
 import { watchCommand } from '../../scheduler/cli/watch.ts';
-import { Triggers } from '../../scheduler/controller/triggers.ts';
+import { Triggers } from '../../scheduler/live/triggers.ts';
 import { StandInAgents } from '../support/stand-in-agents.ts';
 import { otelaPlan } from './support/small.ts';
 
@@ -209,7 +209,12 @@ describe('watching', () => {
 describe('what started replicas', () => {
   it.each([
     [['apply', '--agents'], /apply is no longer there: otela-factory starts and ends replicas/],
-    [['watch', '--yes'], /watch starts nothing: otela-factory starts and ends replicas/],
+    [['watch', '--yes'], /--yes is no longer there: otela-factory starts and ends replicas/],
+    [['watch', '--forecast', '--yes'], /--yes is no longer there: otela-factory starts and ends replicas/],
+    [['watch', '--forecast', '--state=x'], /--state=x is no longer there: --plan FILE is the file of the plan/],
+    [['watch', '--forecast', '--retry'], /--retry is no longer there: otela-factory tries failed starts again/],
+    [['watch', '--forecast', '--drain', '9'], /--drain is no longer there: otela-factory drains a replica/],
+    [['watch', '--publish'], /--publish needs --forecast/],
     [['watch', '--slurm', 'x.sbatch'], /--slurm is no longer there: otela-factory starts/],
     [['watch', '--inventory=sinfo'], /--inventory=sinfo is no longer there: watch plans with the nodes of the network/],
     [['watch', '--weights'], /--weights is no longer there: set weights by PUT/],

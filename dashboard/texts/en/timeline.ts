@@ -1,6 +1,6 @@
 export const timeline = {
   title: 'Following the workload',
-  about: 'What otela-plan watch --forecast counted, expected and did in the last hours.',
+  about: 'What otela-plan watch --forecast counted, expected and planned in the last hours.',
   plotAbout: 'in the last slots that otela-plan reported',
   demand: (kind: string) => `Requests: ${kind}`,
   lines: { counted: 'counted', expected: 'expected', low: 'one slot in ten is below', high: 'one in ten is above' },

@@ -4,7 +4,7 @@ import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
 import { PlanFile } from '../../../factory/demand/plan-file.ts';
 import { main } from '../../../scheduler/cli/main.ts';
-import { EMPTY_STATE, writeState } from '../../../scheduler/controller/state.ts';
+import { writePlan } from '../../../scheduler/live/plan-file.ts';
 import { MODEL as FOLLOWED, World } from '../../scheduler/follow/world.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
 import { FactorySite } from '../../support/factory/factory-site.ts';
@@ -63,9 +63,9 @@ it('replicas of a plan are submitted and kept without a request, and end when th
   await eventually('jobs that wait are cancelled', 30_000, () => (count() === 0 ? true : undefined));
 });
 
-it('what a controller wants is read from its state; a file that is broken or too old is told, once', async () => {
+it('replicas are summed by model; a file that is broken or too old is told, once', async () => {
   const directory = await temporaryDirectory('otela-plan');
-  const path = `${directory}/state.json`;
+  const path = `${directory}/plan.json`;
   const notes: string[] = [];
   const file = new PlanFile({ path, maxAge: 3_600_000, models: [LLAMA, QWEN], note: (text) => void notes.push(text) });
   const wanted = (now = Date.now()) =>
@@ -73,20 +73,20 @@ it('what a controller wants is read from its state; a file that is broken or too
   expect(wanted()).toEqual([]);
   expect(notes).toEqual([expect.stringContaining('cannot be read')]);
   const place = { pool: 'alps', tp: 1 };
-  writeState(path, {
-    ...EMPTY_STATE,
-    wanted: [
-      { model: LLAMA, ...place, replicas: 1 },
-      { model: LLAMA, pool: 'old', tp: 2, replicas: 2 },
-      { model: 'of/another', ...place, replicas: 5 },
-    ],
-  });
+  writePlan(path, [
+    { model: LLAMA, ...place, replicas: 1 },
+    { model: LLAMA, pool: 'old', tp: 2, replicas: 2 },
+    { model: 'of/another', ...place, replicas: 5 },
+  ]);
   expect(wanted()).toEqual([[LLAMA, [3]]]);
   expect(wanted(Date.now() + 3_601_000)).toEqual([]);
-  writeFileSync(path, '{"wanted": [{"model": "x", "replicas": -1}]}');
+  writeFileSync(path, '{"placements": [{"model": "x", "replicas": -1}]}');
   utimesSync(path, new Date(), new Date(Date.now() + 1_000));
   expect([wanted(), wanted()]).toEqual([[[LLAMA, [3]]], [[LLAMA, [3]]]]);
-  expect(notes.slice(1)).toEqual([expect.stringContaining('too old'), expect.stringContaining('neither a plan')]);
+  expect(notes.slice(1)).toEqual([
+    expect.stringContaining('too old'),
+    expect.stringContaining('no plan of otela-plan'),
+  ]);
   // The file is still broken, and then the last plan becomes too old.
   const later = Date.now() + 3_602_000;
   expect([wanted(later), wanted(later)]).toEqual([[], []]);
@@ -95,13 +95,13 @@ it('what a controller wants is read from its state; a file that is broken or too
 
 it('what watch --forecast writes is what the factory wants, also after the mix has changed the layout', async () => {
   const directory = await temporaryDirectory('otela-plan');
-  const path = `${directory}/state.json`;
+  const path = `${directory}/plan.json`;
   const file = new PlanFile({ path, maxAge: 3_600_000, models: [FOLLOWED], note: () => {} });
   const world = new World();
   const start = Math.floor(world.now / 60_000);
   const wanted = async (slots: number) => {
     await world.run(slots);
-    writeState(path, world.state);
+    writePlan(path, world.plan);
     utimesSync(path, new Date(), new Date(world.now));
     return file
       .latest(world.now)
@@ -110,8 +110,8 @@ it('what watch --forecast writes is what the factory wants, also after the mix h
   };
   world.arrivals = (slot) => (slot < start + 12 ? [12, 120] : [1_200, 120]);
   const before = await wanted(8);
-  const small = world.state.jobs.length;
+  const small = world.network.deployed.length;
   expect(before).toEqual([small]);
-  expect(await wanted(16)).toEqual([world.state.jobs.length]);
-  expect(world.state.jobs.length).toBeGreaterThan(small);
+  expect(await wanted(16)).toEqual([world.network.deployed.length]);
+  expect(world.network.deployed.length).toBeGreaterThan(small);
 });

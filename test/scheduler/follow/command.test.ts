@@ -6,10 +6,9 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import * as z from 'zod';
 import { watchCommand } from '../../../scheduler/cli/watch.ts';
-import { readState } from '../../../scheduler/controller/state.ts';
-import { StandInDeployments } from '../support/stand-in-deployments.ts';
+import { StandInNetwork } from '../support/stand-in-network.ts';
 
 const SLOT_MS = 60_000;
 const MODELS = { large: 'meta-llama/Llama-2-13b-hf', small: 'Qwen/Qwen3-8B' };
@@ -17,18 +16,23 @@ const KINDS = [
   { name: 'answers', input: 50, output: 1_000, share: 0.5 },
   { name: 'prompts', input: 4_000, output: 10, share: 0.5 },
 ];
-const CLASSES: Record<string, string> = { a100: 'A100', h100: 'H100' };
-const { gpus } = loadCatalogue();
-const poolOf = (id: string, gpuId: string) => {
-  const gpu = gpus.find((one) => one.id === gpuId);
-  if (gpu === undefined) throw new Error(`no ${gpuId}`);
-  return { id, gpu, nodes: 2, gpusPerNode: 2 };
-};
-const POOLS = [poolOf('a100', 'A100-80-SXM'), poolOf('h100', 'H100-SXM')];
+const planSchema = z.object({
+  wave: z.number(),
+  placements: z.array(
+    z.object({
+      model: z.string(),
+      replicas: z.number(),
+      gpu: z.string(),
+      tp: z.number(),
+      spread: z.object({ tp: z.number(), pp: z.number() }).exactOptional(),
+    }),
+  ),
+});
+type Plan = z.infer<typeof planSchema>;
 
 /** Requests of a slot by model and kind, the same for every slot. */
 class MemoryGateway {
-  readonly jobs = new StandInDeployments(() => POOLS);
+  readonly network = new StandInNetwork(['A100', 'A100', 'H100', 'H100']);
   readonly told: unknown[] = [];
   readonly requests: Record<string, readonly number[]>;
   readonly #kinds = new Map<string, unknown>();
@@ -42,7 +46,8 @@ class MemoryGateway {
   readonly fetch: typeof fetch = async (input, init = {}) => {
     const { pathname, searchParams } = new URL(String(input));
     const body: unknown = typeof init.body === 'string' ? JSON.parse(init.body) : undefined;
-    if (pathname === '/v1/registry/nodes') return Response.json({ object: 'list', data: this.#nodes() });
+    const shown = this.network.answer(pathname);
+    if (shown !== undefined) return Response.json(shown);
     if (pathname === '/admin/workload') return Response.json(this.#workload(searchParams.get('window') ?? ''));
     if (pathname === '/admin/timeline') this.told.push(body);
     const model = decodeURIComponent(/^\/admin\/routing\/(.*)$/.exec(pathname)?.[1] ?? '');
@@ -50,10 +55,6 @@ class MemoryGateway {
       this.#kinds.set(model, body.kinds);
     return Response.json({});
   };
-
-  #nodes(): object[] {
-    return this.jobs.nodes((pool) => CLASSES[pool] ?? '');
-  }
 
   #workload(window: string): object {
     const end = Math.floor(this.#now() / SLOT_MS);
@@ -95,7 +96,8 @@ async function watch(requests: Record<string, readonly number[]>, slots: number)
   const over = new AbortController();
   const lines: string[] = [];
   const history = join(folder, 'history.jsonl');
-  const state = join(folder, 'state.json');
+  const path = join(folder, 'plan.json');
+  const plan = (): Plan => planSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
   // The large model is ten times as fast on H100, the small one equally fast on both. TP 2 suits prompts, TP 1 × PP 2
   // suits answers.
   const rates = Object.values(MODELS).flatMap((model) =>
@@ -108,34 +110,38 @@ async function watch(requests: Record<string, readonly number[]>, slots: number)
       return [of(2, 1, 44_000, 1_000), of(1, 2, 4_400, 11_000)];
     }),
   );
-  const argv = ['--forecast', '--yes', '--gateway', 'http://gateway', '--key-file', write('key', 'operator-key\n')];
-  argv.push('--state', state, '--history', history);
+  const argv = ['--forecast', '--publish', '--gateway', 'http://gateway', '--key-file', write('key', 'operator-key\n')];
+  argv.push('--plan', path, '--history', history, '--wave', '2');
   argv.push('--rates', write('rates.json', { rates }));
   let looks = 0;
   const wait = async (ms: number) => {
     now += ms;
+    gateway.network.follow(plan().placements);
     if (++looks >= slots) over.abort();
   };
   const io = { out: (text: string) => void lines.push(text), log: (line: string) => void lines.push(line) };
-  const { fetch, jobs } = gateway;
-  const code = await watchCommand(argv, io, { agents: jobs, fetch, now: () => now, signal: over.signal, wait });
+  const { fetch, network } = gateway;
+  const code = await watchCommand(argv, io, { fetch, now: () => now, signal: over.signal, wait });
   expect(code, lines.join('\n')).toBe(0);
-  return { text: lines.join('\n'), told: gateway.told, jobs: readState(state).jobs, history };
+  return { text: lines.join('\n'), told: gateway.told, network, plan: plan(), history };
 }
 
 it('gives each of two models the kind of GPUs that it needs', async () => {
-  const { jobs, text } = await watch({ [MODELS.large]: [240, 240], [MODELS.small]: [240, 240] }, 4);
-  const poolsOf = (model: string) => jobs.filter((job) => job.model === model).map(({ pool }) => pool);
-  expect(poolsOf(MODELS.large).length, text).toBeGreaterThan(0);
-  expect(poolsOf(MODELS.small).length).toBeGreaterThan(0);
-  expect(new Set(poolsOf(MODELS.large))).toEqual(new Set(['h100']));
-  expect(new Set(poolsOf(MODELS.small))).toEqual(new Set(['a100']));
+  const { network, plan, text } = await watch({ [MODELS.large]: [240, 240], [MODELS.small]: [240, 240] }, 4);
+  const gpusOf = (model: string) =>
+    new Set(network.deployed.filter((one) => one.model === model).map(({ gpuClass }) => gpuClass));
+  expect(gpusOf(MODELS.large), text).toEqual(new Set(['H100']));
+  expect(gpusOf(MODELS.small)).toEqual(new Set(['A100']));
+  expect(plan.wave).toBe(2);
+  const planned = (model: string) =>
+    new Set(plan.placements.filter((one) => one.model === model).map(({ gpu }) => gpu));
+  expect(planned(MODELS.large)).toEqual(new Set(['H100']));
 });
 
 it('says which replicas are full, which have room and what more of them would do: in its output, its history and the timeline', async () => {
   const { text, told, history } = await watch({ [MODELS.large]: [60, 900] }, 4);
   const words =
-    /\d × TP 2 on h100 \d+ % full \(.*prompts \d+\.\d\d\/s\).*they can do \d+\.\d\d times that.*bottleneck is TP 2 on h100: with one more \d+\.\d\d times/;
+    /\d × TP 2 on agents: H100\S* x2 \S+ \d+ % full \(.*prompts \d+\.\d\d\/s\).*they can do \d+\.\d\d times that.*bottleneck is TP 2 on agents: H100\S* x2 \S+: with one more \d+\.\d\d times/;
   expect(text).toMatch(words);
   expect(text).toMatch(/switch: .*\n.*nothing serves it\. After the change: \d × /);
   const [first, ...later] = readFileSync(history, 'utf8')

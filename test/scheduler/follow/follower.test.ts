@@ -17,7 +17,7 @@ test('from nothing it starts what is asked for, gives kinds to the replicas that
   const before = world.running;
   await world.run(6);
   expect(world.running).toEqual(before);
-  const fast = world.state.jobs.filter(({ tp }) => tp === 2).map(({ id }) => id.padStart(26, 'a'));
+  const fast = world.network.deployed.filter(({ tp }) => tp === 2).map(({ session }) => session);
   const toFast = world.published.weights.filter(
     ({ kind, session }) => kind === 'prompts' && fast.includes(session ?? ''),
   );
@@ -46,13 +46,10 @@ test('a node that is lost, or gained, is planned with in the next slots', async 
   world.arrivals = () => [600, 1_200];
   await world.run(4);
   expect(world.running[0] + world.running[1]).toBe(4);
-  world.nodes = 3;
-  const [victim] = world.jobs.alive.keys();
-  world.jobs.alive.delete(victim ?? '');
+  world.network.agents.shift();
   await world.run(5);
-  expect(world.text).toContain('ended unasked');
   expect(world.running[0] + world.running[1]).toBe(3);
-  world.nodes = 5;
+  for (const _ of [1, 2]) world.network.join('A100');
   world.arrivals = () => [1_200, 2_000];
   await world.run(6);
   expect(world.running[0] + world.running[1]).toBe(5);
@@ -70,7 +67,7 @@ test('a gateway that does not answer leaves everything running, and a gap in the
   expect(world.last?.expected.mean.flat().every(Number.isFinite)).toBe(true);
 });
 
-test('a slot in which nobody asked has no latency, and one that was not counted is no idle one', async () => {
+test('a slot without a request has no latency, and one that was not counted is no idle one', async () => {
   const world = new World();
   await world.run(4);
   world.arrivals = () => [0, 0];
@@ -105,22 +102,36 @@ test('hours without a request, and a kind that vanishes and comes back, change n
   expect(answers.some(({ weight }) => weight > 0)).toBe(true);
 });
 
-test('a change that fails half-way ends there: what still runs serves on, and a placement that keeps failing is left', async () => {
-  const world = new World({ wave: 1 });
+test('a model whose starts fail is planned again in each slot, until its replicas run', async () => {
+  const world = new World();
+  world.network.failing = true;
   world.arrivals = () => PROMPTS;
   await world.run(6);
-  world.jobs.failing = true;
-  world.arrivals = () => ANSWERS;
-  await world.run(10);
-  expect(world.text).toContain('FAILED: start');
-  expect(world.text).toContain('the change ends here');
-  expect(world.jobs.alive.size).toBeGreaterThan(0);
-  world.jobs.failing = false;
-  await world.run(10);
-  expect(more(world.running)).toBe(false);
+  expect(world.plan).toMatchObject([{ model: MODEL, gpu: 'A100', tp: 2 }, {}]);
+  expect(world.network.deployed).toEqual([]);
+  world.network.failing = false;
+  await world.run(4);
+  expect(more(world.running)).toBe(true);
 });
 
-test('an operator’s pin is brought about and kept; one that fits nowhere is said and left out', async () => {
+test('a change that was begun goes on in the next slot, without a second confirmation', async () => {
+  const world = new World();
+  world.arrivals = () => PROMPTS;
+  await world.run(8);
+  const [before] = world.running;
+  world.network.wave = 1;
+  world.arrivals = () => ANSWERS;
+  await world.run(20);
+  const [after] = world.running;
+  expect(before - after).toBeGreaterThan(1);
+  const decisions = world.records.slice(8).map(({ decision }) => decision);
+  const first = decisions.indexOf('switch');
+  expect(decisions.slice(first, first + before - after)).toEqual(
+    Array.from({ length: before - after }, () => 'switch'),
+  );
+});
+
+test('an operator’s pin is planned and kept; one that fits nowhere is said and left out', async () => {
   const pin = {
     model: MODEL,
     replicas: [
@@ -137,14 +148,13 @@ test('an operator’s pin is brought about and kept; one that fits nowhere is sa
   expect(wide.text).toContain(`the pin of ${MODEL} does not fit`);
 });
 
-test('a dry run changes nothing and says what it would do', async () => {
-  const world = new World({ apply: false });
+test('without --publish it publishes nothing and says what it would publish', async () => {
+  const world = new World({ publish: false });
   world.published = { kinds: [], weights: [] };
   await world.run(4);
-  expect(world.jobs.started).toBe(0);
   expect(world.published).toEqual({ kinds: [], weights: [] });
   expect(world.text).toMatch(/would publish kinds of .*prompt/);
-  expect(world.last?.changes.join()).toMatch(/would change .* 0 to \d/);
+  expect(world.records[0]?.changes.join()).toMatch(/would change .* 0 to \d/);
 });
 
 test('kinds are learned from what was recorded, and published with names that stay', async () => {

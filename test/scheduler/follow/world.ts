@@ -1,13 +1,14 @@
-/** A gateway, its records and a launcher in memory, in virtual time: a follower's inputs and outputs. */
+/** A gateway, its records, agents and a factory in memory, in virtual time: a follower's inputs and outputs. */
 import { loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
-import type { Controller } from '../../../scheduler/controller/round.ts';
-import { EMPTY_STATE } from '../../../scheduler/controller/state.ts';
 import { SchedulerError } from '../../../scheduler/errors.ts';
 import { DemandFollower, type FollowOptions } from '../../../scheduler/follow/follower.ts';
 import type { CountedLine, SlotRecord } from '../../../scheduler/follow/record.ts';
 import type { PlannerGateway } from '../../../scheduler/live/gateway.ts';
+import type { PlanningContext } from '../../../scheduler/live/observation.ts';
+import { DeploymentDescriptions } from '../../../scheduler/live/offers.ts';
+import { type PlanFilePlacement, planFor } from '../../../scheduler/live/plan-file.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
-import { StandInDeployments } from '../support/stand-in-deployments.ts';
+import { StandInNetwork } from '../support/stand-in-network.ts';
 
 export const MODEL = 'meta-llama/Llama-2-13b-hf';
 export const SLOT_S = 60;
@@ -24,8 +25,7 @@ const RATES = [
 
 export class World {
   now = Date.parse('2026-01-01T10:00:00Z');
-  nodes = 4;
-  readonly jobs: StandInDeployments;
+  readonly network = new StandInNetwork(Array.from({ length: 4 }, () => 'A100'));
   /** `[answers, prompts]` of the slot that begins at a time; undefined: the gateway has no data. */
   arrivals: (slot: number) => readonly number[] | undefined = () => [60, 600];
   unserved = 0;
@@ -40,7 +40,8 @@ export class World {
   };
   readonly lines: string[] = [];
   readonly records: SlotRecord[] = [];
-  state = EMPTY_STATE;
+  /** The last plan that was handed over. */
+  plan: PlanFilePlacement[] = [];
   readonly follower: DemandFollower;
   readonly #catalogue = loadCatalogue();
 
@@ -49,15 +50,11 @@ export class World {
       url: 'http://gateway',
       get: async (path) => {
         if (this.down) throw new SchedulerError('gateway', 'does not answer');
-        return path.startsWith('/v1/registry') ? this.#registry() : this.#workload(path);
+        return this.network.answer(path) ?? this.#workload(path);
       },
       put: async (_path, body) => void Object.assign(this.published, body),
-      delete: async () => {},
     };
-    const gpu = this.#catalogue.gpus.find(({ id }) => id === 'A100-80-SXM');
-    if (gpu === undefined) throw new Error('no A100');
-    this.jobs = new StandInDeployments(() => [{ id: 'a100', gpu, nodes: this.nodes, gpusPerNode: 2 }]);
-    const controller: Controller = {
+    const context: PlanningContext = {
       gateway,
       catalogue: this.#catalogue,
       planner: () => Promise.reject(new Error('following plans by itself')),
@@ -70,20 +67,20 @@ export class World {
         timeLimitS: 5,
         gap: 0,
         seed: 1,
-      } as Controller['options'],
-      agents: this.jobs,
+      } as PlanningContext['options'],
+      descriptions: new DeploymentDescriptions(gateway),
       now: () => this.now,
       log: (line) => void this.lines.push(line),
     };
     const defaults = { slotS: SLOT_S, horizon: 5, season: 1_440, margin: 0.1, confirm: 2, switchS: 60, wave: 4 };
     this.follower = new DemandFollower(
-      controller,
-      { ...defaults, pins: [], measured: RATES, apply: true, ...options },
+      context,
+      { ...defaults, pins: [], measured: RATES, publish: true, ...options },
       {
         out: (line) => void this.lines.push(line),
         log: (line) => void this.lines.push(line),
-        save: (state) => {
-          this.state = state;
+        handOver: (observation, wanted) => {
+          this.plan = planFor(observation, wanted);
         },
         record: async (records) => void this.records.push(...records),
       },
@@ -95,13 +92,14 @@ export class World {
   async run(slots: number): Promise<void> {
     for (let n = 0; n < slots; n++) {
       this.now = (Math.floor(this.now / SLOT_MS) + 1) * SLOT_MS + 1;
-      this.state = await this.follower.look(this.state);
+      await this.follower.look();
+      this.network.follow(this.plan);
     }
   }
 
   /** Running replicas, `[TP 2, TP 1 × PP 2]`. */
   get running(): [number, number] {
-    const of = (tp: number) => this.state.jobs.filter((job) => job.tp === tp).length;
+    const of = (tp: number) => this.network.deployed.filter((one) => one.tp === tp).length;
     return [of(2), of(1)];
   }
 
@@ -111,10 +109,6 @@ export class World {
 
   get text(): string {
     return this.lines.join('\n');
-  }
-
-  #registry(): object {
-    return { data: this.jobs.nodes(() => 'A100') };
   }
 
   #workload(path: string): object {

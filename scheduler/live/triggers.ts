@@ -1,31 +1,31 @@
-/** What a round saw, for deciding whether the plan still stands. */
-interface RoundObservation {
+/** What one look saw, for the decision whether the plan still applies. */
+export interface LookSummary {
   /** Idle sessions that could serve. */
   idle: readonly string[];
-  /** Models that are asked for and have no replica, running or on its way. */
+  /** Requested models without a replica, running or starting. */
   without: readonly string[];
   /** Requests/s by model. */
   rates: Readonly<Record<string, number>>;
 }
 
-/** Load that is off by so much of what was planned for … */
+/** A load that differs by this share from the planned one … */
 const OFF_SHARE = 0.2;
-/** … for so long is a new load, not a burst. */
+/** … for this time is a new load, not a burst. */
 const OFF_MS = 10 * 60_000;
-/** Below this many requests/s a share of it is noise. */
+/** Below this many requests/s, a share is noise. */
 const NOISE_RATE = 0.01;
 
-/** Remembers how long the load has been off. Time is handed in, in ms. */
+/** Remembers since when the load differs. Times are in ms. */
 export class Triggers {
-  #offSince = new Map<string, number>();
+  readonly #offSince = new Map<string, number>();
   #idleKnown = new Set<string>();
   #withoutKnown = new Set<string>();
 
-  /** Why to plan again; nothing if the plan stands. Each reason is given once, not every round. */
-  look(seen: RoundObservation, plannedFor: Readonly<Record<string, number>>, now: number): string[] {
+  /** Returns the reasons for a new plan, each once; empty if the plan still applies. */
+  look(seen: LookSummary, plannedFor: Readonly<Record<string, number>>, now: number): string[] {
     const reasons = [
-      ...this.#news(seen.idle, this.#idleKnown, 'a new idle node'),
-      ...this.#news(seen.without, this.#withoutKnown, 'wanted, without a replica'),
+      ...news(seen.idle, this.#idleKnown, 'a new idle node'),
+      ...news(seen.without, this.#withoutKnown, 'wanted, without a replica'),
     ];
     this.#idleKnown = new Set(seen.idle);
     this.#withoutKnown = new Set(seen.without);
@@ -43,8 +43,7 @@ export class Triggers {
     }
     return reasons;
   }
-
-  #news(now: readonly string[], known: ReadonlySet<string>, what: string): string[] {
-    return now.filter((one) => !known.has(one)).map((one) => `${one}: ${what}`);
-  }
 }
+
+const news = (now: readonly string[], known: ReadonlySet<string>, what: string): string[] =>
+  now.filter((one) => !known.has(one)).map((one) => `${one}: ${what}`);

@@ -1,0 +1,71 @@
+/** The network as the planner sees it: replicas that it may move, nodes that it counts on, and idle nodes. */
+import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
+import type { Planner } from '../planner/types.ts';
+import { parallelismText } from '../roofline/parallelism.ts';
+import type { PlanOptions, Pool } from '../solver/problem.ts';
+import type { ReplicaPlace } from '../solver/replica-place.ts';
+import type { PlannerGateway } from './gateway.ts';
+import { knownModel, type LiveNode, liveNodes } from './nodes.ts';
+import { agentPoolId, agentPools, type DeploymentDescriptions, deployedSpread } from './offers.ts';
+
+/** Prefix of the ids of deployments that a factory ordered. */
+const FACTORY_PREFIX = 'otela-';
+
+/** Everything that a plan for a live network is made with. */
+export interface PlanningContext {
+  gateway: PlannerGateway;
+  catalogue: HardwareCatalogue;
+  planner: Planner;
+  options: PlanOptions;
+  descriptions: DeploymentDescriptions;
+  /** Wall clock, ms. */
+  now: () => number;
+  log: (line: string) => void;
+}
+
+/** A replica that a factory ordered on an idle agent. The factory moves it if the plan does. */
+export interface DeployedReplica extends ReplicaPlace {
+  session: string;
+  /** False while its engine starts. */
+  serves: boolean;
+}
+
+export interface Observation {
+  nodes: LiveNode[];
+  deployed: DeployedReplica[];
+  /** Nodes that serve and that no factory's order started: a plan counts on them and does not change them. */
+  others: LiveNode[];
+  idle: LiveNode[];
+  /** Agents that take orders, or run a factory's. */
+  pools: Pool[];
+}
+
+export async function observe({ gateway, catalogue, descriptions, log }: PlanningContext): Promise<Observation> {
+  const nodes = await liveNodes(gateway, catalogue, log);
+  const ordered = ({ deployment }: LiveNode) => deployment?.startsWith(FACTORY_PREFIX) === true;
+  const known = await descriptions.of(
+    nodes.filter((node) => node.accepts || ordered(node)),
+    log,
+  );
+  const deployed = nodes.filter(ordered).flatMap((node): DeployedReplica[] => {
+    const description = known.get(node.session);
+    const model = knownModel(catalogue, node.models[0] ?? String(description?.deployment?.parameters.model ?? ''))?.id;
+    if (description === undefined || model === undefined) return [];
+    const spread = deployedSpread(description, node.gpus);
+    const pool = agentPoolId(node, description.offers);
+    const place = { model, pool, tp: spread.tp, ...(parallelismText(spread) === `TP ${spread.tp}` ? {} : { spread }) };
+    return [{ ...place, session: node.session, serves: node.models.length > 0 }];
+  });
+  const sessions = new Set(deployed.map(({ session }) => session));
+  const foreign = nodes.filter(({ session }) => !sessions.has(session));
+  return {
+    nodes,
+    deployed,
+    others: foreign.filter(({ models }) => models.length > 0),
+    idle: foreign.filter(({ models, deployment }) => models.length === 0 && deployment === undefined),
+    pools: agentPools(
+      nodes.filter((node) => node.accepts || sessions.has(node.session)),
+      known,
+    ),
+  };
+}

@@ -1,0 +1,46 @@
+/** The plan that is handed over to a factory: factory/demand/plan-file.ts reads it. */
+import { renameSync, writeFileSync } from 'node:fs';
+import { FACTORY_LABEL } from '../../shared/factory/exchange.ts';
+import { SchedulerError } from '../errors.ts';
+import type { Parallelism } from '../roofline/parallelism.ts';
+import type { Placement } from '../solver/problem.ts';
+import type { Observation } from './observation.ts';
+
+export interface PlanFilePlacement {
+  model: string;
+  replicas: number;
+  pool?: string;
+  /** Class of the GPUs; absent with `tp`: the factory chooses. */
+  gpu?: string;
+  tp?: number;
+  spread?: Parallelism;
+}
+
+/** The planned replicas on agents, and the replicas on clusters that the factory must keep. */
+export function planFor({ pools, others }: Observation, wanted: readonly Placement[]): PlanFilePlacement[] {
+  const classes = new Map(pools.map(({ id, gpu }) => [id, gpu.class]));
+  const jobs = others.filter(({ labels }) => labels[FACTORY_LABEL] !== undefined);
+  return [
+    ...wanted.flatMap((one): PlanFilePlacement[] => {
+      const gpu = classes.get(one.pool);
+      return one.replicas === 0 ? [] : [{ ...one, ...(gpu === undefined ? {} : { gpu }) }];
+    }),
+    ...jobs.flatMap(({ models: [model] }) => (model === undefined ? [] : [{ model, replicas: 1 }])),
+  ];
+}
+
+/**
+ * Atomic, because a factory may read the file at any moment. `wave`: replicas of a model that change at a time.
+ *
+ * @throws SchedulerError `bad_input`
+ */
+export function writePlan(path: string, placements: readonly PlanFilePlacement[], wave = 1): void {
+  const unfinished = `${path}.${process.pid}`;
+  try {
+    writeFileSync(unfinished, `${JSON.stringify({ wave, placements }, null, 2)}\n`, { mode: 0o600 });
+    renameSync(unfinished, path);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new SchedulerError('bad_input', `cannot write the plan ${path}: ${why}`, { cause });
+  }
+}
