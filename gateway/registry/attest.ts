@@ -94,7 +94,7 @@ export function requireVersion(version: string | undefined, minimum: string | un
   const theirs = version === undefined ? 'does not say its version' : `is ${version}`;
   throw new ApiError(
     'permission_denied',
-    `This gateway admits agents from version ${minimum} on, and this one ${theirs}: install a newer agent.`,
+    `This gateway admits agents from version ${minimum} on, but this agent ${theirs}: install a newer agent.`,
   );
 }
 
