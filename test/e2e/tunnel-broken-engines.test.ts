@@ -35,8 +35,8 @@ describe('an engine that breaks off in mid-stream', () => {
       const response = await chat(stream({ tokens: 50, fault, afterTokens: 30, tokensPerSecond: 100 }));
       expect(response.status).toBe(200);
       const { tokens, error, done } = readStream(await response.text());
-      // A reset discards what the kernel had not delivered yet.
-      expect(tokens).toBeGreaterThanOrEqual(fault === 'close' ? 30 : 20);
+      // A reset discards what the kernel had not delivered yet: on a busy machine, that may be most of it.
+      expect(tokens).toBeGreaterThanOrEqual(fault === 'close' ? 30 : 1);
       expect(error).toMatchObject({ error: { code: 'upstream_error', type: 'server_error' } });
       expect(done).toBe(false);
       const [record] = await own.shop.settled(own.bench, 1);
