@@ -111,7 +111,7 @@ it('a bad file is refused with each bad line, and is deleted', async () => {
   );
   await start(page);
   await page.getByText('bad file', { exact: true }).waitFor();
-  await page.getByRole('heading', { name: 'The file was refused: 2 errors' }).waitFor();
+  await page.getByRole('heading', { name: 'The file was rejected: 2 errors' }).waitFor();
   await page.getByRole('row', { name: /^2 .*does not match.*invalid_url/ }).waitFor();
   await page.getByRole('row', { name: /^4 .*duplicate_custom_id/ }).waitFor();
   expect(await findings(page, 'a refused file')).toEqual([]);
