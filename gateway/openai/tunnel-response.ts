@@ -146,17 +146,23 @@ function firstOf(answer: Answer): Uint8Array | undefined {
  * being replaced: its successor is asked until a claim can no longer succeed.
  * @throws AttemptError
  */
-async function ask({ scope, session, open, body, claimBody, left }: TunnelAttempt, offset?: number): Promise<Answer> {
+async function ask(attempt: TunnelAttempt, offset?: number): Promise<Answer> {
+  const result = await persist(attempt, offset);
+  if (result.kind === 'failure') throw new AttemptError(result.code, result.message);
+  return result;
+}
+
+async function persist(attempt: TunnelAttempt, offset: number | undefined): Promise<Answer | ResultOf<'failure'>> {
+  const { scope, session, open, left } = attempt;
   const deadline = waitClock.now() + CLAIM_MS;
-  let failure = new AttemptError('cancelled', 'the client left');
-  const claim = { ...open, resume: true, offload: false, answerOffset: offset ?? 0, acceptMs: RESUME_WINDOW_MS };
   const opens = offset === undefined;
+  const request = opens
+    ? open
+    : { ...open, resume: true, offload: false, answerOffset: offset, acceptMs: RESUME_WINDOW_MS };
+  const body = opens ? attempt.body : attempt.claimBody;
   while (!left()) {
     try {
-      const result = await callTunnel(scope, session, opens ? open : claim, opens ? body : claimBody);
-      if (result.kind !== 'failure') return result;
-      failure = new AttemptError(result.code, result.message);
-      break;
+      return await callTunnel(scope, session, request, body);
     } catch (error) {
       if (left()) break; // The client's requests fail, but the object works.
       if (isOverloaded(error)) throw new AttemptError('overloaded', 'the tunnel takes no more requests');
@@ -164,7 +170,7 @@ async function ask({ scope, session, open, body, claimBody, left }: TunnelAttemp
       await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));
     }
   }
-  throw failure;
+  return { kind: 'failure', code: 'cancelled', message: 'the client left' };
 }
 
 function isOverloaded(error: unknown): boolean {
