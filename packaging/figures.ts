@@ -1,6 +1,6 @@
 /**
- * `npm run figures:house [-- --list]` measures the size of the code: handwritten product lines, long files and
- * functions, import cycles, names that two files export, exports that no file imports, and duplicate functions.
+ * `npm run figures:house [-- --list]` measures the size of the code: handwritten product lines, long files, functions
+ * and constructors, import cycles, names that two files export, exports that no file imports, and duplicate functions.
  * `--list` lists them.
  */
 import { execFileSync } from 'node:child_process';
@@ -28,6 +28,7 @@ const PRODUCT = [
 const GENERATED = ['dashboard/ui/icons.ts'];
 const FILE_LINES_MAX = 400;
 const FUNCTION_LINES_MAX = 60;
+const CONSTRUCTOR_LINES_MAX = 40;
 /** Shorter functions are not reported as duplicates. */
 const DUPLICATE_LINES_MIN = 6;
 /** Shorter objects and arrays count as logic. */
@@ -185,6 +186,45 @@ function tracked(folders: readonly string[] = []): string[] {
   return code.filter((file) => existsSync(join(ROOT, file)));
 }
 
+type Section = [title: string, found: string[]];
+
+function sizes(functions: readonly Fn[], lines: ReadonlyMap<string, number>): Section[] {
+  const long = functions.filter((fn) => fn.lines > FUNCTION_LINES_MAX).toSorted((a, b) => b.lines - a.lines);
+  const logic = long.filter((fn) => fn.logicLines > FUNCTION_LINES_MAX);
+  const constructors = functions.filter((fn) => fn.name === 'constructor' && fn.lines > CONSTRUCTOR_LINES_MAX);
+  const files = [...lines].filter(([, n]) => n > FILE_LINES_MAX);
+  return [
+    [`files above ${FILE_LINES_MAX} lines`, files.map(([file, n]) => `${file} ${n}`)],
+    [
+      `functions above ${FUNCTION_LINES_MAX} lines, without JSX and tables`,
+      logic.map((fn) => `${fn.file} ${fn.name} ${fn.logicLines}`),
+    ],
+    [`functions above ${FUNCTION_LINES_MAX} lines, with them`, long.map((fn) => `${fn.file} ${fn.name} ${fn.lines}`)],
+    [`constructors above ${CONSTRUCTOR_LINES_MAX} lines`, constructors.map((fn) => `${fn.file} ${fn.lines}`)],
+  ];
+}
+
+function duplicates(sources: readonly Source[], functions: readonly Fn[], parsed: readonly Source[]): Section[] {
+  const exported = sources
+    .filter(({ file }) => file !== WORKER)
+    .flatMap(({ file, exports }) => exports.map((name) => ({ name, file })));
+  const names = repeated(
+    exported,
+    ({ name }) => name,
+    ({ file }) => file,
+  );
+  const bodies = repeated(
+    functions.filter((fn) => fn.body.length > 2 && fn.lines >= DUPLICATE_LINES_MIN),
+    ({ body }) => body,
+    ({ name, file }) => `${file}#${name}`,
+  );
+  return [
+    ['names that two files export', names.map(([name, where]) => `${name}: ${where.join(' ')}`)],
+    ['exports that no file imports', unimported(sources, parsed)],
+    [`functions of ${DUPLICATE_LINES_MIN} lines or more that stand twice`, bodies.map(([, where]) => where.join(' '))],
+  ];
+}
+
 function main(): void {
   const { values } = parseArgs({ options: { list: { type: 'boolean', default: false } } });
   const all = tracked(PRODUCT).filter((file) => !GENERATED.includes(file));
@@ -194,41 +234,6 @@ function main(): void {
   const functions = sources.flatMap((source) => source.functions);
   const lines = new Map(all.map((file) => [file, linesOf(readFileSync(join(ROOT, file), 'utf8'))]));
   const sum = [...lines.values()].reduce((total, one) => total + one, 0);
-  const exported = sources
-    .filter(({ file }) => file !== WORKER)
-    .flatMap(({ file, exports }) => exports.map((name) => ({ name, file })));
-  const long = functions.filter((fn) => fn.lines > FUNCTION_LINES_MAX).toSorted((a, b) => b.lines - a.lines);
-  const same = functions.filter((fn) => fn.body.length > 2 && fn.lines >= DUPLICATE_LINES_MIN);
-  const sections: [string, string[]][] = [
-    [
-      `files above ${FILE_LINES_MAX} lines`,
-      [...lines].filter(([, n]) => n > FILE_LINES_MAX).map(([f, n]) => `${f} ${n}`),
-    ],
-    [
-      `functions above ${FUNCTION_LINES_MAX} lines, without JSX and tables`,
-      long.filter((fn) => fn.logicLines > FUNCTION_LINES_MAX).map((fn) => `${fn.file} ${fn.name} ${fn.logicLines}`),
-    ],
-    [`functions above ${FUNCTION_LINES_MAX} lines, with them`, long.map((fn) => `${fn.file} ${fn.name} ${fn.lines}`)],
-    ['import cycles of values', cyclesIn(sources, false)],
-    [`import cycles with types, without ${ENVIRONMENT}`, cyclesIn(sources, true)],
-    [
-      'names that two files export',
-      repeated(
-        exported,
-        ({ name }) => name,
-        ({ file }) => file,
-      ).map(([name, where]) => `${name}: ${where.join(' ')}`),
-    ],
-    ['exports that no file imports', unimported(sources, parsed)],
-    [
-      `functions of ${DUPLICATE_LINES_MIN} lines or more that stand twice`,
-      repeated(
-        same,
-        ({ body }) => body,
-        ({ name, file }) => `${file}#${name}`,
-      ).map(([, where]) => where.join(' ')),
-    ],
-  ];
   console.log(`product lines by hand, without research/: ${sum} in ${all.length} files`);
   for (const top of PRODUCT) {
     const own = [...lines].filter(([file]) => file.startsWith(`${top}/`));
@@ -236,6 +241,12 @@ function main(): void {
       `  ${top.padEnd(10)} ${String(own.reduce((total, [, n]) => total + n, 0)).padStart(6)} in ${own.length} files`,
     );
   }
+  const sections: Section[] = [
+    ...sizes(functions, lines),
+    ['import cycles of values', cyclesIn(sources, false)],
+    [`import cycles with types, without ${ENVIRONMENT}`, cyclesIn(sources, true)],
+    ...duplicates(sources, functions, parsed),
+  ];
   for (const [title, found] of sections) {
     console.log(`${title}: ${found.length}`);
     if (values.list) for (const line of found) console.log(`  ${line}`);

@@ -99,11 +99,21 @@ export class HttpServer {
 
   constructor(options: HttpServerOptions) {
     this.#options = options;
-    this.#encrypted = options.tls !== undefined;
-    if (options.tls !== undefined) tellEnd(options.tls);
-    const { env, background, tls } = options;
+    const { tls, env, background } = options;
+    this.#encrypted = tls !== undefined;
+    if (tls !== undefined) tellEnd(tls);
+    this.#listener = this.#routerListener();
+    this.#upgrades = new Upgrades({ env, background, encrypted: this.#encrypted, connections: this.#connections });
+    this.#server = createNodeServer(tls, (request, response) => this.#onRequest(request, response));
+    this.#onEvents();
+    this.#takeConnections(tls === undefined ? 'connection' : 'secureConnection');
+  }
+
+  /** Answers with the router. */
+  #routerListener(): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
+    const { env, background } = this.#options;
     const context = { ...background, passThroughOnException: () => {}, waitUntil: background.waitUntil, props: {} };
-    this.#listener = getRequestListener(
+    return getRequestListener(
       (request, { incoming }) => {
         const accepted = this.#proof(incoming.socket);
         // Left open if it is partly read, because the client must receive the reason.
@@ -112,30 +122,11 @@ export class HttpServer {
       },
       { overrideGlobalObjects: false },
     );
-    this.#upgrades = new Upgrades({ env, background, encrypted: this.#encrypted, connections: this.#connections });
-    const http = {
-      insecureHTTPParser: false,
-      requireHostHeader: false, // Its refusal would be a response that is not tracked here; see request-faults.ts.
-      noDelay: true,
-      keepAlive: true,
-      keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,
-      keepAliveTimeout: KEEP_ALIVE_HINT_MS, // the hint; the timeout itself is set when an answer is complete
-      headersTimeout: HEADERS_MS,
-      connectionsCheckingInterval: HEADERS_POLL_MS,
-      requestTimeout: 0,
-      maxHeaderSize: HEAD_MAX_BYTES,
-      shouldUpgradeCallback: isWebSocket,
-    };
-    const answer = (request: IncomingMessage, response: ServerResponse) => this.#onRequest(request, response);
-    this.#server =
-      tls === undefined
-        ? createServer(http, answer)
-        : createTlsServer(
-            { ...http, ...tls, ...TLS_LIMITS, ALPNProtocols: ['http/1.1'], handshakeTimeout: HANDSHAKE_MS },
-            answer,
-          );
+  }
+
+  #onEvents(): void {
     // Without a listener node:http answers 417 before our handler sees the request.
-    this.#server.on('checkExpectation', answer);
+    this.#server.on('checkExpectation', (request, response) => this.#onRequest(request, response));
     this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, inTurn));
     this.#server.on('upgrade', (request, socket, head) =>
       this.#afterEarlierResponses(socket, () => neverRejects(this.#upgrades.take(request, socket, head))),
@@ -146,8 +137,10 @@ export class HttpServer {
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
       refuseUnreadable(error, socket, this.#connections.of(socket as Socket)),
     );
-    // Its listener gets a connection only when something other than a plain request arrives on it.
-    const event = tls === undefined ? 'connection' : 'secureConnection';
+  }
+
+  /** The listener of node:http gets a connection only when something other than a plain request arrives on it. */
+  #takeConnections(event: 'connection' | 'secureConnection'): void {
     const [parse] = this.#server.listeners(event) as ((socket: Socket) => void)[];
     if (parse === undefined) throw new Error('node:http listens to no connection');
     this.#server.removeListener(event, parse);
@@ -320,6 +313,28 @@ export class HttpServer {
       await new Promise((resolve) => setTimeout(resolve, Math.min(QUIET_MS, deadline - waitClock.now())));
     this.#connections.closeAll();
   }
+}
+
+function createNodeServer(
+  tls: TlsMaterial | undefined,
+  answer: (request: IncomingMessage, response: ServerResponse) => void,
+): Server {
+  const http = {
+    insecureHTTPParser: false,
+    requireHostHeader: false, // Its refusal would be a response that is not tracked here; see request-faults.ts.
+    noDelay: true,
+    keepAlive: true,
+    keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,
+    keepAliveTimeout: KEEP_ALIVE_HINT_MS, // the hint; the timeout itself is set when an answer is complete
+    headersTimeout: HEADERS_MS,
+    connectionsCheckingInterval: HEADERS_POLL_MS,
+    requestTimeout: 0,
+    maxHeaderSize: HEAD_MAX_BYTES,
+    shouldUpgradeCallback: isWebSocket,
+  };
+  if (tls === undefined) return createServer(http, answer);
+  const encryption = { ...tls, ...TLS_LIMITS, ALPNProtocols: ['http/1.1'], handshakeTimeout: HANDSHAKE_MS };
+  return createTlsServer({ ...http, ...encryption }, answer);
 }
 
 function refuse(response: ServerResponse, message: string): void {
