@@ -50,11 +50,10 @@ export function observeJobs(
 ): { ended: EndedJob[]; notes: DecisionNote[] } {
   const [ended, notes]: [EndedJob[], DecisionNote[]] = [[], []];
   const nodes = nodesByJob(world);
-  const agents = new Set(world.config.clusters.flatMap(({ id, launcher }) => (launcher === 'agents' ? [id] : [])));
   for (const [cluster, view] of world.clusters) {
     if (!view.reachable) continue;
     const jobs = view.jobs.filter(({ name }) => contextIn(name, world.config.factory) !== undefined);
-    const listed = new Map(jobs.map((job) => [job.id, job]));
+    const listed = new Set(jobs.map(({ id }) => id));
     const watched = isWatched(memory, cluster, world, now);
     memory.listed_at[cluster] = now;
     if (!watched) for (const job of Object.values(memory.jobs)) if (job.cluster === cluster) job.unwatched = true;
@@ -84,26 +83,39 @@ export function observeJobs(
         heard(memory, current, job, now);
       }
     }
-    for (const [key, job] of Object.entries(memory.jobs)) {
-      if (job.cluster !== cluster || listed.has(job.id)) continue;
-      // Its node is at the gateway: the list is wrong.
-      if (nodes.has(key)) {
-        delete job.missing;
-        continue;
-      }
-      job.missing = { since: job.missing?.since ?? now, lists: (job.missing?.lists ?? 0) + 1 };
-      const hasLeft = job.asked !== undefined && agents.has(cluster) && job.missing.lists >= LEFT_AFTER_LISTS;
-      const isGone = job.missing.lists >= GONE_AFTER_LISTS && now - job.missing.since >= GONE_AFTER_MS;
-      if (!hasLeft && !isGone) continue;
-      delete memory.jobs[key];
-      ended.push({ job, how: 'vanished' });
-    }
+    ended.push(...missingJobs(memory, cluster, listed, nodes, world, now));
     for (const submission of memory.submissions)
       if (submission.cluster === cluster) ended.push(...neverListed(submission, nodes, now));
   }
   for (const [key, job] of Object.entries(memory.jobs)) placeNode(memory, job, nodes.get(key), world, now);
   memory.submissions = memory.submissions.filter(({ at }) => now - at < SUBMISSIONS_RETENTION_MS);
   return { ended, notes };
+}
+
+/** Jobs that the cluster does not list any more. */
+function missingJobs(
+  memory: Memory,
+  cluster: string,
+  listed: ReadonlySet<string>,
+  nodes: ReadonlyMap<string, ServingNode>,
+  { config }: FactoryWorld,
+  now: number,
+): EndedJob[] {
+  const isOfAgents = config.clusters.some(({ id, launcher }) => id === cluster && launcher === 'agents');
+  return Object.entries(memory.jobs).flatMap(([key, job]): EndedJob[] => {
+    if (job.cluster !== cluster || listed.has(job.id)) return [];
+    // Its node is at the gateway: the list is wrong.
+    if (nodes.has(key)) {
+      delete job.missing;
+      return [];
+    }
+    job.missing = { since: job.missing?.since ?? now, lists: (job.missing?.lists ?? 0) + 1 };
+    const hasLeft = job.asked !== undefined && isOfAgents && job.missing.lists >= LEFT_AFTER_LISTS;
+    const isGone = job.missing.lists >= GONE_AFTER_LISTS && now - job.missing.since >= GONE_AFTER_MS;
+    if (!hasLeft && !isGone) return [];
+    delete memory.jobs[key];
+    return [{ job, how: 'vanished' }];
+  });
 }
 
 /**

@@ -11,11 +11,12 @@ import { StageTimer } from '../openai/stage-timer.ts';
 import { QueueEntry } from '../queue/queue-entry.ts';
 import { InBandErrorDetector } from '../upstream/in-band-error-detector.ts';
 import { isRepeatable, type ParsedRequest } from '../upstream/parsed-request.ts';
+import type { HeaderList } from '../wire/headers.ts';
 import { discardBody } from './discard-body.ts';
 import { dispatchQueued } from './dispatch-queued.ts';
 import { errorResponse } from './error-response.ts';
 import { filter, isWorthWaiting } from './filter.ts';
-import type { HeldReservation, Host, RequestInfo, RequestRecorder } from './host.ts';
+import type { HeldReservation, Host, RequestInfo, RequestRecorder, Route } from './host.ts';
 import type { ProxyRequest, ProxyResponse } from './message.ts';
 import { readBody } from './read-body.ts';
 import type { RequestContext } from './request-context.ts';
@@ -60,7 +61,7 @@ async function forward<C>(
 ): Promise<ProxyResponse> {
   const { clock } = host;
   const timing = new StageTimer(info.startedAt);
-  const { name, requestId } = info;
+  const { name } = info;
 
   // Identify.
   const endpoint = requireEndpoint(request);
@@ -90,13 +91,7 @@ async function forward<C>(
   const waitMs = filter(route, info, host);
 
   // Reserve.
-  const entry = new QueueEntry({
-    busyNodes: host.memory.busy,
-    queues: waitMs > 0,
-    hopes: (error) => isWorthWaiting(route, error),
-    repeatable: () => isRepeatable(parsed),
-    retriesMax: route.retriesMax,
-  });
+  const entry = newQueueEntry(route, parsed, waitMs, host);
   const engineAttempts = { count: 0 };
   const attempts = () => engineAttempts.count;
   const reserved = host.reserve({ caller, request, endpoint, parsed, model: info.model, name, attempts });
@@ -126,7 +121,7 @@ async function forward<C>(
     endpoint,
     inBand: new InBandErrorDetector(endpoint, parsed.sealed !== undefined),
     parsed,
-    headers: headersToEngine((header) => request.header(header), requestId === name ? undefined : requestId),
+    headers: engineHeaders(request, info),
     receipt: route.receiptFor(model),
     timeouts: route.timeoutsFor(model),
   };
@@ -136,6 +131,21 @@ async function forward<C>(
   if (parsed.streaming && (await timesOut(pending, host.pingMs, clock.timer)))
     return respondWhenReady(pending, context);
   return respond(await pending, context);
+}
+
+/** `waitMs`: the longest wait for a node. */
+function newQueueEntry(route: Route, parsed: ParsedRequest, waitMs: number, { memory }: Pick<Host, 'memory'>) {
+  return new QueueEntry({
+    busyNodes: memory.busy,
+    queues: waitMs > 0,
+    hopes: (error) => isWorthWaiting(route, error),
+    repeatable: () => isRepeatable(parsed),
+    retriesMax: route.retriesMax,
+  });
+}
+
+function engineHeaders(request: ProxyRequest, { name, requestId }: RequestInfo): HeaderList {
+  return headersToEngine((header) => request.header(header), requestId === name ? undefined : requestId);
 }
 
 /** @throws ApiError 404, 405, 426 */
