@@ -2,8 +2,6 @@
 
 /** The gateway refused, or something prevents the command. */
 export const EXIT_FAILED = 1;
-/** EX_UNAVAILABLE of sysexits.h: no gateway answers. */
-export const EXIT_UNREACHABLE = 69;
 
 /** Caused by the operator or the network: printed without a stack. */
 export class CommandError extends Error {

@@ -1,6 +1,6 @@
 /** JSON requests to a gateway, with a key, a time limit and a size limit. */
 import { readTextAtMost } from '../shared/collections/read-at-most.ts';
-import { errorMessage } from '../shared/openai/error-message.ts';
+import { openAiErrorMessage } from '../shared/openai/error-message.ts';
 import { errorText } from '../shared/text/error-text.ts';
 import { parseJson, tryParseJson } from '../shared/text/json.ts';
 import { AdaptiveTimeout, type TimeoutBounds } from '../shared/timing/adaptive-timeout.ts';
@@ -29,7 +29,7 @@ export class GatewayUnreachableError extends Error {
 }
 
 /** The parts of `fetch` that are used: undici's and Node's own have other types. */
-export type GatewayFetch = (
+type GatewayFetch = (
   url: URL,
   init: {
     method: string;
@@ -40,7 +40,7 @@ export type GatewayFetch = (
   },
 ) => Promise<{ status: number; ok: boolean; body: AsyncIterable<Uint8Array> | null }>;
 
-export interface GatewayClientOptions {
+interface GatewayClientOptions {
   url: string;
   /** Undefined: the route is open. A function is called for each request, so that a replaced key needs no restart. */
   key?: string | (() => string) | undefined;
@@ -109,7 +109,7 @@ export class GatewayClient {
       });
     if (text === undefined) throw new GatewayUnreachableError(`${path} answers more than ${maxBytes} bytes`);
     if (ok) return text;
-    const said = errorMessage(text) ?? (tryParseJson(text) === undefined ? text.slice(0, EXCERPT_MAX) : '');
+    const said = openAiErrorMessage(text) ?? (tryParseJson(text) === undefined ? text.slice(0, EXCERPT_MAX) : '');
     // An operator reads it on a terminal.
     const why = said.replace(/[^\x20-\x7e]+/g, ' ').trim();
     throw new GatewayRefusalError(status, `${this.origin}${path} answers ${status}${why === '' ? '' : `: ${why}`}`);

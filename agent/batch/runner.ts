@@ -16,7 +16,7 @@ import { BatchGateways } from './gateways.ts';
 import { LeaseWork, type PendingLine, UNCOMMITTED_MAX_BYTES } from './lease-work.ts';
 import { LineClient } from './line-client.ts';
 
-export interface BatchRunnerOptions {
+interface BatchRunnerOptions {
   /** Gateways that this agent works for now. */
   gateways(): readonly URL[];
   proxy(gateway: URL): URL | undefined;

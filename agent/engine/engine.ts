@@ -7,7 +7,7 @@ import { type EngineHealth, UNKNOWN_HEALTH } from './health.ts';
 import { EngineProbe, type EngineProbeResult } from './probe.ts';
 import { EngineWatch } from './watch.ts';
 
-export interface EngineOptions {
+interface EngineOptions {
   command: readonly string[] | undefined;
   /** Undefined: there is nothing to ask, such as for the part of an engine that serves no HTTP. */
   target: EngineTarget | undefined;

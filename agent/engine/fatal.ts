@@ -4,7 +4,7 @@
  */
 import { errorText } from '../../shared/text/error-text.ts';
 
-export interface FatalPatterns {
+interface FatalPatterns {
   /** The sign of a fatal error in one line, or undefined. */
   find(line: string): string | undefined;
 }

@@ -13,7 +13,7 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
  */
 export type TokenProbeResult = 'token' | 'silent' | 'unknown';
 
-export interface HangCheckOptions {
+interface HangCheckOptions {
   quietMs: number;
   probeMs: number;
   /** Milliseconds of a monotonic clock. */

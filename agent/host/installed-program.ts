@@ -13,7 +13,7 @@ const OUTPUT_MAX_BYTES = 64 * 1024;
 const run = promisify(execFile);
 
 /** The command that started it, without its arguments. */
-export function currentCommand(): [string, ...string[]] {
+function currentCommand(): [string, ...string[]] {
   // If a link was used, it may point to another version by now.
   if (isSea()) return [process.argv0.includes('/') ? resolve(process.argv0) : process.execPath];
   return [process.execPath, ...process.execArgv, ...process.argv.slice(1, 2)];
@@ -24,7 +24,7 @@ export function currentCommand(): [string, ...string[]] {
  * ends.
  * @throws DeploymentError cannot_start
  */
-export async function installedVersion(program: readonly string[], env: NodeJS.ProcessEnv): Promise<string> {
+async function installedVersion(program: readonly string[], env: NodeJS.ProcessEnv): Promise<string> {
   const [file = '', ...args] = program;
   try {
     const { stdout } = await run(file, [...args, 'version'], {

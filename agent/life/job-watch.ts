@@ -11,7 +11,7 @@ import type { RunTool } from '../host/run-tool.ts';
 import { type DrainCause, type DrainPlan, drainBefore, drainPlan, drainReason } from './drain-plan.ts';
 import type { SignalWarning } from './machine/state.ts';
 
-export interface JobOptions {
+interface JobOptions {
   config: Pick<StartConfig, 'drainBeforeMs' | 'drainTimeoutMs' | 'endsAt'>;
   env: Env;
   run: RunTool;

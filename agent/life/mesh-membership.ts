@@ -24,7 +24,7 @@ import type { GatewayHints } from '../tunnel/other-gateways.ts';
 import { authority } from '../tunnel/websocket.ts';
 import { collapseRepeats } from './collapse-repeats.ts';
 
-export interface MeshMembershipOptions {
+interface MeshMembershipOptions {
   config: Pick<StartConfig, 'gateways' | 'token' | 'mesh' | 'releaseDir'>;
   env: NodeJS.ProcessEnv;
   /** Name of this machine. */

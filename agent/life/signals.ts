@@ -2,8 +2,6 @@
 import { TERMINATION_SIGNALS, type TerminationSignal } from '../../shared/lattice/departure.ts';
 import type { DrainCause } from './drain-plan.ts';
 
-export type { TerminationSignal };
-
 /** Subscribes to the process's signals and returns a function that unsubscribes. Injected in tests. */
 export type SignalSource = (handler: (signal: TerminationSignal) => void) => () => void;
 

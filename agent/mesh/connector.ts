@@ -6,7 +6,7 @@ import type { Circuits } from './circuit/circuits.ts';
 import type { PendingDials } from './pending-dials.ts';
 
 /** Head start of the direct path over a relay: longer than any round trip, shorter than a client's patience. */
-export const HEAD_START_MS = 400;
+const HEAD_START_MS = 400;
 
 /** A direct path that failed gets no head start for this long. */
 const FAILED_MS = 60_000;

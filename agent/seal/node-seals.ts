@@ -7,7 +7,7 @@ import { KeyRing } from './key-ring.ts';
 import { SealOpener } from './opener.ts';
 
 /** A session's name in records. */
-export interface VouchedSession {
+interface VouchedSession {
   session: string;
   provider: string;
 }

@@ -38,7 +38,7 @@ import { openReplayedStream, type ReplayedStream } from './replayed-stream.ts';
 import { type AnswerExportSecret, AnswerSealer } from './sealer.ts';
 
 /** As the gateway sends it. */
-export interface SealedOpening {
+interface SealedOpening {
   headers: HeaderList;
   endpoint: Endpoint;
   streaming: boolean;

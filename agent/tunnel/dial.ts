@@ -3,7 +3,7 @@ import { toBase64url } from '../../shared/lattice/base64url.ts';
 import { FRAMES_HEADER, FRAMES_READ, PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { openWebSocket, type WebSocketOptions } from './websocket.ts';
 
-export interface TunnelDialOptions {
+interface TunnelDialOptions {
   gateway: URL;
   ticket: Uint8Array;
   env: NodeJS.ProcessEnv;

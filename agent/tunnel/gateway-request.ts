@@ -4,7 +4,7 @@ import { request as httpsRequest } from 'node:https';
 import type { Socket } from 'node:net';
 import { connect as tlsConnect } from 'node:tls';
 import * as z from 'zod';
-import { errorMessage } from '../../shared/openai/error-message.ts';
+import { openAiErrorMessage } from '../../shared/openai/error-message.ts';
 import { tryParseJson } from '../../shared/text/json.ts';
 import { proxyFor } from '../host/proxy.ts';
 import { throughProxy } from './websocket.ts';
@@ -110,7 +110,7 @@ const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 426]);
 
 /** The message in the gateway's error envelope, or the start of the body. */
 export function errorMessageOf({ status, text }: Said): string {
-  return errorMessage(text) ?? (text.slice(0, 300) || `status ${status}`);
+  return openAiErrorMessage(text) ?? (text.slice(0, 300) || `status ${status}`);
 }
 
 /**

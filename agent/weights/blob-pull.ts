@@ -32,7 +32,7 @@ const FALSE_MAX = 2;
 /** All nodes share the source, so a pull stays with it only if it is this many times as fast as another node. */
 const SOURCE_TIMES = 4;
 
-export interface BlobPullOptions {
+interface BlobPullOptions {
   file: ManifestFile;
   /** Revision of the list that contains the file. */
   revision: string;

@@ -28,7 +28,7 @@ const SOON_MS = 250;
 /** Blobs with the same first digits of their key share a coordinator. Each coordinator costs every node a connection. */
 const SHARD_DIGITS = 1;
 
-export interface CoordinationOptions {
+interface CoordinationOptions {
   peers: Peers;
   access: WeightsAccess;
   client: WeightsClient;

@@ -19,7 +19,7 @@ const GIVE_UP_MS = 60_000;
 /** A source that changes more often while it is read is being written. */
 const LISTS_MAX = 3;
 
-export interface ManifestPullOptions {
+interface ManifestPullOptions {
   id: string;
   /** The list's keys at its coordinators: while it is fresh, and afterwards. */
   key: string;

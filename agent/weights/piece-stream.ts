@@ -20,7 +20,7 @@ export function pieceHead(length: number, digest: Uint8Array): Buffer {
   return head;
 }
 
-export interface PieceEvents {
+interface PieceEvents {
   /** Bytes arrived, or a wait message. */
   onProgress(bytes: number): void;
   /** Memory for the next piece; resolves when a buffer is free. */

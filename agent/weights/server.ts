@@ -46,7 +46,7 @@ const SWEEP_MS = 5_000;
 /** Longer than a pull takes to request its next blob. */
 const IDLE_MS = 60_000;
 
-export const rowsSchema = z.array(coordinatorQuestionSchema).max(ROWS_MAX);
+const rowsSchema = z.array(coordinatorQuestionSchema).max(ROWS_MAX);
 const blobQuerySchema = z.object({
   key: digestSchema,
   size: z.coerce.number().int().nonnegative().max(BLOB_MAX_BYTES),
@@ -54,7 +54,7 @@ const blobQuerySchema = z.object({
   from: z.coerce.number().int().nonnegative(),
 });
 
-export interface ServerOptions {
+interface ServerOptions {
   store: Store;
   access: WeightsAccess;
   uploads: Uploads;

@@ -24,7 +24,7 @@ const ROOT_UIDS = [0, 65_534];
 /** An agent also starts while another one of this directory is busy. */
 const COLLECT_WITHIN_MS = 5_000;
 
-export interface StoreOptions {
+interface StoreOptions {
   directory: string;
   /** Disk quota of all blobs, in bytes. */
   limitBytes: number;

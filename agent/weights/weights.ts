@@ -43,7 +43,7 @@ export interface WeightsOptions {
   now?: () => number;
 }
 
-export interface PullResult {
+interface PullResult {
   /** The snapshot's directory. */
   path: string;
   manifest: WeightsManifest;

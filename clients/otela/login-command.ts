@@ -10,7 +10,7 @@ import * as z from 'zod';
 import { writePrivateFile } from '../../node/private-file.ts';
 import { startTimer } from '../../node/timers.ts';
 import { UsageError } from '../../shared/command-line/index.ts';
-import { errorMessage } from '../../shared/openai/error-message.ts';
+import { openAiErrorMessage } from '../../shared/openai/error-message.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { tryParseJson } from '../../shared/text/json.ts';
@@ -132,7 +132,7 @@ async function post(url: string, form: Record<string, string>, withinMs = ANSWER
   const text = await answer.text().catch(() => '');
   const body = tryParseJson(text);
   if (body === undefined && answer.status < 500) throw noGateway(new URL(url).origin, `HTTP ${answer.status}`);
-  const said = errorMessage(text);
+  const said = openAiErrorMessage(text);
   if (answer.status >= 500) throw new UnreachableError(printable(said ?? `no gateway answers: HTTP ${answer.status}`));
   if (said === undefined) return body;
   throw new UsageError(printable(said));

@@ -5,6 +5,7 @@ import project from '../../package.json' with { type: 'json' };
 import {
   type Command,
   EXIT_DONE,
+  EXIT_UNAVAILABLE,
   EXIT_USAGE,
   type Flags,
   type Program,
@@ -25,8 +26,6 @@ import { sealCommand } from './seal-command.ts';
 import { VerifierCommand } from './verifier-command.ts';
 
 const PORT_DEFAULT = '8199';
-/** The same as in the other programs. */
-const EXIT_UNREACHABLE = 69;
 
 const FLAGS = {
   gateway: { value: 'URL', help: 'URL of the gateway' },
@@ -115,7 +114,7 @@ export const OTELA_PROGRAM: Program<Output> = {
   name: 'otela',
   version: project.version,
   about: 'otela is for users who call models through OpenTela gateways.',
-  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_DIFFERS} a canary found a difference, ${EXIT_USAGE} wrong usage, ${EXIT_UNREACHABLE} the gateway does not answer.`,
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_DIFFERS} a canary found a difference, ${EXIT_USAGE} wrong usage, ${EXIT_UNAVAILABLE} the gateway does not answer.`,
   commands: { login: LOGIN, seal: SEAL, canary: CANARY },
 };
 
@@ -124,7 +123,7 @@ export function main(argv: readonly string[], out: Output): Promise<number> {
   return runProgram(OTELA_PROGRAM, argv, out, {
     out: out.print,
     complain: out.complain,
-    exitOf: (error) => (error instanceof UnreachableError ? EXIT_UNREACHABLE : EXIT_USAGE),
+    exitOf: (error) => (error instanceof UnreachableError ? EXIT_UNAVAILABLE : EXIT_USAGE),
     failed: EXIT_USAGE,
   });
 }

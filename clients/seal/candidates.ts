@@ -41,7 +41,7 @@ const LISTS_MAX = 64;
 const ANSWER_MAX_BYTES = 64 * 1024;
 const DISCOVERY_MS = 10_000;
 
-export interface CandidatesOptions {
+interface CandidatesOptions {
   pins: Pins | undefined;
   /** Number of nodes that a request is sealed to. */
   count: number;
@@ -57,7 +57,7 @@ interface Asked {
   headers: Headers;
 }
 
-export interface SealList {
+interface SealList {
   /** The canonical name of the model according to the gateway: the requested name may be an alias. */
   model: string;
   nodes: SealNode[];

@@ -2,6 +2,8 @@
 import manifest from '../../package.json' with { type: 'json' };
 import {
   EXIT_DONE,
+  EXIT_SOFTWARE,
+  EXIT_UNAVAILABLE,
   EXIT_USAGE,
   type Flags,
   JSON_FLAG,
@@ -11,7 +13,7 @@ import {
 import type { Io } from '../../shared/terminal/io.ts';
 import { ENGINES } from '../config/schema.ts';
 import { factoryCheckCommand } from './check.ts';
-import { EXIT_BUSY, EXIT_FAILED, EXIT_FOUND, EXIT_GATEWAY } from './exit.ts';
+import { EXIT_BUSY, EXIT_FOUND } from './exit.ts';
 import { recipeCommand } from './recipe.ts';
 import { dryRun, runCommand } from './run.ts';
 import { explainCommand, statusCommand } from './status.ts';
@@ -44,7 +46,7 @@ export const FACTORY_PROGRAM: Program<Io> = {
   name: 'otela-factory',
   version: manifest.version,
   about: 'otela-factory is the autoscaler: it starts and ends jobs on clusters as demand changes.',
-  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_FOUND} check found a problem, ${EXIT_USAGE} wrong usage or file, ${EXIT_GATEWAY} refused by the gateway, ${EXIT_FAILED} failed, ${EXIT_BUSY} another otela-factory is running.`,
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_FOUND} check found a problem, ${EXIT_USAGE} wrong usage or file, ${EXIT_UNAVAILABLE} refused by the gateway, ${EXIT_SOFTWARE} failed, ${EXIT_BUSY} another otela-factory is running.`,
   commands: {
     run: {
       summary: 'start, watch and end jobs until it is stopped; its jobs then continue',

@@ -1,12 +1,8 @@
-import { EXIT_USAGE } from '../../shared/command-line/index.ts';
+import { EXIT_UNAVAILABLE, EXIT_USAGE } from '../../shared/command-line/index.ts';
 import type { FactoryErrorCode } from '../errors.ts';
 
 /** `check` found a problem. */
 export const EXIT_FOUND = 1;
-/** EX_UNAVAILABLE: the gateway refused. */
-export const EXIT_GATEWAY = 69;
-/** EX_SOFTWARE */
-export const EXIT_FAILED = 70;
 /** EX_TEMPFAIL: another factory holds the lease. */
 export const EXIT_BUSY = 75;
 
@@ -15,7 +11,7 @@ export function factoryExitCode(code: FactoryErrorCode): number {
     case 'config':
       return EXIT_USAGE;
     case 'gateway':
-      return EXIT_GATEWAY;
+      return EXIT_UNAVAILABLE;
     case 'busy':
       return EXIT_BUSY;
   }

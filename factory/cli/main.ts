@@ -1,10 +1,10 @@
 #!/usr/bin/env node
 /** `otela-factory`: keeps as many jobs on clusters as requests and batches need. */
-import { runProgram } from '../../shared/command-line/index.ts';
+import { EXIT_SOFTWARE, runProgram } from '../../shared/command-line/index.ts';
 import { type Io, makeIo } from '../../shared/terminal/io.ts';
 import { FactoryError } from '../errors.ts';
 import { FACTORY_PROGRAM } from './commands.ts';
-import { EXIT_FAILED, factoryExitCode } from './exit.ts';
+import { factoryExitCode } from './exit.ts';
 
 /** `argv` excludes the program's name. Resolves to the exit code and never rejects. */
 export function main(argv: readonly string[], io: Io = makeIo(process.stdout, process.stderr)): Promise<number> {
@@ -12,7 +12,7 @@ export function main(argv: readonly string[], io: Io = makeIo(process.stdout, pr
     out: io.out,
     complain: io.log,
     exitOf: (error) => (error instanceof FactoryError ? factoryExitCode(error.code) : undefined),
-    failed: EXIT_FAILED,
+    failed: EXIT_SOFTWARE,
   });
 }
 

@@ -1,7 +1,7 @@
 /** `otela-factory run`: runs until it is stopped. Its jobs continue. */
 import * as z from 'zod';
-import { EXIT_DONE } from '../../shared/command-line/index.ts';
-import { parseAnswer } from '../../shared/factory/exchange.ts';
+import { EXIT_DONE, EXIT_UNAVAILABLE } from '../../shared/command-line/index.ts';
+import { parseExchangeAnswer } from '../../shared/factory/exchange.ts';
 import type { Io } from '../../shared/terminal/io.ts';
 import { readFactoryConfig } from '../config/read.ts';
 import type { FactoryConfig } from '../config/schema.ts';
@@ -10,7 +10,6 @@ import { GatewayExchange } from '../demand/gateway-exchange.ts';
 import { FactoryError } from '../errors.ts';
 import { Factory } from '../life/factory.ts';
 import { StateFiles } from '../life/state-files.ts';
-import { EXIT_GATEWAY } from './exit.ts';
 
 /** Age up to which a status is current: a running factory writes one in every round. */
 const STATUS_MAX_AGE_MS = 120_000;
@@ -43,7 +42,7 @@ export async function runCommand(configPath: string, io: Io): Promise<number> {
       'busy',
       'another factory took over, or may have, as the lease cannot be read: this one ends, and its jobs run on',
     );
-  return refusal === undefined ? EXIT_DONE : EXIT_GATEWAY;
+  return refusal === undefined ? EXIT_DONE : EXIT_UNAVAILABLE;
 }
 
 /**
@@ -77,6 +76,6 @@ function lastHeard(config: FactoryConfig): DemandReading {
   const nothing: DemandReading = { demand: new Map(), nodes: undefined };
   if (!read.success || Date.now() - Date.parse(read.data.at) > STATUS_MAX_AGE_MS || read.data.heard.nodes === undefined)
     return nothing;
-  const { demand, nodes } = parseAnswer({ version: 1, revision: 'dry-run', ...read.data.heard });
+  const { demand, nodes } = parseExchangeAnswer({ version: 1, revision: 'dry-run', ...read.data.heard });
   return { demand: new Map(demand.map((one) => [one.model, one])), nodes };
 }

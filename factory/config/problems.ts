@@ -6,7 +6,7 @@ import { placementsOf, runsOn } from './placements.ts';
 import type { ClusterConfig, FactoryConfig, ModelConfig, RecipeConfig } from './schema.ts';
 import { formatMs, timeLimitMs } from './values.ts';
 
-export interface ConfigProblem {
+interface ConfigProblem {
   /** Path of the faulty value. */
   path: (string | number)[];
   text: string;

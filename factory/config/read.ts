@@ -16,7 +16,7 @@ const FILE_MAX_BYTES = 1024 * 1024;
 const FAULTS_MAX = 20;
 
 /** One problem of the file. */
-export interface ConfigFault {
+interface ConfigFault {
   line: number;
   text: string;
 }

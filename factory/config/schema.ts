@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { parametersSchema, templateNameSchema } from '../../shared/deployment/parameters.ts';
 import { LAUNCHERS } from '../../shared/factory/exchange.ts';
 import { parseSource } from '../../shared/weights/source.ts';
-import { directory, durationSchema, nameSchema, oneLineSchema, oneWordSchema, timeLimitMs } from './values.ts';
+import { directory, durationSchema, oneLineSchema, oneWordSchema, slugSchema, timeLimitMs } from './values.ts';
 
 export const ENGINES = ['vllm', 'sglang', 'lmdeploy'] as const;
 export type EngineKind = (typeof ENGINES)[number];
@@ -66,7 +66,7 @@ const cluster = z.strictObject({
   /** The join token's file, on the job's node; `~/` is the home directory there. */
   join_token_file: oneLineSchema.default('~/.otela-token'),
   /** The cluster's name at the gateway, if the join token does not set it. */
-  cluster: nameSchema.optional(),
+  cluster: slugSchema.optional(),
   max_jobs: positive.default(20),
   /** Pending jobs of all models. It lets the scheduler limit how fast a pool grows, without flooding it with jobs. */
   max_pending: positive.default(4),
@@ -94,7 +94,7 @@ const cluster = z.strictObject({
    * and engine.
    */
   server: z.url({ protocol: /^https?$/ }).optional(),
-  namespace: nameSchema.optional(),
+  namespace: slugSchema.optional(),
   token_file: oneLineSchema.optional(),
   ca_file: oneLineSchema.optional(),
   service_account: oneWordSchema.optional(),
@@ -187,7 +187,7 @@ const model = z.strictObject({
     .max(32)
     .default([]),
   /** Clusters that it may run on; absent: all with an engine for their GPUs. */
-  clusters: z.array(nameSchema).max(32).optional(),
+  clusters: z.array(slugSchema).max(32).optional(),
   /** Lines of batches that make one more replica worth its start. */
   lines_per_job: positive.default(100),
   /** One more replica is wanted if the busy share of the ready ones is above this. */
@@ -207,7 +207,7 @@ const named = <T extends z.ZodType>(key: z.ZodString, value: T, max: number, wha
 
 export const fileSchema = z.strictObject({
   /** The factory's name: in the names of its jobs and at the gateway. */
-  factory: nameSchema,
+  factory: slugSchema,
   gateway: z.url({ protocol: /^https?$/ }),
   /** The factory's token, mode 0600. */
   token_file: oneLineSchema,
@@ -225,7 +225,7 @@ export const fileSchema = z.strictObject({
   guest: guest.prefault({}),
   /** A planner's replicas, kept as if they were each model's `min`. */
   plan: plan.optional(),
-  clusters: named(nameSchema, cluster, 32, 'clusters'),
+  clusters: named(slugSchema, cluster, 32, 'clusters'),
   recipes: named(z.string().min(1).max(128), recipe, 200, 'recipes'),
   models: named(z.string().min(1).max(256), model, 200, 'models'),
 });

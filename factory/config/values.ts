@@ -1,25 +1,10 @@
 /** Values of the configuration file that need more than a string. */
 import * as z from 'zod';
-
-const UNIT_MS: Record<string, number> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-/** A timer above this (2^31 - 1 ms) fires immediately. */
-const LONGEST_MS = 2_147_483_647;
-
-/**
- * `90s`, `10m`, `1h30m`, `0` → milliseconds; undefined if it is not a duration. A number without a unit is not one: it
- * would be seconds here, but minutes in Slurm.
- */
-export function durationMs(text: string): number | undefined {
-  if (text === '0') return 0;
-  if (!/^(?:\d{1,7}[smhd])+$/.test(text)) return undefined;
-  let total = 0;
-  for (const [, amount, unit = 's'] of text.matchAll(/(\d+)([smhd])/g)) total += Number(amount) * (UNIT_MS[unit] ?? 0);
-  return total > LONGEST_MS ? undefined : total;
-}
+import { durationMs, TIMER_MAX_MS } from '../../shared/text/duration.ts';
 
 export const durationSchema = z.string().transform((text, context) => {
   const ms = durationMs(text);
-  if (ms !== undefined) return ms;
+  if (ms !== undefined && ms <= TIMER_MAX_MS) return ms;
   context.addIssue({ code: 'custom', message: `"${text}" is not a duration such as 90s, 10m or 1h30m, at most 24d` });
   return z.NEVER;
 });
@@ -60,7 +45,7 @@ export const oneLineSchema = z
 export const directory = z
   .string()
   .regex(/^(~\/|\/)[^\s:,]{0,1000}$/, 'an absolute path without blanks, commas and colons');
-export const nameSchema = z
+export const slugSchema = z
   .string()
   .max(32)
   .regex(/^[a-z0-9]+(?:-[a-z0-9]+)*$/, 'small letters, digits and single dashes, at most 32');

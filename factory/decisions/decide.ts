@@ -48,7 +48,7 @@ export interface Decisions {
   held: Map<string, string>;
 }
 
-export function decide(memory: Memory, world: FactoryWorld, now: number): Decisions {
+export function decideActions(memory: Memory, world: FactoryWorld, now: number): Decisions {
   forgetBackOffs(memory, world.models);
   const count = () => countJobs(memory, world, now);
   const before = count();

@@ -6,12 +6,12 @@ import { type CountedJob, isPending, type JobCensus } from './census.ts';
 import { allPlaces, type FactoryWorld, type PlacedEngine, type PlacedModel } from './world.ts';
 
 /** A shape with fewer jobs than the plan has. */
-export interface MissingShape {
+interface MissingShape {
   places: readonly PlacedEngine[];
   count: number;
 }
 
-export interface ShapeDifference {
+interface ShapeDifference {
   missing: MissingShape[];
   /** Jobs of shapes that have more jobs than the plan; the first to end comes first. */
   surplus: CountedJob[];

@@ -13,7 +13,7 @@ const ARRAY_MAX = 20;
 
 type Submit = Extract<FactoryAction, { kind: 'submit' }>;
 
-export interface Starts {
+interface Starts {
   actions: Submit[];
   /** By model: why fewer jobs begin than are wanted. */
   held: Map<string, string>;

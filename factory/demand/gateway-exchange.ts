@@ -18,7 +18,7 @@ import {
   type FactoryReport,
   jobNamePrefix,
   NODES_MAX,
-  parseAnswer,
+  parseExchangeAnswer,
 } from '../../shared/factory/exchange.ts';
 import { Backoff } from '../../shared/timing/backoff.ts';
 import { errorLine, FactoryError } from '../errors.ts';
@@ -36,7 +36,7 @@ const EXCHANGE_MIN_MS = 500;
 /** Age up to which an answer's time spans, such as a node's idle time, still apply. */
 const FRESH_MS = 2_000;
 
-export interface GatewayExchangeOptions {
+interface GatewayExchangeOptions {
   gateway: string;
   tokenFile: string;
   caFile?: string;
@@ -182,7 +182,7 @@ export class GatewayExchange implements GatewaySource {
     try {
       if (this.#fault !== undefined) await this.#trustAnew();
       const signal = AbortSignal.any([heldExchange.signal, this.#closed.signal]);
-      return whole(parseAnswer(await this.#client.post(EXCHANGE_PATH, report, signal)), report.factory);
+      return whole(parseExchangeAnswer(await this.#client.post(EXCHANGE_PATH, report, signal)), report.factory);
     } catch (error) {
       if (heldExchange.signal.aborted) return undefined;
       const isRefused = error instanceof GatewayRefusalError && (error.status === 401 || error.status === 403);

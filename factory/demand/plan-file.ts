@@ -37,7 +37,7 @@ const planSchema = z.union([
 ]);
 type PlannedReplicas = z.infer<typeof placementSchema>;
 
-export interface PlanFileOptions {
+interface PlanFileOptions {
   path: string;
   /** ms since the file was written: the plan of a planner that died must not hold GPUs forever. */
   maxAge: number;

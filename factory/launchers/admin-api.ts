@@ -5,7 +5,7 @@ import { GatewayClient } from '../../node/gateway-client.ts';
 import { readKeyFile } from '../../node/private-file.ts';
 import { errorLine, FactoryError } from '../errors.ts';
 
-export interface AdminApiOptions {
+interface AdminApiOptions {
   gateway: string;
   keyFile: string;
   caFile?: string | undefined;

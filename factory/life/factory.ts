@@ -56,7 +56,7 @@ const CLEANUP_MS = 3_600_000;
 /** Keys that are fixed from a factory's start to its end. The contents of the files that they name may change. */
 const FIXED_KEYS = ['factory', 'state', 'gateway', 'token_file', 'ca_file'] as const;
 
-export interface FactoryOptions {
+interface FactoryOptions {
   configPath: string;
   config: FactoryConfig;
   log(line: string): void;

@@ -2,7 +2,7 @@
 import { jobNamePrefix } from '../../shared/factory/exchange.ts';
 import type { FactoryConfig } from '../config/schema.ts';
 import { recordAcceptance, recordFailure } from '../decisions/back-off.ts';
-import { type Decisions, decide, withIntendedSubmissions } from '../decisions/decide.ts';
+import { type Decisions, decideActions, withIntendedSubmissions } from '../decisions/decide.ts';
 import { FAILED_MAX, type Memory } from '../decisions/memory.ts';
 import { assessEnd, type EndedJob, nodesByJob, observeJobs, startTimeoutReason } from '../decisions/observe.ts';
 import { DRAIN_MAX_MS } from '../decisions/stops.ts';
@@ -56,7 +56,7 @@ export async function runRound(parts: RoundDependencies): Promise<RoundResult> {
   for (const one of ended) await end(parts, one, world, now);
   const lates = lateJobs(memory, world, now);
   for (const { ended: one } of lates) await end(parts, one, world, now);
-  const decisions = decide(memory, world, now);
+  const decisions = decideActions(memory, world, now);
   decisions.actions.unshift(...lates.map(({ action }) => action));
   if (parts.dry !== true) {
     parts.remember(memory);

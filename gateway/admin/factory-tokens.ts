@@ -7,7 +7,7 @@ import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { factoryTokens } from '../accounts/schema.ts';
 import { FACTORY_PREFIX, newId, newSecret } from '../accounts/secrets.ts';
 import { FACTORY_OBJECT_NAME } from '../factory/name.ts';
-import { nameSchema } from '../http/schema-parts.ts';
+import { displayNameSchema } from '../http/schema-parts.ts';
 import { applyChange, createOnce } from './change.ts';
 import { expiryMs, expirySchema, isoTime, listSchema, readPage } from './fields.ts';
 import { pageSchema, rfc3339 } from './list.ts';
@@ -22,7 +22,7 @@ const createSchema = z.strictObject({
    * requests that trust this provider.
    */
   provider: idSchema,
-  name: nameSchema.optional(),
+  name: displayNameSchema.optional(),
   expires_at: expirySchema.optional(),
 });
 

@@ -6,7 +6,7 @@ import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { joinTokens, providers } from '../accounts/schema.ts';
 import { PROVIDERS_MAX, readGatewaySettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
-import { nameSchema } from '../http/schema-parts.ts';
+import { displayNameSchema } from '../http/schema-parts.ts';
 import { notifyRegistry } from '../platform/notify-registry.ts';
 import { applyChange, createOnce, notifyIsolates } from './change.ts';
 import { isoTime, listSchema, providerIdSchema, readPage } from './fields.ts';
@@ -27,14 +27,14 @@ const modelsSchema = z.array(z.string().min(1).max(256)).max(100).nullable();
 const createSchema = z.strictObject({
   /** `name`, or `name@peer` for a provider of a peer institution. */
   id: providerIdSchema,
-  name: nameSchema.optional(),
+  name: displayNameSchema.optional(),
   /** Absent: true if every admitted provider is trusted anyway, false if only marked ones are. */
   trusted_by_default: z.boolean().optional(),
   max_nodes: maxNodesSchema.optional(),
   models: modelsSchema.optional(),
 });
 const patchSchema = z.strictObject({
-  name: nameSchema.optional(),
+  name: displayNameSchema.optional(),
   trusted_by_default: z.boolean().optional(),
   max_nodes: maxNodesSchema.optional(),
   models: modelsSchema.optional(),

@@ -2,11 +2,11 @@
 import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
-import { type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/index.ts';
+import { EXIT_UNAVAILABLE, type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { tryParseJson } from '../../shared/text/json.ts';
 import { waitWithProgress } from '../../shared/timing/wait-with-progress.ts';
-import { CommandError, EXIT_UNREACHABLE } from '../command.ts';
+import { CommandError } from '../command.ts';
 import { startTimer } from '../platform/start-timer.ts';
 import { isStdoutClosed } from './stdout.ts';
 import { Table } from './table.ts';
@@ -16,7 +16,7 @@ export class ClientError extends CommandError {}
 
 /** No gateway answers. */
 class Unreachable extends ClientError {
-  override readonly exitCode = EXIT_UNREACHABLE;
+  override readonly exitCode = EXIT_UNAVAILABLE;
 }
 
 /** The gateway failed, or its response broke off. */

@@ -1,7 +1,13 @@
 /** Every command of `otela-gateway` by name, in the order of its help. */
 import manifest from '../../package.json' with { type: 'json' };
-import { type Command, EXIT_DONE, EXIT_USAGE, type Program } from '../../shared/command-line/index.ts';
-import { EXIT_FAILED, EXIT_UNREACHABLE } from '../command.ts';
+import {
+  type Command,
+  EXIT_DONE,
+  EXIT_UNAVAILABLE,
+  EXIT_USAGE,
+  type Program,
+} from '../../shared/command-line/index.ts';
+import { EXIT_FAILED } from '../command.ts';
 
 import { BACKUP_COMMAND } from '../hosts/node/backup/backup-command.ts';
 import { RESTORE_COMMAND } from '../hosts/node/backup/restore-command.ts';
@@ -64,6 +70,6 @@ export const GATEWAY_PROGRAM: Program = {
   otela-gateway nodes list --url https://gw.example.org --key-file admin.key
 
 Every command except serve, doctor, backup, restore, issuer and promote calls a gateway: --url, --key-file. --json prints one object per line.`,
-  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_FAILED} refused by the gateway or failed, ${EXIT_USAGE} wrong usage, ${EXIT_UNREACHABLE} the gateway does not answer.`,
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_FAILED} refused by the gateway or failed, ${EXIT_USAGE} wrong usage, ${EXIT_UNAVAILABLE} the gateway does not answer.`,
   commands: COMMANDS,
 };

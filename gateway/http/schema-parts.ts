@@ -55,7 +55,7 @@ export const CONTROL_FREE = new RegExp(`^[^${NOT_IN_NAMES}]*$`);
  * One line that a terminal can show: no control or invisible characters, and not blank. Surrounding white space is
  * removed.
  */
-export const nameSchema = z
+export const displayNameSchema = z
   .string()
   .min(1)
   .max(200)

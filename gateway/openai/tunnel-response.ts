@@ -15,7 +15,7 @@ const CLAIM_MS = 15_000;
 const CLAIM_PAUSE_MS = 100;
 
 /** One attempt at the node of a session. */
-export interface TunnelAttempt {
+interface TunnelAttempt {
   scope: RequestScope;
   session: string;
   open: AttemptRequest;

@@ -28,7 +28,6 @@ interface RegistryEvents {
 }
 
 type Stored = ReturnType<typeof createStored>;
-export type RegistryParts = ReturnType<typeof createRegistryParts>;
 
 export function createRegistryParts(ctx: ObjectContext, env: Env, on: RegistryEvents) {
   const stored = createStored(ctx, env);

@@ -13,7 +13,7 @@ import * as z from 'zod';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const LOCK = join(ROOT, 'package-lock.json');
 /** In the reserved top-level domain `.invalid` (RFC 2606), so it is never requested. */
-export const PLACEHOLDER = 'https://registry.invalid/';
+const PLACEHOLDER = 'https://registry.invalid/';
 
 const entrySchema = z.object({
   /** Only for an alias, because its path has another name. */
@@ -29,7 +29,7 @@ const recordSchema = z.record(z.string(), z.unknown());
 const packagesSchema = z.record(z.string(), recordSchema);
 
 /** `node_modules/a/node_modules/@scope/b` is `@scope/b`. */
-export function packageName(path: string, entry: Entry): string {
+function packageName(path: string, entry: Entry): string {
   return entry.name ?? path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
 }
 

@@ -26,7 +26,7 @@ interface Installed extends Size {
 }
 
 /** Reasons by package name; `*` stands for a system. */
-export const REASONS = z
+const REASONS = z
   .record(z.string(), z.string().min(20))
   .parse(JSON.parse(readFileSync(new URL('reasons.json', import.meta.url), 'utf8')));
 

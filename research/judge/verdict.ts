@@ -1,4 +1,4 @@
-import { decide } from '../../scheduler/solver/plan.ts';
+import { solvePlan } from '../../scheduler/solver/plan.ts';
 import type { PlanOptions } from '../../scheduler/solver/problem.ts';
 import { judge } from './exhaustive.ts';
 import type { Instance } from './instances.ts';
@@ -25,7 +25,7 @@ const ROUNDING = 2e-6;
 export async function verdictOn(instance: Instance, settings: PlanOptions): Promise<Verdict> {
   const { pools, demands } = instance;
   const started = performance.now();
-  const { counts, problem, report, shortfall } = await decide(pools, demands, [], settings);
+  const { counts, problem, report, shortfall } = await solvePlan(pools, demands, [], settings);
   const seconds = (performance.now() - started) / 1e3;
   const { best, rate } = judge(instance, settings);
   const plan = rate(

@@ -5,7 +5,7 @@
 import { cpus } from 'node:os';
 import { loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { DEFAULT_LIMITS } from '../../scheduler/serving/limits.ts';
-import { decide } from '../../scheduler/solver/plan.ts';
+import { solvePlan } from '../../scheduler/solver/plan.ts';
 import { OBJECTIVES } from '../../scheduler/solver/problem.ts';
 import { percent, table } from '../../scheduler/validate/table.ts';
 import { drawInstance } from '../../test/scheduler/support/instances.ts';
@@ -35,7 +35,7 @@ for (const { models, kinds, seeds, load, limitS, gap, withinS } of SIZES) {
       };
       const cpu = process.cpuUsage();
       const started = performance.now();
-      const { report, shortfall } = await decide(pools, demands, [], settings);
+      const { report, shortfall } = await solvePlan(pools, demands, [], settings);
       const seconds = (performance.now() - started) / 1e3;
       const { user, system } = process.cpuUsage(cpu);
       rows.push([

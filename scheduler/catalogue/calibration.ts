@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { Gpu } from './gpu.ts';
+import type { GpuType } from './gpu.ts';
 import { PRECISIONS, type Precision } from './precision.ts';
 
 const fraction = z.number().finite().min(0.01).max(2);
@@ -81,7 +81,7 @@ export const calibrationSchema = z.object({
 export type Calibration = z.infer<typeof calibrationSchema>;
 
 /** Returns the parameters of a GPU. One without measurements takes those of its class, then the defaults. */
-export function efficiencyOf(calibration: Calibration, gpu: Gpu): Efficiency {
+export function efficiencyOf(calibration: Calibration, gpu: GpuType): Efficiency {
   const rows = [calibration.default, calibration.gpus[gpu.class], calibration.gpus[gpu.id]];
   const products = Object.assign({}, ...rows.map((row) => row?.products));
   const experts = Object.assign({}, ...rows.map((row) => row?.experts));

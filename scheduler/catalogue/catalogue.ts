@@ -8,7 +8,7 @@ import { errorText } from '../../shared/text/error-text.ts';
 import { nearestNames } from '../../shared/text/nearest.ts';
 import { SchedulerError } from '../errors.ts';
 import { type Calibration, calibrationSchema } from './calibration.ts';
-import { type Gpu, gpuFileSchema, gpuFromRow } from './gpu.ts';
+import { type GpuType, gpuFileSchema, gpuFromRow } from './gpu.ts';
 import { isHuggingFaceConfig, modelFromConfig } from './huggingface.ts';
 import { type Model, modelFileSchema, modelFromRow } from './model.ts';
 
@@ -26,17 +26,17 @@ const GIB = 2 ** 30;
  * then the form (SXM, PCIe, NVL, HGX). If the name contains neither, it is the first GPU. Returns undefined if
  * `memoryMib` is far from all of them.
  */
-function gpuVariant(variants: readonly Gpu[], name: string, memoryMib?: number): Gpu | undefined {
+function gpuVariant(variants: readonly GpuType[], name: string, memoryMib?: number): GpuType | undefined {
   const wanted = memoryMib === undefined ? memoryOf(name) : memoryMib * 2 ** 20;
   const form = formOf(name);
-  const share = (gpu: Gpu): number => (wanted === undefined ? 0 : Math.abs(gpu.memory / wanted - 1));
-  const fits = (gpu: Gpu): boolean => share(gpu) <= MEMORY_TOLERANCE;
+  const share = (gpu: GpuType): number => (wanted === undefined ? 0 : Math.abs(gpu.memory / wanted - 1));
+  const fits = (gpu: GpuType): boolean => share(gpu) <= MEMORY_TOLERANCE;
   // `GH200 480GB` names the processor's memory: a number that fits no variant is ignored.
   const tells = memoryMib !== undefined || variants.some(fits);
-  const distance = (gpu: Gpu): number => (!tells || fits(gpu) ? 0 : share(gpu));
-  const differs = (gpu: Gpu): number => (form === undefined || formOf(gpu.id) === form ? 0 : 1);
+  const distance = (gpu: GpuType): number => (!tells || fits(gpu) ? 0 : share(gpu));
+  const differs = (gpu: GpuType): number => (form === undefined || formOf(gpu.id) === form ? 0 : 1);
   const near = memoryMib === undefined ? variants : variants.filter((gpu) => share(gpu) <= MEMORY_FAR);
-  return near.reduce<Gpu | undefined>((best, gpu) => {
+  return near.reduce<GpuType | undefined>((best, gpu) => {
     if (best === undefined) return gpu;
     const closer = distance(gpu) - distance(best) || differs(gpu) - differs(best);
     return closer < 0 ? gpu : best;
@@ -58,7 +58,7 @@ function formOf(name: string): string | undefined {
 
 /** All GPUs and models with a name, and how close the GPUs come to their data sheets. */
 export interface HardwareCatalogue {
-  gpus: Gpu[];
+  gpus: GpuType[];
   models: Model[];
   calibration: Calibration;
 }
@@ -86,7 +86,7 @@ export function dataPath(name: string): string {
 
 /** Loads the built-in tables and then the user's files; rows of the latter win. */
 export function loadCatalogue(files: CatalogueFiles = {}): HardwareCatalogue {
-  const gpus = new Map<string, Gpu>();
+  const gpus = new Map<string, GpuType>();
   for (const path of [dataPath('gpus.json'), ...(files.gpus ?? [])]) {
     for (const row of parseAs(gpuFileSchema, readJson(path), path).gpus) gpus.set(row.id, gpuFromRow(row));
   }
@@ -107,7 +107,7 @@ export const readCalibration = (path: string): Calibration => parseAs(calibratio
 function readModels(named: string): Model[] {
   const [, name, file = named] = /^([^=]+)=(.+)$/.exec(named) ?? [];
   const value = parseJson(
-    readText(file).replace(PYTHON_NUMBERS, (_match, quoted?: string) => quoted ?? 'null'),
+    readTextFile(file).replace(PYTHON_NUMBERS, (_match, quoted?: string) => quoted ?? 'null'),
     file,
   );
   if (isHuggingFaceConfig(value))
@@ -130,11 +130,11 @@ function withQuantization(config: object, file: string): object {
 }
 
 export function readJson(path: string): unknown {
-  return parseJson(readText(path), path);
+  return parseJson(readTextFile(path), path);
 }
 
 /** @throws SchedulerError `bad_input` */
-export function readText(path: string): string {
+export function readTextFile(path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (cause) {
@@ -160,7 +160,7 @@ export function parseAs<T>(schema: z.ZodType<T>, value: unknown, what: string): 
  * Finds a GPU by id, or by the name that a person or a driver uses (`gh200`, `NVIDIA A100-SXM4-80GB`), with the memory
  * in MiB if known.
  */
-export function findGpu(catalogue: HardwareCatalogue, name: string, memoryMib?: number): Gpu {
+export function findGpu(catalogue: HardwareCatalogue, name: string, memoryMib?: number): GpuType {
   const exact = catalogue.gpus.find(({ id }) => id.toLowerCase() === name.toLowerCase());
   if (exact) return exact;
   // A slice of a GPU has a part of its memory, bandwidth and units: no row has its speed.

@@ -30,7 +30,7 @@ const gpuRowSchema = z.strictObject({
 export const gpuFileSchema = z.object({ gpus: z.array(gpuRowSchema).max(1000) });
 
 /** A type of GPU, in SI units. */
-export interface Gpu {
+export interface GpuType {
   id: string;
   /** Name in shared/hardware, which agents publish. */
   class: string;
@@ -64,7 +64,7 @@ export interface Gpu {
   source: string;
 }
 
-export function gpuFromRow(row: z.infer<typeof gpuRowSchema>): Gpu {
+export function gpuFromRow(row: z.infer<typeof gpuRowSchema>): GpuType {
   return {
     id: row.id,
     class: row.class,

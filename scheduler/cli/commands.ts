@@ -1,11 +1,17 @@
 /** All commands of `otela-plan`, in the order of its help. */
 import manifest from '../../package.json' with { type: 'json' };
-import { EXIT_DONE, EXIT_USAGE, type Program } from '../../shared/command-line/index.ts';
+import {
+  EXIT_DONE,
+  EXIT_SOFTWARE,
+  EXIT_UNAVAILABLE,
+  EXIT_USAGE,
+  type Program,
+} from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/io.ts';
 import { CALIBRATE_FLAGS as CALIBRATE, calibrateCommand } from './calibrate.ts';
 import { CATALOGUE_COMMAND_FLAGS as CATALOGUE, catalogueCommand } from './catalogue.ts';
 import { COMPARE_FLAGS as COMPARE, compareCommand } from './compare.ts';
-import { EXIT_FAILED, EXIT_GATEWAY, EXIT_INFEASIBLE, EXIT_TIME_OUT } from './exit.ts';
+import { EXIT_INFEASIBLE, EXIT_TIME_OUT } from './exit.ts';
 import { PLAN_COMMAND_FLAGS as PLAN, planCommand } from './plan.ts';
 import { REGIONS_FLAGS as REGIONS, regionsCommand } from './regions.ts';
 import { SIMULATE_FLAGS as SIMULATE, simulateCommand } from './simulate.ts';
@@ -16,7 +22,7 @@ export const PLAN_PROGRAM: Program<Io> = {
   name: 'otela-plan',
   version: manifest.version,
   about: 'otela-plan is the planner: it decides which model runs on which GPUs.',
-  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_USAGE} wrong usage, ${EXIT_INFEASIBLE} no feasible plan, ${EXIT_TIME_OUT} time limit reached, ${EXIT_GATEWAY} gateway failed, ${EXIT_FAILED} failed.`,
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_USAGE} wrong usage, ${EXIT_INFEASIBLE} no feasible plan, ${EXIT_TIME_OUT} time limit reached, ${EXIT_UNAVAILABLE} gateway failed, ${EXIT_SOFTWARE} failed.`,
   commands: {
     catalogue: {
       summary: 'list known GPUs and models with their sources',

@@ -1,4 +1,4 @@
-import { EXIT_DONE, EXIT_USAGE } from '../../shared/command-line/index.ts';
+import { EXIT_DONE, EXIT_SOFTWARE, EXIT_UNAVAILABLE, EXIT_USAGE } from '../../shared/command-line/index.ts';
 import type { SchedulerErrorCode } from '../errors.ts';
 import type { Plan } from '../planner/types.ts';
 
@@ -7,10 +7,6 @@ import type { Plan } from '../planner/types.ts';
 export const EXIT_INFEASIBLE = 3;
 /** The solver's time ended before it reached its gap; the output is the best plan so far. */
 export const EXIT_TIME_OUT = 4;
-/** EX_UNAVAILABLE: the gateway did not answer, or refused. */
-export const EXIT_GATEWAY = 69;
-/** EX_SOFTWARE */
-export const EXIT_FAILED = 70;
 
 export function planExitCode(code: SchedulerErrorCode): number {
   switch (code) {
@@ -24,9 +20,9 @@ export function planExitCode(code: SchedulerErrorCode): number {
     case 'solver':
       return EXIT_TIME_OUT;
     case 'gateway':
-      return EXIT_GATEWAY;
+      return EXIT_UNAVAILABLE;
     case 'launcher':
-      return EXIT_FAILED;
+      return EXIT_SOFTWARE;
   }
 }
 

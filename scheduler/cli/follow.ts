@@ -7,7 +7,7 @@ import { parsePin } from '../follow/pins.ts';
 import { appendRecords, readRecords, timelineOf } from '../follow/record.ts';
 import { planFor, writePlan } from '../live/plan-file.ts';
 import { type FlagValues, numberFlag, textFlag } from './flags.ts';
-import type { Session } from './session.ts';
+import type { PlanningSession } from './session.ts';
 
 export const FOLLOW_FLAGS = {
   forecast: { help: 'plan for the next slots with a forecast by kind of request' },
@@ -33,7 +33,12 @@ interface Watched {
 }
 
 /** `otela-plan watch --forecast`: plans once per slot, just after the slot begins. */
-export async function follow(flags: FlagValues, { context }: Session, io: Io, watched: Watched): Promise<number> {
+export async function follow(
+  flags: FlagValues,
+  { context }: PlanningSession,
+  io: Io,
+  watched: Watched,
+): Promise<number> {
   const options = followOptions(flags);
   const history = textFlag(flags, 'history');
   const path = textFlag(flags, 'plan');

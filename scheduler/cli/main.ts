@@ -1,10 +1,10 @@
 #!/usr/bin/env node
 /** `otela-plan`: decides which model runs on which GPUs, by simulation, and explains why. */
-import { EXIT_USAGE, runProgram } from '../../shared/command-line/index.ts';
+import { EXIT_SOFTWARE, EXIT_USAGE, runProgram } from '../../shared/command-line/index.ts';
 import { type Io, makeIo } from '../../shared/terminal/io.ts';
 import { SchedulerError } from '../errors.ts';
 import { PLAN_PROGRAM } from './commands.ts';
-import { EXIT_FAILED, planExitCode } from './exit.ts';
+import { planExitCode } from './exit.ts';
 import { FACTORY_ACTS } from './removed.ts';
 
 /** `argv` excludes the program's name. Resolves to the exit code and never rejects. */
@@ -17,7 +17,7 @@ export function main(argv: readonly string[], io: Io = makeIo(process.stdout, pr
     out: io.out,
     complain: io.log,
     exitOf: (error) => (error instanceof SchedulerError ? planExitCode(error.code) : undefined),
-    failed: EXIT_FAILED,
+    failed: EXIT_SOFTWARE,
   });
 }
 

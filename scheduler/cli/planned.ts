@@ -5,7 +5,7 @@ import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { gatewayFrom } from '../live/gateway.ts';
 import { liveInventory, liveNodes } from '../live/nodes.ts';
 import { liveWorkload } from '../live/workload.ts';
-import { type Inventory, readWorkload } from '../planner/input.ts';
+import { type ClusterInventory, readWorkload } from '../planner/input.ts';
 import { loadPlanner } from '../planner/load.ts';
 import type { Plan } from '../planner/types.ts';
 import type { Demand, PlanOptions } from '../solver/problem.ts';
@@ -39,7 +39,7 @@ async function sources(
   flags: FlagValues,
   catalogue: HardwareCatalogue,
   io: Io,
-): Promise<{ inventory: Inventory; workload: Demand[] }> {
+): Promise<{ inventory: ClusterInventory; workload: Demand[] }> {
   if (flags.live !== true) {
     return {
       inventory: await inventoryFrom(requiredFlag(flags, 'inventory'), catalogue, io.log),
@@ -70,7 +70,7 @@ export const PLANNING_FLAGS = {
 } as const satisfies Flags;
 
 interface Planned {
-  inventory: Inventory;
+  inventory: ClusterInventory;
   workload: Demand[];
   options: PlanOptions;
   /** Duration of the simulation. */

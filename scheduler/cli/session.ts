@@ -1,7 +1,7 @@
 /** What both forms of `otela-plan watch` need: the gateway, the demand and the planner. */
 import type { Io } from '../../shared/terminal/io.ts';
 import { gatewayFrom } from '../live/gateway.ts';
-import type { LiveNode } from '../live/nodes.ts';
+import type { PlacementNode } from '../live/nodes.ts';
 import type { PlanningContext } from '../live/observation.ts';
 import { DeploymentDescriptions } from '../live/offers.ts';
 import { liveWorkload } from '../live/workload.ts';
@@ -36,12 +36,12 @@ export interface Outside {
   fetch?: typeof fetch;
 }
 
-export interface Session {
+export interface PlanningSession {
   context: PlanningContext;
-  workload(nodes: readonly LiveNode[]): Promise<Demand[]>;
+  workload(nodes: readonly PlacementNode[]): Promise<Demand[]>;
 }
 
-export async function sessionFrom(flags: FlagValues, io: Io, outside: Outside): Promise<Session> {
+export async function sessionFrom(flags: FlagValues, io: Io, outside: Outside): Promise<PlanningSession> {
   const catalogue = catalogueFrom(flags);
   const gateway = gatewayFrom(requiredFlag(flags, 'gateway'), textFlag(flags, 'key-file'), outside.fetch);
   const workloadFile = textFlag(flags, 'workload');

@@ -1,5 +1,5 @@
 import { printable } from '../../shared/terminal/printable.ts';
-import type { LivePlan, PlannedModel, RegionPlanOutcome } from '../regions/live/planner.ts';
+import type { LivePlan, RegionModelPlan, RegionPlanOutcome } from '../regions/live/planner.ts';
 
 /** Formats a plan; `state` is what happened to it. The head changes with each slot, the body only with the plan. */
 export function regionsText(plan: LivePlan, state: string): { head: string; body: string } {
@@ -12,7 +12,7 @@ export function regionsText(plan: LivePlan, state: string): { head: string; body
   return { head, body: [...lines, ...plan.notes.map((note) => `  note: ${note}`)].map(printable).join('\n') };
 }
 
-function modelLines({ model, regions }: PlannedModel): string[] {
+function modelLines({ model, regions }: RegionModelPlan): string[] {
   const rows = regions.map(({ region, share, roundTripS, usdKwh, replicas, warm }) => {
     const name = (region === '' ? '(no region)' : region).padEnd(16);
     const trip = `${(1e3 * roundTripS).toFixed(0)} ms`;
@@ -22,7 +22,7 @@ function modelLines({ model, regions }: PlannedModel): string[] {
 }
 
 /** Weighted by requests. */
-function total(models: readonly PlannedModel[], which: 'now' | 'planned'): RegionPlanOutcome {
+function total(models: readonly RegionModelPlan[], which: 'now' | 'planned'): RegionPlanOutcome {
   const requests = models.reduce((sum, { expected }) => sum + expected, 0);
   return models.reduce(
     (sum, model) => ({

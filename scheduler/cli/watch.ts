@@ -10,7 +10,7 @@ import type { Demand, Placement } from '../solver/problem.ts';
 import { type FlagValues, numberFlag, textFlag } from './flags.ts';
 import { FOLLOW_FLAGS, follow } from './follow.ts';
 import { refuseRemoved } from './removed.ts';
-import { type Outside, SESSION_FLAGS, type Session, sessionFrom } from './session.ts';
+import { type Outside, type PlanningSession, SESSION_FLAGS, sessionFrom } from './session.ts';
 import { planText, whyText } from './show.ts';
 
 interface WatchOutside extends Outside {
@@ -56,7 +56,7 @@ export async function watchCommand(argv: readonly string[], io: Io, outside: Wat
 
 /** Plans, prints the plan, and writes it to a file. It starts and ends nothing. */
 class Shadow {
-  readonly #session: Session;
+  readonly #session: PlanningSession;
   readonly #path: string | undefined;
   readonly #io: Io;
   readonly #triggers = new Triggers();
@@ -65,7 +65,7 @@ class Shadow {
   /** The gateway did not answer while a plan was made. */
   #isUnfinished = false;
 
-  constructor(session: Session, flags: FlagValues, io: Io) {
+  constructor(session: PlanningSession, flags: FlagValues, io: Io) {
     this.#session = session;
     this.#path = textFlag(flags, 'plan');
     this.#io = io;

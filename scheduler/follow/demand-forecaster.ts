@@ -4,7 +4,7 @@ import { movingAverage } from '../forecast/persistence.ts';
 import { ridge } from '../forecast/ridge.ts';
 import { seasonal } from '../forecast/seasonal.ts';
 import type { Forecast, Forecaster, History } from '../forecast/types.ts';
-import type { ModelDemand } from './problem.ts';
+import type { ForecastDemand } from './problem.ts';
 
 /** Methods are compared and fitted again after this many slots. */
 const REFIT_SLOTS = 10;
@@ -67,7 +67,7 @@ export function demandOf(
   kinds: readonly string[],
   { mean, high }: Forecast,
   slotS: number,
-): ModelDemand {
+): ForecastDemand {
   const steps = mean[0]?.length ?? 0;
   const rates = (rows: number[][]) =>
     Array.from({ length: steps }, (_, step) => rows.map((series) => Math.max(0, series[step] ?? 0) / slotS));

@@ -2,14 +2,14 @@
  * Describes a layout: which replicas do what, which ones are the bottleneck, and how much more demand they could serve.
  */
 import { balance } from '../orchestration/assignment.ts';
-import { type FollowProblem, type Layout, type ModelDemand, placeText } from './problem.ts';
+import { type FollowProblem, type ForecastDemand, type Layout, placeText } from './problem.ts';
 import { demandShares } from './transition-cost.ts';
 
 /** A rate below this many requests/s is not mentioned. */
 const RATE_SHOWN_MIN = 0.005;
 
 /** Describes one model in one slot of the forecast. */
-function loadText(problem: FollowProblem, demand: ModelDemand, layout: Layout, step: number): string {
+function loadText(problem: FollowProblem, demand: ForecastDemand, layout: Layout, step: number): string {
   const wanted = demand.mean[step] ?? demand.mean.at(-1) ?? [];
   const { indexes, assignment } = demandShares(problem, demand, layout, wanted);
   if (indexes.length === 0) return 'nothing serves it';
@@ -58,7 +58,7 @@ function growthText(
 /** Describes the layout of the next slot and, if it is to change, the layout after it. */
 export function loadsText(
   problem: FollowProblem,
-  demand: ModelDemand,
+  demand: ForecastDemand,
   { next, inSlots }: { next: Layout | undefined; inSlots: number },
 ): string {
   const now = loadText(problem, demand, problem.running, 0);

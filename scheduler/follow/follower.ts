@@ -9,7 +9,7 @@ import { loadsText } from './explain.ts';
 import { type NetworkView, networkView, replicasText } from './network.ts';
 import type { MeasuredRates } from './options.ts';
 import { type Pin, pinnedLayout } from './pins.ts';
-import type { FollowProblem, Layout, ModelDemand } from './problem.ts';
+import type { FollowProblem, ForecastDemand, Layout } from './problem.ts';
 import type { CountedLine, SlotRecord } from './record.ts';
 import { kindShares, SharePublisher, sharesText } from './shares.ts';
 
@@ -84,7 +84,7 @@ export class DemandFollower {
 
   #problemOf(looks: readonly ModelSample[], view: NetworkView): FollowProblem {
     const { options, pools, running } = view;
-    const models = looks.map(({ model, followed, expectation }): ModelDemand => {
+    const models = looks.map(({ model, followed, expectation }): ForecastDemand => {
       const demand = demandOf(model.id, followed.counted.kinds, expectation.forecast, this.#options.slotS);
       const pin = this.#options.pins.find((one) => one.model === model.id || one.model === followed.name);
       if (pin === undefined) return demand;

@@ -4,7 +4,7 @@
  */
 import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
 import type { Model } from '../catalogue/model.ts';
-import type { LiveNode } from '../live/nodes.ts';
+import type { PlacementNode } from '../live/nodes.ts';
 import type { Observation, PlanningContext } from '../live/observation.ts';
 import { gpusOf } from '../roofline/parallelism.ts';
 import type { Placement } from '../solver/problem.ts';
@@ -69,7 +69,7 @@ interface Growing {
 }
 
 function addForeign(
-  node: LiveNode,
+  node: PlacementNode,
   { model, name, kinds }: FollowedModel,
   context: Omit<OptionContext, 'pools'>,
   { options, running, add }: Growing,

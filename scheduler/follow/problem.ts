@@ -22,7 +22,7 @@ export interface FollowedPool {
 }
 
 /** The expected demand of one model. */
-export interface ModelDemand {
+export interface ForecastDemand {
   model: string;
   /** Names of its kinds. */
   kinds: readonly string[];
@@ -39,7 +39,7 @@ export type Layout = readonly number[];
 export interface FollowProblem {
   options: readonly ReplicaOption[];
   pools: readonly FollowedPool[];
-  models: readonly ModelDemand[];
+  models: readonly ForecastDemand[];
   /** The running layout. */
   running: Layout;
   slotS: number;

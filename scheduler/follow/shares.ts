@@ -3,7 +3,7 @@ import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
 import type { PlannerGateway } from '../live/gateway.ts';
 import { fillOrWait } from '../orchestration/assignment.ts';
 import type { Assignment } from '../orchestration/types.ts';
-import { type FollowProblem, type ModelDemand, optionsOf, placeText } from './problem.ts';
+import { type FollowProblem, type ForecastDemand, optionsOf, placeText } from './problem.ts';
 
 /** Most rules of a gateway for one model, except the rule for nodes that join later. */
 const RULES_MAX = 499;
@@ -21,7 +21,7 @@ const NO_DEMAND = 1e-3;
 /** Share of the demand that is assumed for a kind without expected requests, so that its requests have a node. */
 const TRACE_DEMAND = 1e-3;
 
-export interface KindRule {
+interface KindRule {
   session?: string;
   kind?: string;
   weight: number;
@@ -38,7 +38,7 @@ export interface PublishedShares {
  */
 export function kindShares(
   problem: FollowProblem,
-  demand: ModelDemand,
+  demand: ForecastDemand,
   kinds: readonly RequestKind[],
   serving: ReadonlyMap<number, readonly string[]>,
   step: number,
@@ -69,7 +69,7 @@ export function kindShares(
 }
 
 /** Requests/s by kind. If no request is expected, the first ones still go to the replicas with the lowest latency. */
-function expectedOf({ mean }: ModelDemand, kinds: readonly RequestKind[], step: number): number[] {
+function expectedOf({ mean }: ForecastDemand, kinds: readonly RequestKind[], step: number): number[] {
   const typical = mean[step] ?? [];
   const all = typical.reduce((sum, one) => sum + one, 0);
   if (all < NO_DEMAND) return kinds.map(({ share }) => Math.max(share, TRACE_DEMAND) * NO_DEMAND);
@@ -84,7 +84,7 @@ function expectedOf({ mean }: ModelDemand, kinds: readonly RequestKind[], step: 
  */
 function waitsOf(
   { options, slotS }: FollowProblem,
-  { mean, kinds }: ModelDemand,
+  { mean, kinds }: ForecastDemand,
   indexes: readonly number[],
   serving: ReadonlyMap<number, readonly string[]>,
   step: number,

@@ -1,7 +1,7 @@
 /** Time that requests wait if a layout stays, or changes in one of the slots ahead: a fluid model, slot by slot. */
 import { balance } from '../orchestration/assignment.ts';
 import type { Assignment } from '../orchestration/types.ts';
-import { type FollowProblem, type Layout, type ModelDemand, optionsOf, sameLayout, stopsOf } from './problem.ts';
+import { type FollowProblem, type ForecastDemand, type Layout, optionsOf, sameLayout, stopsOf } from './problem.ts';
 
 /** Up to this load, kinds go to the replicas with the lowest latency; above it the load decides. */
 const IDLE_LOAD = 0.92;
@@ -24,7 +24,7 @@ interface Shares {
 
 export function demandShares(
   problem: FollowProblem,
-  { model }: ModelDemand,
+  { model }: ForecastDemand,
   layout: Layout,
   demand: readonly number[],
 ): Shares {
@@ -52,7 +52,7 @@ export function transitionCost(problem: FollowProblem, to: Layout, at: number | 
   return problem.models.reduce((sum, one) => sum + costOf(problem, one, to, at), 0);
 }
 
-function costOf(problem: FollowProblem, demand: ModelDemand, to: Layout, at: number | undefined): number {
+function costOf(problem: FollowProblem, demand: ForecastDemand, to: Layout, at: number | undefined): number {
   const { running, slotS, switchS, wave } = problem;
   const own = optionsOf(problem, demand.model);
   const only = (layout: Layout): Layout => layout.map((count, i) => (own.includes(i) ? count : 0));
@@ -112,7 +112,7 @@ function meanwhile(running: Layout, to: Layout, least: Layout, done: number, end
 }
 
 /** Midpoint between the expected and the high demand: a layout that just fits the mean queues in every other slot. */
-function midDemand({ mean, high }: ModelDemand, step: number): number[] {
+function midDemand({ mean, high }: ForecastDemand, step: number): number[] {
   return (mean[step] ?? []).map((one, kind) => (one + (high[step]?.[kind] ?? one)) / 2);
 }
 

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { KIND_NAME_MAX_CHARS, KINDS_MAX, type RequestKind } from '../../shared/routing/kinds/kind.ts';
 import type { PlannerGateway } from './gateway.ts';
-import { parseAnswer } from './nodes.ts';
+import { parseGatewayAnswer } from './nodes.ts';
 
 const count = z.number().nonnegative();
 /** The fields of `/admin/workload?by=kind` that following needs. */
@@ -71,7 +71,7 @@ export async function kindCounts(
   slotS: number,
 ): Promise<Map<string, KindCount>> {
   const path = `/admin/workload?by=kind&window=${windowS}s&slot=${slotS}s`;
-  const { data, slot_ms } = parseAnswer(answerSchema, await gateway.get(path), path);
+  const { data, slot_ms } = parseGatewayAnswer(answerSchema, await gateway.get(path), path);
   return new Map(
     data.map(({ model, kinds, slots, latency_ms, misjudged, lengths }) => [
       model,

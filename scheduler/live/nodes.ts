@@ -4,10 +4,10 @@ import { GPUS_MAX } from '../../shared/lattice/node.ts';
 import { isGpuSlice } from '../../shared/slurm/gres.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { findGpu, findModel, type HardwareCatalogue, parseAs } from '../catalogue/catalogue.ts';
-import type { Gpu } from '../catalogue/gpu.ts';
+import type { GpuType } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
 import { SchedulerError } from '../errors.ts';
-import type { Inventory } from '../planner/input.ts';
+import type { ClusterInventory } from '../planner/input.ts';
 import { tpProblem } from '../roofline/parallelism.ts';
 import { type Demand, type Placement, type Pool, TIERS, type Tier } from '../solver/problem.ts';
 import type { PlannerGateway } from './gateway.ts';
@@ -51,7 +51,7 @@ const nodesSchema = z.object({
 });
 
 /** A node session, as far as placement needs it. */
-export interface LiveNode {
+export interface PlacementNode {
   session: string;
   provider: string;
   cluster: string;
@@ -67,7 +67,7 @@ export interface LiveNode {
   /** Its claims about how their weights are stored, by model. */
   quantization: ReadonlyMap<string, string>;
   tier: Tier;
-  gpu: Gpu;
+  gpu: GpuType;
   gpus: number;
   pool: string;
 }
@@ -79,10 +79,10 @@ export async function liveNodes(
   gateway: PlannerGateway,
   catalogue: HardwareCatalogue,
   log: (line: string) => void,
-): Promise<LiveNode[]> {
-  const { data } = parseAnswer(nodesSchema, await gateway.get('/v1/registry/nodes'), '/v1/registry/nodes');
+): Promise<PlacementNode[]> {
+  const { data } = parseGatewayAnswer(nodesSchema, await gateway.get('/v1/registry/nodes'), '/v1/registry/nodes');
   const unknown = new Set<string>();
-  const nodes = data.flatMap((entry): LiveNode[] => {
+  const nodes = data.flatMap((entry): PlacementNode[] => {
     if (entry.state === 'LEFT' || entry.state === 'DOWN' || entry.suspected) return [];
     const [first] = entry.hardware.gpus;
     if (first === undefined) return [];
@@ -117,7 +117,7 @@ export async function liveNodes(
   return nodes;
 }
 
-function knownGpu(catalogue: HardwareCatalogue, name: string, vramMib: number): Gpu | undefined {
+function knownGpu(catalogue: HardwareCatalogue, name: string, vramMib: number): GpuType | undefined {
   try {
     return findGpu(catalogue, name, vramMib);
   } catch (error) {
@@ -131,11 +131,11 @@ function knownGpu(catalogue: HardwareCatalogue, name: string, vramMib: number): 
  * agent wraps one engine. Models that the catalogue lacks count if `workload` has them.
  */
 export function inventoryOf(
-  nodes: readonly LiveNode[],
+  nodes: readonly PlacementNode[],
   catalogue: HardwareCatalogue,
   log: (line: string) => void,
   workload: readonly Demand[] = [],
-): Inventory {
+): ClusterInventory {
   const opaque = new Set(workload.filter(({ model }) => model.opaque === true).map(({ model }) => model.id));
   const pools = new Map<string, Pool>();
   const running = new Map<string, Placement>();
@@ -162,7 +162,7 @@ export function inventoryOf(
 }
 
 function runningOn(
-  node: LiveNode,
+  node: PlacementNode,
   catalogue: HardwareCatalogue,
   opaque: ReadonlySet<string>,
 ): Placement | undefined | 'foreign' {
@@ -179,7 +179,7 @@ export async function liveInventory(
   catalogue: HardwareCatalogue,
   log: (line: string) => void,
   workload: readonly Demand[] = [],
-): Promise<Inventory> {
+): Promise<ClusterInventory> {
   const nodes = await liveNodes(gateway, catalogue, log);
   const closed = nodes.filter(({ models, accepts }) => models.length === 0 && !accepts);
   if (closed.length > 0)
@@ -204,7 +204,7 @@ export function knownModel(catalogue: HardwareCatalogue, name: string): Model | 
   }
 }
 
-export function parseAnswer<T>(schema: z.ZodType<T>, value: unknown, path: string): T {
+export function parseGatewayAnswer<T>(schema: z.ZodType<T>, value: unknown, path: string): T {
   try {
     return parseAs(schema, value, path);
   } catch (cause) {

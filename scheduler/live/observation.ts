@@ -5,7 +5,7 @@ import { parallelismText } from '../roofline/parallelism.ts';
 import type { PlanOptions, Pool } from '../solver/problem.ts';
 import type { ReplicaPlace } from '../solver/replica-place.ts';
 import type { PlannerGateway } from './gateway.ts';
-import { knownModel, type LiveNode, liveNodes } from './nodes.ts';
+import { knownModel, liveNodes, type PlacementNode } from './nodes.ts';
 import { agentPoolId, agentPools, type DeploymentDescriptions, deployedSpread } from './offers.ts';
 
 /** Prefix of the ids of deployments that a factory ordered. */
@@ -24,25 +24,25 @@ export interface PlanningContext {
 }
 
 /** A replica that a factory ordered on an idle agent. The factory moves it if the plan does. */
-export interface DeployedReplica extends ReplicaPlace {
+interface DeployedReplica extends ReplicaPlace {
   session: string;
   /** False while its engine starts. */
   serves: boolean;
 }
 
 export interface Observation {
-  nodes: LiveNode[];
+  nodes: PlacementNode[];
   deployed: DeployedReplica[];
   /** Nodes that serve and that no factory's order started: a plan counts on them and does not change them. */
-  others: LiveNode[];
-  idle: LiveNode[];
+  others: PlacementNode[];
+  idle: PlacementNode[];
   /** Agents that take orders, or run a factory's. */
   pools: Pool[];
 }
 
 export async function observe({ gateway, catalogue, descriptions, log }: PlanningContext): Promise<Observation> {
   const nodes = await liveNodes(gateway, catalogue, log);
-  const ordered = ({ deployment }: LiveNode) => deployment?.startsWith(FACTORY_PREFIX) === true;
+  const ordered = ({ deployment }: PlacementNode) => deployment?.startsWith(FACTORY_PREFIX) === true;
   const known = await descriptions.of(
     nodes.filter((node) => node.accepts || ordered(node)),
     log,

@@ -12,7 +12,7 @@ import { SchedulerError } from '../errors.ts';
 import { enginesOf, gpusOf, type Parallelism, spreadOf } from '../roofline/parallelism.ts';
 import type { Pool } from '../solver/problem.ts';
 import type { PlannerGateway } from './gateway.ts';
-import type { LiveNode } from './nodes.ts';
+import type { PlacementNode } from './nodes.ts';
 
 const answerSchema = z.object({
   offers: z.array(offerSchema).max(1000),
@@ -33,7 +33,7 @@ interface Choice {
  * Chooses the first template, by name, that accepts this model with this parallelism. Its parameter for the model is
  * `model`; see `parallelismParameters` for the rest. Its other parameters must have defaults.
  */
-export function choose(
+function choose(
   offers: readonly TemplateOffer[],
   model: string,
   spread: Parallelism,
@@ -130,7 +130,7 @@ export class DeploymentDescriptions {
   }
 
   /** A node that does not answer is absent and is asked again in a later round. */
-  async of(nodes: readonly LiveNode[], log: (line: string) => void): Promise<ReadonlyMap<string, Description>> {
+  async of(nodes: readonly PlacementNode[], log: (line: string) => void): Promise<ReadonlyMap<string, Description>> {
     const waiting = nodes.filter(({ session, deployment }) => {
       const known = this.#known.get(session);
       return known === undefined || (deployment !== undefined && known.deployment?.id !== deployment);
@@ -144,7 +144,7 @@ export class DeploymentDescriptions {
     return this.#known;
   }
 
-  async #ask({ session }: LiveNode, log: (line: string) => void): Promise<void> {
+  async #ask({ session }: PlacementNode, log: (line: string) => void): Promise<void> {
     const path = `/admin/nodes/${session}/deployment`;
     try {
       this.#known.set(session, answerSchema.parse(await this.#gateway.get(path)));
@@ -156,13 +156,13 @@ export class DeploymentDescriptions {
 }
 
 /** Nodes with equal GPUs and equal templates share a pool. Its id contains both and is stable. */
-export function agentPoolId(node: LiveNode, offers: readonly TemplateOffer[]): string {
+export function agentPoolId(node: PlacementNode, offers: readonly TemplateOffer[]): string {
   const hash = createHash('sha256').update(JSON.stringify(offers)).digest('hex').slice(0, 4);
   return `agents: ${node.pool} ${offers.map(({ template }) => template).join('+')}/${hash}`.slice(0, 200);
 }
 
 /** Pools of nodes that wait for a deployment, or run one that the plan may move. */
-export function agentPools(nodes: readonly LiveNode[], known: ReadonlyMap<string, Description>): Pool[] {
+export function agentPools(nodes: readonly PlacementNode[], known: ReadonlyMap<string, Description>): Pool[] {
   const pools = new Map<string, Pool>();
   for (const node of nodes) {
     const here = known.get(node.session)?.offers ?? [];

@@ -1,7 +1,7 @@
 /** A gateway's data about its regions: `GET /admin/regions`. */
 import * as z from 'zod';
 import type { PlannerGateway } from './gateway.ts';
-import { parseAnswer } from './nodes.ts';
+import { parseGatewayAnswer } from './nodes.ts';
 
 const count = z.number().int().nonnegative();
 
@@ -43,5 +43,5 @@ const PATH = '/admin/regions';
 
 /** @throws SchedulerError if the gateway does not answer, or answers in another form */
 export async function regionFacts(gateway: PlannerGateway): Promise<RegionFacts[]> {
-  return parseAnswer(factsSchema, await gateway.get(PATH), PATH).data;
+  return parseGatewayAnswer(factsSchema, await gateway.get(PATH), PATH).data;
 }

@@ -1,9 +1,9 @@
 import { freeGpus } from '../../shared/slurm/gres.ts';
 import { takesJobs } from '../../shared/slurm/node-state.ts';
 import { findGpu, type HardwareCatalogue } from '../catalogue/catalogue.ts';
-import type { Gpu } from '../catalogue/gpu.ts';
+import type { GpuType } from '../catalogue/gpu.ts';
 import { SchedulerError } from '../errors.ts';
-import type { Inventory } from '../planner/input.ts';
+import type { ClusterInventory } from '../planner/input.ts';
 import type { Pool } from '../solver/problem.ts';
 
 /** One node per line, in fields that cannot contain a bar. */
@@ -24,7 +24,7 @@ export async function slurmInventory(
   catalogue: HardwareCatalogue,
   log: (line: string) => void,
   run: RunCommand,
-): Promise<Inventory> {
+): Promise<ClusterInventory> {
   const out = await run('sinfo', ARGUMENTS);
   const pools = new Map<string, Pool>();
   const unknown = new Set<string>();
@@ -57,7 +57,7 @@ export async function slurmInventory(
   return { pools: [...pools.values()].sort((a, b) => b.nodes - a.nodes).slice(0, POOLS_MAX), running: [] };
 }
 
-function gpuOf(catalogue: HardwareCatalogue, type: string): Gpu | undefined {
+function gpuOf(catalogue: HardwareCatalogue, type: string): GpuType | undefined {
   try {
     return findGpu(catalogue, type);
   } catch (error) {

@@ -5,7 +5,7 @@ import { PRECISIONS, type Precision } from '../catalogue/precision.ts';
 import type { Demand, ObservedCapacity } from '../solver/problem.ts';
 import { burstiness } from './burstiness.ts';
 import type { PlannerGateway } from './gateway.ts';
-import { knownModel, type LiveNode, parseAnswer } from './nodes.ts';
+import { knownModel, type PlacementNode, parseGatewayAnswer } from './nodes.ts';
 
 /**
  * The fields of `/admin/workload?window=…` that placement needs. Only numbers; a model without responses has means of
@@ -47,10 +47,10 @@ export async function liveWorkload(
   catalogue: HardwareCatalogue,
   window: string,
   log: (line: string) => void,
-  nodes: readonly LiveNode[] = [],
+  nodes: readonly PlacementNode[] = [],
 ): Promise<Demand[]> {
   const path = `/admin/workload?window=${encodeURIComponent(window)}`;
-  const { data, window_ms } = parseAnswer(workloadSchema, await gateway.get(path), path);
+  const { data, window_ms } = parseGatewayAnswer(workloadSchema, await gateway.get(path), path);
   const lengths = ({ mean, deviation }: { mean: number; deviation: number }) => ({
     kind: 'lognormal' as const,
     mean: Math.max(1, mean),
@@ -91,7 +91,7 @@ export async function liveWorkload(
 /** Rate of each replica of a model if requests are spread evenly; empty if no request was served. */
 function observedOf(
   { model, requests_per_second: rate }: { model: string; requests_per_second: number },
-  nodes: readonly LiveNode[],
+  nodes: readonly PlacementNode[],
 ): ObservedCapacity[] {
   const serving = nodes.filter(({ models }) => models.includes(model));
   if (rate <= 0) return [];
@@ -103,7 +103,11 @@ function observedOf(
  * The claim of the first node that serves the model and states it; undefined if no node states it, or if this version
  * does not know the precision.
  */
-function servedWeights(nodes: readonly LiveNode[], catalogue: HardwareCatalogue, model: Model): Precision | undefined {
+function servedWeights(
+  nodes: readonly PlacementNode[],
+  catalogue: HardwareCatalogue,
+  model: Model,
+): Precision | undefined {
   for (const { quantization } of nodes) {
     for (const [name, how] of quantization) {
       if (knownModel(catalogue, name)?.id !== model.id) continue;

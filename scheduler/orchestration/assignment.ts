@@ -3,7 +3,7 @@ import { simplex } from './simplex.ts';
 import type { Assignment } from './types.ts';
 
 /** The input of an assignment: K groups of equal replicas, J kinds. */
-export interface AssignmentProblem {
+interface AssignmentProblem {
   /** `rates[k][j]`: requests/s of one replica of group k that serves only kind j; 0: it cannot serve it. */
   rates: readonly (readonly number[])[];
   /** Replicas of each group. */

@@ -1,4 +1,4 @@
-import type { Gpu } from '../catalogue/gpu.ts';
+import type { GpuType } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
 
 /** Parallelism of one replica: tensor parallelism inside a node, pipeline stages across nodes. */
@@ -19,7 +19,7 @@ export interface ShapeRates {
 /** The GPUs of one model: equal ones, in nodes. */
 export interface Site {
   model: Model;
-  gpu: Gpu;
+  gpu: GpuType;
   gpus: number;
   gpusPerNode: number;
 }

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { findGpu, findModel, type HardwareCatalogue, parseAs, readJson, readText } from '../catalogue/catalogue.ts';
+import { findGpu, findModel, type HardwareCatalogue, parseAs, readJson, readTextFile } from '../catalogue/catalogue.ts';
 import { opaqueModel } from '../catalogue/model.ts';
 import { KV_PRECISIONS, PRECISIONS } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
@@ -104,12 +104,12 @@ const workloadSchema = z.strictObject({
   models: z.array(demandSchema).max(10_000),
 });
 
-export interface Inventory {
+export interface ClusterInventory {
   pools: Pool[];
   running: Placement[];
 }
 
-function inventoryFrom(value: unknown, catalogue: HardwareCatalogue, what: string): Inventory {
+function inventoryFrom(value: unknown, catalogue: HardwareCatalogue, what: string): ClusterInventory {
   const file = parseAs(inventorySchema, value, what);
   const pools = file.pools.map((row): Pool => {
     const gpu = findGpu(catalogue, row.gpu);
@@ -163,7 +163,7 @@ export const readWorkload = (path: string, catalogue: HardwareCatalogue) =>
 
 /** `model,gpu,tp,requests_per_s`, one line each. */
 export function readMeasured(path: string, catalogue: HardwareCatalogue): MeasuredCapacity[] {
-  const lines = readText(path)
+  const lines = readTextFile(path)
     .split(/\r?\n/)
     .filter((line) => line.trim() !== '' && !line.startsWith('#'));
   const header = lines

@@ -1,7 +1,7 @@
 import { SchedulerError } from '../errors.ts';
 import { type Evaluation, evaluatePlan } from '../solver/evaluate.ts';
 import { usdPerHour } from '../solver/formulation.ts';
-import { decide, type SolverDecision } from '../solver/plan.ts';
+import { type SolverDecision, solvePlan } from '../solver/plan.ts';
 import type { Demand, Placement, Pool } from '../solver/problem.ts';
 import { explainModels, explainPools } from './explain.ts';
 import { isRate, RATE_WORDS } from './input.ts';
@@ -21,7 +21,7 @@ export const planByMilp: Planner = async (inventory, workload, current, { option
       `the price of ${unpriced.gpu.id} is not known, so money cannot decide: give pool ${unpriced.id} a usd_hour`,
     );
   }
-  const decision = await decide(inventory, workload, current, options);
+  const decision = await solvePlan(inventory, workload, current, options);
   return describe(decision, inventory, workload);
 };
 

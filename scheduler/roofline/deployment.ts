@@ -1,4 +1,4 @@
-import type { Gpu } from '../catalogue/gpu.ts';
+import type { GpuType } from '../catalogue/gpu.ts';
 import { precisionProblem } from '../catalogue/gpu-architecture.ts';
 import {
   cacheElements,
@@ -15,7 +15,7 @@ import { enginesOf, gpusOf, type Parallelism, parallelismProblem, spreadOf } fro
 /** One replica: a model on the GPUs of its parallelism, all of one kind. */
 export interface ModelDeployment extends Parallelism {
   model: Model;
-  gpu: Gpu;
+  gpu: GpuType;
   weights: Precision;
   kv: Precision;
 }

@@ -1,5 +1,5 @@
 import { type Calibration, type Efficiency, productEfficiency } from '../catalogue/calibration.ts';
-import type { Gpu } from '../catalogue/gpu.ts';
+import type { GpuType } from '../catalogue/gpu.ts';
 import type { Precision } from '../catalogue/precision.ts';
 import type { Work } from './operators.ts';
 
@@ -7,7 +7,7 @@ import type { Work } from './operators.ts';
  * FLOP/s that products with weights of this precision can reach: without a unit for it, weights are first widened to 16
  * bits.
  */
-export function peakFlops(gpu: Gpu, weights: Precision): number {
+export function peakFlops(gpu: GpuType, weights: Precision): number {
   switch (weights) {
     case 'bf16':
     case 'int4':
@@ -26,7 +26,13 @@ export function peakFlops(gpu: Gpu, weights: Precision): number {
  * Seconds of a matrix product. A roofline (Williams 2009) has a corner. Measured products near it are slower than
  * either bound; the p-norm of both times describes them: p = 1 adds them, p = infinity is the sharp roofline.
  */
-export function gemmSeconds(work: Work, gpu: Gpu, efficiency: Efficiency, weights: Precision, routed = false): number {
+export function gemmSeconds(
+  work: Work,
+  gpu: GpuType,
+  efficiency: Efficiency,
+  weights: Precision,
+  routed = false,
+): number {
   const of = productEfficiency(efficiency, weights, routed);
   const compute = work.flops / (peakFlops(gpu, weights) * of.compute * efficiency.sustained);
   const memory = work.bytes / (gpu.bandwidth * of.memory);
@@ -40,7 +46,7 @@ export function pNorm(a: number, b: number, p: number): number {
 }
 
 /** Latency in s, and bytes/s of one direction, between this many GPUs of a node. */
-function wireOf(gpus: number, gpu: Gpu, links: Calibration['links']): { latency: number; oneWay: number } {
+function wireOf(gpus: number, gpu: GpuType, links: Calibration['links']): { latency: number; oneWay: number } {
   const joined = gpus <= gpu.linkDomain;
   const link = joined ? (links[gpu.link] ?? links.nvlink) : links.pcie;
   // t GPUs of a mesh of n use the wires to t-1 of n-1 others.
@@ -54,21 +60,21 @@ function wireOf(gpus: number, gpu: Gpu, links: Calibration['links']): { latency:
  * Seconds of an all-reduce (ring): each GPU sends and receives 2(t-1)/t of the payload. GPUs that are not all joined by
  * their links (NVLink bridges join pairs) fall back to PCIe.
  */
-export function allReduceSeconds(bytes: number, tp: number, gpu: Gpu, links: Calibration['links']): number {
+export function allReduceSeconds(bytes: number, tp: number, gpu: GpuType, links: Calibration['links']): number {
   if (tp === 1) return 0;
   const { latency, oneWay } = wireOf(tp, gpu, links);
   return latency + (((2 * (tp - 1)) / tp) * bytes) / oneWay;
 }
 
 /** Seconds in which each of `gpus` sends `bytes`, spread evenly over the others. */
-export function allToAllSeconds(bytes: number, gpus: number, gpu: Gpu, links: Calibration['links']): number {
+export function allToAllSeconds(bytes: number, gpus: number, gpu: GpuType, links: Calibration['links']): number {
   if (gpus === 1) return 0;
   const { latency, oneWay } = wireOf(gpus, gpu, links);
   return latency + (((gpus - 1) / gpus) * bytes) / oneWay;
 }
 
 /** Seconds in which one GPU sends `bytes` to a neighbor among `gpus`. */
-export function sendSeconds(bytes: number, gpus: number, gpu: Gpu, links: Calibration['links']): number {
+export function sendSeconds(bytes: number, gpus: number, gpu: GpuType, links: Calibration['links']): number {
   const { latency, oneWay } = wireOf(Math.max(2, gpus), gpu, links);
   return latency + bytes / oneWay;
 }

@@ -48,7 +48,7 @@ const REQUIREMENTS_SHARE = 0.7;
 /** Share of the time limit for solving; the rest is for the explanation. */
 const TIME_SHARE = 0.92;
 
-export async function decide(
+export async function solvePlan(
   pools: readonly Pool[],
   demands: readonly Demand[],
   current: readonly Placement[],

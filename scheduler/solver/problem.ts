@@ -1,5 +1,5 @@
 import type { Calibration } from '../catalogue/calibration.ts';
-import type { Gpu } from '../catalogue/gpu.ts';
+import type { GpuType } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
 import type { Precision } from '../catalogue/precision.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
@@ -9,7 +9,7 @@ import type { SimulatedEngineLimits } from '../serving/limits.ts';
 /** Nodes of one kind. Replicas do not span nodes. */
 export interface Pool {
   id: string;
-  gpu: Gpu;
+  gpu: GpuType;
   nodes: number;
   gpusPerNode: number;
   /** True if each node runs one engine, on any number of its GPUs: an agent that waits for a deployment. */

@@ -1,6 +1,6 @@
 import { type Calibration, efficiencyOf } from '../catalogue/calibration.ts';
 import { findGpu, findModel, type HardwareCatalogue } from '../catalogue/catalogue.ts';
-import type { Gpu } from '../catalogue/gpu.ts';
+import type { GpuType } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
 import { decodeAttentionWork, type Gemm, gemmWork, layerGemms, type Work } from '../roofline/operators.ts';
 import { allReduceSeconds, gemmSeconds } from '../roofline/time.ts';
@@ -164,7 +164,7 @@ export function allReduceSection(catalogue: HardwareCatalogue): ReportSection {
 
 /** Only shown: attention of a decode step, one layer of Llama-2-7B on A100. */
 export function attentionSection(catalogue: HardwareCatalogue): ReportSection {
-  const gpu: Gpu = findGpu(catalogue, 'A100-80-SXM');
+  const gpu: GpuType = findGpu(catalogue, 'A100-80-SXM');
   const model = findModel(catalogue, 'Llama-2-7b-hf');
   const efficiency = efficiencyOf(catalogue.calibration, gpu);
   const mixers = model.layers[0]?.mixers ?? [];

@@ -3,9 +3,11 @@ export { UsageError } from './error.ts';
 export { type AcceptedValues, type Flag, type Flags, JSON_FLAG, type ParsedFlags, parseLine } from './flags.ts';
 export {
   type Command,
+  commandErrorMessage,
   EXIT_DONE,
+  EXIT_SOFTWARE,
+  EXIT_UNAVAILABLE,
   EXIT_USAGE,
-  errorMessage,
   flagTable,
   helpText,
   type Program,

@@ -9,6 +9,10 @@ import { type CommandDescription, type Flags, JSON_FLAG, parseLine, restFlag } f
 /** Exit codes that every program has. */
 export const EXIT_DONE = 0;
 export const EXIT_USAGE = 2;
+/** EX_UNAVAILABLE of sysexits.h: the gateway did not answer, or refused. */
+export const EXIT_UNAVAILABLE = 69;
+/** EX_SOFTWARE of sysexits.h: the program failed. */
+export const EXIT_SOFTWARE = 70;
 
 /** `C`: what the program passes to its commands besides their words. */
 export interface Command<C = void> extends CommandDescription {
@@ -50,7 +54,11 @@ export function readCommand<C>(program: Program<C>, [word, ...args]: readonly st
 }
 
 /** The error message for a person. If the command line is at fault, says where to read more. */
-export function errorMessage<C>(program: Program<C>, [word, ...args]: readonly string[], error: unknown): string {
+export function commandErrorMessage<C>(
+  program: Program<C>,
+  [word, ...args]: readonly string[],
+  error: unknown,
+): string {
   const message = `${program.name}: ${errorText(error)}`;
   if (!(error instanceof UsageError)) return message;
   const about = word !== undefined && namesOf(program).includes(word) ? `${word} ` : '';

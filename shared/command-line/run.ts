@@ -1,5 +1,5 @@
 import { UsageError } from './error.ts';
-import { EXIT_DONE, EXIT_USAGE, errorMessage, type Program, readCommand } from './program.ts';
+import { commandErrorMessage, EXIT_DONE, EXIT_USAGE, type Program, readCommand } from './program.ts';
 
 /** Where a program writes, and which exit codes its errors have. */
 interface RunOptions {
@@ -25,7 +25,7 @@ export async function runProgram<C>(
     out(asked.text);
     return EXIT_DONE;
   } catch (error) {
-    complain(errorMessage(program, argv, error));
+    complain(commandErrorMessage(program, argv, error));
     if (error instanceof UsageError) return EXIT_USAGE;
     const code = exitOf(error);
     if (code === undefined && error instanceof Error && error.stack) complain(error.stack);

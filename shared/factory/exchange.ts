@@ -219,7 +219,7 @@ export function parseReport(value: unknown): FactoryReport {
 }
 
 /** @throws ExchangeError with the position of the first error */
-export function parseAnswer(value: unknown): ExchangeAnswer {
+export function parseExchangeAnswer(value: unknown): ExchangeAnswer {
   return parsed(exchangeAnswer, value, 'answer');
 }
 

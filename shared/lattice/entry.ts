@@ -2,7 +2,7 @@ import { hex, latin1 } from './bytes.ts';
 import type { Crypto } from './crypto.ts';
 import { type DigestItem, ITEM_ID_BYTES } from './digest.ts';
 import { decodeEviction, type Eviction } from './eviction.ts';
-import { type Lifecycle, lifecycleRank } from './node.ts';
+import { lifecycleRank, type NodeLifecycle } from './node.ts';
 import { decodePayload, type NodePayload } from './payload.ts';
 import { decodeRecord, type OwnerRecord } from './record.ts';
 import { packSession } from './session.ts';
@@ -28,7 +28,7 @@ export class Entry {
   readonly keyName: string;
   readonly expires: number;
   /** The later one of the owner's state and the issuer's. */
-  readonly state: Lifecycle;
+  readonly state: NodeLifecycle;
   /** The owner's version; 0 if only the issuer has made a statement. */
   readonly version: number;
   /** Its item in digests. */

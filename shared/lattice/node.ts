@@ -7,10 +7,10 @@ import * as z from 'zod';
 
 /** Lifecycle of a session (paper §3.3): a session only moves to the right. A node that comes back is a new session. */
 export const LIFECYCLE = ['JOIN', 'SERVING', 'DOWN', 'LEFT'] as const;
-export type Lifecycle = (typeof LIFECYCLE)[number];
+export type NodeLifecycle = (typeof LIFECYCLE)[number];
 
 /** Position in JOIN ≺ SERVING ≺ DOWN ≺ LEFT. */
-export function lifecycleRank(state: Lifecycle): number {
+export function lifecycleRank(state: NodeLifecycle): number {
   return LIFECYCLE.indexOf(state);
 }
 

@@ -2,13 +2,13 @@
 import { ByteReader, ByteWriter, hex } from './bytes.ts';
 import { type Crypto, SIGNATURE_BYTES, type Signer } from './crypto.ts';
 import { LatticeError } from './error.ts';
-import { LIFECYCLE, type Lifecycle, lifecycleRank } from './node.ts';
+import { LIFECYCLE, lifecycleRank, type NodeLifecycle } from './node.ts';
 import { packSession, readSession, SESSION_BYTES } from './session.ts';
 
 export interface OwnerRecord {
   readonly bytes: Uint8Array;
   readonly session: string;
-  readonly state: Lifecycle;
+  readonly state: NodeLifecycle;
   /** Increases with each change within one state. */
   readonly version: number;
   /** Hex; `payloadHash` of the payload's bytes. */
@@ -23,7 +23,7 @@ export const REGISTRY_RECORD_MAX_BYTES = SESSION_BYTES + 1 + 8 + PAYLOAD_HASH_BY
 
 interface RecordFields {
   session: string;
-  state: Lifecycle;
+  state: NodeLifecycle;
   version: number;
   /** Result of `encodePayload`. With LEFT no peer asks for it. */
   payload: Uint8Array;

@@ -5,6 +5,6 @@ import { tryParseJson } from '../text/json.ts';
 const envelopeSchema = z.object({ error: z.object({ message: z.coerce.string() }) });
 
 /** The message of an error response; undefined: it is not OpenAI's error object, for example a proxy's page. */
-export function errorMessage(text: string): string | undefined {
+export function openAiErrorMessage(text: string): string | undefined {
   return envelopeSchema.safeParse(tryParseJson(text)).data?.error.message;
 }

@@ -64,7 +64,9 @@ export function coldStartWaitMs(cold: ColdModel, route: ColdRoute): number {
 export function coldStartingError({ model, state, readyInMs, percent, where }: ColdModel): ApiError {
   const how = wordsOf({ state, percent, where });
   const left =
-    readyInMs === undefined ? 'how long it takes is not known' : `it is ready in about ${durationText(readyInMs)}`;
+    readyInMs === undefined
+      ? 'how long it takes is not known'
+      : `it is ready in about ${approximateDuration(readyInMs)}`;
   const message = `The model '${model}' is not running: ${how}; ${left}. Try again then, or wait for it with x-otela-wait: SECONDS.`;
   const again = Math.min(RETRY_MAX_MS, Math.max(1_000, readyInMs ?? RETRY_AFTER_DEFAULT_MS));
   return new ApiError('model_starting', message, { param: 'model', headers: retryAfter(again) });
@@ -108,7 +110,7 @@ export function coldWaitReason({ state, percent, where }: ColdModel): WaitReason
 }
 
 /** Formats an approximate duration. */
-export function durationText(ms: number): string {
+export function approximateDuration(ms: number): string {
   if (ms < 90_000) return `${Math.max(1, Math.round(ms / 1_000))} s`;
   return ms < 5_400_000 ? `${Math.round(ms / 60_000)} min` : `${Math.round(ms / 3_600_000)} h`;
 }

@@ -3,7 +3,7 @@ import { ApiError } from '../openai/errors.ts';
 import { type RoutingQuery, unmetRequirements } from '../routing/choose.ts';
 import { isTrusted } from '../routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../wire/limits.ts';
-import { coldStartWaitMs, durationText, findColdModel } from './cold-model.ts';
+import { approximateDuration, coldStartWaitMs, findColdModel } from './cold-model.ts';
 import type { Host, HostClock, RequestInfo, Route } from './host.ts';
 import { endsWithin, findModelStart, mayEndWithin, modelStartingError } from './model-starting.ts';
 
@@ -93,7 +93,7 @@ function lastLeft(route: Route, models: readonly string[]): number {
 
 /** A node that restarts is back sooner. If the operator expects nodes for the model, requests wait. */
 function modelGoneError(model: string, goneMs: number): ApiError {
-  const message = `The last node that served '${model}' left ${durationText(goneMs)} ago, and none is being started.`;
+  const message = `The last node that served '${model}' left ${approximateDuration(goneMs)} ago, and none is being started.`;
   return new ApiError('no_capacity', message, { param: 'model', headers: { 'x-should-retry': 'false' } });
 }
 

@@ -72,12 +72,3 @@ const FORMATS: ReadonlyArray<[RegExp, number]> = [
   [/^(f16)$/, 16],
   [/^(f32)$/, 32],
 ];
-
-const UNIT_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-
-/** Parses `30m`, `90s`, `1h30m` into milliseconds. */
-export function durationMs(text: string): number | undefined {
-  const parts = [...text.toLowerCase().matchAll(/(\d{1,9})([smhd])/g)];
-  if (parts.length === 0 || parts.map(([whole]) => whole).join('') !== text.toLowerCase()) return undefined;
-  return parts.reduce((sum, [, count, unit = '']) => sum + Number(count) * (UNIT_MS[unit] ?? 0), 0);
-}

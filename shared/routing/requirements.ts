@@ -4,7 +4,8 @@
  */
 import { findGpuClass } from '../hardware/classes.ts';
 import type { RegistryEntry, ServedModel } from '../lattice/node.ts';
-import { durationMs, modelFacts, nodeFacts, quantizationBits } from './facts.ts';
+import { durationMs } from '../text/duration.ts';
+import { modelFacts, nodeFacts, quantizationBits } from './facts.ts';
 
 /** Bounds the comparisons that one header can cause per candidate. */
 const REQUIREMENTS_MAX = 16;
@@ -27,7 +28,7 @@ const KEYS = {
   engine: { kind: 'text', read: (value: string) => value.toLowerCase() },
   tier: { kind: 'text', read: (value: string) => value.toLowerCase() },
   region: { kind: 'text', read: (value: string) => value.toLowerCase() },
-  time_left: { kind: 'number', read: durationMs },
+  time_left: { kind: 'number', read: (value: string) => durationMs(value.toLowerCase()) },
   /** The name of the engine's limit of reasoning tokens; `none`: its models do not reason. */
   reasoning_budget: { kind: 'text', read: (value: string) => value.toLowerCase() },
 } as const satisfies Record<string, { kind: Kind; read(value: string): string | number | undefined }>;

@@ -15,7 +15,7 @@ import { StrayFrames } from './stray-frames.ts';
 
 export type ReportFrame = Extract<Frame, { type: 'report' }>;
 
-export interface SessionAttemptsHost {
+interface SessionAttemptsHost {
   /** Milliseconds of a monotonic clock. */
   now(): number;
   /** The same for deadlines, from `WaitClock`. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { dataPath, findGpu, findModel, readCalibration } from '../../scheduler/catalogue/catalogue.ts';
-import type { Gpu } from '../../scheduler/catalogue/gpu.ts';
+import type { GpuType } from '../../scheduler/catalogue/gpu.ts';
 import { layerCount, parameters } from '../../scheduler/catalogue/model.ts';
 import { gemmWork, layerGemms } from '../../scheduler/roofline/operators.ts';
 import { tpProblem } from '../../scheduler/roofline/parallelism.ts';
@@ -118,12 +118,12 @@ describe('boards and engines that differ', () => {
     expect(catalogue.calibration.engine).toMatch(/vLLM 0\.\d+ to 0\.\d+/);
   });
 
-  const reduce = (gpu: Gpu, tp: number) => allReduceSeconds(64e6, tp, gpu, catalogue.calibration.links);
+  const reduce = (gpu: GpuType, tp: number) => allReduceSeconds(64e6, tp, gpu, catalogue.calibration.links);
 
   it('without a switch a pair has a third of its links, and all four together have all', () => {
     const mesh = findGpu(catalogue, 'GH200-96');
     const switched = { ...mesh, linkMesh: 0 };
-    const wire = (gpu: Gpu, tp: number) => reduce(gpu, tp) - catalogue.calibration.links.nvlink.latency_us * 1e-6;
+    const wire = (gpu: GpuType, tp: number) => reduce(gpu, tp) - catalogue.calibration.links.nvlink.latency_us * 1e-6;
     expect(wire(mesh, 2) / wire(switched, 2)).toBeCloseTo(3);
     expect(wire(mesh, 4) / wire(switched, 4)).toBeCloseTo(1);
     // The driver's name does not identify the board, so the usual one is assumed.

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { packingRows, packs, packsInto } from '../../scheduler/solver/packing.ts';
-import { decide } from '../../scheduler/solver/plan.ts';
+import { solvePlan } from '../../scheduler/solver/plan.ts';
 import type { Option } from '../../scheduler/solver/problem.ts';
 import { demand, planOptions, pool } from './support/small.ts';
 
@@ -60,7 +60,7 @@ describe('nodes', () => {
   it('a solution of the program always fits the nodes', async () => {
     const pools = [pool('six', 'A100-80-SXM', 3, 6), pool('seven', 'H100-SXM', 2, 7)];
     const demands = [demand('Llama-2-13b-hf', 10), demand('CodeLlama-34b-hf', 5), demand('Llama-3.3-70B-Instruct', 3)];
-    const { problem, counts } = await decide(pools, demands, [], planOptions({ objective: 'throughput' }));
+    const { problem, counts } = await solvePlan(pools, demands, [], planOptions({ objective: 'throughput' }));
     expect(packs(problem.options, counts, pools)).toBe(true);
   });
 });

@@ -3,7 +3,7 @@ import { issuerId, signCertificate } from '../../shared/lattice/certificate.ts';
 import { signGcWatermark, signRevocation } from '../../shared/lattice/control.ts';
 import type { Crypto, Signer } from '../../shared/lattice/crypto.ts';
 import { signEviction } from '../../shared/lattice/eviction.ts';
-import type { Lifecycle } from '../../shared/lattice/node.ts';
+import type { NodeLifecycle } from '../../shared/lattice/node.ts';
 import { encodePayload, type NodePayload } from '../../shared/lattice/payload.ts';
 import { signRecord } from '../../shared/lattice/record.ts';
 import { decodeTicket, signTicket } from '../../shared/lattice/ticket.ts';
@@ -75,7 +75,7 @@ export class Membership {
   readonly signer: Signer;
   readonly #crypto: Crypto;
   readonly host: string;
-  state: Lifecycle = 'JOIN';
+  state: NodeLifecycle = 'JOIN';
   version = 0;
   #revision = 0;
   #payload: Uint8Array | undefined;
@@ -91,7 +91,7 @@ export class Membership {
   }
 
   /** The next update of this session. The first one includes the ticket; the payload is included after each change. */
-  say(state: Lifecycle, changesPayload = false): EntryUpdate {
+  say(state: NodeLifecycle, changesPayload = false): EntryUpdate {
     const first = this.#payload === undefined;
     if (first || changesPayload) this.#payload = encodePayload(payload(this.host, this.#revision++));
     this.version = state === this.state && !first ? this.version + 1 : 1;

@@ -4,7 +4,7 @@
  * agents' own.
  */
 import { type GossipAction, livenessOf, type PeerId, saveState } from '../../shared/gossip/index.ts';
-import type { Lifecycle } from '../../shared/lattice/node.ts';
+import type { NodeLifecycle } from '../../shared/lattice/node.ts';
 import type { RegistryReplica } from '../../shared/lattice/replica.ts';
 import type { Update } from '../../shared/lattice/update.ts';
 import { Clock } from './clock.ts';
@@ -119,7 +119,7 @@ export class World {
   }
 
   /** The owner publishes an update, to its core and through its tunnels. */
-  say(agent: Agent, state: Lifecycle, changesPayload = false): void {
+  say(agent: Agent, state: NodeLifecycle, changesPayload = false): void {
     this.tell(agent, [agent.membership.say(state, changesPayload)]);
   }
 

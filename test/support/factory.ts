@@ -1,5 +1,5 @@
 /** A mock of the autoscaler (`otela-factory`): it speaks the exchange protocol, but starts nothing. */
-import { type ExchangeAnswer, type FactoryReport, parseAnswer } from '../../shared/factory/exchange.ts';
+import { type ExchangeAnswer, type FactoryReport, parseExchangeAnswer } from '../../shared/factory/exchange.ts';
 import { patience } from './patience.ts';
 
 type Model = FactoryReport['models'][number];
@@ -57,7 +57,7 @@ export class MockFactory {
   async tell(more: Partial<FactoryReport> = {}): Promise<ExchangeAnswer> {
     const response = await this.post(this.whole(more));
     if (!response.ok) throw new Error(`exchange: ${response.status} ${await response.text()}`);
-    this.#hear(parseAnswer(await response.json()));
+    this.#hear(parseExchangeAnswer(await response.json()));
     if (this.#answer === undefined) throw new Error('no answer');
     return this.#answer;
   }

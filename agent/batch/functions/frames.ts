@@ -5,7 +5,7 @@ import { JsonReader } from '../../../shared/openai/json.ts';
 import { tryParseJson } from '../../../shared/text/json.ts';
 
 /** Longest answer of one call. A call's lines have at most 4 MiB, and each result that is kept has at most 1 MiB. */
-export const FUNCTION_FRAME_MAX_BYTES = 8 * 1024 * 1024;
+const FUNCTION_FRAME_MAX_BYTES = 8 * 1024 * 1024;
 
 const frameSchema = z.union([
   z.object({ v: z.literal(1), loaded: z.boolean(), error: z.string().optional() }),

@@ -63,7 +63,7 @@ interface ProcessOptions {
   log(line: string): void;
 }
 
-export type CallAnswer =
+type CallAnswer =
   | { kind: 'outputs'; outputs: string[] }
   /** The function raised, or returned too many or too few outputs; the process is healthy. */
   | { kind: 'raised'; error: string }

@@ -1,5 +1,5 @@
 /** The record that a session publishes about its node; it is changed only here. */
-import { type Lifecycle, lifecycleRank } from '../../../shared/lattice/node.ts';
+import { lifecycleRank, type NodeLifecycle } from '../../../shared/lattice/node.ts';
 import {
   type GpuGroup,
   type NodePayload,
@@ -12,7 +12,7 @@ export type NodeFacts = NodePayload;
 
 /** The record of one session: the facts, and its state. */
 export interface SessionRecord extends NodePayload {
-  state: Lifecycle;
+  state: NodeLifecycle;
   /** Increases with each change. */
   version: number;
 }
@@ -93,7 +93,7 @@ export function payloadOf({ state: _state, version: _version, ...payload }: Sess
   return payload;
 }
 
-function later(now: Lifecycle, next: Lifecycle | undefined): Lifecycle {
+function later(now: NodeLifecycle, next: NodeLifecycle | undefined): NodeLifecycle {
   return next !== undefined && lifecycleRank(next) > lifecycleRank(now) ? next : now;
 }
 

@@ -1,6 +1,6 @@
 /** The effect of the engine's health on the session: its models, its state, and its end when the engine is gone. */
 
-import type { Lifecycle, ServedModel } from '../../../shared/lattice/node.ts';
+import type { NodeLifecycle, ServedModel } from '../../../shared/lattice/node.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
 import type { StartConfig } from '../../config/start-config.ts';
 import { announcedModels } from '../../engine/announced-models.ts';
@@ -14,7 +14,7 @@ import { localNodeFacts } from '../request-service.ts';
 
 /** Log lines for a change of the engine's health. `before` is the state published until now. */
 function healthChangeText(
-  before: Lifecycle,
+  before: NodeLifecycle,
   health: EngineHealth,
   models: readonly ServedModel[],
   facts: readonly ModelFact[],

@@ -32,7 +32,7 @@ export interface CircuitLimits {
 /**
  * A relay uses the spare capacity of a login node: 32 MiB/s are about 10,000 streams of tokens, and a tenth of a core.
  */
-export const CIRCUIT_LIMITS: CircuitLimits = {
+const CIRCUIT_LIMITS: CircuitLimits = {
   reservations: 1024,
   circuits: 256,
   circuitsPerSession: 16,

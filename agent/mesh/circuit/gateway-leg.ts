@@ -21,7 +21,7 @@ import { ChannelError } from '../channel/error.ts';
 /** The gateway gives the other end 10 s to connect. */
 const CONNECTED_MS = 12_000;
 
-export interface LegOptions {
+interface LegOptions {
   gateway: URL;
   /** A callee's session, or the name of the circuit at which another agent waits for this one. */
   to: string;

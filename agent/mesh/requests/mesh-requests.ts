@@ -16,7 +16,7 @@ const TICK_MS = 250;
 /** Evidence of a node that was not asked: its behavior is unknown. */
 const NOT_ASKED: PeerEvidence = { silentMs: 0, answeredAgoMs: undefined, suspected: false, times: {} };
 
-export interface MeshRequestsOptions extends Omit<PeerAttemptsOptions, 'now'> {
+interface MeshRequestsOptions extends Omit<PeerAttemptsOptions, 'now'> {
   channels: ChannelSource;
   /** A session has a channel and did not acknowledge an opening in time. */
   onSilent(session: string): void;

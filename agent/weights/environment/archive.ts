@@ -8,7 +8,7 @@ import { TarReader } from './tar-reader.ts';
 import { TreeWriter, type WrittenTree } from './tree-writer.ts';
 
 /** `image`: one file that a container runtime opens itself (SIF, SquashFS). */
-export type PackedFormat = 'tar' | 'tar.gz' | 'tar.zst' | 'image';
+type PackedFormat = 'tar' | 'tar.gz' | 'tar.zst' | 'image';
 
 const HEAD_BYTES = 512;
 const READ_BYTES = 1024 * 1024;

@@ -12,7 +12,7 @@ import { isSafePath } from '../../../shared/weights/manifest.ts';
 import { WeightsError } from '../error.ts';
 
 /** vLLM with PyTorch and CUDA has 60,000 files. Each path is remembered while unpacking, in 200 bytes. */
-export const ENTRIES_MAX = 500_000;
+const ENTRIES_MAX = 500_000;
 /** Files up to this size are written concurrently: on flash each waits longer than it writes. */
 const SMALL_BYTES = 256 * 1024;
 const WRITES_MAX = 16;

@@ -7,7 +7,7 @@ import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { joinTokens, providers } from '../../accounts/schema.ts';
 import { newId, newSecret, TOKEN_PREFIX } from '../../accounts/secrets.ts';
 import type { Env } from '../../env.ts';
-import { nameSchema } from '../../http/schema-parts.ts';
+import { displayNameSchema } from '../../http/schema-parts.ts';
 import { notifyRegistry } from '../../platform/notify-registry.ts';
 import { REGISTRY_OBJECT_NAME } from '../../platform/registry-object-name.ts';
 import { applyChange, createOnce } from '../change.ts';
@@ -26,7 +26,7 @@ const createSchema = z.strictObject({
   provider: idSchema.optional(),
   /** Null: the agent may name any cluster of this provider. */
   cluster: idSchema.nullable().default(null),
-  name: nameSchema.optional(),
+  name: displayNameSchema.optional(),
   /** Maximum concurrent nodes with this token; null: the provider's maximum. */
   max_nodes: z.number().int().min(1).max(1_000_000).nullable().default(NODES_DEFAULT),
   expires_at: expirySchema.optional(),

@@ -14,7 +14,7 @@ import { isBelowKeyLimit, nameIfBelowLimit, nameIfUnchanged, OWN_KEYS_MAX } from
 import { ACCOUNT_SCOPES, apiKeys, ROLES } from '../../accounts/schema.ts';
 import { KEY_PREFIX, newId, newSecret } from '../../accounts/secrets.ts';
 import type { Env } from '../../env.ts';
-import { nameSchema } from '../../http/schema-parts.ts';
+import { displayNameSchema } from '../../http/schema-parts.ts';
 import { applyChange, createOnce, notifyIsolates } from '../change.ts';
 import {
   expiryMs,
@@ -39,7 +39,7 @@ const changeable = restrictionsSchema
   .extend(grantsSchema.shape)
   .extend(servingOptionsSchema.shape)
   .extend({
-    name: nameSchema,
+    name: displayNameSchema,
     scopes: z.array(z.enum(ACCOUNT_SCOPES)).max(ACCOUNT_SCOPES.length).nullable(),
     expires_at: expirySchema,
   });
@@ -47,7 +47,7 @@ const patchSchema = changeable.partial().strict();
 const createSchema = changeable
   .partial()
   .extend({
-    name: nameSchema,
+    name: displayNameSchema,
     role: z.enum(ROLES).default('consumer'),
     provider: idSchema.nullable().optional(),
     user_id: idText.nullable().optional(),

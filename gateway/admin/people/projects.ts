@@ -4,7 +4,7 @@ import { ApiError } from '../../../shared/openai/errors.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { projects } from '../../accounts/schema.ts';
 import { newId } from '../../accounts/secrets.ts';
-import { nameSchema } from '../../http/schema-parts.ts';
+import { displayNameSchema } from '../../http/schema-parts.ts';
 import { applyChange, createOnce } from '../change.ts';
 import {
   grantsSchema,
@@ -26,8 +26,8 @@ type Project = typeof projects.$inferSelect;
 const fields = restrictionsSchema
   .extend(grantsSchema.shape)
   .extend(servingOptionsSchema.shape)
-  .extend({ name: nameSchema, trace: z.boolean(), trace_prefixes: z.boolean() });
-const createSchema = fields.partial().extend({ name: nameSchema }).strict();
+  .extend({ name: displayNameSchema, trace: z.boolean(), trace_prefixes: z.boolean() });
+const createSchema = fields.partial().extend({ name: displayNameSchema }).strict();
 const patchSchema = fields.partial().extend({ disabled: z.boolean().optional() }).strict();
 
 const projectSchema = restrictionsView.extend({

@@ -7,7 +7,7 @@ import { limitsSchema } from '../../accounts/limits/limits.ts';
 import { leaveProject } from '../../accounts/own-keys.ts';
 import { ROLES, sessions, users } from '../../accounts/schema.ts';
 import { newId } from '../../accounts/secrets.ts';
-import { emailSchema, nameSchema } from '../../http/schema-parts.ts';
+import { displayNameSchema, emailSchema } from '../../http/schema-parts.ts';
 import { applyChange, createOnce } from '../change.ts';
 import { eraseUser } from '../erase.ts';
 import { isoTime, listSchema, readPage } from '../fields.ts';
@@ -20,7 +20,7 @@ type User = typeof users.$inferSelect;
 
 const identityText = z.string().min(1).max(512);
 const createSchema = z.strictObject({
-  name: nameSchema,
+  name: displayNameSchema,
   email: emailSchema.nullable().optional(),
   role: z.enum(ROLES).default('consumer'),
   provider: idSchema.nullable().optional(),
@@ -32,7 +32,7 @@ const createSchema = z.strictObject({
   subject: identityText.nullable().optional(),
 });
 const patchSchema = z.strictObject({
-  name: nameSchema.optional(),
+  name: displayNameSchema.optional(),
   email: emailSchema.nullable().optional(),
   role: z.enum(ROLES).optional(),
   provider: idSchema.nullable().optional(),

@@ -1,3 +1,4 @@
+import { TIMER_MAX_MS } from '../../../shared/text/duration.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
 import { backoffMs } from '../../../shared/timing/backoff.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
@@ -8,8 +9,6 @@ import type { Database, SqliteRow } from './sqlite.ts';
 const BACKOFF = { minMs: 2_000, maxMs: 10 * 60_000 };
 /** Handlers that run concurrently. */
 const CONCURRENT_MAX = 32;
-/** setTimeout supports no longer delay. */
-const TIMER_MAX_MS = 2 ** 31 - 1;
 
 /** Runs the alarm of one object; rejects if it failed. */
 type RunAlarm = (className: string, name: string) => Promise<void>;

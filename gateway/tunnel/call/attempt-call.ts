@@ -103,12 +103,12 @@ export function headerJson(value: unknown): string {
 /** On the Worker's request: the AttemptRequest. */
 export const OPEN_HEADER = 'x-otela-open';
 /** On a response from the engine: its AttemptHead. */
-export const HEAD_HEADER = 'x-otela-head';
+const HEAD_HEADER = 'x-otela-head';
 /** On a failure: its AttemptFailure. */
-export const FAILURE_HEADER = 'x-otela-failure';
+const FAILURE_HEADER = 'x-otela-failure';
 
 /** On an offloaded response: the number that names the rest. The body is the first data. */
-export const NUMBER_HEADER = 'x-otela-number';
+const NUMBER_HEADER = 'x-otela-number';
 
 /** As `answerOffset` of a claim: the Worker wants only the reason why the response broke off, and no data. */
 export const FAILURE_ONLY_OFFSET = -1;

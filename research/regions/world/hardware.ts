@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
 import { findGpu, type HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
-import type { Gpu } from '../../../scheduler/catalogue/gpu.ts';
+import type { GpuType } from '../../../scheduler/catalogue/gpu.ts';
 import { researchData } from '../../data-path.ts';
 import { TASK_TYPES, type TaskType, TIME_SHARES } from './tasks.ts';
 
@@ -35,7 +35,7 @@ const POWER_SHARE: Readonly<Record<Phase, number>> = {
 
 /** One of the five kinds of server, with one GPU each. */
 export interface ServerKind {
-  gpu: Gpu;
+  gpu: GpuType;
   /** Its use in Table 1b. */
   made: TaskType;
   /** Time of a task by type, relative to its time on the A100. */
@@ -79,7 +79,7 @@ export function loadHardware(catalogue: HardwareCatalogue): Hardware {
   };
 }
 
-function timeFactor(gpu: Gpu, reference: Gpu, type: TaskType): number {
+function timeFactor(gpu: GpuType, reference: GpuType, type: TaskType): number {
   const { fixed, compute, memory } = TIME_SHARES[type];
   return fixed + (compute * reference.bf16) / gpu.bf16 + (memory * reference.bandwidth) / gpu.bandwidth;
 }

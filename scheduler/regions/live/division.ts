@@ -14,7 +14,7 @@ export interface DivisionProblem {
   smoothness: number;
 }
 
-export interface Division {
+interface Division {
   /** Sum 1; all 0 if no region can serve the requests. */
   shares: number[];
   /** Largest overload of a region, as a share of its capacity. */

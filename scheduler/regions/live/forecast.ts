@@ -1,5 +1,5 @@
 /** Forecasts the requests of the next slot from those of previous slots. */
-export interface Forecast {
+export interface OnlineForecast {
   observe(count: number): void;
   next(): number;
 }
@@ -12,13 +12,13 @@ const WEIGHT = 0.3;
  */
 const [TRUST_LEAST, TRUST_MOST] = [0.7, 3];
 
-export class CountForecast implements Forecast {
-  readonly #inner: Forecast | undefined;
+export class CountForecast implements OnlineForecast {
+  readonly #inner: OnlineForecast | undefined;
   #level = 0;
   #seen = 0;
 
   /** `inner` undefined: only exponential smoothing. */
-  constructor(inner?: Forecast) {
+  constructor(inner?: OnlineForecast) {
     this.#inner = inner;
   }
 

@@ -4,7 +4,7 @@
  */
 import type { RegionFacts } from '../../live/region-facts.ts';
 import { divideRequests } from './division.ts';
-import { CountForecast, type Forecast } from './forecast.ts';
+import { CountForecast, type OnlineForecast } from './forecast.ts';
 import type { Observed, ObservedModel, ObservedPlace } from './observed.ts';
 import { plannablePrices } from './prices.ts';
 import { WarmCounts } from './warm.ts';
@@ -16,10 +16,10 @@ export interface LivePlannerOptions {
   /** Seconds per squared change of a share. */
   smoothness: number;
   /** Makes the forecast of each model. */
-  forecast?: () => Forecast;
+  forecast?: () => OnlineForecast;
 }
 
-export interface PlannedRegion {
+interface PlannedRegion {
   region: string;
   /** Share in the plan, and share of the last slot's responses. */
   share: number;
@@ -38,7 +38,7 @@ export interface RegionPlanOutcome {
   usdPerHour: number;
 }
 
-export interface PlannedModel {
+export interface RegionModelPlan {
   model: string;
   /** Expected requests in the slot. */
   expected: number;
@@ -52,7 +52,7 @@ export interface PlannedModel {
 }
 
 export interface LivePlan {
-  models: PlannedModel[];
+  models: RegionModelPlan[];
   notes: string[];
 }
 
@@ -95,7 +95,7 @@ export class LivePlanner {
       if (known === undefined) guessed.add(region);
       return known ?? (farthest > 0 ? farthest : ROUND_TRIP_GUESS_S);
     };
-    const models: PlannedModel[] = [];
+    const models: RegionModelPlan[] = [];
     const seen = [...observed.models].sort((a, b) => b.arrived - a.arrived).slice(0, MODELS_MAX);
     for (const model of seen) {
       const planned = this.#planModel(model, (region) => usdKwh.get(region) ?? 0, roundTripS);
@@ -115,7 +115,7 @@ export class LivePlanner {
     { model, arrived, places }: ObservedModel,
     usdKwh: (region: string) => number,
     roundTripS: (region: string) => number,
-  ): PlannedModel | undefined {
+  ): RegionModelPlan | undefined {
     const { slotS } = this.#options;
     const there = places.filter(({ replicas, serviceS }) => replicas > 0 && Number.isFinite(serviceS) && serviceS > 0);
     const forecast = this.#forecast(model);

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { GatewayRefusal, type PlannerGateway } from '../../live/gateway.ts';
-import { parseAnswer } from '../../live/nodes.ts';
+import { parseGatewayAnswer } from '../../live/nodes.ts';
 import type { LivePlan } from './planner.ts';
 
 interface PublisherOptions {
@@ -61,7 +61,7 @@ export class Publisher {
   }
 
   async #known(): Promise<number> {
-    const stored = parseAnswer(storedSchema, await this.#options.gateway.get(PATH), PATH);
+    const stored = parseGatewayAnswer(storedSchema, await this.#options.gateway.get(PATH), PATH);
     return stored.planner === this.#options.planner ? stored.sequence : 0;
   }
 }

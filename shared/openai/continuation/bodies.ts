@@ -73,7 +73,7 @@ export function readTokens(answer: Uint8Array): number[] | undefined {
 }
 
 /** Text from an answer to `/detokenize`: `prompt` at vLLM, `text` at SGLang. */
-export function readText(answer: Uint8Array): string | undefined {
+export function detokenizedText(answer: Uint8Array): string | undefined {
   const { prompt, text } = parseJsonObject(answer) ?? {};
   if (typeof prompt === 'string') return prompt;
   return typeof text === 'string' ? text : undefined;

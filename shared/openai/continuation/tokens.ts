@@ -1,7 +1,7 @@
 /**
  * Asks the engine's tokenizer whether the engine continues exactly where a text ends, and how many tokens the text has.
  */
-import { detokenizeBody, isPromptAndText, readText, readTokens, tokenizeBodies } from './bodies.ts';
+import { detokenizeBody, detokenizedText, isPromptAndText, readTokens, tokenizeBodies } from './bodies.ts';
 import type { ContinuationPlan } from './plan.ts';
 
 /** Rows of shared/openai/endpoints.ts. */
@@ -23,7 +23,7 @@ export async function countTokens(
   };
   const textOf = async (tokens: readonly number[]) => {
     const answer = await ask(DETOKENIZE, detokenizeBody(plan, tokens));
-    return answer && readText(answer);
+    return answer && detokenizedText(answer);
   };
   const { text: alone, rendered } = tokenizeBodies(plan, text);
   if (rendered === undefined) return (await tokensOf(alone))?.length ?? 0;

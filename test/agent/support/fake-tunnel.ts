@@ -1,7 +1,7 @@
 /** A mock of the tunnel to a gateway: it connects immediately, keeps what is published, and carries no requests. */
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import type { Tunnel, TunnelOptions } from '../../../agent/tunnel/types.ts';
-import type { Lifecycle } from '../../../shared/lattice/node.ts';
+import type { NodeLifecycle } from '../../../shared/lattice/node.ts';
 import { decodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
 import { decodeRecord, verifyRecord } from '../../../shared/lattice/record.ts';
 import { decodeUpdate } from '../../../shared/lattice/update.ts';
@@ -9,7 +9,7 @@ import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
 
 /** What a gateway reads in a record; a session that LEFT publishes nothing else. */
 export interface Published extends NodePayload {
-  state: Lifecycle;
+  state: NodeLifecycle;
   version: number;
   /** Size of the payload. */
   bytes: number;

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { placementsOf } from '../../../factory/config/placements.ts';
 import { parseConfig } from '../../../factory/config/read.ts';
-import { durationMs, timeLimitMs } from '../../../factory/config/values.ts';
+import { durationSchema, timeLimitMs } from '../../../factory/config/values.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
 
 /** The faults of CONFIG with one text replaced, as LINE: TEXT. */
@@ -89,7 +89,7 @@ it.each([
 });
 
 it('reads durations and time limits', () => {
-  expect([durationMs('1h30m'), durationMs('0'), durationMs('90'), durationMs('25d')]).toEqual([
+  expect(['1h30m', '0', '90', '25d'].map((text) => durationSchema.safeParse(text).data)).toEqual([
     5_400_000,
     0,
     undefined,

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { parseConfig } from '../../../factory/config/read.ts';
-import { type Decisions, decide, withIntendedSubmissions } from '../../../factory/decisions/decide.ts';
+import { type Decisions, decideActions, withIntendedSubmissions } from '../../../factory/decisions/decide.ts';
 import { emptyMemory, jobName, type Memory, startKey } from '../../../factory/decisions/memory.ts';
 import { assessEnd, type EndedJob, observeJobs } from '../../../factory/decisions/observe.ts';
 import { computeWanted } from '../../../factory/decisions/wanted.ts';
@@ -56,7 +56,7 @@ class Bench {
       this.ended.push(one);
       assessEnd(one, undefined, this.memory, world, this.now);
     }
-    const decisions = decide(this.memory, world, this.now);
+    const decisions = decideActions(this.memory, world, this.now);
     this.now += 15_000;
     return decisions;
   }

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { parseConfig } from '../../../factory/config/read.ts';
 import { recordFailure } from '../../../factory/decisions/back-off.ts';
-import { decide } from '../../../factory/decisions/decide.ts';
+import { decideActions } from '../../../factory/decisions/decide.ts';
 import { emptyMemory, jobName } from '../../../factory/decisions/memory.ts';
 import { observeJobs } from '../../../factory/decisions/observe.ts';
 import { type FactoryAction, type FactoryWorld, placedModels } from '../../../factory/decisions/world.ts';
@@ -125,7 +125,7 @@ class Site {
       before: this.now - ROUND_MS,
     };
     observeJobs(this.memory, world, this.now);
-    const { actions } = decide(this.memory, world, this.now);
+    const { actions } = decideActions(this.memory, world, this.now);
     for (const action of actions) this.#act(action);
     for (const job of this.jobs) job.age++;
     this.fewest = Math.min(this.fewest, this.jobs.filter((job) => job.model === A && job.age > LOADS).length);

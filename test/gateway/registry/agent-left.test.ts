@@ -3,7 +3,7 @@ import { env, exports } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
-import type { Lifecycle } from '../../../shared/lattice/node.ts';
+import type { NodeLifecycle } from '../../../shared/lattice/node.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
 import { seedToken, TestAgent } from './agent.ts';
 
@@ -14,7 +14,10 @@ async function newAgent(): Promise<TestAgent> {
   return agent;
 }
 
-function recordOf({ session, signer }: Pick<TestAgent, 'session' | 'signer'>, state: Lifecycle = 'LEFT'): Uint8Array {
+function recordOf(
+  { session, signer }: Pick<TestAgent, 'session' | 'signer'>,
+  state: NodeLifecycle = 'LEFT',
+): Uint8Array {
   return signRecord({ session, state, version: 0, payload: new Uint8Array() }, signer, workerdCrypto);
 }
 

@@ -7,7 +7,7 @@ import { newId, newSecret, TOKEN_PREFIX } from '../../../gateway/accounts/secret
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
 import type { Signer } from '../../../shared/lattice/crypto.ts';
-import type { Lifecycle } from '../../../shared/lattice/node.ts';
+import type { NodeLifecycle } from '../../../shared/lattice/node.ts';
 import { encodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../../shared/lattice/ticket.ts';
@@ -68,7 +68,7 @@ export class TestAgent {
     return new TestAgent(decodeTicket(bytes, workerdCrypto), signer);
   }
 
-  words(state: Lifecycle = 'SERVING', said: Partial<NodePayload> = {}, version = ++this.#version): Uint8Array {
+  words(state: NodeLifecycle = 'SERVING', said: Partial<NodePayload> = {}, version = ++this.#version): Uint8Array {
     const bytes = encodePayload(payload(said));
     const record = signRecord({ session: this.session, state, version, payload: bytes }, this.signer, workerdCrypto);
     return encodeUpdate({ kind: 'entry', record, payload: bytes });

@@ -1,5 +1,5 @@
 /** Four nodes of two GPUs in two shapes: one fast at prompts, one at answers. */
-import type { FollowProblem, ModelDemand, ReplicaOption } from '../../../scheduler/follow/problem.ts';
+import type { FollowProblem, ForecastDemand, ReplicaOption } from '../../../scheduler/follow/problem.ts';
 
 export const MODEL = 'm';
 export const KINDS = ['prompts', 'answers'];
@@ -14,7 +14,7 @@ const option = (pp: number, rates: number[]): ReplicaOption => ({
 export const OPTIONS = [option(1, [10, 1]), option(2, [1, 10])];
 
 /** Slots in which demand is `[prompts, answers]` requests/s. */
-export function demand(steps: readonly (readonly number[])[], more: Partial<ModelDemand> = {}): ModelDemand {
+export function demand(steps: readonly (readonly number[])[], more: Partial<ForecastDemand> = {}): ForecastDemand {
   return { model: MODEL, kinds: KINDS, mean: steps, high: steps, ...more };
 }
 

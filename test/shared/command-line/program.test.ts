@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import {
   type Command,
-  errorMessage,
+  commandErrorMessage,
   helpText,
   type Program,
   readCommand,
@@ -78,7 +78,7 @@ test.each([
 
 test('a complaint says where to read on, where the line is at fault', () => {
   const wrong = new UsageError('no');
-  expect(errorMessage(PROGRAM, ['serve', 'x'], wrong)).toBe('otela-test: no\nTry: otela-test serve --help');
-  expect(errorMessage(PROGRAM, ['sevre'], wrong)).toBe('otela-test: no\nTry: otela-test --help');
-  expect(errorMessage(PROGRAM, ['serve'], new Error('disk full'))).toBe('otela-test: disk full');
+  expect(commandErrorMessage(PROGRAM, ['serve', 'x'], wrong)).toBe('otela-test: no\nTry: otela-test serve --help');
+  expect(commandErrorMessage(PROGRAM, ['sevre'], wrong)).toBe('otela-test: no\nTry: otela-test --help');
+  expect(commandErrorMessage(PROGRAM, ['serve'], new Error('disk full'))).toBe('otela-test: disk full');
 });

@@ -7,7 +7,7 @@ import {
   JOBS_MAX,
   LOG_TAIL_MAX,
   MODELS_MAX,
-  parseAnswer,
+  parseExchangeAnswer,
   parseReport,
   TEXT_MAX,
 } from '../../../shared/factory/exchange.ts';
@@ -33,7 +33,9 @@ it('names the place of a fault', () => {
   expect(() => parseReport({ ...REPORT, models: [{ ...model, state: 'warm' }] })).toThrow(
     /^report\.models\.0\.state: /,
   );
-  expect(() => parseAnswer({ version: 1, revision: '1', demand: [{ model: 'm' }], nodes: [] })).toThrow(ExchangeError);
+  expect(() => parseExchangeAnswer({ version: 1, revision: '1', demand: [{ model: 'm' }], nodes: [] })).toThrow(
+    ExchangeError,
+  );
 });
 
 it('refuses an answer held longer than a proxy would wait', () => {

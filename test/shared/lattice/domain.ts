@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { signRevocation } from '../../../shared/lattice/control.ts';
 import type { Crypto, Signer } from '../../../shared/lattice/crypto.ts';
-import { LIFECYCLE, type Lifecycle } from '../../../shared/lattice/node.ts';
+import { LIFECYCLE, type NodeLifecycle } from '../../../shared/lattice/node.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
 import type { RegistryReplica } from '../../../shared/lattice/replica.ts';
 import type { EntryUpdate, Update } from '../../../shared/lattice/update.ts';
@@ -53,7 +53,7 @@ const sessions = keys.flatMap((key, k) =>
 
 const payloads = ['one', 'two'].map((id) => new TextEncoder().encode(JSON.stringify({ models: [{ id }] })));
 
-function record(session: number, state: Lifecycle, version: number, payload: number): EntryUpdate {
+function record(session: number, state: NodeLifecycle, version: number, payload: number): EntryUpdate {
   const one = sessions[session % sessions.length];
   const bytes = payloads[payload % payloads.length];
   if (one === undefined || bytes === undefined) throw new Error('no such session');

@@ -4,7 +4,7 @@ import { issuerId, signCertificate } from '../../../shared/lattice/certificate.t
 import { signGcWatermark, signRevocation } from '../../../shared/lattice/control.ts';
 import type { Crypto, Signer } from '../../../shared/lattice/crypto.ts';
 import { signEviction } from '../../../shared/lattice/eviction.ts';
-import type { Lifecycle } from '../../../shared/lattice/node.ts';
+import type { NodeLifecycle } from '../../../shared/lattice/node.ts';
 import { encodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
 import { openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
@@ -61,7 +61,7 @@ export interface TestNode {
   signer: Signer;
   ticket: Ticket;
   session: string;
-  says(state: Lifecycle, version?: number, payload?: Partial<NodePayload>): EntryUpdate;
+  says(state: NodeLifecycle, version?: number, payload?: Partial<NodePayload>): EntryUpdate;
 }
 
 export function node(

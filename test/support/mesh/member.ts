@@ -3,7 +3,7 @@ import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import { createSessionKey, type SessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import { Mesh } from '../../../agent/mesh/mesh.ts';
 import type { MeshOptions } from '../../../agent/mesh/options.ts';
-import type { Lifecycle } from '../../../shared/lattice/node.ts';
+import type { NodeLifecycle } from '../../../shared/lattice/node.ts';
 import { encodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
 import { RegistryReplica } from '../../../shared/lattice/replica.ts';
@@ -68,13 +68,13 @@ export class Member {
   }
 
   /** Publishes the session's next record. Returns its version. */
-  say(state: Lifecycle): number {
+  say(state: NodeLifecycle): number {
     const version = ++this.#version;
     this.mesh.publish(this.word(state, version));
     return version;
   }
 
-  word(state: Lifecycle, version: number): Update {
+  word(state: NodeLifecycle, version: number): Update {
     const payload = encodePayload(this.#payload());
     const record = signRecord({ session: this.session, state, version, payload }, this.key, nodeCrypto);
     return { kind: 'entry', ticket: this.ticket.bytes, record, payload };

@@ -8,7 +8,7 @@ import {
   parseLine,
   UsageError,
 } from '../../../../shared/command-line/index.ts';
-import { durationMs } from '../../../../shared/routing/facts.ts';
+import { durationMs } from '../../../../shared/text/duration.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
 import type { ServeOptions } from './serve.ts';
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import {
   continuationBody,
+  detokenizedText,
   isPromptAndText,
-  readText,
   readTokens,
   tokenizeBodies,
 } from '../../../../shared/openai/continuation/bodies.ts';
@@ -191,10 +191,10 @@ describe('what it answers', () => {
       '{"tokens":[[1]]}',
     ])
       expect(readTokens(bytes(odd)), odd).toBeUndefined();
-    expect(readText(bytes('{"prompt":"x"}'))).toBe('x');
-    expect(readText(bytes('{"text":"x"}'))).toBe('x');
+    expect(detokenizedText(bytes('{"prompt":"x"}'))).toBe('x');
+    expect(detokenizedText(bytes('{"text":"x"}'))).toBe('x');
     for (const odd of ['', '[]', '{}', '{"prompt":7}', '{"text":["x"]}'])
-      expect(readText(bytes(odd)), odd).toBeUndefined();
+      expect(detokenizedText(bytes(odd)), odd).toBeUndefined();
   });
 
   it('must be the prompt and then the text, token by token', () => {
