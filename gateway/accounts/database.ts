@@ -2,10 +2,9 @@ import { drizzle } from 'drizzle-orm/d1';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
 import { storageHealth } from '../platform/storage/health.ts';
-import * as schema from './schema.ts';
 
 export function database(env: Pick<Env, 'DB'>) {
-  return drizzle(env.DB, { schema });
+  return drizzle(env.DB);
 }
 
 /** For queries that read many rows. */

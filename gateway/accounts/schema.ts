@@ -1,13 +1,11 @@
 /**
- * The tables in D1. Times are milliseconds since the epoch, UTC; the admin API writes them in RFC 3339. A row that gave
+ * The tables in D1 about accounts, tokens and settings. model-schema.ts, files/schema.ts and usage/schema.ts have the
+ * others; drizzle.config.ts lists all. Times are milliseconds since the epoch, UTC; the admin API writes them in RFC 3339. A row that gave
  * a right is revoked, never deleted, because usage and audit log still refer to its id.
  */
 import { sql } from 'drizzle-orm';
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core';
-import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
-import type { WeightRule } from '../../shared/routing/policies/weights.ts';
 import type { Limits } from './limits/limits.ts';
-import { MODEL_CLASSES } from './model-classes.ts';
 import type { OwnRouting } from './routing-settings.ts';
 
 /** Ordered: each role includes the rights of the previous ones. */
@@ -251,72 +249,6 @@ export const factoryTokens = sqliteTable(
   (table) => [index('factory_tokens_created').on(table.createdAt, table.id)],
 );
 
-/** Settings of a model that differ from the gateway's defaults; NULL: the default. */
-export const modelSettings = sqliteTable('model_settings', {
-  model: text('model').primaryKey(),
-  firstByteMs: integer('first_byte_ms'),
-  stallMs: integer('stall_ms'),
-  /** Selects the installation's timeouts if the model has none. */
-  class: text('class', { enum: MODEL_CLASSES }).notNull().default('standard'),
-  policy: text('policy'),
-  /** Other names of the model. */
-  aliases: text('aliases', { mode: 'json' }).$type<string[]>(),
-  /** Models that are tried in this order if no node serves it. */
-  fallbacks: text('fallbacks', { mode: 'json' }).$type<string[]>(),
-  maxRetries: integer('max_retries'),
-  /** How long requests wait while it is being started, if neither they nor their keys say; milliseconds. */
-  startWaitMs: integer('start_wait_ms'),
-  /** The model's name is confidential: the trace contains a keyed hash of it. */
-  private: integer('private', { mode: 'boolean' }).notNull().default(false),
-  updatedAt: integer('updated_at').notNull(),
-});
-
-/**
- * The part of a model's catalog entry that affects requests. PATCH changes only the fields that it names, so an older
- * client does not remove an access list.
- */
-export const catalogue = sqliteTable('catalogue', {
-  model: text('model').primaryKey(),
-  /** The user that is responsible for the model. */
-  ownerId: text('owner_id'),
-  /** Ids of keys, users and projects, and groups (`group:…`), that may see and use it; NULL: everyone. */
-  access: text('access', { mode: 'json' }).$type<string[]>(),
-  alwaysOn: integer('always_on', { mode: 'boolean' }).notNull().default(false),
-  deprecatedAt: integer('deprecated_at'),
-  /** From this time on requests get 404. */
-  sunsetAt: integer('sunset_at'),
-  successor: text('successor'),
-  updatedAt: integer('updated_at').notNull(),
-});
-
-/** What a model reads or writes. */
-export const MODALITIES = ['text', 'image', 'audio', 'video', 'embedding'] as const;
-type Modality = (typeof MODALITIES)[number];
-
-/** The part of a model's catalog entry that is for people: routing does not use it. */
-export const modelCards = sqliteTable('model_cards', {
-  model: text('model').primaryKey(),
-  description: text('description').notNull(),
-  license: text('license').notNull(),
-  size: text('size').notNull(),
-  contextLength: integer('context_length'),
-  input: text('input', { mode: 'json' }).$type<Modality[]>().notNull(),
-  output: text('output', { mode: 'json' }).$type<Modality[]>().notNull(),
-  tools: integer('tools', { mode: 'boolean' }),
-  reasoning: integer('reasoning', { mode: 'boolean' }),
-  url: text('url'),
-  updatedAt: integer('updated_at').notNull(),
-});
-
-/** Rules for the share of a model's requests that its nodes get. */
-export const modelWeights = sqliteTable('model_weights', {
-  model: text('model').primaryKey(),
-  weights: text('weights', { mode: 'json' }).$type<WeightRule[]>().notNull(),
-  /** Kinds of requests that the weights name; NULL: none. */
-  kinds: text('kinds', { mode: 'json' }).$type<RequestKind[]>(),
-  updatedAt: integer('updated_at').notNull(),
-});
-
 /** Settings of the whole gateway, by name. */
 export const settings = sqliteTable('settings', {
   name: text('name').primaryKey(),
@@ -390,57 +322,6 @@ export const deviceLogins = sqliteTable(
   (table) => [index('device_logins_user').on(table.userId), index('device_logins_expires').on(table.expiresAt)],
 );
 
-/**
- * Usage totals by day (`2026-11-20`, UTC). An empty text means "none", because NULL would break the primary key. Since
- * migration 0005 the table is WITHOUT ROWID, which drizzle cannot express: rows are stored in the order of the primary
- * key, which makes reading a range of days three times as fast.
- */
-export const usageTotals = sqliteTable(
-  'usage_totals',
-  {
-    day: text('day').notNull(),
-    project: text('project').notNull(),
-    user: text('user').notNull(),
-    key: text('key').notNull(),
-    model: text('model').notNull(),
-    provider: text('provider').notNull(),
-    requests: integer('requests').notNull(),
-    failed: integer('failed').notNull(),
-    aborted: integer('aborted').notNull(),
-    estimated: integer('estimated').notNull(),
-    prompt: integer('prompt_tokens').notNull(),
-    completion: integer('completion_tokens').notNull(),
-    cached: integer('cached_tokens').notNull(),
-    reasoning: integer('reasoning_tokens').notNull(),
-    /** Requests with a first token. The next two sums are over these. */
-    firstTokens: integer('first_tokens').notNull().default(0),
-    /** Sum of milliseconds to the first token as the client saw it, including waits in queues. */
-    firstTokenMs: integer('first_token_ms').notNull(),
-    /** The same from the moment when the node received the request. */
-    engineFirstTokenMs: integer('engine_first_token_ms').notNull().default(0),
-    /** Sum of milliseconds over all requests. */
-    queueMs: integer('queue_ms').notNull().default(0),
-    /** Number of requests in `totalMs`: without lines of batches, and without attempts of unknown duration. */
-    timed: integer('timed').notNull().default(0),
-    totalMs: integer('total_ms').notNull(),
-  },
-  (table) => [
-    primaryKey({ columns: [table.day, table.project, table.user, table.key, table.model, table.provider] }),
-    index('usage_totals_provider').on(table.provider, table.day),
-    index('usage_totals_user').on(table.user, table.day),
-  ],
-);
-
-/** Batches of totals that were added: a repeated batch changes nothing. */
-export const usageBatches = sqliteTable(
-  'usage_batches',
-  {
-    shard: text('shard').notNull(),
-    batch: integer('batch').notNull(),
-  },
-  (table) => [primaryKey({ columns: [table.shard, table.batch] })],
-);
-
 /** Issuers of peer institutions; their tickets are accepted here. `root`: public key, base64url. */
 export const peers = sqliteTable('peers', {
   name: text('name').primaryKey(),
@@ -448,90 +329,3 @@ export const peers = sqliteTable('peers', {
   url: text('url'),
   createdAt: integer('created_at').notNull(),
 });
-
-/** Files of the Files API. Their bytes are in the file store under the same id. */
-export const files = sqliteTable(
-  'files',
-  {
-    id: text('id').primaryKey(),
-    /** The owner: `project:…`, `user:…` or `key:…`. */
-    owner: text('owner').notNull(),
-    /** The key or user that created it. */
-    createdBy: text('created_by').notNull(),
-    purpose: text('purpose').notNull(),
-    filename: text('filename').notNull(),
-    bytes: integer('bytes').notNull(),
-    createdAt: integer('created_at').notNull(),
-    expiresAt: integer('expires_at'),
-  },
-  (table) => [
-    index('files_owner').on(table.owner, table.createdAt, table.id),
-    index('files_expires').on(table.expiresAt),
-  ],
-);
-
-/**
- * Positions in their owner's list of files that were deleted within the last day, because a client may delete files
- * while it lists them.
- */
-export const deletedFiles = sqliteTable(
-  'deleted_files',
-  {
-    id: text('id').primaryKey(),
-    owner: text('owner').notNull(),
-    createdAt: integer('created_at').notNull(),
-    deletedAt: integer('deleted_at').notNull(),
-  },
-  (table) => [index('deleted_files_deleted').on(table.deletedAt)],
-);
-
-/** Uploads in parts, until they are complete. */
-export const uploads = sqliteTable(
-  'uploads',
-  {
-    id: text('id').primaryKey(),
-    owner: text('owner').notNull(),
-    createdBy: text('created_by').notNull(),
-    purpose: text('purpose').notNull(),
-    filename: text('filename').notNull(),
-    /** As declared: the sum of the parts must equal it. */
-    bytes: integer('bytes').notNull(),
-    status: text('status', { enum: ['pending', 'completed', 'cancelled'] }).notNull(),
-    fileId: text('file_id'),
-    createdAt: integer('created_at').notNull(),
-    expiresAt: integer('expires_at').notNull(),
-  },
-  (table) => [index('uploads_expires').on(table.status, table.expiresAt)],
-);
-
-export const uploadParts = sqliteTable(
-  'upload_parts',
-  {
-    id: text('id').primaryKey(),
-    uploadId: text('upload_id').notNull(),
-    /** Of its bytes in the file store. */
-    fileId: text('file_id').notNull(),
-    bytes: integer('bytes').notNull(),
-    createdAt: integer('created_at').notNull(),
-  },
-  (table) => [index('upload_parts_upload').on(table.uploadId)],
-);
-
-/** Batches, for lists. The current state of a batch is in its object, which updates this row when the state changes. */
-export const batches = sqliteTable(
-  'batches',
-  {
-    id: text('id').primaryKey(),
-    owner: text('owner').notNull(),
-    createdBy: text('created_by').notNull(),
-    createdAt: integer('created_at').notNull(),
-    /** Not in a terminal state: each file sweep calls its object, so that a batch without an alarm continues. */
-    open: integer('open', { mode: 'boolean' }).notNull(),
-    /** OpenAI's batch object as it was when this row was written. */
-    summary: text('summary', { mode: 'json' }).$type<unknown>().notNull(),
-  },
-  (table) => [
-    index('batches_owner').on(table.owner, table.createdAt, table.id),
-    index('batches_open').on(table.open).where(sql`open = 1`),
-  ],
-);

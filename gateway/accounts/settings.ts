@@ -11,11 +11,12 @@ import { database, queryOrUnavailable } from './database.ts';
 import { FILE_LIMITS, type FileLimits, fileLimitsSchema } from './file-limits.ts';
 import { type Limits, limitsSchema, USER_LIMITS } from './limits/limits.ts';
 import { issuersSchema, type OidcIssuer } from './login/oidc-config.ts';
+import { catalogue, modelSettings, modelWeights } from './model-schema.ts';
 import { QUEUE_DEFAULTS, type QueueSettings, queueSchema } from './queue-settings.ts';
 import { planOf } from './region-settings.ts';
 import { RETRY_DEFAULTS, type RetrySettings, retrySettings } from './retry-settings.ts';
 import { CLASS_TIMEOUTS, type ModelSettings, type RoutingSettings, routingSchema } from './routing-settings.ts';
-import { auditLog, catalogue, modelSettings, modelWeights, providers, settings } from './schema.ts';
+import { auditLog, providers, settings } from './schema.ts';
 
 interface ProviderSettings {
   trusted_by_default: boolean;

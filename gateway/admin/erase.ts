@@ -5,18 +5,15 @@ import {
   accessRequests,
   apiKeys,
   auditLog,
-  batches,
-  deletedFiles,
   deviceLogins,
-  files,
   memberLimits,
   projectMembers,
   sessions,
-  uploads,
-  usageTotals,
   users,
 } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
+import { batches, deletedFiles, files, uploads } from '../files/schema.ts';
+import { usageTotals } from '../usage/schema.ts';
 import { foldUser } from '../usage/totals.ts';
 import { HOURS_PER_DAY, shardsOf, usageShardOf } from '../usage/usage-row.ts';
 import { applyChange } from './change.ts';

@@ -11,8 +11,8 @@ import {
 import type { BatchError } from '../../shared/batch/line.ts';
 import { hex } from '../../shared/lattice/bytes.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
-import { files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
+import { files } from '../files/schema.ts';
 import { storeOf } from '../files/store-access.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { BatchFunction, BatchSpec } from './batch-spec.ts';

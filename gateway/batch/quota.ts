@@ -1,8 +1,8 @@
 import { and, eq, type SQL, sql } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
-import { batches } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
+import { batches } from '../files/schema.ts';
 
 const openOf = (owner: string) => and(eq(batches.owner, owner), eq(batches.open, true));
 

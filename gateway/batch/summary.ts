@@ -1,8 +1,8 @@
 import { eq } from 'drizzle-orm';
 import { isTerminal } from '../../shared/batch/status.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
-import { batches } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
+import { batches } from '../files/schema.ts';
 import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
 
 /** @throws ApiError 503 */

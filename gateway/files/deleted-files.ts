@@ -1,8 +1,8 @@
 /** Deletes rows of files, and keeps for a day what lists need of them: their position in their owner's list. */
 import { and, eq, inArray, lt, sql } from 'drizzle-orm';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
-import { deletedFiles, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
+import { deletedFiles, files } from './schema.ts';
 
 /** How long a position is kept; reading a list takes less. */
 const RETENTION_MS = 86_400_000;

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { files } from '../accounts/schema.ts';
+import type { files } from './schema.ts';
 
 /** OpenAI's bound on a file; files for a batch are smaller. */
 export const FILE_MAX_BYTES = 512_000_000;

@@ -6,9 +6,9 @@ import { and, count, eq, gt, type SQL, sql } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import type { FileLimits } from '../accounts/file-limits.ts';
-import { files, uploadParts, uploads } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { fileBytesInFlight, partBytesInFlight } from './bytes-in-flight.ts';
+import { files, uploadParts, uploads } from './schema.ts';
 
 /** Parts of one upload: their ids fit into one body. */
 export const PARTS_MAX = 1_000;

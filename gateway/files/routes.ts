@@ -5,7 +5,6 @@ import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import { JsonlSniffer } from '../../shared/batch/jsonl-sniffer.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { database, queryOrUnavailable, requireWritable } from '../accounts/database.ts';
-import { batches, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { fileBytesInFlight, formByteRange } from './bytes-in-flight.ts';
 import { deleteRows, placeOf } from './deleted-files.ts';
@@ -15,6 +14,7 @@ import { type FileCaller, fileCaller } from './owner.ts';
 import { listEnvelope, pageOrder, readFilePage } from './paging.ts';
 import { bytesIfBelowQuota, requireFileQuota } from './quota.ts';
 import { rangeOf } from './range.ts';
+import { batches, files } from './schema.ts';
 import { storeOf, toReadableStream, withStoreErrors } from './store-access.ts';
 import { wakeSweep } from './sweep-object.ts';
 

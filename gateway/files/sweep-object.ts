@@ -2,13 +2,13 @@
 import { and, count, eq, gt, inArray, lt, lte, ne, notInArray, or, sql, sum } from 'drizzle-orm';
 import { errorText } from '../../shared/text/error-text.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
-import { batches, files, uploadParts, uploads } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { FILES_BYTES, FILES_STORED } from '../observe/families.ts';
 import { MetricsReporter } from '../observe/report.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import { deleteRows, forgetPlaces } from './deleted-files.ts';
 import type { FileStore } from './file-store.ts';
+import { batches, files, uploadParts, uploads } from './schema.ts';
 
 /** Name of the only sweep object. */
 export const FILE_SWEEP_NAME = 'sweep';

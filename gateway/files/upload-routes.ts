@@ -7,7 +7,6 @@ import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import type { Json } from '../../shared/batch/line.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { database, queryOrUnavailable, requireWritable } from '../accounts/database.ts';
-import { files, uploadParts, uploads } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { readParsedBody } from '../http/parse-body.ts';
 import { startTimer } from '../platform/start-timer.ts';
@@ -32,6 +31,7 @@ import {
   requireFileQuota,
   requireUploadSpace,
 } from './quota.ts';
+import { files, uploadParts, uploads } from './schema.ts';
 import { storeOf, withStoreErrors } from './store-access.ts';
 import { wakeSweep } from './sweep-object.ts';
 

@@ -1,8 +1,8 @@
 /** Totals in D1, by day, project, user, key, model and provider. Rows are added in batches; each batch counts once. */
 import { eq, sql } from 'drizzle-orm';
 import { database } from '../accounts/database.ts';
-import { usageBatches, usageTotals } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
+import { usageBatches, usageTotals } from './schema.ts';
 import type { UsageRow } from './usage-row.ts';
 
 export type UsageTotal = typeof usageTotals.$inferSelect;

@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { hasAccess } from '../../accounts/catalogue.ts';
-import { MODALITIES, modelCards } from '../../accounts/schema.ts';
+import { MODALITIES, modelCards } from '../../accounts/model-schema.ts';
 import { readGatewaySettings } from '../../accounts/settings.ts';
 import { modelParam } from '../../http/route-description.ts';
 import { CONTROL_FREE } from '../../http/schema-parts.ts';

@@ -8,7 +8,7 @@ import { ApiError } from '../../../shared/openai/errors.ts';
 import { type Account, mayUseModel } from '../../accounts/account.ts';
 import { hasAccess } from '../../accounts/catalogue.ts';
 import { database } from '../../accounts/database.ts';
-import { catalogue } from '../../accounts/schema.ts';
+import { catalogue } from '../../accounts/model-schema.ts';
 import { CATALOGUE_MAX, readGatewaySettings } from '../../accounts/settings.ts';
 import { modelParam } from '../../http/route-description.ts';
 import { isoTime, listSchema } from '../fields.ts';

@@ -2,8 +2,8 @@
 import * as z from 'zod';
 import { findGpuClass } from '../../../shared/hardware/classes.ts';
 import { ApiError } from '../../../shared/openai/errors.ts';
+import { modelWeights } from '../../accounts/model-schema.ts';
 import { kindSchema, kindsSchema, weightRuleSchema, weightsSchema } from '../../accounts/routing-settings.ts';
-import { modelWeights } from '../../accounts/schema.ts';
 import { MODEL_SETTINGS_MAX } from '../../accounts/settings.ts';
 import { modelParam } from '../../http/route-description.ts';
 import { listSchema } from '../fields.ts';

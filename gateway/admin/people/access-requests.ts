@@ -3,7 +3,8 @@ import { and, count, eq, gt, inArray, lt, ne, or, type SQL, sql } from 'drizzle-
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
-import { accessRequests, catalogue, projectMembers, users } from '../../accounts/schema.ts';
+import { catalogue } from '../../accounts/model-schema.ts';
+import { accessRequests, projectMembers, users } from '../../accounts/schema.ts';
 import { newId } from '../../accounts/secrets.ts';
 import { CONTROL_FREE } from '../../http/schema-parts.ts';
 import { applyChange, createOnce } from '../change.ts';

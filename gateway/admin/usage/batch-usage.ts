@@ -4,8 +4,9 @@
 import { and, eq, gte, inArray, lt, type SQL, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { queryOrUnavailable, reportDatabase } from '../../accounts/database.ts';
-import { apiKeys, batches } from '../../accounts/schema.ts';
+import { apiKeys } from '../../accounts/schema.ts';
 import { ownerOf } from '../../files/owner.ts';
+import { batches } from '../../files/schema.ts';
 import { listSchema } from '../fields.ts';
 import { listPage, olderThan, pageSchema, requireAfter } from '../list.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';

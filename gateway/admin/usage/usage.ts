@@ -6,7 +6,8 @@ import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts
 import { ApiError } from '../../../shared/openai/errors.ts';
 import { database, queryOrUnavailable, reportDatabase } from '../../accounts/database.ts';
 import { installationSecret } from '../../accounts/installation.ts';
-import { modelSettings, usageTotals } from '../../accounts/schema.ts';
+import { modelSettings } from '../../accounts/model-schema.ts';
+import { usageTotals } from '../../usage/schema.ts';
 import { traceStream } from '../../usage/trace.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
 

@@ -4,7 +4,8 @@ import { eq } from 'drizzle-orm';
 import { beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
-import { apiKeys, batches, users } from '../../../gateway/accounts/schema.ts';
+import { apiKeys, users } from '../../../gateway/accounts/schema.ts';
+import { batches } from '../../../gateway/files/schema.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';
 

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
 import { database } from '../../../gateway/accounts/database.ts';
 import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/session.ts';
-import { batches, files } from '../../../gateway/accounts/schema.ts';
+import { batches, files } from '../../../gateway/files/schema.ts';
 import { usageShardOf } from '../../../gateway/usage/usage-row.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { usageRow } from '../support/usage-row.ts';

@@ -10,8 +10,8 @@ import {
   receiptSealOf,
   sealIdentity,
 } from '../../../gateway/accounts/receipt.ts';
-import { usageTotals } from '../../../gateway/accounts/schema.ts';
 import { Histogram } from '../../../gateway/usage/histogram.ts';
+import { usageTotals } from '../../../gateway/usage/schema.ts';
 import { shardsBetween, usageShardOf } from '../../../gateway/usage/usage-row.ts';
 import { patience } from '../../support/patience.ts';
 import { runDurableObjectAlarm, runInDurableObject } from '../support/durable.ts';
