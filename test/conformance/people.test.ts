@@ -33,8 +33,8 @@ const made = async (path: string, body: object) =>
   idSchema.parse(await cluster.gateway.admin('POST', path, { name: 'x', ...body })).id;
 const keyOf = async (body: object) =>
   keySchema.parse(await cluster.gateway.admin('POST', 'keys', { name: 'k', ...body })).key;
-const chat = (key: string, standIn: object = { tokens: 1 }) =>
-  cluster.ask('/v1/chat/completions', chatBody(standIn), { headers: { authorization: `Bearer ${key}` } });
+const chat = (key: string, standIn: object = { tokens: 1 }, more: object = {}) =>
+  cluster.ask('/v1/chat/completions', chatBody(standIn, more), { headers: { authorization: `Bearer ${key}` } });
 async function status(answer: Promise<Response>): Promise<number> {
   const response = await answer;
   await response.text();
@@ -56,9 +56,7 @@ it('all keys of a person share the limits that each person has by default; their
     await first.text();
     const all = await Promise.all(keys.map((key) => status(chat(key))));
     expect(all.toSorted()).toEqual([200, 429, 429, 429, 429]);
-    const refused = await envelopeOf(await chat(keys[0] ?? ''));
-    expect(refused).toMatchObject({ code: 'rate_limit_exceeded' });
-    expect(refused.message).toContain('this person');
+    expect((await envelopeOf(await chat(keys[0] ?? ''))).code).toBe('rate_limit_exceeded');
     const asked = await cluster.ask('/admin/me', undefined, { headers: { authorization: `Bearer ${keys[4]}` } });
     const { user } = meSchema.parse(await asked.json()).limits;
     expect(user[0]).toEqual({ limit: 'requests_per_minute', allowed: 2, used: 2 });
@@ -109,7 +107,7 @@ it('a person has in a project what its lead gives them: in requests, headers and
     if (answer.status === 429) return envelopeOf(answer);
     return void (await answer.text());
   });
-  expect(refused.message).toContain('this person');
+  expect(refused.code).toBe('rate_limit_exceeded');
   const me = await cluster.ask('/admin/me', undefined, { headers: { authorization: `Bearer ${other}` } });
   expect(meSchema.parse(await me.json()).limits.user).toMatchObject([{ limit: 'requests_per_minute', allowed: 3 }]);
   const listed = await cluster.gateway.admin('GET', members);
@@ -149,8 +147,10 @@ it('a model that is kept for a project is there for its keys alone, in lists, vi
   await catalogue(MODEL, { access: [project] });
   try {
     await eventually('the access list', 10_000, async () => ((await status(chat(outside))) === 404 ? true : undefined));
-    const refused = await envelopeOf(await chat(outside));
-    expect(refused).toMatchObject({ code: 'model_not_found', message: `The model '${MODEL}' does not exist here.` });
+    const unknown = await envelopeOf(await chat(outside, {}, { model: 'org/unknown' }));
+    expect(unknown.code).toBe('model_not_found');
+    const message = unknown.message.replace('org/unknown', MODEL);
+    expect(await envelopeOf(await chat(outside))).toEqual({ ...unknown, message });
     expect(await status(chat(inside))).toBe(200);
     for (const path of ['/v1/models', '/v1/models?state=all', '/v1/registry/models', '/admin/catalogue']) {
       expect((await listed(path, inside)).map(({ id }) => id)).toEqual([MODEL]);
@@ -196,7 +196,8 @@ it('clients see when a model ends, and after that date what comes after it', asy
     await catalogue(MODEL, { sunset_at: '2026-01-02T00:00:00Z' });
     await eventually('its end', 10_000, async () => ((await status(chat(cluster.key))) === 404 ? true : undefined));
     const gone = await envelopeOf(await chat(cluster.key));
-    expect(gone.message).toBe(`The model '${MODEL}' was retired on 2026-01-02. Use 'org/next' instead.`);
+    expect(gone.code).toBe('model_not_found');
+    expect(gone.message).toMatch(/2026-01-02.*'org\/next'/);
     expect(await listed('/v1/models', cluster.key)).toEqual([]);
   } finally {
     await cluster.gateway.admin('DELETE', `catalogue/${MODEL}`);

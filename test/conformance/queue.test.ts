@@ -207,9 +207,9 @@ it('a model whose last node left longer ago than requests wait is told so at onc
       expect([answer.status, code, answer.headers.get('x-should-retry')]).toEqual([503, 'no_capacity', 'false']);
       return words.test(message) ? message : undefined;
     });
-  await told(/^The last node that served 'gone\/long' left \d+ (s|min) ago, and none is being started\.$/);
+  await told(/'gone\/long' left \d+ (s|min) ago/);
   await expected(model);
-  await told(/became free within 2 s/);
+  await told(/\b2 s\b/);
 });
 
 it('who waits too long is told so: 503, and in a stream that was opened in-band, without an end', async () => {
@@ -217,7 +217,7 @@ it('who waits too long is told so: 503, and in a stream that was opened in-band,
   expect(unary.status).toBe(503);
   expect(await envelopeOf(unary)).toMatchObject({
     code: 'no_capacity',
-    message: expect.stringContaining('within 30 s'),
+    message: expect.stringContaining('30 s'),
   });
   const text = await late.stream;
   expect(text).toMatch(/^: otela queued (\d+(st|nd|rd|th))\n\n/);

@@ -123,13 +123,13 @@ describe('a deployment', () => {
     const { session } = await idle();
     const refusals: [unknown, number, RegExp][] = [
       [{ template: 'rm' }, 422, /unknown_template.*broken, stand-in/],
-      [{ template: 'stand-in' }, 422, /bad_parameters.*model is missing/],
-      [{ template: 'stand-in', parameters: { model: 'evil/model' } }, 422, /not allowed here.*stand-in\/\*/],
-      [{ template: 'stand-in', parameters: { model: 'stand-in/$(reboot)' } }, 422, /characters/],
-      [{ template: 'stand-in', parameters: { model: 'stand-in/../../etc' } }, 422, /dots/],
-      [{ template: 'stand-in', parameters: { model: 'stand-in/a', rate: 0 } }, 422, /rate 0 is below 1/],
-      [{ template: 'stand-in', parameters: { model: 'stand-in/a', rate: '5' } }, 422, /whole number/],
-      [{ template: 'stand-in', parameters: { model: 'stand-in/a', argv: 'sh' } }, 422, /there is no argv/],
+      [{ template: 'stand-in' }, 422, /bad_parameters.*model/],
+      [{ template: 'stand-in', parameters: { model: 'evil/model' } }, 422, /bad_parameters.*stand-in\/\*/],
+      [{ template: 'stand-in', parameters: { model: 'stand-in/$(reboot)' } }, 422, /bad_parameters.*model/],
+      [{ template: 'stand-in', parameters: { model: 'stand-in/../../etc' } }, 422, /bad_parameters.*model/],
+      [{ template: 'stand-in', parameters: { model: 'stand-in/a', rate: 0 } }, 422, /bad_parameters.*rate/],
+      [{ template: 'stand-in', parameters: { model: 'stand-in/a', rate: '5' } }, 422, /bad_parameters.*rate/],
+      [{ template: 'stand-in', parameters: { model: 'stand-in/a', argv: 'sh' } }, 422, /bad_parameters.*argv/],
       [{ template: 'stand-in', argv: ['sh'] }, 400, /argv/],
       [{ template: '../stand-in', parameters: { model: 'stand-in/a' } }, 400, /template/],
     ];
@@ -144,10 +144,7 @@ describe('a deployment', () => {
       (await live()).find((node) => node.session !== session),
     );
     const response = await request('PUT', deaf.session, { template: 'stand-in' });
-    expect([response.status, (await envelopeOf(response)).message]).toEqual([
-      409,
-      expect.stringMatching(/takes no deployments/),
-    ]);
+    expect([response.status, (await envelopeOf(response)).code]).toEqual([409, 'deployment_refused']);
     // Only operators may order.
     const key = await gateway.createKey();
     const stranger = await fetch(`${gateway.url}/admin/${path(session)}`, {

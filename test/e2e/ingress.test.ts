@@ -103,7 +103,10 @@ it('nobody is asked who is not trusted, and nobody answers whom it does not serv
   expect(one.requests.length).toBe(0);
   const refused = await askIngress(await open.door(), '/chat/completions', chatBody());
   expect(refused.status).toBe(503);
-  expect((await envelopeOf(refused)).message).toContain('does not serve agents of lab (--serve-to)');
+  expect(await envelopeOf(refused)).toMatchObject({
+    code: 'no_capacity',
+    message: expect.stringContaining('--serve-to'),
+  });
   const headers = { 'x-otela-trusted-providers': 'lab' };
   const served = await askIngress(await wide.door(), '/chat/completions', chatBody(), { headers });
   expect([served.status, served.headers.get('x-otela-node')]).toEqual([200, (await first.status()).session]);

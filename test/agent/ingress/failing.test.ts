@@ -113,7 +113,7 @@ it('a stream whose engine dies in the middle ends with an error in it and withou
   expect(response.status).toBe(200);
   const text = await response.text();
   expect(text).not.toContain('[DONE]');
-  expect(text).toMatch(/data: \{"error":\{"message":"The connection to the engine was lost[^\n]*\n\n$/);
+  expect(text).toMatch(/data: \{"error":\{[^\n]*"code":"upstream_error"[^\n]*\n\n$/);
 });
 
 it('a lost channel is dialled again, and the answer continues where it broke off', async () => {
@@ -221,7 +221,7 @@ it('an engine that takes its time gets comments into its stream, and errors come
   expect(text).toMatch(/\[DONE\]\n\n$/);
   const failing = await here.ask('/chat/completions', chatBody({ delayMs: 300, status: 400 }, STREAM));
   expect(failing.status).toBe(200);
-  expect(await failing.text()).toMatch(/data: \{"error":\{"message":"The engine answered 400/);
+  expect(await failing.text()).toMatch(/data: \{"error":\{"message":"[^"]*400/);
 });
 
 it('a draining node refuses and the request goes elsewhere; what it had begun is finished', async () => {

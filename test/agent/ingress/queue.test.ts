@@ -59,10 +59,7 @@ it('a request that waits too long gets 503, and an open stream gets it in-band',
   const { here } = await waitingPlace({ unaryMs: 200, streamMs: 400 }, { pingMs: 100 });
   const unary = await here.ask(CHAT, chatBody());
   expect(unary.status).toBe(503);
-  expect(await envelopeOf(unary)).toMatchObject({
-    code: 'no_capacity',
-    message: expect.stringContaining('became free'),
-  });
+  expect((await envelopeOf(unary)).code).toBe('no_capacity');
   const stream = await (await here.ask(CHAT, chatBody({}, { stream: true }))).text();
   expect(stream).toMatch(/^: otela queued 1st\n\n/);
   expect(hear(stream)).toMatchObject({ dones: 0, errors: [{ code: 'no_capacity' }] });

@@ -184,7 +184,7 @@ it('providers that do not serve each other keep to themselves', async () => {
   });
   await Promise.all([lab, other, open].map((agent) => knows(agent, 3)));
   const refused = await lab.ask('/chat/completions', chat());
-  expect((await envelopeOf(refused)).message).toContain('does not serve agents of lab');
+  expect((await envelopeOf(refused)).code).toBe('no_capacity');
   expect(other.engine.requests.length).toBe(0);
   const toOpen = await lab.ask('/chat/completions', chat(), { 'x-otela-trusted-providers': 'open' });
   expect(toOpen.status).toBe(403);

@@ -81,9 +81,7 @@ test('a follower that has not heard from the first for --max-stale serves nobody
     const response = await chat(follower, key, { tokens: 1 });
     return response.status === 503 ? response : undefined;
   });
-  expect(await refused.json()).toMatchObject({
-    error: { code: 'server_is_overloaded', message: expect.stringMatching(/not heard from/) },
-  });
+  expect(await refused.json()).toMatchObject({ error: { code: 'server_is_overloaded' } });
   // Other spellings of the same path, which fetch would normalize.
   for (const path of ['/./v1/models', '/%76%31/models', `${follower.url}/v1/models`]) {
     const asking = request(follower.url, { path, headers: { authorization: `Bearer ${key}` } }).end();

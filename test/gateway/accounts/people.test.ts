@@ -181,7 +181,7 @@ test.each([
   const refused = comes(`gina ${what}`, { groups });
   await expect(refused).rejects.toMatchObject({
     code: 'permission_denied',
-    message: expect.stringMatching(/^The claim "groups" of your/),
+    message: expect.stringContaining('"groups"'),
   });
   expect(await projectOf(user.id)).toBe('proj_p');
 });

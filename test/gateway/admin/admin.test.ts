@@ -89,8 +89,7 @@ test('when the registry cannot be told, the answer says so, the key is dead in D
     headers: { authorization: `Bearer ${operator}` },
   });
   const answer = await door.fetch(revoke, { ...env, REGISTRY }, createExecutionContext());
-  const error = await expectError(answer, 503, 'server_is_overloaded');
-  expect(error.message).toContain('Repeat');
+  await expectError(answer, 503, 'server_is_overloaded');
   await expectError(await call('GET', '/keys', undefined, key), 401, 'invalid_api_key');
   expect((await call('DELETE', `/keys/${id}`)).status).toBe(200);
 });

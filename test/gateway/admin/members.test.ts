@@ -250,7 +250,7 @@ test('a lead limits members and those whose home the project is, within what ope
   expect(await good(limit(member, mine), limited)).toMatchObject({ limits: mine, home: false });
   expect(await good(limit(home, mine), limited)).toMatchObject({ limits: mine, home: true, lead: false });
   const above = await refusal(limit(member, { requests_per_minute: 101 }), 422, 'unprocessable_content');
-  expect(above.message).toContain('requests_per_minute: the project itself has 100');
+  expect(above.message).toMatch(/requests_per_minute.*100/);
   // Neither their own nor outsiders', and the project's limits belong to the operators.
   for (const one of [member, eve]) await refusal(limit(one, null, one), 404, 'not_found');
   await refusal(limit(eve, mine), 404, 'not_found');

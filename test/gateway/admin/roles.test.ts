@@ -67,9 +67,9 @@ const call = (one: AdminRoute, key: string | undefined) => {
   return knock(one.method.toUpperCase(), path(one.path), { key, body });
 };
 /** 404 counts only if it comes from the route itself: the object does not exist, but the address is served. */
-async function letIn(response: Response): Promise<boolean> {
+async function letIn(response: Response, one: AdminRoute): Promise<boolean> {
   const text = await response.text();
-  if (response.status === 404) expect(text).not.toContain('There is no endpoint');
+  if (response.status === 404) expect(text).not.toContain(path(one.path));
   return [200, 400, 404].includes(response.status);
 }
 
@@ -77,7 +77,7 @@ test.each(ROLES)('the role %s is let in at exactly the routes that are its own',
   for (const one of ADMIN_ROUTES) {
     const allowed = isRoleAtLeast(role, one.role) && (one.login === undefined || role === 'operator');
     const response = await call(one, keys.get(role));
-    if (allowed) expect(await letIn(response), nameOf(one)).toBe(true);
+    if (allowed) expect(await letIn(response, one), nameOf(one)).toBe(true);
     else await refusal(response, 403, 'permission_denied');
   }
 });
@@ -91,7 +91,7 @@ test('no request is admitted without a key, with a join token or with a wrong ke
 test('an operator whose key is only for reading reads, and one for inference alone does nothing here', async () => {
   for (const one of ADMIN_ROUTES) {
     const response = await call(one, keys.get('reader'));
-    if (one.method === 'get') expect(await letIn(response), nameOf(one)).toBe(true);
+    if (one.method === 'get') expect(await letIn(response, one), nameOf(one)).toBe(true);
     else await refusal(response, 403, 'permission_denied');
     await refusal(call(one, keys.get('inference')), 403, 'permission_denied');
   }
@@ -139,6 +139,5 @@ test("a key never does more than its user: a demoted operator's keys are demoted
   await good(knock('PATCH', `/admin/users/${user.id}`, { key: operator, body: { role: 'consumer' } }), made);
   await refusal(knock('GET', '/admin/audit', { key: key.key }), 403, 'permission_denied');
   await good(knock('PATCH', `/admin/users/${user.id}`, { key: operator, body: { disabled: true } }), made);
-  const said = await refusal(knock('GET', '/admin/me', { key: key.key }), 401, 'invalid_api_key');
-  expect(said.message).toContain('disabled');
+  await refusal(knock('GET', '/admin/me', { key: key.key }), 401, 'invalid_api_key');
 });

@@ -49,8 +49,7 @@ test('operators and its provider read the log and the GPU use; others do not, an
 test('an agent of an older version is not asked, one that does not know the order is told of, and a wrong answer is an error', async () => {
   const old = await newAgent('eth');
   const { wishes } = await connect(old, '24', { kind: 'inspected', log: '', gpus: null });
-  const { message } = await refusal(read(old.session, keys.operator), 409, 'order_refused');
-  expect(message).toContain('too old');
+  await refusal(read(old.session, keys.operator), 409, 'order_refused');
   expect(wishes).toEqual([]);
   const unaware = await newAgent('eth');
   await connect(unaware, '25', { kind: 'refused', code: 'malformed', message: 'the order is for a newer agent' });

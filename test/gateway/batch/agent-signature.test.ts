@@ -110,5 +110,5 @@ test('an agent that signs neither time nor nonce is told to be upgraded', async 
   const agent = await knownAgent();
   const [, , former] = signed(agent, agent.session, {}).split('.');
   const { status, text } = await answerOf(agent, 'lease', former);
-  expect([status, text]).toEqual([400, expect.stringContaining('upgrade the agent')]);
+  expect([status, text]).toEqual([400, expect.stringContaining(BATCH_SIGNATURE_HEADER)]);
 });

@@ -35,7 +35,7 @@ test('of twenty nodes that come at once as many get in as the token is for; the 
   expect(all.filter((status) => status === 429)).toHaveLength(17);
   const refused = await knock(token);
   expect(refused.headers.get('retry-after')).toBe('30');
-  expect(await refused.text()).toContain('This join token is for 3 nodes at a time');
+  expect(await refused.text()).toMatch(/join token.*\b3 nodes/);
   expect(await registry().places([id])).toEqual([3]);
 });
 
@@ -59,7 +59,7 @@ test('a provider has so many nodes over all its tokens, and revoking one token f
   for (let n = 0; n < 3; n++) await (await TestAgent.join(one.token)).publish();
   await TestAgent.join(two.token);
   const refused = await knock(two.token);
-  expect(await refused.text()).toContain('This provider may have 4 nodes at a time');
+  expect(await refused.text()).toMatch(/provider.*\b4 nodes/);
   expect(await registry().revokeToken(one.id, true)).toBe(3);
   expect(await statuses([knock(two.token), knock(two.token), knock(two.token)])).toEqual([200, 200, 200]);
   expect((await knock(two.token)).status).toBe(429);

@@ -127,13 +127,13 @@ test.each([
 test('without a manifest an agent is told that it runs from no release', async () => {
   const { token } = await seedToken();
   const { status, error } = await knock(token, { public_key: toBase64url(workerdSigner().publicKey) });
-  expect([status, error?.message]).toEqual([403, expect.stringContaining('no manifest')]);
+  expect([status, error?.code]).toEqual([403, 'permission_denied']);
 });
 
 test('an answer is of no use on another node, with another key or with another digest', async () => {
   const thief = workerdSigner();
   const copied = await join({ lie: (body) => ({ ...body, public_key: toBase64url(thief.publicKey) }) });
-  expect([copied.status, copied.error?.message]).toEqual([403, expect.stringContaining('another agent')]);
+  expect([copied.status, copied.error?.code]).toEqual([403, 'permission_denied']);
   const attestation = z.object({
     attestation: z.object({ challenge: z.string(), digest: z.string(), signature: z.string() }),
   });
@@ -142,9 +142,9 @@ test('an answer is of no use on another node, with another key or with another d
     attestation: { ...attestation.parse(body).attestation, ...more },
   });
   const digest = await join({ digest: OTHER, lie: changed({ digest: AGENT }) });
-  expect([digest.status, digest.error?.message]).toEqual([403, expect.stringContaining('not signed by its session')]);
+  expect([digest.status, digest.error?.code]).toEqual([403, 'permission_denied']);
   const forged = await join({ lie: changed({ challenge: 'AAAA.AAAA' }) });
-  expect([forged.status, forged.error?.message]).toEqual([403, expect.stringContaining('did not give')]);
+  expect([forged.status, forged.error?.code]).toEqual([403, 'permission_denied']);
 });
 
 test('a challenge ends after a minute of the gateway’s clock', async () => {

@@ -107,7 +107,7 @@ const consumer = (projectId?: string): Account => ({
 
 test('a model that the key may not use does not exist, under any name and as a fallback', () => {
   const kept: GatewaySettings = { ...ALIASED, catalogue: { big: { access: ['proj_1', 'user_1'] } } };
-  const unknown = expect.objectContaining({ code: 'model_not_found', message: "The model 'big' does not exist here." });
+  const unknown = expect.objectContaining({ code: 'model_not_found' });
   for (const name of ['big', 'gpt']) expect(() => chainOf(consumer('proj_2'), kept, asking(name))).toThrow(unknown);
   // A key's own alias for it.
   const own = { ...consumer(), routing: [{ aliases: { mine: 'big' } }] };
@@ -121,7 +121,8 @@ test('a model that the key may not use does not exist, under any name and as a f
 test('a model past its date is gone and names its successor; an alias of its name leads on', () => {
   const life = { deprecated_at: NOW - 2_000, sunset_at: NOW, successor: 'big' };
   const over: GatewaySettings = { ...ALIASED, catalogue: { small: life } };
-  const gone = "The model 'small' was retired on 2026-11-20. Use 'big' instead.";
+  const message = expect.stringMatching(/'small'.*2026-11-20.*'big'/);
+  const gone = expect.objectContaining({ code: 'model_not_found', message });
   expect(() => chainOf(consumer(), over, asking('small'))).toThrow(gone);
   expect(chainAt(consumer(), over, asking('small'), NOW - 1).model).toBe('small');
   expect(chainOf(consumer(), over, asking('big')).fallbacks).toEqual(['tiny']);
