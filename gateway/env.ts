@@ -55,6 +55,8 @@ export interface Env extends IssuerEnvironment {
   FACTORY: ObjectNamespace<FactoryObject>;
   /** Joins agents that cannot reach each other. Only if all objects are in one process and MESH_RELAY is not `off`. */
   CIRCUIT?: ObjectNamespace<CircuitObject>;
+  /** `off`: this gateway joins no agents that cannot reach each other. */
+  MESH_RELAY?: string;
   /** Deletes files that have expired. */
   FILE_SWEEP: ObjectNamespace<FileSweepObject>;
   /** Contents of files. Absent: there are no files and no batches. */

@@ -7,6 +7,7 @@ import type { BodyReader } from '../../shared/proxy/message.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import { PieceReader } from '../../shared/upstream/piece-reader.ts';
 import type { Env } from '../env.ts';
+import { environmentNumber } from '../environment.ts';
 import { waitClock } from '../platform/wait-clock.ts';
 import type { HttpRequest } from './http-request.ts';
 
@@ -18,8 +19,8 @@ export interface BodyContext {
   env: BodyEnv;
 }
 
-export function bodyStallMs({ BODY_STALL_MS: set }: BodyEnv): number {
-  return Number(set ?? BODY_STALL_MS);
+export function bodyStallMs(env: BodyEnv): number {
+  return environmentNumber(env, 'BODY_STALL_MS') ?? BODY_STALL_MS;
 }
 
 /**

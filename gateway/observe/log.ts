@@ -3,19 +3,14 @@ import { LEFT_ERROR } from '../../shared/proxy/client-disconnect.ts';
 import type { RequestInfo } from '../../shared/proxy/host.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
+import type { RequestLog } from '../environment.ts';
 import { telemetrySink } from '../platform/telemetry-sink.ts';
 import { endpointLabel } from './names.ts';
 
 /** A client chooses the model's name, so longer names are cut. */
 const MODEL_MAX = 128;
 
-/**
- * Which requests get a line: `all`, only failed ones (`error`: answered with 5xx, or broken off; a client that
- * disconnected is not a failure), or none (`off`).
- */
-type LogMode = 'all' | 'error' | 'off';
-
-const DEFAULT: LogMode = 'error';
+const DEFAULT: RequestLog = 'error';
 
 /** What the line tells about a request. */
 interface LoggedFacts {
@@ -41,7 +36,7 @@ export function logLine(
   totalMs: number,
   firstMs: number | undefined,
 ): void {
-  const wanted = env.REQUEST_LOG ?? DEFAULT;
+  const wanted = env.REQUEST_LOG || DEFAULT;
   if (wanted === 'off' || (wanted === 'error' && !hasFailed(log))) return;
   const { requestId, startedAt, name, caller, endpoint = 0, model = '', streamed = false } = log.seen;
   const line = {

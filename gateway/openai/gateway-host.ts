@@ -35,6 +35,7 @@ import { forecastTokens, type LimitReservation, reserve } from '../accounts/limi
 import { isCounted } from '../accounts/reasoning.ts';
 import type { GatewaySettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
+import { environmentNumber } from '../environment.ts';
 import { coldModels } from '../factory/cold-models.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 import { bodyStallMs } from '../http/read-body.ts';
@@ -156,15 +157,15 @@ export class GatewayHost implements Host<ModelCaller> {
   }
 
   get bodies(): BodyLimits {
-    const { BODY_LIMIT_BYTES, BODY_BUDGET_BYTES, BODY_UPLOADS_BYTES, OBJECTS_STAY } = this.#env;
-    const uploadsDefault = OBJECTS_STAY === 'on' ? UPLOADS_STANDALONE_BYTES : UPLOADS_DEFAULT_BYTES;
-    uploads ??= new BodyMemory(Number(BODY_UPLOADS_BYTES ?? uploadsDefault));
+    const env = this.#env;
+    const uploadsDefault = env.OBJECTS_STAY === 'on' ? UPLOADS_STANDALONE_BYTES : UPLOADS_DEFAULT_BYTES;
+    uploads ??= new BodyMemory(environmentNumber(env, 'BODY_UPLOADS_BYTES') ?? uploadsDefault);
     return {
-      maxBytes: Number(BODY_LIMIT_BYTES ?? LIMIT_DEFAULT_BYTES),
-      stallMs: bodyStallMs(this.#env),
+      maxBytes: environmentNumber(env, 'BODY_LIMIT_BYTES') ?? LIMIT_DEFAULT_BYTES,
+      stallMs: bodyStallMs(env),
       memory: uploads,
       kept,
-      keptMaxBytes: Number(BODY_BUDGET_BYTES ?? BUDGET_DEFAULT_BYTES),
+      keptMaxBytes: environmentNumber(env, 'BODY_BUDGET_BYTES') ?? BUDGET_DEFAULT_BYTES,
       resumable,
     };
   }

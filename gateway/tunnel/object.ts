@@ -10,6 +10,7 @@ import { CLOSE_CODES } from '../../shared/wire/close.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import { CIRCUIT_FRAME } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
+import { environmentNumber } from '../environment.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext, ObjectSocket } from '../platform/object-context.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
@@ -89,7 +90,7 @@ export class TunnelObject extends GatewayObject {
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
     this.#session = ctx.name;
-    storageHealth.holdAtMost(env.USAGE_HELD_RECORDS === undefined ? undefined : Number(env.USAGE_HELD_RECORDS));
+    storageHealth.holdAtMost(environmentNumber(env, 'USAGE_HELD_RECORDS'));
     const parts = createTunnelParts(ctx, env, {
       active: (peer) => this.#onActive(peer),
       gone: (peer) => this.#gone(peer),

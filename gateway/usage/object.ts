@@ -1,5 +1,6 @@
 import { errorText } from '../../shared/text/error-text.ts';
 import type { Env } from '../env.ts';
+import { environmentNumber } from '../environment.ts';
 import { MetricsReporter } from '../observe/report.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
@@ -173,8 +174,8 @@ export class UsageObject extends GatewayObject {
   }
 
   #retentionEnd(): number {
-    const days = Number(this.env.USAGE_KEPT_DAYS || RETENTION_DEFAULT_DAYS);
-    return Date.parse(`${this.#shard}:00:00Z`) + (Number.isFinite(days) ? days : RETENTION_DEFAULT_DAYS) * DAY_MS;
+    const days = environmentNumber(this.env, 'USAGE_KEPT_DAYS') ?? RETENTION_DEFAULT_DAYS;
+    return Date.parse(`${this.#shard}:00:00Z`) + days * DAY_MS;
   }
 
   /** Sequentially: the end of one batch must not end the next. */

@@ -3,7 +3,7 @@
  * worker-host.ts serve --port N --host ADDRESS --data DIR`. Settings of the gateway come from the environment.
  */
 import { parseArgs } from 'node:util';
-import { SERVE_SETTINGS } from '../../gateway/hosts/node/serve/serve.ts';
+import { ENVIRONMENT_NAMES } from '../../gateway/environment.ts';
 import { endAll } from './processes.ts';
 import { WranglerGateway } from './wrangler-gateway.ts';
 
@@ -15,7 +15,7 @@ const stop = () => void endAll().then(() => process.exit(0));
 process.on('SIGTERM', stop);
 process.on('SIGINT', stop);
 const settings: Record<string, string> = {};
-for (const name of SERVE_SETTINGS) {
+for (const name of ENVIRONMENT_NAMES) {
   const value = process.env[name];
   if (value !== undefined) settings[name] = value;
 }

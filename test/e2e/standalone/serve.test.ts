@@ -234,6 +234,16 @@ test('a key of another certificate is told with both files’ names, before anyt
   await expect(stat(join(dir, 'data'))).rejects.toThrow('ENOENT');
 });
 
+test('a value of the environment that does not fit is refused by its name, before anything is made', async () => {
+  const dir = join(await temporaryDirectory(), 'data');
+  const served = new Managed([NODE, GATEWAY_MAIN, 'serve', '--data', dir, '--port', '0'], {
+    env: { BODY_LIMIT_BYTES: '32M' },
+  });
+  expect((await served.end(READY_MS)).code).toBe(1);
+  expect(served.output).toContain('BODY_LIMIT_BYTES must be a whole number');
+  await expect(stat(dir)).rejects.toThrow('ENOENT');
+});
+
 test('an empty --host is wrong use', async () => {
   const served = start(join(await temporaryDirectory(), 'data'), '--host', '');
   expect((await served.end(READY_MS)).code).toBe(2);

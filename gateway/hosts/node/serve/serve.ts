@@ -12,6 +12,7 @@ import { listenError } from '../../../../shared/terminal/listen-error.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import { CommandError } from '../../../command.ts';
+import { checkEnvironment, ENVIRONMENT_NAMES } from '../../../environment.ts';
 import { storageHealth } from '../../../platform/storage/health.ts';
 import { telemetrySink } from '../../../platform/telemetry-sink.ts';
 import { nowS } from '../../../platform/unix-time.ts';
@@ -59,25 +60,6 @@ interface RunningGateway {
   stop(drainMs: number): Promise<void>;
 }
 
-/** Settings that the environment may set; see gateway/env.ts. */
-export const SERVE_SETTINGS = [
-  'BODY_BUDGET_BYTES',
-  'BODY_LIMIT_BYTES',
-  'BODY_STALL_MS',
-  'BODY_UPLOADS_BYTES',
-  'REGISTRY_ACCESS',
-  'MESH_RELAY',
-  'DEFAULT_TRUST',
-  'OIDC_CLIENT_SECRETS',
-  'USAGE_KEPT_DAYS',
-  'USAGE_HELD_RECORDS',
-  'REQUIRE_SIGNED_AGENT',
-  'RELEASE_KEYS',
-  'OLDEST_AGENT',
-  'OTELA_METRICS_TOKEN',
-  'REQUEST_LOG',
-];
-
 /** A released gateway requires agents of a release, unless its environment says otherwise; a clone cannot. */
 function releaseSettings({ releaseKeys }: ProgramFiles): NodeJS.ProcessEnv {
   return releaseKeys === undefined ? {} : { REQUIRE_SIGNED_AGENT: 'on', RELEASE_KEYS: releaseKeys.join(',') };
@@ -105,6 +87,7 @@ export function serve(options: ServeOptions, log: (line: string) => void): Promi
 }
 
 async function start(options: ServeOptions, log: (line: string) => void): Promise<RunningGateway> {
+  checkEnvironment(process.env);
   const policies = options.policy === undefined ? [] : policiesOf(options.policy);
   const program = await loadProgramFiles();
   // Files that SQLite creates are accessible only to this user.
@@ -121,7 +104,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   const issuer = workerSecrets(issuerFiles);
   takeRole(data.path, options.follow);
   const settings = Object.fromEntries(
-    SERVE_SETTINGS.filter((name) => given[name] !== undefined).map((name) => [name, given[name]]),
+    ENVIRONMENT_NAMES.filter((name) => given[name] !== undefined).map((name) => [name, given[name]]),
   );
   const probe = new StorageProbe({
     directory: data.path,

@@ -1,0 +1,69 @@
+/**
+ * The settings that operators set: environment variables on Node, `vars` and secrets on Cloudflare. env.ts says what
+ * each means. The Node host refuses to start with a value that does not fit; on Cloudflare the request that needs
+ * the value fails.
+ */
+import { isVersion, readReleaseKeys } from '../shared/release/release.ts';
+import { CommandError } from './command.ts';
+import type { Env } from './env.ts';
+
+/**
+ * Which requests get a line in the log: `all`, only failed ones (`error`: answered with 5xx, or broken off; a client
+ * that disconnected is not a failure), or none (`off`).
+ */
+const REQUEST_LOGS = ['all', 'error', 'off'] as const;
+export type RequestLog = (typeof REQUEST_LOGS)[number];
+
+/** Returns what the value must be, or undefined if it fits. */
+type Check = (text: string) => string | undefined;
+
+const anyText: Check = () => undefined;
+const wholeNumber: Check = (text) => (/^\d{1,15}$/.test(text) ? undefined : 'must be a whole number, without a unit');
+
+const CHECKS = {
+  BODY_BUDGET_BYTES: wholeNumber,
+  BODY_LIMIT_BYTES: wholeNumber,
+  BODY_STALL_MS: wholeNumber,
+  BODY_UPLOADS_BYTES: wholeNumber,
+  REGISTRY_ACCESS: anyText,
+  MESH_RELAY: anyText,
+  DEFAULT_TRUST: anyText,
+  OIDC_CLIENT_SECRETS: anyText,
+  USAGE_KEPT_DAYS: wholeNumber,
+  USAGE_HELD_RECORDS: wholeNumber,
+  REQUIRE_SIGNED_AGENT: anyText,
+  RELEASE_KEYS: (text) => (readReleaseKeys(text) === undefined ? 'must be public keys in base64url' : undefined),
+  OLDEST_AGENT: (text) => (isVersion(text) ? undefined : 'must be a version such as 0.2.0'),
+  OTELA_METRICS_TOKEN: anyText,
+  REQUEST_LOG: (text) =>
+    REQUEST_LOGS.some((known) => known === text) ? undefined : `must be one of ${REQUEST_LOGS.join(', ')}`,
+} satisfies Partial<Record<keyof Env, Check>>;
+
+type EnvironmentName = keyof typeof CHECKS;
+type NumberName = {
+  [N in EnvironmentName]: N extends `${string}_${'BYTES' | 'MS' | 'DAYS' | 'RECORDS'}` ? N : never;
+}[EnvironmentName];
+
+export const ENVIRONMENT_NAMES = Object.keys(CHECKS) as EnvironmentName[];
+
+/** A variable of the environment does not fit. */
+class EnvironmentError extends CommandError {}
+
+/** @throws EnvironmentError that names the first variable whose value does not fit; the value may be a secret */
+export function checkEnvironment(environment: Readonly<Record<string, string | undefined>>): void {
+  for (const name of ENVIRONMENT_NAMES) checkVariable(name, environment[name]);
+}
+
+/** A number that the environment sets; undefined if it is unset or empty. @throws EnvironmentError */
+export function environmentNumber(env: Pick<Env, NumberName>, name: NumberName): number | undefined {
+  const text = env[name]?.trim() ?? '';
+  checkVariable(name, text);
+  return text === '' ? undefined : Number(text);
+}
+
+/** An empty value means unset, because Compose and Helm pass unset variables as empty ones. */
+function checkVariable(name: EnvironmentName, value: string | undefined): void {
+  const text = value?.trim() ?? '';
+  const problem = text === '' ? undefined : CHECKS[name](text);
+  if (problem !== undefined) throw new EnvironmentError(`The environment variable ${name} ${problem}.`);
+}
